@@ -1,0 +1,16 @@
+"""RAGEN's games as a Gymnasium suite. Importing this package registers every id.
+
+>>> import gymnasium as gym, ragen_envs
+>>> env = gym.make("ragen/Sokoban-v0", render_mode="ansi")
+>>> observation, info = env.reset(options={"split": "test", "index": 0})
+>>> observation.shape
+(6, 6)
+"""
+
+from ragen_envs._version import __version__
+from ragen_envs.registration import GAMES, register_all, register_text
+from ragen_envs.seeding import SUITE_VERSION
+
+register_all()
+
+__all__ = ["GAMES", "SUITE_VERSION", "__version__", "register_text"]

@@ -1,0 +1,156 @@
+"""The two-armed bandits as Gymnasium environments."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, SupportsInt
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from ragen_envs.bandit import generator, text
+from ragen_envs.bandit.dynamics import RISKY, SAFE, Arm, pull
+from ragen_envs.base import GameEnv, read_action
+from ragen_envs.errors import RagenError
+from ragen_envs.oracle import Advice, Budget, as_budget
+from ragen_envs.seeding import advance, uniform
+
+ROLES = ("sounds_risky", "sounds_safe")
+
+
+class BanditEnv(GameEnv[NDArray[np.int64]]):
+    """Pull one of two arms, whose names hint at which is the gamble.
+
+    ## Description
+    One pull, two named arms. The *sure arm* always pays the same; the *gamble* pays more or nothing. In
+    `ragen/Bandit-v0` the risky-sounding name is the gamble, and the gamble is better on average. In
+    `ragen/BanditRev-v0` the hint is reversed: the safe-sounding name is the (better) gamble. In
+    `ragen/BanditTrap-v0` the risky-sounding name is the gamble, but it pays less on average than the
+    sure arm: a control for methods that learn to like variance.
+
+    ## Action Space
+    `Discrete(2)`: the arm to pull, in the order shown.
+
+    ## Observation Space
+    `MultiDiscrete([names + 1, names + 1])`: the indices of the two names, in the order shown, in
+    `ragen_envs.bandit.all_names()`; the last index stands for a name that is not in that list.
+
+    ## Starting State
+    A pair of names of the split, in random order. Train, validation and test have different names.
+    `reset(options={"split": "test", "index": 7})` loads a frozen instance with a frozen payoff; the
+    option `noise` chooses another payoff draw.
+
+    ## Rewards
+    What the arm pays: 0.15 for sure, or 1 with probability 0.25 (0.10 in `BanditTrap`).
+
+    ## Episode End
+    Terminates after the pull.
+
+    ## Information
+    `success` (bool): the arm with the higher mean was pulled, whatever it paid. `action_is_valid`
+    (bool): always True here. `action_is_effective` (bool): an arm was pulled; False after reset.
+    `gambled` (bool): the gamble was pulled.
+
+    ## Arguments
+    `sure`: payoff of the sure arm. `jackpot`, `chance`: payoff of the gamble and its probability.
+    `gamble`: which name is the gamble, "sounds_risky" or "sounds_safe". `level`: fixed arms, two names
+    in the order shown, the gamble's name given by `gamble` if the pair is in the data, else the second.
+    `render_mode`: "ansi" or "rgb_array".
+
+    ## Version History
+    * v0: Initial version.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 1}
+    text = text.BanditText()
+    distribution = "bandit"
+
+    def __init__(
+        self,
+        sure: float = 0.15,
+        jackpot: float = 1.0,
+        chance: float = 0.25,
+        gamble: str = "sounds_risky",
+        level: Sequence[str] | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        if not 0 <= chance <= 1:
+            raise RagenError(f"chance is {chance!r}, but must be a number from 0 to 1")
+        if gamble not in ROLES:
+            raise RagenError(f"gamble is {gamble!r}, but must be one of {', '.join(ROLES)}")
+        self.arms = {SAFE: Arm(sure, 1.0), RISKY: Arm(jackpot, chance)}
+        if self.arms[SAFE].mean == self.arms[RISKY].mean:
+            raise RagenError(f"both arms pay {self.arms[SAFE].mean:g} on average; change sure")
+        self.gamble = gamble
+        self.render_mode = render_mode
+        self._fixed = None if level is None else "/".join(level)
+        count = len(generator.all_names()) + 1
+        self.observation_space = spaces.MultiDiscrete([count, count])
+        self.action_space = spaces.Discrete(2)
+
+    def step(
+        self, action: SupportsInt
+    ) -> tuple[NDArray[np.int64], float, bool, bool, dict[str, Any]]:
+        """Pull arm 0 or 1, in the order shown; see the class."""
+        self.chosen = read_action(action, self.names)
+        assert self._stream is not None
+        self._stream = advance(self._stream)
+        self.paid = pull(self.arms[self._kinds[self.chosen]], uniform(self._stream))
+        return self._observe(), self.paid, True, False, self._info(True)
+
+    def render(self) -> Any:
+        """Return the arms as text or as an RGB array (h, w, 3)."""
+        if self.render_mode == "ansi":
+            return self.text.observation(self, "grid", {})
+        if self.render_mode == "rgb_array":
+            from ragen_envs.bandit import image
+
+            return image.render(self.names, self.chosen, self.paid)
+        return None
+
+    def oracle(self, budget: Budget | int | None = None) -> Advice:
+        """Return the arm with the higher mean; value is 1 and the return its mean."""
+        if self.chosen is not None or as_budget(budget).reach == 0:
+            return Advice((), float(self._succeeded()), 0.0)
+        better = self._better()
+        return Advice((self._kinds.index(better),), 1.0, self.arms[better].mean)
+
+    def level_key(self, level: str) -> int:
+        """Return the key of a pair of names in text form, in [0, 2^63)."""
+        return generator.pair_key(text.decode_level(level))
+
+    def _better(self) -> int:
+        return max(self.arms, key=lambda kind: self.arms[kind].mean)
+
+    def _succeeded(self) -> bool:
+        return self.chosen is not None and self._kinds[self.chosen] == self._better()
+
+    def _draw_level(self, stream: int, split: str) -> int:
+        if self._fixed is not None:
+            self._load(self._fixed)
+            return stream
+        names, stream = generator.generate(stream, split)
+        self._load("/".join(names))
+        return stream
+
+    def _load(self, level: str) -> None:
+        self.names = text.decode_level(level)
+        risky = 1 if self.names[0] not in generator.risky_names() else 0
+        gamble = risky if self.gamble == "sounds_risky" else 1 - risky
+        self._kinds = (RISKY, SAFE) if gamble == 0 else (SAFE, RISKY)
+        self.chosen: int | None = None
+        self.paid: float | None = None
+
+    def _level(self) -> str:
+        return "/".join(self.names)
+
+    def _observe(self) -> NDArray[np.int64]:
+        known = generator.all_names()
+        return np.array([known.index(n) if n in known else len(known) for n in self.names])
+
+    def _info(self, effective: bool) -> dict[str, Any]:
+        return {
+            "success": self._succeeded(),
+            "action_is_valid": True,
+            "action_is_effective": effective,
+            "gambled": self.chosen is not None and self._kinds[self.chosen] == RISKY,
+        }

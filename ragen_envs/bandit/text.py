@@ -1,0 +1,46 @@
+"""The bandit in words."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ragen_envs.errors import InstanceError
+from ragen_envs.text import Symbols
+
+
+class BanditText:
+    """The text face of the bandits."""
+
+    vocabularies: Mapping[str, Symbols] = {"standard": {}}
+
+    def rules(self, env: Any) -> str:  # noqa: ARG002
+        """Return the goal, the rules and the rewards."""
+        return (
+            "You play a bandit with two arms. Pull one arm, once, by its name. The two arms pay "
+            "differently: one pays a small amount for sure, the other pays more or nothing. "
+            "Use what the names suggest. Pull the arm that pays more on average. "
+            "Rewards: what the arm pays."
+        )
+
+    def legend(self, symbols: Symbols) -> str:  # noqa: ARG002
+        """Return "": there is no board."""
+        return ""
+
+    def actions(self, env: Any) -> tuple[str, ...]:
+        """Return the names of the two arms, in the order shown."""
+        names: tuple[str, str] = env.names
+        return names
+
+    def observation(self, env: Any, form: str, symbols: Symbols) -> str:  # noqa: ARG002
+        """Return the two arms and, after the pull, what was paid."""
+        first, second = env.names
+        if env.chosen is None:
+            return f"Arms: {first}, {second}"
+        return f"{env.names[env.chosen]} paid {env.paid:g}"
+
+
+def decode_level(level: str) -> tuple[str, str]:
+    """Return the two names of an instance in text form, ``First/Second``."""
+    names = level.split("/")
+    if len(names) != 2 or names[0] == names[1] or not all(names):
+        raise InstanceError(f"level {level!r} must be two different names joined by /")
+    return names[0], names[1]

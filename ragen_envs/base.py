@@ -1,0 +1,159 @@
+"""What all single-player games share: seeding, splits, frozen instances, records of the instance."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, SupportsInt, TypeVar
+
+import gymnasium as gym
+
+from ragen_envs import seeding
+from ragen_envs.errors import InstanceError, RagenError
+from ragen_envs.oracle import Advice, Budget
+from ragen_envs.splits import SPLITS, TRAIN
+from ragen_envs.text import TextFace
+
+ObsT = TypeVar("ObsT")
+_OPTIONS = ("split", "index", "noise")
+
+
+@dataclass(frozen=True)
+class Instance:
+    """Where the present level comes from; enough to play it again."""
+
+    distribution: str
+    """Name of the level distribution, which is also the name of its frozen packs."""
+    split: str
+    index: int | None
+    """Index in the frozen pack, or None for a level drawn from a seed."""
+    seed: int | None
+    """Seed of the last seeded reset, or None for a frozen instance or an unseeded episode."""
+    noise: int
+    """Number of the independent noise draw; episodes with equal instance and noise are equal."""
+    level: str
+    """The level in its canonical text form."""
+    key: str
+    """Hexadecimal key of the level, equal for levels equal up to symmetry."""
+
+
+class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
+    """Base of the games. A subclass adds the rules, a generator, an oracle and a text face.
+
+    ``reset(seed=s)`` starts an endless sequence of fresh training levels; ``reset()`` goes on with
+    it. ``reset(options={"split": "test", "index": 7})`` loads a frozen instance. With the option
+    ``noise`` (an integer >= 0, 0 by default) the same level is played under another independent
+    draw of the game's randomness.
+    """
+
+    text: ClassVar[TextFace]
+    """How the game is told in words."""
+    distribution: str
+    """Name of the level distribution that this env's settings select."""
+
+    _stream: int | None = None
+    _origin: tuple[str, int | None, int | None, int] = (TRAIN, None, None, 0)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[ObsT, dict[str, Any]]:
+        """Start an episode; see the class for ``options``.
+
+        Raises:
+            InstanceError: An option is unknown, or names an instance that does not exist.
+        """
+        super().reset(seed=seed)
+        split, index, noise = _read_options(options)
+        if index is not None:
+            self._reset_frozen(split, index, noise)
+        else:
+            self._reset_fresh(split, seed, noise)
+        return self._observe(), self._info(effective=False)
+
+    def _reset_frozen(self, split: str, index: int, noise: int) -> None:
+        from ragen_envs.instances import load_pack
+
+        pack = load_pack(self.distribution, split)
+        if not 0 <= index < len(pack):
+            raise InstanceError(
+                f"index is {index}, but split '{split}' of '{self.distribution}' has instances "
+                f"0 to {len(pack) - 1}"
+            )
+        self._stream = seeding.new_stream(split, self.distribution, index, noise)
+        self._load(pack[index].level)
+        self._origin = (split, index, None, noise)
+
+    def _reset_fresh(self, split: str, seed: int | None, noise: int) -> None:
+        if seed is None and self._stream is None:
+            seed = int(self.np_random.integers(2**31))
+        if seed is not None:
+            self._stream = seeding.new_stream(split, self.distribution, seed)
+        assert self._stream is not None
+        self._stream = seeding.jump(self._draw_level(self._stream, split), noise)
+        self._origin = (split, None, seed, noise)
+
+    @property
+    def instance(self) -> Instance:
+        """The level being played and where it comes from."""
+        split, index, seed, noise = self._origin
+        level = self._level()
+        key = f"{self.level_key(level):016x}"
+        return Instance(self.distribution, split, index, seed, noise, level, key)
+
+    @abstractmethod
+    def oracle(self, budget: Budget | int | None = None) -> Advice:
+        """Return the exact optimum from here.
+
+        Args:
+            budget: What is left to the agent; an integer is a number of single, observed steps;
+                None is the game's usual time limit.
+        """
+
+    @abstractmethod
+    def level_key(self, level: str) -> int:
+        """Return the key of a level in text form, in [0, 2^63)."""
+
+    @abstractmethod
+    def _draw_level(self, stream: int, split: str) -> int:
+        """Draw a fresh level of a split, make it the state, and return the advanced stream."""
+
+    @abstractmethod
+    def _load(self, level: str) -> None:
+        """Make a level in text form the state."""
+
+    @abstractmethod
+    def _level(self) -> str:
+        """Return the initial level of this episode in text form."""
+
+    @abstractmethod
+    def _observe(self) -> ObsT:
+        """Return the observation of the present state as a fresh object."""
+
+    @abstractmethod
+    def _info(self, effective: bool) -> dict[str, Any]:
+        """Return the info of the present state."""
+
+
+def read_action(action: SupportsInt, names: Sequence[str]) -> int:
+    """Return the action's number, or raise `RagenError` if the game has no such action."""
+    number = int(action)
+    if not 0 <= number < len(names):
+        choices = ", ".join(f"{i} ({name})" for i, name in enumerate(names))
+        raise RagenError(f"action is {action!r}, but must be one of {choices}")
+    return number
+
+
+def _read_options(options: dict[str, Any] | None) -> tuple[str, int | None, int]:
+    given = options or {}
+    for name in given:
+        if name not in _OPTIONS:
+            raise InstanceError(f"unknown reset option '{name}'; known are {', '.join(_OPTIONS)}")
+    split = given.get("split", TRAIN)
+    if split not in SPLITS:
+        raise InstanceError(f"split is {split!r}, but must be one of {', '.join(SPLITS)}")
+    noise = given.get("noise", 0)
+    if not isinstance(noise, int) or noise < 0:
+        raise InstanceError(f"noise is {noise!r}, but must be an integer >= 0")
+    index = given.get("index")
+    if index is not None and not isinstance(index, int):
+        raise InstanceError(f"index is {index!r}, but must be an integer")
+    return split, index, noise

@@ -1,0 +1,65 @@
+"""What the model is told: one system message, then one user message a turn."""
+
+from collections.abc import Sequence
+
+from ragen_envs.conversation.parser import Defect
+from ragen_envs.conversation.settings import ConversationSettings
+from ragen_envs.oracle import Budget
+from ragen_envs.text import COORDINATES
+
+
+def system_prompt(
+    rules: str, legend: str, names: Sequence[str], settings: ConversationSettings
+) -> str:
+    """Return the rules, the legend of the symbols in use, the limits and the form of a reply."""
+    lines = [rules]
+    if legend and settings.observation != COORDINATES:
+        lines.append(f"Symbols: {legend}.")
+    lines.append(f"Actions: {', '.join(names)}.")
+    lines.append(
+        f"Limits: {_count(settings.actions_per_turn, 'action')} in a turn, "
+        f"{_count(settings.max_actions, 'action')} and {_count(settings.max_turns, 'turn')} in all."
+    )
+    lines.append(_form(settings))
+    if settings.format_penalty:
+        lines.append(f"A reply in another form costs {-settings.format_penalty:g}.")
+    return "\n".join(lines)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _form(settings: ConversationSettings) -> str:
+    several = min(settings.actions_per_turn, settings.max_actions) > 1
+    answer = "<answer>action || action</answer>" if several else "<answer>action</answer>"
+    what = "your actions, separated by ||" if several else "your action"
+    if settings.think:
+        return (
+            f"First think, then give {what}, in this form:\n<think>your thoughts</think>{answer}"
+        )
+    return f"Give only {what}, in this form:\n{answer}"
+
+
+def turn_prompt(observation: str, turn: int, left: Budget, settings: ConversationSettings) -> str:
+    """Return the user message that asks for the reply of a turn, counted from 1."""
+    limits = f"Turn {turn} of {settings.max_turns}, {_count(left.actions, 'action')} left."
+    return f"{limits}\n{observation}"
+
+
+def feedback(
+    ran: Sequence[tuple[str, bool]], defects: Sequence[Defect], reward: float
+) -> str:
+    """Return what a turn did: each action that ran and whether it changed anything, and the reward."""
+    parts = []
+    if defects:
+        parts.append(f"Not valid: {', '.join(d.replace('_', ' ') for d in defects)}.")
+    names = [name if effective else f"{name} (no effect)" for name, effective in ran]
+    parts.append(f"Done: {', '.join(names) or 'nothing'}.")
+    parts.append(f"Reward: {reward:.6g}.")
+    return " ".join(parts)
+
+
+def final_prompt(feedback_text: str, success: bool, observation: str) -> str:
+    """Return the text after the last turn."""
+    return f"{feedback_text}\nThe game is over: {'success' if success else 'no success'}.\n{observation}"

@@ -1,0 +1,94 @@
+"""The settings of a conversation, and their checks."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final
+
+from ragen_envs.errors import RagenError
+from ragen_envs.text import FORMATS, GRID
+
+HISTORIES: Final = ("full", "last", "none")
+INVALID_POLICIES: Final = ("penalise", "discard", "end")
+
+
+@dataclass(frozen=True)
+class ConversationSettings:
+    """How a game is told and what a reply may hold. Every field is stated in the prompt as enforced.
+
+    Raises:
+        RagenError: A field has a value that is not allowed; the message names field, value, choices.
+    """
+
+    max_turns: int = 5
+    """Most replies in an episode, >= 1 (paper: 5)."""
+    actions_per_turn: int = 5
+    """Most actions in one reply, >= 1 (paper: 5); more are a defect, and the first ones run."""
+    max_actions: int = 10
+    """Most actions in an episode, >= 1 (paper: 10)."""
+    think: bool = True
+    """Whether a reply must hold ``<think>…</think>`` before its ``<answer>…</answer>``."""
+    history: str = "full"
+    """Which earlier turns the next messages hold: "full", "last" (``history_turns``) or "none"."""
+    history_turns: int = 1
+    """Earlier turns kept when history is "last", >= 1."""
+    symbols: str | Mapping[str, str] = "standard"
+    """Name of one of the game's symbol sets, or a mapping from cell names to single characters."""
+    observation: str = GRID
+    """How the state is told: "grid", "coordinates" or "both"."""
+    format_penalty: float = -0.1
+    """Added to the reward of a turn whose reply has a defect, <= 0 (paper: -0.1)."""
+    invalid: str = "penalise"
+    """What a reply with a defect does besides the penalty. "penalise": the actions that could be read
+    before the defect run. "discard": nothing runs. "end": nothing runs and the episode ends."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_turns", "actions_per_turn", "max_actions", "history_turns"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise RagenError(f"{name} is {value!r}, but must be an integer >= 1")
+        if not isinstance(self.think, bool):
+            raise RagenError(f"think is {self.think!r}, but must be true or false")
+        for name, choices in (
+            ("history", HISTORIES),
+            ("observation", FORMATS),
+            ("invalid", INVALID_POLICIES),
+        ):
+            value = getattr(self, name)
+            if value not in choices:
+                raise RagenError(f"{name} is {value!r}, but must be one of {', '.join(choices)}")
+        if not isinstance(self.format_penalty, int | float) or self.format_penalty > 0:
+            raise RagenError(f"format_penalty is {self.format_penalty!r}, but must be a number <= 0")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain data."""
+        return asdict(self)
+
+
+SETTING_NAMES: Final = tuple(field.name for field in fields(ConversationSettings))
+
+
+def resolve_symbols(
+    symbols: str | Mapping[str, str], vocabularies: Mapping[str, Mapping[str, str]]
+) -> Mapping[str, str]:
+    """Return the mapping from cell names to characters that a setting stands for.
+
+    Raises:
+        RagenError: The name is unknown, or the mapping misses a cell or repeats a character.
+    """
+    if isinstance(symbols, str):
+        if symbols not in vocabularies:
+            raise RagenError(
+                f"symbols is {symbols!r}, but this game has {', '.join(vocabularies)}"
+            )
+        return vocabularies[symbols]
+    wanted = vocabularies["standard"]
+    if set(symbols) != set(wanted):
+        raise RagenError(
+            f"symbols has the cells {', '.join(symbols)}, but must have {', '.join(wanted)}"
+        )
+    signs = list(symbols.values())
+    if len(set(signs)) != len(signs) or any(
+        not isinstance(s, str) or len(s) != 1 or s.isspace() for s in signs
+    ):
+        raise RagenError(f"symbols is {dict(symbols)!r}, but each must be its own single character")
+    return dict(symbols)

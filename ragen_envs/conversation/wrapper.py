@@ -1,0 +1,226 @@
+"""Any game with a text face as a conversation: text in, text out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, SupportsFloat
+
+import gymnasium as gym
+from gymnasium import spaces
+from gymnasium.utils import RecordConstructorArgs
+
+from ragen_envs.conversation import prompt
+from ragen_envs.conversation.parser import MAX_REPLY_CHARACTERS, Defect, ParsedReply, parse_reply
+from ragen_envs.conversation.settings import ConversationSettings, resolve_symbols
+from ragen_envs.errors import RagenError
+from ragen_envs.oracle import Advice, Budget
+from ragen_envs.text import TextFace
+
+Message = dict[str, str]
+"""A chat message with the keys ``role`` and ``content``."""
+
+EndReason = Literal["terminated", "truncated", "budget", "invalid"]
+"""terminated: the game ended. truncated: the game's own time limit. budget: turns or actions used up.
+invalid: a reply with a defect where the setting ``invalid`` is "end"."""
+
+MAX_TEXT: int = 1 << 20
+
+
+class FreeText(spaces.Text):
+    """All strings up to a length, whatever their characters. Samples are random printable noise."""
+
+    def __init__(self, max_length: int) -> None:
+        import string
+
+        super().__init__(max_length, min_length=0, charset=string.printable)
+
+    def contains(self, x: Any) -> bool:
+        """Return whether x is a string that is not too long."""
+        return isinstance(x, str) and len(x) <= self.max_length
+
+
+@dataclass(frozen=True)
+class TurnResult:
+    """What one reply did."""
+
+    parsed: ParsedReply
+    executed: tuple[int, ...]
+    """The actions that ran."""
+    effective: tuple[bool, ...]
+    """Whether each of them changed the state."""
+    rewards: tuple[float, ...]
+    """The game's reward of each."""
+    penalty: float
+    """The format penalty charged, 0 or negative."""
+    end: EndReason | None
+    """Why the episode ended, or None if it goes on."""
+    text: str
+    """The next user message, or the closing text."""
+
+    @property
+    def reward(self) -> float:
+        """Sum of the game's rewards and the penalty."""
+        return sum(self.rewards) + self.penalty
+
+
+class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs):
+    """Turn a game into text in, text out. One step is one reply, with up to k actions.
+
+    The observation after ``reset`` is the whole first prompt (rules, legend, limits, form of a reply,
+    state); after ``step`` it is the next user message. ``messages`` holds the chat that a model should
+    be sent now. An action is any string; random samples of the action space are invalid replies.
+
+    Info has the game's keys and ``action_is_valid`` (the reply has no defect), ``action_is_effective``
+    (some action changed the state), ``defects`` (tuple of names), ``executed`` (tuple of action names),
+    ``end`` (why the episode ended, or ""), ``turns_left`` and ``actions_left``.
+
+    Args:
+        env: A game with a ``text`` face; its own time limit, if any, still holds.
+        **settings: Fields of ``ConversationSettings``.
+
+    No vector version of this wrapper exists.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], **settings: Any) -> None:
+        RecordConstructorArgs.__init__(self, **settings)
+        gym.Wrapper.__init__(self, env)
+        try:
+            self.settings = ConversationSettings(**settings)
+        except TypeError:
+            known = ", ".join(ConversationSettings.__dataclass_fields__)
+            raise RagenError(
+                f"unknown conversation setting among {', '.join(settings)}; known are {known}"
+            ) from None
+        face = getattr(env.unwrapped, "text", None)
+        if face is None:
+            raise RagenError(f"{env} has no text face; see docs/add-a-game.md")
+        self.face: TextFace = face
+        self.symbols = resolve_symbols(self.settings.symbols, face.vocabularies)
+        self.observation_space: spaces.Space[str] = FreeText(MAX_TEXT)
+        self.action_space: spaces.Space[str] = FreeText(MAX_REPLY_CHARACTERS)
+        self.end: EndReason | None = None
+        self._turns: list[tuple[str, str]] = []
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Start an episode of the game; options are the game's."""
+        _, info = self.env.reset(seed=seed, options=options)
+        self._turns = []
+        self._actions_used = 0
+        self.end = None
+        self.success = bool(info["success"])
+        self.names = self.face.actions(self.unwrapped)
+        legend = self.face.legend(self.symbols)
+        rules = self.face.rules(self.unwrapped)
+        self.system = prompt.system_prompt(rules, legend, self.names, self.settings)
+        self.user = prompt.turn_prompt(self.state_text(), 1, self.budget, self.settings)
+        return f"{self.system}\n\n{self.user}", self._infos(info, (), (), effective=False)
+
+    def step(self, action: str) -> tuple[str, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Play one reply; see the class."""
+        result = self.play(action)
+        info = self._infos(
+            self._game_info,
+            result.parsed.defects,
+            tuple(self.names[a] for a in result.executed),
+            any(result.effective),
+        )
+        terminated = result.end == "terminated"
+        truncated = result.end is not None and not terminated
+        return result.text, result.reward, terminated, truncated, info
+
+    def play(self, reply: str, truncated: bool = False) -> TurnResult:
+        """Play one reply; ``truncated`` says that the model was cut off by its token limit.
+
+        Raises:
+            RagenError: The episode has ended, or the reply is not a string.
+        """
+        if self.end is not None:
+            raise RagenError(f"the episode has ended ({self.end}); call reset() first")
+        if not isinstance(reply, str):
+            raise RagenError(f"the reply is a {type(reply).__name__}, but must be a string")
+        limit = min(self.settings.actions_per_turn, self.budget.actions)
+        parsed = parse_reply(reply, self.names, limit, self.settings.think, truncated)
+        run = parsed.actions if parsed.is_valid or self.settings.invalid == "penalise" else ()
+        effective, rewards = self._run(run)
+        penalty = 0.0 if parsed.is_valid else self.settings.format_penalty
+        self._turns.append((self.user, reply))
+        self._actions_used += len(rewards)
+        if self.end is None:
+            self.end = self._budget_end(parsed.is_valid)
+        ran = [(self.names[a], e) for a, e in zip(run, effective, strict=False)]
+        told = prompt.feedback(ran, parsed.defects, sum(rewards) + penalty)
+        self.user = self._next_text(told)
+        return TurnResult(
+            parsed, run[: len(rewards)], effective, rewards, penalty, self.end, self.user
+        )
+
+    def _run(self, actions: tuple[int, ...]) -> tuple[tuple[bool, ...], tuple[float, ...]]:
+        effective, rewards = [], []
+        for action in actions:
+            _, reward, terminated, truncated, info = self.env.step(action)
+            self._game_info = info
+            self.success = bool(info["success"])
+            effective.append(bool(info["action_is_effective"]))
+            rewards.append(float(reward))
+            if terminated or truncated:
+                self.end = "terminated" if terminated else "truncated"
+                break
+        return tuple(effective), tuple(rewards)
+
+    def _budget_end(self, valid: bool) -> EndReason | None:
+        if not valid and self.settings.invalid == "end":
+            return "invalid"
+        return "budget" if self.budget.reach == 0 else None
+
+    def _next_text(self, told: str) -> str:
+        if self.end is not None:
+            return prompt.final_prompt(told, self.success, self.state_text())
+        turn = len(self._turns) + 1
+        asked = prompt.turn_prompt(self.state_text(), turn, self.budget, self.settings)
+        return f"{told}\n{asked}"
+
+    def state_text(self) -> str:
+        """Return the game's present state in the format and symbols of the settings."""
+        return self.face.observation(self.unwrapped, self.settings.observation, self.symbols)
+
+    @property
+    def budget(self) -> Budget:
+        """What is left of turns and actions."""
+        return Budget(
+            actions=self.settings.max_actions - self._actions_used,
+            turns=self.settings.max_turns - len(self._turns),
+            actions_per_turn=self.settings.actions_per_turn,
+        )
+
+    @property
+    def messages(self) -> list[Message]:
+        """The chat that ends with the message to reply to, under the history setting."""
+        kept = {"full": len(self._turns), "last": self.settings.history_turns, "none": 0}
+        first = max(0, len(self._turns) - kept[self.settings.history])
+        chat = [{"role": "system", "content": self.system}]
+        for user, reply in self._turns[first:]:
+            chat.append({"role": "user", "content": user})
+            chat.append({"role": "assistant", "content": reply})
+        return [*chat, {"role": "user", "content": self.user}]
+
+    def oracle(self) -> Advice:
+        """Return the game's optimum under what is left of turns and actions."""
+        advice: Advice = self.unwrapped.oracle(self.budget)  # type: ignore[attr-defined]
+        return advice
+
+    def _infos(
+        self, game: Mapping[str, Any], defects: tuple[Defect, ...], executed: tuple[str, ...],
+        effective: bool,
+    ) -> dict[str, Any]:  # fmt: skip
+        self._game_info = game
+        return {
+            **game,
+            "action_is_valid": not defects,
+            "action_is_effective": effective,
+            "defects": tuple(str(d) for d in defects),
+            "executed": executed,
+            "end": self.end or "",
+            "turns_left": self.budget.turns,
+            "actions_left": self.budget.actions,
+        }

@@ -1,0 +1,17 @@
+"""Errors that a user can cause. Each message names the field, the value and what would be right."""
+
+
+class RagenError(ValueError):
+    """Base of every error with a message meant for a person. The command line prints it and exits 2."""
+
+
+class GenerationError(RagenError):
+    """No level of the wished kind was found within the bounded amount of work."""
+
+
+class InstanceError(RagenError):
+    """A frozen instance was asked for that does not exist, or a pack is not what it should be."""
+
+
+class SolverLimitError(RagenError):
+    """The exact search ran out of its memory bound before it could decide."""

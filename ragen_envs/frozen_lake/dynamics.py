@@ -1,0 +1,55 @@
+"""The rules of FrozenLake, once, for every face of the game.
+
+The map is a flat, row-major buffer of FROZEN, HOLE and GOAL. Actions and law are those of Gymnasium's
+FrozenLake: the walker goes where intended with probability ``success_rate``, and to either side of it
+with half of the rest each. The source runs as plain Python and compiled.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+FROZEN: Final = 0
+HOLE: Final = 1
+GOAL: Final = 2
+PLAYER: Final = 3
+PLAYER_IN_HOLE: Final = 4
+PLAYER_ON_GOAL: Final = 5
+
+LEFT: Final = 0
+DOWN: Final = 1
+RIGHT: Final = 2
+UP: Final = 3
+ACTION_NAMES: Final = ("Left", "Down", "Right", "Up")
+
+
+def slipped(action: int, success_rate: float, draw: float) -> int:
+    """Return the direction really taken, for a draw in [0, 1)."""
+    if draw < success_rate:
+        return action
+    if draw < success_rate + (1.0 - success_rate) * 0.5:
+        return (action + 3) & 3
+    return (action + 1) & 3
+
+
+def walk(position: int, direction: int, height: int, width: int) -> int:
+    """Return the cell index after one move; walking off the edge stays in place."""
+    row = position // width
+    column = position - row * width
+    if direction == LEFT:
+        return position - 1 if column > 0 else position
+    if direction == DOWN:
+        return position + width if row < height - 1 else position
+    if direction == RIGHT:
+        return position + 1 if column < width - 1 else position
+    return position - width if row > 0 else position
+
+
+def step(
+    tiles: Sequence[int], height: int, width: int, position: int, action: int, success_rate: float,
+    draw: float,
+) -> tuple[int, float, bool]:  # fmt: skip
+    """Return the new cell index, the reward (1 at the goal, else 0) and whether the episode ended."""
+    direction = slipped(action, success_rate, draw)
+    position = walk(position, direction, height, width)
+    tile = tiles[position]
+    return position, 1.0 if tile == GOAL else 0.0, tile != FROZEN

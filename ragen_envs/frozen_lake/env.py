@@ -1,0 +1,165 @@
+"""FrozenLake as a Gymnasium environment."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, SupportsInt
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from ragen_envs.base import GameEnv, read_action
+from ragen_envs.errors import RagenError
+from ragen_envs.frozen_lake import dynamics, generator, oracle, text
+from ragen_envs.oracle import Advice, Budget, as_budget
+from ragen_envs.seeding import advance, uniform
+
+
+class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
+    """Cross the ice to the goal without falling into a hole.
+
+    ## Description
+    The player walks on a square lake of frozen tiles and holes. On slippery ice the walker goes where
+    intended with probability `success_rate` (1/3 in the paper) and to either side of it with half of
+    the rest each: the law of Gymnasium's FrozenLake. Unlike there, map, start and goal are random.
+
+    ## Action Space
+    `Discrete(4)`, as in Gymnasium: 0 left, 1 down, 2 right, 3 up. Walking off the edge stays in place.
+
+    ## Observation Space
+    `Box(0, 5, (height, width), uint8)` of cell codes: 0 frozen, 1 hole, 2 goal, 3 player, 4 player in
+    hole, 5 player on goal.
+
+    ## Starting State
+    `reset(seed=s)` draws fresh training maps: start and goal uniform, every other tile frozen with
+    probability `p`, redrawn until a path exists. `reset(options={"split": "test", "index": 7})` loads a
+    frozen map; its slips are a fixed draw, and the option `noise` chooses another one.
+
+    ## Rewards
+    1 at the goal, else 0.
+
+    ## Episode End
+    Terminates at the goal and in a hole; truncated by the registered time limit.
+
+    ## Information
+    `success` (bool): at the goal. `action_is_valid` (bool): always True here. `action_is_effective`
+    (bool): the last action moved the player; False after reset. `slipped` (bool): the last action went
+    another way than intended.
+
+    ## Arguments
+    `size`: side of the square, or (height, width), each from 2 to 16. `p`: probability of a frozen
+    tile. `success_rate`: probability to go where intended, 1 for ice that is not slippery. `level`: a
+    fixed map as rows of `_OGP` or of Gymnasium's `SFHG`. `render_mode`: "ansi" or "rgb_array".
+
+    ## Version History
+    * v0: Initial version.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
+    text = text.FrozenLakeText()
+
+    def __init__(
+        self,
+        size: int | Sequence[int] = 4,
+        p: float = 0.8,
+        success_rate: float = 1 / 3,
+        level: Sequence[str] | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        self.height, self.width = _read_size(size)
+        self.p = _read_probability("p", p)
+        self.success_rate = _read_probability("success_rate", success_rate)
+        self.render_mode = render_mode
+        self._fixed = None if level is None else "/".join(level)
+        if self._fixed is not None:
+            _, self.height, self.width, _ = text.decode_level(self._fixed)
+        self.distribution = f"frozen_lake-{self.height}x{self.width}-{self.p:g}"
+        shape = (self.height, self.width)
+        self.observation_space = spaces.Box(0, dynamics.PLAYER_ON_GOAL, shape, np.uint8)
+        self.action_space = spaces.Discrete(4)
+
+    def step(
+        self, action: SupportsInt
+    ) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
+        """Play one action, an integer from 0 to 3; see the class."""
+        intended = read_action(action, dynamics.ACTION_NAMES)
+        assert self._stream is not None
+        self._stream = advance(self._stream)
+        draw = uniform(self._stream)
+        before = self._position
+        self._position, reward, terminated = dynamics.step(
+            self._tiles, self.height, self.width, before, intended, self.success_rate, draw
+        )
+        self._slipped = dynamics.slipped(intended, self.success_rate, draw) != intended
+        return self._observe(), reward, terminated, False, self._info(self._position != before)
+
+    def render(self) -> Any:
+        """Return the board as text or as an RGB array (h*48, w*48, 3)."""
+        if self.render_mode == "ansi":
+            return self.text.observation(self, "grid", text.STANDARD)
+        if self.render_mode == "rgb_array":
+            from ragen_envs.frozen_lake import image
+
+            return image.render(self._observe())
+        return None
+
+    @property
+    def board(self) -> NDArray[np.uint8]:
+        """The present cell codes, (height, width), a copy."""
+        return self._observe()
+
+    def oracle(self, budget: Budget | int | None = None) -> Advice:
+        """Return the best run of actions and the largest probability to reach the goal."""
+        return oracle.advise(
+            bytes(self._tiles), self.height, self.width, self.success_rate, self._position,
+            as_budget(budget),
+        )  # fmt: skip
+
+    def level_key(self, level: str) -> int:
+        """Return the key of a level in text form, in [0, 2^63)."""
+        return generator.map_key(*text.decode_level(level))
+
+    def _draw_level(self, stream: int, split: str) -> int:
+        if self._fixed is not None:
+            self._load(self._fixed)
+            return stream
+        tiles, start, stream = generator.generate(self.height, self.width, self.p, stream, split)
+        self._start(tiles, start)
+        return stream
+
+    def _load(self, level: str) -> None:
+        tiles, _, _, start = text.decode_level(level)
+        self._start(tiles, start)
+
+    def _start(self, tiles: bytearray, start: int) -> None:
+        self._tiles = tiles
+        self._initial_position = self._position = start
+        self._slipped = False
+
+    def _level(self) -> str:
+        return text.encode_level(self._tiles, self.width, self._initial_position)
+
+    def _observe(self) -> NDArray[np.uint8]:
+        board = np.frombuffer(self._tiles, np.uint8).copy()
+        board[self._position] += dynamics.PLAYER
+        return board.reshape(self.height, self.width)
+
+    def _info(self, effective: bool) -> dict[str, Any]:
+        return {
+            "success": self._tiles[self._position] == dynamics.GOAL,
+            "action_is_valid": True,
+            "action_is_effective": effective,
+            "slipped": self._slipped,
+        }
+
+
+def _read_size(size: int | Sequence[int]) -> tuple[int, int]:
+    pair = (size, size) if isinstance(size, int) else tuple(size)
+    if len(pair) != 2 or not all(isinstance(n, int) and 2 <= n <= 16 for n in pair):
+        raise RagenError(f"size is {size!r}, but must be one or two integers from 2 to 16")
+    return pair[0], pair[1]
+
+
+def _read_probability(name: str, value: float) -> float:
+    if not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise RagenError(f"{name} is {value!r}, but must be a number from 0 to 1")
+    return float(value)

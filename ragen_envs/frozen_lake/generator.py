@@ -1,0 +1,94 @@
+"""FrozenLake maps from a stream: random tiles, start and goal, with a path between them.
+
+Plain integer code on buffers that are given, so that it runs the same when compiled.
+"""
+
+from collections.abc import MutableSequence, Sequence
+from typing import Final
+
+from ragen_envs.errors import GenerationError
+from ragen_envs.frozen_lake.dynamics import FROZEN, GOAL, HOLE, walk
+from ragen_envs.keys import grid_key
+from ragen_envs.seeding import advance, below, uniform
+from ragen_envs.splits import SPLITS, split_code
+
+MAX_ATTEMPTS: Final = 5000
+
+Ints = MutableSequence[int]
+
+
+def attempt(tiles: Ints, height: int, width: int, p: float, stream: int) -> tuple[int, int]:
+    """Draw one map: each tile frozen with probability ``p``, start and goal uniform and distinct.
+
+    Returns the start's index and the advanced stream; a path may be missing.
+    """
+    size = height * width
+    stream = advance(stream)
+    start = below(stream, size)
+    stream = advance(stream)
+    goal = below(stream, size - 1)
+    if goal >= start:
+        goal += 1
+    for i in range(size):
+        stream = advance(stream)
+        tiles[i] = FROZEN if uniform(stream) < p else HOLE
+    tiles[start] = FROZEN
+    tiles[goal] = GOAL
+    return start, stream
+
+
+def has_path(
+    tiles: Sequence[int], height: int, width: int, start: int, seen: Ints, stack: Ints
+) -> bool:
+    """Return whether the goal can be walked to; ``seen`` and ``stack`` are scratch of h*w items."""
+    for i in range(height * width):
+        seen[i] = 0
+    stack[0] = start
+    seen[start] = 1
+    top = 1
+    while top > 0:
+        top -= 1
+        here = stack[top]
+        for direction in range(4):
+            there = walk(here, direction, height, width)
+            if tiles[there] == GOAL:
+                return True
+            if tiles[there] == FROZEN and seen[there] == 0:
+                seen[there] = 1
+                stack[top] = there
+                top += 1
+    return False
+
+
+def map_key(tiles: bytes | bytearray, height: int, width: int, start: int) -> int:
+    """Return the key of a map with its start, equal for all rotations and reflections."""
+    cells = bytearray(tiles)
+    cells[start] = GOAL + 1
+    return grid_key(cells, height, width)
+
+
+def generate(
+    height: int, width: int, p: float, stream: int, split: str
+) -> tuple[bytearray, int, int]:
+    """Draw maps until one has a path and belongs to the split.
+
+    Returns:
+        The tiles, (h*w,) codes; the start's index; the advanced stream.
+
+    Raises:
+        GenerationError: No such map within ``MAX_ATTEMPTS`` draws.
+    """
+    size = height * width
+    tiles = bytearray(size)
+    seen, stack = [0] * size, [0] * size
+    wanted = SPLITS.index(split)
+    for _ in range(MAX_ATTEMPTS):
+        start, stream = attempt(tiles, height, width, p, stream)
+        if has_path(tiles, height, width, start, seen, stack) and (
+            split_code(map_key(tiles, height, width, start)) == wanted
+        ):
+            return tiles, start, stream
+    raise GenerationError(
+        f"no {height}x{width} map with p={p} and a path to the goal in {MAX_ATTEMPTS} draws; "
+        "use a larger p"
+    )

@@ -1,0 +1,95 @@
+"""FrozenLake in words: symbols, rules, board and coordinates, and the text form of levels."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ragen_envs.errors import InstanceError
+from ragen_envs.frozen_lake.dynamics import ACTION_NAMES, GOAL, HOLE, PLAYER
+from ragen_envs.text import BOTH, GRID, Symbols
+
+CELL_NAMES: Final = (
+    "frozen", "hole", "goal", "player", "player in hole", "player on goal",
+)  # fmt: skip
+"""Names of the cell codes, in their order."""
+
+STANDARD: Final = dict(zip(CELL_NAMES, "_OGPX√", strict=True))
+
+
+class FrozenLakeText:
+    """The text face of FrozenLake."""
+
+    vocabularies: Mapping[str, Symbols] = {"standard": STANDARD}
+
+    def rules(self, env: Any) -> str:
+        """Return the goal, the rules and the rewards."""
+        text = "You play FrozenLake. Walk to the goal. A hole ends the game, and so does the goal. "
+        if env.success_rate < 1:
+            side = (1 - env.success_rate) / 2
+            text += (
+                f"The ice is slippery: you go where you want with probability {env.success_rate:.2g} "
+                f"and to either side with probability {side:.2g}. "
+            )
+        else:
+            text += "The ice is not slippery: you go where you want. "
+        return text + "Rewards: 1 at the goal, else 0."
+
+    def legend(self, symbols: Symbols) -> str:
+        """Return one line that explains the symbols."""
+        return ", ".join(f"{symbols[name]} {name}" for name in CELL_NAMES)
+
+    def actions(self, env: Any) -> tuple[str, ...]:  # noqa: ARG002
+        """Return the names of the four directions."""
+        return ACTION_NAMES
+
+    def observation(self, env: Any, form: str, symbols: Symbols) -> str:
+        """Return the board, its coordinates, or both."""
+        board = env.board
+        signs = [symbols[name] for name in CELL_NAMES]
+        grid = "\n".join("".join(signs[cell] for cell in row) for row in board)
+        if form == GRID:
+            return grid
+        places = _coordinates(board)
+        return f"{grid}\n{places}" if form == BOTH else places
+
+
+def _coordinates(board: Sequence[Sequence[int]]) -> str:
+    """Return the places of everything but frozen tiles as (row, column), counted from 0."""
+    found: dict[str, list[str]] = {"player": [], "goal": [], "hole": []}
+    for r, row in enumerate(board):
+        for c, cell in enumerate(row):
+            if cell >= PLAYER:
+                found["player"].append(f"({r}, {c})")
+            if cell in (GOAL, PLAYER + GOAL):
+                found["goal"].append(f"({r}, {c})")
+            if cell in (HOLE, PLAYER + HOLE):
+                found["hole"].append(f"({r}, {c})")
+    size = f"size {len(board)} x {len(board[0])}, rows and columns from 0"
+    return "\n".join([size, *(f"{n}: {', '.join(p) or 'none'}" for n, p in found.items())])
+
+
+def encode_level(tiles: bytes | bytearray, width: int, start: int) -> str:
+    """Return the text form of a map: rows of ``_OGP`` (P is the start), joined by /."""
+    signs = ["_OG"[tile] for tile in tiles]
+    signs[start] = "P"
+    return "/".join("".join(signs[i : i + width]) for i in range(0, len(signs), width))
+
+
+def decode_level(level: str) -> tuple[bytearray, int, int, int]:
+    """Return tiles (h*w,), height, width and start of a level in text form.
+
+    Gymnasium's letters are understood too: S start, F frozen, H hole, G goal.
+
+    Raises:
+        InstanceError: Rows differ in length, or there is not one start and at least one goal.
+    """
+    if "S" in level:
+        level = level.translate(str.maketrans("SFH", "P_O"))
+    rows = level.split("/")
+    height, width = len(rows), len(rows[0])
+    cells = "".join(rows)
+    if any(len(row) != width for row in rows) or set(cells) - set("_OGP"):
+        raise InstanceError(f"level {level!r} must be rows of equal length of the symbols _OGP")
+    if cells.count("P") != 1 or "G" not in cells:
+        raise InstanceError(f"level {level!r} needs one start (P) and a goal (G)")
+    tiles = bytearray("_OG".index(c) if c != "P" else 0 for c in cells)
+    return tiles, height, width, cells.index("P")

@@ -1,0 +1,53 @@
+"""What an oracle is asked and what it answers."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What is left to an agent: an episode ends when either actions or turns are used up."""
+
+    actions: int
+    """Actions left, >= 0."""
+    turns: int
+    """Turns left, >= 0. Within a turn the agent commits to its actions without seeing their effect."""
+    actions_per_turn: int
+    """Most actions in one turn, >= 1."""
+
+    @classmethod
+    def closed_loop(cls, steps: int) -> "Budget":
+        """Return the budget of an agent that sees the state before each of ``steps`` actions."""
+        return cls(actions=steps, turns=steps, actions_per_turn=1)
+
+    @property
+    def reach(self) -> int:
+        """Most actions that can still be executed."""
+        return min(self.actions, self.turns * self.actions_per_turn)
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The exact optimum from the present state under a budget."""
+
+    actions: tuple[int, ...]
+    """The actions to play in this turn, at most ``actions_per_turn``; empty if nothing is left to do."""
+    value: float
+    """Largest probability of success that any agent can have under the budget, in [0, 1]."""
+    expected_return: float
+    """Expected sum of the rewards to come when the oracle is followed to the end."""
+
+    @property
+    def action(self) -> int | None:
+        """The first action, or None if there is nothing left to do."""
+        return self.actions[0] if self.actions else None
+
+
+DEFAULT_STEPS = 100
+"""Horizon of ``env.oracle()`` without a budget: the time limit of the registered games."""
+
+
+def as_budget(budget: Budget | int | None) -> Budget:
+    """Return a budget from a budget, a number of closed-loop steps, or None for the default horizon."""
+    if isinstance(budget, Budget):
+        return budget
+    return Budget.closed_loop(DEFAULT_STEPS if budget is None else budget)

@@ -1,0 +1,104 @@
+"""Every id of the suite, in one table."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import gymnasium as gym
+
+
+@dataclass(frozen=True)
+class GameSpec:
+    """One registered game; its text id is the name with ``Text`` appended."""
+
+    name: str
+    """CamelCase name; the id is ``ragen/<name>-v0``."""
+    entry_point: str
+    summary: str
+    """One line for lists."""
+    max_episode_steps: int | None = None
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    conversation: Mapping[str, Any] = field(default_factory=dict)
+    """Conversation settings of the text id that differ from the defaults."""
+
+    @property
+    def id(self) -> str:
+        """Id of the numeric env."""
+        return f"ragen/{self.name}-v0"
+
+    @property
+    def text_id(self) -> str:
+        """Id of the conversation env."""
+        return f"ragen/{self.name}Text-v0"
+
+
+_BANDIT: Final = "ragen_envs.bandit:BanditEnv"
+_SOKOBAN: Final = "ragen_envs.sokoban:SokobanEnv"
+_LAKE: Final = "ragen_envs.frozen_lake:FrozenLakeEnv"
+
+_ONE_ACTION: Final = {"max_turns": 1, "actions_per_turn": 1, "max_actions": 1}
+
+GAMES: Final = (
+    GameSpec(
+        "Bandit", _BANDIT, "two named arms; the risky-sounding one is a gamble, and better",
+        conversation=_ONE_ACTION,
+    ),
+    GameSpec(
+        "BanditRev", _BANDIT, "the safe-sounding arm is the gamble, and better",
+        kwargs={"gamble": "sounds_safe"}, conversation=_ONE_ACTION,
+    ),
+    GameSpec(
+        "BanditTrap", _BANDIT, "the risky-sounding arm is a gamble, and worse",
+        kwargs={"chance": 0.10}, conversation=_ONE_ACTION,
+    ),
+    GameSpec("Sokoban", _SOKOBAN, "push one box onto its target, 6x6", 100),
+    GameSpec(
+        "SokobanLarge", _SOKOBAN, "push two boxes onto targets, 8x8", 200,
+        kwargs={"size": 8, "boxes": 2},
+    ),
+    GameSpec("FrozenLake", _LAKE, "cross slippery ice to the goal, 4x4", 100),
+    GameSpec(
+        "FrozenLakeDeterministic", _LAKE, "cross the ice to the goal, no slipping", 100,
+        kwargs={"success_rate": 1.0},
+    ),
+)  # fmt: skip
+
+TEXT_VARIANTS: Final = {"ragen/SokobanNewVocabText-v0": ("ragen/Sokoban-v0", {"symbols": "new_vocab"})}
+"""Text ids that are settings of another game's conversation."""
+
+
+def text_ids() -> tuple[str, ...]:
+    """Return the ids of all conversation envs."""
+    return (*(game.text_id for game in GAMES), *TEXT_VARIANTS)
+
+
+def register_all() -> None:
+    """Register every id with Gymnasium; calling it again changes nothing."""
+    for game in GAMES:
+        if game.id in gym.registry:
+            continue
+        gym.register(
+            game.id,
+            entry_point=game.entry_point,
+            max_episode_steps=game.max_episode_steps,
+            kwargs=dict(game.kwargs),
+        )
+        register_text(game.text_id, game.id, **game.conversation)
+    for text_id, (game_id, settings) in TEXT_VARIANTS.items():
+        if text_id not in gym.registry:
+            register_text(text_id, game_id, **settings)
+
+
+def register_text(text_id: str, game_id: str, **settings: Any) -> None:
+    """Register the conversation face of a registered game under an id of its own.
+
+    Args:
+        text_id: The new id, such as ``"mine/MyGameText-v0"``.
+        game_id: Id of a game whose class has a text face.
+        **settings: Defaults of ``ConversationWrapper`` or of the game.
+    """
+    gym.register(
+        text_id,
+        entry_point="ragen_envs.conversation:make_conversation",
+        kwargs={"game": game_id, **settings},
+    )

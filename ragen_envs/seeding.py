@@ -1,0 +1,68 @@
+"""One rule for every random number of the suite.
+
+A *stream* is a 63-bit integer. It starts as a hash of what it is for (suite version, split, game,
+index, noise) through numpy's ``SeedSequence``, and is advanced by a permuted congruential generator
+(O'Neill 2014, XSH-RR output) that is written so that the same source runs as plain Python on
+unbounded integers and compiled on wrapping 64-bit integers, with the same results: the modulus is
+2^63, which keeps every value non-negative in both.
+"""
+
+import zlib
+from typing import Final
+
+import numpy as np
+
+SUITE_VERSION: Final = 1
+"""Part of every stream and every record: results of different suite versions are not comparable."""
+
+STREAM_MASK: Final = 0x7FFFFFFFFFFFFFFF
+_MULTIPLIER: Final = 6364136223846793005
+_INCREMENT: Final = 1442695040888963407
+_WORD: Final = 0xFFFFFFFF
+
+
+def new_stream(split: str, game: str, index: int, noise: int = 0) -> int:
+    """Return the start of a stream, in [0, 2^63).
+
+    Args:
+        split: Name of the split that the numbers are for.
+        game: Name of the game's level distribution.
+        index: Number of the instance, or the seed; any integer >= 0.
+        noise: Number of the independent noise draw within the instance, >= 0.
+    """
+    entropy = (SUITE_VERSION, zlib.crc32(split.encode()), zlib.crc32(game.encode()), index, noise)
+    words = np.random.SeedSequence(entropy).generate_state(1, np.uint64)
+    return int(words[0]) & STREAM_MASK
+
+
+def advance(stream: int) -> int:
+    """Return the stream after one draw. Multiplier and increment are Knuth's."""
+    return (stream * _MULTIPLIER + _INCREMENT) & STREAM_MASK
+
+
+def word(stream: int) -> int:
+    """Return the 32 random bits that a stream holds now, in [0, 2^32)."""
+    mixed = (((stream >> 18) ^ stream) >> 26) & _WORD
+    turn = stream >> 58
+    return ((mixed >> turn) | (mixed << ((32 - turn) & 31))) & _WORD
+
+
+def below(stream: int, bound: int) -> int:
+    """Return an integer in [0, bound) from the stream's word; bias is below bound / 2^32."""
+    return (word(stream) * bound) >> 32
+
+
+def uniform(stream: int) -> float:
+    """Return a float in [0, 1) from the stream's word, a multiple of 2^-32."""
+    return word(stream) * 2.3283064365386963e-10
+
+
+def jump(stream: int, noise: int) -> int:
+    """Return the start of the ``noise``-th independent stream that branches off here.
+
+    Noise 0 is the stream itself, so that an episode without noise index is noise draw 0.
+    """
+    if noise == 0:
+        return stream
+    words = np.random.SeedSequence((stream, noise)).generate_state(1, np.uint64)
+    return int(words[0]) & STREAM_MASK

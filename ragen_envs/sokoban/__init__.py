@@ -1,0 +1,7 @@
+"""Sokoban: push every box onto a target."""
+
+from ragen_envs.sokoban.dynamics import REWARDS, Reward
+from ragen_envs.sokoban.env import SokobanEnv
+from ragen_envs.sokoban.solver import solvable_within, solve
+
+__all__ = ["REWARDS", "Reward", "SokobanEnv", "solvable_within", "solve"]

@@ -1,0 +1,187 @@
+"""Sokoban as a Gymnasium environment."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, SupportsInt
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from ragen_envs.base import GameEnv, read_action
+from ragen_envs.errors import RagenError
+from ragen_envs.keys import grid_key
+from ragen_envs.oracle import Advice, Budget, as_budget
+from ragen_envs.sokoban import generator, text
+from ragen_envs.sokoban.dynamics import (
+    ACTION_NAMES, BOX, BOX_ON_TARGET, PLAYER, PLAYER_ON_TARGET, REWARDS, Reward, move, offsets, reward_of, target_distances,
+)  # fmt: skip
+
+
+class SokobanEnv(GameEnv[NDArray[np.uint8]]):
+    """Push every box onto a target.
+
+    ## Description
+    The player walks on a grid and pushes boxes, one at a time, by walking into them. Boxes cannot be
+    pulled, so a careless push can make the level unsolvable. Deterministic.
+
+    ## Action Space
+    `Discrete(4)`: 0 up, 1 down, 2 left, 3 right. Walking into a wall, or into a box that has a wall or
+    another box behind it, changes nothing but costs the action's reward.
+
+    ## Observation Space
+    `Box(0, 6, (height, width), uint8)` of cell codes: 0 wall, 1 empty, 2 target, 3 box on target,
+    4 box, 5 player, 6 player on target.
+
+    ## Starting State
+    `reset(seed=s)` draws fresh training levels: a random-walk room and reverse play from the solved
+    state (Racanière et al. 2017), always solvable. On 6x6 with one box the mean shortest solution is
+    about 4 moves. `reset(options={"split": "test", "index": 7})` loads a frozen level.
+
+    ## Rewards
+    `reward="dense"` (the paper's): -0.1 for each action, +1 for a box pushed onto a target, -1 for a
+    box pushed off one, +10 when all are on targets. `"sparse"`: 1 for the solution. `"shaped"`: dense,
+    and 0.25 for each cell that a push brings its box nearer to a target. A mapping with the fields of
+    `ragen_envs.sokoban.Reward` sets each weight.
+
+    ## Episode End
+    Terminates when all boxes are on targets; truncated by the registered time limit.
+
+    ## Information
+    `success` (bool): all boxes are on targets. `action_is_valid` (bool): always True here.
+    `action_is_effective` (bool): the last action changed the board; False after reset.
+    `boxes_on_target` (int).
+
+    ## Arguments
+    `size`: side of the square, or (height, width), each from 4 to 32. `boxes`: 1 to 16. `reward`: see
+    above. `level`: a fixed board as rows of `#_O√XPS`, played at every reset instead of generated ones.
+    `render_mode`: "ansi" or "rgb_array".
+
+    ## Version History
+    * v0: Initial version.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
+    text = text.SokobanText()
+
+    def __init__(
+        self,
+        size: int | Sequence[int] = 6,
+        boxes: int = 1,
+        reward: str | Mapping[str, float] = "dense",
+        level: Sequence[str] | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        self.height, self.width = _read_size(size)
+        self.boxes = _read_boxes(boxes)
+        self.reward = _read_reward(reward)
+        self.render_mode = render_mode
+        self._fixed = None if level is None else "/".join(level)
+        if self._fixed is not None:
+            board, self.height, self.width = text.decode_level(self._fixed)
+            self.boxes = board.count(BOX) + board.count(BOX_ON_TARGET)
+        self.distribution = f"sokoban-{self.height}x{self.width}-{self.boxes}"
+        shape = (self.height, self.width)
+        self.observation_space = spaces.Box(0, PLAYER_ON_TARGET, shape, np.uint8)
+        self.action_space = spaces.Discrete(4)
+        self._offsets = offsets(self.width)
+
+    def step(
+        self, action: SupportsInt
+    ) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
+        """Play one action, an integer from 0 to 3; see the class."""
+        offset = self._offsets[read_action(action, ACTION_NAMES)]
+        self._player, moved, pushed, gained = move(self._board, self._player, offset)
+        self._left -= gained
+        closer = 0
+        if pushed and self.reward.closer:
+            closer = self._distances[pushed] - self._distances[pushed + offset]
+        solved = self._left == 0
+        reward = reward_of(self.reward, gained, solved and moved == 1, closer)
+        return self._observe(), reward, solved, False, self._info(moved == 1)
+
+    def render(self) -> Any:
+        """Return the board as text or as an RGB array (h*48, w*48, 3)."""
+        if self.render_mode == "ansi":
+            return self.text.observation(self, "grid", text.STANDARD)
+        if self.render_mode == "rgb_array":
+            from ragen_envs.sokoban import image
+
+            return image.render(self._observe())
+        return None
+
+    @property
+    def board(self) -> NDArray[np.uint8]:
+        """The present cell codes, (height, width), a copy."""
+        return self._observe()
+
+    def oracle(self, budget: Budget | int | None = None) -> Advice:
+        """Return the first actions of a shortest solution; value is 1 if it fits the budget, else 0."""
+        from ragen_envs.sokoban.oracle import advise
+
+        return advise(self._observe(), self._left, self.reward, as_budget(budget))
+
+    def level_key(self, level: str) -> int:
+        """Return the key of a level in text form, in [0, 2^63)."""
+        return grid_key(*text.decode_level(level))
+
+    def _draw_level(self, stream: int, split: str) -> int:
+        if self._fixed is not None:
+            self._load(self._fixed)
+            return stream
+        board, _, stream = generator.generate(self.height, self.width, self.boxes, stream, split)
+        self._start(board)
+        return stream
+
+    def _load(self, level: str) -> None:
+        self._start(text.decode_level(level)[0])
+
+    def _start(self, board: bytearray) -> None:
+        self._initial = bytes(board)
+        self._board = board
+        self._left = board.count(BOX)
+        self._player = board.find(PLAYER)
+        if self._player < 0:
+            self._player = board.find(PLAYER_ON_TARGET)
+        if self.reward.closer:
+            self._distances = target_distances(board, self.width)
+
+    def _level(self) -> str:
+        return text.encode_level(self._initial, self.width)
+
+    def _observe(self) -> NDArray[np.uint8]:
+        flat = np.frombuffer(self._board, np.uint8).copy()
+        return flat.reshape(self.height, self.width)
+
+    def _info(self, effective: bool) -> dict[str, Any]:
+        return {
+            "success": self._left == 0,
+            "action_is_valid": True,
+            "action_is_effective": effective,
+            "boxes_on_target": self.boxes - self._left,
+        }
+
+
+def _read_size(size: int | Sequence[int]) -> tuple[int, int]:
+    pair = (size, size) if isinstance(size, int) else tuple(size)
+    if len(pair) != 2 or not all(isinstance(n, int) and 4 <= n <= 32 for n in pair):
+        raise RagenError(f"size is {size!r}, but must be one or two integers from 4 to 32")
+    return pair[0], pair[1]
+
+
+def _read_boxes(boxes: int) -> int:
+    if not isinstance(boxes, int) or not 1 <= boxes <= 16:
+        raise RagenError(f"boxes is {boxes!r}, but must be an integer from 1 to 16")
+    return boxes
+
+
+def _read_reward(reward: str | Mapping[str, float]) -> Reward:
+    if isinstance(reward, str):
+        if reward not in REWARDS:
+            raise RagenError(f"reward is {reward!r}, but must be one of {', '.join(REWARDS)}")
+        return REWARDS[reward]
+    try:
+        return Reward(**{name: float(value) for name, value in reward.items()})
+    except TypeError:
+        raise RagenError(
+            f"reward has the fields {', '.join(reward)}, but needs {', '.join(Reward._fields)}"
+        ) from None

@@ -1,0 +1,42 @@
+"""The optimum of Sokoban under a budget of actions and turns."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragen_envs.oracle import Advice, Budget
+from ragen_envs.sokoban.dynamics import PLAYER, Reward, move, offsets, reward_of, target_distances
+from ragen_envs.sokoban.solver import solve
+
+
+def advise(board: NDArray[np.uint8], left: int, reward: Reward, budget: Budget) -> Advice:
+    """Return the oracle's advice for a board (h, w) with ``left`` boxes off target.
+
+    The game is deterministic, so a shortest solution is optimal whatever the turns see. A solution
+    longer than the budget has value 0; the oracle still sets out on it.
+    """
+    if left == 0:
+        return Advice((), 1.0, 0.0)
+    plan = solve(board)
+    if plan is None:
+        return Advice((), 0.0, 0.0)
+    played = plan[: budget.reach]
+    expected = _return_of(board, left, reward, played)
+    value = 1.0 if len(plan) <= budget.reach else 0.0
+    return Advice(played[: budget.actions_per_turn], value, expected)
+
+
+def _return_of(
+    board: NDArray[np.uint8], left: int, reward: Reward, plan: tuple[int, ...]
+) -> float:
+    width = board.shape[1]
+    cells = bytearray(board.tobytes())
+    distances = target_distances(cells, width)
+    player = next(i for i, cell in enumerate(cells) if cell >= PLAYER)
+    total = 0.0
+    for action in plan:
+        offset = offsets(width)[action]
+        player, _, pushed, gained = move(cells, player, offset)
+        left -= gained
+        closer = distances[pushed] - distances[pushed + offset] if pushed else 0
+        total += reward_of(reward, gained, left == 0, closer)
+    return total

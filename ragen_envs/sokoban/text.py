@@ -1,0 +1,111 @@
+"""Sokoban in words: symbols, rules, board and coordinates, and the text form of levels."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ragen_envs.errors import InstanceError
+from ragen_envs.sokoban.dynamics import (
+    ACTION_NAMES, BOX, BOX_ON_TARGET, PLAYER, PLAYER_ON_TARGET, TARGET, WALL,
+)  # fmt: skip
+from ragen_envs.text import BOTH, GRID, Symbols
+
+CELL_NAMES: Final = (
+    "wall", "empty", "target", "box on target", "box", "player", "player on target",
+)  # fmt: skip
+"""Names of the cell codes, in their order."""
+
+STANDARD: Final = dict(zip(CELL_NAMES, "#_O√XPS", strict=True))
+NEW_VOCAB: Final = dict(zip(CELL_NAMES, "W.GCBA@", strict=True))
+
+_DECODE: Final = bytes.maketrans("#_O+XPS".encode(), bytes(range(7)))
+
+
+class SokobanText:
+    """The text face of Sokoban."""
+
+    vocabularies: Mapping[str, Symbols] = {"standard": STANDARD, "new_vocab": NEW_VOCAB}
+
+    def rules(self, env: Any) -> str:
+        """Return the goal, the rules and the rewards."""
+        reward = env.reward
+        text = (
+            "You play Sokoban. Push every box onto a target. Walking into a box pushes it, if the "
+            "cell behind it is free. Boxes cannot be pulled. "
+            f"Rewards: {reward.per_action:g} for each action, {reward.box_on:g} for a box pushed "
+            f"onto a target, {reward.box_off:g} for a box pushed off a target, "
+            f"{reward.solved:g} when all boxes are on targets."
+        )
+        if reward.closer:
+            text += f" A box pushed nearer to a target gives {reward.closer:g} for each cell."
+        return text
+
+    def legend(self, symbols: Symbols) -> str:
+        """Return one line that explains the symbols."""
+        return ", ".join(f"{symbols[name]} {name}" for name in CELL_NAMES)
+
+    def actions(self, env: Any) -> tuple[str, ...]:  # noqa: ARG002
+        """Return the names of the four directions."""
+        return ACTION_NAMES
+
+    def observation(self, env: Any, form: str, symbols: Symbols) -> str:
+        """Return the board, its coordinates, or both."""
+        grid = _grid(env.board, symbols)
+        if form == GRID:
+            return grid
+        places = _coordinates(env.board)
+        return f"{grid}\n{places}" if form == BOTH else places
+
+
+def _grid(board: Sequence[Sequence[int]], symbols: Symbols) -> str:
+    signs = [symbols[name] for name in CELL_NAMES]
+    return "\n".join("".join(signs[cell] for cell in row) for row in board)
+
+
+def _coordinates(board: Sequence[Sequence[int]]) -> str:
+    """Return the places of everything but empty floor as (row, column), counted from 0."""
+    found: dict[str, list[str]] = {"player": [], "box": [], "target": [], "wall": []}
+    for r, row in enumerate(board):
+        for c, cell in enumerate(row):
+            place = f"({r}, {c})"
+            if cell >= PLAYER:
+                found["player"].append(place)
+            if cell in (BOX, BOX_ON_TARGET):
+                found["box"].append(place)
+            if cell in (TARGET, BOX_ON_TARGET, PLAYER_ON_TARGET):
+                found["target"].append(place)
+            if cell == WALL and 0 < r < len(board) - 1 and 0 < c < len(row) - 1:
+                found["wall"].append(place)
+    size = f"size {len(board)} x {len(board[0])}, rows and columns from 0, walls all around"
+    lines = [f"{name}: {', '.join(places) or 'none'}" for name, places in found.items()]
+    return "\n".join([size, *lines])
+
+
+def encode_level(board: bytes | bytearray, width: int) -> str:
+    """Return the text form of a board: rows of ``#_O+XPS`` (+ is a box on a target), joined by /."""
+    text = "".join("#_O+XPS"[cell] for cell in board)
+    return "/".join(text[i : i + width] for i in range(0, len(text), width))
+
+
+def decode_level(level: str) -> tuple[bytearray, int, int]:
+    """Return cell codes (h*w,), height and width of a level in text form; √ may stand for +.
+
+    Raises:
+        InstanceError: Rows differ in length, the border is not wall, or the pieces do not make a level.
+    """
+    rows = level.replace("√", "+").split("/")
+    height, width = len(rows), len(rows[0])
+    if any(len(row) != width for row in rows) or set("".join(rows)) - set("#_O+XPS"):
+        raise InstanceError(f"level {level!r} must be rows of equal length of the symbols #_O√XPS")
+    board = bytearray("".join(rows).encode().translate(_DECODE))
+    border = [*rows[0], *rows[-1], *(row[0] + row[-1] for row in rows)]
+    if set("".join(border)) != {"#"}:
+        raise InstanceError(f"level {level!r} must be bordered by walls (#)")
+    boxes = board.count(BOX) + board.count(BOX_ON_TARGET)
+    targets = board.count(TARGET) + board.count(BOX_ON_TARGET) + board.count(PLAYER_ON_TARGET)
+    players = board.count(PLAYER) + board.count(PLAYER_ON_TARGET)
+    if players != 1 or boxes != targets or boxes == 0:
+        raise InstanceError(
+            f"level {level!r} has {players} players, {boxes} boxes and {targets} targets, but needs "
+            "one player and as many boxes as targets, at least one"
+        )
+    return board, height, width
