@@ -1,5 +1,6 @@
 """What all single-player games share: seeding, splits, frozen instances, records of the instance."""
 
+import operator
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -73,7 +74,7 @@ class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
         from ragen_envs.instances import load_pack
 
         pack = load_pack(self.distribution, split)
-        if not 0 <= index < len(pack):
+        if index >= len(pack):
             raise InstanceError(
                 f"index is {index}, but split '{split}' of '{self.distribution}' has instances "
                 f"0 to {len(pack) - 1}"
@@ -135,7 +136,10 @@ class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
 
 def read_action(action: SupportsInt, names: Sequence[str]) -> int:
     """Return the action's number, or raise `RagenError` if the game has no such action."""
-    number = int(action)
+    try:
+        number = operator.index(action)  # type: ignore[arg-type]
+    except TypeError:
+        number = -1
     if not 0 <= number < len(names):
         choices = ", ".join(f"{i} ({name})" for i, name in enumerate(names))
         raise RagenError(f"action is {action!r}, but must be one of {choices}")
@@ -150,10 +154,16 @@ def _read_options(options: dict[str, Any] | None) -> tuple[str, int | None, int]
     split = given.get("split", TRAIN)
     if split not in SPLITS:
         raise InstanceError(f"split is {split!r}, but must be one of {', '.join(SPLITS)}")
-    noise = given.get("noise", 0)
-    if not isinstance(noise, int) or noise < 0:
-        raise InstanceError(f"noise is {noise!r}, but must be an integer >= 0")
+    noise = _read_integer("noise", given.get("noise", 0))
     index = given.get("index")
-    if index is not None and not isinstance(index, int):
-        raise InstanceError(f"index is {index!r}, but must be an integer")
-    return split, index, noise
+    return split, None if index is None else _read_integer("index", index), noise
+
+
+def _read_integer(name: str, value: Any) -> int:
+    try:
+        number = -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise InstanceError(f"{name} is {value!r}, but must be an integer >= 0")
+    return number

@@ -3,8 +3,8 @@
 A *stream* is a 63-bit integer. It starts as a hash of what it is for (suite version, split, game,
 index, noise) through numpy's ``SeedSequence``, and is advanced by a permuted congruential generator
 (O'Neill 2014, XSH-RR output) that is written so that the same source runs as plain Python on
-unbounded integers and compiled on wrapping 64-bit integers, with the same results: the modulus is
-2^63, which keeps every value non-negative in both.
+unbounded integers and compiled on 64-bit integers, with the same results: the modulus is 2^63, and no
+intermediate value reaches 2^63 (numba lets LLVM assume that signed integers never overflow).
 """
 
 import zlib
@@ -19,6 +19,7 @@ STREAM_MASK: Final = 0x7FFFFFFFFFFFFFFF
 _MULTIPLIER: Final = 6364136223846793005
 _INCREMENT: Final = 1442695040888963407
 _WORD: Final = 0xFFFFFFFF
+_LOW: Final = 0x7FFFFFFF
 
 
 def new_stream(split: str, game: str, index: int, noise: int = 0) -> int:
@@ -36,8 +37,14 @@ def new_stream(split: str, game: str, index: int, noise: int = 0) -> int:
 
 
 def advance(stream: int) -> int:
-    """Return the stream after one draw. Multiplier and increment are Knuth's."""
-    return (stream * _MULTIPLIER + _INCREMENT) & STREAM_MASK
+    """Return the stream after one draw. Multiplier and increment are Knuth's.
+
+    The product is taken in two limbs, the lower of 31 bits.
+    """
+    low = (stream & _LOW) * (_MULTIPLIER & _LOW) + (_INCREMENT & _LOW)
+    high = ((stream >> 31) * (_MULTIPLIER & _LOW) & _WORD) + (_INCREMENT >> 31) + (low >> 31)
+    high += (stream & _LOW) * (_MULTIPLIER >> 31) & _WORD
+    return ((high & _WORD) << 31) | (low & _LOW)
 
 
 def word(stream: int) -> int:
@@ -48,7 +55,7 @@ def word(stream: int) -> int:
 
 
 def below(stream: int, bound: int) -> int:
-    """Return an integer in [0, bound) from the stream's word; bias is below bound / 2^32."""
+    """Return an integer in [0, bound), bound up to 2^31; bias is below bound / 2^32."""
     return (word(stream) * bound) >> 32
 
 

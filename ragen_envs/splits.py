@@ -17,13 +17,13 @@ SPLITS: Final = (TRAIN, VALIDATION, TEST)
 def split_code(key: int) -> int:
     """Return the index in ``SPLITS`` of the split that owns a level key (any 64-bit integer).
 
-    11/16 of all levels are train, 1/16 validation, 4/16 test. Plain integer arithmetic, so that
+    10/16 of all levels are train, 2/16 validation, 4/16 test. Plain integer arithmetic, so that
     compiled generators can call it.
     """
     sixteenth = (key >> 40) & 15
-    if sixteenth < 11:
+    if sixteenth < 10:
         return 0
-    return 1 if sixteenth == 11 else 2
+    return 1 if sixteenth < 12 else 2
 
 
 def split_of(key: int) -> str:

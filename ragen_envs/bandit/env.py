@@ -1,5 +1,6 @@
 """The two-armed bandits as Gymnasium environments."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, SupportsInt
 
@@ -73,6 +74,9 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
         level: Sequence[str] | None = None,
         render_mode: str | None = None,
     ) -> None:
+        for name, value in (("sure", sure), ("jackpot", jackpot), ("chance", chance)):
+            if not isinstance(value, int | float) or not math.isfinite(value):
+                raise RagenError(f"{name} is {value!r}, but must be a finite number")
         if not 0 <= chance <= 1:
             raise RagenError(f"chance is {chance!r}, but must be a number from 0 to 1")
         if gamble not in ROLES:
@@ -117,6 +121,11 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
     def level_key(self, level: str) -> int:
         """Return the key of a pair of names in text form, in [0, 2^63)."""
         return generator.pair_key(text.decode_level(level))
+
+    @property
+    def sure_arm(self) -> int:
+        """The index, in the order shown, of the arm that always pays the same."""
+        return self._kinds.index(SAFE)
 
     def _better(self) -> int:
         return max(self.arms, key=lambda kind: self.arms[kind].mean)

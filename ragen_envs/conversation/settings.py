@@ -1,5 +1,6 @@
 """The settings of a conversation, and their checks."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
@@ -56,8 +57,9 @@ class ConversationSettings:
             value = getattr(self, name)
             if value not in choices:
                 raise RagenError(f"{name} is {value!r}, but must be one of {', '.join(choices)}")
-        if not isinstance(self.format_penalty, int | float) or self.format_penalty > 0:
-            raise RagenError(f"format_penalty is {self.format_penalty!r}, but must be a number <= 0")
+        penalty = self.format_penalty
+        if not isinstance(penalty, int | float) or not -math.inf < penalty <= 0:
+            raise RagenError(f"format_penalty is {penalty!r}, but must be a number <= 0")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain data."""
@@ -81,6 +83,8 @@ def resolve_symbols(
                 f"symbols is {symbols!r}, but this game has {', '.join(vocabularies)}"
             )
         return vocabularies[symbols]
+    if not isinstance(symbols, Mapping):
+        raise RagenError(f"symbols is {symbols!r}, but must be a name or a mapping")
     wanted = vocabularies["standard"]
     if set(symbols) != set(wanted):
         raise RagenError(

@@ -56,6 +56,10 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
     text = text.FrozenLakeText()
+    tiles: bytearray
+    """Tile codes of the map, row-major."""
+    position: int
+    """The player's index in ``tiles``."""
 
     def __init__(
         self,
@@ -85,12 +89,12 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         assert self._stream is not None
         self._stream = advance(self._stream)
         draw = uniform(self._stream)
-        before = self._position
-        self._position, reward, terminated = dynamics.step(
-            self._tiles, self.height, self.width, before, intended, self.success_rate, draw
+        before = self.position
+        self.position, reward, terminated = dynamics.step(
+            self.tiles, self.height, self.width, before, intended, self.success_rate, draw
         )
         self._slipped = dynamics.slipped(intended, self.success_rate, draw) != intended
-        return self._observe(), reward, terminated, False, self._info(self._position != before)
+        return self._observe(), reward, terminated, False, self._info(self.position != before)
 
     def render(self) -> Any:
         """Return the board as text or as an RGB array (h*48, w*48, 3)."""
@@ -110,7 +114,7 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     def oracle(self, budget: Budget | int | None = None) -> Advice:
         """Return the best run of actions and the largest probability to reach the goal."""
         return oracle.advise(
-            bytes(self._tiles), self.height, self.width, self.success_rate, self._position,
+            bytes(self.tiles), self.height, self.width, self.success_rate, self.position,
             as_budget(budget),
         )  # fmt: skip
 
@@ -131,21 +135,21 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         self._start(tiles, start)
 
     def _start(self, tiles: bytearray, start: int) -> None:
-        self._tiles = tiles
-        self._initial_position = self._position = start
+        self.tiles = tiles
+        self._initial_position = self.position = start
         self._slipped = False
 
     def _level(self) -> str:
-        return text.encode_level(self._tiles, self.width, self._initial_position)
+        return text.encode_level(self.tiles, self.width, self._initial_position)
 
     def _observe(self) -> NDArray[np.uint8]:
-        board = np.frombuffer(self._tiles, np.uint8).copy()
-        board[self._position] += dynamics.PLAYER
+        board = np.frombuffer(self.tiles, np.uint8).copy()
+        board[self.position] += dynamics.PLAYER
         return board.reshape(self.height, self.width)
 
     def _info(self, effective: bool) -> dict[str, Any]:
         return {
-            "success": self._tiles[self._position] == dynamics.GOAL,
+            "success": self.tiles[self.position] == dynamics.GOAL,
             "action_is_valid": True,
             "action_is_effective": effective,
             "slipped": self._slipped,
@@ -153,7 +157,7 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
 
 
 def _read_size(size: int | Sequence[int]) -> tuple[int, int]:
-    pair = (size, size) if isinstance(size, int) else tuple(size)
+    pair = tuple(size) if isinstance(size, Sequence) else (size, size)
     if len(pair) != 2 or not all(isinstance(n, int) and 2 <= n <= 16 for n in pair):
         raise RagenError(f"size is {size!r}, but must be one or two integers from 2 to 16")
     return pair[0], pair[1]

@@ -127,7 +127,8 @@ def _advise_deterministic(
             paths[there] = (*paths[cell], action)
             if tiles[there] == GOAL:
                 reached = float(len(paths[there]) <= budget.reach)
-                return Advice(paths[there][: budget.actions_per_turn], reached, reached)
+                run = paths[there][: min(budget.reach, budget.actions_per_turn)]
+                return Advice(run, reached, reached)
             if tiles[there] == FROZEN:
                 queue.append(there)
     return Advice((), 0.0, 0.0)

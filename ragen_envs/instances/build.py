@@ -10,6 +10,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +29,7 @@ from ragen_envs.sokoban.solver import solve
 from ragen_envs.sokoban.text import encode_level as encode_board
 from ragen_envs.splits import SPLITS, TEST, TRAIN, VALIDATION
 
-COUNTS: Final = {TRAIN: 4096, VALIDATION: 512, TEST: 1024}
+COUNTS: Final = {TRAIN: 2048, VALIDATION: 512, TEST: 1024}
 FOLDER: Final = Path(__file__).parent / "packs"
 
 Row = dict[str, Any]
@@ -80,17 +81,16 @@ def build() -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     for split in SPLITS:
         count = COUNTS[split]
-        bandits = bandit_rows(split)
         packs = {
-            "bandit": [next(bandits) for _ in range(count)],
-            "sokoban-6x6-1": distinct(sokoban_rows(6, 1, split), count),
-            "sokoban-8x8-2": distinct(sokoban_rows(8, 2, split), count),
-            "frozen_lake-4x4-0.8": distinct(frozen_lake_rows(4, 0.8, split), count),
+            "bandit": lambda: list(islice(bandit_rows(split), count)),
+            "sokoban-6x6-1": lambda: distinct(sokoban_rows(6, 1, split), count),
+            "sokoban-8x8-2": lambda: distinct(sokoban_rows(8, 2, split), count),
+            "frozen_lake-4x4-0.8": lambda: distinct(frozen_lake_rows(4, 0.8, split), count),
         }
         for name, rows in packs.items():
-            lines = (json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
+            lines = (json.dumps(row, separators=(",", ":")) + "\n" for row in rows())
             files[f"{name}.{split}.jsonl"] = "".join(lines).encode()
-            print(f"{name}.{split}: {len(rows)} instances", file=sys.stderr)
+            print(f"{name}.{split}: {count} instances", file=sys.stderr)
     manifest = {
         name: {"instances": data.count(b"\n"), "sha256": hashlib.sha256(data).hexdigest()}
         for name, data in sorted(files.items())

@@ -1,5 +1,6 @@
 """Sokoban as a Gymnasium environment."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, SupportsInt
 
@@ -162,7 +163,7 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
 
 
 def _read_size(size: int | Sequence[int]) -> tuple[int, int]:
-    pair = (size, size) if isinstance(size, int) else tuple(size)
+    pair = tuple(size) if isinstance(size, Sequence) else (size, size)
     if len(pair) != 2 or not all(isinstance(n, int) and 4 <= n <= 32 for n in pair):
         raise RagenError(f"size is {size!r}, but must be one or two integers from 4 to 32")
     return pair[0], pair[1]
@@ -179,6 +180,11 @@ def _read_reward(reward: str | Mapping[str, float]) -> Reward:
         if reward not in REWARDS:
             raise RagenError(f"reward is {reward!r}, but must be one of {', '.join(REWARDS)}")
         return REWARDS[reward]
+    if not isinstance(reward, Mapping):
+        raise RagenError(f"reward is {reward!r}, but must be a name or a mapping")
+    for name, value in reward.items():
+        if not isinstance(value, int | float) or not math.isfinite(value):
+            raise RagenError(f"reward has {name} = {value!r}, but needs finite numbers")
     try:
         return Reward(**{name: float(value) for name, value in reward.items()})
     except TypeError:

@@ -16,7 +16,7 @@ from typing import Final
 
 from ragen_envs.errors import GenerationError
 from ragen_envs.keys import grid_key, key_weights
-from ragen_envs.seeding import STREAM_MASK, advance, below
+from ragen_envs.seeding import STREAM_MASK, advance, below, word
 from ragen_envs.sokoban.dynamics import BOX, FLOOR, PLAYER, TARGET, WALL
 from ragen_envs.splits import SPLITS, split_code
 
@@ -45,7 +45,7 @@ def carve_room(board: Ints, height: int, width: int, stream: int) -> int:
     direction = below(stream, 4)
     for _ in range(17 * (height + width) // 10):
         stream = advance(stream)
-        if below(stream, 4294967296) < TURN_BELOW:
+        if word(stream) < TURN_BELOW:
             stream = advance(stream)
             direction = below(stream, 4)
         if direction == 0:

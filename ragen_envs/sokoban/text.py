@@ -94,7 +94,7 @@ def decode_level(level: str) -> tuple[bytearray, int, int]:
     """
     rows = level.replace("√", "+").split("/")
     height, width = len(rows), len(rows[0])
-    if any(len(row) != width for row in rows) or set("".join(rows)) - set("#_O+XPS"):
+    if not width or any(len(row) != width for row in rows) or set("".join(rows)) - set("#_O+XPS"):
         raise InstanceError(f"level {level!r} must be rows of equal length of the symbols #_O√XPS")
     board = bytearray("".join(rows).encode().translate(_DECODE))
     border = [*rows[0], *rows[-1], *(row[0] + row[-1] for row in rows)]

@@ -1,0 +1,157 @@
+"""Conversations of an imperfect solver with the games: the starter model's training data.
+
+The prompts are the ones that the harness sends to any model. Levels are of the train split.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+from ragen_agents.starter import thoughts
+from ragen_agents.starter.names import name_pair
+from ragen_envs.bandit.env import BanditEnv
+from ragen_envs.conversation import ConversationWrapper, format_reply, make_conversation
+from ragen_envs.frozen_lake import dynamics as lake
+from ragen_envs.frozen_lake.env import FrozenLakeEnv
+from ragen_envs.frozen_lake.oracle import advise
+from ragen_envs.oracle import Budget
+from ragen_envs.sokoban import dynamics as sokoban
+from ragen_envs.sokoban.env import SokobanEnv
+from ragen_envs.sokoban.solver import solve
+
+Messages = list[dict[str, str]]
+Choice = tuple[list[int], str]
+"""The actions of a turn and the thought that goes with them."""
+Settings = tuple[tuple[str, Any], ...]
+
+MAX_NOISE: Final = 0.3
+"""A trajectory's chance that an action is random is uniform between 0 and this."""
+SAFE_LEAN: Final = 0.54
+"""Chance that the safe-sounding arm is pulled."""
+DEFAULTS: Final = 0.75
+"""Chance of the default limits."""
+UNTHINKING: Final = 0.1
+"""Chance that the reply holds no thought."""
+SLIPPERY_MAPS: Final = 1024
+"""Slippery demonstrations come from this many seeds, because exact plans are costly."""
+
+SHARES: Final = {
+    "ragen/SokobanText-v0": 0.26,
+    "ragen/SokobanNewVocabText-v0": 0.22,
+    "ragen/SokobanLargeText-v0": 0.12,
+    "ragen/FrozenLakeDeterministicText-v0": 0.18,
+    "ragen/FrozenLakeText-v0": 0.08,
+    "ragen/BanditText-v0": 0.14,
+}
+"""Share of each game in the demonstrations; the bandits tell the same prompt."""
+
+
+def demonstrate(rng: np.random.Generator) -> Messages:
+    """Play one episode of a game drawn by ``SHARES`` and return its chat, ending with a reply."""
+    text_id = str(rng.choice(list(SHARES), p=list(SHARES.values())))
+    env = _env(text_id, rng)
+    noise = MAX_NOISE * rng.random()
+    chat: Messages = []
+    while env.end is None:
+        chat = env.messages
+        actions, thought = _CHOICES[type(env.unwrapped)](env, rng, noise)
+        names = [env.names[a] for a in actions]
+        reply = format_reply(names, thought if env.settings.think else None)
+        chat.append({"role": "assistant", "content": reply})
+        env.play(reply)
+    return chat
+
+
+def _env(text_id: str, rng: np.random.Generator) -> ConversationWrapper:
+    settings = _settings(text_id, rng)
+    if text_id == "ragen/BanditText-v0":
+        env = _make(text_id, level=name_pair(rng), **dict(settings))
+    else:
+        env = _shared(text_id, settings)
+    seeds = SLIPPERY_MAPS if text_id == "ragen/FrozenLakeText-v0" else 1 << 62
+    env.reset(seed=int(rng.integers(seeds)), options={"noise": int(rng.integers(1 << 30))})
+    return env
+
+
+def _make(text_id: str, **kwargs: Any) -> ConversationWrapper:
+    import gymnasium as gym
+
+    return make_conversation(**{**gym.spec(text_id).kwargs, **kwargs})
+
+
+@lru_cache(maxsize=512)
+def _shared(text_id: str, settings: Settings) -> ConversationWrapper:
+    return _make(text_id, **dict(settings))
+
+
+def _settings(text_id: str, rng: np.random.Generator) -> Settings:
+    """Draw settings that differ from the defaults in a third of the episodes.
+
+    They are the ones that the paper's ablations vary: actions per turn, the action budget that grows
+    with them, and thinking.
+    """
+    drawn: Settings = (("think", False),) if rng.random() < UNTHINKING else ()
+    if text_id in ("ragen/BanditText-v0", "ragen/FrozenLakeText-v0") or rng.random() < DEFAULTS:
+        return drawn
+    per_turn = int(rng.integers(1, 8))
+    budget = 5 * per_turn if rng.random() < 0.5 else 10
+    return (*drawn, ("actions_per_turn", per_turn), ("max_actions", budget))
+
+
+def _limit(env: ConversationWrapper) -> int:
+    return min(env.settings.actions_per_turn, env.budget.actions)
+
+
+def _choose_sokoban(env: ConversationWrapper, rng: np.random.Generator, noise: float) -> Choice:
+    """Follow shortest solutions, planning again after each random action."""
+    game = env.unwrapped
+    assert isinstance(game, SokobanEnv)
+    board = game.board
+    cells = bytearray(board.tobytes())
+    actions: list[int] = []
+    while len(actions) < _limit(env) and cells.count(sokoban.BOX):
+        plan = solve(np.frombuffer(cells, np.uint8).reshape(board.shape))
+        best = plan[0] if plan else int(rng.integers(4))
+        action = int(rng.integers(4)) if rng.random() < noise else best
+        player = max(range(len(cells)), key=cells.__getitem__)
+        sokoban.move(cells, player, sokoban.offsets(game.width)[action])
+        actions.append(action)
+    return actions, thoughts.sokoban_thought(board, actions)
+
+
+def _choose_lake(env: ConversationWrapper, rng: np.random.Generator, noise: float) -> Choice:
+    game = env.unwrapped
+    assert isinstance(game, FrozenLakeEnv)
+    tiles, height, width, start = game.tiles, game.height, game.width, game.position
+    if game.success_rate < 1:
+        plan = env.oracle().actions or (int(rng.integers(4)),)
+        actions = [int(rng.integers(4)) if rng.random() < noise else a for a in plan]
+        return actions, thoughts.lake_thought(tiles, height, width, start, actions)
+    position = start
+    actions = []
+    while len(actions) < _limit(env) and tiles[position] == lake.FROZEN:
+        best = advise(bytes(tiles), height, width, 1.0, position, Budget.closed_loop(99)).action
+        action = int(rng.integers(4)) if best is None or rng.random() < noise else best
+        position = lake.walk(position, action, height, width)
+        actions.append(action)
+    return actions, thoughts.lake_thought(tiles, height, width, start, actions)
+
+
+def _choose_arm(env: ConversationWrapper, rng: np.random.Generator, noise: float) -> Choice:
+    """Pull either arm, whatever the noise, with a slight lean to the safe-sounding one."""
+    del noise
+    game = env.unwrapped
+    assert isinstance(game, BanditEnv)
+    safe = env.names[game.sure_arm]
+    risky = env.names[1 - game.sure_arm]
+    choice = safe if rng.random() < SAFE_LEAN else risky
+    return [env.names.index(choice)], thoughts.bandit_thought(safe, risky, choice)
+
+
+_CHOICES: Final[dict[type, Callable[[ConversationWrapper, np.random.Generator, float], Choice]]] = {
+    SokobanEnv: _choose_sokoban,
+    FrozenLakeEnv: _choose_lake,
+    BanditEnv: _choose_arm,
+}

@@ -1,0 +1,57 @@
+"""Arm names for the bandit demonstrations: the train pairs, common nouns and made-up words.
+
+The starter model must copy names that it has never seen, so most of its training names are drawn
+rather than listed. No name of the validation or test pairs is among them.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from ragen_envs.bandit import name_pairs
+from ragen_envs.splits import TEST, TRAIN, VALIDATION
+
+_NOUNS: Final = """
+Actor Alley Apple Archer Arrow Artist Author Badger Bandit Barber Basket Beacon Beaver Bishop Blanket
+Blizzard Boulder Bridge Broker Buffalo Builder Butcher Cabin Camel Candy Canyon Captain Carpenter Castle
+Cavern Chapel Cheetah Chef Cliff Cloud Coach Cobra Convoy Cook Courier Coyote Cradle Cricket Crow Dancer
+Deacon Deer Dentist Desert Doctor Donkey Doorman Dove Driver Duke Eagle Earthquake Elder Falls Ferry
+Fiddler Fire Fisher Flame Forest Fortress Fountain Fox Friar Gale Geyser Ghost Glacier Goose Grocer
+Guard Guide Hammer Hawk Hermit Heron Hunter Hurricane Inferno Island Jaguar Janitor Jester Joker Keeper
+King Knight Ladder Lawyer Leopard Lighthouse Lion Lizard Locksmith Lotus Magnet Marble Marsh Mason
+Mayor Merchant Mill Miner Monk Monsoon Mountain Musician Needle Oak Oasis Officer Orchard Otter Outlaw
+Owl Painter Panda Pasture Peacock Pilot Plumber Poet Pond Porter Potter Prairie Printer Prophet Python
+Quarry Queen Rabbit Raider Ranger Raven Reef Ridge River Robin Rogue Sailor Scholar Scorpion Scout
+Sculptor Seal Senator Sentry Sergeant Singer Skater Soldier Sparrow Spider Squire Stable Stork Sultan
+Surfer Surgeon Swamp Tempest Temple Thief Thunder Torch Tornado Tower Typist Vicar Village Vulture
+Waiter Walker Warden Warrior Weaver Whale Willow Wizard Wolf Worker Wrestler Writer Zebra
+""".split()
+_HELD_OUT: Final = {n for s in (VALIDATION, TEST) for pair in name_pairs()[s] for n in pair}
+NOUNS: Final = tuple(name for name in _NOUNS if name not in _HELD_OUT)
+
+_STARTS: Final = "B C D F G H K L M N P R S T V W Br Ch Cl Dr Gr Pl Sh St Sw Tr".split()
+_VOWELS: Final = "a e i o u ai ea ou".split()
+_ENDS: Final = "b ck d ll m n nd ng nt p r rd rn s st t th x".split()
+
+
+def _made_up(rng: np.random.Generator) -> str:
+    parts = []
+    for _ in range(int(rng.integers(1, 4))):
+        parts += [str(rng.choice(_STARTS)).lower(), str(rng.choice(_VOWELS))]
+    return "".join([*parts, str(rng.choice(_ENDS))]).capitalize()
+
+
+def name_pair(rng: np.random.Generator) -> tuple[str, str]:
+    """Draw the two arms in the order shown; only those of the train pairs sound like something."""
+    kind = rng.random()
+    if kind < 0.25:
+        pairs = name_pairs()[TRAIN]
+        safe, risky = pairs[int(rng.integers(len(pairs)))]
+        return (safe, risky) if rng.random() < 0.5 else (risky, safe)
+    while True:
+        if kind < 0.6:
+            first, second = (str(name) for name in rng.choice(NOUNS, size=2))
+        else:
+            first, second = _made_up(rng), _made_up(rng)
+        if first != second and not {first, second} & _HELD_OUT:
+            return first, second

@@ -1,0 +1,64 @@
+"""The starter model's tokenizer: byte-level BPE whose merges may cross spaces.
+
+Text is split into runs of words and single other characters. Within a run, merges cross word
+boundaries (as in SuperBPE, Liu et al. 2025), so the sentences that every prompt repeats become few
+tokens, while each board symbol, digit and punctuation mark stays a token of its own. Any other text
+falls back to pieces and, in the end, to bytes.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+VOCABULARY: Final = 1280
+_PIECES: Final = (
+    r"[A-Z]?[a-z]+(?: [a-z]+)*"  # words; a capitalised word begins a run of its own
+    r"| [a-z]+(?: [a-z]+)*| [0-9]"
+    r"|[.,:] (?=[A-Za-z])|[\s\S]"
+)
+_START, _END, _PAD = "<|im_start|>", "<|im_end|>", "<|pad|>"
+_TAGS: Final = ("<think>", "</think>", "<answer>", "</answer>", " || ")
+
+CHAT_TEMPLATE: Final = (
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\\n' }}"
+    "{% if message['role'] == 'assistant' %}"
+    "{% generation %}{{ message['content'] + '<|im_end|>' }}{% endgeneration %}"
+    "{% else %}{{ message['content'] + '<|im_end|>' }}{% endif %}"
+    "{{ '\\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+"""ChatML, with the marks that tell trainers which text the model wrote."""
+
+
+def build_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
+    """Train the tokenizer on texts and return it with its chat template; deterministic."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_PIECES), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    special = [_PAD, _START, _END]
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY - len(_TAGS),
+        special_tokens=special,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.add_tokens([AddedToken(tag, normalized=False, special=False) for tag in _TAGS])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token=_END,
+        pad_token=_PAD,
+        padding_side="left",
+        chat_template=CHAT_TEMPLATE,
+        clean_up_tokenization_spaces=False,
+        model_max_length=2048,
+    )
