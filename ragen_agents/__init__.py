@@ -1,0 +1,1 @@
+"""Who plays the games, and how they learn."""

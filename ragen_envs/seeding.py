@@ -3,8 +3,8 @@
 A *stream* is a 63-bit integer. It starts as a hash of what it is for (suite version, split, game,
 index, noise) through numpy's ``SeedSequence``, and is advanced by a permuted congruential generator
 (O'Neill 2014, XSH-RR output) that is written so that the same source runs as plain Python on
-unbounded integers and compiled on 64-bit integers, with the same results: the modulus is 2^63, and no
-intermediate value reaches 2^63 (numba lets LLVM assume that signed integers never overflow).
+unbounded integers and compiled on 64-bit integers, with the same results: the modulus is 2^63, and
+no intermediate value reaches 2^63 (numba lets LLVM assume that signed integers never overflow).
 """
 
 import zlib

@@ -17,6 +17,8 @@ from scipy import stats
 
 from ragen_envs import seeding
 from ragen_envs.conversation import format_reply
+from ragen_envs.frozen_lake import generator as frozen_lake
+from ragen_envs.keys import key_weights
 from ragen_envs.registration import GAMES, text_ids
 from ragen_envs.seeding import advance, below, jump, new_stream, uniform, word
 from ragen_envs.sokoban import generator as sokoban
@@ -171,16 +173,50 @@ def test_compiled_walk_agrees():
         assert fast == plain
 
 
-def test_compiled_room_agrees():
+def draw_rooms(attempt, make, height, width, boxes, weights):
+    scratch = sokoban.scratch(height * width, boxes, make)
+    origin, now, best, occupied, table, trail = scratch
+    board, stream, rooms = make(height * width), new_stream("train", "room", boxes), []
+    for _ in range(40):
+        player, stream = attempt(
+            board, height, width, boxes, stream, origin, now, best, occupied, weights, table, trail
+        )
+        rooms.append((player, stream, list(board)))
+    return rooms
+
+
+def test_compiled_sokoban_generator_agrees():
+    kit = {"advance": FAST_ADVANCE, "word": FAST_WORD, "below": FAST_BELOW}
+    parts = {
+        "carve_room": compiled(sokoban.carve_room, **kit),
+        "place_targets": compiled(sokoban.place_targets, **kit),
+        "reverse_play": compiled(
+            sokoban.reverse_play,
+            _first_visit=compiled(sokoban._first_visit),
+            _apart=compiled(sokoban._apart),
+        ),
+    }
+    fast = compiled(sokoban.attempt, **kit, **parts)
+    for height, width, boxes in ((6, 6, 1), (9, 7, 4)):
+        weights = key_weights(height, width)
+        plain = draw_rooms(
+            sokoban.attempt, lambda n: [0] * n, height, width, boxes, weights.tolist()
+        )
+        quick = draw_rooms(fast, lambda n: np.zeros(n, np.int64), height, width, boxes, weights)
+        assert quick == plain
+
+
+def test_compiled_lake_generator_agrees():
     fast = compiled(
-        sokoban.carve_room, advance=FAST_ADVANCE, word=FAST_WORD, below=FAST_BELOW
-    )  # fmt: skip
-    for seed in range(40):
-        stream = new_stream("train", "room", seed)
-        plain_board, fast_board = bytearray(56), np.zeros(56, np.uint8)
-        after = sokoban.carve_room(plain_board, 8, 7, stream)
-        assert fast(fast_board, 8, 7, np.int64(stream)) == after
-        assert fast_board.tobytes() == plain_board
+        frozen_lake.attempt, advance=FAST_ADVANCE, below=FAST_BELOW, uniform=FAST_UNIFORM
+    )
+    plain_tiles, fast_tiles = bytearray(20), np.zeros(20, np.uint8)
+    stream = new_stream("train", "map", 0)
+    for _ in range(50):
+        start, after = frozen_lake.attempt(plain_tiles, 4, 5, 0.8, stream)
+        assert fast(fast_tiles, 4, 5, 0.8, np.int64(stream)) == (start, after)
+        assert fast_tiles.tobytes() == plain_tiles
+        stream = after
 
 
 def episode(env, steps, salt, **reset):
@@ -207,9 +243,12 @@ def digest(ids, frozen):
                 episode(env, 12, seed, seed=seed),
                 episode(env, 12, seed),
                 episode(env, 12, seed, options={"noise": 2}),
-                *([episode(env, 12, seed, options={"split": "test", "index": seed})] * frozen),
+                *(
+                    episode(env, 12, seed, options={"split": "test", "index": seed + k})
+                    for k in range(frozen)
+                ),
             ):
-                for observation, *rest in log:
+                for observation, *rest, _ in log:
                     told = observation if isinstance(observation, str) else observation.tolist()
                     found.update(repr((told, rest)).encode())
         found.update(env.unwrapped.instance.level.encode())

@@ -7,6 +7,9 @@ from ragen_envs.errors import InstanceError
 from ragen_envs.frozen_lake.dynamics import ACTION_NAMES, GOAL, HOLE, PLAYER
 from ragen_envs.text import BOTH, GRID, Symbols
 
+MAX_SIDE: Final = 16
+"""Most rows and columns of a level."""
+
 CELL_NAMES: Final = (
     "frozen", "hole", "goal", "player", "player in hole", "player on goal",
 )  # fmt: skip
@@ -80,7 +83,7 @@ def decode_level(level: str) -> tuple[bytearray, int, int, int]:
     Gymnasium's letters are understood too: S start, F frozen, H hole, G goal.
 
     Raises:
-        InstanceError: Rows differ in length, or there is not one start and at least one goal.
+        InstanceError: Rows differ in length or are too many, or there is not one start and at least one goal.
     """
     if "S" in level:
         level = level.translate(str.maketrans("SFH", "P_O"))
@@ -89,6 +92,8 @@ def decode_level(level: str) -> tuple[bytearray, int, int, int]:
     cells = "".join(rows)
     if any(len(row) != width for row in rows) or set(cells) - set("_OGP"):
         raise InstanceError(f"level {level!r} must be rows of equal length of the symbols _OGP")
+    if max(height, width) > MAX_SIDE:
+        raise InstanceError(f"level {level!r} is {height}x{width}, but at most {MAX_SIDE} a side")
     if cells.count("P") != 1 or "G" not in cells:
         raise InstanceError(f"level {level!r} needs one start (P) and a goal (G)")
     tiles = bytearray("_OG".index(c) if c != "P" else 0 for c in cells)

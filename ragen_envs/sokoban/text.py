@@ -9,6 +9,9 @@ from ragen_envs.sokoban.dynamics import (
 )  # fmt: skip
 from ragen_envs.text import BOTH, GRID, Symbols
 
+MAX_SIDE: Final = 32
+"""Most rows and columns of a level."""
+
 CELL_NAMES: Final = (
     "wall", "empty", "target", "box on target", "box", "player", "player on target",
 )  # fmt: skip
@@ -90,13 +93,16 @@ def decode_level(level: str) -> tuple[bytearray, int, int]:
     """Return cell codes (h*w,), height and width of a level in text form; √ may stand for +.
 
     Raises:
-        InstanceError: Rows differ in length, the border is not wall, or the pieces do not make a level.
+        InstanceError: Rows differ in length or are too many, the border is not wall, the pieces do
+            not make a level, or it is solved already.
     """
     rows = level.replace("√", "+").split("/")
     height, width = len(rows), len(rows[0])
     if not width or any(len(row) != width for row in rows) or set("".join(rows)) - set("#_O+XPS"):
         raise InstanceError(f"level {level!r} must be rows of equal length of the symbols #_O√XPS")
     board = bytearray("".join(rows).encode().translate(_DECODE))
+    if max(height, width) > MAX_SIDE:
+        raise InstanceError(f"level {level!r} is {height}x{width}, but at most {MAX_SIDE} a side")
     border = [*rows[0], *rows[-1], *(row[0] + row[-1] for row in rows)]
     if set("".join(border)) != {"#"}:
         raise InstanceError(f"level {level!r} must be bordered by walls (#)")
@@ -108,4 +114,6 @@ def decode_level(level: str) -> tuple[bytearray, int, int]:
             f"level {level!r} has {players} players, {boxes} boxes and {targets} targets, but needs "
             "one player and as many boxes as targets, at least one"
         )
+    if not board.count(BOX):
+        raise InstanceError(f"level {level!r} is solved already")
     return board, height, width

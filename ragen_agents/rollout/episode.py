@@ -1,0 +1,109 @@
+"""The Episode: one JSON record of one episode, enough to play it again and to check every number."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA_VERSION = 1
+
+End = Literal["terminated", "truncated", "budget", "invalid", "overflow", "error"]
+"""terminated: the game ended. truncated: its own time limit. budget: turns or actions used up.
+invalid: a defect where the settings end the episode. overflow: the prompt outgrew the model's context.
+error: the policy or the game failed; ``error`` says how."""
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class InstanceRecord(_Record):
+    """Which level was played."""
+
+    distribution: str
+    """Name of the level distribution."""
+    split: str
+    """train, validation or test."""
+    index: int | None
+    """Index in the frozen pack, or None for a level drawn from a seed."""
+    seed: int | None
+    """Seed of the reset, or None for a frozen instance."""
+    noise: int
+    """Number of the independent noise draw."""
+    level: str
+    """The level in text form."""
+    key: str
+    """Hexadecimal key of the level, equal up to symmetry."""
+
+
+class TurnRecord(_Record):
+    """One reply and what it did."""
+
+    user: str
+    """The user message that was replied to."""
+    reply: str
+    """The raw reply."""
+    cut_off: bool = False
+    """Whether the model was cut off by its token limit."""
+    prompt_tokens: int | None = None
+    """Tokens of the whole prompt, or None where the policy has no tokens."""
+    reply_tokens: int | None = None
+    """Tokens of the reply, or None where the policy has no tokens."""
+    actions: tuple[str, ...]
+    """Names of the actions that could be read."""
+    executed: tuple[str, ...]
+    """Names of the actions that ran."""
+    effective: tuple[bool, ...]
+    """Whether each of them changed the state."""
+    defects: tuple[str, ...]
+    """Names of the reply's defects."""
+    rewards: tuple[float, ...]
+    """The game's reward of each executed action."""
+    penalty: float
+    """The format penalty, 0 or negative."""
+    seconds: float = Field(ge=0)
+    """Seconds that the policy took, divided by the number of conversations in its batch."""
+
+    @property
+    def reward(self) -> float:
+        """Sum of the game's rewards and the penalty."""
+        return sum(self.rewards) + self.penalty
+
+
+class Episode(_Record):
+    """One episode of one policy on one instance."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    suite_version: int
+    """Version of the games and their instances; results of different versions are not comparable."""
+    task: str
+    """Row of the suite that this episode belongs to, such as "Sokoban"."""
+    env_id: str
+    """Id of the conversation env."""
+    env_kwargs: dict[str, Any]
+    """Keywords that the env was made with: conversation settings and the game's."""
+    instance: InstanceRecord
+    agent: str
+    """Name of the policy."""
+    attempt: int = 0
+    """Number of the try at this instance, from 0."""
+    sampling_seed: int
+    """Seed that the policy's draws of this run derive from."""
+    system: str
+    """The system message."""
+    turns: tuple[TurnRecord, ...]
+    closing: str
+    """The text after the last turn, or "" if the episode ended in an error."""
+    success: bool
+    episode_return: float
+    """Sum of all rewards and penalties."""
+    optimal_success: float
+    """Largest probability of success that any policy has under the same budget."""
+    optimal_return: float
+    """Expected return of the oracle under the same budget."""
+    end: End
+    error: str | None = None
+
+    @property
+    def key(self) -> tuple[str, int | None, int]:
+        """What makes an episode one of its run: task, instance index, attempt."""
+        return self.task, self.instance.index, self.attempt
