@@ -22,7 +22,9 @@ class SeededSampler(LogitsProcessor):
     the batch cannot give.
     """
 
-    def __init__(self, seeds: Sequence[int], temperature: float, prompt_length: int, steps: int):
+    def __init__(
+        self, seeds: Sequence[int], temperature: float, prompt_length: int, steps: int
+    ) -> None:
         self._draws = np.stack([np.random.default_rng(seed).random(steps) for seed in seeds])
         self._temperature = temperature
         self._prompt_length = prompt_length
@@ -89,9 +91,7 @@ class TransformersPolicy:
         fits = [i for i, prompt in enumerate(prompts) if len(prompt) <= room]
         replies = [Reply("", len(prompt), 0, overflow=True) for prompt in prompts]
         if fits:
-            generated = self._generate(
-                [prompts[i] for i in fits], [requests[i].seed for i in fits]
-            )
+            generated = self._generate([prompts[i] for i in fits], [requests[i].seed for i in fits])
             for i, reply in zip(fits, generated, strict=True):
                 replies[i] = reply
         return replies

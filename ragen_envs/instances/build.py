@@ -9,8 +9,9 @@ import argparse
 import hashlib
 import json
 import sys
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, Final
 
@@ -76,21 +77,29 @@ def distinct(rows: Iterator[tuple[int, Row]], count: int) -> list[Row]:
     return list(kept.values())
 
 
+def rows_of(distribution: str, split: str) -> list[Row]:
+    """Return the rows of one pack."""
+    count = COUNTS[split]
+    if distribution == "bandit":
+        return list(islice(bandit_rows(split), count))
+    return distinct(_GRIDS[distribution](split), count)
+
+
+_GRIDS: Final[dict[str, Callable[[str], Iterator[tuple[int, Row]]]]] = {
+    "sokoban-6x6-1": partial(sokoban_rows, 6, 1),
+    "sokoban-8x8-2": partial(sokoban_rows, 8, 2),
+    "frozen_lake-4x4-0.8": partial(frozen_lake_rows, 4, 0.8),
+}
+
+
 def build() -> dict[str, bytes]:
     """Return the contents of every file of the packs' folder."""
     files: dict[str, bytes] = {}
-    for split in SPLITS:
-        count = COUNTS[split]
-        packs = {
-            "bandit": lambda: list(islice(bandit_rows(split), count)),
-            "sokoban-6x6-1": lambda: distinct(sokoban_rows(6, 1, split), count),
-            "sokoban-8x8-2": lambda: distinct(sokoban_rows(8, 2, split), count),
-            "frozen_lake-4x4-0.8": lambda: distinct(frozen_lake_rows(4, 0.8, split), count),
-        }
-        for name, rows in packs.items():
-            lines = (json.dumps(row, separators=(",", ":")) + "\n" for row in rows())
-            files[f"{name}.{split}.jsonl"] = "".join(lines).encode()
-            print(f"{name}.{split}: {count} instances", file=sys.stderr)
+    for distribution, split in product(("bandit", *_GRIDS), SPLITS):
+        rows = rows_of(distribution, split)
+        lines = (json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
+        files[f"{distribution}.{split}.jsonl"] = "".join(lines).encode()
+        print(f"{distribution}.{split}: {len(rows)} instances", file=sys.stderr)
     manifest = {
         name: {"instances": data.count(b"\n"), "sha256": hashlib.sha256(data).hexdigest()}
         for name, data in sorted(files.items())
@@ -102,7 +111,9 @@ def build() -> dict[str, bytes]:
 def main() -> int:
     """Write the packs, or compare them with ``--check``; 1 if a file differs."""
     parser = argparse.ArgumentParser(description="Make the frozen packs.")
-    parser.add_argument("--check", action="store_true", help="compare with the files, write nothing")
+    parser.add_argument(
+        "--check", action="store_true", help="compare with the files, write nothing"
+    )
     check = parser.parse_args().check
     differing = 0
     for name, data in build().items():
