@@ -1,0 +1,105 @@
+"""A game added from outside the suite: walk along a corridor to the coin."""
+
+from typing import Any, ClassVar, SupportsInt
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from ragen_envs import register_text
+from ragen_envs.base import GameEnv, read_action
+from ragen_envs.oracle import Advice, Budget, as_budget
+from ragen_envs.seeding import advance, below
+from ragen_envs.splits import SPLITS, split_code
+
+NAMES = ("Left", "Right")
+CELLS = {"empty": "_", "coin": "C", "player": "P"}
+
+
+class CorridorText:
+    """The words of the game."""
+
+    vocabularies: ClassVar = {"standard": CELLS}
+
+    def rules(self, env: Any) -> str:
+        return "You walk along a corridor. Reach the coin. Rewards: 1 at the coin, else 0."
+
+    def legend(self, symbols: Any) -> str:
+        return ", ".join(f"{sign} {name}" for name, sign in symbols.items())
+
+    def actions(self, env: Any) -> tuple[str, ...]:
+        return NAMES
+
+    def observation(self, env: Any, form: str, symbols: Any) -> str:
+        if form != "grid":
+            return f"player: {env.player}\ncoin: {env.coin}\nlength: {env.length}"
+        cells = [symbols["empty"]] * env.length
+        cells[env.coin] = symbols["coin"]
+        cells[env.player] = symbols["player"]
+        return "".join(cells)
+
+
+class CorridorEnv(GameEnv[NDArray[np.int64]]):
+    """Walk left (0) or right (1); the observation is (player, coin)."""
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"], "render_fps": 4}
+    text = CorridorText()
+
+    def __init__(self, length: int = 12, render_mode: str | None = None) -> None:
+        self.length = length
+        self.render_mode = render_mode
+        self.distribution = f"corridor-{length}"
+        self.observation_space = spaces.MultiDiscrete([length, length])
+        self.action_space = spaces.Discrete(2)
+
+    def step(self, action: SupportsInt) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        before = self.player
+        change = 1 if read_action(action, NAMES) else -1
+        self.player = min(max(before + change, 0), self.length - 1)
+        done = self.player == self.coin
+        return self._observe(), float(done), done, False, self._info(self.player != before)
+
+    def render(self) -> str:
+        return self.text.observation(self, "grid", CELLS)
+
+    def oracle(self, budget: Budget | int | None = None) -> Advice:
+        left = as_budget(budget)
+        way = self.coin - self.player
+        run = (int(way > 0),) * min(abs(way), left.actions_per_turn, left.actions)
+        value = float(abs(way) <= left.reach)
+        return Advice(run, value, value)
+
+    def level_key(self, level: str) -> int:
+        here, coin, length = (int(n) for n in level.split())
+        mirrored = (length - 1 - here, length - 1 - coin)
+        low, high = min((here, coin), mirrored)
+        return (low * 1_000_003 + high) * 0x9E3779B97F4A7C15 & ((1 << 63) - 1)
+
+    def _draw_level(self, stream: int, split: str) -> int:
+        while True:
+            stream = advance(stream)
+            here = below(stream, self.length)
+            stream = advance(stream)
+            coin = below(stream, self.length)
+            self._load(f"{here} {coin} {self.length}")
+            if here != coin and SPLITS[split_code(self.level_key(self._level()))] == split:
+                return stream
+
+    def _load(self, level: str) -> None:
+        self.start, self.coin, _ = (int(n) for n in level.split())
+        self.player = self.start
+
+    def _level(self) -> str:
+        return f"{self.start} {self.coin} {self.length}"
+
+    def _observe(self) -> NDArray[np.int64]:
+        return np.array([self.player, self.coin])
+
+    def _info(self, effective: bool) -> dict[str, Any]:
+        success = self.player == self.coin
+        return {"success": success, "action_is_valid": True, "action_is_effective": effective}
+
+
+gym.register("mine/Corridor-v0", entry_point="corridor:CorridorEnv", max_episode_steps=100)
+register_text("mine/CorridorText-v0", "mine/Corridor-v0", max_actions=20)
