@@ -14,6 +14,7 @@ class GameSpec:
     name: str
     """CamelCase name; the id is ``ragen/<name>-v0``."""
     entry_point: str
+    vector_entry_point: str
     summary: str
     """One line for lists."""
     max_episode_steps: int | None = None
@@ -32,38 +33,42 @@ class GameSpec:
         return f"ragen/{self.name}Text-v0"
 
 
-_BANDIT: Final = "ragen_envs.bandit:BanditEnv"
-_SOKOBAN: Final = "ragen_envs.sokoban:SokobanEnv"
-_LAKE: Final = "ragen_envs.frozen_lake:FrozenLakeEnv"
+_BANDIT: Final = ("ragen_envs.bandit:BanditEnv", "ragen_envs.bandit.vector:BanditVectorEnv")
+_SOKOBAN: Final = ("ragen_envs.sokoban:SokobanEnv", "ragen_envs.sokoban.vector:SokobanVectorEnv")
+_LAKE: Final = (
+    "ragen_envs.frozen_lake:FrozenLakeEnv", "ragen_envs.frozen_lake.vector:FrozenLakeVectorEnv"
+)  # fmt: skip
 
 _ONE_ACTION: Final = {"max_turns": 1, "actions_per_turn": 1, "max_actions": 1}
 
 GAMES: Final = (
     GameSpec(
-        "Bandit", _BANDIT, "two named arms; the risky-sounding one is a gamble, and better",
+        "Bandit", *_BANDIT, "two named arms; the risky-sounding one is a gamble, and better",
         conversation=_ONE_ACTION,
     ),
     GameSpec(
-        "BanditRev", _BANDIT, "the safe-sounding arm is the gamble, and better",
+        "BanditRev", *_BANDIT, "the safe-sounding arm is the gamble, and better",
         kwargs={"gamble": "sounds_safe"}, conversation=_ONE_ACTION,
     ),
     GameSpec(
-        "BanditTrap", _BANDIT, "the risky-sounding arm is a gamble, and worse",
+        "BanditTrap", *_BANDIT, "the risky-sounding arm is a gamble, and worse",
         kwargs={"chance": 0.10}, conversation=_ONE_ACTION,
     ),
-    GameSpec("Sokoban", _SOKOBAN, "push one box onto its target, 6x6", 100),
+    GameSpec("Sokoban", *_SOKOBAN, "push one box onto its target, 6x6", 100),
     GameSpec(
-        "SokobanLarge", _SOKOBAN, "push two boxes onto targets, 8x8", 200,
+        "SokobanLarge", *_SOKOBAN, "push two boxes onto targets, 8x8", 200,
         kwargs={"size": 8, "boxes": 2},
     ),
-    GameSpec("FrozenLake", _LAKE, "cross slippery ice to the goal, 4x4", 100),
+    GameSpec("FrozenLake", *_LAKE, "cross slippery ice to the goal, 4x4", 100),
     GameSpec(
-        "FrozenLakeDeterministic", _LAKE, "cross the ice to the goal, no slipping", 100,
+        "FrozenLakeDeterministic", *_LAKE, "cross the ice to the goal, no slipping", 100,
         kwargs={"success_rate": 1.0},
     ),
 )  # fmt: skip
 
-TEXT_VARIANTS: Final = {"ragen/SokobanNewVocabText-v0": ("ragen/Sokoban-v0", {"symbols": "new_vocab"})}
+TEXT_VARIANTS: Final = {
+    "ragen/SokobanNewVocabText-v0": ("ragen/Sokoban-v0", {"symbols": "new_vocab"})
+}
 """Text ids that are settings of another game's conversation."""
 
 
@@ -80,6 +85,7 @@ def register_all() -> None:
         gym.register(
             game.id,
             entry_point=game.entry_point,
+            vector_entry_point=game.vector_entry_point,
             max_episode_steps=game.max_episode_steps,
             kwargs=dict(game.kwargs),
         )

@@ -11,7 +11,7 @@ import gymnasium as gym
 import numba
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -22,6 +22,8 @@ from ragen_envs.keys import key_weights
 from ragen_envs.registration import GAMES, text_ids
 from ragen_envs.seeding import advance, below, jump, new_stream, uniform, word
 from ragen_envs.sokoban import generator as sokoban
+
+QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 NUMERIC = [game.id for game in GAMES]
 EVERY = [*NUMERIC, *text_ids()]
@@ -74,11 +76,13 @@ def test_uniform_is_uniform():
 
 
 @given(STREAMS)
+@QUICK
 def test_uniform_is_the_word_scaled(stream):
     assert uniform(stream) == word(stream) / 2**32 < 1
 
 
 @given(STREAMS, st.integers(1, 2**31))
+@QUICK
 def test_ranges(stream, bound):
     assert 0 <= advance(stream) < 2**63
     assert 0 <= word(stream) < 2**32
@@ -131,6 +135,7 @@ def test_suite_version_counts(monkeypatch):
 
 
 @given(STREAMS, st.integers(1, 2**40))
+@QUICK
 def test_jump(stream, noise):
     there = jump(stream, noise)
     assert 0 <= there < 2**63
@@ -139,6 +144,7 @@ def test_jump(stream, noise):
 
 
 @given(STREAMS)
+@QUICK
 def test_jump_zero_stays(stream):
     assert jump(stream, 0) == stream
 
@@ -157,7 +163,7 @@ FAST_UNIFORM = compiled(uniform, word=FAST_WORD)
 @given(STREAMS, st.integers(1, 2**31))
 @example(2**63 - 1, 2**31)
 @example(0, 1)
-@settings(deadline=None, max_examples=300)
+@settings(QUICK, max_examples=300)
 def test_compiled_functions_agree(stream, bound):
     number = np.int64(stream)
     assert FAST_ADVANCE(number) == advance(stream)
@@ -279,7 +285,10 @@ def test_same_in_another_order(here):
 def test_suite_version_1_is_what_it_was():
     """If this fails, either restore the old streams or raise SUITE_VERSION and repin."""
     assert seeding.SUITE_VERSION == 1
-    assert digest(NUMERIC, frozen=0) == "GOLDEN_DIGEST"
+    assert (
+        digest(NUMERIC, frozen=0)
+        == "eef6862eac141317129eb43ef9872f49274163e022b026e71e24f5a66de2ae82"
+    )
 
 
 @pytest.mark.parametrize("env_id", EVERY)

@@ -5,7 +5,7 @@ from collections import deque
 import gymnasium as gym
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from ragen_envs.conversation import ConversationWrapper, format_reply
@@ -13,6 +13,8 @@ from ragen_envs.errors import GenerationError, InstanceError, RagenError, Solver
 from ragen_envs.oracle import Budget
 from ragen_envs.sokoban import REWARDS, Reward, SokobanEnv, solvable_within, solve
 from ragen_envs.sokoban.text import decode_level, encode_level
+
+QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 STEPS = ((-1, 0), (1, 0), (0, -1), (0, 1))
 ACTIONS = st.lists(st.integers(0, 3), max_size=30)
@@ -117,7 +119,7 @@ def start(rows, **settings_):
 
 
 @given(boards(), ACTIONS)
-@settings(deadline=None, max_examples=300)
+@settings(QUICK, max_examples=300)
 def test_steps_agree_with_the_slow_game(rows, actions):
     env, board, info = start(rows, reward="shaped")
     slow = Slow(rows)
@@ -141,7 +143,7 @@ def places(board, *codes):
 
 
 @given(boards(), ACTIONS)
-@settings(deadline=None)
+@QUICK
 def test_what_a_step_keeps(rows, actions):
     env, before, _ = start(rows)
     for action in actions:
@@ -173,7 +175,7 @@ def test_observations_are_fresh():
 
 
 @given(boards(side=5, most_boxes=2))
-@settings(deadline=None, max_examples=150)
+@settings(QUICK, max_examples=150)
 def test_solver_agrees_with_slow_search(rows):
     env, board, _ = start(rows)
     plan = solve(board)
@@ -190,7 +192,7 @@ def test_solver_agrees_with_slow_search(rows):
 
 
 @given(boards(side=5, most_boxes=2))
-@settings(deadline=None, max_examples=60)
+@settings(QUICK, max_examples=60)
 def test_max_moves(rows):
     board = start(rows)[1]
     plan = solve(board)
@@ -278,10 +280,10 @@ def test_solver_limit():
 @pytest.mark.parametrize(("size", "boxes"), [(4, 1), (4, 3), ((4, 5), 4), (6, 12), ((4, 32), 16)])
 def test_impossible_settings_end_soon(size, boxes):
     env = SokobanEnv(size=size, boxes=boxes)
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(GenerationError, match=f"boxes={boxes}"):
         env.reset(seed=0)
-    assert time.perf_counter() - began < 20
+    assert time.process_time() - began < 20
 
 
 TWO_BOXES = ["########", "#P√__XO#", "#______#", "########"]
@@ -321,7 +323,7 @@ def test_actions_without_effect_cost_the_same():
 
 
 @given(boards())
-@settings(deadline=None)
+@QUICK
 def test_level_text_round_trip(rows):
     level = "/".join(rows)
     board, height, width = decode_level(level)
@@ -397,7 +399,7 @@ def test_solved_levels_are_refused():
 
 
 @given(boards(side=5, most_boxes=2), st.integers(0, 20), st.integers(0, 6), st.integers(1, 6))
-@settings(deadline=None, max_examples=100)
+@settings(QUICK, max_examples=100)
 def test_oracle_under_budgets(rows, actions, turns, actions_per_turn):
     env, board, _ = start(rows)
     plan = solve(board)

@@ -12,7 +12,11 @@ from ragen_agents.policies.controls import (
 )
 from ragen_envs.errors import RagenError
 
-CONTROLS: Final = {"random": RandomPolicy, "noop": NoopPolicy, "oracle": OraclePolicy}
+CONTROLS: Final[dict[str, type[RandomPolicy | NoopPolicy | OraclePolicy]]] = {
+    "random": RandomPolicy,
+    "noop": NoopPolicy,
+    "oracle": OraclePolicy,
+}
 
 
 def make_policy(agent: str, sampling: Sampling) -> Policy:

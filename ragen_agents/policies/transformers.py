@@ -115,6 +115,7 @@ class TransformersPolicy:
             **batch,
             max_new_tokens=limit,
             do_sample=False,
+            use_cache=True,
             temperature=None, top_p=None, top_k=None,
             logits_processor=processors,
             pad_token_id=self._tokenizer.pad_token_id,

@@ -40,8 +40,8 @@ SLIPPERY_MAPS: Final = 1024
 SHARES: Final = {
     "ragen/SokobanText-v0": 0.26,
     "ragen/SokobanNewVocabText-v0": 0.22,
-    "ragen/SokobanLargeText-v0": 0.12,
-    "ragen/FrozenLakeDeterministicText-v0": 0.18,
+    "ragen/SokobanLargeText-v0": 0.10,
+    "ragen/FrozenLakeDeterministicText-v0": 0.20,
     "ragen/FrozenLakeText-v0": 0.08,
     "ragen/BanditText-v0": 0.14,
 }

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, SupportsInt
+from typing import Any, SupportsInt
 
 import numpy as np
 from gymnasium import spaces
@@ -61,9 +61,15 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
     * v0: Initial version.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 1}
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 1}
     text = text.BanditText()
     distribution = "bandit"
+    names: tuple[str, str]
+    """The names of the arms, in the order shown."""
+    chosen: int | None
+    """The arm that was pulled, or None."""
+    paid: float | None
+    """What it paid, or None."""
 
     def __init__(
         self,
@@ -87,6 +93,8 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
         self.gamble = gamble
         self.render_mode = render_mode
         self._fixed = None if level is None else "/".join(level)
+        if self._fixed is not None:
+            text.decode_level(self._fixed)
         count = len(generator.all_names()) + 1
         self.observation_space = spaces.MultiDiscrete([count, count])
         self.action_space = spaces.Discrete(2)
@@ -95,11 +103,12 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
         self, action: SupportsInt
     ) -> tuple[NDArray[np.int64], float, bool, bool, dict[str, Any]]:
         """Pull arm 0 or 1, in the order shown; see the class."""
-        self.chosen = read_action(action, self.names)
+        chosen = read_action(action, self.names)
         assert self._stream is not None
         self._stream = advance(self._stream)
-        self.paid = pull(self.arms[self._kinds[self.chosen]], uniform(self._stream))
-        return self._observe(), self.paid, True, False, self._info(True)
+        paid = pull(self.arms[self._kinds[chosen]], uniform(self._stream))
+        self.chosen, self.paid = chosen, paid
+        return self._observe(), paid, True, False, self._info(True)
 
     def render(self) -> Any:
         """Return the arms as text or as an RGB array (h, w, 3)."""
@@ -146,8 +155,8 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
         risky = 1 if self.names[0] not in generator.risky_names() else 0
         gamble = risky if self.gamble == "sounds_risky" else 1 - risky
         self._kinds = (RISKY, SAFE) if gamble == 0 else (SAFE, RISKY)
-        self.chosen: int | None = None
-        self.paid: float | None = None
+        self.chosen = None
+        self.paid = None
 
     def _level(self) -> str:
         return "/".join(self.names)

@@ -30,13 +30,20 @@ def risky_names() -> frozenset[str]:
     return frozenset(risky for pairs in name_pairs().values() for _, risky in pairs)
 
 
+def draw(stream: int, pairs: int) -> tuple[int, int, int]:
+    """Draw one of ``pairs`` pairs; returns its number, 1 if swapped, and the advanced stream."""
+    stream = advance(stream)
+    pair = below(stream, pairs)
+    stream = advance(stream)
+    return pair, below(stream, 2), stream
+
+
 def generate(stream: int, split: str) -> tuple[tuple[str, str], int]:
     """Draw the two arms of an instance, in the order shown, and return the advanced stream."""
     pairs = name_pairs()[split]
-    stream = advance(stream)
-    first, second = pairs[below(stream, len(pairs))]
-    stream = advance(stream)
-    return ((first, second) if below(stream, 2) == 0 else (second, first)), stream
+    pair, swapped, stream = draw(stream, len(pairs))
+    first, second = pairs[pair]
+    return ((second, first) if swapped else (first, second)), stream
 
 
 def pair_key(names: tuple[str, str]) -> int:

@@ -41,6 +41,7 @@ class BanditText:
 def decode_level(level: str) -> tuple[str, str]:
     """Return the two names of an instance in text form, ``First/Second``."""
     names = level.split("/")
-    if len(names) != 2 or names[0] == names[1] or not all(names):
+    distinct = {name.casefold() for name in names if name and name == name.strip()}
+    if len(names) != 2 or len(distinct) != 2:
         raise InstanceError(f"level {level!r} must be two different names joined by /")
     return names[0], names[1]

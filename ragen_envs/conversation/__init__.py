@@ -25,7 +25,7 @@ def make_conversation(
     creator = load_env_creator(spec.entry_point) if isinstance(spec.entry_point, str) else None
     if creator is None:
         raise TypeError(f"{game} must be registered with an entry point given as a string")
-    env = creator(**{**spec.kwargs, **kwargs, "render_mode": render_mode})
+    env: gym.Env[Any, int] = creator(**{**spec.kwargs, **kwargs, "render_mode": render_mode})  # type: ignore[assignment]
     return ConversationWrapper(env, **settings)
 
 

@@ -35,9 +35,7 @@ def _form(settings: ConversationSettings) -> str:
     answer = "<answer>action || action</answer>" if several else "<answer>action</answer>"
     what = "your actions, separated by ||" if several else "your action"
     if settings.think:
-        return (
-            f"First think, then give {what}, in this form:\n<think>your thoughts</think>{answer}"
-        )
+        return f"First think, then give {what}, in this form:\n<think>your thoughts</think>{answer}"
     return f"Give only {what}, in this form:\n{answer}"
 
 
@@ -47,9 +45,7 @@ def turn_prompt(observation: str, turn: int, left: Budget, settings: Conversatio
     return f"{limits}\n{observation}"
 
 
-def feedback(
-    ran: Sequence[tuple[str, bool]], defects: Sequence[Defect], reward: float
-) -> str:
+def feedback(ran: Sequence[tuple[str, bool]], defects: Sequence[Defect], reward: float) -> str:
     """Return what a turn did: each action that ran and whether it changed anything, and the reward."""
     parts = []
     if defects:

@@ -79,9 +79,7 @@ def resolve_symbols(
     """
     if isinstance(symbols, str):
         if symbols not in vocabularies:
-            raise RagenError(
-                f"symbols is {symbols!r}, but this game has {', '.join(vocabularies)}"
-            )
+            raise RagenError(f"symbols is {symbols!r}, but this game has {', '.join(vocabularies)}")
         return vocabularies[symbols]
     if not isinstance(symbols, Mapping):
         raise RagenError(f"symbols is {symbols!r}, but must be a name or a mapping")
@@ -92,7 +90,7 @@ def resolve_symbols(
         )
     signs = list(symbols.values())
     if len(set(signs)) != len(signs) or any(
-        not isinstance(s, str) or len(s) != 1 or s.isspace() for s in signs
+        not isinstance(s, str) or len(s) != 1 or s.isspace() or not s.isprintable() for s in signs
     ):
         raise RagenError(f"symbols is {dict(symbols)!r}, but each must be its own single character")
     return dict(symbols)

@@ -1,6 +1,5 @@
 """Any game with a text face as a conversation: text in, text out."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, SupportsFloat
 
@@ -62,7 +61,7 @@ class TurnResult:
         return sum(self.rewards) + self.penalty
 
 
-class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs):
+class ConversationWrapper(gym.Wrapper[str, str, Any, int], RecordConstructorArgs):
     """Turn a game into text in, text out. One step is one reply, with up to k actions.
 
     The observation after ``reset`` is the whole first prompt (rules, legend, limits, form of a reply,
@@ -97,6 +96,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self.symbols = resolve_symbols(self.settings.symbols, face.vocabularies)
         self.observation_space: spaces.Space[str] = FreeText(MAX_TEXT)
         self.action_space: spaces.Space[str] = FreeText(MAX_REPLY_CHARACTERS)
+        self.names: tuple[str, ...] = ()
         self.end: EndReason | None = None
         self._turns: list[tuple[str, str]] = []
 
@@ -133,8 +133,10 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         """Play one reply; ``truncated`` says that the model was cut off by its token limit.
 
         Raises:
-            RagenError: The episode has ended, or the reply is not a string.
+            RagenError: The episode has not begun or has ended, or the reply is not a string.
         """
+        if not self.names:
+            raise RagenError("call reset() before the first reply")
         if self.end is not None:
             raise RagenError(f"the episode has ended ({self.end}); call reset() first")
         if not isinstance(reply, str):
@@ -143,7 +145,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         parsed = parse_reply(reply, self.names, limit, self.settings.think, truncated)
         run = parsed.actions if parsed.is_valid or self.settings.invalid == "penalise" else ()
         effective, rewards = self._run(run)
-        penalty = 0.0 if parsed.is_valid else self.settings.format_penalty
+        penalty = 0.0 if parsed.is_valid else float(self.settings.format_penalty)
         self._turns.append((self.user, reply))
         self._actions_used += len(rewards)
         if self.end is None:
@@ -210,7 +212,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         return advice
 
     def _infos(
-        self, game: Mapping[str, Any], defects: tuple[Defect, ...], executed: tuple[str, ...],
+        self, game: dict[str, Any], defects: tuple[Defect, ...], executed: tuple[str, ...],
         effective: bool,
     ) -> dict[str, Any]:  # fmt: skip
         self._game_info = game

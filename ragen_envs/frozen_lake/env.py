@@ -1,7 +1,7 @@
 """FrozenLake as a Gymnasium environment."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, SupportsInt
+from typing import Any, SupportsInt
 
 import numpy as np
 from gymnasium import spaces
@@ -54,7 +54,7 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     * v0: Initial version.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
     text = text.FrozenLakeText()
     tiles: bytearray
     """Tile codes of the map, row-major."""

@@ -88,7 +88,12 @@ def generate(
             split_code(map_key(tiles, height, width, start)) == wanted
         ):
             return tiles, start, stream
-    raise GenerationError(
+    raise no_map(height, width, p)
+
+
+def no_map(height: int, width: int, p: float) -> GenerationError:
+    """Return the error that says that ``MAX_ATTEMPTS`` draws were not enough."""
+    return GenerationError(
         f"no {height}x{width} map with p={p} and a path to the goal in {MAX_ATTEMPTS} draws; "
         "use a larger p"
     )

@@ -25,9 +25,7 @@ class Policy(NamedTuple):
     """For each cell an optimal run for this turn."""
 
 
-def transitions(
-    tiles: bytes, height: int, width: int, success_rate: float
-) -> NDArray[np.float64]:
+def transitions(tiles: bytes, height: int, width: int, success_rate: float) -> NDArray[np.float64]:
     """Return P[action, cell, next cell]; holes and goals lead to themselves. Rows sum to 1."""
     size = height * width
     law = np.zeros((4, size, size))

@@ -83,7 +83,8 @@ def decode_level(level: str) -> tuple[bytearray, int, int, int]:
     Gymnasium's letters are understood too: S start, F frozen, H hole, G goal.
 
     Raises:
-        InstanceError: Rows differ in length or are too many, or there is not one start and at least one goal.
+        InstanceError: Rows differ in length or are too many, or there is not one start and at
+            least one goal.
     """
     if "S" in level:
         level = level.translate(str.maketrans("SFH", "P_O"))

@@ -2,6 +2,6 @@
 
 from ragen_envs.sokoban.dynamics import REWARDS, Reward
 from ragen_envs.sokoban.env import SokobanEnv
-from ragen_envs.sokoban.solver import solvable_within, solve
+from ragen_envs.sokoban.solver import solvable_within, solve, solve_batch
 
-__all__ = ["REWARDS", "Reward", "SokobanEnv", "solvable_within", "solve"]
+__all__ = ["REWARDS", "Reward", "SokobanEnv", "solvable_within", "solve", "solve_batch"]

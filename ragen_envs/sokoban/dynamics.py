@@ -93,10 +93,22 @@ def reward_of(reward: Reward, gained: int, solved: bool, closer: int) -> float:
     return total
 
 
+def write_distances(
+    board: MutableSequence[int], width: int, distances: MutableSequence[int]
+) -> None:
+    """Write each cell's Manhattan distance to the nearest target."""
+    size = len(board)
+    for i in range(size):
+        distances[i] = size
+    for t in range(size):
+        if board[t] == TARGET or board[t] == BOX_ON_TARGET or board[t] == PLAYER_ON_TARGET:
+            for i in range(size):
+                apart = abs(i // width - t // width) + abs(i % width - t % width)
+                distances[i] = min(distances[i], apart)
+
+
 def target_distances(board: MutableSequence[int], width: int) -> list[int]:
     """Return each cell's Manhattan distance to the nearest target."""
-    targets = [i for i, cell in enumerate(board) if cell in (TARGET, BOX_ON_TARGET, PLAYER_ON_TARGET)]
-    return [
-        min(abs(i // width - t // width) + abs(i % width - t % width) for t in targets)
-        for i in range(len(board))
-    ]
+    distances = [0] * len(board)
+    write_distances(board, width, distances)
+    return distances

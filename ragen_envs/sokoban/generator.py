@@ -14,6 +14,9 @@ the same when compiled.
 from collections.abc import Callable, MutableSequence, Sequence
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ragen_envs.errors import GenerationError
 from ragen_envs.keys import grid_key, key_weights
 from ragen_envs.seeding import STREAM_MASK, advance, below, word
@@ -26,6 +29,8 @@ TABLE_SIZE: Final = 4096
 """Slots of the visited-state table, a power of two above 2 * MAX_NODES."""
 TURN_BELOW: Final = 1503238553
 """The walker changes direction when its word is below this: probability 0.35."""
+
+_WEIGHT_MASK: Final = (1 << 58) - 1
 
 # Cells that the walker carves around itself, as bits of a 3x3 block read row by row.
 BRUSHES: Final = (0b000111000, 0b010010010, 0b000110010, 0b000110110, 0b000011010)
@@ -232,7 +237,18 @@ def attempt(
     for i in range(TABLE_SIZE):
         table[i] = 0
     player = reverse_play(
-        board, width, boxes, start, below(stream, 4), origin, now, best, occupied, weights, table, trail
+        board,
+        width,
+        boxes,
+        start,
+        below(stream, 4),
+        origin,
+        now,
+        best,
+        occupied,
+        weights,
+        table,
+        trail,
     )
     if player != 0:
         for b in range(boxes):
@@ -250,6 +266,11 @@ def scratch(
     )  # fmt: skip
 
 
+def search_weights(height: int, width: int) -> NDArray[np.int64]:
+    """Return hash weights of the cells, (h*w,), so small that no sum over a state reaches 2^63."""
+    return key_weights(height, width) & _WEIGHT_MASK
+
+
 def generate(
     height: int, width: int, boxes: int, stream: int, split: str
 ) -> tuple[bytearray, int, int]:
@@ -264,7 +285,7 @@ def generate(
     size = height * width
     board = bytearray(size)
     origin, now, best, occupied, table, trail = scratch(size, boxes, lambda n: [0] * n)
-    weights = key_weights(height, width).tolist()
+    weights = search_weights(height, width).tolist()
     wanted = SPLITS.index(split)
     for _ in range(MAX_ATTEMPTS):
         player, stream = attempt(
@@ -272,7 +293,12 @@ def generate(
         )
         if player and split_code(grid_key(board, height, width)) == wanted:
             return board, player, stream
-    raise GenerationError(
+    raise no_level(height, width, boxes)
+
+
+def no_level(height: int, width: int, boxes: int) -> GenerationError:
+    """Return the error that says that ``MAX_ATTEMPTS`` rooms were not enough."""
+    return GenerationError(
         f"no level with boxes={boxes} on size={height}x{width} in {MAX_ATTEMPTS} rooms; "
         "use a larger size or fewer boxes"
     )

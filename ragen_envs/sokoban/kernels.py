@@ -1,143 +1,128 @@
-"""The rules and the search, compiled. Importing this module loads numba; nothing else here does."""
+"""Many Sokoban boards at once: the rules, the generator and the start of episodes, compiled.
 
+The boards lie one after another in a flat buffer of cell codes with ``width`` cells of padding at both
+ends, so that looking two cells ahead never leaves it. Importing this module loads numba.
+"""
+
+from itertools import product
 from typing import Any, Final
 
-import numba
 import numpy as np
+from numpy.typing import NDArray
 
-from ragen_envs.seeding import STREAM_MASK
-from ragen_envs.sokoban import dynamics
-from ragen_envs.sokoban.dynamics import BOX, BOX_ON_TARGET, PLAYER, TARGET
+from ragen_envs.compiling import jit, share
+from ragen_envs.kernels import (
+    EFFECTIVE, OWN, PHASE, RUNNING, STREAM, SUCCESS, begin, first_outside, grid_key, settle,
+)  # fmt: skip
+from ragen_envs.sokoban import dynamics, generator
+from ragen_envs.sokoban.dynamics import (
+    BOX, PLAYER, PLAYER_ON_TARGET, Reward, move, offsets, reward_of, write_distances,
+)  # fmt: skip
+from ragen_envs.sokoban.generator import MAX_ATTEMPTS, MAX_NODES, TABLE_SIZE, attempt
+from ragen_envs.splits import split_code
 
-UNSOLVABLE: Final = -1
-LIMIT: Final = -2
+HERE: Final = OWN
+"""Row of a state: the player's index in the flat buffer."""
+LEFT: Final = OWN + 1
+"""Row of a state: boxes off target."""
+ROWS: Final = OWN + 2
 
-move = numba.njit(cache=True)(dynamics.move)
-
-
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
-def first_visit(table: Any, key: Any) -> bool:
-    """Enter a non-zero key into an open-addressing table of 2^k slots; False if it was there."""
-    mask = table.shape[0] - 1
-    slot = (key >> 20) & mask
-    while table[slot] != 0:
-        if table[slot] == key:
-            return False
-        slot = (slot + 1) & mask
-    table[slot] = key
-    return True
-
-
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
-def place(board: Any, floor: Any, state: Any) -> None:
-    """Write the player (item 0) and the boxes (the rest) of a state onto the bare floor plan."""
-    board[:] = floor
-    for b in range(1, state.shape[0]):
-        board[state[b]] = BOX_ON_TARGET if floor[state[b]] == TARGET else BOX
-    board[state[0]] = floor[state[0]] + 4
+share(
+    dynamics.offsets, dynamics.write_distances, generator.carve_room, generator.place_targets,
+    generator.reverse_play, generator.attempt, generator._first_visit, generator._apart,
+)  # fmt: skip
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
-def search(start: Any, width: Any, weights: Any, max_states: Any, max_moves: Any) -> Any:
-    """Breadth-first search; returns the length (or UNSOLVABLE or LIMIT) and the actions."""
-    size = start.shape[0]
-    floor = start.copy()
-    boxes = 0
-    for i in range(size):
-        if start[i] == BOX or start[i] == BOX_ON_TARGET:
-            boxes += 1
-    slots = 1024
-    table = np.zeros(slots, np.int64)
-    capacity = 512
-    states = np.empty((capacity, boxes + 1), np.int16)
-    parents = np.empty(capacity, np.int32)
-    actions = np.empty(capacity, np.int8)
-    key = np.int64(0)
-    left = 0
-    b = 1
-    for i in range(size):
-        if start[i] >= PLAYER:
-            states[0, 0] = i
-            floor[i] = start[i] - 4
-            key += 3 * weights[i]
-        elif start[i] == BOX or start[i] == BOX_ON_TARGET:
-            states[0, b] = i
-            b += 1
-            floor[i] = 5 - start[i]
-            key += weights[i]
-            left += int(start[i] == BOX)
-    if left == 0:
-        return 0, np.empty(0, np.int8)
-    first_visit(table, (key & STREAM_MASK) | 1)
-    board = np.empty_like(start)
-    off = (-width, width, -1, 1)
-    count = 1
-    head = 0
-    depth = 0
-    level_end = 1
-    while head < count:
-        if head == level_end:
-            depth += 1
-            level_end = count
-        if depth == max_moves:
-            return UNSOLVABLE, np.empty(0, np.int8)
-        for action in range(4):
-            place(board, floor, states[head])
-            player = states[head, 0]
-            ahead, moved, pushed, gained = move(board, player, off[action])
-            if moved == 0:
-                continue
-            if count == capacity:
-                capacity *= 2
-                states = _grown(states, capacity)
-                parents = np.append(parents, np.empty_like(parents))
-                actions = np.append(actions, np.empty_like(actions))
-            states[count] = states[head]
-            states[count, 0] = ahead
-            key = 3 * weights[ahead]
-            unsolved = 0
-            for j in range(1, boxes + 1):
-                if pushed != 0 and states[count, j] == pushed:
-                    states[count, j] = pushed + off[action]
-                cell = states[count, j]
-                key += weights[cell]
-                unsolved += int(floor[cell] != TARGET)
-            if not first_visit(table, (key & STREAM_MASK) | 1):
-                continue
-            parents[count] = head
-            actions[count] = action
-            if unsolved == 0:
-                return depth + 1, _backtrack(parents, actions, count, depth + 1)
-            count += 1
-            if count >= max_states:
-                return LIMIT, np.empty(0, np.int8)
-            if 2 * count > slots:
-                slots *= 2
-                table = _rehashed(table, slots)
-        head += 1
-    return UNSOLVABLE, np.empty(0, np.int8)
+def _outcomes() -> NDArray[np.int64]:
+    """Return what ``dynamics.move`` does, for each pair of cells ahead: (7 * 7,) packed in bits.
+
+    From the lowest: the new cell ahead (3 bits), the new cell beyond (3), whether the player moved
+    (1), whether it pushed (1), 1 + the change of boxes on targets (2).
+    """
+    packed = []
+    for ahead, beyond in product(range(PLAYER_ON_TARGET + 1), repeat=2):
+        line = bytearray([PLAYER, ahead, beyond])
+        _, moved, pushed, gained = move(line, 0, 1)
+        bits = line[1] | line[2] << 3 | moved << 6 | int(pushed > 0) << 7 | (gained + 1) << 8
+        packed.append(bits)
+    return np.array(packed)
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
-def _grown(states: Any, capacity: Any) -> Any:
-    grown = np.empty((capacity, states.shape[1]), states.dtype)
-    grown[: states.shape[0]] = states
-    return grown
+_OUTCOMES: Final = _outcomes()
+_NOTHING: Final = 1 << 8
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
-def _rehashed(table: Any, slots: Any) -> Any:
-    larger = np.zeros(slots, np.int64)
-    for key in table:
-        if key != 0:
-            first_visit(larger, key)
-    return larger
+def payoffs(reward: Reward) -> NDArray[np.float64]:
+    """Return ``reward_of`` for every [1 + closer, 1 + gained, solved], and a last 0: (19,)."""
+    order = product((-1, 0, 1), (-1, 0, 1), (False, True))
+    return np.array([*(reward_of(reward, g, solved, c) for c, g, solved in order), 0.0])
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
-def _backtrack(parents: Any, actions: Any, node: Any, length: Any) -> Any:
-    path = np.empty(length, np.int8)
-    for k in range(length - 1, -1, -1):
-        path[k] = actions[node]
-        node = parents[node]
-    return path
+@jit
+def step(
+    cells: Any, state: Any, actions: Any, rewards: Any, flags: Any, on_target: Any, width: Any,
+    boxes: Any, limit: Any, payoff: Any, distances: Any,
+) -> Any:  # fmt: skip
+    """Play one action on each board; boards whose episode is not running stay as they are.
+
+    Args:
+        cells: The flat buffer, uint8.
+        state: (ROWS, n) int64.
+        actions: (n,) int64.
+        rewards: Receives the rewards, (n,) float64.
+        flags: Receives the flags, (OWN_FLAG, n) bool.
+        on_target: Receives the boxes on targets, (n,) int64.
+        width: Cells in a row.
+        boxes: Boxes of a board.
+        limit: Steps after which an episode is truncated.
+        payoff: The table of ``payoffs``.
+        distances: Distances to the nearest target, as ``cells``, int16; None if nothing asks.
+
+    Returns:
+        How many episodes ended, or -1 - i if action i is none; then nothing has changed.
+    """
+    wrong = first_outside(actions, 4)
+    if wrong >= 0:
+        return -1 - wrong
+    done = np.empty(actions.shape[0], np.int64)
+    move_all(cells, state, actions, width, distances, done)
+    for i in range(actions.shape[0]):
+        running = int(state[PHASE, i] == RUNNING)
+        bits = done[i]
+        moved = (bits >> 6) & 1
+        left = state[LEFT, i] + 1 - ((bits >> 8) & 3)
+        solved = int(left == 0) & running
+        state[LEFT, i] = left
+        on_target[i] = boxes - left
+        flags[SUCCESS, i] = solved
+        flags[EFFECTIVE, i] = moved
+        done[i] = solved
+        rewards[i] = payoff[2 * (bits >> 8) + (solved & moved) if running else 18]
+    return settle(state, done, limit, flags)
+
+
+@jit
+def move_all(
+    cells: Any, state: Any, actions: Any, width: Any, distances: Any, outcome: Any
+) -> None:
+    """Make the moves; ``outcome`` receives the bits of ``_OUTCOMES``, plus 3 << 8 for closer + 1."""
+    off = offsets(width)
+    for i in range(actions.shape[0]):
+        outcome[i] = off[actions[i]]
+    for i in range(actions.shape[0]):
+        here = state[HERE, i]
+        ahead = here + outcome[i]
+        beyond = ahead + outcome[i]
+        bits = _OUTCOMES[7 * cells[ahead] + cells[beyond]]
+        if state[PHASE, i] != RUNNING:
+            outcome[i] = _NOTHING
+            continue
+        moved = (bits >> 6) & 1
+        cells[here] -= 4 * moved
+        cells[ahead] = bits & 7
+        cells[beyond] = (bits >> 3) & 7
+        state[HERE, i] = here + outcome[i] * moved
+        closer = 0
+        if distances is not None:
+            closer = ((bits >> 7) & 1) * (distances[ahead] - distances[beyond])
+        outcome[i] = bits + ((3 * (closer + 1)) << 8)

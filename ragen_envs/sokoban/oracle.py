@@ -25,9 +25,7 @@ def advise(board: NDArray[np.uint8], left: int, reward: Reward, budget: Budget) 
     return Advice(played[: budget.actions_per_turn], value, expected)
 
 
-def _return_of(
-    board: NDArray[np.uint8], left: int, reward: Reward, plan: tuple[int, ...]
-) -> float:
+def _return_of(board: NDArray[np.uint8], left: int, reward: Reward, plan: tuple[int, ...]) -> float:
     width = board.shape[1]
     cells = bytearray(board.tobytes())
     distances = target_distances(cells, width)

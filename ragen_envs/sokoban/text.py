@@ -5,7 +5,13 @@ from typing import Any, Final
 
 from ragen_envs.errors import InstanceError
 from ragen_envs.sokoban.dynamics import (
-    ACTION_NAMES, BOX, BOX_ON_TARGET, PLAYER, PLAYER_ON_TARGET, TARGET, WALL,
+    ACTION_NAMES,
+    BOX,
+    BOX_ON_TARGET,
+    PLAYER,
+    PLAYER_ON_TARGET,
+    TARGET,
+    WALL,
 )  # fmt: skip
 from ragen_envs.text import BOTH, GRID, Symbols
 
@@ -20,7 +26,7 @@ CELL_NAMES: Final = (
 STANDARD: Final = dict(zip(CELL_NAMES, "#_O√XPS", strict=True))
 NEW_VOCAB: Final = dict(zip(CELL_NAMES, "W.GCBA@", strict=True))
 
-_DECODE: Final = bytes.maketrans("#_O+XPS".encode(), bytes(range(7)))
+_DECODE: Final = bytes.maketrans(b"#_O+XPS", bytes(range(7)))
 
 
 class SokobanText:

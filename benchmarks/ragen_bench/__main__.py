@@ -1,0 +1,58 @@
+"""The command ``ragen``: errors that a user can cause are one line, exit code 2, no traceback."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+INTERRUPTED = 130
+FAILED = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    try:
+        return _run(arguments)
+    except ImportError as error:
+        extra = "models" if (error.name or "").split(".")[0] in _MODELS else "bench"
+        what = f"this command needs {error.name}" if error.name else str(error)
+        return _fail(f"{what}; install it with pip install 'ragen-suite[{extra}]'")
+
+
+_MODELS = ("torch", "transformers", "safetensors", "tokenizers")
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    import typer
+
+    from ragen_bench.cli import app
+    from ragen_envs.errors import RagenError
+
+    try:
+        code = app(arguments, prog_name="ragen", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except RagenError as error:
+        return _fail(str(error))
+    except (KeyboardInterrupt, typer.Abort):
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Python flushes once more at its exit, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        return _fail(f"'{error.filename}': {error.strerror}" if error.filename else str(error))
+    except Exception as error:
+        # Errors of the command line's usage; their class moved between versions of typer.
+        if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+            return _fail(error.format_message() or "see ragen --help")
+        raise
+
+
+def _fail(message: str) -> int:
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    return FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

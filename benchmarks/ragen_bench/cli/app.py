@@ -1,0 +1,42 @@
+"""All commands together. What they need is imported when they run, so that help is quick."""
+
+from typing import Annotated
+
+import typer
+
+from ragen_bench.cli.bench import bench
+from ragen_bench.cli.compare import compare
+from ragen_bench.cli.games import games
+from ragen_bench.cli.play import play
+from ragen_bench.cli.show import show
+from ragen_bench.cli.starter import starter_app
+from ragen_bench.cli.verify import verify
+from ragen_envs import __version__
+
+app = typer.Typer(
+    help="Games for language agents, and a benchmark whose every number can be replayed.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+)
+for command in (bench, show, compare, verify, play, games):
+    app.command()(command)
+app.add_typer(starter_app, name="starter")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ragen-suite {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    pass

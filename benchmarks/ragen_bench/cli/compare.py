@@ -1,0 +1,56 @@
+"""``ragen compare``: two agents, paired by instance."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ragen_bench.cli.options import FormatOption
+from ragen_bench.formats import Format, Grid, number, print_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", help="RUN or RUN:AGENT.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="RUN, RUN:AGENT, or :AGENT of A's run.")],
+    style: FormatOption = Format.TABLE,
+) -> None:
+    """Compare two agents on the levels that both have played.
+
+    Success by the exact McNemar test, return by the paired bootstrap, p-values Holm-adjusted over
+    the games. Without AGENT: the only agent of the run that is no control.
+    """
+    from ragen_bench.compare import compare_sides, read_side
+
+    first = read_side(a)
+    second = read_side(b, first)
+    data, notes = compare_sides(first, second)
+    if style in (Format.CSV, Format.JSON):
+        facts = {"a": str(first), "b": str(second)}
+        print_table(data, Grid([], [], 0), style, "", notes, facts)
+        return
+    for measure in ("success", "return"):
+        part = data[data["measure"] == measure]
+        last = notes if measure == "return" else ()
+        print_table(part, _grid(part, measure), style, measure.capitalize(), last)
+        if style is Format.MARKDOWN:
+            print()
+
+
+def _grid(data: "pd.DataFrame", measure: str) -> Grid:
+    scale, digits, unit = (100, 1, " %") if measure == "success" else (1, 2, "")
+    header = [
+        "game", "n", f"A{unit}", f"B{unit}", f"A - B [95% CI]{unit}", "A more", "B more", "p", "p Holm",
+        "verdict",
+    ]  # fmt: skip
+    rows = []
+    for row in data.to_dict("records"):
+        a, b, difference, low, high = (
+            number(scale * row[name], digits) for name in ("a", "b", "difference", "low", "high")
+        )
+        interval = f"{difference} [{low}, {high}]"
+        counts = [str(row["a_more"]), str(row["b_more"])]
+        ps = [f"{row['p']:.3g}", f"{row['p_holm']:.3g}"]
+        rows.append([row["game"], str(row["n"]), a, b, interval, *counts, *ps, row["verdict"]])
+    return Grid(header, rows, left=1)

@@ -1,0 +1,50 @@
+"""``ragen games``: the list."""
+
+from typing import Any
+
+from ragen_bench.cli.options import FormatOption
+from ragen_bench.formats import Format, Grid, print_table
+
+
+def games(style: FormatOption = Format.TABLE) -> None:
+    """List the games: ids, what they are, and how many frozen levels they have."""
+    import pandas as pd
+
+    rows = [_row(*game) for game in _listed()]
+    header = ["id", "text id", "summary", "frozen levels", "train / validation / test"]
+    cells = [
+        [
+            row["id"],
+            row["text_id"],
+            row["summary"],
+            row["levels"],
+            f"{row['train']} / {row['validation']} / {row['test']}",
+        ]
+        for row in rows
+    ]
+    print_table(pd.DataFrame(rows), Grid(header, cells, left=4), style, "Games")
+
+
+def _listed() -> list[tuple[str, str, str]]:
+    """Return id, text id and summary of every game."""
+    from ragen_envs.registration import GAMES, TEXT_VARIANTS
+
+    listed = [(game.id, game.text_id, game.summary) for game in GAMES]
+    for text_id, (game_id, settings) in TEXT_VARIANTS.items():
+        how = ", ".join(f"{name} {value}" for name, value in settings.items())
+        listed.append((game_id, text_id, f"the same game told with {how}"))
+    return listed
+
+
+def _row(game_id: str, text_id: str, summary: str) -> dict[str, Any]:
+    import gymnasium as gym
+
+    from ragen_envs.instances import manifest
+    from ragen_envs.splits import SPLITS
+
+    levels = str(gym.make(game_id).get_wrapper_attr("distribution"))
+    counts = {
+        split: int(manifest().get(f"{levels}.{split}.jsonl", {}).get("instances", 0))
+        for split in SPLITS
+    }
+    return {"id": game_id, "text_id": text_id, "summary": summary, "levels": levels, **counts}

@@ -1,0 +1,34 @@
+"""``ragen play``: a person plays."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+
+def play(
+    game: Annotated[str, typer.Argument(metavar="GAME", help="Name or id; see ragen games.")],
+    index: Annotated[
+        int | None, typer.Option(metavar="I", help="A frozen level.  [default: a fresh one]")
+    ] = None,
+    split: Annotated[
+        str, typer.Option(help="Split of the frozen level: train, validation or test.")
+    ] = "test",
+    seed: Annotated[
+        int | None, typer.Option(metavar="S", help="Seed of a fresh training level.")
+    ] = None,
+) -> None:
+    """Play a game yourself. Actions by name or first letter; hint shows the best move, quit ends."""
+    from rich.console import Console
+
+    from ragen_bench.play import open_game, play_game
+
+    console = Console(highlight=False)
+    play_game(open_game(game, index, split, seed), console, _read_line)
+
+
+def _read_line() -> str:
+    line = input()
+    if not sys.stdin.isatty():
+        print(line)  # a terminal has shown it already
+    return line

@@ -1,0 +1,40 @@
+"""``ragen starter``: make the starter model again."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+starter_app = typer.Typer(help="The small model that comes with the suite.", no_args_is_help=True)
+
+
+@starter_app.callback()
+def _starter() -> None:
+    """Keep ``build`` a command of its own although it is the only one."""
+
+
+@starter_app.command()
+def build(
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder.  [default: the shipped model's]")
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the demonstrations and the weights.")
+    ] = 0,
+) -> None:
+    """Make the starter model from nothing: demonstrations, tokenizer, weights. Under an hour."""
+    from rich.console import Console
+
+    from ragen_agents.starter import STARTER
+    from ragen_agents.starter.build import Recipe
+    from ragen_agents.starter.build import build as build_model
+    from ragen_envs.errors import RagenError
+
+    folder = out or STARTER
+    if folder.exists() and not (folder.is_dir() and _replaceable(folder)):
+        raise RagenError(f"'{folder}' is there and is not an earlier build; choose another --out")
+    build_model(folder, Recipe(seed=seed), Console(stderr=True))
+
+
+def _replaceable(folder: Path) -> bool:
+    return (folder / "recipe.json").exists() or not any(folder.iterdir())

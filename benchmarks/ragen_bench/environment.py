@@ -1,0 +1,57 @@
+"""What a run was made with: versions, machine, commit."""
+
+import os
+import platform
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+import ragen_envs
+
+_PACKAGES: Final = (
+    "ragen-suite", "gymnasium", "numpy", "numba", "scipy", "pandas", "pydantic", "torch",
+    "transformers", "tokenizers", "safetensors",
+)  # fmt: skip
+
+
+def describe_environment() -> dict[str, Any]:
+    """Return versions, machine and commit as plain data, without importing any package."""
+    return {
+        "packages": {name: version for name in _PACKAGES if (version := _version(name))},
+        "python": sys.version.split()[0],
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "cpu_count": os.cpu_count(),
+        "git_commit": git_commit(),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def git_commit() -> str | None:
+    """Return the commit of the source that runs, with "-dirty" if files differ from it, or None."""
+    root = Path(ragen_envs.__file__).resolve().parents[1]
+    if not (root / ".git").exists():
+        return None
+    command = [
+        "git",
+        "-C",
+        str(root),
+        "describe",
+        "--always",
+        "--dirty",
+        "--abbrev=40",
+        "--exclude=*",
+    ]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None

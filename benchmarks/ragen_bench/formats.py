@@ -1,0 +1,136 @@
+"""Tables as people and programs want them: on the terminal, Markdown, CSV, JSON."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import pandas as pd
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+
+
+class Format(StrEnum):
+    """How a table is printed."""
+
+    TABLE = "table"
+    MARKDOWN = "markdown"
+    CSV = "csv"
+    JSON = "json"
+
+
+class Grid(NamedTuple):
+    """A table as text, for eyes."""
+
+    header: list[str]
+    rows: list[list[str]]
+    left: int
+    """How many columns are names, aligned left."""
+
+
+def print_table(
+    data: pd.DataFrame, grid: Grid, style: Format, title: str, notes: Sequence[str] = (),
+    facts: Mapping[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Print a table on standard output.
+
+    Args:
+        data: All numbers, for CSV and JSON.
+        grid: The same for people.
+        style: Which of them.
+        title: Above the table.
+        notes: Below it.
+        facts: Further members of the JSON object.
+    """
+    if style is Format.CSV:
+        print(data.to_csv(index=False), end="")
+    elif style is Format.JSON:
+        rows = [_plain(row) for row in data.to_dict("records")]
+        print(json.dumps({**(facts or {}), "notes": list(notes), "rows": rows}, indent=1))
+    elif style is Format.MARKDOWN:
+        print(_markdown(grid), end="")
+        print("".join(f"\n{note}\n" for note in notes), end="")
+    else:
+        _print_rich(grid, title, notes)
+
+
+def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return a row without nan and infinities, which JSON does not have."""
+    return {
+        str(name): None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in row.items()
+    }
+
+
+def _markdown(grid: Grid) -> str:
+    marks = [":--" if i < grid.left else "--:" for i in range(len(grid.header))]
+    lines = [[name.replace("\n", " ") for name in grid.header], marks, *grid.rows]
+    return "".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines
+    )
+
+
+def _print_rich(grid: Grid, title: str, notes: Sequence[str]) -> None:
+    table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
+    for i, name in enumerate(grid.header):
+        table.add_column(name, justify="left" if i < grid.left else "right", no_wrap=True)
+    grouped = len({row[0] for row in grid.rows}) < len(grid.rows)
+    last = None
+    for row in grid.rows:
+        if grouped and last is not None and row[0] != last:
+            table.add_section()
+        table.add_row(row[0] if row[0] != last else "", *row[1:])
+        last = row[0]
+    console = Console(markup=False, emoji=False, highlight=False)
+    wide = console.options.update(width=1000)
+    needed = Measurement.get(console, wide, table).maximum
+    if console.width < needed:  # long lines are better than numbers that are cut off
+        console.width = needed
+    console.print(table)
+    for note in notes:
+        console.print(f"note: {note}")
+
+
+def number(value: float, digits: int = 2) -> str:
+    """Return a number, or a dash if it is not defined."""
+    return f"{value:.{digits}f}" if math.isfinite(value) else "-"
+
+
+def percent(value: float) -> str:
+    """Return a share as percent, or a dash if it is not defined."""
+    return number(100 * value, 1)
+
+
+def percent_interval(estimate: float, low: float, high: float) -> str:
+    """Return a share with its interval, in percent."""
+    return f"{percent(estimate)} [{percent(low)}, {percent(high)}]"
+
+
+def score_grid(data: pd.DataFrame) -> Grid:
+    """Return the table of a run for people."""
+    header = [
+        "game", "agent", "n", "success %\n[95% CI]", "return", "score", "valid\n%", "effective\n%",
+        "turns", "tokens", "s per\nepisode",
+    ]  # fmt: skip
+    errors = bool(data["errors"].any())
+    rows = [
+        [
+            row["game"],
+            row["agent"],
+            str(row["n"]),
+            percent_interval(row["success"], row["success_low"], row["success_high"]),
+            number(row["mean_return"]),
+            number(row["score"], 1),
+            percent(row["valid"]),
+            percent(row["effective"]),
+            number(row["turns"]),
+            number(row["reply_tokens"], 1),
+            number(row["seconds"], 3),
+            *([str(row["errors"])] if errors else []),
+        ]
+        for row in data.to_dict("records")
+    ]
+    return Grid([*header, *(["errors"] if errors else [])], rows, left=2)

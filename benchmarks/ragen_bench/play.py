@@ -1,0 +1,171 @@
+"""A person plays a game in the terminal, by the rules and limits that models have."""
+
+import secrets
+from collections.abc import Callable
+from typing import Final
+
+import gymnasium as gym
+from rich.console import Console
+from rich.text import Text
+
+from ragen_envs.conversation import ConversationWrapper, format_reply, make_conversation
+from ragen_envs.errors import RagenError
+from ragen_envs.registration import text_ids
+from ragen_envs.splits import SPLITS
+
+_ARROWS: Final = {"↑": "up", "↓": "down", "←": "left", "→": "right"}
+_STYLES: Final = {
+    "wall": "bright_black", "empty": "bright_black", "frozen": "bright_black",
+    "target": "bold yellow", "goal": "bold yellow", "box": "bold red",
+    "box on target": "bold green", "hole": "blue", "player": "bold cyan",
+    "player on target": "bold cyan", "player in hole": "bold red", "player on goal": "bold green",
+}  # fmt: skip
+
+
+def open_game(game: str, index: int | None, split: str, seed: int | None) -> ConversationWrapper:
+    """Return a game as a conversation, at its start.
+
+    Args:
+        game: A name such as "Sokoban", or the id of a game or of its text form.
+        index: Index of a frozen level, or None for a fresh training level.
+        split: Split of the frozen level.
+        seed: Seed of the fresh level, or None for any.
+
+    Raises:
+        RagenError: There is no such game or level.
+    """
+    if index is not None and seed is not None:
+        raise RagenError("--index chooses a frozen level and --seed a fresh one; give one of them")
+    if split not in SPLITS:
+        raise RagenError(f"unknown split '{split}'; use one of {', '.join(SPLITS)}")
+    if seed is not None and seed < 0:
+        raise RagenError(f"seed is {seed}, but must be an integer >= 0")
+    env = make_conversation(**gym.registry[_text_id(game)].kwargs)
+    if index is not None:
+        env.reset(options={"split": split, "index": index})
+    else:
+        env.reset(seed=secrets.randbelow(1 << 31) if seed is None else seed)
+    return env
+
+
+def _text_id(game: str) -> str:
+    names = {
+        text_id.removeprefix("ragen/").removesuffix("Text-v0"): text_id for text_id in text_ids()
+    }
+    lowered = {name.casefold(): text_id for name, text_id in names.items()}
+    name = game.removeprefix("ragen/").removesuffix("-v0").removesuffix("Text")
+    if name.casefold() not in lowered:
+        raise RagenError(f"unknown game '{game}'; use one of {', '.join(names)}")
+    return lowered[name.casefold()]
+
+
+def play_game(env: ConversationWrapper, console: Console, ask: Callable[[], str]) -> None:
+    """Play one episode.
+
+    Args:
+        env: The conversation, at its start.
+        console: Where it is shown.
+        ask: Returns a line of what the person writes, or raises `EOFError`.
+    """
+    console.print(Text(_introduction(env), style="dim"))
+    total = 0.0
+    while env.end is None:
+        console.print()
+        console.print(paint(env))
+        actions = _ask(env, console, ask)
+        if actions is None:
+            console.print("you stopped")
+            return
+        names = [env.names[action] for action in actions]
+        result = env.play(format_reply(names, "" if env.settings.think else None))
+        total += result.reward
+    console.print()
+    console.print(paint(env))
+    console.print(f"return {total:.6g}", markup=False)
+
+
+def _introduction(env: ConversationWrapper) -> str:
+    instance = env.unwrapped.instance  # type: ignore[attr-defined]
+    level = f"level {instance.index} of {instance.split}"
+    if instance.index is None:
+        level = f"fresh level, --seed {instance.seed}"
+    rules = env.system.split("\nFirst think")[0].split("\nGive only")[0]
+    letters = "; first letters, several of them, and arrows will do" if _letters(env) else ""
+    return (
+        f"{rules}\n{level}. Write actions, separated by ||{letters}. hint: the best actions; "
+        "quit: stop."
+    )
+
+
+def paint(env: ConversationWrapper) -> Text:
+    """Return the current message, with the board in colour."""
+    styles = {sign: _STYLES[cell] for cell, sign in env.symbols.items() if cell in _STYLES}
+    lines = env.user.split("\n")
+    board = set(env.symbols.values())
+    text = Text()
+    for number, line in enumerate(lines):
+        text.append("\n" if number else "")
+        if len(line) > 1 and set(line) <= board:
+            for sign in line:
+                text.append(f"{sign} ", styles.get(sign, ""))
+        else:
+            text.append(line)
+    return text
+
+
+def _ask(env: ConversationWrapper, console: Console, ask: Callable[[], str]) -> list[int] | None:
+    """Return the actions of a turn, or None to stop."""
+    limit = min(env.settings.actions_per_turn, env.budget.actions)
+    while True:
+        console.print("> ", end="", markup=False)
+        try:
+            line = ask().strip()
+        except EOFError:
+            console.print()
+            return None
+        if line.casefold() in ("quit", "q", "exit"):
+            return None
+        if line.casefold() in ("hint", "?"):
+            best = [env.names[action] for action in env.oracle().actions]
+            console.print(f"best: {' || '.join(best) or 'nothing helps any more'}", markup=False)
+            continue
+        try:
+            actions = read_actions(line, env.names)
+        except RagenError as error:
+            console.print(str(error), markup=False)
+            continue
+        if len(actions) <= limit:
+            return actions
+        console.print(f"that is {len(actions)} actions, but at most {limit} are left this turn")
+
+
+def _letters(env: ConversationWrapper) -> bool:
+    return len({name[0].casefold() for name in env.names}) == len(env.names)
+
+
+def read_actions(line: str, names: tuple[str, ...]) -> list[int]:
+    """Return the actions that a person means.
+
+    Each part between ``||`` is a name, a beginning of only one name, or, where all first letters
+    differ, a run of first letters and arrows such as "rru".
+
+    Raises:
+        RagenError: A part is none of these.
+    """
+    parts = [part.strip() for part in line.split("||")]
+    return [action for part in parts for action in _read_part(part, names)]
+
+
+def _read_part(part: str, names: tuple[str, ...]) -> list[int]:
+    lowered = [name.casefold() for name in names]
+    wanted = "".join(_ARROWS.get(sign, sign) if len(part) == 1 else sign for sign in part)
+    matches = [i for i, name in enumerate(lowered) if name.startswith(wanted.casefold())]
+    if wanted.casefold() in lowered:
+        return [lowered.index(wanted.casefold())]
+    if part and len(matches) == 1:
+        return matches
+    letters = {name[0]: i for i, name in enumerate(lowered)}
+    run = "".join(_ARROWS.get(sign, sign)[:1] for sign in part.casefold() if not sign.isspace())
+    if run and len(letters) == len(names) and set(run) <= set(letters):
+        return [letters[sign] for sign in run]
+    raise RagenError(f"'{part}' is not an action; write {', '.join(names)}, hint or quit")

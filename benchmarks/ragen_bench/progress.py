@@ -1,0 +1,90 @@
+"""How far a run is: a bar with rate and time left on a terminal, else one line a task."""
+
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)  # fmt: skip
+from rich.text import Text
+
+
+class RateColumn(ProgressColumn):
+    """Episodes in a second."""
+
+    def render(self, task: Task) -> Text:
+        """Return the rate of the last minute."""
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:.1f} episodes/s", style="progress.data.speed")
+
+
+class RunProgress:
+    """Reports a run on standard error; a context manager.
+
+    Args:
+        done: Episodes that are there already.
+        total: Episodes in all.
+    """
+
+    def __init__(self, done: int, total: int) -> None:
+        self._console = Console(stderr=True, markup=False, highlight=False)
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            RateColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("so far"),
+            TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+            speed_estimate_period=60,
+        )
+        self._row = self._bar.add_task("", total=total, completed=done)
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+
+    def start(self, agent: str, task: str, done: int, total: int) -> None:
+        """Begin a task."""
+        self._name = f"{task} · {agent}"
+        self._total, self._played, self._left = total, 0, total - done
+        self._started = time.perf_counter()
+        self._bar.update(self._row, description=self._name)
+
+    def advance(self, episodes: int) -> None:
+        """Count episodes."""
+        self._played += episodes
+        self._bar.advance(self._row, episodes)
+
+    def finish(self) -> None:
+        """End the task; say so where no bar can be seen."""
+        if self._console.is_terminal or not self._left:
+            return
+        seconds = time.perf_counter() - self._started
+        rate = self._played / seconds if seconds > 0 else 0.0
+        print(
+            f"{self._name}: {self._total} episodes, {self._played} new in {seconds:.1f} s "
+            f"({rate:.1f}/s)",
+            file=self._console.file, flush=True,
+        )  # fmt: skip

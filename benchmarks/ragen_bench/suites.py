@@ -1,0 +1,151 @@
+"""Suites: which games are played, how many levels of each, and how language models decode."""
+
+import inspect
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import gymnasium as gym
+from gymnasium.envs.registration import load_env_creator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from ragen_agents.rollout.play import EpisodeSpec, make_env
+from ragen_bench.yaml_files import load_yaml, validate
+from ragen_envs.conversation.settings import SETTING_NAMES
+from ragen_envs.errors import RagenError
+from ragen_envs.registration import text_ids
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class SamplingSettings(_Model):
+    """How language models decode; controls do not."""
+
+    temperature: float = Field(default=0.5, ge=0, le=100)
+    """0 is greedy decoding (paper: 0.5 in evaluation)."""
+    max_tokens: int = Field(default=200, ge=1, le=1 << 20)
+    """Most tokens of one reply."""
+
+
+class Task(_Model):
+    """One row of the table: a game in its text form."""
+
+    env: str
+    """Id of a conversation env, such as ``ragen/SokobanText-v0``."""
+    settings: dict[str, JsonValue] = Field(default_factory=dict)
+    """Conversation settings and keywords of the game that differ from those of the id."""
+
+
+class Suite(_Model):
+    """What an agent is benchmarked on."""
+
+    name: Name
+    """Part of the names of run directories."""
+    version: int = Field(ge=1)
+    """Raised with any change, because results of different versions are not comparable."""
+    description: str = ""
+    """One sentence."""
+    split: Literal["train", "validation", "test"] = "test"
+    """Split of the frozen levels."""
+    episodes: int = Field(default=256, ge=1)
+    """Levels of each task: the first ones of the split's pack."""
+    seed: int = Field(default=0, ge=0, lt=1 << 63)
+    """What the draws of the policies derive from; levels and their chance do not depend on it."""
+    sampling: SamplingSettings = SamplingSettings()
+    """How language models decode."""
+    tasks: dict[Name, Task] = Field(min_length=1)
+    """The rows of the table, in their order."""
+
+
+def bundled_suites() -> list[str]:
+    """Return the names of the suites that come with the package."""
+    folder = resources.files("ragen_bench") / "suites"
+    return sorted(
+        item.name.removesuffix(".yaml") for item in folder.iterdir() if item.name.endswith(".yaml")
+    )
+
+
+def load_suite(suite: str) -> Suite:
+    """Load a suite by its name or from a YAML file.
+
+    Raises:
+        RagenError: There is no such suite, or the file is not a suite.
+    """
+    if suite in bundled_suites():
+        source = resources.files("ragen_bench") / "suites" / f"{suite}.yaml"
+        text = source.read_text(encoding="utf-8")
+    elif Path(suite).is_file():
+        try:
+            text = Path(suite).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise RagenError(f"suite '{suite}' cannot be read: {error}") from error
+    else:
+        known = ", ".join(bundled_suites())
+        raise RagenError(f"unknown suite '{suite}'; use {known}, or the path of a YAML file")
+    return validate(Suite, load_yaml(text, f"suite '{suite}'"), f"suite '{suite}'")
+
+
+def adapt_suite(
+    suite: Suite, episodes: int | None, seed: int | None, games: list[str] | None
+) -> Suite:
+    """Return the suite with fewer or more levels, another seed, or only some of its games."""
+    changes: dict[str, Any] = {}
+    if episodes is not None:
+        changes["episodes"] = episodes
+    if seed is not None:
+        changes["seed"] = seed
+    if games:
+        for game in games:
+            if game not in suite.tasks:
+                raise RagenError(
+                    f"unknown game '{game}'; suite '{suite.name}' has {', '.join(suite.tasks)}"
+                )
+        changes["tasks"] = {name: task for name, task in suite.tasks.items() if name in games}
+    return validate(Suite, {**dict(suite), **changes}, f"suite '{suite.name}'")
+
+
+def check_suite(suite: Suite) -> None:
+    """Make every game once, with the last level that it needs.
+
+    Raises:
+        RagenError: A game, a setting, or a level does not exist; the message names the task.
+    """
+    for name, task in suite.tasks.items():
+        try:
+            _check_task(task)
+            make_env(task_spec(suite, name, suite.episodes - 1)).close()
+        except RagenError as error:
+            raise RagenError(f"suite '{suite.name}', task '{name}': {error}") from error
+        except TypeError as error:
+            raise RagenError(
+                f"suite '{suite.name}', task '{name}': a setting has a wrong type: {error}"
+            ) from error
+
+
+def task_spec(suite: Suite, name: str, index: int) -> EpisodeSpec:
+    """Return what is played for one level of a task."""
+    task = suite.tasks[name]
+    return EpisodeSpec(name, task.env, index, suite.split, env_kwargs=dict(task.settings))
+
+
+def _check_task(task: Task) -> None:
+    if task.env not in gym.registry or "game" not in gym.registry[task.env].kwargs:
+        raise RagenError(f"unknown game '{task.env}'; use one of {', '.join(text_ids())}")
+    known = known_settings(task.env)
+    for setting in task.settings:
+        if setting not in known:
+            raise RagenError(f"unknown setting '{setting}'; known are {', '.join(known)}")
+
+
+def known_settings(text_id: str) -> tuple[str, ...]:
+    """Return the names of a conversation env's settings and of its game's keywords."""
+    entry_point = gym.registry[gym.registry[text_id].kwargs["game"]].entry_point
+    creator = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
+    if creator is None:
+        return SETTING_NAMES
+    game = [p for p in inspect.signature(creator).parameters if p != "render_mode"]
+    return (*SETTING_NAMES, *game)

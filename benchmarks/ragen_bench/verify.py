@@ -1,0 +1,102 @@
+"""Verify a run: every number of every episode is computed again from its replies."""
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from ragen_bench.checksums import CHECKSUMS, read_checksums
+from ragen_bench.records import DuplicateError, EpisodeKey, Record, key_of, read_records
+from ragen_bench.replay import Check, config_checks, replay
+from ragen_bench.runs import EPISODES, EditedConfigError, RunConfig, load_config
+from ragen_bench.suites import check_suite
+from ragen_envs.errors import RagenError
+
+
+class MismatchError(Exception):
+    """The first thing in a run that is not what it should be."""
+
+
+class Verified(NamedTuple):
+    """What was found in order."""
+
+    episodes: int
+    turns: int
+    missing: int
+    """Episodes of the config that are not there."""
+    torn: bool
+    """Whether a broken last line was left out."""
+    hashed: bool
+    """Whether there were checksums."""
+
+
+def verify_run(folder: Path, tick: Callable[[int, int], None] | None = None) -> Verified:
+    """Play every episode of a run again.
+
+    Args:
+        folder: The run directory.
+        tick: Told after each episode how many are done, and of how many.
+
+    Raises:
+        MismatchError: Something differs; the message names file, line, episode, turn and field.
+        RagenError: The run cannot be read.
+    """
+    path = folder / EPISODES
+    try:
+        config = load_config(folder)
+        found = read_records(path)
+    except (DuplicateError, EditedConfigError) as error:
+        raise MismatchError(str(error)) from error
+    check_suite(config.suite)
+    expected = set(config.keys)
+    checksums = read_checksums(folder)
+    for count, record in enumerate(found.records, start=1):
+        _verify(path, record, config, expected)
+        if checksums is not None:
+            _verify_checksum(path, record, checksums)
+        if tick is not None:
+            tick(count, len(found.records))
+    if checksums is not None and len(checksums) > len(found.records):
+        raise MismatchError(
+            f"{path} line {len(found.records) + 1}: {CHECKSUMS} has {len(checksums)} episodes, but "
+            f"{len(found.records)} can be read"
+        )
+    turns = sum(len(episode.turns) for episode in found.episodes)
+    missing = len(expected) - len(found.records)
+    return Verified(len(found.records), turns, missing, found.torn, checksums is not None)
+
+
+def _verify(path: Path, record: Record, config: RunConfig, expected: set[EpisodeKey]) -> None:
+    key = key_of(record.episode)
+    if key not in expected:
+        raise MismatchError(f"{path} line {record.line}: {key!s} is not an episode of this run")
+    for check in _checks(config, record):
+        if not check.holds:
+            turn = "" if check.turn is None else f", turn {check.turn}"
+            raise MismatchError(
+                f"{path} line {record.line}: {key}{turn}, {check.field}: "
+                f"recorded {_short(check.recorded)}, recomputed {_short(check.recomputed)}"
+            )
+
+
+def _checks(config: RunConfig, record: Record) -> Iterator[Check]:
+    try:
+        yield from chain(config_checks(config, record.episode), replay(record.episode))
+    except RagenError as error:
+        yield Check(None, "replay", "was played", f"{error}")
+
+
+def _verify_checksum(path: Path, record: Record, checksums: list[str]) -> None:
+    if record.line > len(checksums):
+        return  # killed between the two writes
+    if checksums[record.line - 1] != record.sha256:
+        raise MismatchError(
+            f"{path} line {record.line}: {key_of(record.episode)}, the line: recorded with SHA-256 "
+            f"{checksums[record.line - 1][:12]}, recomputed {record.sha256[:12]}"
+        )
+
+
+def _short(value: object) -> str:
+    """Return a value for a message; ``repr`` escapes what a terminal would obey."""
+    text = repr(value)
+    return text if len(text) <= 300 else f"{text[:297]}..."

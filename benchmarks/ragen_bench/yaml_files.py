@@ -1,0 +1,106 @@
+"""YAML and pydantic as they are used here: plain data only, nothing said twice, errors of one line."""
+
+from collections.abc import Hashable
+from typing import Any, TypeVar, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from ragen_envs.errors import RagenError
+
+MAX_CHARACTERS = 1 << 20
+"""Longest YAML file that is read."""
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that a mapping has already, which YAML would let overwrite the first."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, Hashable) and key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"'{key}' is there twice", key_node.start_mark
+                )
+            seen.add(key) if isinstance(key, Hashable) else None
+        return super().construct_mapping(node, deep)
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True
+
+
+def dump_yaml(data: Any) -> str:
+    """Return plain data as YAML, in its own order and without aliases."""
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+
+
+def load_yaml(text: str, what: str, aliases: bool = True) -> Any:
+    """Return the data of a YAML text.
+
+    Args:
+        text: The text.
+        what: How errors call it.
+        aliases: Whether aliases are allowed; a few lines of them can stand for gigabytes.
+
+    Raises:
+        RagenError: The text is too long or is not YAML of plain data.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise RagenError(f"{what} has more than {MAX_CHARACTERS} characters")
+    try:
+        if not aliases and any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
+            raise RagenError(f"{what} has YAML aliases, which a run's files never have")
+        return yaml.load(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        line = "" if error.problem_mark is None else f" line {error.problem_mark.line + 1}:"
+        raise RagenError(f"{what}:{line} {error.problem or 'not YAML'}") from error
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        if isinstance(error, RagenError):
+            raise
+        raise RagenError(f"{what}: {one_line(error)}") from error
+
+
+def validate(model: type[ModelT], data: Any, what: str) -> ModelT:
+    """Return data as a model, or raise `RagenError` naming the first wrong field."""
+    if not isinstance(data, dict):
+        raise RagenError(f"{what} must be a mapping with {', '.join(model.model_fields)}")
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise RagenError(f"{what}: {explain(error, model)}") from error
+
+
+def explain(error: ValidationError, model: type[BaseModel]) -> str:
+    """Return the first problem of a validation in one line: where, what, and what would be right."""
+    first = error.errors(include_url=False)[0]
+    where = [str(part) for part in first["loc"]]
+    if first["type"] == "extra_forbidden":
+        parent = _model_at(model, where[:-1])
+        known = ", ".join(parent.model_fields) if parent else "none"
+        inside = f" in {'.'.join(where[:-1])}" if where[:-1] else ""
+        return f"unknown option '{where[-1]}'{inside}; known are {known}"
+    given = f", but is {first['input']!r:.80}" if first["type"] != "missing" else ""
+    return one_line(f"{'.'.join(where) or 'it'}: {first['msg']}{given}")
+
+
+def _model_at(model: type[BaseModel], where: list[str]) -> type[BaseModel] | None:
+    for part in where:
+        if part not in model.model_fields:
+            continue  # a key of a mapping, whose values' model the step before has found
+        annotation = model.model_fields[part].annotation
+        candidates = [annotation, *get_args(annotation)]
+        models = [c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)]
+        if not models:
+            return None
+        model = models[0]
+    return model
+
+
+def one_line(error: object) -> str:
+    """Return a message without line breaks."""
+    return " ".join(str(error).split())

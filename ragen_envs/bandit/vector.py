@@ -1,0 +1,83 @@
+"""Many bandits as one vectorised Gymnasium environment."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragen_envs.bandit import generator, kernels
+from ragen_envs.bandit.dynamics import RISKY, SAFE, Arm
+from ragen_envs.bandit.env import BanditEnv
+from ragen_envs.errors import GenerationError
+from ragen_envs.splits import SPLITS
+from ragen_envs.vector import GameVectorEnv
+
+
+class BanditVectorEnv(GameVectorEnv):
+    """`num_envs` games of `BanditEnv`, which describes spaces, rewards and settings.
+
+    Observations are (num_envs, 2) int64.
+    """
+
+    game = BanditEnv
+    flags = ("gambled",)
+    kernels = (kernels.step, kernels.start, kernels.draw)
+    single: BanditEnv
+
+    def _allocate(self) -> None:
+        self._observations = np.zeros((self.num_envs, 2), np.int64)
+        self._state = np.zeros((self.num_envs, kernels.COLUMNS), np.int32)
+        self._paid = np.zeros(self.num_envs)
+        self._arms = tuple(
+            Arm(float(arm.pays), float(arm.chance))
+            for arm in (self.single.arms[SAFE], self.single.arms[RISKY])
+        )
+        self._better = self.single._better() == RISKY
+        self._pairs = [self._pair_rows(split) for split in SPLITS]
+
+    def _pair_rows(self, split: str) -> NDArray[np.int64]:
+        """Return a split's pairs as drawn and swapped, (pairs, 2, 3); see ``kernels.draw``."""
+        pairs = generator.name_pairs()[split]
+        both = [[f"{a}/{b}", f"{b}/{a}"] for a, b in pairs]
+        return np.array([[self._decode(level) for level in levels] for levels in both])
+
+    def _play(
+        self,
+        actions: NDArray[np.int64],
+        rewards: NDArray[np.float64],
+        flags: NDArray[np.bool_],
+        infos: dict[str, Any],  # noqa: ARG002
+    ) -> int:
+        ended: int = kernels.step(
+            self._state, self._streams, actions, rewards, flags, *self._arms, self._better,
+            self._limit,
+        )  # fmt: skip
+        self._paid[: len(rewards)] = rewards
+        return ended
+
+    def _draw(self, ids: NDArray[np.int64], wanted: int) -> int:
+        kernels.draw(self._observations, self._state, self._streams, ids, self._pairs[wanted])
+        return -1
+
+    def _decode(self, level: str) -> NDArray[np.int64]:
+        """Return the indices of the two names and which arm is the gamble."""
+        self.single._load(level)
+        return np.array([*self.single._observe(), 1 - self.single.sure_arm])
+
+    def _write(self, ids: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
+        self._observations[ids] = rows[:, :2]
+        self._state[ids, kernels.GAMBLE] = rows[:, 2]
+
+    def _start(self, ids: NDArray[np.int64]) -> None:
+        kernels.start(self._state, ids)
+
+    def _failure(self) -> GenerationError:
+        return GenerationError("a split has no pairs of names")
+
+    def _show(self, i: int) -> None:
+        names = generator.all_names()
+        shown = self.single._fixed or "/".join(names[k] for k in self._observations[i])
+        self.single._load(shown)
+        chosen = int(self._state[i, kernels.CHOSEN])
+        if chosen >= 0:
+            self.single.chosen, self.single.paid = chosen, float(self._paid[i])

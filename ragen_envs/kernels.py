@@ -1,0 +1,102 @@
+"""What the compiled games share: rows of the state, ends of episodes, keys of grid levels.
+
+A kernel makes several passes over all envs. Each pass is either plain arithmetic on rows, which the
+compiler turns into vector instructions, or one look-up without branches on data.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragen_envs import keys, seeding, splits
+from ragen_envs.compiling import jit, share
+
+# Rows of a state, (rows, n) int64; games add their own from ``OWN`` on.
+PHASE: Final = 0
+ELAPSED: Final = 1
+STREAM: Final = 2
+OWN: Final = 3
+
+# Phases of an episode.
+RUNNING: Final = 0
+ENDED: Final = 1
+DUE: Final = 2
+"""The next episode begins now."""
+
+# Rows of the flags that a step writes, (rows, n) bool; games add their own from ``OWN_FLAG`` on.
+TERMINATED: Final = 0
+TRUNCATED: Final = 1
+SUCCESS: Final = 2
+VALID: Final = 3
+EFFECTIVE: Final = 4
+OWN_FLAG: Final = 5
+
+_MASK: Final = np.uint64(seeding.STREAM_MASK)
+
+share(seeding.advance, seeding.word, seeding.below, seeding.uniform, splits.split_code)
+
+
+def key_tables(height: int, width: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Return the weights (h*w,) and the symmetries (4 or 8, h*w) that ``grid_key`` needs."""
+    return keys.key_weights(height, width).astype(np.uint64), keys.symmetries(height, width)
+
+
+@jit
+def grid_key(cells: Any, weights: Any, images: Any) -> Any:
+    """Return ``keys.grid_key`` of cell codes (h*w,), with the tables of ``key_tables``.
+
+    Sums are taken in uint64, whose overflow is defined, and never mixed with signed integers.
+    """
+    best = _MASK
+    for k in range(images.shape[0]):
+        total = np.uint64(0)
+        for i in range(images.shape[1]):
+            total += (np.uint64(cells[images[k, i]]) + np.uint64(1)) * weights[i]
+        best = min(best, total & _MASK)
+    return np.int64(best)
+
+
+@jit
+def first_outside(actions: Any, count: Any) -> Any:
+    """Return the index of the first action that is not in [0, count), or -1."""
+    outside = 0
+    for i in range(actions.shape[0]):
+        outside |= int(actions[i] < 0) | int(actions[i] >= count)
+    if outside != 0:
+        for i in range(actions.shape[0]):
+            if actions[i] < 0 or actions[i] >= count:
+                return i
+    return -1
+
+
+@jit
+def settle(state: Any, done: Any, limit: Any, flags: Any) -> Any:
+    """Count the step, write phases, ends and validity, and return how many episodes ended.
+
+    Args:
+        state: (rows, n) int64. Envs that were not running become due.
+        done: Which running envs terminate in this step, (n,) of 0 or 1.
+        limit: Steps after which an episode is truncated.
+        flags: (rows, n) bool.
+    """
+    ended = 0
+    for i in range(done.shape[0]):
+        running = int(state[PHASE, i] == RUNNING)
+        elapsed = state[ELAPSED, i] + 1
+        cut = int(elapsed >= limit) & running
+        over = cut | done[i]
+        ended += over
+        state[ELAPSED, i] = elapsed
+        state[PHASE, i] = DUE * (1 - running) | over
+        flags[TERMINATED, i] = done[i]
+        flags[TRUNCATED, i] = cut
+        flags[VALID, i] = True
+    return ended
+
+
+@jit
+def begin(state: Any, i: Any) -> None:
+    """Begin the next episode of env ``i``."""
+    state[PHASE, i] = RUNNING
+    state[ELAPSED, i] = 0

@@ -1,0 +1,693 @@
+import re
+import time
+from collections import Counter
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ragen_envs.conversation import (
+    ConversationSettings,
+    ConversationWrapper,
+    Defect,
+    FreeText,
+    format_reply,
+    parse_reply,
+)
+from ragen_envs.conversation.parser import MAX_REPLY_CHARACTERS
+from ragen_envs.errors import RagenError
+from ragen_envs.frozen_lake import FrozenLakeEnv
+from ragen_envs.registration import GAMES, text_ids
+from ragen_envs.sokoban import SokobanEnv
+
+QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+NAMES = ["Up", "Down", "Left", "Right"]
+TEXTS = list(text_ids())
+ROWS = yaml.safe_load((Path(__file__).parent / "data" / "replies.yaml").read_text("utf-8"))
+
+
+def row_id(row):
+    return ascii(row["reply"][:50]).replace("::", ":") + str(row.get("times", row.get("lead", "")))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=row_id)
+def test_conformance(row):
+    parsed = parse_reply(
+        "x" * row.get("lead", 0) + row["reply"] * row.get("times", 1),
+        row.get("names", NAMES),
+        row.get("actions_per_turn", 5),
+        row.get("think", True),
+        row.get("truncated", False),
+    )
+    assert list(parsed.actions) == row.get("actions", [])
+    named = {Defect(name) for name in row.get("defects", [])}
+    assert set(parsed.defects) == named
+    assert parsed.is_valid == (not named)
+    if "thought" in row:
+        assert parsed.thought == row["thought"]
+
+
+def test_the_table_is_complete():
+    assert len(ROWS) >= 60
+    known = {"reply", "times", "lead", "names", "think", "actions_per_turn", "truncated"}
+    for row in ROWS:
+        assert set(row) <= known | {"actions", "defects", "thought"}
+    count = Counter(name for row in ROWS for name in row.get("defects", []))
+    assert set(count) == set(Defect)
+    assert min(count.values()) >= 2
+
+
+def test_defects_come_in_a_fixed_order():
+    reply = "<think>a<answer>Up||||Down||Left</answer><answer>"
+    parsed = parse_reply(reply, NAMES, 2, think=False, truncated=True)
+    assert len(parsed.defects) == 6
+    assert list(parsed.defects) == [defect for defect in Defect if defect in parsed.defects]
+
+
+PIECES = [
+    "<think>",
+    "</think>",
+    "<answer>",
+    "</answer>",
+    "Up",
+    "right",
+    "Fly",
+    "||",
+    "|",
+    " ",
+    "\n",
+]
+REPLIES = st.text() | st.lists(st.sampled_from(PIECES) | st.text(max_size=3)).map("".join)
+
+
+@given(REPLIES, st.integers(1, 6), st.booleans(), st.booleans())
+@settings(QUICK, max_examples=400)
+def test_parsing_is_total(reply, limit, think, truncated):
+    parsed = parse_reply(reply, NAMES, limit, think, truncated)
+    assert len(parsed.actions) <= limit
+    assert all(type(action) is int and 0 <= action < 4 for action in parsed.actions)
+    assert parsed.is_valid == (parsed.defects == ())
+    assert all(isinstance(defect, Defect) for defect in parsed.defects)
+    assert len(set(parsed.defects)) == len(parsed.defects)
+    assert (Defect.TRUNCATED in parsed.defects) == truncated
+    assert parsed.thought in reply
+    assert parsed == parse_reply(reply, NAMES, limit, think, truncated)
+    if parsed.is_valid:
+        assert parsed.actions
+        assert "<answer>" in reply.lower()
+
+
+@given(REPLIES, st.booleans())
+@settings(QUICK, max_examples=200)
+def test_a_smaller_limit_only_shortens(reply, think):
+    wide = parse_reply(reply, NAMES, 10**6, think)
+    for limit in range(1, 5):
+        assert parse_reply(reply, NAMES, limit, think).actions == wide.actions[:limit]
+
+
+THOUGHTS = st.none() | st.text().filter(lambda t: "</think>" not in t.lower())
+
+
+@given(st.lists(st.sampled_from(NAMES), min_size=1, max_size=6), THOUGHTS)
+@QUICK
+def test_formatted_replies_parse_back(actions, thought):
+    reply = format_reply(actions, thought)
+    parsed = parse_reply(reply, NAMES, 6, think=thought is not None)
+    assert parsed.is_valid
+    assert [NAMES[action] for action in parsed.actions] == actions
+    assert parsed.thought == (thought or "")
+
+
+def test_parsing_hostile_replies_is_quick():
+    began = time.process_time()
+    for piece in ("<think>", "<answer>", "</answer>", "||", "Up||", "<", "\0", " ", "<answer>Up||"):
+        for think in (True, False):
+            parse_reply(piece * 200_000, NAMES, 5, think)
+    assert time.process_time() - began < 5
+
+
+CORRIDOR = ["########", "#P__X_O#", "########"]
+WIDE = ["######", "#P___#", "#__X_#", "#__O_#", "######"]
+
+
+def sokoban(rows=WIDE, **settings_):
+    env = ConversationWrapper(SokobanEnv(level=rows), **settings_)
+    env.reset(seed=0)
+    return env
+
+
+def say(*actions, think=True):
+    return format_reply(actions, "hm" if think else None)
+
+
+@pytest.mark.parametrize("think", [True, False])
+@pytest.mark.parametrize("limits", [(5, 5, 10), (1, 1, 1), (3, 2, 4), (2, 10, 7), (4, 3, 100)])
+def test_stated_limits_are_enforced(limits, think):
+    turns, per_turn, most = limits
+    env = sokoban(max_turns=turns, actions_per_turn=per_turn, max_actions=most, think=think)
+    stated = re.search(
+        r"Limits: (\d+) actions? in a turn, (\d+) actions? and (\d+) turns?", env.system
+    )
+    assert [int(n) for n in stated.groups()] == [per_turn, most, turns]
+    assert ("||" in env.system) == (min(per_turn, most) > 1)
+    assert ("<think>" in env.system) == think
+    executed = taken = 0
+    while env.end is None:
+        turn, of, left = map(
+            int, re.search(r"Turn (\d+) of (\d+), (\d+) action", env.user).groups()
+        )
+        assert (turn, of, left) == (taken + 1, turns, most - executed)
+        result = env.play(say(*["Up"] * (per_turn + 1), think=think))
+        assert len(result.executed) == min(per_turn, left)
+        assert result.parsed.defects == (Defect.TOO_MANY_ACTIONS,)
+        executed += len(result.executed)
+        taken += 1
+    assert env.end == "budget"
+    assert taken == turns or executed == most
+    assert taken <= turns
+    assert executed <= most
+
+
+def test_exactly_the_stated_limit_is_valid():
+    env = sokoban(max_turns=2, actions_per_turn=4, max_actions=6)
+    assert env.play(say(*["Up"] * 4)).parsed.is_valid
+    assert env.play(say(*["Up"] * 2)).parsed.is_valid
+    assert env.end == "budget"
+
+
+def signs_on_boards(env, seeds):
+    """Return every character seen on boards while playing at random and by the oracle."""
+    rng = np.random.default_rng(0)
+    seen = set()
+    for seed in range(seeds):
+        env.reset(seed=seed)
+        while True:
+            seen |= set(env.state_text()) - {"\n"}
+            if env.end is not None:
+                break
+            if seed % 2:
+                run = [env.names[a] for a in env.oracle().actions[:1]]
+            else:
+                run = [env.names[rng.integers(4)]]
+            env.play(format_reply(run, ""))
+    return seen
+
+
+MINE = dict(
+    zip(
+        ("wall", "empty", "target", "box on target", "box", "player", "player on target"),
+        "█·◎■□☺☻",
+        strict=True,
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("game", "symbols"),
+    [
+        ("SokobanLarge", "standard"),
+        ("SokobanLarge", "new_vocab"),
+        ("SokobanLarge", MINE),
+        ("FrozenLake", "standard"),
+    ],
+)
+def test_the_legend_lists_the_symbols_in_use(game, symbols):
+    env = ConversationWrapper(
+        gym.make(f"ragen/{game}-v0"),
+        symbols=symbols,
+        max_turns=40,
+        max_actions=40,
+        actions_per_turn=1,
+    )
+    env.reset(seed=0)
+    (legend,) = re.findall(r"^Symbols: (.*)\.$", env.system, re.MULTILINE)
+    listed = [entry.split(" ", 1) for entry in legend.split(", ")]
+    assert [sign for sign, _ in listed] == list(env.symbols.values())
+    assert [name for _, name in listed] == list(env.symbols)
+    assert signs_on_boards(env, 60) == {sign for sign, _ in listed}
+
+
+def test_symbols_stand_for_their_cells():
+    env = sokoban(["######", "#P√XO#", "######"], symbols=MINE)
+    assert env.state_text() == "██████\n█☺■□◎█\n██████"
+    assert env.symbols == MINE
+
+
+def test_bandits_have_no_legend():
+    env = gym.make("ragen/BanditText-v0")
+    assert "Symbols" not in env.reset(seed=0)[0]
+
+
+def test_messages_with_full_history():
+    env = sokoban()
+    first = env.messages
+    assert [message["role"] for message in first] == ["system", "user"]
+    assert env.reset(seed=0)[0] == f"{first[0]['content']}\n\n{first[1]['content']}"
+    replies = [say("Up"), "rubbish", say("Down", "Up")]
+    for reply in replies:
+        env.play(reply)
+    chat = env.messages
+    assert [m["role"] for m in chat] == ["system", *["user", "assistant"] * 3, "user"]
+    assert [m["content"] for m in chat if m["role"] == "assistant"] == replies
+    assert chat[:2] == first
+    assert chat[-1]["content"] == env.user
+    assert all(set(message) == {"role", "content"} for message in chat)
+
+
+@pytest.mark.parametrize(
+    ("history", "turns", "kept"), [("last", 1, 1), ("last", 2, 2), ("none", 3, 0)]
+)
+def test_messages_with_less_history(history, turns, kept):
+    full, env = sokoban(), sokoban(history=history, history_turns=turns)
+    for reply in (say("Up"), say("Down"), say("Up"), say("Left")):
+        assert env.messages == full.messages[:1] + full.messages[1:][-(2 * kept + 1) :]
+        for each in (full, env):
+            each.play(reply)
+    assert env.messages == full.messages[:1] + full.messages[-(2 * kept + 1) :]
+
+
+def test_reset_forgets():
+    env = sokoban()
+    env.play(say("Up"))
+    env.reset(seed=0)
+    assert len(env.messages) == 2
+    assert env.budget.turns == 5
+    assert env.budget.actions == 10
+
+
+@pytest.mark.parametrize("env_id", TEXTS)
+def test_the_system_prompt_stays(env_id):
+    env = gym.make(env_id).env.env
+    assert isinstance(env, ConversationWrapper)
+    env.reset(seed=0)
+    system = env.system
+    while env.end is None:
+        env.play(format_reply([env.names[0]], ""))
+        assert env.messages[0] == {"role": "system", "content": system}
+    env.reset(seed=0)
+    assert env.system == system
+    if "Bandit" not in env_id:
+        env.reset(seed=1)
+        assert env.system == system
+
+
+@pytest.mark.parametrize("penalty", [0, -0.1, -2])
+def test_penalties(penalty):
+    env = sokoban(format_penalty=penalty)
+    good, bad = env.play(say("Up")), env.play("Up")
+    assert (good.penalty, good.reward) == (0, pytest.approx(-0.1))
+    assert (bad.penalty, bad.reward) == (penalty, penalty)
+    mixed = env.play("<answer>Up</answer>")
+    assert mixed.reward == pytest.approx(penalty - 0.1)
+    assert ("in another form costs" in env.system) == (penalty < 0)
+    if penalty:
+        assert f"costs {-penalty:g}." in env.system
+
+
+def test_one_penalty_for_many_defects():
+    env = sokoban()
+    result = env.play("<answer>Up||||Jump")
+    assert len(result.parsed.defects) == 4
+    assert result.penalty == -0.1
+
+
+PARTLY = "<think>a</think><answer>Down || Right || Jump || Up</answer>"
+
+
+def test_invalid_penalise():
+    env = sokoban(invalid="penalise")
+    result = env.play(PARTLY)
+    assert result.executed == (1, 3)
+    assert result.effective == (True, True)
+    assert result.end is None
+    assert env.state_text() == "######\n#____#\n#_PX_#\n#__O_#\n######"
+
+
+def test_invalid_discard():
+    env = sokoban(invalid="discard")
+    before = env.state_text()
+    result = env.play(PARTLY)
+    assert result.executed == result.effective == result.rewards == ()
+    assert result.parsed.actions == (1, 3)
+    assert (result.penalty, result.end) == (-0.1, None)
+    assert env.state_text() == before
+    assert (env.budget.turns, env.budget.actions) == (4, 10)
+
+
+def test_invalid_end():
+    env = sokoban(invalid="end")
+    env.play(say("Up"))
+    _, reward, terminated, truncated, info = env.step(PARTLY)
+    assert (reward, terminated, truncated, info["end"]) == (-0.1, False, True, "invalid")
+    assert info["executed"] == ()
+    assert info["action_is_effective"] is False
+    with pytest.raises(RagenError, match=r"ended \(invalid\)"):
+        env.play(say("Up"))
+
+
+@pytest.mark.parametrize("invalid", ["penalise", "discard", "end"])
+def test_valid_replies_are_the_same_under_every_policy(invalid):
+    env = sokoban(invalid=invalid)
+    result = env.play(say("Down", "Right"))
+    assert (result.executed, result.penalty, result.end) == ((1, 3), 0, None)
+
+
+def test_the_models_cut_is_a_defect():
+    env = sokoban()
+    result = env.play(say("Up"), truncated=True)
+    assert result.parsed.defects == (Defect.TRUNCATED,)
+    assert result.executed == (0,)
+    assert result.penalty == -0.1
+
+
+def test_turns_run_out():
+    env = sokoban(max_turns=2)
+    assert env.step(say("Up"))[3] is False
+    _, _, terminated, truncated, info = env.step("")
+    assert (terminated, truncated, info["end"]) == (False, True, "budget")
+    assert (info["turns_left"], info["actions_left"]) == (0, 9)
+
+
+def test_actions_run_out():
+    env = sokoban(max_actions=3)
+    env.step(say("Up", "Up"))
+    _, _, terminated, truncated, info = env.step(say("Up"))
+    assert (terminated, truncated, info["end"]) == (False, True, "budget")
+    assert (info["turns_left"], info["actions_left"]) == (3, 0)
+
+
+def test_success_drops_the_rest_of_the_reply():
+    env = sokoban(CORRIDOR)
+    env.play(say("Right", "Right"))
+    text, reward, terminated, truncated, info = env.step(say("Right", "Right", "Left", "Left"))
+    assert info["executed"] == ("Right", "Right")
+    assert reward == pytest.approx(10.8)
+    assert (terminated, truncated, info["end"], info["success"]) == (
+        True, False, "terminated", True,
+    )  # fmt: skip
+    assert info["actions_left"] == 6
+    assert text.endswith("The game is over: success.\n########\n#____P√#\n########")
+    assert "Done: Right, Right." in text
+    assert "Left" not in text
+
+
+def test_success_with_the_last_action_is_termination():
+    env = sokoban(CORRIDOR, max_actions=4, max_turns=1, actions_per_turn=4)
+    assert env.play(say(*["Right"] * 4)).end == "terminated"
+
+
+def test_success_with_a_bad_reply_under_end():
+    reply = "<think>a</think><answer>Right||Right||Right||Right||Jump</answer>"
+    assert sokoban(CORRIDOR).play(reply).end == "terminated"
+    assert sokoban(CORRIDOR, invalid="end").play(reply).end == "invalid"
+
+
+def test_a_hole_ends_without_success():
+    env = ConversationWrapper(FrozenLakeEnv(level=["SHG"], success_rate=1.0))
+    env.reset(seed=0)
+    result = env.play(say("Right", "Right"))
+    assert (result.executed, result.end) == ((2,), "terminated")
+    assert result.text.endswith("The game is over: no success.\n_XG")
+
+
+def test_the_games_own_time_limit():
+    env = ConversationWrapper(gym.make("ragen/Sokoban-v0", level=WIDE, max_episode_steps=3))
+    env.reset(seed=0)
+    env.play(say("Up", "Up"))
+    result = env.play(say("Up", "Up", "Up"))
+    assert (result.executed, result.end) == ((0,), "truncated")
+    assert "no success" in result.text
+
+
+def test_feedback_tells_what_happened():
+    env = sokoban()
+    text = env.play("<answer>Up || Right || Hop</answer>").text
+    assert "Not valid: no think, unknown action." in text
+    assert "Done: Up (no effect), Right." in text
+    assert "Reward: -0.3." in text
+    assert "Turn 2 of 5, 8 actions left." in text
+    assert text.endswith(env.state_text())
+    assert "Done: nothing." in env.play("").text
+
+
+def test_final_text_asks_for_nothing():
+    env = sokoban(max_turns=1)
+    text = env.play(say("Right")).text
+    assert "Turn" not in text
+    assert text.endswith("The game is over: no success.\n" + env.state_text())
+    assert env.user == text
+
+
+def test_after_the_end():
+    env = sokoban(max_turns=1)
+    env.play(say("Up"))
+    state = env.state_text()
+    for _ in range(2):
+        with pytest.raises(RagenError, match=r"ended \(budget\).*reset"):
+            env.play(say("Down"))
+    with pytest.raises(RagenError, match="ended"):
+        env.step("")
+    assert env.state_text() == state
+    env.reset(seed=0)
+    assert env.play(say("Down")).executed == (1,)
+
+
+@pytest.mark.parametrize("reply", [None, 3, b"<answer>Up</answer>", ["Up"]])
+def test_replies_must_be_strings(reply):
+    env = sokoban()
+    with pytest.raises(RagenError, match=f"the reply is a {type(reply).__name__}"):
+        env.play(reply)
+    assert env.budget.turns == 5
+
+
+def test_play_before_reset():
+    env = ConversationWrapper(SokobanEnv())
+    with pytest.raises(RagenError, match="reset"):
+        env.play(say("Up"))
+
+
+@given(st.lists(REPLIES, max_size=6), st.sampled_from(["penalise", "discard", "end"]))
+@settings(QUICK, max_examples=60)
+def test_any_text_can_be_played(replies, invalid):
+    env = sokoban(invalid=invalid, max_turns=7, format_penalty=-1)
+    for reply in replies:
+        observation, reward, terminated, truncated, info = env.step(reply)
+        assert observation in env.observation_space
+        assert isinstance(reward, float)
+        assert not (terminated and truncated)
+        assert info["action_is_valid"] == (info["defects"] == ())
+        assert len(info["executed"]) <= 5
+        if terminated or truncated:
+            assert info["end"]
+            break
+
+
+def test_step_and_play_agree():
+    stepped, played = sokoban(), sokoban()
+    for reply in (say("Up", "Right"), "x", "<answer>Down</answer>", say("Left")):
+        observation, reward, terminated, truncated, info = stepped.step(reply)
+        result = played.play(reply)
+        assert observation == result.text
+        assert reward == result.reward == sum(result.rewards) + result.penalty
+        assert (terminated or truncated) == (result.end is not None)
+        assert info["defects"] == tuple(str(defect) for defect in result.parsed.defects)
+        assert info["executed"] == tuple(NAMES[action] for action in result.executed)
+        assert info["action_is_effective"] == any(result.effective)
+
+
+BAD_SETTINGS = [
+    ({"max_turns": 0}, "max_turns is 0, but must be an integer >= 1"),
+    ({"actions_per_turn": 2.5}, "actions_per_turn is 2.5"),
+    ({"max_actions": "10"}, "max_actions is '10'"),
+    ({"history_turns": False}, "history_turns is False"),
+    ({"think": 1}, "think is 1, but must be true or false"),
+    ({"history": "all"}, "history is 'all', but must be one of full, last, none"),
+    ({"observation": "text"}, "observation is 'text', but must be one of grid, coordinates, both"),
+    ({"invalid": "skip"}, "invalid is 'skip', but must be one of penalise, discard, end"),
+    ({"format_penalty": 0.5}, "format_penalty is 0.5, but must be a number <= 0"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "words"), BAD_SETTINGS)
+def test_settings_are_checked(wrong, words):
+    for make in (ConversationSettings, lambda **s: ConversationWrapper(SokobanEnv(), **s)):
+        with pytest.raises(RagenError, match=re.escape(words)):
+            make(**wrong)
+
+
+def test_settings_as_plain_data():
+    made = ConversationSettings(max_turns=3, symbols=MINE)
+    assert ConversationSettings(**made.to_dict()) == made
+    assert made.to_dict()["symbols"] == MINE
+    assert (made.actions_per_turn, made.max_actions, made.format_penalty) == (5, 10, -0.1)
+
+
+def test_unknown_settings():
+    with pytest.raises(RagenError, match=r"turns.*max_turns"):
+        ConversationWrapper(SokobanEnv(), turns=3)
+
+
+BAD_SYMBOLS = [
+    ("runes", "symbols is 'runes', but this game has standard, new_vocab"),
+    ({"wall": "#"}, "symbols has the cells wall, but must have wall, empty"),
+    ({**MINE, "door": "D"}, "door"),
+    ({**MINE, "wall": "·"}, "its own single character"),
+    ({**MINE, "wall": "##"}, "its own single character"),
+    ({**MINE, "wall": ""}, "its own single character"),
+    ({**MINE, "wall": " "}, "its own single character"),
+    ({**MINE, "wall": "\n"}, "its own single character"),
+    ({**MINE, "wall": "\x00"}, "its own single character"),
+    ({**MINE, "wall": "\u200b"}, "its own single character"),
+    ({**MINE, "wall": 7}, "its own single character"),
+]
+
+
+@pytest.mark.parametrize(("symbols", "words"), BAD_SYMBOLS)
+def test_symbols_are_checked(symbols, words):
+    with pytest.raises(RagenError, match=re.escape(words)):
+        ConversationWrapper(SokobanEnv(), symbols=symbols)
+
+
+def test_games_without_words_are_refused():
+    with pytest.raises(RagenError, match="no text face"):
+        ConversationWrapper(gym.make("CartPole-v1"))
+
+
+def coordinates(text):
+    """Read (row, column) places back from a description."""
+    found = {}
+    for line in text.splitlines():
+        name, colon, places = line.partition(": ")
+        if colon:
+            found[name] = {(int(r), int(c)) for r, c in re.findall(r"\((\d+), (\d+)\)", places)}
+    return found
+
+
+def where(board, *codes):
+    return {tuple(map(int, cell)) for cell in np.argwhere(np.isin(board, codes))}
+
+
+def random_walk(env, seeds):
+    rng = np.random.default_rng(1)
+    for seed in range(seeds):
+        env.reset(seed=seed)
+        yield env.unwrapped.board, env.state_text()
+        while env.end is None:
+            env.play(format_reply([env.names[rng.integers(4)]], ""))
+            yield env.unwrapped.board, env.state_text()
+
+
+@pytest.mark.parametrize("size", [6, (5, 9)])
+def test_sokoban_coordinates(size):
+    env = ConversationWrapper(
+        SokobanEnv(size=size, boxes=2), observation="coordinates", max_turns=15, max_actions=15
+    )
+    for board, text in random_walk(env, 12):
+        height, width = board.shape
+        assert text.startswith(f"size {height} x {width}, ")
+        inner = {(r, c) for r, c in where(board, 0) if 0 < r < height - 1 and 0 < c < width - 1}
+        assert coordinates(text) == {
+            "player": where(board, 5, 6),
+            "box": where(board, 3, 4),
+            "target": where(board, 2, 3, 6),
+            "wall": inner,
+        }
+        assert ("wall: none" in text) == (not inner)
+    assert "Symbols" not in env.system
+
+
+def test_lake_coordinates():
+    env = ConversationWrapper(
+        FrozenLakeEnv(size=(4, 6), p=0.6), observation="coordinates", max_turns=10
+    )
+    for board, text in random_walk(env, 25):
+        assert text.startswith("size 4 x 6, ")
+        assert coordinates(text) == {
+            "player": where(board, 3, 4, 5),
+            "goal": where(board, 2, 5),
+            "hole": where(board, 1, 4),
+        }
+
+
+@pytest.mark.parametrize("env_id", ["ragen/SokobanText-v0", "ragen/FrozenLakeText-v0"])
+def test_both_formats(env_id):
+    texts = {}
+    for form in ("grid", "coordinates", "both"):
+        env = gym.make(env_id, observation=form)
+        prompt, _ = env.reset(seed=2)
+        texts[form] = env.get_wrapper_attr("state_text")()
+        assert prompt.endswith(texts[form])
+        assert ("Symbols: " in prompt) == (form != "coordinates")
+    assert texts["both"] == f"{texts['grid']}\n{texts['coordinates']}"
+
+
+@pytest.mark.parametrize("env_id", TEXTS)
+def test_prompts_name_actions_and_rewards(env_id):
+    env = gym.make(env_id)
+    prompt, _ = env.reset(seed=0)
+    names = env.get_wrapper_attr("names")
+    assert f"Actions: {', '.join(names)}." in prompt
+    assert "Rewards: " in prompt
+    assert "<answer>" in prompt
+
+
+def test_rules_state_the_settings_of_the_game():
+    told = ConversationWrapper(SokobanEnv(reward="sparse"))
+    told.reset(seed=0)
+    assert "0 for each action" in told.system
+    assert "1 when all boxes" in told.system
+    shaped = ConversationWrapper(SokobanEnv(reward="shaped"))
+    shaped.reset(seed=0)
+    assert "0.25 for each cell" in shaped.system
+    wet, dry = (
+        ConversationWrapper(FrozenLakeEnv()),
+        ConversationWrapper(FrozenLakeEnv(success_rate=1)),
+    )
+    wet.reset(seed=0)
+    dry.reset(seed=0)
+    assert "probability 0.33" in wet.system
+    assert "not slippery" in dry.system
+
+
+def test_free_text():
+    space = FreeText(10)
+    assert all(text in space for text in ("", "√", "\0" * 10, "\ud800"))
+    assert not any(thing in space for thing in ("x" * 11, None, 3, b"x"))
+    space.seed(1)
+    assert space.sample() in space
+    assert space == FreeText(10)
+    assert space != FreeText(11)
+    assert FreeText(MAX_REPLY_CHARACTERS) == ConversationWrapper(SokobanEnv()).action_space
+
+
+@pytest.mark.parametrize("env_id", TEXTS)
+def test_the_oracle_plays_every_game_to_its_end(env_id):
+    env = gym.make(env_id).env.env
+    values, successes = 0.0, 0
+    for index in range(25):
+        env.reset(options={"split": "test", "index": index})
+        first, total = env.oracle(), 0.0
+        while env.end is None:
+            advice = env.oracle()
+            assert 0 < len(advice.actions) <= min(5, env.budget.actions)
+            result = env.play(say(*(env.names[a] for a in advice.actions)))
+            assert result.parsed.is_valid
+            assert result.executed == advice.actions[: len(result.executed)]
+            total += result.reward
+        values += first.value
+        successes += env.success
+        if env_id.startswith(("ragen/Sokoban", "ragen/FrozenLakeDet", "ragen/Bandit")):
+            assert env.success == first.value
+        if env_id.startswith(("ragen/Sokoban", "ragen/FrozenLakeDet")):
+            assert total == pytest.approx(first.expected_return)
+    assert abs(successes - values) < 4 * np.sqrt(25 * 0.25)
+    assert values > 3
+
+
+def test_every_game_has_a_text_id():
+    assert {game.text_id for game in GAMES} <= set(TEXTS)

@@ -1,0 +1,57 @@
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium as gym
+import pytest
+
+ROOT = Path(__file__).parent.parent
+CODE = re.compile(r"```python\n(.*?)```", re.DOTALL)
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)\)")
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.fixture
+def examples(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "examples"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_blocks_of_a_page_run_in_order(page, examples):
+    names = {}
+    for block in CODE.findall(page.read_text("utf-8")):
+        exec(compile(block, str(page), "exec"), names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_of_a_page_lead_somewhere(page):
+    for target in LINK.findall(page.read_text("utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+def test_generated_pages_are_up_to_date():
+    command = [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_game_from_outside_is_played_by_the_oracle_to_the_end(examples):
+    import corridor  # noqa: F401
+
+    from ragen_envs.conversation import format_reply, make_conversation
+
+    env = make_conversation(**gym.spec("mine/CorridorText-v0").kwargs)
+    for seed in range(20):
+        env.reset(seed=seed)
+        value = env.oracle().value
+        while env.end is None:
+            env.play(format_reply([env.names[a] for a in env.oracle().actions], "on my way"))
+        assert env.success == (value == 1.0)
+
+
+def test_a_game_from_outside_passes_the_checker(examples):
+    import corridor  # noqa: F401
+    from gymnasium.utils.env_checker import check_env
+
+    check_env(gym.make("mine/Corridor-v0").unwrapped)

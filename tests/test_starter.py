@@ -1,0 +1,129 @@
+import json
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragen_agents.starter import STARTER
+from ragen_agents.starter.demonstrations import SHARES, demonstrate
+from ragen_agents.starter.names import NOUNS, name_pair
+from ragen_agents.starter.thoughts import lake_thought, sokoban_thought
+from ragen_envs.bandit import name_pairs
+from ragen_envs.conversation import parse_reply
+from ragen_envs.frozen_lake.text import decode_level as decode_map
+from ragen_envs.sokoban.text import decode_level as decode_board
+
+transformers = pytest.importorskip("transformers")
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return transformers.AutoTokenizer.from_pretrained(STARTER)
+
+
+@pytest.fixture(scope="module")
+def chats():
+    rng = np.random.default_rng(7)
+    return [demonstrate(rng) for _ in range(150)]
+
+
+def _system(chat):
+    return chat[0]["content"]
+
+
+def _names(chat):
+    return re.search(r"Actions: (.*)\.", _system(chat)).group(1).split(", ")
+
+
+def test_demonstrations_are_valid_replies(chats):
+    for chat in chats:
+        per_turn = int(re.search(r"Limits: (\d+) action", _system(chat)).group(1))
+        think = "First think" in _system(chat)
+        for message in chat[2::2]:
+            parsed = parse_reply(message["content"], _names(chat), per_turn, think)
+            assert parsed.defects == ()
+
+
+def test_demonstrations_cover_every_game(chats):
+    openings = {_system(chat)[:30] for chat in chats}
+    assert len(openings) == 3
+    assert sum(SHARES.values()) == pytest.approx(1)
+
+
+def test_thoughts_tell_true_places(chats):
+    seen = 0
+    for chat in chats:
+        if "Sokoban" not in _system(chat) or "W wall" in _system(chat):
+            continue
+        rows = chat[1]["content"].split("\n")[1:]
+        told = re.search(r"<think>Player (\d) (\d)\.", chat[2]["content"])
+        if told:
+            row, column = map(int, told.groups())
+            assert rows[row][column] in "PS"
+            seen += 1
+    assert seen > 10
+
+
+def test_sokoban_thought_follows_the_rules():
+    board, height, width = decode_board("#####/#PXO#/#___#/#####")
+    cells = np.frombuffer(board, np.uint8).reshape(height, width)
+    expected = "Player 1 1. Box 1 2. Target 1 3. Plan: Left blocked. Right 1 2 push 1 3. Solved."
+    assert sokoban_thought(cells, (2, 3)) == expected
+
+
+def test_lake_thought_stops_where_the_game_does():
+    tiles, height, width, start = decode_map("P_/OG")
+    thought = lake_thought(tiles, height, width, start, (1, 2))
+    assert thought == "Player 0 0. Goal 1 1. Hole 1 0. Plan: Down 1 0 hole."
+
+
+def test_no_held_out_name_is_demonstrated():
+    held_out = {n for split in ("validation", "test") for p in name_pairs()[split] for n in p}
+    rng = np.random.default_rng(0)
+    drawn = {name for _ in range(3000) for name in name_pair(rng)}
+    assert not held_out & (drawn | set(NOUNS))
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=st.text(max_size=80))
+def test_any_text_survives_the_tokenizer(tokenizer, text):
+    if any(token in text for token in tokenizer.all_special_tokens):
+        return
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_board_symbols_and_digits_are_tokens_of_their_own(tokenizer):
+    row = "#_O√XPS#"
+    assert [tokenizer.decode([i]) for i in tokenizer.encode(row)] == list(row)
+    assert [tokenizer.decode([i]).strip() for i in tokenizer.encode(" 1 2")] == ["1", "2"]
+
+
+def test_chat_template_extends_a_conversation_without_changing_its_tokens(tokenizer, chats):
+    chat = max(chats, key=len)
+    whole = tokenizer.apply_chat_template(chat, return_dict=False)
+    start = tokenizer.apply_chat_template(chat[:2], add_generation_prompt=True, return_dict=False)
+    assert whole[: len(start)] == start
+
+
+def test_shipped_folder_is_small_and_tells_its_recipe():
+    size = sum(path.stat().st_size for path in STARTER.iterdir())
+    assert size < 15e6
+    assert json.loads((STARTER / "recipe.json").read_text())["recipe"]["seed"] == 0
+
+
+def test_build_makes_the_same_small_model_twice(tmp_path):
+    import torch
+    from rich.console import Console
+
+    from ragen_agents.starter.build import Recipe, build
+
+    recipe = Recipe(demonstrations=48, batch_size=8, hidden_size=32, layers=1, heads=1, kv_heads=1)
+    console = Console(quiet=True)
+    models = []
+    for name in ("a", "b"):
+        build(tmp_path / name, recipe, console)
+        models.append(transformers.AutoModelForCausalLM.from_pretrained(tmp_path / name))
+    for first, second in zip(*(model.parameters() for model in models), strict=True):
+        assert torch.equal(first, second)

@@ -1,0 +1,481 @@
+import os
+import shutil
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv as GymnasiumLake
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ragen_envs
+from ragen_envs import compiling
+from ragen_envs.bandit import generator as bandit_generator
+from ragen_envs.errors import GenerationError, InstanceError, RagenError
+from ragen_envs.frozen_lake import generator as lake_generator
+from ragen_envs.keys import grid_key
+from ragen_envs.kernels import grid_key as compiled_key
+from ragen_envs.kernels import key_tables
+from ragen_envs.registration import GAMES
+from ragen_envs.seeding import jump, new_stream
+from ragen_envs.sokoban import dynamics, solve, solve_batch
+from ragen_envs.sokoban import generator as sokoban_generator
+from ragen_envs.sokoban.solver import LIMIT, UNSOLVABLE
+from ragen_envs.splits import SPLITS, split_of
+from ragen_envs.vector import GameVectorEnv
+
+IDS = [game.id for game in GAMES]
+SOKOBAN, LAKE, BANDIT = "ragen/Sokoban-v0", "ragen/FrozenLake-v0", "ragen/Bandit-v0"
+UNEVEN = {"per_action": -0.3, "box_on": 2.0, "box_off": -0.5, "solved": 7.0, "closer": 0.125}
+CORRIDOR = ["########", "#P_X_O_#", "########"]
+VARIANTS = [
+    *((env_id, {}) for env_id in IDS),
+    (SOKOBAN, {"size": (5, 8), "boxes": 2, "reward": "shaped"}),
+    (SOKOBAN, {"reward": UNEVEN}),
+    (SOKOBAN, {"level": CORRIDOR, "reward": "sparse"}),
+    (LAKE, {"size": (3, 6), "p": 0.6, "success_rate": 0.7}),
+    (LAKE, {"level": ["SFF", "FHF", "FFG"]}),
+    (BANDIT, {"level": ["Nurse", "Somebody"], "jackpot": 2, "chance": 0.5}),
+]
+
+
+def assert_same(left, right, path=""):
+    assert type(left) is type(right), path
+    if isinstance(left, dict):
+        assert set(left) == set(right), path
+        for key in left:
+            assert_same(left[key], right[key], f"{path}/{key}")
+    elif isinstance(left, np.ndarray) and left.dtype == object:
+        for i, (a, b) in enumerate(zip(left, right, strict=True)):
+            assert_same(a, b, f"{path}[{i}]")
+    elif isinstance(left, np.ndarray):
+        assert left.dtype == right.dtype, path
+        np.testing.assert_array_equal(left, right, path)
+    elif isinstance(left, tuple):
+        for i, (a, b) in enumerate(zip(left, right, strict=True)):
+            assert_same(a, b, f"{path}({i})")
+    else:
+        assert left == right, path
+
+
+def pair(env_id, count, mode=AutoresetMode.NEXT_STEP, limit=None, **kwargs):
+    """Return our vector env and Gymnasium's over the single envs."""
+    extra = {} if limit is None else {"max_episode_steps": limit}
+    ours = gym.make_vec(env_id, num_envs=count, autoreset_mode=mode, **extra, **kwargs)
+    makers = [lambda: gym.make(env_id, **extra, **kwargs)] * count
+    return ours, SyncVectorEnv(makers, autoreset_mode=mode)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.sampled_from(VARIANTS),
+    st.sampled_from(list(AutoresetMode)),
+    st.integers(1, 5),
+    st.integers(0, 2**32),
+    st.sampled_from([None, 1, 2, 7]),
+    st.sampled_from(SPLITS),
+)
+def test_vector_equals_singles(variant, mode, count, seed, limit, split):
+    ours, theirs = pair(variant[0], count, mode, limit, **variant[1])
+    rng = np.random.default_rng(seed)
+    options = {"split": split}
+    assert_same(ours.reset(seed=seed, options=options), theirs.reset(seed=seed, options=options))
+    for _ in range(25):
+        actions = rng.integers(ours.single_action_space.n, size=count)
+        left, right = ours.step(actions), theirs.step(actions)
+        assert_same(left, right)
+        ended = left[2] | left[3]
+        if mode is AutoresetMode.DISABLED and ended.any():
+            seeds = [int(k) if k % 2 else None for k in rng.integers(1000, size=count)]
+            again = [env.reset(seed=seeds, options={"reset_mask": ended}) for env in (ours, theirs)]
+            assert_same(*again)
+    assert_same(ours.reset(), theirs.reset())
+    streams = [env.unwrapped._stream for env in theirs.envs]
+    assert ours._streams.tolist() == streams
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_frozen_instances_with_noise(env_id):
+    indices, noise = np.array([7, 0, 7, 511]), np.array([0, 3, 1, 0])
+    envs = gym.make_vec(env_id, num_envs=4, autoreset_mode="Disabled")
+    options = {"split": "validation", "index": indices, "noise": noise}
+    observations, _ = envs.reset(options=options)
+    result = envs.step(np.ones(4, np.int64))
+    for i in range(4):
+        single = gym.make(env_id)
+        single_options = {"split": "validation", "index": int(indices[i]), "noise": int(noise[i])}
+        first, _ = single.reset(options=single_options)
+        assert_same(observations[i], first)
+        observation, reward, ended, cut, info = single.step(1)
+        assert_same(result[0][i], observation)
+        assert (result[1][i], result[2][i], result[3][i]) == (reward, ended, cut)
+        assert {key: result[4][key][i] for key in info} == info
+    mask = np.array([False, True, False, False])
+    kept = result[0]
+    again, infos = envs.reset(options={**options, "reset_mask": mask, "index": 3, "noise": 0})
+    assert infos["_success"].tolist() == mask.tolist()
+    assert_same(again[~mask], kept[~mask])
+    single = gym.make(env_id)
+    assert_same(again[1], single.reset(options={"split": "validation", "index": 3})[0])
+
+
+def test_noise_on_fresh_levels():
+    envs = gym.make_vec(LAKE, num_envs=3)
+    observations, _ = envs.reset(seed=[5, 5, 5], options={"noise": np.arange(3)})
+    assert (observations == observations[0]).all()
+    single = gym.make(LAKE)
+    for i in range(3):
+        single.reset(seed=5, options={"noise": i})
+        assert single.unwrapped._stream == envs._streams[i]
+    assert jump(int(envs._streams[0]), 2) == envs._streams[2]
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_make_vec(env_id):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        envs = gym.make_vec(env_id, num_envs=100)
+        observations, infos = envs.reset(seed=1)
+        assert observations in envs.observation_space
+        for _ in range(3):
+            observations, rewards, ended, cut, infos = envs.step(envs.action_space.sample())
+        envs.close()
+        envs.close()
+    assert isinstance(envs, GameVectorEnv)
+    assert envs.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
+    assert envs.spec.id == env_id
+    assert observations in envs.observation_space
+    assert (rewards.dtype, ended.dtype, cut.dtype) == (np.float64, np.bool_, np.bool_)
+    for key, values in infos.items():
+        assert values.shape == (100,), key
+
+
+def test_default_time_limit_and_none():
+    for limit, cut_at in ((None, 100), (3, 3), (-1, 0)):
+        extra = {} if limit is None else {"max_episode_steps": limit}
+        envs = gym.make_vec(SOKOBAN, num_envs=2, level=CORRIDOR, **extra)
+        envs.reset(seed=0)
+        cuts = [envs.step(np.zeros(2, np.int64))[3].all() for _ in range(101)]
+        assert cuts.index(True) + 1 == cut_at if cut_at else not any(cuts)
+
+
+def fresh(envs, seeds, split):
+    return envs.reset(seed=seeds, options={"split": split})[0]
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize(
+    ("height", "width", "boxes", "count"),
+    [(6, 6, 1, 200), (8, 8, 2, 60), (5, 9, 3, 30), (4, 7, 1, 40), (10, 10, 4, 6)],
+)
+def test_compiled_sokoban_levels(height, width, boxes, count, split):
+    envs = gym.make_vec(SOKOBAN, num_envs=count, size=(height, width), boxes=boxes)
+    levels = fresh(envs, 1000, split)
+    assert (solve_batch(levels[:20]) > 0).all()
+    for i in range(count):
+        stream = new_stream(split, envs.single.distribution, 1000 + i)
+        board, _, stream = sokoban_generator.generate(height, width, boxes, stream, split)
+        assert levels[i].tobytes() == bytes(board)
+        assert envs._streams[i] == stream
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize(
+    ("height", "width", "p", "count"), [(4, 4, 0.8, 300), (8, 8, 0.7, 60), (2, 5, 0.5, 60)]
+)
+def test_compiled_lakes(height, width, p, count, split):
+    envs = gym.make_vec(LAKE, num_envs=count, size=(height, width), p=p)
+    levels = fresh(envs, 0, split)
+    for i in range(count):
+        stream = new_stream(split, envs.single.distribution, i)
+        tiles, start, stream = lake_generator.generate(height, width, p, stream, split)
+        tiles[start] += 3
+        assert levels[i].tobytes() == bytes(tiles)
+        assert envs._streams[i] == stream
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_compiled_pairs(split):
+    envs = gym.make_vec(BANDIT, num_envs=200)
+    levels = fresh(envs, 0, split)
+    known = bandit_generator.all_names()
+    for i in range(200):
+        names, stream = bandit_generator.generate(new_stream(split, "bandit", i), split)
+        assert tuple(known[k] for k in levels[i]) == names
+        assert envs._streams[i] == stream
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(2, 9), st.integers(2, 9), st.data())
+def test_compiled_key(height, width, data):
+    cells = data.draw(st.binary(min_size=height * width, max_size=height * width))
+    array = np.frombuffer(cells, np.uint8)
+    assert compiled_key(array, *key_tables(height, width)) == grid_key(cells, height, width)
+
+
+def test_boxes_and_walls_are_conserved():
+    envs = gym.make_vec(SOKOBAN, num_envs=64, size=7, boxes=3, autoreset_mode="Disabled")
+    first, _ = envs.reset(seed=0)
+    rng = np.random.default_rng(0)
+    active = np.ones(64, bool)
+    for _ in range(60):
+        board, _, ended, _, _ = envs.step(rng.integers(4, size=64))
+        flat = board.reshape(64, -1)
+        assert ((board == dynamics.WALL) == (first == dynamics.WALL)).all()
+        assert (np.isin(flat, (3, 4)).sum(1) == 3).all()
+        assert (np.isin(flat, (2, 3, 6)).sum(1) == 3).all()
+        assert (np.isin(flat, (5, 6)).sum(1) == 1).all()
+        active &= ~ended
+        if ended.any():
+            first = np.where(ended[:, None, None], envs.reset(options={"reset_mask": ended})[0], first)
+
+
+@pytest.mark.parametrize("env_id", [SOKOBAN, LAKE])
+def test_training_levels_are_in_no_held_out_split(env_id):
+    envs = gym.make_vec(env_id, num_envs=256, max_episode_steps=1, autoreset_mode="SameStep")
+    levels = [envs.reset(seed=0)[0]]
+    levels += [envs.step(np.zeros(256, np.int64))[0] for _ in range(3)]
+    for level in np.concatenate(levels):
+        assert split_of(grid_key(level.tobytes(), *level.shape)) == "train"
+
+
+@pytest.mark.parametrize("success_rate", [1 / 3, 0.8])
+def test_lake_frequencies_are_gymnasiums(success_rate):
+    rows = ["SFFF", "FHFH", "FFFH", "HFFG"]
+    law = GymnasiumLake(desc=rows, is_slippery=True, success_rate=success_rate).P
+    count = 4000
+    envs = gym.make_vec(LAKE, num_envs=count, level=rows, success_rate=success_rate)
+    for action in range(4):
+        envs.reset(seed=action * count)
+        envs.step(np.full(count, action))
+        found = np.bincount(envs._state[:, 2], minlength=16) / count
+        expected = np.zeros(16)
+        for probability, cell, _, _ in law[0][action]:
+            expected[cell] += probability
+        np.testing.assert_allclose(found, expected, atol=0.035)
+
+
+BAD_ACTIONS = [
+    np.zeros(2, np.int64),
+    np.zeros((3, 1), np.int64),
+    np.int64(1),
+    [0.0, 1.0, 1.0],
+    np.array([True, False, True]),
+    ["Up", "Up", "Up"],
+    None,
+    np.array([0, 0, -1]),
+    np.array([0, 4, 0]),
+    np.array([0, 2**63, 0], np.uint64),
+    [10**30, 0, 0],
+]
+
+
+@pytest.mark.parametrize("env_id", [SOKOBAN, LAKE, BANDIT])
+@pytest.mark.parametrize("actions", BAD_ACTIONS, ids=repr)
+def test_bad_actions(env_id, actions):
+    envs = gym.make_vec(env_id, num_envs=3)
+    before, _ = envs.reset(seed=0)
+    streams = envs._streams.copy()
+    with pytest.raises(RagenError, match="action"):
+        envs.step(actions)
+    assert_same(envs._observations, before)
+    assert_same(envs._streams, streams)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint64, list])
+def test_integer_actions_of_any_type(dtype):
+    actions = [1, 0, 3] if dtype is list else np.array([1, 0, 3], dtype)
+    results = []
+    for given_actions in (actions, np.array([1, 9, 0, 9, 3])[::2]):
+        envs = gym.make_vec(SOKOBAN, num_envs=3)
+        envs.reset(seed=0)
+        results.append(envs.step(given_actions))
+    assert_same(*results)
+
+
+@pytest.mark.parametrize("env_id", [SOKOBAN, LAKE, BANDIT])
+def test_observations_are_copies_unless_asked_otherwise(env_id):
+    copying = gym.make_vec(env_id, num_envs=4, autoreset_mode="SameStep", max_episode_steps=1)
+    viewing = gym.make_vec(
+        env_id, num_envs=4, autoreset_mode="SameStep", max_episode_steps=1, copy_observations=False
+    )
+    copied, viewed = copying.reset(seed=0)[0], viewing.reset(seed=0)[0]
+    kept = copied.copy()
+    results = [envs.step(np.ones(4, np.int64)) for envs in (copying, viewing)]
+    assert_same(copied, kept)
+    assert viewed is results[1][0]
+    assert_same(*results)
+    copied[:] = 0
+    assert_same(copying._observations, viewing._observations)
+
+
+def test_all_true_masks_are_read_only():
+    envs = gym.make_vec(SOKOBAN, num_envs=2)
+    envs.reset(seed=0)
+    infos = envs.step(np.zeros(2, np.int64))[4]
+    with pytest.raises(ValueError, match="read-only"):
+        infos["_success"][0] = False
+    infos["action_is_valid"][:] = False
+
+
+def test_disabled_autoreset_asks_for_a_reset():
+    envs = gym.make_vec(BANDIT, num_envs=3, autoreset_mode=AutoresetMode.DISABLED)
+    envs.reset(seed=0)
+    envs.step(np.zeros(3, np.int64))
+    envs.reset(options={"reset_mask": np.array([True, False, True])})
+    with pytest.raises(RagenError, match=r"envs \[1\].*reset_mask"):
+        envs.step(np.zeros(3, np.int64))
+
+
+def test_step_before_reset():
+    envs = gym.make_vec(SOKOBAN, num_envs=2)
+    with pytest.raises(gym.error.ResetNeeded):
+        envs.step(np.zeros(2, np.int64))
+    envs.reset(options={"reset_mask": np.array([True, False])})
+    with pytest.raises(gym.error.ResetNeeded):
+        envs.step(np.zeros(2, np.int64))
+    envs.reset(options={"reset_mask": np.array([False, True])})
+    envs.step(np.zeros(2, np.int64))
+
+
+BAD_RESETS = [
+    ({"seed": -1}, "seed is -1"),
+    ({"seed": True}, "seed is True"),
+    ({"seed": 1.5}, "seed is 1.5"),
+    ({"seed": [1, 2]}, "2 items"),
+    ({"seed": [1, 2, "x"]}, "seed is 'x'"),
+    ({"options": {"level": 3}}, "'level'"),
+    ({"options": {"split": "dev"}}, "split is 'dev'"),
+    ({"options": {"index": [1, 2]}}, "index is"),
+    ({"options": {"index": -1}}, "index is -1"),
+    ({"options": {"index": np.array([0, 1, 10**6])}}, "index is 1000000"),
+    ({"options": {"noise": 0.5}}, "noise is 0.5"),
+    ({"options": {"noise": True}}, "noise is True"),
+    ({"options": {"reset_mask": [True, True, True]}}, "reset_mask"),
+    ({"options": {"reset_mask": np.array([1, 1, 1])}}, "reset_mask"),
+    ({"options": {"reset_mask": np.array([True])}}, "reset_mask"),
+    ({"options": {"reset_mask": np.zeros(3, bool)}}, "False everywhere"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), BAD_RESETS)
+def test_bad_resets(arguments, words):
+    envs = gym.make_vec(SOKOBAN, num_envs=3)
+    before, _ = envs.reset(seed=0)
+    with pytest.raises(RagenError, match=words):
+        envs.reset(**arguments)
+    assert_same(envs._observations, before)
+
+
+def test_bad_settings():
+    for count in (0, -1, 1.5):
+        with pytest.raises(RagenError, match="num_envs"):
+            gym.make_vec(SOKOBAN, num_envs=count)
+    with pytest.raises(RagenError, match="size is 3"):
+        gym.make_vec(SOKOBAN, num_envs=2, size=3)
+    with pytest.raises(TypeError, match="colour"):
+        gym.make_vec(SOKOBAN, num_envs=2, colour="red")
+    with pytest.raises(InstanceError, match="no frozen instances"):
+        gym.make_vec(SOKOBAN, num_envs=2, size=7).reset(options={"index": 0})
+
+
+def test_generation_errors():
+    with pytest.raises(GenerationError) as ours:
+        gym.make_vec(SOKOBAN, num_envs=2, size=4, boxes=8).reset(seed=0)
+    with pytest.raises(GenerationError) as theirs:
+        gym.make(SOKOBAN, size=4, boxes=8).reset(seed=0)
+    assert str(ours.value) == str(theirs.value)
+
+
+@pytest.mark.parametrize("mode", ["ansi", "rgb_array"])
+@pytest.mark.parametrize(("env_id", "kwargs"), [(i, {}) for i in IDS] + VARIANTS[-3:])
+def test_render(env_id, kwargs, mode):
+    ours, theirs = pair(env_id, 3, AutoresetMode.DISABLED, render_mode=mode, **kwargs)
+    for envs in (ours, theirs):
+        envs.reset(seed=4)
+    assert_same(ours.render(), theirs.render())
+    for envs in (ours, theirs):
+        envs.step(np.ones(3, np.int64))
+    assert_same(ours.render(), theirs.render())
+    assert gym.make_vec(env_id, num_envs=2).render() is None
+
+
+def test_solve_batch():
+    envs = gym.make_vec("ragen/SokobanLarge-v0", num_envs=12)
+    boards, _ = envs.reset(seed=0)
+    lengths = solve_batch(boards)
+    assert lengths.tolist() == [len(solve(board)) for board in boards]
+    assert solve_batch(boards[:0]).tolist() == []
+    stuck = np.array([[0] * 5, [0, 5, 4, 2, 0], [0, 4, 1, 2, 0], [0] * 5], np.uint8)
+    assert solve_batch(stuck[None]).tolist() == [UNSOLVABLE]
+    assert solve_batch(boards, max_states=2).tolist() == [LIMIT] * 12
+    assert (solve_batch(boards, max_moves=1)[lengths > 1] == UNSOLVABLE).all()
+    with pytest.raises(RagenError, match=r"\(8, 8\)"):
+        solve_batch(boards[0])
+
+
+class Kernel:
+    def __init__(self, *signatures):
+        self.signatures = signatures
+
+
+def test_a_slow_compilation_is_announced_once(capfd, monkeypatch):
+    monkeypatch.setattr(compiling, "PATIENCE", 0.01)
+    compiling._announced.clear()
+    with compiling.first_use(Kernel("compiled")):
+        time.sleep(0.05)
+    assert capfd.readouterr().err == ""
+    for _ in range(2):
+        with compiling.first_use(Kernel("compiled"), Kernel()):
+            time.sleep(0.05)
+    assert capfd.readouterr().err.count("compiling") == 1
+
+
+PLAY = """
+import sys; sys.path.insert(0, sys.argv[1])
+import gymnasium as gym, ragen_envs
+from ragen_envs.bandit import kernels
+envs = gym.make_vec("ragen/Bandit-v0", num_envs=2)
+cache = kernels.step._cache
+print(ragen_envs.__file__, *envs.reset(seed=0)[0].ravel(), getattr(cache, "cache_path", None),
+      sum(kernels.step.stats.cache_hits.values()))
+"""
+
+
+def start_playing(package, home):
+    kept = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"}
+    kept.pop("XDG_CACHE_HOME", None)
+    environment = {**kept, "HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-c", PLAY, str(package)],
+        env=environment, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def test_read_only_install(tmp_path):
+    """Two processes at once compile into a fresh home; a third loads; without a home it still runs."""
+    package, home = tmp_path / "site", tmp_path / "home"
+    source = Path(ragen_envs.__file__).parent
+    shutil.copytree(source, package / "ragen_envs", ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in [package / "ragen_envs", *(package / "ragen_envs").iterdir()]:
+        if folder.is_dir():
+            (folder / "__pycache__").write_text("nothing can be kept here, whoever asks")
+    home.mkdir()
+    outputs = [process.communicate()[0].split() for process in
+               [start_playing(package, home), start_playing(package, home)]]  # fmt: skip
+    outputs.append(start_playing(package, home).communicate()[0].split())
+    outputs.append(start_playing(package, package / "ragen_envs" / "__init__.py").communicate()[0].split())
+    expected = [str(n) for n in gym.make_vec(BANDIT, num_envs=2).reset(seed=0)[0].ravel()]
+    for output in outputs:
+        assert output[0].startswith(str(package))
+        assert output[1:5] == expected
+    for output in outputs[:3]:
+        assert output[5].startswith(str(home))
+    assert int(outputs[2][6]) >= 1
+    assert outputs[3][5:] == ["None", "0"]
