@@ -93,7 +93,7 @@ def test_games_lists_every_id(capsys):
         (["bench", "--agent", "random", "--agent", "random"], ["'random' is named twice"]),
         (["bench", *QUICK[:4], "--episodes", "0"], ["episodes", "0"]),
         (["bench", *QUICK[:4], "--episodes", "5000"], ["'Bandit'", "4999", "1023"]),
-        (["bench", *QUICK[:4], "--episodes", "many"], ["many"]),
+        (["bench", *QUICK[:4], "--episodes", "many"], ["--episodes", "integer"]),
         (["bench", *QUICK, "--seed", "-1"], ["seed", "-1"]),
         (["bench", *QUICK, "--format", "pdf"], ["pdf"]),
         (["bench", "--frobnicate"], ["--frobnicate"]),
@@ -212,6 +212,11 @@ def test_another_config_in_the_same_directory(run, fails):
     ):
         assert named in fails("bench", *QUICK, *change, "--out", run)
     assert before == {path.name: path.read_bytes() for path in run.iterdir()}
+
+
+def test_a_run_is_not_gone_on_with_against_ones_will(run, fails):
+    assert "--no-resume" in fails("bench", *QUICK, "--out", run, "--no-resume")
+    assert main(["bench", *QUICK, "--out", str(run), "--resume"]) == 0
 
 
 def test_another_suite_version(run, fails):

@@ -101,7 +101,7 @@ def test_a_run_with_one_agent_that_is_no_control_needs_no_name(run, tmp_path, ca
 
 
 def _rename(run, old, new):
-    from ragen_bench.runs import RunConfig
+    from ragen_bench.configs import RunConfig
 
     config = yaml.safe_load((run / "config.yaml").read_text().replace(old, new))
     del config["digest"]

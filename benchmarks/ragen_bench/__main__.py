@@ -12,6 +12,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     try:
         return _run(arguments)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
     except ImportError as error:
         extra = "models" if (error.name or "").split(".")[0] in _MODELS else "bench"
         what = f"this command needs {error.name}" if error.name else str(error)
@@ -33,9 +36,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         return code if isinstance(code, int) else 0
     except RagenError as error:
         return _fail(str(error))
-    except (KeyboardInterrupt, typer.Abort):
-        print("interrupted", file=sys.stderr)
-        return INTERRUPTED
+    except typer.Abort as error:
+        raise KeyboardInterrupt from error
     except BrokenPipeError:
         # Python flushes once more at its exit, and would complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

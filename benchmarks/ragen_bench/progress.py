@@ -12,7 +12,6 @@ from rich.progress import (
     ProgressColumn,
     Task,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
 )  # fmt: skip
 from rich.text import Text
@@ -24,7 +23,7 @@ class RateColumn(ProgressColumn):
     def render(self, task: Task) -> Text:
         """Return the rate of the last minute."""
         speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:.1f} episodes/s", style="progress.data.speed")
+        return Text("" if speed is None else f"{speed:.1f}/s", style="progress.data.speed")
 
 
 class RunProgress:
@@ -39,13 +38,11 @@ class RunProgress:
         self._console = Console(stderr=True, markup=False, highlight=False)
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
-            BarColumn(),
+            BarColumn(bar_width=12),
             MofNCompleteColumn(),
             RateColumn(),
-            TextColumn("left"),
             TimeRemainingColumn(),
-            TextColumn("so far"),
-            TimeElapsedColumn(),
+            TextColumn("left"),
             console=self._console,
             transient=True,
             speed_estimate_period=60,

@@ -93,6 +93,8 @@ def _read(file: BinaryIO, path: Path) -> Records:
     seen: dict[EpisodeKey, int] = {}
     size = 0
     for number, line in _lines(file):
+        if not line.endswith(b"\n") and len(line) <= MAX_LINE:
+            return Records(records, size, torn=True)
         try:
             episode = _parse(line)
         except ValueError as error:
@@ -116,9 +118,8 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def _parse(line: bytes) -> Episode:
-    if not line.endswith(b"\n"):
-        what = "longer than allowed" if len(line) > MAX_LINE else "cut off"
-        raise ValueError(what)
+    if len(line) > MAX_LINE:
+        raise ValueError("longer than allowed")
     try:
         return Episode.model_validate_json(line, strict=True)
     except ValidationError as error:

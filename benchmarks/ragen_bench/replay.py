@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from ragen_agents.policies import CONTROLS, Request
 from ragen_agents.rollout import Episode, EpisodeSpec, TurnRecord, sampling_seed
 from ragen_agents.rollout.play import make_env
-from ragen_bench.runs import RunConfig
+from ragen_bench.configs import RunConfig
 from ragen_envs import SUITE_VERSION
 from ragen_envs.conversation import ConversationWrapper
 

@@ -9,8 +9,9 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 
 from ragen_agents.rollout import Episode
+from ragen_bench.configs import RunConfig, load_config
 from ragen_bench.records import read_records
-from ragen_bench.runs import EPISODES, RunConfig, load_config
+from ragen_bench.runs import EPISODES
 from ragen_bench.statistics import Interval, normalised_interval, wilson
 
 REFERENCE: Final = "random"

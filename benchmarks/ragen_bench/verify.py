@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ragen_bench.checksums import CHECKSUMS, read_checksums
+from ragen_bench.configs import EditedConfigError, RunConfig, load_config
 from ragen_bench.records import DuplicateError, EpisodeKey, Record, key_of, read_records
 from ragen_bench.replay import Check, config_checks, replay
-from ragen_bench.runs import EPISODES, EditedConfigError, RunConfig, load_config
+from ragen_bench.runs import EPISODES
 from ragen_bench.suites import check_suite
 from ragen_envs.errors import RagenError
 
@@ -42,6 +43,7 @@ def verify_run(folder: Path, tick: Callable[[int, int], None] | None = None) -> 
         RagenError: The run cannot be read.
     """
     path = folder / EPISODES
+    checksums = read_checksums(folder)  # before the episodes, so that a run may go on meanwhile
     try:
         config = load_config(folder)
         found = read_records(path)
@@ -49,7 +51,6 @@ def verify_run(folder: Path, tick: Callable[[int, int], None] | None = None) -> 
         raise MismatchError(str(error)) from error
     check_suite(config.suite)
     expected = set(config.keys)
-    checksums = read_checksums(folder)
     for count, record in enumerate(found.records, start=1):
         _verify(path, record, config, expected)
         if checksums is not None:

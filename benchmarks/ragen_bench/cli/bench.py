@@ -10,7 +10,7 @@ from ragen_bench.cli.options import FormatOption
 from ragen_bench.formats import Format
 
 if TYPE_CHECKING:
-    from ragen_bench.runs import RunConfig
+    from ragen_bench.configs import RunConfig
 
 DEFAULT_AGENTS = ["random", "starter", "oracle"]
 
@@ -36,6 +36,9 @@ def bench(
     seed: Annotated[
         int | None, typer.Option(metavar="S", help="Seed of the agents' draws, not the levels'.")
     ] = None,
+    resume: Annotated[
+        bool, typer.Option(help="Go on with a run directory that is there, or refuse to.")
+    ] = True,
     style: FormatOption = Format.TABLE,
 ) -> None:
     """Play agents on the frozen levels of a suite and print the table.
@@ -44,13 +47,16 @@ def bench(
     """
     from ragen_bench.agents import normalise_agents
     from ragen_bench.cli.show import print_run
-    from ragen_bench.runs import default_directory, make_config
+    from ragen_bench.configs import CONFIG, default_directory, make_config
     from ragen_bench.suites import adapt_suite, check_suite, load_suite
+    from ragen_envs.errors import RagenError
 
     chosen = adapt_suite(load_suite(suite), episodes, seed, game)
     check_suite(chosen)
     config = make_config(chosen, normalise_agents(agent or DEFAULT_AGENTS))
     folder = out or default_directory(config)
+    if not resume and (folder / CONFIG).exists():
+        raise RagenError(f"'{folder}' holds a run already; leave --no-resume out to go on with it")
     _play(folder, config)
     print_run(folder, style)
     print(f"run: {folder}", file=sys.stderr)

@@ -1,0 +1,126 @@
+"""The config of a run: everything that decides what is played."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from ragen_bench.agents import weights_of
+from ragen_bench.records import EpisodeKey
+from ragen_bench.suites import Suite
+from ragen_bench.yaml_files import load_yaml, validate
+from ragen_envs import SUITE_VERSION
+from ragen_envs.errors import RagenError
+
+CONFIG: Final = "config.yaml"
+
+
+class EditedConfigError(RagenError):
+    """A run's config is not what it was when the run began."""
+
+
+class AgentEntry(BaseModel):
+    """An agent of a run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: str
+    """As given on the command line."""
+    weights: str | None = None
+    """Hash of a local model's files."""
+
+
+class RunConfig(BaseModel):
+    """Everything that decides what a run plays."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    format: Literal[1] = 1
+    """Version of the directory's layout."""
+    suite_version: int = SUITE_VERSION
+    """Version of the games and their frozen levels."""
+    agents: list[AgentEntry]
+    """Who plays, in the order of the table."""
+    suite: Suite
+    """What is played, with the command line's options applied."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the whole config."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def keys(self) -> list[EpisodeKey]:
+        """The keys of all episodes of the run, in the order in which they are played."""
+        return [
+            EpisodeKey(agent.name, task, index, 0)
+            for agent in self.agents
+            for task in self.suite.tasks
+            for index in range(self.suite.episodes)
+        ]
+
+
+def make_config(suite: Suite, agents: Sequence[str]) -> RunConfig:
+    """Return the config of a run of agents on a suite."""
+    entries = [AgentEntry(name=agent, weights=weights_of(agent)) for agent in agents]
+    return RunConfig(agents=entries, suite=suite)
+
+
+def default_directory(config: RunConfig) -> Path:
+    """Return a path under ``runs/`` that depends on the config only, so that a command resumes."""
+    names = (agent.name.rstrip("/").split("/")[-1] for agent in config.agents)
+    slug = "-".join("".join(c if c.isalnum() or c in "._" else "_" for c in n) for n in names)
+    return Path("runs") / f"{config.suite.name}-{slug[:80]}-{config.digest[:8]}"
+
+
+def load_config(folder: Path) -> RunConfig:
+    """Read the config of a run.
+
+    Raises:
+        RagenError: There is no run, or it is of another suite version.
+        EditedConfigError: Its config was edited.
+    """
+    path = folder / CONFIG
+    if not folder.is_dir():
+        raise RagenError(f"there is no run directory '{folder}'")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise RagenError(f"'{folder}' is not a run directory: it has no {CONFIG}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise RagenError(f"'{path}' cannot be read: {error}") from error
+    data = load_yaml(text, str(path), aliases=False)
+    version = data.get("suite_version") if isinstance(data, dict) else None
+    if isinstance(version, int) and version != SUITE_VERSION:
+        raise RagenError(
+            f"'{folder}' is a run of suite version {version}, but this is suite version "
+            f"{SUITE_VERSION}; results of different versions are not comparable"
+        )
+    digest = data.pop("digest", None) if isinstance(data, dict) else None
+    config = validate(RunConfig, data, str(path))
+    if digest != config.digest:
+        raise EditedConfigError(f"{path} was edited: its digest is not that of its contents")
+    return config
+
+
+def differences(there: RunConfig, here: RunConfig) -> str | None:
+    """Return in which field two configs differ first, or None."""
+    return _first_difference(there.model_dump(mode="json"), here.model_dump(mode="json"), "")
+
+
+def _first_difference(there: object, here: object, where: str) -> str | None:
+    if isinstance(there, dict) and isinstance(here, dict):
+        for name in [*there, *(n for n in here if n not in there)]:
+            inside = f"{where}.{name}" if where else str(name)
+            found = _first_difference(there.get(name), here.get(name), inside)
+            if found is not None:
+                return found
+        # The order of the tasks is the order of the episodes.
+        return None if list(there) == list(here) else f"the order of {where}"
+    if there == here:
+        return None
+    return f"{where} is {there!r:.120} there and {here!r:.120} now"
