@@ -107,6 +107,48 @@ def test_chat_template_extends_a_conversation_without_changing_its_tokens(tokeni
     assert whole[: len(start)] == start
 
 
+def test_saved_model_computes_what_was_trained(tmp_path):
+    import torch
+
+    from ragen_agents.starter.build import Recipe, as_llama, new_model
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(STARTER)
+    trained = new_model(Recipe(hidden_size=64, layers=2, heads=2), tokenizer).eval()
+    for weight in trained.parameters():
+        torch.nn.init.normal_(weight, std=0.1)
+    as_llama(trained).save_pretrained(tmp_path)
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+    ids = torch.arange(5, 105).reshape(2, 50)
+    with torch.no_grad():
+        assert torch.equal(trained(ids).logits, loaded(ids).logits)
+
+
+# The bar of the shipped model: game, least success rate, most.
+BAR = [
+    ("Bandit", 0.25, 0.60),
+    ("BanditRev", 0.25, 0.60),
+    ("BanditTrap", 0.25, 0.75),
+    ("Sokoban", 0.30, 0.85),
+    ("SokobanNewVocab", 0.15, 0.85),
+    ("SokobanLarge", 0.0, 0.3),
+    ("FrozenLake", 0.10, 1.0),
+    ("FrozenLakeDeterministic", 0.45, 0.95),
+]
+
+
+@pytest.mark.parametrize(("game", "least", "most"), BAR)
+def test_starter_meets_its_bar(game, least, most):
+    from ragen_agents.policies import Sampling, make_policy
+    from ragen_agents.rollout import EpisodeSpec, play_batch
+
+    policy = make_policy("starter", Sampling(0.5, 200))
+    specs = [EpisodeSpec(game, f"ragen/{game}Text-v0", index) for index in range(128)]
+    episodes = play_batch(specs, policy, 0)
+    valid = [not turn.defects for episode in episodes for turn in episode.turns]
+    assert np.mean(valid) >= 0.97
+    assert least <= np.mean([episode.success for episode in episodes]) <= most
+
+
 def test_shipped_folder_is_small_and_tells_its_recipe():
     size = sum(path.stat().st_size for path in STARTER.iterdir())
     assert size < 15e6
@@ -117,9 +159,10 @@ def test_build_makes_the_same_small_model_twice(tmp_path):
     import torch
     from rich.console import Console
 
-    from ragen_agents.starter.build import Recipe, build
+    from ragen_agents.starter.build import Recipe, Stage, build
 
-    recipe = Recipe(demonstrations=48, batch_size=8, hidden_size=32, layers=1, heads=1, kv_heads=1)
+    stages = (Stage(32, 1e-3), Stage(16, 1e-3, bandits=0.5))
+    recipe = Recipe(0, stages, batch_size=8, hidden_size=32, layers=1, heads=1, kv_heads=1)
     console = Console(quiet=True)
     models = []
     for name in ("a", "b"):

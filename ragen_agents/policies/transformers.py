@@ -63,7 +63,7 @@ class TransformersPolicy:
         dtype: str = "auto",
     ) -> None:
         _check_folder(Path(model))
-        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        transformers_logging.disable_progress_bar()
         self.name = name or Path(model).name
         self.batch_size = batch_size
         self.sampling = sampling

@@ -1,10 +1,10 @@
 """The Episode: one JSON record of one episode, enough to play it again and to check every number."""
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Final = 1
 
 End = Literal["terminated", "truncated", "budget", "invalid", "overflow", "error"]
 """terminated: the game ended. truncated: its own time limit. budget: turns or actions used up.

@@ -8,12 +8,21 @@ import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import torch
 from rich.console import Console
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    set_seed,
+)
 
 from ragen_agents.starter.demonstrations import Messages, demonstrate
 from ragen_agents.starter.names import NOUNS
@@ -21,6 +30,19 @@ from ragen_agents.starter.tokenizer import CHAT_TEMPLATE, build_tokenizer
 
 IGNORED: Final = -100
 _CHUNK: Final = 500
+_TOKENIZER_CHATS: Final = 4000
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One pass over fresh demonstrations."""
+
+    demonstrations: int
+    """Episodes; each is seen once."""
+    learning_rate: float
+    """Peak; warmed up over 2% of the steps, then cosine decay to a tenth."""
+    bandits: float | None = None
+    """Share of the bandits, or None for the usual one."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +50,9 @@ class Recipe:
     """How the starter model is made. The shipped one is made by the defaults."""
 
     seed: int = 0
-    demonstrations: int = 80_000
-    """Episodes; each is seen once."""
+    stages: tuple[Stage, ...] = (Stage(80_000, 2.5e-3), Stage(20_000, 1.5e-3, bandits=0.6))
+    """The second stage teaches to copy names that were never seen, which takes many of them."""
     batch_size: int = 16
-    learning_rate: float = 2.5e-3
-    """Peak; warmed up over 2% of the steps, then cosine decay to a tenth."""
     hidden_size: int = 128
     layers: int = 5
     heads: int = 4
@@ -40,17 +60,19 @@ class Recipe:
     intermediate_size: int = 384
 
 
-def demonstrations(recipe: Recipe) -> list[Messages]:
-    """Return the training chats, made in parallel; the same for any number of processes."""
-    chunks = [(recipe.seed, k) for k in range(-(-recipe.demonstrations // _CHUNK))]
+def demonstrations(recipe: Recipe, number: int) -> list[Messages]:
+    """Return a stage's chats, made in parallel; the same for any number of processes."""
+    stage = recipe.stages[number]
+    seeds = [(recipe.seed, number, k) for k in range(-(-stage.demonstrations // _CHUNK))]
     with multiprocessing.get_context("spawn").Pool(2) as pool:
-        made = pool.map(_demonstrate_chunk, chunks, chunksize=1)
-    return [chat for chunk in made for chat in chunk][: recipe.demonstrations]
+        made = pool.map(partial(_demonstrate_chunk, stage.bandits), seeds, chunksize=1)
+    return [chat for chunk in made for chat in chunk][: stage.demonstrations]
 
 
-def _demonstrate_chunk(which: tuple[int, int]) -> list[Messages]:
-    rng = np.random.default_rng(which)
-    return [demonstrate(rng) for _ in range(_CHUNK)]
+def _demonstrate_chunk(bandits: float | None, seed: tuple[int, ...]) -> list[Messages]:
+    # The first stage's seeds are (seed, chunk): its demonstrations are those of a single pass.
+    rng = np.random.default_rng(seed if seed[1] else (seed[0], seed[2]))
+    return [demonstrate(rng, bandits) for _ in range(_CHUNK)]
 
 
 def tokenizer_texts(chats: list[Messages]) -> Iterator[str]:
@@ -73,8 +95,8 @@ def encode(chat: Messages, tokenizer: PreTrainedTokenizerFast) -> dict[str, list
     The user's messages are learned too: predicting where a board's rows end and which names come back
     teaches a model of this size to read them, which the replies alone take far longer to do.
     """
-    ids: list[int] = tokenizer.apply_chat_template(chat, return_dict=False)
-    system: list[int] = tokenizer.apply_chat_template(chat[:1], return_dict=False)
+    ids: Any = tokenizer.apply_chat_template(chat, return_dict=False)
+    system: Any = tokenizer.apply_chat_template(chat[:1], return_dict=False)
     return {"input_ids": ids, "labels": [IGNORED] * len(system) + ids[len(system) :]}
 
 
@@ -98,57 +120,98 @@ def new_model(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Qwen2ForCau
     )
 
 
+def as_llama(model: Qwen2ForCausalLM) -> LlamaForCausalLM:
+    """Return the same function in Llama's layout, with a zero bias where Qwen2 has none.
+
+    transformers 5 gives every folder of type qwen2 the pre-tokenizer of Qwen, whatever its
+    ``tokenizer.json`` says. Under Llama's type `AutoTokenizer` and vLLM read our tokenizer as it is.
+    """
+    given = model.config
+    config = LlamaConfig(
+        vocab_size=given.vocab_size,
+        hidden_size=given.hidden_size,
+        intermediate_size=given.intermediate_size,
+        num_hidden_layers=given.num_hidden_layers,
+        num_attention_heads=given.num_attention_heads,
+        num_key_value_heads=given.num_key_value_heads,
+        max_position_embeddings=given.max_position_embeddings,
+        rms_norm_eps=given.rms_norm_eps,
+        rope_parameters=given.rope_parameters,
+        tie_word_embeddings=True,
+        attention_bias=True,
+        bos_token_id=None,
+        eos_token_id=given.eos_token_id,
+        pad_token_id=given.pad_token_id,
+    )
+    llama = LlamaForCausalLM(config)
+    weights = model.float().state_dict()
+    for layer in range(given.num_hidden_layers):
+        name = f"model.layers.{layer}.self_attn.o_proj.bias"
+        weights[name] = torch.zeros(given.hidden_size)
+    llama.load_state_dict(weights)
+    return llama
+
+
 def build(folder: Path, recipe: Recipe, console: Console) -> None:
     """Make the model and write it to a new folder, or replace an earlier build there."""
-    from datasets import Dataset
-    from transformers import set_seed
-    from trl import SFTConfig, SFTTrainer
-
     started = time.monotonic()
     random.seed(recipe.seed)
     set_seed(recipe.seed)
-    console.print(f"1/3 writing {recipe.demonstrations} demonstrations")
-    chats = demonstrations(recipe)
-    console.print(f"2/3 training the tokenizer ({time.monotonic() - started:.0f} s so far)")
-    tokenizer = build_tokenizer(tokenizer_texts(chats[:4000]))
-    data = Dataset.from_list([encode(chat, tokenizer) for chat in chats])
-    model = new_model(recipe, tokenizer)
-    console.print(
-        f"3/3 training {model.num_parameters():,} parameters on "
-        f"{sum(map(len, data['input_ids'])):,} tokens ({time.monotonic() - started:.0f} s so far)"
-    )
     work = folder.with_name(folder.name + ".building")
-    trainer = SFTTrainer(
-        model=model,
-        args=SFTConfig(
-            output_dir=str(work),
-            per_device_train_batch_size=recipe.batch_size,
-            num_train_epochs=1,
-            learning_rate=recipe.learning_rate,
-            lr_scheduler_type="cosine_with_min_lr",
-            lr_scheduler_kwargs={"min_lr_rate": 0.1},
-            warmup_steps=0.02,
-            weight_decay=0.01,
-            adam_beta2=0.98,
-            max_grad_norm=1.0,
-            bf16=True,
-            use_cpu=True,
-            max_length=None,
-            train_sampling_strategy="group_by_length",
-            dataset_kwargs={"skip_prepare_dataset": True},
-            gradient_checkpointing=False,
-            save_strategy="no",
-            report_to="none",
-            logging_steps=100,
-            seed=recipe.seed,
-            disable_tqdm=not console.is_terminal,
-        ),
-        train_dataset=data,
-        processing_class=tokenizer,
-    )
-    trainer.train()
+    tokenizer = model = None
+    for number in range(len(recipe.stages)):
+        label = f"stage {number + 1} of {len(recipe.stages)}"
+        console.print(f"{label}: writing {recipe.stages[number].demonstrations} demonstrations")
+        chats = demonstrations(recipe, number)
+        if tokenizer is None or model is None:
+            tokenizer = build_tokenizer(tokenizer_texts(chats[:_TOKENIZER_CHATS]))
+            model = new_model(recipe, tokenizer)
+        encoded = [encode(chat, tokenizer) for chat in chats]
+        console.print(
+            f"{label}: training {model.num_parameters():,} parameters on "
+            f"{sum(len(row['input_ids']) for row in encoded):,} tokens "
+            f"({time.monotonic() - started:.0f} s so far)"
+        )
+        train(model, tokenizer, encoded, recipe, number, work, console)
+    assert tokenizer is not None
+    assert model is not None
     _write(folder, work, model, tokenizer, recipe, time.monotonic() - started)
     console.print(f"wrote {folder} after {time.monotonic() - started:.0f} s")
+
+
+def train(
+    model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast,
+    encoded: list[dict[str, list[int]]], recipe: Recipe, number: int, work: Path, console: Console,
+) -> None:  # fmt: skip
+    """Train the model in place on one stage."""
+    from datasets import Dataset
+    from trl import SFTConfig, SFTTrainer
+
+    args = SFTConfig(
+        output_dir=str(work),
+        per_device_train_batch_size=recipe.batch_size,
+        num_train_epochs=1,
+        learning_rate=recipe.stages[number].learning_rate,
+        lr_scheduler_type="cosine_with_min_lr",
+        lr_scheduler_kwargs={"min_lr_rate": 0.1},
+        warmup_steps=0.02,
+        weight_decay=0.01,
+        adam_beta2=0.98,
+        max_grad_norm=1.0,
+        bf16=True,
+        use_cpu=True,
+        max_length=None,
+        train_sampling_strategy="group_by_length",
+        dataset_kwargs={"skip_prepare_dataset": True},
+        gradient_checkpointing=False,
+        save_strategy="no",
+        report_to="none",
+        logging_steps=100,
+        seed=recipe.seed,
+        disable_tqdm=not console.is_terminal,
+    )
+    data = Dataset.from_list(encoded)
+    SFTTrainer(model=model, args=args, train_dataset=data, processing_class=tokenizer).train()
 
 
 def _write(
@@ -157,8 +220,7 @@ def _write(
 ) -> None:  # fmt: skip
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    model.config.use_cache = True  # trainers switch it off
-    model.float().save_pretrained(work)
+    as_llama(model).save_pretrained(work)
     tokenizer.chat_template = CHAT_TEMPLATE
     tokenizer.save_pretrained(work)
     record = {"recipe": asdict(recipe), "seconds": round(seconds)}

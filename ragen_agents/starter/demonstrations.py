@@ -48,9 +48,12 @@ SHARES: Final = {
 """Share of each game in the demonstrations; the bandits tell the same prompt."""
 
 
-def demonstrate(rng: np.random.Generator) -> Messages:
-    """Play one episode of a game drawn by ``SHARES`` and return its chat, ending with a reply."""
-    text_id = str(rng.choice(list(SHARES), p=list(SHARES.values())))
+def demonstrate(rng: np.random.Generator, bandits: float | None = None) -> Messages:
+    """Play one episode of a game drawn by ``SHARES`` and return its chat, ending with a reply.
+
+    ``bandits`` is the share of the bandits, at the others' cost; None leaves it as it is.
+    """
+    text_id = _draw_game(rng, SHARES["ragen/BanditText-v0"] if bandits is None else bandits)
     env = _env(text_id, rng)
     noise = MAX_NOISE * rng.random()
     chat: Messages = []
@@ -62,6 +65,13 @@ def demonstrate(rng: np.random.Generator) -> Messages:
         chat.append({"role": "assistant", "content": reply})
         env.play(reply)
     return chat
+
+
+def _draw_game(rng: np.random.Generator, bandits: float) -> str:
+    others = 1 - SHARES["ragen/BanditText-v0"]
+    shares = {name: share * (1 - bandits) / others for name, share in SHARES.items()}
+    shares["ragen/BanditText-v0"] = bandits
+    return str(rng.choice(list(shares), p=list(shares.values())))
 
 
 def _env(text_id: str, rng: np.random.Generator) -> ConversationWrapper:

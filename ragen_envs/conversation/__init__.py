@@ -8,6 +8,7 @@ from gymnasium.envs.registration import load_env_creator
 from ragen_envs.conversation.parser import Defect, ParsedReply, format_reply, parse_reply
 from ragen_envs.conversation.settings import SETTING_NAMES, ConversationSettings
 from ragen_envs.conversation.wrapper import ConversationWrapper, FreeText, TurnResult
+from ragen_envs.errors import RagenError
 
 
 def make_conversation(
@@ -22,10 +23,16 @@ def make_conversation(
     """
     spec = gym.spec(game)
     settings = {name: kwargs.pop(name) for name in SETTING_NAMES if name in kwargs}
-    creator = load_env_creator(spec.entry_point) if isinstance(spec.entry_point, str) else None
-    if creator is None:
-        raise TypeError(f"{game} must be registered with an entry point given as a string")
-    env: gym.Env[Any, int] = creator(**{**spec.kwargs, **kwargs, "render_mode": render_mode})  # type: ignore[assignment]
+    if not isinstance(spec.entry_point, str):
+        raise RagenError(f"{game} must be registered with an entry point given as a string")
+    creator = load_env_creator(spec.entry_point)
+    try:
+        env: Any = creator(**{**spec.kwargs, **kwargs, "render_mode": render_mode})
+    except TypeError as error:
+        raise RagenError(
+            f"{game} does not take these keywords ({error}); conversation settings are "
+            f"{', '.join(SETTING_NAMES)}"
+        ) from None
     return ConversationWrapper(env, **settings)
 
 

@@ -61,7 +61,7 @@ class TurnResult:
         return sum(self.rewards) + self.penalty
 
 
-class ConversationWrapper(gym.Wrapper[str, str, Any, int], RecordConstructorArgs):
+class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs):
     """Turn a game into text in, text out. One step is one reply, with up to k actions.
 
     The observation after ``reset`` is the whole first prompt (rules, legend, limits, form of a reply,
@@ -78,6 +78,8 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, int], RecordConstructorArgs
 
     No vector version of this wrapper exists.
     """
+
+    env: gym.Env[Any, Any]
 
     def __init__(self, env: gym.Env[Any, Any], **settings: Any) -> None:
         RecordConstructorArgs.__init__(self, **settings)
