@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ragen_agents.starter import STARTER
 from ragen_agents.starter.demonstrations import SHARES, demonstrate
-from ragen_agents.starter.names import NOUNS, name_pair
+from ragen_agents.starter.names import NOUNS, name_pair, word_pair
 from ragen_agents.starter.thoughts import lake_thought, sokoban_thought
 from ragen_envs.bandit import name_pairs
 from ragen_envs.conversation import parse_reply
@@ -79,11 +79,17 @@ def test_lake_thought_stops_where_the_game_does():
     assert thought == "Player 0 0. Goal 1 1. Hole 1 0. Plan: Down 1 0 hole."
 
 
-def test_no_held_out_name_is_demonstrated():
-    held_out = {n for split in ("validation", "test") for p in name_pairs()[split] for n in p}
+def test_held_out_words_are_demonstrated_without_their_roles():
+    pairs = [p for split in ("validation", "test") for p in name_pairs()[split]]
+    held_out = {name for pair in pairs for name in pair}
     rng = np.random.default_rng(0)
-    drawn = {name for _ in range(3000) for name in name_pair(rng)}
-    assert not held_out & (drawn | set(NOUNS))
+    assert not held_out & {name for _ in range(3000) for name in name_pair(rng)}
+    assert not held_out & set(NOUNS)
+    drawn = [word_pair(rng) for _ in range(8000)]
+    assert not {frozenset(pair) for pair in drawn} & {frozenset(pair) for pair in pairs}
+    risky = {pair[1] for pair in pairs}
+    first = [pair[0] in risky for pair in drawn if (pair[0] in risky) != (pair[1] in risky)]
+    assert abs(np.mean(first) - 0.5) < 4 * 0.5 / len(first) ** 0.5
 
 
 @settings(max_examples=200, deadline=None)

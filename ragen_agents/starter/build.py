@@ -24,8 +24,8 @@ from transformers import (
     set_seed,
 )
 
-from ragen_agents.starter.demonstrations import Messages, demonstrate
-from ragen_agents.starter.names import NOUNS
+from ragen_agents.starter.demonstrations import BANDIT, SHARES, Messages, demonstrate
+from ragen_agents.starter.names import NOUNS, name_pair, word_pair
 from ragen_agents.starter.tokenizer import CHAT_TEMPLATE, build_tokenizer
 
 IGNORED: Final = -100
@@ -41,8 +41,10 @@ class Stage:
     """Episodes; each is seen once."""
     learning_rate: float
     """Peak; warmed up over 2% of the steps, then cosine decay to a tenth."""
-    bandits: float | None = None
-    """Share of the bandits, or None for the usual one."""
+    bandits: float = SHARES[BANDIT]
+    """Share of the bandits."""
+    words: bool = False
+    """Whether arms are named with words only, the held-out ones among them, and none made up."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,11 @@ class Recipe:
     """How the starter model is made. The shipped one is made by the defaults."""
 
     seed: int = 0
-    stages: tuple[Stage, ...] = (Stage(80_000, 2.5e-3), Stage(20_000, 1.5e-3, bandits=0.6))
-    """The second stage teaches to copy names that were never seen, which takes many of them."""
+    stages: tuple[Stage, ...] = (
+        Stage(80_000, 2.5e-3),
+        Stage(10_000, 1.5e-3, bandits=0.6, words=True),
+    )
+    """The second stage teaches to spell the words that name arms."""
     batch_size: int = 16
     hidden_size: int = 128
     layers: int = 5
@@ -65,14 +70,15 @@ def demonstrations(recipe: Recipe, number: int) -> list[Messages]:
     stage = recipe.stages[number]
     seeds = [(recipe.seed, number, k) for k in range(-(-stage.demonstrations // _CHUNK))]
     with multiprocessing.get_context("spawn").Pool(2) as pool:
-        made = pool.map(partial(_demonstrate_chunk, stage.bandits), seeds, chunksize=1)
+        made = pool.map(partial(_demonstrate_chunk, stage), seeds, chunksize=1)
     return [chat for chunk in made for chat in chunk][: stage.demonstrations]
 
 
-def _demonstrate_chunk(bandits: float | None, seed: tuple[int, ...]) -> list[Messages]:
+def _demonstrate_chunk(stage: Stage, seed: tuple[int, ...]) -> list[Messages]:
     # The first stage's seeds are (seed, chunk): its demonstrations are those of a single pass.
     rng = np.random.default_rng(seed if seed[1] else (seed[0], seed[2]))
-    return [demonstrate(rng, bandits) for _ in range(_CHUNK)]
+    names = word_pair if stage.words else name_pair
+    return [demonstrate(rng, stage.bandits, names) for _ in range(_CHUNK)]
 
 
 def tokenizer_texts(chats: list[Messages]) -> Iterator[str]:

@@ -37,24 +37,32 @@ UNTHINKING: Final = 0.1
 SLIPPERY_MAPS: Final = 1024
 """Slippery demonstrations come from this many seeds, because exact plans are costly."""
 
+BANDIT: Final = "ragen/BanditText-v0"
 SHARES: Final = {
     "ragen/SokobanText-v0": 0.26,
     "ragen/SokobanNewVocabText-v0": 0.22,
     "ragen/SokobanLargeText-v0": 0.10,
     "ragen/FrozenLakeDeterministicText-v0": 0.20,
     "ragen/FrozenLakeText-v0": 0.08,
-    "ragen/BanditText-v0": 0.14,
+    BANDIT: 0.14,
 }
 """Share of each game in the demonstrations; the bandits tell the same prompt."""
 
 
-def demonstrate(rng: np.random.Generator, bandits: float | None = None) -> Messages:
+def demonstrate(
+    rng: np.random.Generator,
+    bandits: float = SHARES[BANDIT],
+    names: Callable[[np.random.Generator], tuple[str, str]] = name_pair,
+) -> Messages:
     """Play one episode of a game drawn by ``SHARES`` and return its chat, ending with a reply.
 
-    ``bandits`` is the share of the bandits, at the others' cost; None leaves it as it is.
+    Args:
+        rng: All randomness.
+        bandits: Share of the bandits, at the others' cost.
+        names: Draws a bandit's arms.
     """
-    text_id = _draw_game(rng, SHARES["ragen/BanditText-v0"] if bandits is None else bandits)
-    env = _env(text_id, rng)
+    text_id = _draw_game(rng, bandits)
+    env = _env(text_id, rng, names)
     noise = MAX_NOISE * rng.random()
     chat: Messages = []
     while env.end is None:
@@ -68,16 +76,18 @@ def demonstrate(rng: np.random.Generator, bandits: float | None = None) -> Messa
 
 
 def _draw_game(rng: np.random.Generator, bandits: float) -> str:
-    others = 1 - SHARES["ragen/BanditText-v0"]
+    others = 1 - SHARES[BANDIT]
     shares = {name: share * (1 - bandits) / others for name, share in SHARES.items()}
-    shares["ragen/BanditText-v0"] = bandits
+    shares[BANDIT] = bandits
     return str(rng.choice(list(shares), p=list(shares.values())))
 
 
-def _env(text_id: str, rng: np.random.Generator) -> ConversationWrapper:
+def _env(
+    text_id: str, rng: np.random.Generator, names: Callable[[np.random.Generator], tuple[str, str]]
+) -> ConversationWrapper:
     settings = _settings(text_id, rng)
-    if text_id == "ragen/BanditText-v0":
-        env = _make(text_id, level=name_pair(rng), **dict(settings))
+    if text_id == BANDIT:
+        env = _make(text_id, level=names(rng), **dict(settings))
     else:
         env = _shared(text_id, settings)
     seeds = SLIPPERY_MAPS if text_id == "ragen/FrozenLakeText-v0" else 1 << 62
@@ -103,7 +113,7 @@ def _settings(text_id: str, rng: np.random.Generator) -> Settings:
     with them, and thinking.
     """
     drawn: Settings = (("think", False),) if rng.random() < UNTHINKING else ()
-    if text_id in ("ragen/BanditText-v0", "ragen/FrozenLakeText-v0") or rng.random() < DEFAULTS:
+    if text_id in (BANDIT, "ragen/FrozenLakeText-v0") or rng.random() < DEFAULTS:
         return drawn
     per_turn = int(rng.integers(1, 8))
     budget = 5 * per_turn if rng.random() < 0.5 else 10

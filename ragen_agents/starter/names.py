@@ -1,14 +1,15 @@
-"""Arm names for the bandit demonstrations: the train pairs, common nouns and made-up words.
+"""Arm names for the bandit demonstrations: the train pairs, other words, and made-up ones.
 
-The starter model must copy names that it has never seen, so most of its training names are drawn
-rather than listed. No name of the validation or test pairs is among them.
+The held-out pairs never appear as pairs. Their words do, late in training, in random pairs whose roles
+follow from the order and not from the words: as any language model has, the starter model has seen
+the words and can spell them, but nothing tells it which of them sound risky.
 """
 
 from typing import Final
 
 import numpy as np
 
-from ragen_envs.bandit import name_pairs
+from ragen_envs.bandit import all_names, name_pairs
 from ragen_envs.splits import TEST, TRAIN, VALIDATION
 
 _NOUNS: Final = """
@@ -27,6 +28,7 @@ Surfer Surgeon Swamp Tempest Temple Thief Thunder Torch Tornado Tower Typist Vic
 Waiter Walker Warden Warrior Weaver Whale Willow Wizard Wolf Worker Wrestler Writer Zebra
 """.split()
 _HELD_OUT: Final = {n for s in (VALIDATION, TEST) for pair in name_pairs()[s] for n in pair}
+_PAIRS: Final = [set(pair) for pairs in name_pairs().values() for pair in pairs]
 NOUNS: Final = tuple(name for name in _NOUNS if name not in _HELD_OUT)
 
 _STARTS: Final = "B C D F G H K L M N P R S T V W Br Ch Cl Dr Gr Pl Sh St Sw Tr".split()
@@ -41,17 +43,32 @@ def _made_up(rng: np.random.Generator) -> str:
     return "".join([*parts, str(rng.choice(_ENDS))]).capitalize()
 
 
+def _train_pair(rng: np.random.Generator) -> tuple[str, str]:
+    pairs = name_pairs()[TRAIN]
+    safe, risky = pairs[int(rng.integers(len(pairs)))]
+    return (safe, risky) if rng.random() < 0.5 else (risky, safe)
+
+
 def name_pair(rng: np.random.Generator) -> tuple[str, str]:
     """Draw the two arms in the order shown; only those of the train pairs sound like something."""
     kind = rng.random()
     if kind < 0.25:
-        pairs = name_pairs()[TRAIN]
-        safe, risky = pairs[int(rng.integers(len(pairs)))]
-        return (safe, risky) if rng.random() < 0.5 else (risky, safe)
+        return _train_pair(rng)
     while True:
         if kind < 0.6:
             first, second = (str(name) for name in rng.choice(NOUNS, size=2))
         else:
             first, second = _made_up(rng), _made_up(rng)
         if first != second and not {first, second} & _HELD_OUT:
+            return first, second
+
+
+def word_pair(rng: np.random.Generator) -> tuple[str, str]:
+    """Draw the two arms in the order shown: a train pair, or any two words that are no pair."""
+    if rng.random() < 0.4:
+        return _train_pair(rng)
+    words = all_names() if rng.random() < 0.7 else NOUNS
+    while True:
+        first, second = (str(word) for word in rng.choice(words, size=2))
+        if first != second and {first, second} not in _PAIRS:
             return first, second
