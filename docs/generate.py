@@ -75,7 +75,10 @@ def _levels(games: list[GameSpec]) -> str:
             except InstanceError:
                 continue
             rows.append(f"| {name} | {split} | {len(pack)} | {_moves(pack)} |")
-    head = ["| pack | split | instances | shortest solution: mean, median, 90%, longest |", "|---|---|---|---|"]
+    head = [
+        "| pack | split | instances | shortest solution: mean, median, 90%, longest |",
+        "|---|---|---|---|",
+    ]
     return "\n".join(["## Frozen Levels", "", *head, *rows]) if rows else ""
 
 
@@ -109,7 +112,8 @@ def pictures() -> dict[Path, NDArray[np.uint8]]:
         env = gym.make(game.id, render_mode="rgb_array")
         env.reset(options={"split": TEST, "index": _PICTURED.get(game.name, 0)})
         found[DOCS / "images" / f"{name}.png"] = np.asarray(env.render())
-    boards = [found[DOCS / "images" / f"{n}.png"] for n in ("sokoban", "sokoban_large", "frozen_lake", "bandit")]
+    shown = ("sokoban", "sokoban_large", "frozen_lake", "bandit")
+    boards = [found[DOCS / "images" / f"{name}.png"] for name in shown]
     found[DOCS / "images" / "games.png"] = _strip(boards)
     return found
 

@@ -80,4 +80,6 @@ def first_use(*kernels: Any) -> Iterator[None]:
 def _announce() -> None:
     if not _announced.is_set():
         _announced.set()
-        print("ragen_envs: compiling the games for their first use ...", file=sys.stderr, flush=True)
+        print(
+            "ragen_envs: compiling the games for their first use ...", file=sys.stderr, flush=True
+        )

@@ -11,15 +11,25 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from ragen_envs import seeding
-from ragen_envs.base import GameEnv
 from ragen_envs.compiling import first_use
 from ragen_envs.errors import GenerationError, InstanceError, RagenError
-from ragen_envs.kernels import ENDED
+from ragen_envs.kernels import (
+    DUE,
+    EFFECTIVE,
+    ENDED,
+    OWN_FLAG,
+    PHASE,
+    RUNNING,
+    STREAM,
+    SUCCESS,
+    TERMINATED,
+    TRUNCATED,
+    VALID,
+)
 from ragen_envs.splits import SPLITS, TRAIN
 from ragen_envs.vector_options import ResetOptions, read_actions, read_options, read_seeds
 
 NO_LIMIT = 2**31 - 1
-_GAME_FLAGS = ("success", "action_is_valid", "action_is_effective")
 
 
 class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
@@ -31,15 +41,19 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     and read-only.
     """
 
-    game: ClassVar[type[GameEnv[Any]]]
+    game: ClassVar[Any]
     """The single env, which reads the settings and draws the pictures."""
     flags: ClassVar[tuple[str, ...]] = ()
     """Names of the game's own infos of type bool."""
     kernels: ClassVar[tuple[Any, ...]]
     """The compiled functions that the game calls."""
 
-    _state: NDArray[np.int32]
+    single: Any
+    """One single env with the same settings."""
+    _state: NDArray[np.int64]
+    """(rows, num_envs), see ``ragen_envs.kernels``."""
     _observations: NDArray[Any]
+    """(num_envs, ...), the buffer that the kernels write."""
 
     def __init__(
         self,
@@ -67,30 +81,32 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self.num_envs = num_envs
         self.copy_observations = copy_observations
         self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self._same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
+        self._disabled = self.autoreset_mode is AutoresetMode.DISABLED
         self.metadata = {**self.single.metadata, "autoreset_mode": self.autoreset_mode}
         self.render_mode = render_mode
         self.single_observation_space = self.single.observation_space
         self.single_action_space = self.single.action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._limit = NO_LIMIT if max_episode_steps in (None, -1) else int(max_episode_steps)
-        self._names = ("terminated", "truncated", *_GAME_FLAGS, *self.flags)
+        self._limit = _read_limit(max_episode_steps)
+        self._flags_shape = (OWN_FLAG + len(self.flags), num_envs)
         self._everywhere = np.ones(num_envs, np.bool_)
         self._everywhere.flags.writeable = False
-        self._masks = {f"_{name}": self._everywhere for name in self._names[2:]}
-        self._streams = np.full(num_envs, -1, np.int64)
         self._ready = False
-        self._waiting = 0
+        self._waiting = False
         fixed = self.single._fixed
         self._fixed = None if fixed is None else self._decode(fixed)[None]
         self._allocate()
+        self._streams = self._state[STREAM]
+        self._streams[:] = -1
         with first_use(*self.kernels):
             self._compile()
 
     def reset(
         self,
         *,
-        seed: int | Sequence[int | None] | None = None,  # type: ignore[override]
+        seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[NDArray[Any], dict[str, Any]]:
         """Start episodes; see the class.
@@ -106,8 +122,9 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             self._reset_frozen(asked, asked.indices)
         else:
             self._reset_fresh(asked, seeds)
-        self._ready = self._ready or bool((self._streams >= 0).all())
-        self._waiting = int(np.count_nonzero(self._state[:, ENDED]))
+        started = (self._streams >= 0) & (self._state[PHASE] != DUE)
+        self._ready = bool(started.all())
+        self._waiting = bool((self._state[PHASE] == ENDED).any())
         return self._observe(), self._reset_infos(asked.ids)
 
     def step(
@@ -122,24 +139,25 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             RagenError: An action is none, or an episode is over and autoreset is disabled. Nothing
                 has changed then.
         """
-        waiting = self._find_waiting() if self._waiting or not self._ready else None
+        if not self._ready or (self._waiting and self._disabled):
+            raise self._not_ready()
         rewards = np.empty(self.num_envs)
-        flags = np.empty((len(self._names), self.num_envs), np.bool_)
-        actions = read_actions(actions, self.num_envs)
-        infos: dict[str, Any] = {}
-        ended = self._play(actions, rewards, flags, infos)
+        flags = np.empty(self._flags_shape, np.bool_)
+        ended = self._play(read_actions(actions, self.num_envs), rewards, flags)
         if ended < 0:
-            raise RagenError(self._wrong_action(-1 - ended, actions))
-        terminated, truncated, *own = flags
-        infos.update(zip(self._names[2:], own, strict=True))
+            raise self._wrong_action(-1 - ended, actions)
+        infos = self._flag_infos(flags)
         extra: dict[str, Any] = {}
-        if waiting is not None:
-            self._renew(waiting, infos)
-        if ended and self.autoreset_mode is AutoresetMode.SAME_STEP:
+        if self._waiting:
+            self._begin(DUE, TRAIN)
+            self._waiting = False
+        self._add_infos(infos)
+        if not self._same_step:
+            self._waiting = ended > 0
+        elif ended:
             extra = self._finish(infos)
-        else:
-            self._waiting = ended
-        return self._observe(), rewards, terminated, truncated, {**infos, **self._masks, **extra}
+        infos.update(extra)
+        return self._observe(), rewards, flags[TERMINATED], flags[TRUNCATED], infos
 
     def render(self) -> tuple[Any, ...] | None:
         """Return a frame of each env as the single env draws it, or None without a render mode."""
@@ -164,7 +182,8 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         for i, index, noise in zip(asked.ids, indices.tolist(), asked.noise.tolist(), strict=True):
             self._streams[i] = seeding.new_stream(asked.split, name, index, noise)
         self._write(asked.ids, np.stack([self._decode(pack[i].level) for i in indices.tolist()]))
-        self._start(asked.ids)
+        self._state[PHASE, asked.ids] = DUE
+        self._start(DUE)
 
     def _reset_fresh(self, asked: ResetOptions, seeds: list[int | None]) -> None:
         for i in asked.ids.tolist():
@@ -173,59 +192,58 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
                 seed = int(self.np_random.integers(2**31))
             if seed is not None:
                 self._streams[i] = seeding.new_stream(asked.split, self.single.distribution, seed)
-        self._begin(asked.ids, asked.split)
+        self._state[PHASE, asked.ids] = DUE
+        self._begin(DUE, asked.split)
         for i, noise in zip(asked.ids.tolist(), asked.noise.tolist(), strict=True):
             if noise:
                 self._streams[i] = seeding.jump(int(self._streams[i]), noise)
 
-    def _begin(self, ids: NDArray[np.int64], split: str) -> None:
-        """Begin episodes on the fixed level, or on fresh ones."""
+    def _begin(self, phase: int, split: str) -> None:
+        """Begin episodes in every env in a phase, on the fixed level or on fresh ones."""
         if self._fixed is not None:
-            self._write(ids, self._fixed)
-        elif self._draw(ids, SPLITS.index(split)) >= 0:
+            self._write(np.flatnonzero(self._state[PHASE] == phase), self._fixed)
+            self._start(phase)
+        elif self._draw(phase, SPLITS.index(split)) >= 0:
+            self._ready = False
             raise self._failure()
-        self._start(ids)
 
-    def _find_waiting(self) -> NDArray[np.int64]:
-        if not self._ready:
-            raise gym.error.ResetNeeded("Cannot call step() before every env was reset")
-        waiting = np.flatnonzero(self._state[:, ENDED])
-        if self.autoreset_mode is AutoresetMode.DISABLED:
-            raise RagenError(
-                f"the episodes of envs {waiting.tolist()} are over; reset them with "
-                'options={"reset_mask": ...} first'
-            )
-        return waiting
-
-    def _renew(self, ids: NDArray[np.int64], infos: dict[str, Any]) -> None:
-        """Begin the next training episodes of ``ids`` and write their infos."""
-        self._begin(ids, TRAIN)
-        self._describe(infos, ids)
-
-    def _describe(self, infos: dict[str, Any], ids: NDArray[np.int64]) -> None:
-        """Write the infos of episodes that have just begun."""
-        for name in self._names[2:]:
-            infos[name][ids] = name == "action_is_valid"
+    def _flag_infos(self, flags: NDArray[np.bool_]) -> dict[str, Any]:
+        everywhere = self._everywhere
+        infos: dict[str, Any] = {
+            "success": flags[SUCCESS], "_success": everywhere,
+            "action_is_valid": flags[VALID], "_action_is_valid": everywhere,
+            "action_is_effective": flags[EFFECTIVE], "_action_is_effective": everywhere,
+        }  # fmt: skip
+        for row, name in enumerate(self.flags, OWN_FLAG):
+            infos[name], infos[f"_{name}"] = flags[row], everywhere
+        return infos
 
     def _reset_infos(self, ids: NDArray[np.int64]) -> dict[str, Any]:
-        infos: dict[str, Any] = {
-            name: np.zeros(self.num_envs, np.bool_) for name in self._names[2:]
-        }
-        self._describe(infos, ids)
-        return {**infos, **{f"_{name}": self._mask(ids) for name in infos}}
+        flags = np.zeros(self._flags_shape, np.bool_)
+        flags[VALID] = True
+        infos = self._flag_infos(flags)
+        self._add_infos(infos)
+        return self._only(infos, ids)
+
+    def _only(self, infos: dict[str, Any], ids: NDArray[np.int64]) -> dict[str, Any]:
+        """Return the infos of some envs; the other items are zero."""
+        chosen: dict[str, Any] = {}
+        for name, values in infos.items():
+            chosen[name] = np.zeros_like(values)
+            chosen[name][ids] = values[ids]
+        return chosen
 
     def _finish(self, infos: dict[str, Any]) -> dict[str, Any]:
-        """Renew the episodes that ended in this step; return their last observations and infos."""
-        ids = np.flatnonzero(self._state[:, ENDED])
+        """Begin the next episodes where one has ended; return the last observations and infos."""
+        ids = np.flatnonzero(self._state[PHASE])
         last = np.full(self.num_envs, None, dtype=object)
         for i, observation in zip(ids.tolist(), self._observations[ids], strict=True):
             last[i] = observation
-        final: dict[str, Any] = {}
-        for name, values in infos.items():
-            final[name] = np.zeros_like(values)
-            final[name][ids] = values[ids]
-            final[f"_{name}"] = self._mask(ids)
-        self._renew(ids, infos)
+        final = self._only(infos, ids)
+        self._begin(ENDED, TRAIN)
+        for name in ("success", "action_is_effective", *self.flags):
+            infos[name][ids] = False
+        self._add_infos(infos)
         masks = {"_final_obs": self._mask(ids), "_final_info": self._mask(ids)}
         return {"final_obs": last, "final_info": final, **masks}
 
@@ -237,17 +255,29 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     def _observe(self) -> NDArray[Any]:
         return self._observations.copy() if self.copy_observations else self._observations
 
-    def _wrong_action(self, i: int, actions: NDArray[np.int64]) -> str:
+    def _not_ready(self) -> Exception:
+        if not self._ready:
+            return gym.error.ResetNeeded("Cannot call step() before every env was reset")
+        over = np.flatnonzero(self._state[PHASE] != RUNNING).tolist()
+        return RagenError(
+            f'the episodes of envs {over} are over; reset them with options={{"reset_mask": ...}}'
+        )
+
+    def _wrong_action(self, i: int, actions: Any) -> RagenError:
         space = self.single_action_space
         assert isinstance(space, gym.spaces.Discrete)
-        return f"action {i} is {actions[i]}, but must be from 0 to {space.n - 1}"
+        return RagenError(f"action {i} is {actions[i]}, but must be from 0 to {space.n - 1}")
 
     def _compile(self) -> None:
-        """Call each kernel on no env, so that compilation happens here and not in the first step."""
+        """Call the kernels where they change nothing, so that no step has to wait for a compiler."""
+        nobody = -1
+        self._draw(nobody, 0)
+        self._start(nobody)
         none = np.empty(0, np.int64)
-        self._draw(none, 0)
-        self._start(none)
-        self._play(none, np.empty(0), np.empty((len(self._names), 0), np.bool_), {})
+        self._play(none, np.empty(0), np.empty((self._flags_shape[0], 0), np.bool_))
+
+    def _add_infos(self, infos: dict[str, Any]) -> None:
+        """Write the infos that are no flags, and their masks; most games have none."""
 
     @abstractmethod
     def _allocate(self) -> None:
@@ -255,17 +285,17 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
     @abstractmethod
     def _play(
-        self,
-        actions: NDArray[np.int64],
-        rewards: NDArray[np.float64],
-        flags: NDArray[np.bool_],
-        infos: dict[str, Any],
+        self, actions: NDArray[np.int64], rewards: NDArray[np.float64], flags: NDArray[np.bool_]
     ) -> int:
-        """Step all envs whose episode is not over; see the kernel. ``infos`` takes what is no flag."""
+        """Step every env whose episode is running; see the kernel."""
 
     @abstractmethod
-    def _draw(self, ids: NDArray[np.int64], wanted: int) -> int:
-        """Draw fresh levels of a split; returns -1 or an env that found none."""
+    def _draw(self, phase: int, wanted: int) -> int:
+        """Begin episodes on fresh levels of a split; returns -1 or an env that found none."""
+
+    @abstractmethod
+    def _start(self, phase: int) -> None:
+        """Begin episodes on the levels that the envs were given."""
 
     @abstractmethod
     def _decode(self, level: str) -> NDArray[Any]:
@@ -276,13 +306,17 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """Give envs levels that were decoded, one row an env or one for all."""
 
     @abstractmethod
-    def _start(self, ids: NDArray[np.int64]) -> None:
-        """Begin episodes on the levels that the envs were given."""
-
-    @abstractmethod
     def _failure(self) -> GenerationError:
         """Return the error of the generator."""
 
     @abstractmethod
     def _show(self, i: int) -> None:
         """Make the state of env ``i`` the state of the single env, to be drawn."""
+
+
+def _read_limit(steps: int | None) -> int:
+    if steps is None or steps == -1:
+        return NO_LIMIT
+    if not isinstance(steps, int) or steps < 1:
+        raise RagenError(f"max_episode_steps is {steps!r}, but must be an integer >= 1, -1 or None")
+    return steps

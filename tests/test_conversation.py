@@ -1,135 +1,21 @@
 import re
-import time
-from collections import Counter
-from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
 import pytest
-import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from replies import NAMES, QUICK, REPLIES, TEXTS, say
 
 from ragen_envs.conversation import (
     ConversationSettings,
     ConversationWrapper,
     Defect,
-    FreeText,
     format_reply,
-    parse_reply,
 )
-from ragen_envs.conversation.parser import MAX_REPLY_CHARACTERS
 from ragen_envs.errors import RagenError
 from ragen_envs.frozen_lake import FrozenLakeEnv
-from ragen_envs.registration import GAMES, text_ids
 from ragen_envs.sokoban import SokobanEnv
-
-QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-NAMES = ["Up", "Down", "Left", "Right"]
-TEXTS = list(text_ids())
-ROWS = yaml.safe_load((Path(__file__).parent / "data" / "replies.yaml").read_text("utf-8"))
-
-
-def row_id(row):
-    return ascii(row["reply"][:50]).replace("::", ":") + str(row.get("times", row.get("lead", "")))
-
-
-@pytest.mark.parametrize("row", ROWS, ids=row_id)
-def test_conformance(row):
-    parsed = parse_reply(
-        "x" * row.get("lead", 0) + row["reply"] * row.get("times", 1),
-        row.get("names", NAMES),
-        row.get("actions_per_turn", 5),
-        row.get("think", True),
-        row.get("truncated", False),
-    )
-    assert list(parsed.actions) == row.get("actions", [])
-    named = {Defect(name) for name in row.get("defects", [])}
-    assert set(parsed.defects) == named
-    assert parsed.is_valid == (not named)
-    if "thought" in row:
-        assert parsed.thought == row["thought"]
-
-
-def test_the_table_is_complete():
-    assert len(ROWS) >= 60
-    known = {"reply", "times", "lead", "names", "think", "actions_per_turn", "truncated"}
-    for row in ROWS:
-        assert set(row) <= known | {"actions", "defects", "thought"}
-    count = Counter(name for row in ROWS for name in row.get("defects", []))
-    assert set(count) == set(Defect)
-    assert min(count.values()) >= 2
-
-
-def test_defects_come_in_a_fixed_order():
-    reply = "<think>a<answer>Up||||Down||Left</answer><answer>"
-    parsed = parse_reply(reply, NAMES, 2, think=False, truncated=True)
-    assert len(parsed.defects) == 6
-    assert list(parsed.defects) == [defect for defect in Defect if defect in parsed.defects]
-
-
-PIECES = [
-    "<think>",
-    "</think>",
-    "<answer>",
-    "</answer>",
-    "Up",
-    "right",
-    "Fly",
-    "||",
-    "|",
-    " ",
-    "\n",
-]
-REPLIES = st.text() | st.lists(st.sampled_from(PIECES) | st.text(max_size=3)).map("".join)
-
-
-@given(REPLIES, st.integers(1, 6), st.booleans(), st.booleans())
-@settings(QUICK, max_examples=400)
-def test_parsing_is_total(reply, limit, think, truncated):
-    parsed = parse_reply(reply, NAMES, limit, think, truncated)
-    assert len(parsed.actions) <= limit
-    assert all(type(action) is int and 0 <= action < 4 for action in parsed.actions)
-    assert parsed.is_valid == (parsed.defects == ())
-    assert all(isinstance(defect, Defect) for defect in parsed.defects)
-    assert len(set(parsed.defects)) == len(parsed.defects)
-    assert (Defect.TRUNCATED in parsed.defects) == truncated
-    assert parsed.thought in reply
-    assert parsed == parse_reply(reply, NAMES, limit, think, truncated)
-    if parsed.is_valid:
-        assert parsed.actions
-        assert "<answer>" in reply.lower()
-
-
-@given(REPLIES, st.booleans())
-@settings(QUICK, max_examples=200)
-def test_a_smaller_limit_only_shortens(reply, think):
-    wide = parse_reply(reply, NAMES, 10**6, think)
-    for limit in range(1, 5):
-        assert parse_reply(reply, NAMES, limit, think).actions == wide.actions[:limit]
-
-
-THOUGHTS = st.none() | st.text().filter(lambda t: "</think>" not in t.lower())
-
-
-@given(st.lists(st.sampled_from(NAMES), min_size=1, max_size=6), THOUGHTS)
-@QUICK
-def test_formatted_replies_parse_back(actions, thought):
-    reply = format_reply(actions, thought)
-    parsed = parse_reply(reply, NAMES, 6, think=thought is not None)
-    assert parsed.is_valid
-    assert [NAMES[action] for action in parsed.actions] == actions
-    assert parsed.thought == (thought or "")
-
-
-def test_parsing_hostile_replies_is_quick():
-    began = time.process_time()
-    for piece in ("<think>", "<answer>", "</answer>", "||", "Up||", "<", "\0", " ", "<answer>Up||"):
-        for think in (True, False):
-            parse_reply(piece * 200_000, NAMES, 5, think)
-    assert time.process_time() - began < 5
-
 
 CORRIDOR = ["########", "#P__X_O#", "########"]
 WIDE = ["######", "#P___#", "#__X_#", "#__O_#", "######"]
@@ -139,10 +25,6 @@ def sokoban(rows=WIDE, **settings_):
     env = ConversationWrapper(SokobanEnv(level=rows), **settings_)
     env.reset(seed=0)
     return env
-
-
-def say(*actions, think=True):
-    return format_reply(actions, "hm" if think else None)
 
 
 @pytest.mark.parametrize("think", [True, False])
@@ -556,138 +438,3 @@ def test_symbols_are_checked(symbols, words):
 def test_games_without_words_are_refused():
     with pytest.raises(RagenError, match="no text face"):
         ConversationWrapper(gym.make("CartPole-v1"))
-
-
-def coordinates(text):
-    """Read (row, column) places back from a description."""
-    found = {}
-    for line in text.splitlines():
-        name, colon, places = line.partition(": ")
-        if colon:
-            found[name] = {(int(r), int(c)) for r, c in re.findall(r"\((\d+), (\d+)\)", places)}
-    return found
-
-
-def where(board, *codes):
-    return {tuple(map(int, cell)) for cell in np.argwhere(np.isin(board, codes))}
-
-
-def random_walk(env, seeds):
-    rng = np.random.default_rng(1)
-    for seed in range(seeds):
-        env.reset(seed=seed)
-        yield env.unwrapped.board, env.state_text()
-        while env.end is None:
-            env.play(format_reply([env.names[rng.integers(4)]], ""))
-            yield env.unwrapped.board, env.state_text()
-
-
-@pytest.mark.parametrize("size", [6, (5, 9)])
-def test_sokoban_coordinates(size):
-    env = ConversationWrapper(
-        SokobanEnv(size=size, boxes=2), observation="coordinates", max_turns=15, max_actions=15
-    )
-    for board, text in random_walk(env, 12):
-        height, width = board.shape
-        assert text.startswith(f"size {height} x {width}, ")
-        inner = {(r, c) for r, c in where(board, 0) if 0 < r < height - 1 and 0 < c < width - 1}
-        assert coordinates(text) == {
-            "player": where(board, 5, 6),
-            "box": where(board, 3, 4),
-            "target": where(board, 2, 3, 6),
-            "wall": inner,
-        }
-        assert ("wall: none" in text) == (not inner)
-    assert "Symbols" not in env.system
-
-
-def test_lake_coordinates():
-    env = ConversationWrapper(
-        FrozenLakeEnv(size=(4, 6), p=0.6), observation="coordinates", max_turns=10
-    )
-    for board, text in random_walk(env, 25):
-        assert text.startswith("size 4 x 6, ")
-        assert coordinates(text) == {
-            "player": where(board, 3, 4, 5),
-            "goal": where(board, 2, 5),
-            "hole": where(board, 1, 4),
-        }
-
-
-@pytest.mark.parametrize("env_id", ["ragen/SokobanText-v0", "ragen/FrozenLakeText-v0"])
-def test_both_formats(env_id):
-    texts = {}
-    for form in ("grid", "coordinates", "both"):
-        env = gym.make(env_id, observation=form)
-        prompt, _ = env.reset(seed=2)
-        texts[form] = env.get_wrapper_attr("state_text")()
-        assert prompt.endswith(texts[form])
-        assert ("Symbols: " in prompt) == (form != "coordinates")
-    assert texts["both"] == f"{texts['grid']}\n{texts['coordinates']}"
-
-
-@pytest.mark.parametrize("env_id", TEXTS)
-def test_prompts_name_actions_and_rewards(env_id):
-    env = gym.make(env_id)
-    prompt, _ = env.reset(seed=0)
-    names = env.get_wrapper_attr("names")
-    assert f"Actions: {', '.join(names)}." in prompt
-    assert "Rewards: " in prompt
-    assert "<answer>" in prompt
-
-
-def test_rules_state_the_settings_of_the_game():
-    told = ConversationWrapper(SokobanEnv(reward="sparse"))
-    told.reset(seed=0)
-    assert "0 for each action" in told.system
-    assert "1 when all boxes" in told.system
-    shaped = ConversationWrapper(SokobanEnv(reward="shaped"))
-    shaped.reset(seed=0)
-    assert "0.25 for each cell" in shaped.system
-    wet, dry = (
-        ConversationWrapper(FrozenLakeEnv()),
-        ConversationWrapper(FrozenLakeEnv(success_rate=1)),
-    )
-    wet.reset(seed=0)
-    dry.reset(seed=0)
-    assert "probability 0.33" in wet.system
-    assert "not slippery" in dry.system
-
-
-def test_free_text():
-    space = FreeText(10)
-    assert all(text in space for text in ("", "√", "\0" * 10, "\ud800"))
-    assert not any(thing in space for thing in ("x" * 11, None, 3, b"x"))
-    space.seed(1)
-    assert space.sample() in space
-    assert space == FreeText(10)
-    assert space != FreeText(11)
-    assert FreeText(MAX_REPLY_CHARACTERS) == ConversationWrapper(SokobanEnv()).action_space
-
-
-@pytest.mark.parametrize("env_id", TEXTS)
-def test_the_oracle_plays_every_game_to_its_end(env_id):
-    env = gym.make(env_id).env.env
-    values, successes = 0.0, 0
-    for index in range(25):
-        env.reset(options={"split": "test", "index": index})
-        first, total = env.oracle(), 0.0
-        while env.end is None:
-            advice = env.oracle()
-            assert 0 < len(advice.actions) <= min(5, env.budget.actions)
-            result = env.play(say(*(env.names[a] for a in advice.actions)))
-            assert result.parsed.is_valid
-            assert result.executed == advice.actions[: len(result.executed)]
-            total += result.reward
-        values += first.value
-        successes += env.success
-        if env_id.startswith(("ragen/Sokoban", "ragen/FrozenLakeDet", "ragen/Bandit")):
-            assert env.success == first.value
-        if env_id.startswith(("ragen/Sokoban", "ragen/FrozenLakeDet")):
-            assert total == pytest.approx(first.expected_return)
-    assert abs(successes - values) < 4 * np.sqrt(25 * 0.25)
-    assert values > 3
-
-
-def test_every_game_has_a_text_id():
-    assert {game.text_id for game in GAMES} <= set(TEXTS)

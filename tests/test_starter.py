@@ -69,14 +69,14 @@ def test_thoughts_tell_true_places(chats):
 def test_sokoban_thought_follows_the_rules():
     board, height, width = decode_board("#####/#PXO#/#___#/#####")
     cells = np.frombuffer(board, np.uint8).reshape(height, width)
-    expected = "Player 1 1. Box 1 2. Target 1 3. Plan: Left blocked. Right 1 2 push 1 3. Solved."
-    assert sokoban_thought(cells, (2, 3)) == expected
+    expected = "Player 1 1. Box 1 2. Target 1 3. Limit 5. Plan: 5 Left blocked. 4 Right 1 2 push 1 3. Solved."
+    assert sokoban_thought(cells, (2, 3), 5) == expected
 
 
 def test_lake_thought_stops_where_the_game_does():
     tiles, height, width, start = decode_map("P_/OG")
-    thought = lake_thought(tiles, height, width, start, (1, 2))
-    assert thought == "Player 0 0. Goal 1 1. Hole 1 0. Plan: Down 1 0 hole."
+    thought = lake_thought(tiles, height, width, start, (1, 2), 2)
+    assert thought == "Player 0 0. Goal 1 1. Hole 1 0. Limit 2. Plan: 2 Down 1 0 hole."
 
 
 def test_held_out_words_are_demonstrated_without_their_roles():

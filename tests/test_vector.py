@@ -19,9 +19,9 @@ from ragen_envs import compiling
 from ragen_envs.bandit import generator as bandit_generator
 from ragen_envs.errors import GenerationError, InstanceError, RagenError
 from ragen_envs.frozen_lake import generator as lake_generator
-from ragen_envs.keys import grid_key
 from ragen_envs.kernels import grid_key as compiled_key
 from ragen_envs.kernels import key_tables
+from ragen_envs.keys import grid_key
 from ragen_envs.registration import GAMES
 from ragen_envs.seeding import jump, new_stream
 from ragen_envs.sokoban import dynamics, solve, solve_batch
@@ -233,7 +233,9 @@ def test_boxes_and_walls_are_conserved():
         assert (np.isin(flat, (5, 6)).sum(1) == 1).all()
         active &= ~ended
         if ended.any():
-            first = np.where(ended[:, None, None], envs.reset(options={"reset_mask": ended})[0], first)
+            first = np.where(
+                ended[:, None, None], envs.reset(options={"reset_mask": ended})[0], first
+            )
 
 
 @pytest.mark.parametrize("env_id", [SOKOBAN, LAKE])
@@ -254,7 +256,7 @@ def test_lake_frequencies_are_gymnasiums(success_rate):
     for action in range(4):
         envs.reset(seed=action * count)
         envs.step(np.full(count, action))
-        found = np.bincount(envs._state[:, 2], minlength=16) / count
+        found = np.bincount(envs._state[3], minlength=16) / count
         expected = np.zeros(16)
         for probability, cell, _, _ in law[0][action]:
             expected[cell] += probability
@@ -377,6 +379,9 @@ def test_bad_settings():
     for count in (0, -1, 1.5):
         with pytest.raises(RagenError, match="num_envs"):
             gym.make_vec(SOKOBAN, num_envs=count)
+    for limit in (0, -2, 1.5):
+        with pytest.raises(RagenError, match="max_episode_steps"):
+            gym.make_vec(SOKOBAN, num_envs=2, max_episode_steps=limit)
     with pytest.raises(RagenError, match="size is 3"):
         gym.make_vec(SOKOBAN, num_envs=2, size=3)
     with pytest.raises(TypeError, match="colour"):
@@ -386,8 +391,11 @@ def test_bad_settings():
 
 
 def test_generation_errors():
+    envs = gym.make_vec(SOKOBAN, num_envs=2, size=4, boxes=8)
     with pytest.raises(GenerationError) as ours:
-        gym.make_vec(SOKOBAN, num_envs=2, size=4, boxes=8).reset(seed=0)
+        envs.reset(seed=0)
+    with pytest.raises(gym.error.ResetNeeded):
+        envs.step(np.zeros(2, np.int64))
     with pytest.raises(GenerationError) as theirs:
         gym.make(SOKOBAN, size=4, boxes=8).reset(seed=0)
     assert str(ours.value) == str(theirs.value)
@@ -470,7 +478,9 @@ def test_read_only_install(tmp_path):
     outputs = [process.communicate()[0].split() for process in
                [start_playing(package, home), start_playing(package, home)]]  # fmt: skip
     outputs.append(start_playing(package, home).communicate()[0].split())
-    outputs.append(start_playing(package, package / "ragen_envs" / "__init__.py").communicate()[0].split())
+    outputs.append(
+        start_playing(package, package / "ragen_envs" / "__init__.py").communicate()[0].split()
+    )
     expected = [str(n) for n in gym.make_vec(BANDIT, num_envs=2).reset(seed=0)[0].ravel()]
     for output in outputs:
         assert output[0].startswith(str(package))

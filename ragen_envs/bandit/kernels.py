@@ -2,36 +2,48 @@
 
 from typing import Any, Final
 
+import numpy as np
+
 from ragen_envs.bandit import dynamics, generator
 from ragen_envs.bandit.dynamics import pull
-from ragen_envs.bandit.generator import draw as draw_pair
+from ragen_envs.bandit.generator import draw
 from ragen_envs.compiling import jit, share
-from ragen_envs.kernels import ELAPSED, ENDED, first_outside
+from ragen_envs.kernels import (
+    EFFECTIVE,
+    OWN,
+    OWN_FLAG,
+    PHASE,
+    RUNNING,
+    STREAM,
+    SUCCESS,
+    begin,
+    first_outside,
+    settle,
+)
 from ragen_envs.seeding import advance, uniform
 
-GAMBLE: Final = 2
-"""Column of a state: which arm is the gamble."""
-CHOSEN: Final = 3
-"""Column of a state: the arm that was pulled, or -1."""
-COLUMNS: Final = 4
+GAMBLE: Final = OWN
+"""Row of a state: which arm is the gamble."""
+CHOSEN: Final = OWN + 1
+"""Row of a state: the arm that was pulled, or -1."""
+ROWS: Final = OWN + 2
+GAMBLED: Final = OWN_FLAG
 
 share(dynamics.pull, generator.draw)
 
 
 @jit
 def step(
-    state: Any, streams: Any, actions: Any, rewards: Any, flags: Any, safe: Any, risky: Any,
-    better: Any, limit: Any,
+    state: Any, actions: Any, rewards: Any, flags: Any, safe: Any, risky: Any, better: Any,
+    limit: Any,
 ) -> Any:  # fmt: skip
-    """Pull one arm of each bandit; bandits whose episode is over stay as they are.
+    """Pull one arm of each bandit; bandits whose episode is not running stay as they are.
 
     Args:
-        state: (n, COLUMNS) int32.
-        streams: (n,) int64, advanced by one draw.
+        state: (ROWS, n) int64; streams are advanced by one draw.
         actions: (n,) int64.
         rewards: Receives the payoffs, (n,) float64.
-        flags: Receives terminated, truncated, success, action_is_valid, action_is_effective and
-            gambled, (6, n) bool.
+        flags: Receives the flags, (OWN_FLAG + 1, n) bool.
         safe: The sure ``Arm``, of floats.
         risky: The other ``Arm``, of floats.
         better: Whether the gamble is the better arm.
@@ -43,52 +55,52 @@ def step(
     wrong = first_outside(actions, 2)
     if wrong >= 0:
         return -1 - wrong
-    ended = 0
+    done = np.empty(actions.shape[0], np.int64)
     for i in range(actions.shape[0]):
-        if state[i, ENDED] != 0:
-            rewards[i] = 0.0
-            flags[:, i] = False
-            continue
-        streams[i] = advance(streams[i])
-        draw = uniform(streams[i])
-        gambled = actions[i] == state[i, GAMBLE]
-        rewards[i] = pull(risky, draw) if gambled else pull(safe, draw)
-        state[i, ENDED] = 1
-        state[i, ELAPSED] += 1
-        state[i, CHOSEN] = actions[i]
-        flags[0, i] = True
-        flags[1, i] = state[i, ELAPSED] >= limit
-        flags[2, i] = gambled == better
-        flags[3, i] = True
-        flags[4, i] = True
-        flags[5, i] = gambled
-        ended += 1
-    return ended
+        running = state[PHASE, i] == RUNNING
+        stream = advance(state[STREAM, i])
+        gambled = actions[i] == state[GAMBLE, i]
+        payoff = pull(risky, uniform(stream)) if gambled else pull(safe, uniform(stream))
+        rewards[i] = payoff if running else 0.0
+        state[STREAM, i] = stream if running else state[STREAM, i]
+        state[CHOSEN, i] = actions[i] if running else state[CHOSEN, i]
+        flags[SUCCESS, i] = (gambled == better) & running
+        flags[EFFECTIVE, i] = running
+        flags[GAMBLED, i] = gambled & running
+        done[i] = running
+    return settle(state, done, limit, flags)
 
 
 @jit
-def start(state: Any, ids: Any) -> None:
-    """Begin an episode of the bandits ``ids``."""
-    for i in ids:
-        state[i, ENDED] = 0
-        state[i, ELAPSED] = 0
-        state[i, CHOSEN] = -1
+def start(state: Any, i: Any) -> None:
+    """Begin an episode of bandit ``i``."""
+    state[CHOSEN, i] = -1
+    begin(state, i)
 
 
 @jit
-def draw(names: Any, state: Any, streams: Any, ids: Any, pairs: Any) -> None:
-    """Draw the arms of the bandits ``ids``.
+def start_all(state: Any, phase: Any) -> None:
+    """Begin an episode of every bandit in a phase, whose arms are already in place."""
+    for i in range(state.shape[1]):
+        if state[PHASE, i] == phase:
+            start(state, i)
+
+
+@jit
+def draw_all(names: Any, state: Any, phase: Any, pairs: Any) -> None:
+    """Draw the arms of every bandit in a phase and begin an episode.
 
     Args:
         names: Receives the indices of the two names, (n, 2) int64.
-        state: (n, COLUMNS) int32.
-        streams: (n,) int64, advanced.
-        ids: Which bandits, int64.
+        state: (ROWS, n) int64.
+        phase: Which bandits.
         pairs: For each pair of the split the rows as drawn and swapped: two names and which arm is
             the gamble, (pairs, 2, 3) int64.
     """
-    for i in ids:
-        pair, swapped, streams[i] = draw_pair(streams[i], pairs.shape[0])
-        names[i, 0] = pairs[pair, swapped, 0]
-        names[i, 1] = pairs[pair, swapped, 1]
-        state[i, GAMBLE] = pairs[pair, swapped, 2]
+    for i in range(state.shape[1]):
+        if state[PHASE, i] == phase:
+            pair, swapped, state[STREAM, i] = draw(state[STREAM, i], pairs.shape[0])
+            names[i, 0] = pairs[pair, swapped, 0]
+            names[i, 1] = pairs[pair, swapped, 1]
+            state[GAMBLE, i] = pairs[pair, swapped, 2]
+            start(state, i)

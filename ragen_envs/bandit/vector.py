@@ -1,7 +1,5 @@
 """Many bandits as one vectorised Gymnasium environment."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,12 +19,12 @@ class BanditVectorEnv(GameVectorEnv):
 
     game = BanditEnv
     flags = ("gambled",)
-    kernels = (kernels.step, kernels.start, kernels.draw)
+    kernels = (kernels.step, kernels.start_all, kernels.draw_all)
     single: BanditEnv
 
     def _allocate(self) -> None:
         self._observations = np.zeros((self.num_envs, 2), np.int64)
-        self._state = np.zeros((self.num_envs, kernels.COLUMNS), np.int32)
+        self._state = np.zeros((kernels.ROWS, self.num_envs), np.int64)
         self._paid = np.zeros(self.num_envs)
         self._arms = tuple(
             Arm(float(arm.pays), float(arm.chance))
@@ -42,22 +40,20 @@ class BanditVectorEnv(GameVectorEnv):
         return np.array([[self._decode(level) for level in levels] for levels in both])
 
     def _play(
-        self,
-        actions: NDArray[np.int64],
-        rewards: NDArray[np.float64],
-        flags: NDArray[np.bool_],
-        infos: dict[str, Any],  # noqa: ARG002
+        self, actions: NDArray[np.int64], rewards: NDArray[np.float64], flags: NDArray[np.bool_]
     ) -> int:
         ended: int = kernels.step(
-            self._state, self._streams, actions, rewards, flags, *self._arms, self._better,
-            self._limit,
-        )  # fmt: skip
+            self._state, actions, rewards, flags, *self._arms, self._better, self._limit
+        )
         self._paid[: len(rewards)] = rewards
         return ended
 
-    def _draw(self, ids: NDArray[np.int64], wanted: int) -> int:
-        kernels.draw(self._observations, self._state, self._streams, ids, self._pairs[wanted])
+    def _draw(self, phase: int, wanted: int) -> int:
+        kernels.draw_all(self._observations, self._state, phase, self._pairs[wanted])
         return -1
+
+    def _start(self, phase: int) -> None:
+        kernels.start_all(self._state, phase)
 
     def _decode(self, level: str) -> NDArray[np.int64]:
         """Return the indices of the two names and which arm is the gamble."""
@@ -66,10 +62,7 @@ class BanditVectorEnv(GameVectorEnv):
 
     def _write(self, ids: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
         self._observations[ids] = rows[:, :2]
-        self._state[ids, kernels.GAMBLE] = rows[:, 2]
-
-    def _start(self, ids: NDArray[np.int64]) -> None:
-        kernels.start(self._state, ids)
+        self._state[kernels.GAMBLE, ids] = rows[:, 2]
 
     def _failure(self) -> GenerationError:
         return GenerationError("a split has no pairs of names")
@@ -78,6 +71,6 @@ class BanditVectorEnv(GameVectorEnv):
         names = generator.all_names()
         shown = self.single._fixed or "/".join(names[k] for k in self._observations[i])
         self.single._load(shown)
-        chosen = int(self._state[i, kernels.CHOSEN])
+        chosen = int(self._state[kernels.CHOSEN, i])
         if chosen >= 0:
             self.single.chosen, self.single.paid = chosen, float(self._paid[i])

@@ -6,6 +6,7 @@ with half of the rest each. The source runs as plain Python and compiled.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 FROZEN: Final = 0
@@ -24,11 +25,8 @@ ACTION_NAMES: Final = ("Left", "Down", "Right", "Up")
 
 def slipped(action: int, success_rate: float, draw: float) -> int:
     """Return the direction really taken, for a draw in [0, 1)."""
-    if draw < success_rate:
-        return action
-    if draw < success_rate + (1.0 - success_rate) * 0.5:
-        return (action + 3) & 3
-    return (action + 1) & 3
+    edge = success_rate + (1.0 - success_rate) * 0.5
+    return (action + 3 * (draw >= success_rate) - 2 * (draw >= edge)) & 3
 
 
 def walk(position: int, direction: int, height: int, width: int) -> int:
@@ -42,6 +40,13 @@ def walk(position: int, direction: int, height: int, width: int) -> int:
     if direction == RIGHT:
         return position + 1 if column < width - 1 else position
     return position - width if row > 0 else position
+
+
+@lru_cache(maxsize=64)
+def ways(height: int, width: int) -> tuple[int, ...]:
+    """Return ``walk`` as a table: item ``4 * position + direction``."""
+    cells = range(height * width)
+    return tuple(walk(cell, direction, height, width) for cell in cells for direction in range(4))
 
 
 def step(

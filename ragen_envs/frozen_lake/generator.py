@@ -7,7 +7,7 @@ from collections.abc import MutableSequence, Sequence
 from typing import Final
 
 from ragen_envs.errors import GenerationError
-from ragen_envs.frozen_lake.dynamics import FROZEN, GOAL, HOLE, walk
+from ragen_envs.frozen_lake.dynamics import FROZEN, GOAL, HOLE, ways
 from ragen_envs.keys import grid_key
 from ragen_envs.seeding import advance, below, uniform
 from ragen_envs.splits import SPLITS, split_code
@@ -38,19 +38,22 @@ def attempt(tiles: Ints, height: int, width: int, p: float, stream: int) -> tupl
 
 
 def has_path(
-    tiles: Sequence[int], height: int, width: int, start: int, seen: Ints, stack: Ints
+    tiles: Sequence[int], size: int, start: int, paths: Sequence[int], seen: Ints, stack: Ints
 ) -> bool:
-    """Return whether the goal can be walked to; ``seen`` and ``stack`` are scratch of h*w items."""
-    for i in range(height * width):
+    """Return whether the goal can be walked to.
+
+    ``paths`` is the table of ``dynamics.ways``; ``seen`` and ``stack`` are scratch of ``size`` items.
+    """
+    for i in range(size):
         seen[i] = 0
     stack[0] = start
     seen[start] = 1
     top = 1
     while top > 0:
         top -= 1
-        here = stack[top]
+        here = 4 * stack[top]
         for direction in range(4):
-            there = walk(here, direction, height, width)
+            there = paths[here + direction]
             if tiles[there] == GOAL:
                 return True
             if tiles[there] == FROZEN and seen[there] == 0:
@@ -80,11 +83,11 @@ def generate(
     """
     size = height * width
     tiles = bytearray(size)
-    seen, stack = [0] * size, [0] * size
+    seen, stack, paths = [0] * size, [0] * size, ways(height, width)
     wanted = SPLITS.index(split)
     for _ in range(MAX_ATTEMPTS):
         start, stream = attempt(tiles, height, width, p, stream)
-        if has_path(tiles, height, width, start, seen, stack) and (
+        if has_path(tiles, size, start, paths, seen, stack) and (
             split_code(map_key(tiles, height, width, start)) == wanted
         ):
             return tiles, start, stream

@@ -11,30 +11,40 @@ from numpy.typing import NDArray
 
 from ragen_envs.compiling import jit, share
 from ragen_envs.frozen_lake import dynamics, generator
-from ragen_envs.frozen_lake.dynamics import FROZEN, GOAL, HOLE, PLAYER, RIGHT, slipped, walk
+from ragen_envs.frozen_lake.dynamics import FROZEN, GOAL, HOLE, PLAYER, RIGHT, slipped
 from ragen_envs.frozen_lake.generator import MAX_ATTEMPTS, attempt, has_path
-from ragen_envs.kernels import ELAPSED, ENDED, first_outside, grid_key
+from ragen_envs.kernels import (
+    EFFECTIVE,
+    OWN,
+    OWN_FLAG,
+    PHASE,
+    RUNNING,
+    STREAM,
+    SUCCESS,
+    begin,
+    first_outside,
+    grid_key,
+    settle,
+)
 from ragen_envs.seeding import advance, uniform
 from ragen_envs.splits import split_code
 
-POSITION: Final = 2
-"""Column of a state: the player's cell."""
-COLUMNS: Final = 3
+POSITION: Final = OWN
+"""Row of a state: the player's cell."""
+ROWS: Final = OWN + 1
+SLIPPED: Final = OWN_FLAG
 
-share(dynamics.slipped, dynamics.walk, generator.attempt, generator.has_path)
-
-
-def ways(height: int, width: int) -> NDArray[np.int64]:
-    """Return ``dynamics.walk`` as a table [cell, direction], (h*w, 4)."""
-    cells = range(height * width)
-    return np.array([[walk(i, k, height, width) for k in range(4)] for i in cells])
+share(dynamics.slipped, generator.attempt, generator.has_path)
 
 
 def _outcomes() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the reward and the end (0 or 1) of stepping onto each tile code, as the rules have it."""
-    pairs = [
-        dynamics.step([FROZEN, tile], 1, 2, 0, RIGHT, 1.0, 0.0)[1:] for tile in (FROZEN, HOLE, GOAL)
-    ]
+    """Return the reward and the end (0 or 1) of stepping onto each tile code, as the rules have it.
+
+    The last item, for an episode that is not running, is 0 and 0.
+    """
+    tiles = (FROZEN, HOLE, GOAL)
+    pairs = [dynamics.step([FROZEN, tile], 1, 2, 0, RIGHT, 1.0, 0.0)[1:] for tile in tiles]
+    pairs.append((0.0, False))
     return np.array([reward for reward, _ in pairs]), np.array([int(end) for _, end in pairs])
 
 
@@ -43,20 +53,18 @@ _REWARDS, _ENDS = _outcomes()
 
 @jit
 def step(
-    cells: Any, state: Any, streams: Any, actions: Any, rewards: Any, flags: Any, table: Any,
-    success_rate: Any, limit: Any,
+    cells: Any, state: Any, actions: Any, rewards: Any, flags: Any, ways: Any, success_rate: Any,
+    limit: Any,
 ) -> Any:  # fmt: skip
-    """Play one action on each lake; lakes whose episode is over stay as they are.
+    """Play one action on each lake; lakes whose episode is not running stay as they are.
 
     Args:
         cells: (n, h*w) uint8.
-        state: (n, COLUMNS) int32.
-        streams: (n,) int64, advanced by one draw.
+        state: (ROWS, n) int64; streams are advanced by one draw.
         actions: (n,) int64.
         rewards: Receives the rewards, (n,) float64.
-        flags: Receives terminated, truncated, success, action_is_valid, action_is_effective and
-            slipped, (6, n) bool.
-        table: The table of ``ways``.
+        flags: Receives the flags, (OWN_FLAG + 1, n) bool.
+        ways: The table of ``dynamics.ways``, (4*h*w,) int64.
         success_rate: Probability to go where intended.
         limit: Steps after which an episode is truncated.
 
@@ -66,71 +74,83 @@ def step(
     wrong = first_outside(actions, 4)
     if wrong >= 0:
         return -1 - wrong
-    ended = 0
+    done = np.empty(actions.shape[0], np.int64)
     for i in range(actions.shape[0]):
-        if state[i, ENDED] != 0:
-            rewards[i] = 0.0
-            flags[:, i] = False
-            continue
-        stream = advance(streams[i])
-        direction = slipped(actions[i], success_rate, uniform(stream))
-        before = state[i, POSITION]
-        after = table[before, direction]
+        stream = advance(state[STREAM, i])
+        running = state[PHASE, i] == RUNNING
+        done[i] = slipped(actions[i], success_rate, uniform(stream))
+        state[STREAM, i] = stream if running else state[STREAM, i]
+        flags[SLIPPED, i] = (done[i] != actions[i]) & running
+    walk_all(cells, state, ways, flags, done)
+    for i in range(actions.shape[0]):
+        tile = done[i]
+        rewards[i] = _REWARDS[tile]
+        flags[SUCCESS, i] = tile == GOAL
+        done[i] = _ENDS[tile]
+    return settle(state, done, limit, flags)
+
+
+@jit
+def walk_all(cells: Any, state: Any, ways: Any, flags: Any, turns: Any) -> None:
+    """Walk in the directions ``turns``, which receives the tiles reached, 3 where none is."""
+    for i in range(turns.shape[0]):
+        before = state[POSITION, i]
+        running = state[PHASE, i] == RUNNING
+        after = ways[4 * before + turns[i]] if running else before
         cells[i, before] -= PLAYER
         tile = cells[i, after]
         cells[i, after] = tile + PLAYER
-        elapsed = state[i, ELAPSED] + 1
-        over = _ENDS[tile] | int(elapsed >= limit)
-        ended += over
-        streams[i] = stream
-        state[i, ENDED] = over
-        state[i, ELAPSED] = elapsed
-        state[i, POSITION] = after
-        rewards[i] = _REWARDS[tile]
-        flags[0, i] = _ENDS[tile]
-        flags[1, i] = elapsed >= limit
-        flags[2, i] = tile == GOAL
-        flags[3, i] = True
-        flags[4, i] = after != before
-        flags[5, i] = direction != actions[i]
-    return ended
+        state[POSITION, i] = after
+        flags[EFFECTIVE, i] = after != before
+        turns[i] = tile if running else 3
 
 
 @jit
-def start(cells: Any, state: Any, ids: Any) -> None:
-    """Begin an episode on the lakes ``ids``, whose cells, with the player, are already in place."""
-    for i in ids:
-        for cell in range(cells.shape[1]):
-            if cells[i, cell] >= PLAYER:
-                state[i, POSITION] = cell
-        state[i, ENDED] = 0
-        state[i, ELAPSED] = 0
+def start(cells: Any, state: Any, i: Any) -> None:
+    """Begin an episode on lake ``i``, whose cells, with the player, are already in place."""
+    for cell in range(cells.shape[1]):
+        if cells[i, cell] >= PLAYER:
+            state[POSITION, i] = cell
+    begin(state, i)
 
 
 @jit
-def draw(
-    cells: Any, streams: Any, ids: Any, height: Any, width: Any, p: Any, wanted: Any,
+def start_all(cells: Any, state: Any, phase: Any) -> None:
+    """Begin an episode on every lake in a phase, whose cells are already in place."""
+    for i in range(state.shape[1]):
+        if state[PHASE, i] == phase:
+            start(cells, state, i)
+
+
+@jit
+def draw_all(
+    cells: Any, state: Any, phase: Any, height: Any, width: Any, p: Any, wanted: Any, ways: Any,
     key_weights: Any, images: Any,
 ) -> Any:  # fmt: skip
-    """Put a fresh map of the split ``wanted``, with the player, on each of the lakes ``ids``.
+    """Begin an episode on a fresh map of the split ``wanted`` on every lake in a phase.
 
-    Returns -1, or the first lake for which ``MAX_ATTEMPTS`` draws were not enough. ``streams`` (n,)
-    int64 are advanced, except that one's.
+    Returns -1, or the first lake for which ``MAX_ATTEMPTS`` draws were not enough; its stream is as
+    before.
     """
-    seen, stack = np.empty((2, height * width), np.int64)
-    for i in ids:
+    size = height * width
+    seen: Any = np.empty(size, np.int64)
+    stack: Any = np.empty(size, np.int64)
+    for i in range(state.shape[1]):
+        if state[PHASE, i] != phase:
+            continue
         tiles = cells[i]
-        stream = streams[i]
-        tries = 0
+        stream = state[STREAM, i]
         found = False
-        while not found:
-            if tries == MAX_ATTEMPTS:
-                return i
-            tries += 1
+        for _ in range(MAX_ATTEMPTS):
             at, stream = attempt(tiles, height, width, p, stream)
-            if has_path(tiles, height, width, at, seen, stack):
+            if has_path(tiles, size, at, ways, seen, stack):
                 tiles[at] = GOAL + 1  # as in generator.map_key
                 found = split_code(grid_key(tiles, key_weights, images)) == wanted
                 tiles[at] = FROZEN + PLAYER
-        streams[i] = stream
+            if found:
+                break
+        if not found:
+            return i
+        state[STREAM, i] = stream
+        start(cells, state, i)
     return -1

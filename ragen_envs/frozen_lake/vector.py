@@ -1,17 +1,16 @@
 """Many lakes as one vectorised Gymnasium environment."""
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ragen_envs.errors import GenerationError
 from ragen_envs.frozen_lake import generator, kernels
-from ragen_envs.frozen_lake.dynamics import PLAYER
+from ragen_envs.frozen_lake.dynamics import PLAYER, ways
 from ragen_envs.frozen_lake.env import FrozenLakeEnv
 from ragen_envs.frozen_lake.text import decode_level
-from ragen_envs.kernels import grid_key, key_tables
+from ragen_envs.kernels import key_tables
 from ragen_envs.vector import GameVectorEnv
 
 
@@ -23,37 +22,36 @@ class FrozenLakeVectorEnv(GameVectorEnv):
 
     game = FrozenLakeEnv
     flags = ("slipped",)
-    kernels = (kernels.step, kernels.start, kernels.draw, grid_key)
+    kernels = (kernels.step, kernels.start_all, kernels.draw_all)
     single: FrozenLakeEnv
 
     def _allocate(self) -> None:
         height, width = self.single.height, self.single.width
         self._cells = np.zeros((self.num_envs, height * width), np.uint8)
         self._observations = self._cells.reshape(self.num_envs, height, width)
-        self._state = np.zeros((self.num_envs, kernels.COLUMNS), np.int32)
-        self._ways = kernels.ways(height, width)
+        self._state = np.zeros((kernels.ROWS, self.num_envs), np.int64)
+        self._ways = np.array(ways(height, width))
         self._tables = key_tables(height, width)
 
     def _play(
-        self,
-        actions: NDArray[np.int64],
-        rewards: NDArray[np.float64],
-        flags: NDArray[np.bool_],
-        infos: dict[str, Any],  # noqa: ARG002
+        self, actions: NDArray[np.int64], rewards: NDArray[np.float64], flags: NDArray[np.bool_]
     ) -> int:
         ended: int = kernels.step(
-            self._cells, self._state, self._streams, actions, rewards, flags, self._ways,
+            self._cells, self._state, actions, rewards, flags, self._ways,
             self.single.success_rate, self._limit,
         )  # fmt: skip
         return ended
 
-    def _draw(self, ids: NDArray[np.int64], wanted: int) -> int:
+    def _draw(self, phase: int, wanted: int) -> int:
         single = self.single
-        failed: int = kernels.draw(
-            self._cells, self._streams, ids, single.height, single.width, single.p, wanted,
-            *self._tables,
+        failed: int = kernels.draw_all(
+            self._cells, self._state, phase, single.height, single.width, single.p, wanted,
+            self._ways, *self._tables,
         )  # fmt: skip
         return failed
+
+    def _start(self, phase: int) -> None:
+        kernels.start_all(self._cells, self._state, phase)
 
     def _decode(self, level: str) -> NDArray[np.uint8]:
         return _decode(level)
@@ -61,14 +59,11 @@ class FrozenLakeVectorEnv(GameVectorEnv):
     def _write(self, ids: NDArray[np.int64], rows: NDArray[np.uint8]) -> None:
         self._cells[ids] = rows
 
-    def _start(self, ids: NDArray[np.int64]) -> None:
-        kernels.start(self._cells, self._state, ids)
-
     def _failure(self) -> GenerationError:
         return generator.no_map(self.single.height, self.single.width, self.single.p)
 
     def _show(self, i: int) -> None:
-        position = int(self._state[i, kernels.POSITION])
+        position = int(self._state[kernels.POSITION, i])
         tiles = bytearray(self._cells[i].tobytes())
         tiles[position] -= PLAYER
         self.single._start(tiles, position)

@@ -46,7 +46,8 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     ## Starting State
     `reset(seed=s)` draws fresh training levels: a random-walk room and reverse play from the solved
     state (Racanière et al. 2017), always solvable. The mean shortest solution is 3.1 moves on 6x6 with
-    one box and 14 on 8x8 with two, as in gym-sokoban (3.2 and 14, measured). `reset(options={"split": "test", "index": 7})` loads a frozen level.
+    one box and 14 on 8x8 with two, as in gym-sokoban (3.2 and 14, measured).
+    `reset(options={"split": "test", "index": 7})` loads a frozen level.
 
     ## Rewards
     `reward="dense"` (the paper's): -0.1 for each action, +1 for a box pushed onto a target, -1 for a

@@ -101,14 +101,15 @@ def place_targets(board: Ints, size: int, boxes: int, places: Ints, stream: int)
     return player, stream
 
 
-def _first_visit(table: Ints, key: int) -> bool:
+def _first_visit(table: Ints, key: int) -> int:
+    """Enter a key into the table and return its slot, or -1 if it was there."""
     slot = (key >> 20) & (TABLE_SIZE - 1)
     while table[slot] != 0:
         if table[slot] == key:
-            return False
+            return -1
         slot = (slot + 1) & (TABLE_SIZE - 1)
     table[slot] = key
-    return True
+    return slot
 
 
 def reverse_play(
@@ -128,8 +129,8 @@ def reverse_play(
         best: Receives the boxes' indices of the best state.
         occupied: Scratch, one item a cell, all zero before and after: 1 + the number of the box here.
         weights: One hash weight a cell.
-        table: Scratch of ``TABLE_SIZE`` zeros, left dirty.
-        trail: Scratch of ``4 * (MAX_NODES + 2)`` items.
+        table: Scratch of ``TABLE_SIZE`` items, all zero before and after: the visited states.
+        trail: Scratch of ``5 * (MAX_NODES + 2)`` items: four for each depth, then the slots in use.
     """
     off = (-width, width, -1, 1)
     key = 0
@@ -147,7 +148,8 @@ def reverse_play(
     nodes = 1
     depth = 0
     trail[0] = 0
-    _first_visit(table, ((key + 3 * weights[player]) & STREAM_MASK) | 1)
+    used = 4 * (MAX_NODES + 2)
+    trail[used] = _first_visit(table, ((key + 3 * weights[player]) & STREAM_MASK) | 1)
     while depth >= 0:
         top = 4 * depth
         choice = trail[top]
@@ -185,8 +187,10 @@ def reverse_play(
         moved = key
         if pulled >= 0:
             moved += weights[player] - weights[there]
-        if not _first_visit(table, ((moved + 3 * weights[ahead]) & STREAM_MASK) | 1):
+        slot = _first_visit(table, ((moved + 3 * weights[ahead]) & STREAM_MASK) | 1)
+        if slot < 0:
             continue
+        trail[used + nodes] = slot
         nodes += 1
         depth += 1
         top = 4 * depth
@@ -213,6 +217,8 @@ def reverse_play(
                 best[b] = now[b]
     for b in range(boxes):
         occupied[now[b]] = 0
+    for k in range(nodes):
+        table[trail[used + k]] = 0
     return best_player
 
 
@@ -234,8 +240,6 @@ def attempt(
     if start == 0:
         return 0, stream
     stream = advance(stream)
-    for i in range(TABLE_SIZE):
-        table[i] = 0
     player = reverse_play(
         board,
         width,
@@ -262,7 +266,7 @@ def scratch(
 ) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
     """Return origin, now, best, occupied, table and trail, made of zeros by ``make(length)``."""
     return (
-        make(boxes), make(boxes), make(boxes), make(size), make(TABLE_SIZE), make(4 * (MAX_NODES + 2))
+        make(boxes), make(boxes), make(boxes), make(size), make(TABLE_SIZE), make(5 * (MAX_NODES + 2))
     )  # fmt: skip
 
 

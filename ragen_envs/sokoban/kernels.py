@@ -12,12 +12,28 @@ from numpy.typing import NDArray
 
 from ragen_envs.compiling import jit, share
 from ragen_envs.kernels import (
-    EFFECTIVE, OWN, PHASE, RUNNING, STREAM, SUCCESS, begin, first_outside, grid_key, settle,
-)  # fmt: skip
+    EFFECTIVE,
+    OWN,
+    PHASE,
+    RUNNING,
+    STREAM,
+    SUCCESS,
+    begin,
+    first_outside,
+    grid_key,
+    settle,
+)
 from ragen_envs.sokoban import dynamics, generator
 from ragen_envs.sokoban.dynamics import (
-    BOX, PLAYER, PLAYER_ON_TARGET, Reward, move, offsets, reward_of, write_distances,
-)  # fmt: skip
+    BOX,
+    PLAYER,
+    PLAYER_ON_TARGET,
+    Reward,
+    move,
+    offsets,
+    reward_of,
+    write_distances,
+)
 from ragen_envs.sokoban.generator import MAX_ATTEMPTS, MAX_NODES, TABLE_SIZE, attempt
 from ragen_envs.splits import split_code
 
@@ -49,7 +65,10 @@ def _outcomes() -> NDArray[np.int64]:
 
 
 _OUTCOMES: Final = _outcomes()
-_NOTHING: Final = 1 << 8
+_GAINED: Final = 8
+_CLOSER: Final = 10
+_NOTHING: Final = 1 << _GAINED | 1 << _CLOSER
+"""What happens on a board whose episode is not running."""
 
 
 def payoffs(reward: Reward) -> NDArray[np.float64]:
@@ -60,8 +79,8 @@ def payoffs(reward: Reward) -> NDArray[np.float64]:
 
 @jit
 def step(
-    cells: Any, state: Any, actions: Any, rewards: Any, flags: Any, on_target: Any, width: Any,
-    boxes: Any, limit: Any, payoff: Any, distances: Any,
+    cells: Any, state: Any, actions: Any, rewards: Any, flags: Any, width: Any, limit: Any,
+    payoff: Any, distances: Any,
 ) -> Any:  # fmt: skip
     """Play one action on each board; boards whose episode is not running stay as they are.
 
@@ -71,9 +90,7 @@ def step(
         actions: (n,) int64.
         rewards: Receives the rewards, (n,) float64.
         flags: Receives the flags, (OWN_FLAG, n) bool.
-        on_target: Receives the boxes on targets, (n,) int64.
         width: Cells in a row.
-        boxes: Boxes of a board.
         limit: Steps after which an episode is truncated.
         payoff: The table of ``payoffs``.
         distances: Distances to the nearest target, as ``cells``, int16; None if nothing asks.
@@ -90,14 +107,15 @@ def step(
         running = int(state[PHASE, i] == RUNNING)
         bits = done[i]
         moved = (bits >> 6) & 1
-        left = state[LEFT, i] + 1 - ((bits >> 8) & 3)
+        gained = ((bits >> _GAINED) & 3) - 1
+        left = state[LEFT, i] - gained
         solved = int(left == 0) & running
+        paid = ((bits >> _CLOSER) * 3 + gained + 1) * 2 + (solved & moved)
+        rewards[i] = payoff[paid if running else 18]
         state[LEFT, i] = left
-        on_target[i] = boxes - left
         flags[SUCCESS, i] = solved
         flags[EFFECTIVE, i] = moved
         done[i] = solved
-        rewards[i] = payoff[2 * (bits >> 8) + (solved & moved) if running else 18]
     return settle(state, done, limit, flags)
 
 
@@ -105,8 +123,8 @@ def step(
 def move_all(
     cells: Any, state: Any, actions: Any, width: Any, distances: Any, outcome: Any
 ) -> None:
-    """Make the moves; ``outcome`` receives the bits of ``_OUTCOMES``, plus 3 << 8 for closer + 1."""
-    off = offsets(width)
+    """Make the moves; ``outcome`` receives the bits of ``_OUTCOMES`` and 1 + closer above them."""
+    off = np.array(offsets(width))
     for i in range(actions.shape[0]):
         outcome[i] = off[actions[i]]
     for i in range(actions.shape[0]):
@@ -122,7 +140,66 @@ def move_all(
         cells[ahead] = bits & 7
         cells[beyond] = (bits >> 3) & 7
         state[HERE, i] = here + outcome[i] * moved
-        closer = 0
+        closer = 1
         if distances is not None:
-            closer = ((bits >> 7) & 1) * (distances[ahead] - distances[beyond])
-        outcome[i] = bits + ((3 * (closer + 1)) << 8)
+            closer += ((bits >> 7) & 1) * (distances[ahead] - distances[beyond])
+        outcome[i] = bits | closer << _CLOSER
+
+
+@jit
+def start(cells: Any, state: Any, i: Any, size: Any, width: Any, distances: Any) -> None:
+    """Begin an episode on board ``i``, whose cells are already in the buffer."""
+    first = width + i * size
+    left = 0
+    for cell in range(first, first + size):
+        left += int(cells[cell] == BOX)
+        if cells[cell] >= PLAYER:
+            state[HERE, i] = cell
+    state[LEFT, i] = left
+    if distances is not None:
+        write_distances(cells[first : first + size], width, distances[first : first + size])
+    begin(state, i)
+
+
+@jit
+def start_all(cells: Any, state: Any, phase: Any, size: Any, width: Any, distances: Any) -> None:
+    """Begin an episode on every board in a phase, whose cells are already in the buffer."""
+    for i in range(state.shape[1]):
+        if state[PHASE, i] == phase:
+            start(cells, state, i, size, width, distances)
+
+
+@jit
+def draw_all(
+    cells: Any, state: Any, phase: Any, height: Any, width: Any, boxes: Any, wanted: Any,
+    search_weights: Any, key_weights: Any, images: Any, distances: Any,
+) -> Any:  # fmt: skip
+    """Begin an episode on a fresh level of the split ``wanted`` on every board in a phase.
+
+    Returns -1, or the first board for which ``MAX_ATTEMPTS`` rooms were not enough; its stream is as
+    before.
+    """
+    size = height * width
+    places: Any = np.empty((3, boxes), np.int64)
+    occupied: Any = np.zeros(size, np.int64)
+    table: Any = np.zeros(TABLE_SIZE, np.int64)
+    trail: Any = np.empty(5 * (MAX_NODES + 2), np.int64)
+    for i in range(state.shape[1]):
+        if state[PHASE, i] != phase:
+            continue
+        board = cells[width + i * size : width + (i + 1) * size]
+        stream = state[STREAM, i]
+        found = False
+        for _ in range(MAX_ATTEMPTS):
+            player, stream = attempt(
+                board, height, width, boxes, stream, places[0], places[1], places[2], occupied,
+                search_weights, table, trail,
+            )  # fmt: skip
+            found = player != 0 and split_code(grid_key(board, key_weights, images)) == wanted
+            if found:
+                break
+        if not found:
+            return i
+        state[STREAM, i] = stream
+        start(cells, state, i, size, width, distances)
+    return -1

@@ -139,7 +139,7 @@ def search(start: Any, width: Any, weights: Any, max_states: Any, max_moves: Any
     """
     boxes = 0
     for cell in start:
-        boxes += int(cell == BOX or cell == BOX_ON_TARGET)
+        boxes += int(BOX_ON_TARGET <= cell <= BOX)
     nothing = np.empty(0, np.int8)
     states = np.empty((256, boxes + 1), np.int16)
     nodes = np.empty((256, 3), np.int64)
