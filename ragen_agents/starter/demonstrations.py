@@ -68,8 +68,8 @@ def demonstrate(
     while env.end is None:
         chat = env.messages
         actions, thought = _CHOICES[type(env.unwrapped)](env, rng, noise)
-        names = [env.names[a] for a in actions]
-        reply = format_reply(names, thought if env.settings.think else None)
+        answer = [env.names[a] for a in actions]
+        reply = format_reply(answer, thought if env.settings.think else None)
         chat.append({"role": "assistant", "content": reply})
         env.play(reply)
     return chat
@@ -138,7 +138,7 @@ def _choose_sokoban(env: ConversationWrapper, rng: np.random.Generator, noise: f
         player = max(range(len(cells)), key=cells.__getitem__)
         sokoban.move(cells, player, sokoban.offsets(game.width)[action])
         actions.append(action)
-    return actions, thoughts.sokoban_thought(board, actions)
+    return actions, thoughts.sokoban_thought(board, actions, _limit(env))
 
 
 def _choose_lake(env: ConversationWrapper, rng: np.random.Generator, noise: float) -> Choice:
@@ -148,7 +148,7 @@ def _choose_lake(env: ConversationWrapper, rng: np.random.Generator, noise: floa
     if game.success_rate < 1:
         plan = env.oracle().actions or (int(rng.integers(4)),)
         actions = [int(rng.integers(4)) if rng.random() < noise else a for a in plan]
-        return actions, thoughts.lake_thought(tiles, height, width, start, actions)
+        return actions, thoughts.lake_thought(tiles, height, width, start, actions, _limit(env))
     position = start
     actions = []
     while len(actions) < _limit(env) and tiles[position] == lake.FROZEN:
@@ -156,7 +156,7 @@ def _choose_lake(env: ConversationWrapper, rng: np.random.Generator, noise: floa
         action = int(rng.integers(4)) if best is None or rng.random() < noise else best
         position = lake.walk(position, action, height, width)
         actions.append(action)
-    return actions, thoughts.lake_thought(tiles, height, width, start, actions)
+    return actions, thoughts.lake_thought(tiles, height, width, start, actions, _limit(env))
 
 
 def _choose_arm(env: ConversationWrapper, rng: np.random.Generator, noise: float) -> Choice:

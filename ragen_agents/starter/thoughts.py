@@ -20,8 +20,14 @@ def _places(indices: Sequence[int], width: int) -> str:
     return ", ".join(_place(i, width) for i in indices)
 
 
-def sokoban_thought(board: NDArray[np.uint8], actions: Sequence[int]) -> str:
-    """Tell player, boxes and targets, then each move with the cells it leads to."""
+def sokoban_thought(board: NDArray[np.uint8], actions: Sequence[int], limit: int) -> str:
+    """Tell player, boxes and targets, then each move with the cells it leads to.
+
+    Args:
+        board: ``(height, width)`` cell codes.
+        actions: The moves, ``limit`` at most.
+        limit: Actions that this turn allows; the moves count it down.
+    """
     width = board.shape[1]
     cells = bytearray(board.tobytes())
     boxes = [i for i, c in enumerate(cells) if c in (sokoban.BOX, sokoban.BOX_ON_TARGET)]
@@ -33,12 +39,12 @@ def sokoban_thought(board: NDArray[np.uint8], actions: Sequence[int]) -> str:
     player = next(i for i, c in enumerate(cells) if c >= sokoban.PLAYER)
     parts = [
         f"Player {_place(player, width)}. Box {_places(boxes, width)}. "
-        f"Target {_places(targets, width)}. Plan:"
+        f"Target {_places(targets, width)}. Limit {limit}. Plan:"
     ]
-    for action in actions:
+    for left, action in zip(range(limit, 0, -1), actions, strict=False):
         offset = sokoban.offsets(width)[action]
         player, moved, pushed, _ = sokoban.move(cells, player, offset)
-        name = sokoban.ACTION_NAMES[action]
+        name = f"{left} {sokoban.ACTION_NAMES[action]}"
         if not moved:
             parts.append(f"{name} blocked.")
         elif pushed:
@@ -52,17 +58,27 @@ def sokoban_thought(board: NDArray[np.uint8], actions: Sequence[int]) -> str:
 
 
 def lake_thought(
-    tiles: Sequence[int], height: int, width: int, position: int, actions: Sequence[int]
+    tiles: Sequence[int], height: int, width: int, position: int, actions: Sequence[int], limit: int
 ) -> str:
-    """Tell player, goal and holes, then each move with the cell it is meant to lead to."""
+    """Tell player, goal and holes, then each move with the cell it is meant to lead to.
+
+    Args:
+        tiles: Row by row.
+        height: Rows.
+        width: Columns.
+        position: Cell of the player.
+        actions: The moves, ``limit`` at most.
+        limit: Actions that this turn allows; the moves count it down.
+    """
     goal = list(tiles).index(lake.GOAL)
     holes = [i for i, t in enumerate(tiles) if t == lake.HOLE]
     parts = [f"Player {_place(position, width)}. Goal {_place(goal, width)}."]
-    parts.append(f"Hole {_places(holes, width)}. Plan:" if holes else "No hole. Plan:")
-    for action in actions:
+    parts.append(f"Hole {_places(holes, width)}." if holes else "No hole.")
+    parts.append(f"Limit {limit}. Plan:")
+    for left, action in zip(range(limit, 0, -1), actions, strict=False):
         position = lake.walk(position, action, height, width)
         end = {lake.GOAL: " goal.", lake.HOLE: " hole."}.get(tiles[position], ".")
-        parts.append(f"{lake.ACTION_NAMES[action]} {_place(position, width)}{end}")
+        parts.append(f"{left} {lake.ACTION_NAMES[action]} {_place(position, width)}{end}")
         if tiles[position] != lake.FROZEN:
             break
     return " ".join(parts)
