@@ -1,0 +1,184 @@
+"""Sampling from a causal language model, many rows at once, each with a seed of its own."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache
+
+from ragen_agents.engines.key_values import GrowingLayer, KeyValues, joined
+
+
+@dataclass
+class Sample:
+    """What one row has written."""
+
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    """Log-probability of each token, in nats, under the tempered distribution; untempered if greedy."""
+    finish: Literal["stop", "length"] = "length"
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """Samples rows in lock-step; rows that have ended leave the batch.
+
+    A row's tokens depend on its own prompt and seed, and on its place in the batch only through the
+    rounding of floating-point sums.
+    """
+
+    model: Any
+    ends: frozenset[int]
+    """Tokens that end a turn."""
+    pad: int
+    temperature: float
+    max_tokens: int
+
+    @torch.inference_mode()
+    def run(
+        self, chunks: Sequence[Sequence[int]], seeds: Sequence[int], past: KeyValues | None = None
+    ) -> tuple[list[Sample], KeyValues]:
+        """Read a chunk of tokens on each row, then sample up to ``max_tokens``.
+
+        Args:
+            chunks: The prompts, or what follows ``past`` on each row; none empty.
+            seeds: One a row.
+            past: Keys and values of what the rows have read so far.
+
+        Returns:
+            One sample a row; keys and values of all that was read, without each row's last token.
+        """
+        batch, logits = self._start(chunks, past)
+        samples = [Sample() for _ in chunks]
+        draws = np.stack([np.random.default_rng(seed).random(self.max_tokens) for seed in seeds])
+        for step in range(self.max_tokens):
+            tokens, logprobs = self._draw(logits, torch.from_numpy(draws[batch.rows, step]))
+            self._write(samples, batch, tokens.tolist(), logprobs.tolist())
+            if step + 1 == self.max_tokens or not any(batch.open):
+                break
+            logits = batch.feed(batch.shrunk(tokens), self.pad)
+        return samples, batch.key_values()
+
+    def _start(
+        self, chunks: Sequence[Sequence[int]], past: KeyValues | None
+    ) -> tuple["_Batch", Tensor]:
+        if past is not None:
+            batch = _Batch(self.model, len(chunks), past)
+            return batch, batch.read(chunks, self.pad)
+        # The members of a group begin with the same prompt, which is read once.
+        first = {tuple(chunk): i for i, chunk in reversed(list(enumerate(chunks)))}
+        prompts = sorted(first, key=first.__getitem__)
+        batch = _Batch(self.model, len(prompts))
+        logits = batch.read(prompts, self.pad)
+        places = {prompt: i for i, prompt in enumerate(prompts)}
+        copies = torch.tensor([places[tuple(chunk)] for chunk in chunks], device=logits.device)
+        if len(prompts) == len(chunks):
+            return batch, logits
+        members = _Batch(self.model, len(chunks), batch.key_values().select(copies))
+        return members, logits[copies]
+
+    def _write(
+        self, samples: list[Sample], batch: "_Batch", tokens: list[int], logprobs: list[float]
+    ) -> None:
+        for place, row in enumerate(batch.rows):
+            if not batch.open[place]:
+                continue
+            samples[row].ids.append(tokens[place])
+            samples[row].logprobs.append(logprobs[place])
+            if tokens[place] in self.ends:
+                samples[row].finish = "stop"
+                batch.open[place] = False
+
+    def _draw(self, logits: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
+        """Return tokens and their log-probabilities, (rows,) each, for logits (rows, vocabulary)."""
+        logprobs = torch.log_softmax(logits.float() / (self.temperature or 1.0), dim=-1)
+        if self.temperature == 0:
+            tokens = logprobs.argmax(dim=-1)
+        else:
+            chances = logprobs.double().exp().cumsum(dim=-1)
+            bar = draws.to(chances.device) * chances[:, -1]
+            tokens = torch.searchsorted(chances, bar[:, None], right=True)[:, 0]
+        return tokens, logprobs.gather(1, tokens[:, None])[:, 0]
+
+
+def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
+    """Return the tokens that end a turn, as the model and its tokenizer name them."""
+    named = model.generation_config.eos_token_id
+    listed = named if isinstance(named, list) else [named]
+    return frozenset({*listed, tokenizer.eos_token_id} - {None})
+
+
+class _Batch:
+    """Rows that are fed together. Rows that have ended leave when they are half of the batch."""
+
+    def __init__(self, model: Any, count: int, past: KeyValues | None = None) -> None:
+        self.model = model
+        self.cache = Cache(layer_class_to_replicate=GrowingLayer) if past is None else past.cache()
+        self.mask = None if past is None else past.mask
+        self.rows = list(range(count))
+        """Which row is at each place."""
+        self.open = [True] * count
+        """Whether the row at each place has not ended."""
+        self._left: list[tuple[list[int], KeyValues]] = []
+
+    def read(self, chunks: Sequence[Sequence[int]], pad: int) -> Tensor:
+        """Read chunks of any lengths; returns the logits after each, (rows, vocabulary)."""
+        longest = max(map(len, chunks))
+        ids = torch.tensor([[pad] * (longest - len(c)) + list(c) for c in chunks])
+        real = torch.tensor([[False] * (longest - len(c)) + [True] * len(c) for c in chunks])
+        return self._forward(ids, real)
+
+    def feed(self, tokens: Tensor, pad: int) -> Tensor:
+        """Read one token on each open row; returns logits, (rows, vocabulary)."""
+        real = torch.tensor(self.open)[:, None]
+        ids = torch.where(real, tokens.cpu()[:, None], pad)
+        return self._forward(ids, real)
+
+    def _forward(self, ids: Tensor, real: Tensor) -> Tensor:
+        device = self.model.device
+        real = real.to(device)
+        self.mask = real if self.mask is None else torch.cat([self.mask, real], dim=1)
+        places = self.mask.cumsum(dim=1)[:, -ids.shape[1] :] - 1
+        output = self.model(
+            input_ids=ids.to(device),
+            attention_mask=self.mask.long(),
+            position_ids=places.clamp(min=0),
+            past_key_values=self.cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        logits: Tensor = output.logits[:, -1]
+        return logits
+
+    def shrunk(self, tokens: Tensor) -> Tensor:
+        """Let ended rows leave if they are half of the batch; returns the tokens of those that stay."""
+        if 2 * sum(self.open) > len(self.open):
+            return tokens
+        stay = [place for place, is_open in enumerate(self.open) if is_open]
+        leave = [place for place, is_open in enumerate(self.open) if not is_open]
+        now = self._now()
+        self._left.append(([self.rows[i] for i in leave], now.select(self._at(leave))))
+        kept = now.select(self._at(stay))
+        self.cache, self.mask = kept.cache(), kept.mask
+        self.rows = [self.rows[i] for i in stay]
+        self.open = [True] * len(stay)
+        return tokens[self._at(stay)]
+
+    def key_values(self) -> KeyValues:
+        """Return the keys and values of all rows, those that left included, in their order."""
+        parts = [*self._left, (self.rows, self._now())]
+        order = [row for rows, _ in parts for row in rows]
+        whole = joined([part for _, part in parts])
+        if order == sorted(order):
+            return whole
+        return whole.select(torch.tensor(order, device=whole.mask.device).argsort())
+
+    def _now(self) -> KeyValues:
+        assert self.mask is not None
+        return KeyValues.of(self.cache, self.mask)
+
+    def _at(self, places: list[int]) -> Tensor:
+        return torch.tensor(places, device=self.model.device)

@@ -1,0 +1,144 @@
+"""Collect trajectories: groups of episodes played against an engine, token in, token out."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ragen_agents.engines.base import Completion, Engine, TokenRequest
+from ragen_agents.rollout.chat import ChatCodec
+from ragen_agents.rollout.trajectory import Trajectory, TrajectoryTurn
+from ragen_envs.conversation import ConversationWrapper
+from ragen_envs.conversation.wrapper import TurnResult
+from ragen_envs.seeding import new_stream
+
+
+class RewardFunction(Protocol):
+    """Names the parts of a turn's reward."""
+
+    def before(self, env: ConversationWrapper) -> str:
+        """Return what must be remembered of the state that the model is about to reply to."""
+
+    def parts(self, before: str, reply: str, result: TurnResult) -> dict[str, float]:
+        """Return the parts, weighted, given what was remembered, the reply and what it did."""
+
+
+@dataclass(frozen=True)
+class GroupSpec:
+    """One initial state and how often it is played."""
+
+    group: int
+    """Number in the iteration."""
+    size: int
+    options: dict[str, Any] = field(hash=False)
+    """Keywords of ``reset``: a seed, or a frozen instance; noise is added to them."""
+
+
+@dataclass
+class Clock:
+    """Seconds that a collection took."""
+
+    engine: float = 0.0
+    games: float = 0.0
+
+
+@dataclass
+class Collector:
+    """Plays groups of episodes.
+
+    Args:
+        engine: Generates the replies.
+        codec: The model's chat template.
+        make_env: Makes a conversation; called once for each episode of the largest collection.
+        context: Most tokens that the model can read.
+        max_tokens: Most tokens of one reply.
+        seed: The run's; with the group, the member and the turn it decides each reply's draws.
+        reward: Names the parts of a turn's reward.
+    """
+
+    engine: Engine
+    codec: ChatCodec
+    make_env: Callable[[], ConversationWrapper]
+    context: int
+    max_tokens: int
+    seed: int
+    reward: RewardFunction
+    clock: Clock = field(default_factory=Clock)
+    _envs: list[ConversationWrapper] = field(default_factory=list)
+
+    def collect(self, specs: Sequence[GroupSpec], iteration: int) -> list[Trajectory]:
+        """Play all groups to their ends, in the order of groups and members.
+
+        Members share the level and draw independent noise. An error of a game ends its episode and is
+        recorded; an error of the engine is raised.
+        """
+        self.clock = Clock()
+        started = time.perf_counter()
+        members = [(spec, member) for spec in specs for member in range(spec.size)]
+        while len(self._envs) < len(members):
+            self._envs.append(self.make_env())
+        trajectories = []
+        for key, (spec, member) in enumerate(members):
+            self._reset(self._envs[key], spec, member)
+            first = self.codec.start(self._envs[key].messages)
+            trajectories.append(Trajectory(spec.group, member, first))
+            self._ask(key, trajectories[key], iteration)
+        self.clock.games += time.perf_counter() - started
+        self._play(trajectories, iteration)
+        return trajectories
+
+    def _play(self, trajectories: list[Trajectory], iteration: int) -> None:
+        while any(trajectory.end is None for trajectory in trajectories):
+            started = time.perf_counter()
+            completions = self.engine.poll()
+            polled = time.perf_counter()
+            for completion in completions:
+                trajectory = trajectories[completion.key]
+                self._receive(self._envs[completion.key], trajectory, completion)
+                if trajectory.end is None:
+                    self._ask(completion.key, trajectory, iteration)
+            self.clock.engine += polled - started
+            self.clock.games += time.perf_counter() - polled
+
+    def _reset(self, env: ConversationWrapper, spec: GroupSpec, member: int) -> None:
+        given = dict(spec.options)
+        seed = given.pop("seed", None)
+        env.reset(seed=seed, options={**given, "noise": member})
+
+    def _ask(self, key: int, trajectory: Trajectory, iteration: int) -> None:
+        if len(trajectory.ids) + self.max_tokens > self.context:
+            trajectory.end = "overflow"
+            trajectory.messages = self._envs[key].messages
+            return
+        what = f"{trajectory.group} {trajectory.member} {len(trajectory.turns)}"
+        seed = new_stream(f"rollout {self.seed}", what, iteration)
+        self.engine.submit([TokenRequest(key, list(trajectory.ids), seed)])
+
+    def _receive(
+        self, env: ConversationWrapper, trajectory: Trajectory, completion: Completion
+    ) -> None:
+        trajectory.append_reply(completion.ids, completion.logprobs, completion.version)
+        reply = self.codec.text(completion.ids)
+        cut_off = completion.finish == "length"
+        messages = [*env.messages, {"role": "assistant", "content": reply}]
+        try:
+            before = self.reward.before(env)
+            result = env.play(reply, truncated=cut_off)
+            parts = self.reward.parts(before, reply, result)
+        except Exception as error:  # a game that breaks ends its episode, not the run
+            trajectory.end, trajectory.error = "error", f"{type(error).__name__}: {error}"[:2000]
+            trajectory.messages = messages
+            return
+        trajectory.turns.append(
+            TrajectoryTurn(
+                reply=reply, rewards=parts, valid=result.parsed.is_valid,
+                effective=any(result.effective), actions=len(result.executed), cut_off=cut_off,
+            )
+        )  # fmt: skip
+        trajectory.end = result.end
+        trajectory.success = env.success
+        if result.end is None:
+            closed = bool(completion.ids) and completion.ids[-1] in self.codec.ends
+            trajectory.append_context(self.codec.bridge(env.user, closed))
+        else:
+            trajectory.messages = [*messages, {"role": "user", "content": env.user}]

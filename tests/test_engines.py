@@ -1,0 +1,140 @@
+"""The transformers engine: what it samples, and that keeping keys and values changes nothing."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from ragen_agents.engines import TokenRequest  # noqa: E402
+from ragen_agents.engines.decoding import Decoder  # noqa: E402
+from ragen_agents.engines.transformers import TransformersEngine  # noqa: E402
+
+VOCABULARY, END, PAD = 50, 1, 0
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(3)
+    config = transformers.Qwen2Config(
+        vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=True, initializer_range=0.3,
+    )  # fmt: skip
+    return transformers.Qwen2ForCausalLM(config).eval()
+
+
+def prompts(count, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(3, 20, (count,), generator=generator).tolist()
+    return [torch.randint(2, VOCABULARY, (n,), generator=generator).tolist() for n in lengths]
+
+
+def engine_of(model, temperature=1.0):
+    return TransformersEngine(model, frozenset({END}), PAD, temperature, 12)
+
+
+def answers(engine, requests):
+    engine.submit(requests)
+    return {completion.key: completion for completion in engine.poll()}
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_logprobs_are_those_of_a_plain_forward_pass(model, temperature):
+    decoder = Decoder(model, frozenset({END}), PAD, temperature, 30)
+    given = [*prompts(5), *prompts(5)]
+    samples, _ = decoder.run(given, list(range(10)))
+    assert {sample.finish for sample in samples} == {"stop", "length"}
+    for prompt, sample in zip(given, samples, strict=True):
+        with torch.no_grad():
+            logits = model(torch.tensor([prompt + sample.ids])).logits[0] / temperature
+        logs = torch.log_softmax(logits, -1)
+        expected = [float(logs[len(prompt) + i - 1, t]) for i, t in enumerate(sample.ids)]
+        assert sample.logprobs == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_row_depends_on_its_prompt_and_seed_alone(model):
+    decoder = Decoder(model, frozenset({END}), PAD, 1.0, 12)
+    given = prompts(8)
+    together, _ = decoder.run(given, list(range(8)))
+    for i in reversed(range(8)):
+        alone, _ = decoder.run([given[i]], [i])
+        assert alone[0].ids == together[i].ids
+    other, _ = decoder.run(given, list(range(100, 108)))
+    assert [s.ids for s in other] != [s.ids for s in together]
+
+
+def test_members_of_a_group_differ(model):
+    decoder = Decoder(model, frozenset({END}), PAD, 1.0, 12)
+    samples, _ = decoder.run([prompts(1)[0]] * 6, list(range(6)))
+    assert len({tuple(sample.ids) for sample in samples}) > 3
+
+
+def test_samples_follow_the_distribution(model):
+    prompt = prompts(1)[0]
+    decoder = Decoder(model, frozenset({END}), PAD, 1.0, 1)
+    samples, _ = decoder.run([prompt] * 4000, list(range(4000)))
+    found = torch.bincount(torch.tensor([s.ids[0] for s in samples]), minlength=VOCABULARY) / 4000
+    with torch.no_grad():
+        expected = torch.softmax(model(torch.tensor([prompt])).logits[0, -1], -1)
+    assert float((found - expected).abs().sum()) < 0.15
+
+
+def test_greedy_decoding_takes_the_likeliest(model):
+    decoder = Decoder(model, frozenset({END}), PAD, 0.0, 12)
+    prompt = prompts(1)[0]
+    sample = decoder.run([prompt], [5])[0][0]
+    expected = model.generate(
+        torch.tensor([prompt]),
+        max_new_tokens=12,
+        do_sample=False,
+        eos_token_id=END,
+        pad_token_id=PAD,
+    )
+    assert sample.ids == expected[0, len(prompt) :].tolist()
+
+
+def test_later_turns_reuse_what_was_read(model):
+    kept = engine_of(model)
+    requests = [TokenRequest(k, p, k) for k, p in enumerate(prompts(9))]
+    for turn in range(4):
+        found = answers(kept, requests)
+        fresh = answers(engine_of(model), requests)
+        for key, completion in found.items():
+            assert completion.ids == fresh[key].ids
+            assert completion.logprobs == pytest.approx(fresh[key].logprobs, abs=1e-4)
+        requests = [
+            TokenRequest(r.key, [*r.ids, *found[r.key].ids, *bridge], 100 * turn + r.key)
+            for r, bridge in zip(requests, prompts(9, seed=turn), strict=False)
+            if r.key % 4 != turn  # some episodes end
+        ]
+        if turn == 0:
+            requests.reverse()
+
+
+def test_a_key_whose_prompt_was_changed_is_read_anew(model):
+    engine = engine_of(model)
+    answers(engine, [TokenRequest(0, [5, 6, 7], 0)])
+    changed = [TokenRequest(0, [9, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19], 1)]
+    assert answers(engine, changed)[0].ids == answers(engine_of(model), changed)[0].ids
+
+
+def test_sync_forgets_what_the_old_weights_computed(model):
+    import copy
+
+    changing = copy.deepcopy(model)
+    engine = engine_of(changing)
+    first = TokenRequest(0, prompts(1)[0], 0)
+    reply = answers(engine, [first])[0]
+    with torch.no_grad():
+        for weight in changing.parameters():
+            weight.mul_(1.1)
+    engine.sync(changing, 7)
+    second = [TokenRequest(0, [*first.ids, *reply.ids, 4, 5], 1)]
+    found = answers(engine, second)[0]
+    expected = answers(engine_of(changing), second)[0]
+    assert found.version == 7
+    assert found.ids == expected.ids
+    assert found.logprobs == pytest.approx(expected.logprobs, abs=1e-5)
+
+
+def test_nothing_queued_is_nothing_done(model):
+    assert engine_of(model).poll() == []
