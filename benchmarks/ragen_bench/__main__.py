@@ -16,12 +16,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except ImportError as error:
-        extra = "models" if (error.name or "").split(".")[0] in _MODELS else "bench"
+        package = (error.name or "").split(".")[0]
+        extra = next((e for e, packages in _EXTRAS.items() if package in packages), "bench")
         what = f"this command needs {error.name}" if error.name else str(error)
         return _fail(f"{what}; install it with pip install 'ragen-suite[{extra}]'")
 
 
-_MODELS = ("torch", "transformers", "safetensors", "tokenizers")
+_EXTRAS = {
+    "models": ("torch", "transformers", "safetensors", "tokenizers"),
+    "train": ("accelerate", "datasets", "jinja2", "matplotlib", "peft", "trl"),
+}
 
 
 def _run(arguments: Sequence[str] | None) -> int:

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -109,7 +109,12 @@ def load_config(folder: Path) -> RunConfig:
 
 def differences(there: RunConfig, here: RunConfig) -> str | None:
     """Return in which field two configs differ first, or None."""
-    return _first_difference(there.model_dump(mode="json"), here.model_dump(mode="json"), "")
+    return differences_of(there.model_dump(mode="json"), here.model_dump(mode="json"))
+
+
+def differences_of(there: dict[str, Any], here: dict[str, Any]) -> str | None:
+    """Return in which field two configs, as plain data, differ first, or None."""
+    return _first_difference(there, here, "")
 
 
 def _first_difference(there: object, here: object, where: str) -> str | None:

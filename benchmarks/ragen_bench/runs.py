@@ -98,9 +98,9 @@ class RunDirectory:
 
     def _write_head(self) -> None:
         environment = json.dumps(describe_environment(), indent=1) + "\n"
-        _write_atomically(self.folder / ENVIRONMENT, environment)
+        write_atomically(self.folder / ENVIRONMENT, environment)
         data = {**self.config.model_dump(mode="json"), "digest": self.config.digest}
-        _write_atomically(self.folder / CONFIG, dump_yaml(data))
+        write_atomically(self.folder / CONFIG, dump_yaml(data))
 
 
 def check_run(folder: Path, config: RunConfig) -> Records:
@@ -128,7 +128,8 @@ def missing_agents(folder: Path, config: RunConfig) -> list[str]:
     return list(dict.fromkeys(key.agent for key in config.keys if key not in done))
 
 
-def _write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file that is there whole or not at all."""
     temporary = path.with_suffix(".tmp")
     with temporary.open("w", encoding="utf-8") as file:
         file.write(text)

@@ -1,0 +1,20 @@
+"""``ragen report``: a training run as a page."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A training run's directory.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The page.  [default: RUN/report.html]")
+    ] = None,
+) -> None:
+    """Write one self-contained HTML page of a training run: curves, warnings, conversations."""
+    from ragen_bench.training_report import write_report
+
+    page = out or run / "report.html"
+    write_report(run, page)
+    print(page)

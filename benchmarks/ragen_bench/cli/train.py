@@ -1,0 +1,93 @@
+"""``ragen train``: train a model on a game with StarPO."""
+
+import os
+import signal
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from ragen_agents.starpo import TrainConfig
+    from ragen_agents.starpo.trainer import Trainer
+
+
+def train(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="GAME", help="A game, such as sokoban or bandit, or a YAML file of settings."
+        ),
+    ],
+    setting: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FIELD=VALUE]...", help="Settings, such as update.batch=16."),
+    ] = None,
+    preset: Annotated[
+        str, typer.Option(help="starpo-ppo, starpo-grpo, starpo-s or starpo-s-grpo.")
+    ] = "starpo-s",
+    scale: Annotated[
+        str, typer.Option(help="laptop: the starter model; paper: Qwen2.5-0.5B-Instruct.")
+    ] = "laptop",
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Run directory.  [default: under runs/]")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option(help="Go on with a run directory that is there, or refuse to.")
+    ] = True,
+) -> None:
+    """Train a model on a game and keep the best of it as an ordinary model folder.
+
+    A run directory that is there already is gone on with, from its last checkpoint.
+    """
+    from ragen_bench.configs import CONFIG
+    from ragen_bench.training import default_train_directory, make_train_config
+    from ragen_envs.errors import RagenError
+
+    config = make_train_config(what, preset, scale, setting or [])
+    folder = out or default_train_directory(config, preset)
+    if not resume and (folder / CONFIG).exists():
+        raise RagenError(f"'{folder}' holds a run already; leave --no-resume out to go on with it")
+    _train(folder, config)
+    best = folder / "best"
+    model = best if best.exists() else folder / "checkpoints"
+    print(f"run: {folder}\nscore it with: ragen bench --agent {model}", file=sys.stderr)
+
+
+def _train(folder: Path, config: "TrainConfig") -> None:
+    from ragen_agents.starpo.trainer import Trainer
+    from ragen_bench.training import train_directory
+    from ragen_bench.training_view import TrainingView
+
+    first = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun has started
+    try:
+        with TrainingView(config, shown=first) as view:
+            trainer = Trainer(config, folder, view.report, view.warn)
+            with train_directory(folder, config) if first else nullcontext():
+                stopped = _stop_at_interrupt(trainer)
+                trainer.run()
+    except KeyboardInterrupt:
+        stopped = [True]
+    if stopped:
+        print(
+            f"\ninterrupted; what is done is in {folder}, and the same command goes on",
+            file=sys.stderr,
+        )
+        raise typer.Exit(130) from None
+
+
+def _stop_at_interrupt(trainer: "Trainer") -> list[bool]:
+    """Let the first Ctrl-C end the run after its iteration, and the next one at once."""
+    seen: list[bool] = []
+
+    def handle(*_: object) -> None:
+        if seen:
+            raise KeyboardInterrupt
+        seen.append(True)
+        trainer.stop()
+        print("\nsaving after this iteration; again to stop at once", file=sys.stderr)
+
+    signal.signal(signal.SIGINT, handle)
+    return seen

@@ -1,0 +1,157 @@
+"""Training runs as directories: their configs, from presets, files and the command line."""
+
+import fcntl
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
+from ragen_bench.configs import CONFIG, differences_of
+from ragen_bench.environment import describe_environment
+from ragen_bench.runs import ENVIRONMENT, write_atomically
+from ragen_bench.yaml_files import dump_yaml, load_yaml, validate
+from ragen_envs.errors import RagenError
+from ragen_envs.registration import text_ids
+
+
+def make_train_config(what: str, preset: str, scale: str, overrides: Sequence[str]) -> TrainConfig:
+    """Return the config that a command line asks for.
+
+    Args:
+        what: Name of a game, such as "sokoban", id of a conversation env, or path of a YAML file.
+        preset: Key of ``PRESETS``; a file is laid over it.
+        scale: Key of ``SCALES``.
+        overrides: ``field=value`` with dots for sections, such as "update.learning_rate=1e-4".
+
+    Raises:
+        RagenError: Something of it is unknown or wrong.
+    """
+    for name, value, known in (("preset", preset, PRESETS), ("scale", scale, SCALES)):
+        if value not in known:
+            raise RagenError(f"unknown {name} '{value}'; known are {', '.join(known)}")
+    is_file = what.endswith((".yaml", ".yml"))
+    given = _read(Path(what)) if is_file else {"game": game_id(what)}
+    layers = [SCALES[scale], PRESETS[preset], given, *map(_override, overrides)]
+    config = validate(TrainConfig, merged(*layers), "config")
+    if config.game not in text_ids():
+        config = config.model_copy(update={"game": game_id(config.game)})
+    return config
+
+
+def game_id(name: str) -> str:
+    """Return the id of the conversation env that a short name stands for.
+
+    Raises:
+        RagenError: There is no such game.
+    """
+
+    def squeezed(text: str) -> str:
+        return "".join(c for c in text.lower() if c.isalnum())
+
+    short = {squeezed(i.split("/")[1].removesuffix("Text-v0")): i for i in text_ids()}
+    found = short.get(squeezed(name)) or next((i for i in text_ids() if i == name), None)
+    if found is None:
+        raise RagenError(f"unknown game '{name}'; known are {', '.join(short)}")
+    return found
+
+
+def config_digest(config: TrainConfig) -> str:
+    """Return a hash of everything that decides a run, its length left out: runs can be made longer."""
+    data = config.model_dump(mode="json", exclude={"iterations"})
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+
+
+def default_train_directory(config: TrainConfig, preset: str) -> Path:
+    """Return a path under ``runs/`` that depends on the config only, so that a command resumes."""
+    game = config.game.split("/")[1].removesuffix("Text-v0")
+    return Path("runs") / f"train-{game}-{preset}-seed{config.seed}-{config_digest(config)[:8]}"
+
+
+def load_train_config(folder: Path) -> TrainConfig:
+    """Read the config of a training run.
+
+    Raises:
+        RagenError: There is none.
+    """
+    try:
+        return validate(TrainConfig, _read(folder / CONFIG), str(folder / CONFIG))
+    except RagenError as error:
+        if (folder / CONFIG).exists():
+            raise
+        raise RagenError(f"'{folder}' is not a training run: it has no {CONFIG}") from error
+
+
+@contextmanager
+def train_directory(folder: Path, config: TrainConfig) -> Iterator[None]:
+    """Make a run directory, or check that it holds this run; holds its lock meanwhile.
+
+    Raises:
+        RagenError: It holds something else, is in use, or cannot be written.
+    """
+    try:
+        if folder.is_dir() and any(folder.iterdir()) and not (folder / CONFIG).exists():
+            raise RagenError(
+                f"'{folder}' is not a training run and not empty; choose another --out"
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("w")
+    except OSError as error:
+        raise RagenError(f"'{folder}' cannot be written: {error.strerror}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RagenError(f"'{folder}' is in use by another ragen train") from None
+        if (folder / CONFIG).exists():
+            _check_same(folder, config)
+        environment = json.dumps(describe_environment(), indent=1) + "\n"
+        write_atomically(folder / ENVIRONMENT, environment)
+        write_atomically(folder / CONFIG, dump_yaml(config.model_dump(mode="json")))
+        yield
+
+
+def _check_same(folder: Path, config: TrainConfig) -> None:
+    there = load_train_config(folder)
+    if config.iterations < there.iterations:
+        raise RagenError(
+            f"iterations is {config.iterations}, but the run in '{folder}' has {there.iterations}; a run "
+            "can be made longer, not shorter"
+        )
+    differs = differences_of(
+        there.model_dump(mode="json", exclude={"iterations"}),
+        config.model_dump(mode="json", exclude={"iterations"}),
+    )
+    if differs is not None:
+        raise RagenError(f"'{folder}' holds another run: {differs}; choose another --out")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RagenError(f"'{path}' cannot be read: {error}") from error
+    data = load_yaml(text, str(path), aliases=False)
+    if not isinstance(data, dict):
+        raise RagenError(f"{path} must be a mapping with {', '.join(TrainConfig.model_fields)}")
+    return data
+
+
+def _override(text: str) -> dict[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise RagenError(f"'{text}' must have the form field=value, such as update.batch=16")
+    try:
+        data: Any = yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise RagenError(f"the value in '{text}' is not YAML") from error
+    if isinstance(data, str):
+        with suppress(ValueError):  # YAML 1.1 reads 1e-4 as text
+            data = float(data)
+    for part in reversed(name.split(".")):
+        data = {part: data}
+    return dict(data)

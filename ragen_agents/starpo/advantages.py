@@ -1,0 +1,169 @@
+"""Advantages: pure functions of rewards, values and the mask of what the model wrote.
+
+Shapes: B trajectories, T tokens. All are float tensors unless said; what lies outside ``mask`` is never
+read and comes out as 0. Context tokens between two turns contribute nothing: the token after the last of
+one turn is the first of the next.
+"""
+
+import torch
+from torch import Tensor
+
+_SAME = 1e-8
+"""Standard deviations below this are those of equal returns."""
+
+
+def grpo(returns: Tensor, groups: Tensor) -> Tensor:
+    """Return (R - mean) / std within each group (Shao et al. 2024), (B,).
+
+    The standard deviation is the sample's (n - 1), as in verl and TRL. A group of one and a group of equal
+    returns have advantage 0.
+
+    Args:
+        returns: (B,), of whole trajectories.
+        groups: (B,) int64, which group each belongs to.
+    """
+    advantages = torch.zeros_like(returns)
+    for group in groups.unique():
+        members = groups == group
+        inside = returns[members]
+        spread = inside.std() if len(inside) > 1 else inside.new_zeros(())
+        if spread > _SAME:
+            advantages[members] = (inside - inside.mean()) / spread
+    return advantages
+
+
+def gae(
+    rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float
+) -> tuple[Tensor, Tensor]:
+    """Return generalised advantages and returns over action tokens only (Schulman et al. 2016).
+
+    Episodes end with their last action token: nothing is bootstrapped after it (the paper's horizon is
+    finite and told in the prompt).
+
+    Args:
+        rewards: (B, T), each turn's reward on its last action token.
+        values: (B, T), of the state before each token.
+        mask: (B, T) bool, action tokens.
+        gamma: Discount per action token.
+        lam: Lambda per action token.
+
+    Returns:
+        Advantages and returns (advantage + value), (B, T) each.
+    """
+    advantages = torch.zeros_like(values)
+    carried = values.new_zeros(values.shape[0])
+    following = values.new_zeros(values.shape[0])
+    for t in range(values.shape[1] - 1, -1, -1):
+        here = mask[:, t]
+        step = rewards[:, t] + gamma * following - values[:, t] + gamma * lam * carried
+        carried = torch.where(here, step, carried)
+        following = torch.where(here, values[:, t], following)
+        advantages[:, t] = torch.where(here, step, 0.0)
+    return advantages, torch.where(mask, advantages + values, 0.0)
+
+
+def turn_gae(
+    rewards: Tensor, values: Tensor, turn_ids: Tensor, gamma: float, lam: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return advantages over turns, equal on all tokens of a turn.
+
+    A turn's value is that before its first action token; its reward is the sum of its tokens'. Turns are
+    told by their ids, so a turn without reward is a turn.
+
+    Args:
+        rewards: (B, T).
+        values: (B, T).
+        turn_ids: (B, T) int64, -1 for context.
+        gamma: Discount per turn.
+        lam: Lambda per turn.
+
+    Returns:
+        Advantages (B, T); returns (B, T), at the first token of each turn; the mask of those, bool.
+    """
+    first = _first_tokens(turn_ids)
+    count = int(turn_ids.max()) + 1
+    index = turn_ids.clamp(min=0)
+    mask = turn_ids >= 0
+    shape = (values.shape[0], max(count, 1))
+    value = values.new_zeros(shape).scatter_add_(1, index, torch.where(first, values, 0.0))
+    reward = values.new_zeros(shape).scatter_add_(1, index, torch.where(mask, rewards, 0.0))
+    exists = torch.zeros(shape, dtype=torch.int64, device=values.device)
+    exists = exists.scatter_add_(1, index, mask.long()) > 0
+    over_turns, _ = gae(reward, value, exists, gamma, lam)
+    advantages = torch.where(mask, over_turns.gather(1, index), 0.0)
+    return advantages, torch.where(first, advantages + values, 0.0), first
+
+
+def bilevel_gae(
+    rewards: Tensor, values: Tensor, turn_ids: Tensor, gamma: float, lam: float,
+    turn_gamma: float, turn_lam: float,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Return advantages over turns, then over the tokens inside each turn (RAGEN v2, bi-level GAE).
+
+    The turn's return, advantage + value from ``turn_gae``, is what its tokens lead to: inside the turn it
+    takes the place of the reward at the last token, and nothing flows over the turn's end.
+
+    Returns:
+        Advantages and returns, (B, T) each.
+    """
+    _, turn_returns, first = turn_gae(rewards, values, turn_ids, turn_gamma, turn_lam)
+    index = turn_ids.clamp(min=0)
+    mask = turn_ids >= 0
+    shape = (values.shape[0], int(index.max()) + 1)
+    goal = values.new_zeros(shape).scatter_add_(1, index, torch.where(first, turn_returns, 0.0))
+    last = _last_tokens(turn_ids)
+    advantages = torch.zeros_like(values)
+    carried = values.new_zeros(values.shape[0])
+    following = values.new_zeros(values.shape[0])
+    for t in range(values.shape[1] - 1, -1, -1):
+        here = mask[:, t]
+        end = last[:, t]
+        ahead = torch.where(end, goal.gather(1, index[:, t : t + 1])[:, 0], gamma * following)
+        step = ahead - values[:, t] + torch.where(end, 0.0, gamma * lam * carried)
+        carried = torch.where(here, step, carried)
+        following = torch.where(here, values[:, t], following)
+        advantages[:, t] = torch.where(here, step, 0.0)
+    return advantages, torch.where(mask, advantages + values, 0.0)
+
+
+def whiten(advantages: Tensor, mask: Tensor) -> Tensor:
+    """Return advantages with mean 0 and standard deviation 1 over the tokens of the mask.
+
+    With fewer than two tokens, or equal advantages, only the mean is taken off.
+    """
+    inside = advantages[mask]
+    if len(inside) == 0:
+        return advantages
+    spread = inside.std() if len(inside) > 1 else inside.new_zeros(())
+    scale = spread if spread > _SAME else inside.new_ones(())
+    return torch.where(mask, (advantages - inside.mean()) / scale, 0.0)
+
+
+def place_rewards(turn_rewards: list[list[float]], turn_ids: Tensor) -> Tensor:
+    """Return (B, T) with each turn's reward on its last action token.
+
+    A turn without any token (an empty reply) gives its reward to the action token before it, or after it
+    if there is none before.
+    """
+    placed = torch.zeros(turn_ids.shape)
+    for row, rewards in enumerate(turn_rewards):
+        ids = turn_ids[row].cpu()
+        written = torch.nonzero(ids >= 0)[:, 0]
+        if len(written) == 0:
+            continue
+        for turn, reward in enumerate(rewards):
+            before = written[ids[written] <= turn]
+            placed[row, before[-1] if len(before) else written[0]] += reward
+    return placed.to(turn_ids.device)
+
+
+def _first_tokens(turn_ids: Tensor) -> Tensor:
+    """Return where a turn begins; (B, T) bool."""
+    before = torch.nn.functional.pad(turn_ids[:, :-1], (1, 0), value=-1)
+    return (turn_ids >= 0) & (turn_ids != before)
+
+
+def _last_tokens(turn_ids: Tensor) -> Tensor:
+    """Return where a turn ends; (B, T) bool."""
+    after = torch.nn.functional.pad(turn_ids[:, 1:], (0, 1), value=-1)
+    return (turn_ids >= 0) & (turn_ids != after)

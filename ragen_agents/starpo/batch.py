@@ -1,0 +1,102 @@
+"""Trajectories as tensors, and how they are cut into optimizer batches and passes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ragen_agents.rollout.trajectory import CONTEXT, Trajectory
+
+
+@dataclass(frozen=True)
+class TrainBatch:
+    """Trajectories that are learned from: B of them, T columns.
+
+    First prompts end at the same column, so padding is on both sides.
+    """
+
+    trajectories: list[Trajectory]
+    ids: Tensor
+    """(B, T) int64."""
+    real: Tensor
+    """(B, T) bool, which are no padding."""
+    start: int
+    """Column at which the first prompts end."""
+    turn_ids: Tensor
+    """(B, T) int64, -1 for context and padding."""
+    engine: Tensor
+    """(B, T), the engine's log-probabilities."""
+    groups: Tensor
+    """(B,) int64."""
+
+    @property
+    def mask(self) -> Tensor:
+        """(B, T) bool, action tokens."""
+        return self.turn_ids != CONTEXT
+
+    @property
+    def lengths(self) -> Tensor:
+        """(B,) int64, tokens of each."""
+        return self.real.sum(1)
+
+    @classmethod
+    def of(cls, trajectories: list[Trajectory], pad: int) -> "TrainBatch":
+        """Make a batch."""
+        prompts = [t.turn_ids.index(0) if 0 in t.turn_ids else len(t.ids) for t in trajectories]
+        start = max(prompts)
+
+        def aligned(rows: list[list[Any]], value: float, dtype: torch.dtype) -> Tensor:
+            shifted = [start - prompt for prompt in prompts]
+            longest = max(shift + len(row) for shift, row in zip(shifted, rows, strict=True))
+            whole = torch.full((len(rows), longest), value, dtype=dtype)
+            for line, shift, row in zip(whole, shifted, rows, strict=True):
+                line[shift : shift + len(row)] = torch.tensor(row, dtype=dtype)
+            return whole
+
+        return cls(
+            trajectories=trajectories,
+            ids=aligned([t.ids for t in trajectories], pad, torch.int64),
+            real=aligned([[True] * len(t.ids) for t in trajectories], False, torch.bool),
+            start=start,
+            turn_ids=aligned([t.turn_ids for t in trajectories], CONTEXT, torch.int64),
+            engine=aligned([t.logprobs for t in trajectories], 0.0, torch.float32),
+            groups=torch.tensor([t.group for t in trajectories]),
+        )
+
+    def columns(self, rows: Sequence[int]) -> slice:
+        """Return the columns that some trajectories fill."""
+        filled = torch.nonzero(self.real[list(rows)].any(0))[:, 0]
+        return slice(int(filled[0]), int(filled[-1]) + 1)
+
+
+def optimizer_batches(count: int, steps: int, epochs: int, seed: int) -> list[list[int]]:
+    """Return which trajectories each optimizer step learns from.
+
+    Each epoch is a fresh permutation cut into ``steps`` parts whose sizes differ by one at most.
+    """
+    rng = np.random.default_rng(seed)
+    parts = []
+    for _ in range(epochs):
+        order = rng.permutation(count)
+        parts += [p.tolist() for p in np.array_split(order, min(steps, count)) if len(p)]
+    return parts
+
+
+def passes(lengths: Tensor, rows: Sequence[int], budget: int) -> list[list[int]]:
+    """Cut trajectories into parts of similar lengths whose padded size is at most ``budget`` tokens.
+
+    A trajectory longer than the budget is a part of its own. The longest come first, so that memory
+    runs out at once or never.
+    """
+    order = sorted(rows, key=lambda row: (-int(lengths[row]), row))
+    parts: list[list[int]] = []
+    longest = 0
+    for row in order:
+        if not parts or (len(parts[-1]) + 1) * longest > budget:
+            parts.append([])
+            longest = int(lengths[row])
+        parts[-1].append(row)
+    return parts

@@ -1,0 +1,156 @@
+"""Checkpoints: an ordinary model folder, and beside it all that a run needs to go on as if never stopped.
+
+Random numbers need no state: every draw of a run derives from its seed and the iteration.
+"""
+
+import copy
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import AutoModelForCausalLM
+
+from ragen_agents.starpo.learner import Learner
+from ragen_envs.errors import RagenError
+
+STATE: Final = "trainer.json"
+TENSORS: Final = "trainer.safetensors"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run is."""
+
+    iteration: int = 0
+    """Iterations that are done."""
+    metrics_size: int = 0
+    """Bytes of ``metrics.jsonl`` at that point."""
+    samples_size: int = 0
+    """Bytes of ``samples.jsonl`` at that point."""
+    best: float | None = None
+    """Validation success of the best checkpoint, in [0, 1]."""
+    empty: int = 0
+    """Iterations in a row whose filter kept nothing."""
+    rolled_back: bool = False
+    """Whether the monitor has gone back to the best checkpoint."""
+
+
+def save(folder: Path, learner: Learner, tokenizer: Any, progress: Progress) -> None:
+    """Write a checkpoint; the folder appears whole or not at all."""
+    work = folder.with_name(folder.name + ".writing")
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    policy = learner.models.policy
+    adapted = hasattr(policy, "merge_and_unload")
+    plain = copy.deepcopy(policy).merge_and_unload() if adapted else policy
+    plain.save_pretrained(work)
+    tokenizer.save_pretrained(work)
+    save_file(_tensors(learner, adapted), work / TENSORS)
+    state = {**asdict(progress), "bad_steps": learner.bad_steps}
+    (work / STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
+    for path in work.iterdir():
+        _flush(path)
+    old = folder.with_name(folder.name + ".old")
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        folder.rename(old)
+    work.rename(folder)
+    _flush(folder.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def load(folder: Path, learner: Learner) -> Progress:
+    """Bring models and optimizers to a checkpoint's state.
+
+    Raises:
+        RagenError: The folder is not a checkpoint of such a run.
+    """
+    try:
+        state = json.loads((folder / STATE).read_text(encoding="utf-8"))
+        tensors = load_file(folder / TENSORS)
+        learner.bad_steps = int(state.pop("bad_steps"))
+        progress = Progress(**state)
+        if hasattr(learner.models.policy, "merge_and_unload"):
+            _load_adapters(learner, tensors)
+        else:
+            saved = AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
+            learner.models.policy.load_state_dict(saved.state_dict())
+        for name, module in _critic(learner):
+            module.load_state_dict(_under(tensors, name))
+        for name, optimizer in _optimizers(learner):
+            _load_optimizer(optimizer, _under(tensors, name))
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise RagenError(f"'{folder}' is no checkpoint of this run: {first}") from error
+    return progress
+
+
+def latest(folder: Path) -> Path | None:
+    """Return the last complete checkpoint of a run's ``checkpoints`` folder."""
+    found = sorted(
+        path for path in folder.glob("[0-9]*") if (path / STATE).exists() and not path.suffix
+    )
+    return found[-1] if found else None
+
+
+def prune(folder: Path, keep: int) -> None:
+    """Remove all but the last checkpoints, and what a killed run left of one."""
+    for path in [*folder.glob("*.writing"), *folder.glob("*.old")]:
+        shutil.rmtree(path, ignore_errors=True)
+    for path in sorted(folder.glob("[0-9]*"))[:-keep]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _tensors(learner: Learner, adapted: bool) -> dict[str, Tensor]:
+    tensors: dict[str, Tensor] = {}
+    if adapted:
+        named = learner.models.policy.named_parameters()
+        tensors |= {f"policy.{n}": p for n, p in named if p.requires_grad}
+    for name, module in _critic(learner):
+        tensors |= {f"{name}.{n}": t for n, t in module.state_dict().items()}
+    for name, optimizer in _optimizers(learner):
+        for key, fields in optimizer.state_dict()["state"].items():
+            tensors |= {f"{name}.{key}.{field}": value for field, value in fields.items()}
+    return {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
+
+
+def _load_adapters(learner: Learner, tensors: dict[str, Tensor]) -> None:
+    named = dict(learner.models.policy.named_parameters())
+    for name, tensor in _under(tensors, "policy").items():
+        named[name].data.copy_(tensor)
+
+
+def _load_optimizer(optimizer: Any, tensors: dict[str, Tensor]) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        key, field = name.split(".")
+        state.setdefault(int(key), {})[field] = tensor
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+def _critic(learner: Learner) -> list[tuple[str, Any]]:
+    parts = (("trunk", learner.models.trunk), ("value_head", learner.models.value_head))
+    return [(name, module) for name, module in parts if module is not None]
+
+
+def _optimizers(learner: Learner) -> list[tuple[str, Any]]:
+    both = (("optimizer", learner.optimizer), ("critic_optimizer", learner.critic_optimizer))
+    return [(name, optimizer) for name, optimizer in both if optimizer is not None]
+
+
+def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    start = prefix + "."
+    return {name[len(start) :]: t for name, t in tensors.items() if name.startswith(start)}
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

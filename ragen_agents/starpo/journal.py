@@ -1,0 +1,114 @@
+"""What a run writes down: its config, its environment, and append-only lines of metrics and samples."""
+
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Final, Self
+
+from ragen_agents.rollout.trajectory import Trajectory
+from ragen_agents.starpo.checkpoint import Progress
+from ragen_envs.errors import RagenError
+
+METRICS: Final = "metrics.jsonl"
+SAMPLES: Final = "samples.jsonl"
+
+
+class Journal:
+    """The two append-only files; a context manager.
+
+    Entering cuts off what was written after the checkpoint that the run goes on from.
+
+    Args:
+        folder: The run directory.
+        progress: Of that checkpoint.
+        active: Whether this process writes; of several, one does.
+    """
+
+    def __init__(self, folder: Path, progress: Progress, active: bool = True) -> None:
+        self._sizes = {METRICS: progress.metrics_size, SAMPLES: progress.samples_size}
+        self._folder = folder
+        self._active = active
+        self._writers = _optional_writers(folder) if active else []
+        self._files: dict[str, BinaryIO] = {}
+
+    def __enter__(self) -> Self:
+        if not self._active:
+            return self
+        self._files = {name: (self._folder / name).open("ab") for name in self._sizes}
+        for name, file in self._files.items():
+            if file.tell() < self._sizes[name]:
+                raise RagenError(f"'{self._folder / name}' is shorter than its checkpoint says")
+            file.truncate(self._sizes[name])
+            file.seek(0, os.SEEK_END)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for file in self._files.values():
+            file.close()
+        for writer in self._writers:
+            writer.close()
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Bytes of both files, which are on the disk when this returns."""
+        for file in self._files.values():
+            file.flush()
+            os.fsync(file.fileno())
+        return self._files[METRICS].tell(), self._files[SAMPLES].tell()
+
+    def metrics(self, iteration: int, values: dict[str, Any]) -> None:
+        """Append the metrics of an iteration."""
+        self._line(METRICS, {"iteration": iteration, **values})
+        for writer in self._writers:
+            for name, value in values.items():
+                if isinstance(value, float | int):
+                    writer.add_scalar(name, value, iteration)
+
+    def sample(self, iteration: int, kind: str, trajectory: Trajectory) -> None:
+        """Append one trajectory for people to read."""
+        self._line(
+            SAMPLES,
+            {
+                "iteration": iteration,
+                "kind": kind,
+                "group": trajectory.group,
+                "return": trajectory.episode_return,
+                "success": trajectory.success,
+                "end": trajectory.end,
+                "messages": trajectory.messages,
+                "rewards": [turn.rewards for turn in trajectory.turns],
+            },
+        )
+
+    def _line(self, name: str, data: dict[str, Any]) -> None:
+        if not self._active:
+            return
+        self._files[name].write((json.dumps(data) + "\n").encode())
+        self._files[name].flush()
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """Return the metrics of a run, iteration by iteration; a torn last line is left out.
+
+    Raises:
+        RagenError: There are none.
+    """
+    try:
+        lines = (folder / METRICS).read_text(encoding="utf-8").split("\n")
+    except OSError as error:
+        raise RagenError(f"'{folder}' is no training run: it has no {METRICS}") from error
+    return [json.loads(line) for line in lines[:-1]]
+
+
+def _optional_writers(folder: Path) -> list[Any]:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return []
+    return [SummaryWriter(str(folder / "tensorboard"))]

@@ -1,0 +1,311 @@
+"""One update: from the trajectories that were kept to changed weights."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+
+from ragen_agents.starpo import advantages as adv
+from ragen_agents.starpo.batch import TrainBatch, optimizer_batches, passes
+from ragen_agents.starpo.config import TrainConfig
+from ragen_agents.starpo.losses import (
+    aggregate,
+    clipped_surrogate,
+    explained_variance,
+    importance_weights,
+    kl_estimate,
+    value_loss,
+)
+from ragen_agents.starpo.models import ActorCritic, Scores
+from ragen_envs.errors import RagenError
+
+
+class DivergedError(RagenError):
+    """Gradients were not finite several times in a row."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A batch with everything that the losses need, (B, T) each and without gradient."""
+
+    batch: TrainBatch
+    old: Tensor
+    """Log-probabilities under the policy as it was when the batch was prepared."""
+    values: Tensor
+    advantages: Tensor
+    returns: Tensor
+    value_mask: Tensor
+    """Tokens whose values have a target."""
+    weights: Tensor
+    """Importance weights."""
+    reference: Tensor | None
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+class Learner:
+    """Holds the models and their optimizers.
+
+    All processes of a distributed run hold the same batch and each passes its share of every optimizer
+    batch, so that the result does not depend on how many there are, up to the order of sums.
+
+    Args:
+        config: The run's.
+        policy: The model that learns, on its device.
+        reference: The initial policy, frozen, or None.
+        accelerator: Device, precision and processes.
+    """
+
+    def __init__(
+        self, config: TrainConfig, policy: Any, reference: Any | None, accelerator: Accelerator
+    ) -> None:
+        self.config = config
+        self.accelerator = accelerator
+        kind = config.critic.kind if config.has_critic else None
+        torch.manual_seed(config.seed)
+        self.models = ActorCritic(policy, kind, config.rollout.temperature).to(accelerator.device)
+        self.models.eval()  # dropout off; nothing else differs
+        self.reference = reference
+        update = config.update
+        self.optimizer = torch.optim.Adam(
+            self.models.policy_parameters(), lr=update.learning_rate, betas=update.betas
+        )
+        self.critic_optimizer = None
+        if kind is not None:
+            self.critic_optimizer = torch.optim.Adam(
+                self.models.critic_parameters(), lr=update.critic_learning_rate, betas=update.betas
+            )
+        self._wrapped = accelerator.prepare_model(self.models)
+        self.bad_steps = 0
+        """Steps skipped in a row because a gradient was not finite."""
+
+    def prepare(self, batch: TrainBatch) -> Prepared:
+        """Score a batch under the present models and turn its rewards into advantages."""
+        config, mask = self.config, batch.mask
+        scores = self._score_all(self.models, batch)
+        reference = None
+        if self.reference is not None:
+            reference = self._score_all(self.reference, batch).logprobs
+        rewards = self._rewards(batch, scores.logprobs, reference)
+        advantages, returns, value_mask = self._advantages(batch, rewards, scores.values)
+        gap = (scores.logprobs - batch.engine)[mask]
+        weights = torch.ones_like(scores.logprobs)
+        if config.loss.importance_cap is not None:
+            weights = importance_weights(scores.logprobs, batch.engine, config.loss.importance_cap)
+        metrics = {
+            "entropy": _mean(scores.entropies[mask]),
+            "mismatch_mean": _mean(gap.abs()),
+            "mismatch_max": float(gap.abs().max()) if len(gap) else 0.0,
+        }
+        if reference is not None:
+            metrics["kl_to_initial"] = _mean((scores.logprobs - reference)[mask])
+        if config.has_critic:
+            metrics["explained_variance"] = explained_variance(
+                scores.values[value_mask], returns[value_mask]
+            )
+        return Prepared(
+            batch, scores.logprobs, scores.values, advantages, returns, value_mask, weights,
+            reference, metrics,
+        )  # fmt: skip
+
+    def update(self, prepared: Prepared, iteration: int) -> dict[str, float]:
+        """Take the optimizer steps of one iteration and return its metrics.
+
+        Raises:
+            DivergedError: Too many gradients in a row were not finite.
+        """
+        config = self.config
+        count = len(prepared.batch.trajectories)
+        size = config.update.batch
+        full = count if config.update.steps == "as-published" else config.episodes
+        steps = -(-full // size)
+        parts = optimizer_batches(
+            count, steps, config.update.epochs, config.seed + iteration * 7919
+        )
+        found = [self._step(prepared, rows, iteration) for rows in parts]
+        names = {name for metrics in found for name in metrics}
+        means = {
+            name: sum(metrics.get(name, 0.0) for metrics in found) / len(found) for name in names
+        }
+        return {**means, "optimizer_steps": float(len(parts))}
+
+    def _step(self, prepared: Prepared, rows: list[int], iteration: int) -> dict[str, float]:
+        mask = prepared.batch.mask[rows]
+        sizes = (
+            float(mask.sum()),
+            float(mask.any(1).sum()),
+            float(prepared.value_mask[rows].sum()),
+        )
+        totals: dict[str, Tensor] = {}
+        for shared, weight, context in self._shares(prepared.batch.lengths, rows):
+            with context:
+                loss, metrics = self._loss(prepared, shared, sizes, iteration)
+                self.accelerator.backward(loss * weight)
+            for name, value in metrics.items():
+                totals[name] = totals.get(name, value.new_zeros(())) + value.detach() * min(
+                    weight, 1
+                )
+        whole = {name: float(self._summed(value)) for name, value in totals.items()}
+        return {**whole, **self._apply(iteration)}
+
+    def _shares(
+        self, lengths: Tensor, rows: Sequence[int]
+    ) -> Iterator[tuple[list[int], float, Any]]:
+        """Yield this process's passes, each with the factor of its loss; gradients meet at the last.
+
+        Every process makes as many passes as the others; those beyond its share weigh nothing. Gradients
+        are averaged over processes, so the factor is their number.
+        """
+        parts = passes(lengths, rows, self.config.update.micro_tokens)
+        world, rank = self.accelerator.num_processes, self.accelerator.process_index
+        rounds = -(-len(parts) // world)
+        for k in range(rounds):
+            mine = k * world + rank
+            weight = float(world) if mine < len(parts) else 0.0
+            together = world == 1 or k + 1 == rounds
+            context = nullcontext() if together else self.accelerator.no_sync(self._wrapped)
+            yield parts[min(mine, len(parts) - 1)], weight, context
+
+    def _loss(
+        self, prepared: Prepared, rows: list[int], sizes: tuple[float, float, float], iteration: int
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        config = self.config.loss
+        device = self.accelerator.device
+        columns = prepared.batch.columns(rows)
+
+        def part(whole: Tensor) -> Tensor:
+            return whole[rows, columns].to(device)
+
+        mask = part(prepared.batch.mask)
+        with self.accelerator.autocast():
+            scores: Scores = self._wrapped(
+                part(prepared.batch.ids), part(prepared.batch.real), mask,
+                prepared.batch.start - columns.start,
+            )  # fmt: skip
+        old = part(prepared.old)
+        tokens, sequences, targets = sizes
+
+        def mean(per_token: Tensor) -> Tensor:
+            return aggregate(per_token, mask, config.aggregation, tokens, sequences)
+
+        surrogate = clipped_surrogate(
+            scores.logprobs, old, part(prepared.advantages), config.clip_low, config.clip_high,
+            config.dual_clip,
+        )  # fmt: skip
+        policy = mean(surrogate.loss * part(prepared.weights))
+        entropy = mean(scores.entropies)
+        loss = policy - config.entropy * entropy
+        metrics = {
+            "policy_loss": policy,
+            "entropy_after": entropy,
+            "clip_fraction": mean(surrogate.clipped.float()),
+            "kl_step": mean(kl_estimate(old, scores.logprobs, "k3")),
+        }
+        if config.kl == "loss" and prepared.reference is not None:
+            divergence = mean(
+                kl_estimate(scores.logprobs, part(prepared.reference), config.kl_estimator)
+            )
+            loss = loss + config.kl_coefficient * divergence
+        if iteration < self.config.update.critic_warmup:
+            loss = loss * 0.0
+        if self.critic_optimizer is not None:
+            errors = value_loss(
+                scores.values, part(prepared.values), part(prepared.returns), config.value_clip
+            )
+            critic = aggregate(errors, part(prepared.value_mask), "token-mean", targets, sequences)
+            shared = self.config.critic.kind == "shared"
+            loss = loss + critic * (self.config.critic.coefficient if shared else 1.0)
+            metrics["value_loss"] = critic
+        return loss, metrics
+
+    def _apply(self, iteration: int) -> dict[str, float]:
+        """Clip, and step both optimizers unless a gradient is not finite."""
+        limit = self.config.update.max_gradient
+        norms = {"gradient_norm": _clip(self.models.policy_parameters(), limit)}
+        if self.critic_optimizer is not None:
+            norms["critic_gradient_norm"] = _clip(self.models.critic_parameters(), limit)
+        finite = all(norm < float("inf") for norm in norms.values())  # False for NaN
+        if finite:
+            self.bad_steps = 0
+            if iteration >= self.config.update.critic_warmup:
+                self.optimizer.step()
+            if self.critic_optimizer is not None:
+                self.critic_optimizer.step()
+        else:
+            self.bad_steps += 1
+        self.optimizer.zero_grad()
+        if self.critic_optimizer is not None:
+            self.critic_optimizer.zero_grad()
+        if self.bad_steps >= self.config.update.patience:
+            raise DivergedError(
+                f"the gradient was not finite in {self.bad_steps} optimizer steps in a row; lower "
+                "update.learning_rate"
+            )
+        return {**(norms if finite else {}), "skipped_steps": float(not finite)}
+
+    @torch.no_grad()
+    def _score_all(self, models: Any, batch: TrainBatch) -> Scores:
+        """Score every trajectory, each process its share, and put the parts together."""
+        device = self.accelerator.device
+        whole = [torch.zeros(batch.ids.shape, device=device) for _ in range(3)]
+        for rows, weight, _ in self._shares(batch.lengths, range(len(batch.trajectories))):
+            if weight == 0:
+                continue
+            columns = batch.columns(rows)
+            with self.accelerator.autocast():
+                scores = models(
+                    batch.ids[rows, columns].to(device), batch.real[rows, columns].to(device),
+                    batch.mask[rows, columns].to(device), batch.start - columns.start,
+                )  # fmt: skip
+            for target, part in zip(
+                whole, (scores.logprobs, scores.entropies, scores.values), strict=True
+            ):
+                target[rows, columns] = part
+        return Scores(*(self._summed(part).cpu() for part in whole))
+
+    def _rewards(self, batch: TrainBatch, logprobs: Tensor, reference: Tensor | None) -> Tensor:
+        rewards = adv.place_rewards(
+            [[turn.reward for turn in t.turns] for t in batch.trajectories], batch.turn_ids
+        )
+        if self.config.loss.kl == "reward" and reference is not None:
+            gap = kl_estimate(logprobs, reference, self.config.loss.kl_estimator)
+            rewards = rewards - self.config.loss.kl_coefficient * torch.where(batch.mask, gap, 0.0)
+        return rewards
+
+    def _advantages(
+        self, batch: TrainBatch, rewards: Tensor, values: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return advantages, the critic's targets, and which tokens have one."""
+        how, mask = self.config.advantage, batch.mask
+        if how.kind == "grpo":
+            returns = torch.tensor([t.episode_return for t in batch.trajectories])
+            per_row = adv.grpo(returns, batch.groups)
+            return torch.where(mask, per_row[:, None], 0.0), torch.zeros_like(values), mask
+        if how.kind == "turn-gae":
+            advantages, returns, targets = adv.turn_gae(
+                rewards, values, batch.turn_ids, how.turn_gamma, how.turn_lam
+            )
+        elif how.kind == "bilevel-gae":
+            advantages, returns = adv.bilevel_gae(
+                rewards, values, batch.turn_ids, how.gamma, how.lam, how.turn_gamma, how.turn_lam
+            )
+            targets = mask
+        else:
+            advantages, returns = adv.gae(rewards, values, mask, how.gamma, how.lam)
+            targets = mask
+        return (adv.whiten(advantages, mask) if how.whiten else advantages), returns, targets
+
+    def _summed(self, part: Tensor) -> Tensor:
+        whole: Tensor = self.accelerator.reduce(part, "sum")
+        return whole
+
+
+def _mean(values: Tensor) -> float:
+    return float(values.mean()) if len(values) else 0.0
+
+
+def _clip(parameters: list[Any], limit: float) -> float:
+    return float(torch.nn.utils.clip_grad_norm_(parameters, limit))

@@ -1,0 +1,79 @@
+"""What an iteration's trajectories say about the policy. The glossary is docs/metrics.md."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from ragen_agents.rollout.trajectory import Trajectory
+
+_THOUGHT = re.compile(r"<think>(.*?)</think>", re.DOTALL)
+_NUMBER = re.compile(r"\d+")
+
+
+def group_returns(trajectories: Sequence[Trajectory], game_only: bool = False) -> list[np.ndarray]:
+    """Return the members' returns of each group, groups in their order; errors are left out."""
+    groups: dict[int, list[float]] = {}
+    for trajectory in trajectories:
+        members = groups.setdefault(trajectory.group, [])
+        if trajectory.end == "error":
+            continue
+        whole = trajectory.episode_return
+        if game_only:
+            whole = sum(turn.rewards.get("game", 0.0) for turn in trajectory.turns)
+        members.append(whole)
+    return [np.array(groups[group]) for group in sorted(groups)]
+
+
+def rollout_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """Return means over episodes, turns and groups; see the glossary for each name."""
+    turns = [turn for trajectory in trajectories for turn in trajectory.turns]
+    replies = [turn.reply for turn in turns]
+    spreads = [r.std(ddof=1) if len(r) > 1 else 0.0 for r in group_returns(trajectories)]
+    ends = Counter(trajectory.end for trajectory in trajectories)
+    count = len(trajectories)
+    metrics = {
+        "success": _mean([t.success for t in trajectories]),
+        "return": _mean([t.episode_return for t in trajectories]),
+        "reward_std": _mean(spreads),
+        "reward_std_zero": _mean([spread < 1e-8 for spread in spreads]),
+        "turns": _mean([len(t.turns) for t in trajectories]),
+        "reply_tokens": sum(t.written for t in trajectories) / max(len(turns), 1),
+        "thought_characters": _mean([len(_thought(reply)) for reply in replies]),
+        "valid": _mean([turn.valid for turn in turns]),
+        "effective": _mean([turn.effective for turn in turns]),
+        "cut_off": _mean([turn.cut_off for turn in turns]),
+        "distinct_2": distinct(replies, 2),
+        "template_share": template_share(replies),
+    }
+    for name in sorted({name for turn in turns for name in turn.rewards}):
+        metrics[f"reward/{name}"] = sum(turn.rewards.get(name, 0.0) for turn in turns) / count
+    for end in ("terminated", "truncated", "budget", "invalid", "overflow", "error"):
+        metrics[f"end/{end}"] = ends[end] / count
+    return metrics
+
+
+def distinct(replies: Sequence[str], n: int) -> float:
+    """Return the share of different word n-grams among all of the replies (Li et al. 2016)."""
+    grams = [
+        tuple(words[i : i + n])
+        for words in map(str.split, replies)
+        for i in range(len(words) - n + 1)
+    ]
+    return len(set(grams)) / len(grams) if grams else 0.0
+
+
+def template_share(replies: Sequence[str]) -> float:
+    """Return the share of the commonest thought, numbers replaced by 0."""
+    templates = Counter(_NUMBER.sub("0", _thought(reply)).strip() for reply in replies)
+    return max(templates.values()) / len(replies) if replies else 0.0
+
+
+def _thought(reply: str) -> str:
+    found = _THOUGHT.search(reply)
+    return found.group(1) if found else ""
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if len(values) else 0.0

@@ -1,0 +1,202 @@
+"""The policy, its critic, and the passes that give log-probabilities, entropies and values."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.cache_utils import DynamicCache
+from transformers.utils import logging as transformers_logging
+
+from ragen_agents.starpo.config import TrainConfig
+from ragen_envs.errors import RagenError
+
+_CHUNK = 2048
+"""Action tokens whose logits exist at the same time."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What the models say of trajectories, (B, T) each; entries outside the mask are 0."""
+
+    logprobs: Tensor
+    """Of each token, tempered, in nats."""
+    entropies: Tensor
+    """Of the distribution that each token was drawn from, in nats."""
+    values: Tensor
+    """Of the state before each token; 0 without a critic."""
+
+
+class ActorCritic(nn.Module):
+    """Policy and critic in one module, so that one wrapper of a distributed run holds both.
+
+    Args:
+        policy: A causal language model.
+        critic: "separate", "shared" or None.
+        temperature: That of the rollouts.
+    """
+
+    def __init__(self, policy: Any, critic: str | None, temperature: float) -> None:
+        super().__init__()
+        self.policy = policy
+        self.temperature = temperature
+        self.trunk: nn.Module | None = _copied_trunk(policy) if critic == "separate" else None
+        self.value_head: nn.Linear | None = None
+        if critic is not None:
+            self.value_head = nn.Linear(policy.config.hidden_size, 1)
+            nn.init.zeros_(self.value_head.weight)
+            nn.init.zeros_(self.value_head.bias)
+
+    def forward(self, ids: Tensor, real: Tensor, mask: Tensor, start: int) -> Scores:
+        """Score trajectories.
+
+        Args:
+            ids: (B, T) token ids.
+            real: (B, T) bool, which are no padding.
+            mask: (B, T) bool, action tokens.
+            start: Column at which the first prompts end; those of a group are read once.
+        """
+        hidden = _hidden(_trunk_of(self.policy), ids, real, start)
+        before = mask[:, 1:]
+        head = self.policy.get_output_embeddings()
+        logprobs, entropies = chunked_logprobs(
+            hidden[:, :-1][before], head.weight, head.bias, ids[:, 1:][before], self.temperature
+        )
+        values = torch.zeros(ids.shape, device=ids.device)
+        if self.value_head is not None:
+            seen = hidden if self.trunk is None else _hidden(self.trunk, ids, real, start)
+            values = self._placed(mask, self.value_head(seen[:, :-1][before].float())[:, 0])
+        return Scores(self._placed(mask, logprobs), self._placed(mask, entropies), values)
+
+    @staticmethod
+    def _placed(mask: Tensor, items: Tensor) -> Tensor:
+        return torch.zeros(mask.shape, device=mask.device).masked_scatter(mask, items.float())
+
+    def policy_parameters(self) -> list[nn.Parameter]:
+        """Return what the policy's optimizer changes."""
+        return [p for p in self.policy.parameters() if p.requires_grad]
+
+    def critic_parameters(self) -> list[nn.Parameter]:
+        """Return what the critic's optimizer changes."""
+        modules = [module for module in (self.trunk, self.value_head) if module is not None]
+        return [p for module in modules for p in module.parameters()]
+
+
+def chunked_logprobs(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, temperature: float
+) -> tuple[Tensor, Tensor]:
+    """Return log-probabilities of targets and entropies, (n,) each, without logits of all n at once.
+
+    Args:
+        hidden: (n, d), the states that predict the targets.
+        weight: (vocabulary, d) of the output head.
+        bias: (vocabulary,), or None.
+        targets: (n,) token ids.
+        temperature: Logits are divided by it.
+    """
+
+    def part(states: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+        logits = nn.functional.linear(states, weight, bias).float() / temperature
+        logs = torch.log_softmax(logits, dim=-1)
+        return logs.gather(1, wanted[:, None])[:, 0], -(logs.exp() * logs).sum(-1)
+
+    if len(targets) <= _CHUNK:
+        return part(hidden, targets)
+    pairs = [
+        checkpoint(part, states, wanted, use_reentrant=False)
+        for states, wanted in zip(hidden.split(_CHUNK), targets.split(_CHUNK), strict=True)
+    ]
+    return torch.cat([a for a, _ in pairs]), torch.cat([b for _, b in pairs])
+
+
+def load_policy(config: TrainConfig, device: torch.device) -> tuple[Any, Any]:
+    """Return the model, in float32 and with adapters if asked for, and its tokenizer.
+
+    Raises:
+        RagenError: There is no such model.
+    """
+    transformers_logging.disable_progress_bar()
+    source = model_source(config.model)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source)
+        model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
+    except (OSError, ValueError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise RagenError(
+            f"model is '{config.model}', which could not be loaded: {first}"
+        ) from error
+    if config.lora is not None:
+        model = _with_adapters(model, config)
+    model.to(device)
+    return model, tokenizer
+
+
+def model_source(name: str) -> str:
+    """Return the folder or hub name of a model as named in a config."""
+    if name == "starter":
+        from ragen_agents.starter import STARTER
+
+        return str(STARTER)
+    if name.startswith("hf:"):
+        return name.removeprefix("hf:")
+    if not Path(name).is_dir():
+        raise RagenError(
+            f"model is '{name}', but must be starter, a folder that exists, or hf:NAME"
+        )
+    return name
+
+
+def _with_adapters(model: Any, config: TrainConfig) -> Any:
+    try:
+        from peft import LoraConfig, get_peft_model
+    except ImportError:
+        raise RagenError(
+            "lora needs peft; install it with pip install 'ragen-suite[train]'"
+        ) from None
+    assert config.lora is not None
+    torch.manual_seed(config.seed)
+    adapters = LoraConfig(
+        r=config.lora.rank, lora_alpha=config.lora.alpha, target_modules="all-linear",
+        task_type="CAUSAL_LM",
+    )  # fmt: skip
+    return get_peft_model(model, adapters)
+
+
+def _trunk_of(policy: Any) -> Any:
+    model = policy.get_base_model() if hasattr(policy, "get_base_model") else policy
+    return getattr(model, model.base_model_prefix)
+
+
+def _copied_trunk(policy: Any) -> nn.Module:
+    import copy
+
+    trunk: nn.Module = copy.deepcopy(_trunk_of(policy))
+    trunk.requires_grad_(True)
+    return trunk
+
+
+def _hidden(trunk: Any, ids: Tensor, real: Tensor, start: int) -> Tensor:
+    """Return the last hidden states, (B, T, d). Equal prompts are read once, and differentiated once."""
+    prompts, copies = ids[:, :start].unique(dim=0, return_inverse=True)
+    first = torch.empty(len(prompts), dtype=torch.int64, device=ids.device)
+    first[copies] = torch.arange(len(ids), device=ids.device)
+    read = real[first, :start]
+    cache = DynamicCache()
+    before = _read(trunk, prompts, read, read, cache)
+    if start == ids.shape[1]:
+        return before[copies]
+    cache.batch_select_indices(copies)
+    after = _read(trunk, ids[:, start:], real, real[:, start:], cache)
+    return torch.cat([before[copies], after], dim=1)
+
+
+def _read(trunk: Any, ids: Tensor, attention: Tensor, real: Tensor, cache: DynamicCache) -> Tensor:
+    places = attention.long().cumsum(1)[:, -real.shape[1] :] - 1
+    output: Tensor = trunk(
+        input_ids=ids, attention_mask=attention.long(), position_ids=places.clamp(min=0),
+        past_key_values=cache, use_cache=True,
+    ).last_hidden_state  # fmt: skip
+    return output

@@ -1,0 +1,97 @@
+"""The echo-trap monitor: warns of collapse from what the paper found to announce it (section 4.1).
+
+Early signs: the in-group deviation of the reward, and the token entropy, fall far below where they began.
+Late sign: the gradient norm spikes. Collapse: success falls far below its best, for a whole window.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, median
+from typing import Literal
+
+from ragen_agents.starpo.config import Monitor
+
+Sign = Literal["reward_std", "entropy", "gradient", "collapse"]
+
+
+@dataclass(frozen=True)
+class SignSeen:
+    """One sign that was seen."""
+
+    iteration: int
+    sign: Sign
+    text: str
+    """For people."""
+
+
+@dataclass
+class EchoTrapMonitor:
+    """Watches a run's metrics, iteration by iteration.
+
+    A sign is reported when it appears, and again only after it has been gone. High reward explains a small
+    deviation: where success is above 0.9, neither early sign is one.
+    """
+
+    config: Monitor
+    history: list[Mapping[str, float]] = field(default_factory=list)
+    _seen: set[Sign] = field(default_factory=set)
+
+    def observe(self, metrics: Mapping[str, float]) -> list[SignSeen]:
+        """Take in the metrics of the next iteration and return the signs that have newly appeared."""
+        self.history.append(metrics)
+        iteration = len(self.history) - 1
+        found = {sign: text for sign, text in self._signs() if text}
+        new = [
+            SignSeen(iteration, sign, text)
+            for sign, text in found.items()
+            if sign not in self._seen
+        ]
+        self._seen = set(found)
+        return new
+
+    def _signs(self) -> list[tuple[Sign, str]]:
+        window = self.config.window
+        if len(self.history) < 2 * window:
+            return []
+        solved = self._mean("success", -window, None) > 0.9
+        return [
+            ("reward_std", "" if solved else self._floor("reward_std", self.config.spread_floor)),
+            ("entropy", "" if solved else self._floor("entropy", self.config.entropy_floor)),
+            ("gradient", self._spike()),
+            ("collapse", self._collapse()),
+        ]
+
+    def _floor(self, name: str, share: float) -> str:
+        window = self.config.window
+        base, now = self._mean(name, 0, window), self._mean(name, -window, None)
+        if base <= 0 or now >= share * base:
+            return ""
+        return f"{name} fell to {now:.3g}, {100 * now / base:.0f}% of its first {window} iterations"
+
+    def _spike(self) -> str:
+        norms = self._values("gradient_norm")
+        window = self.config.window
+        if len(norms) <= window:
+            return ""
+        usual = median(norms[-window - 1 : -1])
+        if usual <= 0 or norms[-1] <= self.config.gradient_spike * usual:
+            return ""
+        return (
+            f"gradient norm {norms[-1]:.3g} is {norms[-1] / usual:.1f} times its usual {usual:.3g}"
+        )
+
+    def _collapse(self) -> str:
+        window = self.config.window
+        success = self._values("success")
+        means = [fmean(success[i : i + window]) for i in range(len(success) - window + 1)]
+        best = max(means)
+        if best <= 0.05 or means[-1] >= self.config.reward_drop * best:
+            return ""
+        return f"success fell to {means[-1]:.2f} over {window} iterations, from {best:.2f}"
+
+    def _values(self, name: str) -> list[float]:
+        return [metrics[name] for metrics in self.history if name in metrics]
+
+    def _mean(self, name: str, start: int, stop: int | None) -> float:
+        values: Sequence[float] = self._values(name)[start:stop]
+        return fmean(values) if values else 0.0

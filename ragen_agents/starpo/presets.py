@@ -1,0 +1,51 @@
+"""Named settings: each only sets fields of the config."""
+
+from typing import Any, Final
+
+PRESETS: Final[dict[str, dict[str, Any]]] = {
+    "starpo-ppo": {
+        "advantage": {"kind": "gae"},
+        "loss": {"kl": "reward", "kl_estimator": "k1"},
+    },
+    "starpo-grpo": {
+        "advantage": {"kind": "grpo"},
+        "loss": {"kl": "loss", "kl_estimator": "k2"},
+    },
+    "starpo-s": {
+        "advantage": {"kind": "gae"},
+        "filter": {"kind": "std", "keep": 0.25},
+        "loss": {"clip_high": 0.28},
+    },
+    "starpo-s-grpo": {
+        "advantage": {"kind": "grpo"},
+        "filter": {"kind": "std", "keep": 0.25},
+        "loss": {"clip_high": 0.28},
+    },
+}
+"""The paper's methods (sections 3 and 4.2)."""
+
+SCALES: Final[dict[str, dict[str, Any]]] = {
+    "laptop": {
+        "model": "starter",
+        "update": {"learning_rate": 3e-4, "critic_learning_rate": 1e-3},
+    },
+    "paper": {
+        "model": "hf:Qwen/Qwen2.5-0.5B-Instruct",
+        "rollout": {"max_tokens": 256},
+        "update": {"precision": "bfloat16"},
+    },
+}
+"""Model and learning rates: a starter model on a CPU, or the paper's."""
+
+
+def merged(*layers: dict[str, Any]) -> dict[str, Any]:
+    """Return nested settings laid over one another, the last one on top."""
+    whole: dict[str, Any] = {}
+    for layer in layers:
+        for name, value in layer.items():
+            below = whole.get(name)
+            if isinstance(value, dict) and isinstance(below, dict):
+                whole[name] = merged(below, value)
+            else:
+                whole[name] = value
+    return whole

@@ -1,0 +1,72 @@
+"""Rewards of a turn: the game's, the format penalty, and two that look at the reasoning.
+
+The paper finds that reasoning fades where only the outcome is rewarded (section 4.4) and calls for
+rewards that see it. Each part is weighted, summed, and logged apart.
+"""
+
+import re
+from dataclasses import dataclass
+
+from ragen_agents.starpo.config import Reward
+from ragen_envs.conversation import ConversationWrapper, Defect, ParsedReply, TurnResult
+from ragen_envs.text import COORDINATES
+
+_PLACE = re.compile(r"\(?(\d+)\W{1,2}(\d+)\)?")
+_LIST = r"[\s:=]*((?:\(?\d+\W{1,2}\d+\)?(?:,|;|\sand)?\s*)+)"
+_THOUGHTLESS = (Defect.NO_THINK, Defect.UNCLOSED_THINK)
+
+
+@dataclass(frozen=True)
+class TurnReward:
+    """The parts that a config asks for; a part with weight 0 is not computed and not logged."""
+
+    weights: Reward
+
+    def before(self, env: ConversationWrapper) -> str:
+        """Return where things are, for the part that checks what the thought says of it."""
+        if self.weights.grounded == 0:
+            return ""
+        return env.face.observation(env.unwrapped, COORDINATES, env.symbols)
+
+    def parts(self, before: str, reply: str, result: TurnResult) -> dict[str, float]:  # noqa: ARG002
+        """Return the weighted parts."""
+        weights = self.weights
+        parts = {
+            "game": weights.game * sum(result.rewards),
+            "penalty": weights.penalty * result.penalty,
+        }
+        if weights.format:
+            parts["format"] = weights.format * graded_format(result.parsed)
+        if weights.grounded:
+            parts["grounded"] = weights.grounded * grounded(result.parsed.thought, before)
+        return parts
+
+
+def graded_format(parsed: ParsedReply) -> float:
+    """Return a third each for a thought that is there, an answer with an action, and no defect at all."""
+    thought = bool(parsed.thought.strip()) and not any(d in parsed.defects for d in _THOUGHTLESS)
+    return (thought + bool(parsed.actions) + parsed.is_valid) / 3
+
+
+def grounded(thought: str, coordinates: str) -> float:
+    """Return the share of the places a thought tells of things in the game that are true of the state.
+
+    A claim is the name of a kind of thing ("Player", "Box") with row and column behind it, first mention
+    only: later ones are plans. Each true place counts once, so that repeating one earns nothing. 0 where
+    there is no claim.
+
+    Args:
+        thought: Any text.
+        coordinates: The state in the observation format "coordinates".
+    """
+    true = claimed = 0
+    for line in coordinates.splitlines():
+        name, colon, places = line.partition(": ")
+        told = re.search(rf"\b{re.escape(name)}(?:e?s)?\b{_LIST}", thought, re.IGNORECASE)
+        if not colon or told is None:
+            continue
+        real = set(_PLACE.findall(places))
+        said = _PLACE.findall(told.group(1))
+        claimed += len(said)
+        true += len(real & set(said))
+    return true / claimed if claimed else 0.0

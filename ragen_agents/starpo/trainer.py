@@ -1,0 +1,312 @@
+"""The training loop: collect, filter, learn, write down, evaluate, save."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import gymnasium as gym
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+
+from ragen_agents.engines.decoding import end_tokens
+from ragen_agents.engines.transformers import TransformersEngine
+from ragen_agents.rollout.chat import ChatCodec
+from ragen_agents.rollout.collect import Collector, GroupSpec
+from ragen_agents.rollout.trajectory import Trajectory
+from ragen_agents.starpo import checkpoint
+from ragen_agents.starpo.batch import TrainBatch
+from ragen_agents.starpo.checkpoint import Progress
+from ragen_agents.starpo.config import TrainConfig
+from ragen_agents.starpo.filters import keep_groups
+from ragen_agents.starpo.journal import Journal, read_metrics
+from ragen_agents.starpo.learner import DivergedError, Learner, Prepared
+from ragen_agents.starpo.metrics import group_returns, rollout_metrics
+from ragen_agents.starpo.models import ActorCritic, load_policy
+from ragen_agents.starpo.monitor import EchoTrapMonitor, Sign
+from ragen_agents.starpo.rewards import TurnReward
+from ragen_envs.conversation import ConversationWrapper, make_conversation
+from ragen_envs.errors import RagenError
+from ragen_envs.seeding import advance, below, new_stream
+from ragen_envs.splits import VALIDATION
+
+CHECKPOINTS: Final = "checkpoints"
+BEST: Final = "best"
+_EMPTY_LIMIT: Final = 10
+"""Iterations in a row in which the filter keeps nothing, after which a run stops."""
+
+Report = Callable[[int, dict[str, Any]], None]
+
+
+class Trainer:
+    """Trains a model in a run directory; the same directory again goes on where it stopped.
+
+    Args:
+        config: The run's.
+        folder: The run directory, which holds the config already.
+        report: Called with each iteration's number and metrics.
+        warn: Called with each line that a person should see.
+
+    Raises:
+        RagenError: The model or the game cannot be used together.
+    """
+
+    def __init__(
+        self, config: TrainConfig, folder: Path, report: Report, warn: Callable[[str], None]
+    ) -> None:
+        self.config, self.folder = config, folder
+        self._report, self._warn = report, warn
+        precision = "bf16" if config.update.precision == "bfloat16" else "no"
+        self.accelerator = Accelerator(mixed_precision=precision, cpu=not torch.cuda.is_available())
+        world = self.accelerator.num_processes
+        if config.rollout.groups % world:
+            raise RagenError(
+                f"rollout.groups is {config.rollout.groups}, but must be a multiple of the {world} processes"
+            )
+        policy, self.tokenizer = load_policy(config, self.accelerator.device)
+        self.codec = ChatCodec(self.tokenizer, end_tokens(policy, self.tokenizer))
+        self.learner = Learner(config, policy, self._reference(policy), self.accelerator)
+        self._context = int(getattr(policy.config, "max_position_embeddings", 1 << 30))
+        self.collector = self._collector(config.rollout.temperature, config.seed)
+        self.evaluator = self._collector(config.evaluation.temperature, config.seed + 1)
+        self._check_context()
+        self.monitor = EchoTrapMonitor(config.monitor)
+        self.progress = Progress()
+        self._prepared: Prepared | None = None
+        self._stopping = False
+        self._seconds: dict[str, float] = {}
+
+    def run(self) -> None:
+        """Train until the config's last iteration.
+
+        Raises:
+            DivergedError: Gradients were not finite several times in a row; the state before is saved.
+            RagenError: The filter kept nothing too often.
+        """
+        self._resume()
+        with Journal(self.folder, self.progress, self.accelerator.is_main_process) as journal:
+            if self.progress.iteration == 0 and self.config.evaluation.every:
+                self._evaluate(journal, 0)
+            while self.progress.iteration < self.config.iterations:
+                if self._iterate(journal):
+                    return
+                if self._stopping:
+                    self._save(journal, self.progress.iteration, None, now=True)
+                    return
+
+    def stop(self) -> None:
+        """Let ``run`` save its state and return after the present iteration."""
+        self._stopping = True
+
+    def _iterate(self, journal: Journal) -> bool:
+        """Do one iteration; returns whether the monitor ends the run."""
+        config, iteration = self.config, self.progress.iteration
+        self._seconds = {}
+        started = time.perf_counter()
+        metrics: dict[str, Any] = {}
+        if iteration % config.rollout.reuse == 0 or self._prepared is None:
+            metrics |= self._collect(journal, iteration)
+        if self._prepared is not None:
+            with self._timed("update"):
+                metrics |= self._prepared.metrics
+                metrics |= self._learn(journal, iteration)
+        with self._timed("sync"):
+            for collector in (self.collector, self.evaluator):
+                collector.engine.sync(self.learner.models.policy, iteration + 1)
+        done = iteration + 1
+        due = config.evaluation.every and (
+            done % config.evaluation.every == 0 or done == config.iterations
+        )
+        if due:
+            metrics |= self._evaluate(journal, done)
+        seconds = {f"seconds/{name}": value for name, value in self._seconds.items()}
+        metrics |= {**seconds, "seconds/total": time.perf_counter() - started}
+        signs = self.monitor.observe(metrics)
+        metrics["warnings"] = [sign.text for sign in signs]
+        journal.metrics(done, metrics)
+        self.progress = replace(self.progress, iteration=done)
+        self._report(done, metrics)
+        for sign in signs:
+            self._warn(f"iteration {done}: {sign.text}")
+        self._save(journal, done, metrics.get("validation/success"))
+        return self._act({sign.sign for sign in signs}, journal)
+
+    def _collect(self, journal: Journal, iteration: int) -> dict[str, Any]:
+        """Collect, filter and score the trajectories of an iteration."""
+        config = self.config
+        with self._timed("rollout"):
+            trajectories = self._gathered(self.collector, self._groups(iteration), iteration)
+        self._seconds["games"] = self.collector.clock.games
+        metrics: dict[str, Any] = rollout_metrics(trajectories)
+        if iteration % config.save_every == 0:
+            for trajectory in trajectories[: config.rollout.members : 4][:4]:
+                journal.sample(iteration + 1, "train", trajectory)
+        returns = group_returns(trajectories, game_only=not config.reward.in_filter)
+        kept = keep_groups(
+            returns,
+            config.filter.kind,
+            config.filter.keep,
+            new_stream("filter", str(config.seed), iteration),
+        )
+        learnable = [
+            t for t in trajectories if t.group in set(kept) and t.end != "error" and t.written
+        ]
+        metrics["kept_groups"] = float(len(kept))
+        self._prepared = None
+        empty = 0 if learnable else self.progress.empty + 1
+        self.progress = replace(self.progress, empty=empty)
+        if empty >= _EMPTY_LIMIT:
+            raise RagenError(
+                f"the filter '{config.filter.kind}' kept nothing in {empty} iterations in a row: the members "
+                "of each group all have the same return"
+            )
+        if learnable:
+            with self._timed("scores"):
+                self._prepared = self.learner.prepare(TrainBatch.of(learnable, self.codec.pad))
+        return metrics
+
+    def _groups(self, iteration: int) -> list[GroupSpec]:
+        config = self.config
+        specs = []
+        for group in range(config.rollout.groups):
+            number = iteration * config.rollout.groups + group
+            stream = new_stream(f"levels {config.seed}", config.game, number)
+            if config.levels:
+                pick = below(advance(stream), config.levels)
+                stream = new_stream(f"level {config.seed}", config.game, pick)
+            specs.append(GroupSpec(group, config.rollout.members, {"seed": stream}))
+        return specs
+
+    def _gathered(
+        self, collector: Collector, specs: list[GroupSpec], iteration: int
+    ) -> list[Trajectory]:
+        """Collect this process's share of the groups, and return all processes' in their order."""
+        world, rank = self.accelerator.num_processes, self.accelerator.process_index
+        mine = collector.collect(specs[rank::world], iteration)
+        every: list[Trajectory] = gather_object(mine) if world > 1 else mine
+        return sorted(every, key=lambda t: (t.group, t.member))
+
+    def _learn(self, journal: Journal, iteration: int) -> dict[str, float]:
+        assert self._prepared is not None
+        try:
+            return self.learner.update(self._prepared, iteration)
+        except DivergedError:
+            self._save(journal, self.progress.iteration, None, now=True)
+            raise
+
+    def _evaluate(self, journal: Journal, done: int) -> dict[str, float]:
+        """Score the policy on the first validation instances."""
+        with self._timed("evaluation"):
+            specs = [
+                GroupSpec(i, 1, {"split": VALIDATION, "index": i})
+                for i in range(self.config.evaluation.episodes)
+            ]
+            trajectories = self._gathered(self.evaluator, specs, 0)
+            self.evaluator.engine.sync(self.learner.models.policy, done)
+        found = rollout_metrics(trajectories)
+        names = ("success", "return", "valid", "effective", "reply_tokens")
+        metrics = {f"validation/{name}": found[name] for name in names}
+        for trajectory in trajectories[:4]:
+            journal.sample(done, "validation", trajectory)
+        if done == 0:
+            journal.metrics(0, metrics)
+            self._report(0, metrics)
+        return metrics
+
+    def _save(self, journal: Journal, done: int, score: float | None, now: bool = False) -> None:
+        """Save the best and the due checkpoints."""
+        better = score is not None and (self.progress.best is None or score > self.progress.best)
+        if better:
+            self.progress = replace(self.progress, best=score)
+        # Trajectories are not saved, so a run goes on only where the next are collected.
+        due = done % self.config.save_every == 0 or done == self.config.iterations
+        due = (due and done % self.config.rollout.reuse == 0) or now
+        if (due or better) and self.accelerator.is_main_process:
+            self._write_checkpoints(journal, done, better, due)
+        self.accelerator.wait_for_everyone()
+
+    def _write_checkpoints(self, journal: Journal, done: int, better: bool, due: bool) -> None:
+        metrics_size, samples_size = journal.sizes
+        self.progress = replace(self.progress, metrics_size=metrics_size, samples_size=samples_size)
+        if better:
+            checkpoint.save(self.folder / BEST, self.learner, self.tokenizer, self.progress)
+        if due:
+            folder = self.folder / CHECKPOINTS
+            folder.mkdir(exist_ok=True)
+            checkpoint.save(folder / f"{done:06d}", self.learner, self.tokenizer, self.progress)
+            checkpoint.prune(folder, self.config.keep)
+
+    def _resume(self) -> None:
+        found = checkpoint.latest(self.folder / CHECKPOINTS)
+        if found is None:
+            return
+        self.progress = checkpoint.load(found, self.learner)
+        for line in read_metrics(self.folder)[: self.progress.iteration + 1]:
+            if 0 < line["iteration"] <= self.progress.iteration:
+                self.monitor.observe(line)
+        for collector in (self.collector, self.evaluator):
+            collector.engine.sync(self.learner.models.policy, self.progress.iteration)
+
+    def _act(self, signs: set[Sign], journal: Journal) -> bool:
+        """Do what the config asks for at a collapse; returns whether the run ends."""
+        action = self.config.monitor.action
+        if "collapse" not in signs or action == "warn":
+            return False
+        if action == "rollback" and not self.progress.rolled_back and (self.folder / BEST).exists():
+            at = self.progress
+            back = checkpoint.load(self.folder / BEST, self.learner)
+            self.progress = replace(at, rolled_back=True)
+            self._warn(f"went back to the weights of iteration {back.iteration}")
+            return False
+        self._save(journal, self.progress.iteration, None, now=True)
+        self._warn("stopped because success has collapsed")
+        return True
+
+    def _reference(self, policy: Any) -> Any | None:
+        """Return a frozen copy of the initial policy if a divergence from it is charged."""
+        if self.config.loss.kl == "none" or self.config.loss.kl_coefficient == 0:
+            return None
+        import copy
+
+        frozen = ActorCritic(copy.deepcopy(policy), None, self.config.rollout.temperature)
+        return frozen.requires_grad_(False).eval()
+
+    def _collector(self, temperature: float, seed: int) -> Collector:
+        config = self.config
+        engine = TransformersEngine(
+            self.learner.models.policy, self.codec.ends, self.codec.pad, temperature,
+            config.rollout.max_tokens,
+        )  # fmt: skip
+        return Collector(
+            engine, self.codec, self._make_env, self._context, config.rollout.max_tokens, seed,
+            TurnReward(config.reward),
+        )  # fmt: skip
+
+    def _make_env(self) -> ConversationWrapper:
+        try:
+            defaults = gym.spec(self.config.game).kwargs
+        except gym.error.Error as error:
+            raise RagenError(
+                f"game is '{self.config.game}', which is unknown; `ragen games` lists them"
+            ) from error
+        return make_conversation(**{**defaults, **self.config.env_kwargs})
+
+    def _check_context(self) -> None:
+        """Check that the first prompt and one reply fit the model."""
+        env = self._make_env()
+        env.reset(seed=0)
+        needed = len(self.codec.start(env.messages)) + self.config.rollout.max_tokens
+        if needed > self._context:
+            raise RagenError(
+                f"the model reads {self._context} tokens, but the game's first prompt and a reply of "
+                f"rollout.max_tokens={self.config.rollout.max_tokens} take {needed}"
+            )
+
+    @contextmanager
+    def _timed(self, phase: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self._seconds[phase] = self._seconds.get(phase, 0.0) + time.perf_counter() - started

@@ -1,0 +1,192 @@
+"""Collecting trajectories: exact token records, groups, ends."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from ragen_agents.engines.scripted import ScriptedEngine  # noqa: E402
+from ragen_agents.rollout.chat import ChatCodec  # noqa: E402
+from ragen_agents.rollout.collect import Collector, GroupSpec  # noqa: E402
+from ragen_agents.starpo.advantages import place_rewards  # noqa: E402
+from ragen_agents.starpo.batch import TrainBatch  # noqa: E402
+from ragen_agents.starpo.config import Reward  # noqa: E402
+from ragen_agents.starpo.rewards import TurnReward, graded_format, grounded  # noqa: E402
+from ragen_agents.starter import STARTER  # noqa: E402
+from ragen_envs.conversation import make_conversation, parse_reply  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def codec():
+    return ChatCodec(transformers.AutoTokenizer.from_pretrained(STARTER))
+
+
+def collector(codec, write, game="ragen/Sokoban-v0", context=2048, reward=None, **settings):
+    def written(request):
+        text = write(request)
+        ids = codec.tokenizer.encode(text, add_special_tokens=False)
+        return ids if text.endswith("…") else [*ids, codec.close]
+
+    return Collector(
+        ScriptedEngine(written, codec.ends), codec, lambda: make_conversation(game, **settings),
+        context, 64, 0, TurnReward(reward or Reward()),
+    )  # fmt: skip
+
+
+def say(*actions):
+    return f"<think>hm</think><answer>{' || '.join(actions)}</answer>"
+
+
+def by_seed(request):
+    return say(*[("Up", "Down", "Left", "Right")[(request.seed >> k) % 4] for k in range(3)])
+
+
+def test_trajectories_are_the_templates_tokens(codec):
+    found = collector(codec, by_seed).collect([GroupSpec(g, 3, {"seed": g}) for g in range(4)], 0)
+    assert [(t.group, t.member) for t in found] == [(g, m) for g in range(4) for m in range(3)]
+    assert max(len(t.turns) for t in found) > 1
+    for trajectory in found:
+        assert len(trajectory.ids) == len(trajectory.turn_ids) == len(trajectory.logprobs)
+        whole = codec.tokenizer.apply_chat_template(trajectory.messages[:-1], return_dict=False)
+        assert trajectory.ids == whole[: len(trajectory.ids)]
+        for number, turn in enumerate(trajectory.turns):
+            at = [i for i, t in enumerate(trajectory.turn_ids) if t == number]
+            assert at == list(range(at[0], at[-1] + 1))
+            assert codec.text([trajectory.ids[i] for i in at]) == turn.reply
+            assert trajectory.ids[at[-1]] == codec.close
+
+
+def test_rewards_are_all_placed(codec):
+    found = collector(codec, by_seed).collect([GroupSpec(g, 4, {"seed": g}) for g in range(4)], 0)
+    batch = TrainBatch.of(found, codec.pad)
+    placed = place_rewards([[turn.reward for turn in t.turns] for t in found], batch.turn_ids)
+    returns = [t.episode_return for t in found]
+    assert placed.sum(1).tolist() == pytest.approx(returns, abs=1e-5)
+    assert not placed[~batch.mask].any()
+
+
+def test_a_batch_holds_the_trajectories_and_nothing_else(codec):
+    specs = [GroupSpec(0, 2, {"seed": 1}), GroupSpec(1, 2, {"seed": 2})]
+    found = collector(codec, by_seed, "ragen/SokobanLarge-v0").collect(specs, 0)
+    found += collector(codec, by_seed, "ragen/FrozenLake-v0").collect(specs, 0)
+    batch = TrainBatch.of(found, codec.pad)
+    for row, trajectory in enumerate(found):
+        real = batch.real[row]
+        assert batch.ids[row][real].tolist() == trajectory.ids
+        assert batch.turn_ids[row][real].tolist() == trajectory.turn_ids
+        assert batch.turn_ids[row, batch.start] == 0
+        assert (batch.turn_ids[row, : batch.start] == -1).all()
+
+
+def test_members_share_the_level_and_draw_their_own_noise(codec):
+    right = collector(codec, lambda _: say("Right", "Down", "Left", "Up"), "ragen/FrozenLake-v0")
+    found = right.collect([GroupSpec(0, 12, {"seed": 5})], 0)
+    assert len({t.messages[1]["content"] for t in found}) == 1
+    assert len({t.messages[-1]["content"] for t in found}) > 1
+
+
+def test_seeds_depend_on_iteration_group_member_and_turn(codec):
+    seen = []
+
+    def write(request):
+        seen.append(request.seed)
+        return by_seed(request)
+
+    specs = [GroupSpec(0, 3, {"seed": 1}), GroupSpec(1, 3, {"seed": 2})]
+    collector(codec, write).collect(specs, 0)
+    first = sorted(seen)
+    assert len(set(first)) == len(first)
+    seen.clear()
+    collector(codec, write).collect(list(reversed(specs)), 0)
+    assert sorted(seen) == first
+    seen.clear()
+    collector(codec, write).collect(specs, 1)
+    assert not set(seen) & set(first)
+
+
+def test_ends_are_told_apart(codec):
+    def ends(write, **kwargs):
+        found = collector(codec, write, **kwargs).collect([GroupSpec(0, 1, {"seed": 3})], 0)
+        return found[0]
+
+    level = ["#####", "#PXO#", "#####"]
+    solved = ends(lambda _: say("Right"), level=level)
+    assert (solved.end, solved.success) == ("terminated", True)
+    assert ends(lambda _: say("Up"), level=level).end == "budget"
+    assert ends(lambda _: "what?", level=level, invalid="end").end == "invalid"
+    overflow = ends(lambda _: say("Up"), level=level, context=420)
+    assert overflow.end == "overflow"
+    assert len(overflow.turns) >= 1
+    assert len(overflow.ids) + 64 > 420
+
+
+def test_a_reply_that_was_cut_off_is_closed_as_context(codec):
+    found = collector(codec, lambda _: "<think>and so on…").collect(
+        [GroupSpec(0, 1, {"seed": 3})], 0
+    )
+    trajectory = found[0]
+    assert all(turn.cut_off and not turn.valid for turn in trajectory.turns)
+    last = max(i for i, turn in enumerate(trajectory.turn_ids) if turn == 0)
+    assert trajectory.ids[last] != codec.close
+    assert trajectory.ids[last + 1] == codec.close
+    assert trajectory.turn_ids[last + 1] == -1
+
+
+def test_a_game_that_breaks_ends_its_episode_only(codec):
+    made = []
+
+    def make():
+        env = make_conversation("ragen/Sokoban-v0")
+        if not made:
+            env.play = lambda *_, **__: 1 / 0
+        made.append(env)
+        return env
+
+    working = collector(codec, by_seed)
+    working.make_env = make
+    found = working.collect([GroupSpec(0, 2, {"seed": 1})], 0)
+    assert found[0].end == "error"
+    assert "ZeroDivisionError" in found[0].error
+    assert found[1].end in ("budget", "terminated")
+
+
+def test_parts_of_the_reward(codec):
+    weights = Reward(game=0, penalty=2, format=3, grounded=4)
+    text = "<think>Player 1 1. Box 1 3.</think><answer>Up</answer>"
+    level = ["#####", "#PXO#", "#####"]
+    found = collector(codec, lambda _: text, reward=weights, level=level, max_turns=1).collect(
+        [GroupSpec(0, 1, {"seed": 1})], 0
+    )
+    assert found[0].turns[0].rewards == {"game": 0, "penalty": 0, "format": 3, "grounded": 2}
+
+
+@pytest.mark.parametrize(
+    ("reply", "graded"),
+    [
+        ("<think>a</think><answer>Up</answer>", 1),
+        ("<think>a</think><answer>Up || Fly</answer>", 2 / 3),
+        ("<answer>Up</answer>", 1 / 3),
+        ("<think>a</think>", 1 / 3),
+        ("nothing", 0),
+    ],
+)
+def test_graded_format(reply, graded):
+    assert graded_format(parse_reply(reply, ["Up"], 5, True)) == pytest.approx(graded)
+
+
+STATE = "size 6 x 6\nplayer: (1, 2)\nbox: (3, 4), (4, 3)\ntarget: (1, 3), (1, 5)"
+
+
+@pytest.mark.parametrize(
+    ("thought", "share"),
+    [
+        ("Player 1 2. Box 3 4, 4 3. Target 1 3, 1 5.", 1),
+        ("The player is lost.", 0),
+        ("player: (1, 2) and the boxes: (3, 4), (9, 9)", 2 / 3),
+        ("Player 1 2. Plan: Up 0 2. Player 0 2.", 1),
+        ("Box 3 4, 3 4, 3 4.", 1 / 3),
+        ("", 0),
+    ],
+)
+def test_grounded(thought, share):
+    assert grounded(thought, STATE) == pytest.approx(share)

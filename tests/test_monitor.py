@@ -1,0 +1,73 @@
+"""The echo-trap monitor on series of metrics."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pydantic")
+
+from ragen_agents.starpo.config import Monitor
+from ragen_agents.starpo.monitor import EchoTrapMonitor
+
+
+def watch(**series):
+    """Feed series of equal lengths, with a little noise, and return the signs with their iterations."""
+    rng = np.random.default_rng(0)
+    length = len(next(iter(series.values())))
+    monitor = EchoTrapMonitor(Monitor(window=10))
+    base = {"success": 0.4, "reward_std": 1.0, "entropy": 0.5, "gradient_norm": 0.3}
+    seen = []
+    for i in range(length):
+        metrics = {
+            name: series[name][i] if name in series else value for name, value in base.items()
+        }
+        noisy = {
+            name: value * (1 + 0.05 * rng.standard_normal()) for name, value in metrics.items()
+        }
+        seen += [(sign.sign, sign.iteration) for sign in monitor.observe(noisy)]
+    return seen
+
+
+def falling(start, low, length=60, begin=20, end=40):
+    return np.interp(range(length), [0, begin, end, length], [start, start, low, low])
+
+
+def test_a_healthy_run_is_quiet():
+    assert watch(success=np.linspace(0.2, 0.85, 120), entropy=np.linspace(0.5, 0.3, 120)) == []
+
+
+def test_early_signs_come_before_the_collapse():
+    seen = dict(
+        watch(
+            reward_std=falling(1.0, 0.05, begin=15, end=30),
+            entropy=falling(0.5, 0.02, begin=15, end=30),
+            success=falling(0.6, 0.1, begin=35, end=45),
+        )
+    )
+    assert set(seen) == {"reward_std", "entropy", "collapse"}
+    assert max(seen["reward_std"], seen["entropy"]) < seen["collapse"]
+
+
+def test_a_gradient_spike_is_told_once():
+    norms = np.full(50, 0.3)
+    norms[33] = 4.0
+    assert watch(gradient_norm=norms) == [("gradient", 33)]
+
+
+def test_a_solved_game_has_no_early_signs():
+    quiet = watch(success=np.linspace(0.5, 1.0, 40), reward_std=falling(1.0, 0.01, 40))
+    solved = np.concatenate([np.full(15, 0.5), np.full(45, 0.97)])
+    assert watch(success=solved, reward_std=falling(1.0, 0.01), entropy=falling(0.5, 0.01)) == []
+    assert "collapse" not in dict(quiet)
+
+
+def test_a_sign_that_comes_back_is_told_again():
+    entropy = np.concatenate(
+        [np.full(20, 0.5), np.full(15, 0.02), np.full(20, 0.5), np.full(15, 0.02)]
+    )
+    assert [sign for sign, _ in watch(entropy=entropy)] == ["entropy", "entropy"]
+
+
+def test_metrics_that_are_missing_are_no_sign():
+    monitor = EchoTrapMonitor(Monitor(window=3))
+    for _ in range(20):
+        assert monitor.observe({"success": 0.0}) == []

@@ -1,0 +1,319 @@
+"""Training runs through their public faces: the trainer, the command, the run directory."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from ragen_bench.__main__ import main  # noqa: E402
+
+from ragen_agents.rollout.collect import GroupSpec  # noqa: E402
+from ragen_agents.starpo import PRESETS, TrainConfig, merged  # noqa: E402
+from ragen_agents.starpo.batch import TrainBatch  # noqa: E402
+from ragen_agents.starpo.learner import DivergedError  # noqa: E402
+from ragen_agents.starpo.trainer import Trainer  # noqa: E402
+from ragen_agents.starter import STARTER  # noqa: E402
+from ragen_agents.starter.build import Recipe, as_llama, new_model  # noqa: E402
+from ragen_envs.registration import text_ids  # noqa: E402
+
+SMALL = {
+    "rollout": {"groups": 2, "members": 4, "max_tokens": 24},
+    "update": {"batch": 4, "learning_rate": 1e-3, "critic_learning_rate": 1e-3},
+    "evaluation": {"every": 2, "episodes": 4},
+    "save_every": 1,
+    "iterations": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A model of the starter's tokenizer that babbles."""
+    folder = tmp_path_factory.mktemp("tiny")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(STARTER)
+    torch.manual_seed(0)
+    recipe = Recipe(hidden_size=32, layers=2, heads=2, kv_heads=1, intermediate_size=48)
+    as_llama(new_model(recipe, tokenizer)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def trainer(folder, *layers, preset="starpo-s", reports=None):
+    config = TrainConfig(**merged(SMALL, PRESETS[preset], *layers))
+    folder.mkdir(exist_ok=True)
+    told = [] if reports is None else reports
+    return Trainer(config, folder, lambda i, m: told.append((i, m)), print)
+
+
+def lines(folder):
+    """Metrics without what depends on the clock."""
+    found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if not k.startswith("seconds/")} for line in found]
+
+
+def weights(folder):
+    return transformers.AutoModelForCausalLM.from_pretrained(folder).state_dict()
+
+
+def assert_equal_weights(first, second, tolerance=0.0):
+    for (name, a), b in zip(weights(first).items(), weights(second).values(), strict=True):
+        assert torch.allclose(a, b, rtol=0, atol=tolerance), name
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("game", text_ids())
+def test_every_preset_trains_on_every_game(game, preset, tiny, tmp_path):
+    reports = []
+    one = trainer(
+        tmp_path / "run", {"game": game, "model": str(tiny), "iterations": 1, "filter": {"kind": "none"}},
+        preset=preset, reports=reports,
+    )  # fmt: skip
+    one.run()
+    (_, before), (_, after) = reports
+    assert "validation/success" in before
+    assert after["optimizer_steps"] == 2
+    assert after["gradient_norm"] > 0
+    assert after["mismatch_max"] < 1e-3
+    assert after["seconds/games"] < after["seconds/rollout"]
+
+
+def prepared(one):
+    specs = [GroupSpec(g, 4, {"seed": g}) for g in range(2)]
+    found = one.collector.collect(specs, 0)
+    return one.learner.prepare(TrainBatch.of(found, one.codec.pad))
+
+
+@pytest.mark.parametrize("kind", ["gae", "turn-gae", "bilevel-gae", "grpo"])
+@pytest.mark.parametrize("aggregation", ["token-mean", "sequence-mean"])
+def test_the_cut_into_passes_changes_nothing(kind, aggregation, tiny, tmp_path):
+    changed = []
+    for number, budget in enumerate((100_000, 900)):
+        one = trainer(
+            tmp_path / str(number),
+            {
+                "model": str(tiny), "advantage": {"kind": kind}, "loss": {"aggregation": aggregation},
+                "update": {"micro_tokens": budget, "batch": 8}, "critic": {"kind": "shared"},
+            },
+        )  # fmt: skip
+        ready = prepared(one)
+        norms = one.learner.update(ready, 0)
+        changed.append((norms["gradient_norm"], norms["policy_loss"]))
+    assert changed[0] == pytest.approx(changed[1], rel=1e-3, abs=1e-6)
+
+
+def test_what_the_model_reads_is_not_learned(tiny, tmp_path):
+    """The gradient depends on context through the hidden states only: no context token is a target."""
+    one = trainer(tmp_path / "run", {"model": str(tiny), "rollout": {"max_tokens": 8}})
+    batch = prepared(one).batch
+    models = one.learner.models
+    scores = models(batch.ids, batch.real, batch.mask, batch.start)
+    assert not scores.logprobs[~batch.mask].any()
+    assert not scores.values[~batch.mask].any()
+    assert (scores.logprobs[batch.mask] < 0).all()
+    with torch.no_grad():
+        for row, trajectory in enumerate(batch.trajectories):
+            logits = models.policy(torch.tensor([trajectory.ids])).logits[0]
+            logs = torch.log_softmax(logits, -1)
+            places = [i for i, turn in enumerate(trajectory.turn_ids) if turn >= 0]
+            expected = [float(logs[i - 1, trajectory.ids[i]]) for i in places]
+            assert scores.logprobs[row][batch.mask[row]].tolist() == pytest.approx(
+                expected, abs=1e-4
+            )
+
+
+def test_filtering_cuts_the_steps_unless_they_are_made_equal(tiny, tmp_path):
+    base = {
+        "model": str(tiny), "filter": {"kind": "random", "keep": 0.25}, "iterations": 1,
+        "rollout": {"groups": 4, "members": 2}, "update": {"batch": 2},
+    }  # fmt: skip
+    steps = {}
+    for how in ("as-published", "equal"):
+        reports = []
+        trainer(
+            tmp_path / how,
+            merged(base, {"update": {"steps": how}}),
+            preset="starpo-ppo",
+            reports=reports,
+        ).run()
+        steps[how] = reports[-1][1]["optimizer_steps"]
+    assert steps == {"as-published": 1, "equal": 2}
+
+
+def test_rollouts_are_reused(tiny, tmp_path):
+    reports = []
+    layer = {
+        "model": str(tiny),
+        "iterations": 4,
+        "rollout": {"reuse": 2},
+        "evaluation": {"every": 0},
+    }
+    trainer(tmp_path / "run", layer, preset="starpo-grpo", reports=reports).run()
+    assert ["success" in metrics for _, metrics in reports] == [True, False, True, False]
+    assert reports[1][1]["kl_step"] > reports[0][1]["kl_step"]
+
+
+def test_a_filter_that_keeps_nothing_stops_the_run(tiny, tmp_path):
+    layer = {
+        "model": str(tiny), "iterations": 50, "evaluation": {"every": 0},
+        "env_kwargs": {"max_turns": 1, "format_penalty": 0.0}, "rollout": {"max_tokens": 2},
+    }  # fmt: skip
+    with pytest.raises(Exception, match="kept nothing in 10 iterations"):
+        trainer(tmp_path / "run", layer).run()
+
+
+def test_gradients_that_are_not_finite_stop_the_run_with_its_state_saved(tiny, tmp_path):
+    one = trainer(tmp_path / "run", {"model": str(tiny), "evaluation": {"every": 0}, "iterations": 9,
+                                     "filter": {"kind": "none"}})  # fmt: skip
+    real = one.learner._loss
+    one.learner._loss = lambda *a: (real(*a)[0] * float("nan"), {})
+    before = {name: w.clone() for name, w in one.learner.models.policy.state_dict().items()}
+    with pytest.raises(DivergedError, match="not finite in 3 optimizer steps"):
+        one.run()
+    saved = weights(next((tmp_path / "run" / "checkpoints").iterdir()))
+    assert all(torch.equal(before[name], saved[name]) for name in before)
+
+
+def test_evaluating_does_not_change_training(tiny, tmp_path):
+    for every in (0, 1):
+        layer = {"model": str(tiny), "evaluation": {"every": every}}
+        trainer(tmp_path / str(every), layer, preset="starpo-ppo").run()
+    assert_equal_weights(
+        tmp_path / "0" / "checkpoints" / "000002", tmp_path / "1" / "checkpoints" / "000002"
+    )
+
+
+def command(tiny, out, *more, iterations=6):
+    return [
+        sys.executable, "-m", "ragen_bench", "train", "frozenlake-deterministic", "--out", str(out),
+        f"model={tiny}", f"iterations={iterations}", "rollout.groups=2", "rollout.members=4",
+        "rollout.max_tokens=16", "update.batch=4", "save_every=1", "evaluation.every=3",
+        "evaluation.episodes=4", "filter.kind=none", *more,
+    ]  # fmt: skip
+
+
+def test_killed_and_continued_is_as_never_stopped(tiny, tmp_path):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    subprocess.run(command(tiny, whole), check=True, capture_output=True)
+    rng = random.Random(0)
+    for _ in range(4):
+        running = subprocess.Popen(command(tiny, cut), stderr=subprocess.DEVNULL)
+        while not (cut / "metrics.jsonl").exists() and running.poll() is None:
+            time.sleep(0.05)
+        time.sleep(rng.random() * 1.5)
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+    subprocess.run(command(tiny, cut), check=True, capture_output=True)
+    assert lines(cut) == lines(whole)
+    assert (cut / "samples.jsonl").read_bytes() == (whole / "samples.jsonl").read_bytes()
+    assert_equal_weights(cut / "checkpoints" / "000006", whole / "checkpoints" / "000006")
+    first, second = ((d / "checkpoints" / "000006" / "trainer.safetensors") for d in (cut, whole))
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_ctrl_c_saves_and_goes_on_as_never_stopped(tiny, tmp_path):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    assert main(command(tiny, whole, "save_every=6")[3:]) == 0
+    running = subprocess.Popen(
+        command(tiny, cut, "save_every=6"), stderr=subprocess.PIPE, text=True
+    )
+    while not (cut / "metrics.jsonl").exists() or len(lines(cut)) < 2:
+        time.sleep(0.02)
+    running.send_signal(signal.SIGINT)
+    said = running.communicate(timeout=60)[1]
+    assert running.returncode == 130
+    assert "the same command goes on" in said
+    done = len(lines(cut)) - 1
+    assert [path.name for path in (cut / "checkpoints").iterdir()] == [f"{done:06d}"]
+    assert main(command(tiny, cut, "save_every=6")[3:]) == 0
+    assert lines(cut) == lines(whole)
+
+
+def test_a_run_can_be_made_longer(tiny, tmp_path):
+    short, whole = tmp_path / "short", tmp_path / "whole"
+    for iterations in (2, 4):
+        assert main(command(tiny, short, "save_every=2", iterations=iterations)[3:]) == 0
+    assert main(command(tiny, whole, "save_every=2", iterations=4)[3:]) == 0
+    assert_equal_weights(short / "checkpoints" / "000004", whole / "checkpoints" / "000004")
+
+
+def test_two_processes_learn_what_one_does(tiny, tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    subprocess.run(command(tiny, one, iterations=2), check=True, capture_output=True)
+    launched = command(tiny, two, iterations=2)[1:]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_PORT": "0"}
+    done = subprocess.run(
+        [*launch, "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", *launched],
+        capture_output=True, text=True, env=environment, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    for alone, together in zip(lines(one), lines(two), strict=True):
+        assert alone.keys() == together.keys()
+        for name in alone:
+            if name != "warnings":
+                assert together[name] == pytest.approx(alone[name], rel=1e-3, abs=1e-5), name
+    assert_equal_weights(one / "checkpoints" / "000002", two / "checkpoints" / "000002", 1e-4)
+
+
+def test_what_was_trained_is_an_ordinary_model(tiny, tmp_path, capsys):
+    assert main(command(tiny, tmp_path / "run", iterations=1)[3:]) == 0
+    best = tmp_path / "run" / "best"
+    transformers.AutoTokenizer.from_pretrained(best)
+    arguments = ["bench", "--agent", str(best), "--agent", "random", "--agent", "oracle",
+                 "--game", "Bandit", "--episodes", "4", "--out", str(tmp_path / "scored")]  # fmt: skip
+    assert main(arguments) == 0
+    assert "best" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["chess"], ["unknown game 'chess'", "sokoban"]),
+        (["sokoban", "--preset", "ppo"], ["unknown preset 'ppo'", "starpo-s"]),
+        (["sokoban", "--scale", "huge"], ["unknown scale 'huge'", "laptop"]),
+        (["sokoban", "update.lr=1"], ["unknown option 'lr' in update", "learning_rate"]),
+        (["sokoban", "update.batch=0"], ["update.batch", "greater than or equal to 1", "0"]),
+        (["sokoban", "update.batch"], ["'update.batch' must have the form field=value"]),
+        (["sokoban", "advantage.kind=ppo"], ["advantage.kind", "'gae'", "'ppo'"]),
+        (["sokoban", "rollout.members=1"], ["rollout.members is 1", "at least 2"]),
+        (["sokoban", "env_kwargs.history=none"], ["history must be full"]),
+        (["sokoban", "model=nowhere"], ["model is 'nowhere'", "folder that exists"]),
+        (["sokoban", "rollout.max_tokens=4000"], ["reads 2048 tokens", "rollout.max_tokens=4000"]),
+        (["sokoban", "env_kwargs.boxes=none"], ["boxes"]),
+        (["missing.yaml"], ["missing.yaml", "cannot be read"]),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line_and_leaves_nothing(arguments, words, tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main(["train", *arguments, "--out", str(out)]) == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert said.startswith("error: ")
+    for word in words:
+        assert word in said
+    assert not out.exists()
+
+
+def test_a_directory_of_another_run_is_refused(tiny, tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main(command(tiny, out, iterations=1)[3:]) == 0
+    assert main(command(tiny, out, "loss.clip_high=0.3", iterations=1)[3:]) == 2
+    assert "holds another run: loss.clip_high" in capsys.readouterr().err
+    assert main([*command(tiny, out, iterations=1)[3:], "--no-resume"]) == 2
+    assert "holds a run already" in capsys.readouterr().err
+
+
+def test_a_file_of_settings(tiny, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"game: bandit\nmodel: {tiny}\niterations: 1\nevaluation: {{every: 0}}\n"
+                    "rollout: {groups: 2, members: 2, max_tokens: 8}\n")  # fmt: skip
+    out = tmp_path / "run"
+    assert main(["train", str(path), "--out", str(out), "--preset", "starpo-grpo"]) == 0
+    assert "game: ragen/BanditText-v0" in Path(out / "config.yaml").read_text()
