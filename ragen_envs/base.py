@@ -92,6 +92,15 @@ class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
         self._stream = seeding.jump(self._draw_level(self._stream, split), noise)
         self._origin = (split, None, seed, noise)
 
+    def step(self, action: SupportsInt) -> tuple[ObsT, float, bool, bool, dict[str, Any]]:
+        """Play one action; see the class.
+
+        Raises:
+            RagenError: The game has no such action.
+        """
+        reward, terminated, effective = self.act(action)
+        return self._observe(), reward, terminated, False, self._info(effective)
+
     @property
     def instance(self) -> Instance:
         """The level being played and where it comes from."""
@@ -99,6 +108,17 @@ class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
         level = self._level()
         key = f"{self.level_key(level):016x}"
         return Instance(self.distribution, split, index, seed, noise, level, key)
+
+    @abstractmethod
+    def act(self, action: SupportsInt) -> tuple[float, bool, bool]:
+        """Play one action by the rules, without looking at the state that it leads to.
+
+        Returns:
+            The reward, whether the game has ended, whether the action changed the state.
+
+        Raises:
+            RagenError: The game has no such action.
+        """
 
     @abstractmethod
     def oracle(self, budget: Budget | int | None = None) -> Advice:

@@ -163,11 +163,18 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """Return a frame of each env as the single env draws it, or None without a render mode."""
         if self.render_mode is None:
             return None
+        return tuple(self._texts() if self.render_mode == "ansi" else self._frames())
+
+    def _frames(self) -> list[Any]:
         frames = []
         for i in range(self.num_envs):
             self._show(i)
             frames.append(self.single.render())
-        return tuple(frames)
+        return frames
+
+    def _texts(self) -> list[str]:
+        """Return the states in words; games with boards have a faster way."""
+        return self._frames()
 
     def _reset_frozen(self, asked: ResetOptions, indices: NDArray[np.int64]) -> None:
         from ragen_envs.instances import load_pack

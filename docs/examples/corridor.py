@@ -53,12 +53,12 @@ class CorridorEnv(GameEnv[NDArray[np.int64]]):
         self.observation_space = spaces.MultiDiscrete([length, length])
         self.action_space = spaces.Discrete(2)
 
-    def step(self, action: SupportsInt) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def act(self, action: SupportsInt) -> tuple[float, bool, bool]:
         before = self.player
         change = 1 if read_action(action, NAMES) else -1
         self.player = min(max(before + change, 0), self.length - 1)
         done = self.player == self.coin
-        return self._observe(), float(done), done, False, self._info(self.player != before)
+        return float(done), done, self.player != before
 
     def render(self) -> str:
         return self.text.observation(self, "grid", CELLS)

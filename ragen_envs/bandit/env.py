@@ -99,16 +99,14 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
         self.observation_space = spaces.MultiDiscrete([count, count])
         self.action_space = spaces.Discrete(2)
 
-    def step(
-        self, action: SupportsInt
-    ) -> tuple[NDArray[np.int64], float, bool, bool, dict[str, Any]]:
-        """Pull arm 0 or 1, in the order shown; see the class."""
+    def act(self, action: SupportsInt) -> tuple[float, bool, bool]:
+        """Pull arm 0 or 1, in the order shown; see the base."""
         chosen = read_action(action, self.names)
         assert self._stream is not None
         self._stream = advance(self._stream)
         paid = pull(self.arms[self._kinds[chosen]], uniform(self._stream))
         self.chosen, self.paid = chosen, paid
-        return self._observe(), paid, True, False, self._info(True)
+        return paid, True, True
 
     def render(self) -> Any:
         """Return the arms as text or as an RGB array (h, w, 3)."""

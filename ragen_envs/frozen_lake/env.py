@@ -81,10 +81,8 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         self.observation_space = spaces.Box(0, dynamics.PLAYER_ON_GOAL, shape, np.uint8)
         self.action_space = spaces.Discrete(4)
 
-    def step(
-        self, action: SupportsInt
-    ) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
-        """Play one action, an integer from 0 to 3; see the class."""
+    def act(self, action: SupportsInt) -> tuple[float, bool, bool]:
+        """Play one action, an integer from 0 to 3; see the base."""
         intended = read_action(action, dynamics.ACTION_NAMES)
         assert self._stream is not None
         self._stream = advance(self._stream)
@@ -94,7 +92,7 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
             self.tiles, self.height, self.width, before, intended, self.success_rate, draw
         )
         self._slipped = dynamics.slipped(intended, self.success_rate, draw) != intended
-        return self._observe(), reward, terminated, False, self._info(self.position != before)
+        return reward, terminated, self.position != before
 
     def render(self) -> Any:
         """Return the board as text or as an RGB array (h*48, w*48, 3)."""
@@ -105,6 +103,13 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
 
             return image.render(self._observe())
         return None
+
+    @property
+    def cells(self) -> bytearray:
+        """The present cell codes, (h*w,), row-major, a copy."""
+        cells = bytearray(self.tiles)
+        cells[self.position] += dynamics.PLAYER
+        return cells
 
     @property
     def board(self) -> NDArray[np.uint8]:
@@ -143,9 +148,7 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         return text.encode_level(self.tiles, self.width, self._initial_position)
 
     def _observe(self) -> NDArray[np.uint8]:
-        board = np.frombuffer(self.tiles, np.uint8).copy()
-        board[self.position] += dynamics.PLAYER
-        return board.reshape(self.height, self.width)
+        return np.ndarray((self.height, self.width), np.uint8, self.cells)
 
     def _info(self, effective: bool) -> dict[str, Any]:
         return {

@@ -1,11 +1,13 @@
 """FrozenLake in words: symbols, rules, board and coordinates, and the text form of levels."""
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 from ragen_envs.errors import InstanceError
 from ragen_envs.frozen_lake.dynamics import ACTION_NAMES, GOAL, HOLE, PLAYER
-from ragen_envs.text import BOTH, GRID, Symbols
+from ragen_envs.grids import grid_text
+from ragen_envs.text import BOTH, COORDINATES, Symbols
 
 MAX_SIDE: Final = 16
 """Most rows and columns of a level."""
@@ -15,6 +17,7 @@ CELL_NAMES: Final = (
 )  # fmt: skip
 """Names of the cell codes, in their order."""
 
+_IN_ORDER: Final = itemgetter(*CELL_NAMES)
 STANDARD: Final = dict(zip(CELL_NAMES, "_OGPX√", strict=True))
 
 
@@ -46,13 +49,15 @@ class FrozenLakeText:
 
     def observation(self, env: Any, form: str, symbols: Symbols) -> str:
         """Return the board, its coordinates, or both."""
-        board = env.board
-        signs = [symbols[name] for name in CELL_NAMES]
-        grid = "\n".join("".join(signs[cell] for cell in row) for row in board)
-        if form == GRID:
-            return grid
-        places = _coordinates(board)
-        return f"{grid}\n{places}" if form == BOTH else places
+        if form == COORDINATES:
+            return _coordinates(env.board.tolist())
+        grid = grid_text(env.cells, env.width, signs_of(symbols))
+        return f"{grid}\n{_coordinates(env.board.tolist())}" if form == BOTH else grid
+
+
+def signs_of(symbols: Symbols) -> str:
+    """Return the symbol of each cell code, in their order."""
+    return "".join(_IN_ORDER(symbols))
 
 
 def _coordinates(board: Sequence[Sequence[int]]) -> str:

@@ -9,7 +9,8 @@ from ragen_envs.errors import GenerationError
 from ragen_envs.frozen_lake import generator, kernels
 from ragen_envs.frozen_lake.dynamics import PLAYER, ways
 from ragen_envs.frozen_lake.env import FrozenLakeEnv
-from ragen_envs.frozen_lake.text import decode_level
+from ragen_envs.frozen_lake.text import STANDARD, decode_level, signs_of
+from ragen_envs.grids import grid_texts
 from ragen_envs.kernels import key_tables
 from ragen_envs.vector import GameVectorEnv
 
@@ -58,6 +59,9 @@ class FrozenLakeVectorEnv(GameVectorEnv):
 
     def _write(self, ids: NDArray[np.int64], rows: NDArray[np.uint8]) -> None:
         self._cells[ids] = rows
+
+    def _texts(self) -> list[str]:
+        return grid_texts(self._observations, signs_of(STANDARD))
 
     def _failure(self) -> GenerationError:
         return generator.no_map(self.single.height, self.single.width, self.single.p)

@@ -100,10 +100,8 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         self.action_space = spaces.Discrete(4)
         self._offsets = offsets(self.width)
 
-    def step(
-        self, action: SupportsInt
-    ) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
-        """Play one action, an integer from 0 to 3; see the class."""
+    def act(self, action: SupportsInt) -> tuple[float, bool, bool]:
+        """Play one action, an integer from 0 to 3; see the base."""
         offset = self._offsets[read_action(action, ACTION_NAMES)]
         self._player, moved, pushed, gained = move(self._board, self._player, offset)
         self._left -= gained
@@ -112,7 +110,7 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
             closer = self._distances[pushed] - self._distances[pushed + offset]
         solved = self._left == 0
         reward = reward_of(self.reward, gained, solved and moved == 1, closer)
-        return self._observe(), reward, solved, False, self._info(moved == 1)
+        return reward, solved, moved == 1
 
     def render(self) -> Any:
         """Return the board as text or as an RGB array (h*48, w*48, 3)."""
@@ -123,6 +121,11 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
 
             return image.render(self._observe())
         return None
+
+    @property
+    def cells(self) -> bytes:
+        """The present cell codes, (h*w,), row-major."""
+        return bytes(self._board)
 
     @property
     def board(self) -> NDArray[np.uint8]:
@@ -164,8 +167,7 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         return text.encode_level(self._initial, self.width)
 
     def _observe(self) -> NDArray[np.uint8]:
-        flat = np.frombuffer(self._board, np.uint8).copy()
-        return flat.reshape(self.height, self.width)
+        return np.ndarray((self.height, self.width), np.uint8, bytearray(self._board))
 
     def _info(self, effective: bool) -> dict[str, Any]:
         return {

@@ -1,9 +1,11 @@
 """Sokoban in words: symbols, rules, board and coordinates, and the text form of levels."""
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 from ragen_envs.errors import InstanceError
+from ragen_envs.grids import grid_text
 from ragen_envs.sokoban.dynamics import (
     ACTION_NAMES,
     BOX,
@@ -13,7 +15,7 @@ from ragen_envs.sokoban.dynamics import (
     TARGET,
     WALL,
 )  # fmt: skip
-from ragen_envs.text import BOTH, GRID, Symbols
+from ragen_envs.text import BOTH, COORDINATES, Symbols
 
 MAX_SIDE: Final = 32
 """Most rows and columns of a level."""
@@ -26,6 +28,7 @@ CELL_NAMES: Final = (
 STANDARD: Final = dict(zip(CELL_NAMES, "#_O√XPS", strict=True))
 NEW_VOCAB: Final = dict(zip(CELL_NAMES, "W.GCBA@", strict=True))
 
+_IN_ORDER: Final = itemgetter(*CELL_NAMES)
 _DECODE: Final = bytes.maketrans(b"#_O+XPS", bytes(range(7)))
 
 
@@ -58,16 +61,15 @@ class SokobanText:
 
     def observation(self, env: Any, form: str, symbols: Symbols) -> str:
         """Return the board, its coordinates, or both."""
-        grid = _grid(env.board, symbols)
-        if form == GRID:
-            return grid
-        places = _coordinates(env.board)
-        return f"{grid}\n{places}" if form == BOTH else places
+        if form == COORDINATES:
+            return _coordinates(env.board.tolist())
+        grid = grid_text(env.cells, env.width, signs_of(symbols))
+        return f"{grid}\n{_coordinates(env.board.tolist())}" if form == BOTH else grid
 
 
-def _grid(board: Sequence[Sequence[int]], symbols: Symbols) -> str:
-    signs = [symbols[name] for name in CELL_NAMES]
-    return "\n".join("".join(signs[cell] for cell in row) for row in board)
+def signs_of(symbols: Symbols) -> str:
+    """Return the symbol of each cell code, in their order."""
+    return "".join(_IN_ORDER(symbols))
 
 
 def _coordinates(board: Sequence[Sequence[int]]) -> str:

@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragen_envs.errors import GenerationError
+from ragen_envs.grids import grid_texts
 from ragen_envs.kernels import key_tables
 from ragen_envs.sokoban import generator, kernels
 from ragen_envs.sokoban.env import SokobanEnv
-from ragen_envs.sokoban.text import decode_level
+from ragen_envs.sokoban.text import STANDARD, decode_level, signs_of
 from ragen_envs.vector import GameVectorEnv
 
 
@@ -70,6 +71,9 @@ class SokobanVectorEnv(GameVectorEnv):
 
     def _write(self, ids: NDArray[np.int64], rows: NDArray[np.uint8]) -> None:
         self._boards[ids] = rows
+
+    def _texts(self) -> list[str]:
+        return grid_texts(self._observations, signs_of(STANDARD))
 
     def _failure(self) -> GenerationError:
         return generator.no_level(self.single.height, self.single.width, self.single.boxes)
