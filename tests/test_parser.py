@@ -93,6 +93,21 @@ def test_formatted_replies_parse_back(actions, thought):
     assert parsed.thought == (thought or "")
 
 
+AROUND = st.lists(
+    st.sampled_from(["Up", "||", " ", "\n", "<", "<answer>", "</answer>", "<think>", "</THINK>"])
+    | st.text(max_size=3),
+    max_size=2,
+).map("".join)
+
+
+@given(st.tuples(AROUND, AROUND, AROUND, AROUND, AROUND), st.integers(1, 3), st.booleans())
+@settings(QUICK, max_examples=400)
+def test_what_follows_the_last_tag_changes_nothing(parts, limit, think):
+    reply = "{}<think>{}</Think>{}<ANSWER>{}</answer>{}".format(*parts)
+    parsed = parse_reply(reply, NAMES, limit, think)
+    assert parse_reply(f"{reply} 1 < 2", NAMES, limit, think) == parsed
+
+
 def test_parsing_hostile_replies_is_quick():
     began = time.process_time()
     for piece in ("<think>", "<answer>", "</answer>", "||", "Up||", "<", "\0", " ", "<answer>Up||"):

@@ -10,7 +10,12 @@ import gymnasium as gym
 from ragen_agents.policies.base import Policy, Reply, Request
 from ragen_agents.rollout.episode import End, Episode, InstanceRecord, TurnRecord
 from ragen_envs import SUITE_VERSION
-from ragen_envs.conversation import ConversationWrapper, make_conversation
+from ragen_envs.conversation import (
+    ConversationVector,
+    ConversationWrapper,
+    TurnResult,
+    make_conversation_vector,
+)
 from ragen_envs.errors import RagenError
 from ragen_envs.seeding import new_stream
 
@@ -42,23 +47,36 @@ def sampling_seed(run_seed: int, spec: EpisodeSpec, turn: int) -> int:
 
 def make_env(spec: EpisodeSpec) -> ConversationWrapper:
     """Make the conversation that a spec names and load its instance."""
+    return _make_vector([spec]).conversations[0]
+
+
+def _make_vector(specs: Sequence[EpisodeSpec]) -> ConversationVector:
+    """Make the conversations of specs that differ in their instances only, and load these."""
+    env_id = specs[0].env_id
     try:
-        defaults = gym.spec(spec.env_id).kwargs
+        defaults = gym.spec(env_id).kwargs
     except gym.error.Error as error:
-        raise RagenError(f"unknown game '{spec.env_id}'; `ragen games` lists them") from error
-    env = make_conversation(**{**defaults, **spec.env_kwargs})
-    options = {"split": spec.split, "index": spec.index, "noise": spec.noise}
-    env.reset(options=options)
-    return env
+        raise RagenError(f"unknown game '{env_id}'; `ragen games` lists them") from error
+    vector = make_conversation_vector(num=len(specs), **{**defaults, **specs[0].env_kwargs})
+    vector.reset(
+        split=specs[0].split,
+        indices=[spec.index for spec in specs],
+        noises=[spec.noise for spec in specs],
+    )
+    return vector
 
 
 class _Game:
     """One episode while it is played."""
 
-    def __init__(self, spec: EpisodeSpec, run_seed: int) -> None:
+    def __init__(
+        self, spec: EpisodeSpec, run_seed: int, vector: ConversationVector, i: int
+    ) -> None:
         self.spec = spec
         self.run_seed = run_seed
-        self.env = make_env(spec)
+        self.vector = vector
+        self.id = i
+        self.env = vector.conversations[i]
         self.turns: list[TurnRecord] = []
         self.end: End | None = None
         self.error: str | None = None
@@ -69,12 +87,7 @@ class _Game:
         seed = sampling_seed(self.run_seed, self.spec, len(self.turns))
         return Request(self.env.messages, seed, self.env)
 
-    def receive(self, reply: Reply, seconds: float) -> None:
-        if reply.overflow:
-            self.end = "overflow"
-            return
-        user = self.env.user
-        result = self.env.play(reply.text, truncated=reply.cut_off)
+    def record(self, user: str, reply: Reply, result: TurnResult, seconds: float) -> None:
         names = self.env.names
         self.turns.append(
             TurnRecord(
@@ -122,13 +135,44 @@ class _Game:
         )
 
 
+def _open(specs: Sequence[EpisodeSpec], run_seed: int) -> list[_Game]:
+    """Begin the episodes, those of one game and the same settings as one vector."""
+    alike: dict[tuple[str, str, str], list[int]] = {}
+    for i, spec in enumerate(specs):
+        alike.setdefault((spec.env_id, spec.split, repr(spec.env_kwargs)), []).append(i)
+    games: dict[int, _Game] = {}
+    for members in alike.values():
+        vector = _make_vector([specs[i] for i in members])
+        games |= {i: _Game(specs[i], run_seed, vector, k) for k, i in enumerate(members)}
+    return [games[i] for i in range(len(specs))]
+
+
+def _answer(batch: Sequence[_Game], replies: Sequence[Reply], seconds: float) -> None:
+    """Play the replies, each vector's together, and record what they did."""
+    together: dict[ConversationVector, list[tuple[_Game, Reply]]] = {}
+    for game, reply in zip(batch, replies, strict=True):
+        if reply.overflow:
+            game.end = "overflow"
+        else:
+            together.setdefault(game.vector, []).append((game, reply))
+    for vector, answered in together.items():
+        users = [game.env.user for game, _ in answered]
+        results = vector.play(
+            [reply.text for _, reply in answered],
+            [game.id for game, _ in answered],
+            [reply.cut_off for _, reply in answered],
+        )
+        for user, (game, reply), result in zip(users, answered, results, strict=True):
+            game.record(user, reply, result, seconds)
+
+
 def play_batch(specs: Sequence[EpisodeSpec], policy: Policy, run_seed: int) -> list[Episode]:
     """Play the episodes to their ends and return their records, in the order of the specs.
 
     A policy that raises ends the open episodes of its batch as errors, which are records too. Errors
     in the specs themselves (an unknown game or instance) are raised.
     """
-    games = [_Game(spec, run_seed) for spec in specs]
+    games = _open(specs, run_seed)
     while waiting := [game for game in games if game.end is None]:
         batch = waiting[: policy.batch_size]
         started = time.perf_counter()
@@ -140,7 +184,5 @@ def play_batch(specs: Sequence[EpisodeSpec], policy: Policy, run_seed: int) -> l
             for game in batch:
                 game.fail(error)
             continue
-        seconds = (time.perf_counter() - started) / len(batch)
-        for game, reply in zip(batch, replies, strict=True):
-            game.receive(reply, seconds)
+        _answer(batch, replies, (time.perf_counter() - started) / len(batch))
     return [game.episode(policy.name) for game in games]

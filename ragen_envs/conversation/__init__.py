@@ -7,6 +7,7 @@ from gymnasium.envs.registration import load_env_creator
 
 from ragen_envs.conversation.parser import Defect, ParsedReply, format_reply, parse_reply
 from ragen_envs.conversation.settings import SETTING_NAMES, ConversationSettings
+from ragen_envs.conversation.vector import ConversationVector
 from ragen_envs.conversation.wrapper import ConversationWrapper, FreeText, TurnResult
 from ragen_envs.errors import RagenError
 
@@ -36,8 +37,14 @@ def make_conversation(
     return ConversationWrapper(env, **settings)
 
 
+def make_conversation_vector(game: str, num: int, **kwargs: Any) -> ConversationVector:
+    """Make ``num`` conversations of one game; see ``make_conversation`` for the keywords."""
+    return ConversationVector([make_conversation(game, **kwargs) for _ in range(num)])
+
+
 __all__ = [
     "ConversationSettings",
+    "ConversationVector",
     "ConversationWrapper",
     "Defect",
     "FreeText",
@@ -45,5 +52,6 @@ __all__ = [
     "TurnResult",
     "format_reply",
     "make_conversation",
+    "make_conversation_vector",
     "parse_reply",
 ]

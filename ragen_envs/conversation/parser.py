@@ -7,9 +7,9 @@ or a full stop. Text outside the tags is allowed. Everything else that is off ha
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 MAX_REPLY_CHARACTERS: Final = 65_536
 """Longer replies are cut here before they are read."""
@@ -46,8 +46,7 @@ class Defect(StrEnum):
     """More actions than a turn may have; the first ones count."""
 
 
-@dataclass(frozen=True)
-class ParsedReply:
+class ParsedReply(NamedTuple):
     """What a reply says."""
 
     actions: tuple[int, ...]
@@ -67,7 +66,12 @@ _THINK_OPEN: Final = re.compile(r"<think>", re.IGNORECASE)
 _THINK_CLOSE: Final = re.compile(r"</think>", re.IGNORECASE)
 _ANSWER_OPEN: Final = re.compile(r"<answer>", re.IGNORECASE)
 _ANSWER_CLOSE: Final = re.compile(r"</answer>", re.IGNORECASE)
+_PLAIN: Final = re.compile(
+    r"[^<]*<think>([^<]*)</think>[^<]*<answer>([^<]*)</answer>[^<]*", re.IGNORECASE
+)
+"""A reply with these four tags and no other."""
 _WRAPPING: Final = " \t\r\n\v\f\"'`*.,;:()[]{}"
+_NOTHING: Final = _WRAPPING + "|"
 
 
 def parse_reply(
@@ -91,14 +95,19 @@ def parse_reply(
     if not reply.strip():
         found.add(Defect.EMPTY)
         return ParsedReply((), _in_order(found), "")
-    thought, rest = _split_thought(reply, think, found)
-    answer = _find_answer(rest, found)
+    plain = _PLAIN.fullmatch(reply) if think else None
+    answer: str | None
+    if plain is not None:
+        thought, answer = plain.groups()
+    else:
+        thought, rest = _split_thought(reply, think, found)
+        answer = _find_answer(rest, found)
     actions = () if answer is None else _read_actions(answer, names, actions_per_turn, found)
     return ParsedReply(actions, _in_order(found), thought)
 
 
 def _in_order(found: set[Defect]) -> tuple[Defect, ...]:
-    return tuple(defect for defect in Defect if defect in found)
+    return tuple(defect for defect in Defect if defect in found) if found else ()
 
 
 def _split_thought(reply: str, think: bool, found: set[Defect]) -> tuple[str, str]:
@@ -139,8 +148,8 @@ def _find_answer(text: str, found: set[Defect]) -> str | None:
 def _read_actions(
     answer: str, names: Sequence[str], actions_per_turn: int, found: set[Defect]
 ) -> tuple[int, ...]:
-    numbers = {name.casefold(): number for number, name in enumerate(names)}
-    if not answer.strip(_WRAPPING + "|"):
+    numbers = _numbers(tuple(names))
+    if not answer.strip(_NOTHING):
         found.add(Defect.EMPTY_ANSWER)
         return ()
     actions: list[int] = []
@@ -157,6 +166,12 @@ def _read_actions(
         else:
             actions.append(numbers[name])
     return tuple(actions)
+
+
+@lru_cache(maxsize=1024)
+def _numbers(names: tuple[str, ...]) -> dict[str, int]:
+    """Return the action that each name means, whatever its case."""
+    return {name.casefold(): number for number, name in enumerate(names)}
 
 
 def format_reply(actions: Sequence[str], thought: str | None) -> str:

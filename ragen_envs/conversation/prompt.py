@@ -1,15 +1,16 @@
 """What the model is told: one system message, then one user message a turn."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from ragen_envs.conversation.parser import Defect
 from ragen_envs.conversation.settings import ConversationSettings
-from ragen_envs.oracle import Budget
 from ragen_envs.text import COORDINATES
 
 
+@lru_cache(maxsize=1024)
 def system_prompt(
-    rules: str, legend: str, names: Sequence[str], settings: ConversationSettings
+    rules: str, legend: str, names: tuple[str, ...], settings: ConversationSettings
 ) -> str:
     """Return the rules, the legend of the symbols in use, the limits and the form of a reply."""
     lines = [rules]
@@ -39,9 +40,9 @@ def _form(settings: ConversationSettings) -> str:
     return f"Give only {what}, in this form:\n{answer}"
 
 
-def turn_prompt(observation: str, turn: int, left: Budget, settings: ConversationSettings) -> str:
-    """Return the user message that asks for the reply of a turn, counted from 1."""
-    limits = f"Turn {turn} of {settings.max_turns}, {_count(left.actions, 'action')} left."
+def turn_prompt(observation: str, turn: int, left: int, settings: ConversationSettings) -> str:
+    """Return the user message that asks for the reply of a turn, counted from 1, with actions left."""
+    limits = f"Turn {turn} of {settings.max_turns}, {_count(left, 'action')} left."
     return f"{limits}\n{observation}"
 
 

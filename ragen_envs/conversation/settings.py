@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
 from ragen_envs.errors import RagenError
@@ -32,7 +32,7 @@ class ConversationSettings:
     """Which earlier turns the next messages hold: "full", "last" (``history_turns``) or "none"."""
     history_turns: int = 1
     """Earlier turns kept when history is "last", >= 1."""
-    symbols: str | Mapping[str, str] = "standard"
+    symbols: str | Mapping[str, str] = field(default="standard", hash=False)
     """Name of one of the game's symbol sets, or a mapping from cell names to single characters."""
     observation: str = GRID
     """How the state is told: "grid", "coordinates" or "both"."""
@@ -66,7 +66,7 @@ class ConversationSettings:
         return asdict(self)
 
 
-SETTING_NAMES: Final = tuple(field.name for field in fields(ConversationSettings))
+SETTING_NAMES: Final = tuple(each.name for each in fields(ConversationSettings))
 
 
 def resolve_symbols(

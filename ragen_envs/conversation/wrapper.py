@@ -1,12 +1,12 @@
 """Any game with a text face as a conversation: text in, text out."""
 
-from dataclasses import dataclass
-from typing import Any, Literal, SupportsFloat
+from typing import Any, Literal, NamedTuple, SupportsFloat
 
 import gymnasium as gym
 from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 
+from ragen_envs.base import GameEnv
 from ragen_envs.conversation import prompt
 from ragen_envs.conversation.parser import MAX_REPLY_CHARACTERS, Defect, ParsedReply, parse_reply
 from ragen_envs.conversation.settings import ConversationSettings, resolve_symbols
@@ -37,8 +37,7 @@ class FreeText(spaces.Text):
         return isinstance(x, str) and len(x) <= self.max_length
 
 
-@dataclass(frozen=True)
-class TurnResult:
+class TurnResult(NamedTuple):
     """What one reply did."""
 
     parsed: ParsedReply
@@ -76,7 +75,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         env: A game with a ``text`` face; its own time limit, if any, still holds.
         **settings: Fields of ``ConversationSettings``.
 
-    No vector version of this wrapper exists.
+    ``ConversationVector`` plays many of them at once.
     """
 
     env: gym.Env[Any, Any]
@@ -101,6 +100,10 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self.names: tuple[str, ...] = ()
         self.end: EndReason | None = None
         self._turns: list[tuple[str, str]] = []
+        # A game without wrappers of its own is played without making what nobody reads.
+        self._game: GameEnv[Any] | None = None
+        if isinstance(env, GameEnv) and type(env).step is GameEnv.step:
+            self._game = env
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -115,7 +118,8 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         legend = self.face.legend(self.symbols)
         rules = self.face.rules(self.unwrapped)
         self.system = prompt.system_prompt(rules, legend, self.names, self.settings)
-        self.user = prompt.turn_prompt(self.state_text(), 1, self.budget, self.settings)
+        left = self.settings.max_actions
+        self.user = prompt.turn_prompt(self.state_text(), 1, left, self.settings)
         return f"{self.system}\n\n{self.user}", self._infos(info, (), (), effective=False)
 
     def step(self, action: str) -> tuple[str, SupportsFloat, bool, bool, dict[str, Any]]:
@@ -135,6 +139,30 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         """Play one reply; ``truncated`` says that the model was cut off by its token limit.
 
         Raises:
+            RagenError: See ``check``.
+        """
+        self.check(reply)
+        settings, names = self.settings, self.names
+        limit = min(settings.actions_per_turn, settings.max_actions - self._actions_used)
+        parsed = parse_reply(reply, names, limit, settings.think, truncated)
+        valid = not parsed.defects
+        run = parsed.actions if valid or settings.invalid == "penalise" else ()
+        effective, rewards = self._run(run)
+        executed = run[: len(rewards)]
+        penalty = 0.0 if valid else float(settings.format_penalty)
+        self._turns.append((self.user, reply))
+        self._actions_used += len(rewards)
+        if self.end is None:
+            self.end = self._limit_end(valid)
+        ran = [(names[a], e) for a, e in zip(executed, effective, strict=True)]
+        told = prompt.feedback(ran, parsed.defects, sum(rewards) + penalty)
+        self.user = self._next_text(told)
+        return TurnResult(parsed, executed, effective, rewards, penalty, self.end, self.user)
+
+    def check(self, reply: str) -> None:
+        """Check that a reply can be played now.
+
+        Raises:
             RagenError: The episode has not begun or has ended, or the reply is not a string.
         """
         if not self.names:
@@ -143,45 +171,42 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             raise RagenError(f"the episode has ended ({self.end}); call reset() first")
         if not isinstance(reply, str):
             raise RagenError(f"the reply is a {type(reply).__name__}, but must be a string")
-        limit = min(self.settings.actions_per_turn, self.budget.actions)
-        parsed = parse_reply(reply, self.names, limit, self.settings.think, truncated)
-        run = parsed.actions if parsed.is_valid or self.settings.invalid == "penalise" else ()
-        effective, rewards = self._run(run)
-        penalty = 0.0 if parsed.is_valid else float(self.settings.format_penalty)
-        self._turns.append((self.user, reply))
-        self._actions_used += len(rewards)
-        if self.end is None:
-            self.end = self._budget_end(parsed.is_valid)
-        ran = [(self.names[a], e) for a, e in zip(run, effective, strict=False)]
-        told = prompt.feedback(ran, parsed.defects, sum(rewards) + penalty)
-        self.user = self._next_text(told)
-        return TurnResult(
-            parsed, run[: len(rewards)], effective, rewards, penalty, self.end, self.user
-        )
 
     def _run(self, actions: tuple[int, ...]) -> tuple[tuple[bool, ...], tuple[float, ...]]:
-        effective, rewards = [], []
+        effective: list[bool] = []
+        rewards: list[float] = []
+        reward: SupportsFloat
         for action in actions:
-            _, reward, terminated, truncated, info = self.env.step(action)
-            self._game_info = info
-            self.success = bool(info["success"])
-            effective.append(bool(info["action_is_effective"]))
+            if self._game is not None:
+                reward, terminated, changed = self._game.act(action)
+                truncated = False
+            else:
+                _, reward, terminated, truncated, self._game_info = self.env.step(action)
+                changed = self._game_info["action_is_effective"]
+            effective.append(bool(changed))
             rewards.append(float(reward))
             if terminated or truncated:
                 self.end = "terminated" if terminated else "truncated"
                 break
+        if actions:
+            if self._game is not None:
+                self._game_info = self._game._info(changed)
+            self.success = bool(self._game_info["success"])
         return tuple(effective), tuple(rewards)
 
-    def _budget_end(self, valid: bool) -> EndReason | None:
-        if not valid and self.settings.invalid == "end":
+    def _limit_end(self, valid: bool) -> EndReason | None:
+        settings = self.settings
+        if not valid and settings.invalid == "end":
             return "invalid"
-        return "budget" if self.budget.reach == 0 else None
+        spent = len(self._turns) == settings.max_turns or self._actions_used == settings.max_actions
+        return "budget" if spent else None
 
     def _next_text(self, told: str) -> str:
+        state = self.state_text()
         if self.end is not None:
-            return prompt.final_prompt(told, self.success, self.state_text())
-        turn = len(self._turns) + 1
-        asked = prompt.turn_prompt(self.state_text(), turn, self.budget, self.settings)
+            return prompt.final_prompt(told, self.success, state)
+        left = self.settings.max_actions - self._actions_used
+        asked = prompt.turn_prompt(state, len(self._turns) + 1, left, self.settings)
         return f"{told}\n{asked}"
 
     def state_text(self) -> str:

@@ -1,0 +1,120 @@
+"""Many conversations of one game at once."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ragen_envs.conversation.wrapper import ConversationWrapper, EndReason, Message, TurnResult
+from ragen_envs.errors import RagenError
+
+
+class ConversationVector:
+    """N conversations of one game under the same settings, read and answered in batches.
+
+    Each is a ``ConversationWrapper`` and may be used as one. An episode that has ended stays as it is
+    until its conversation is reset. Wherever ``ids`` can be left out, all conversations are meant.
+
+    Args:
+        conversations: At least one.
+
+    Raises:
+        RagenError: There is none.
+    """
+
+    def __init__(self, conversations: Sequence[ConversationWrapper]) -> None:
+        if not conversations:
+            raise RagenError("there are 0 conversations, but there must be at least 1")
+        self.conversations = tuple(conversations)
+
+    def __len__(self) -> int:
+        return len(self.conversations)
+
+    def reset(
+        self,
+        ids: Sequence[int] | None = None,
+        *,
+        seeds: Sequence[int | None] | None = None,
+        split: str | None = None,
+        indices: Sequence[int] | None = None,
+        noises: Sequence[int] | None = None,
+    ) -> None:
+        """Start episodes; each list has one item for each of the ids.
+
+        Args:
+            ids: Conversations to reset, from 0.
+            seeds: Seeds of fresh levels; None goes on with the conversation's own levels.
+            split: Split of all levels, "train" if left out.
+            indices: Indices of frozen instances, instead of fresh levels.
+            noises: Numbers of the noise draws, 0 if left out.
+
+        Raises:
+            RagenError: An id does not exist, a list has another length, or the game refuses.
+        """
+        chosen = self._choose(ids)
+        columns = {"seeds": seeds, "indices": indices, "noises": noises}
+        for name, values in columns.items():
+            _check_length(name, values, len(chosen))
+        for k, conversation in enumerate(chosen):
+            options: dict[str, Any] = {} if split is None else {"split": split}
+            if indices is not None:
+                options["index"] = indices[k]
+            if noises is not None:
+                options["noise"] = noises[k]
+            conversation.reset(seed=None if seeds is None else seeds[k], options=options)
+
+    def play(
+        self,
+        replies: Sequence[str],
+        ids: Sequence[int] | None = None,
+        truncated: Sequence[bool] | None = None,
+    ) -> list[TurnResult]:
+        """Play one reply in each of the conversations and return what it did.
+
+        Args:
+            replies: One text for each of the ids.
+            ids: Different conversations whose episodes are running, from 0.
+            truncated: Whether the model was cut off by its token limit; False if left out.
+
+        Raises:
+            RagenError: An id does not exist, is there twice or has no running episode, a list has
+                another length, or a reply is not a string. Nothing has been played then.
+        """
+        chosen = self._choose(ids)
+        if len(set(map(id, chosen))) < len(chosen):
+            raise RagenError(f"ids is {ids!r}, but must not name a conversation twice")
+        _check_length("replies", replies, len(chosen))
+        _check_length("truncated", truncated, len(chosen))
+        for conversation, reply in zip(chosen, replies, strict=True):
+            conversation.check(reply)
+        cuts = [False] * len(chosen) if truncated is None else truncated
+        return [
+            conversation.play(reply, cut)
+            for conversation, reply, cut in zip(chosen, replies, cuts, strict=True)
+        ]
+
+    def messages(self, ids: Sequence[int] | None = None) -> list[list[Message]]:
+        """Return the chats that a model should be sent now."""
+        return [conversation.messages for conversation in self._choose(ids)]
+
+    @property
+    def ends(self) -> list[EndReason | None]:
+        """Why each episode ended, or None where it goes on."""
+        return [conversation.end for conversation in self.conversations]
+
+    @property
+    def running(self) -> list[int]:
+        """Ids of the conversations whose episode goes on."""
+        return [i for i, end in enumerate(self.ends) if end is None]
+
+    def _choose(self, ids: Sequence[int] | None) -> Sequence[ConversationWrapper]:
+        if ids is None:
+            return self.conversations
+        count = len(self.conversations)
+        for i in ids:
+            if not 0 <= i < count:
+                raise RagenError(f"there is no conversation {i!r}, but 0 to {count - 1}")
+        return [self.conversations[i] for i in ids]
+
+
+def _check_length(name: str, values: Sequence[Any] | None, count: int) -> None:
+    if values is not None and len(values) != count:
+        raise RagenError(f"{name} has {len(values)} items, but there are {count} conversations")
