@@ -16,10 +16,12 @@ SUITE_VERSION: Final = 1
 """Part of every stream and every record: results of different suite versions are not comparable."""
 
 STREAM_MASK: Final = 0x7FFFFFFFFFFFFFFF
-_MULTIPLIER: Final = 6364136223846793005
-_INCREMENT: Final = 1442695040888963407
 _WORD: Final = 0xFFFFFFFF
 _LOW: Final = 0x7FFFFFFF
+_BY_LOW: Final = 6364136223846793005 & _LOW
+_BY_HIGH: Final = 6364136223846793005 >> 31
+_PLUS_LOW: Final = 1442695040888963407 & _LOW
+_PLUS_HIGH: Final = 1442695040888963407 >> 31
 
 
 def new_stream(split: str, game: str, index: int, noise: int = 0) -> int:
@@ -41,9 +43,9 @@ def advance(stream: int) -> int:
 
     The product is taken in two limbs, the lower of 31 bits.
     """
-    low = (stream & _LOW) * (_MULTIPLIER & _LOW) + (_INCREMENT & _LOW)
-    high = ((stream >> 31) * (_MULTIPLIER & _LOW) & _WORD) + (_INCREMENT >> 31) + (low >> 31)
-    high += (stream & _LOW) * (_MULTIPLIER >> 31) & _WORD
+    tail = stream & _LOW
+    low = tail * _BY_LOW + _PLUS_LOW
+    high = ((stream >> 31) * _BY_LOW & _WORD) + (tail * _BY_HIGH & _WORD) + _PLUS_HIGH + (low >> 31)
     return ((high & _WORD) << 31) | (low & _LOW)
 
 

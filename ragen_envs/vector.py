@@ -96,7 +96,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._ready = False
         self._waiting = False
         fixed = self.single._fixed
-        self._fixed = None if fixed is None else self._decode(fixed)[None]
+        self._fixed = None if fixed is None else self._decode(fixed)
         self._allocate()
         self._streams = self._state[STREAM]
         self._streams[:] = -1
@@ -208,8 +208,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     def _begin(self, phase: int, split: str) -> None:
         """Begin episodes in every env in a phase, on the fixed level or on fresh ones."""
         if self._fixed is not None:
-            self._write(np.flatnonzero(self._state[PHASE] == phase), self._fixed)
-            self._start(phase)
+            self._restart(phase, self._fixed)
         elif self._draw(phase, SPLITS.index(split)) >= 0:
             self._ready = False
             raise self._failure()
@@ -278,10 +277,18 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     def _compile(self) -> None:
         """Call the kernels where they change nothing, so that no step has to wait for a compiler."""
         nobody = -1
-        self._draw(nobody, 0)
+        if self._fixed is None:
+            self._draw(nobody, 0)
+        else:
+            self._restart(nobody, self._fixed)
         self._start(nobody)
         none = np.empty(0, np.int64)
         self._play(none, np.empty(0), np.empty((self._flags_shape[0], 0), np.bool_))
+
+    def _restart(self, phase: int, level: NDArray[Any]) -> None:
+        """Begin episodes in every env in a phase, all on one level that was decoded."""
+        self._write(np.flatnonzero(self._state[PHASE] == phase), level[None])
+        self._start(phase)
 
     def _add_infos(self, infos: dict[str, Any]) -> None:
         """Write the infos that are no flags, and their masks; most games have none."""

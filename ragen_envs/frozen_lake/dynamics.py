@@ -50,11 +50,16 @@ def ways(height: int, width: int) -> tuple[int, ...]:
 
 
 def step(
-    tiles: Sequence[int], height: int, width: int, position: int, action: int, success_rate: float,
+    tiles: Sequence[int], table: Sequence[int], position: int, action: int, success_rate: float,
     draw: float,
-) -> tuple[int, float, bool]:  # fmt: skip
-    """Return the new cell index, the reward (1 at the goal, else 0) and whether the episode ended."""
+) -> tuple[int, float, bool, bool]:  # fmt: skip
+    """Play one action; ``table`` is that of ``ways``.
+
+    Returns:
+        The new cell index, the reward (1 at the goal, else 0), whether the episode ended, whether the
+        walker went another way than intended.
+    """
     direction = slipped(action, success_rate, draw)
-    position = walk(position, direction, height, width)
+    position = table[4 * position + direction]
     tile = tiles[position]
-    return position, 1.0 if tile == GOAL else 0.0, tile != FROZEN
+    return position, 1.0 if tile == GOAL else 0.0, tile != FROZEN, direction != action

@@ -80,18 +80,17 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         shape = (self.height, self.width)
         self.observation_space = spaces.Box(0, dynamics.PLAYER_ON_GOAL, shape, np.uint8)
         self.action_space = spaces.Discrete(4)
+        self._ways = dynamics.ways(self.height, self.width)
 
     def act(self, action: SupportsInt) -> tuple[float, bool, bool]:
         """Play one action, an integer from 0 to 3; see the base."""
         intended = read_action(action, dynamics.ACTION_NAMES)
         assert self._stream is not None
         self._stream = advance(self._stream)
-        draw = uniform(self._stream)
         before = self.position
-        self.position, reward, terminated = dynamics.step(
-            self.tiles, self.height, self.width, before, intended, self.success_rate, draw
+        self.position, reward, terminated, self._slipped = dynamics.step(
+            self.tiles, self._ways, before, intended, self.success_rate, uniform(self._stream)
         )
-        self._slipped = dynamics.slipped(intended, self.success_rate, draw) != intended
         return reward, terminated, self.position != before
 
     def render(self) -> Any:

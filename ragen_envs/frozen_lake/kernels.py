@@ -43,7 +43,8 @@ def _outcomes() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     The last item, for an episode that is not running, is 0 and 0.
     """
     tiles = (FROZEN, HOLE, GOAL)
-    pairs = [dynamics.step([FROZEN, tile], 1, 2, 0, RIGHT, 1.0, 0.0)[1:] for tile in tiles]
+    table = dynamics.ways(1, 2)
+    pairs = [dynamics.step([FROZEN, tile], table, 0, RIGHT, 1.0, 0.0)[1:3] for tile in tiles]
     pairs.append((0.0, False))
     return np.array([reward for reward, _ in pairs]), np.array([int(end) for _, end in pairs])
 
@@ -120,6 +121,21 @@ def start_all(cells: Any, state: Any, phase: Any) -> None:
     for i in range(state.shape[1]):
         if state[PHASE, i] == phase:
             start(cells, state, i)
+
+
+@jit
+def restart_all(cells: Any, state: Any, phase: Any, level: Any) -> None:
+    """Begin an episode on the same level, (h*w,) with the player, on every lake in a phase."""
+    at = 0
+    for cell in range(level.shape[0]):
+        if level[cell] >= PLAYER:
+            at = cell
+    for i in range(state.shape[1]):
+        if state[PHASE, i] == phase:
+            for cell in range(level.shape[0]):
+                cells[i, cell] = level[cell]
+            state[POSITION, i] = at
+            begin(state, i)
 
 
 @jit

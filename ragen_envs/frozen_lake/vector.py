@@ -54,6 +54,9 @@ class FrozenLakeVectorEnv(GameVectorEnv):
     def _start(self, phase: int) -> None:
         kernels.start_all(self._cells, self._state, phase)
 
+    def _restart(self, phase: int, level: NDArray[np.uint8]) -> None:
+        kernels.restart_all(self._cells, self._state, phase, level)
+
     def _decode(self, level: str) -> NDArray[np.uint8]:
         return _decode(level)
 
