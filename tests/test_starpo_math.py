@@ -13,6 +13,7 @@ from ragen_agents.starpo import advantages as adv  # noqa: E402
 from ragen_agents.starpo import losses  # noqa: E402
 from ragen_agents.starpo.batch import optimizer_batches, passes  # noqa: E402
 from ragen_agents.starpo.filters import keep_groups  # noqa: E402
+from ragen_agents.starpo.mutual_information import summarise  # noqa: E402
 
 QUICK = settings(deadline=None, max_examples=60)
 UNIT = st.floats(0.0, 1.0)
@@ -274,3 +275,16 @@ def test_passes_stay_in_their_budget(lengths, budget):
     for part in parts:
         size = len(part) * max(lengths[row] for row in part)
         assert size <= budget or len(part) == 1
+
+
+def test_prompt_information():
+    told = torch.full((4, 4), -50.0) + 49 * torch.eye(4)
+    found = summarise(told)
+    assert found["mutual_information"] == pytest.approx(math.log(4), abs=1e-6)
+    assert found["retrieval_accuracy"] == 1.0
+    nothing = summarise(torch.full((4, 4), -3.0))
+    assert nothing["mutual_information"] == pytest.approx(0, abs=1e-6)
+    assert nothing["retrieval_accuracy"] == 0.0
+    chances = torch.tensor([[0.6, 0.2], [0.1, 0.4]]).log()
+    expected = (math.log(0.6 / 0.4) + math.log(0.4 / 0.25)) / 2
+    assert summarise(chances)["mutual_information"] == pytest.approx(expected, abs=1e-6)

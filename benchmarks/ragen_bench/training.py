@@ -36,7 +36,7 @@ def make_train_config(what: str, preset: str, scale: str, overrides: Sequence[st
             raise RagenError(f"unknown {name} '{value}'; known are {', '.join(known)}")
     is_file = what.endswith((".yaml", ".yml"))
     given = _read(Path(what)) if is_file else {"game": game_id(what)}
-    layers = [SCALES[scale], PRESETS[preset], given, *map(_override, overrides)]
+    layers = [SCALES[scale], PRESETS[preset], given, *map(read_override, overrides)]
     config = validate(TrainConfig, merged(*layers), "config")
     if config.game not in text_ids():
         config = config.model_copy(update={"game": game_id(config.game)})
@@ -141,7 +141,12 @@ def _read(path: Path) -> dict[str, Any]:
     return data
 
 
-def _override(text: str) -> dict[str, Any]:
+def read_override(text: str) -> dict[str, Any]:
+    """Return ``section.field=value`` as nested settings.
+
+    Raises:
+        RagenError: It has another form.
+    """
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise RagenError(f"'{text}' must have the form field=value, such as update.batch=16")

@@ -54,6 +54,8 @@ class Trajectory:
     turns: list[TrajectoryTurn] = field(default_factory=list)
     messages: list[dict[str, str]] = field(default_factory=list)
     """The conversation, for people."""
+    replies: int = 0
+    """How many replies were appended."""
     end: End | None = None
     """Why it ended; None while it goes on."""
     success: bool = False
@@ -81,7 +83,8 @@ class Trajectory:
 
     def append_reply(self, ids: list[int], logprobs: list[float], version: int) -> None:
         """Append the tokens of the next turn's reply."""
-        self._append(ids, logprobs, len(self.turns), version)
+        self._append(ids, logprobs, self.replies, version)
+        self.replies += 1
 
     def _append(self, ids: list[int], logprobs: list[float], turn: int, version: int) -> None:
         self.ids += ids

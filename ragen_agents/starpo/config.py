@@ -166,6 +166,8 @@ class Monitor(_Section):
     """Late sign: a gradient norm above this many times the median of the window before."""
     reward_drop: Share = 0.5
     """Collapse: mean success under this share of the best window's."""
+    information_every: Annotated[int, Field(ge=0)] = 10
+    """Iterations between two measurements of the replies' information about their prompts; 0 for none."""
     action: Literal["warn", "stop", "rollback"] = "warn"
     """rollback goes back to the best checkpoint, once, and stops at the next collapse."""
 

@@ -85,7 +85,7 @@ class Learner:
     def prepare(self, batch: TrainBatch) -> Prepared:
         """Score a batch under the present models and turn its rewards into advantages."""
         config, mask = self.config, batch.mask
-        scores = self._score_all(self.models, batch)
+        scores = self.score(batch)
         reference = None
         if self.reference is not None:
             reference = self._score_all(self.reference, batch).logprobs
@@ -110,6 +110,10 @@ class Learner:
             batch, scores.logprobs, scores.values, advantages, returns, value_mask, weights,
             reference, metrics,
         )  # fmt: skip
+
+    def score(self, batch: TrainBatch) -> Scores:
+        """Return what the present models say of a batch."""
+        return self._score_all(self.models, batch)
 
     def update(self, prepared: Prepared, iteration: int) -> dict[str, float]:
         """Take the optimizer steps of one iteration and return its metrics.

@@ -27,6 +27,7 @@ from ragen_agents.starpo.learner import DivergedError, Learner, Prepared
 from ragen_agents.starpo.metrics import group_returns, rollout_metrics
 from ragen_agents.starpo.models import ActorCritic, load_policy
 from ragen_agents.starpo.monitor import EchoTrapMonitor, Sign
+from ragen_agents.starpo.mutual_information import prompt_information
 from ragen_agents.starpo.rewards import TurnReward
 from ragen_envs.conversation import ConversationWrapper, make_conversation
 from ragen_envs.errors import RagenError
@@ -144,6 +145,10 @@ class Trainer:
         if iteration % config.save_every == 0:
             for trajectory in trajectories[: config.rollout.members : 4][:4]:
                 journal.sample(iteration + 1, "train", trajectory)
+        information = config.monitor.information_every
+        if information and iteration % information == 0:
+            with self._timed("information"):
+                metrics |= prompt_information(self.learner, trajectories, self.codec.pad)
         returns = group_returns(trajectories, game_only=not config.reward.in_filter)
         kept = keep_groups(
             returns,

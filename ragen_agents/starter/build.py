@@ -45,6 +45,8 @@ class Stage:
     """Share of the bandits."""
     words: bool = False
     """Whether arms are named with words only, the held-out ones among them, and none made up."""
+    hurried: float = 0.0
+    """Share of the other games that have few actions in all."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,9 @@ class Recipe:
     stages: tuple[Stage, ...] = (
         Stage(80_000, 2.5e-3),
         Stage(10_000, 1.5e-3, bandits=0.6, words=True),
+        Stage(14_000, 1.2e-3, bandits=0.45, words=True, hurried=0.7),
     )
-    """The second stage teaches to spell the words that name arms."""
+    """The second stage teaches to spell the words that name arms, the third to count what is left too."""
     batch_size: int = 16
     hidden_size: int = 128
     layers: int = 5
@@ -78,7 +81,7 @@ def _demonstrate_chunk(stage: Stage, seed: tuple[int, ...]) -> list[Messages]:
     # The first stage's seeds are (seed, chunk): its demonstrations are those of a single pass.
     rng = np.random.default_rng(seed if seed[1] else (seed[0], seed[2]))
     names = word_pair if stage.words else name_pair
-    return [demonstrate(rng, stage.bandits, names) for _ in range(_CHUNK)]
+    return [demonstrate(rng, stage.bandits, names, stage.hurried) for _ in range(_CHUNK)]
 
 
 def tokenizer_texts(chats: list[Messages]) -> Iterator[str]:
@@ -181,7 +184,7 @@ def build(folder: Path, recipe: Recipe, console: Console) -> None:
         train(model, tokenizer, encoded, recipe, number, work, console)
     assert tokenizer is not None
     assert model is not None
-    _write(folder, work, model, tokenizer, recipe, time.monotonic() - started)
+    _write(folder, work, model, tokenizer, recipe)
     console.print(f"wrote {folder} after {time.monotonic() - started:.0f} s")
 
 
@@ -222,15 +225,15 @@ def train(
 
 def _write(
     folder: Path, work: Path, model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast,
-    recipe: Recipe, seconds: float,
+    recipe: Recipe,
 ) -> None:  # fmt: skip
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     as_llama(model).save_pretrained(work)
     tokenizer.chat_template = CHAT_TEMPLATE
     tokenizer.save_pretrained(work)
-    record = {"recipe": asdict(recipe), "seconds": round(seconds)}
-    (work / "recipe.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    record = json.dumps({"recipe": asdict(recipe)}, indent=1)
+    (work / "recipe.json").write_text(record + "\n", encoding="utf-8")
     shutil.copy(Path(__file__).with_name("card.md"), work / "README.md")
     shutil.rmtree(folder, ignore_errors=True)
     work.rename(folder)

@@ -3,7 +3,7 @@
 The prompts are the ones that the harness sends to any model. Levels are of the train split.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -22,8 +22,6 @@ from ragen_envs.sokoban.env import SokobanEnv
 from ragen_envs.sokoban.solver import solve
 
 Messages = list[dict[str, str]]
-Choice = tuple[list[int], str]
-"""The actions of a turn and the thought that goes with them."""
 Settings = tuple[tuple[str, Any], ...]
 
 MAX_NOISE: Final = 0.3
@@ -53,6 +51,7 @@ def demonstrate(
     rng: np.random.Generator,
     bandits: float = SHARES[BANDIT],
     names: Callable[[np.random.Generator], tuple[str, str]] = name_pair,
+    hurried: float = 0.0,
 ) -> Messages:
     """Play one episode of a game drawn by ``SHARES`` and return its chat, ending with a reply.
 
@@ -60,19 +59,35 @@ def demonstrate(
         rng: All randomness.
         bandits: Share of the bandits, at the others' cost.
         names: Draws a bandit's arms.
+        hurried: Chance that a game has 1 to 6 actions in all, so that its turns have few left.
     """
     text_id = _draw_game(rng, bandits)
-    env = _env(text_id, rng, names)
+    env = _env(text_id, rng, names, hurried)
     noise = MAX_NOISE * rng.random()
     chat: Messages = []
     while env.end is None:
         chat = env.messages
-        actions, thought = _CHOICES[type(env.unwrapped)](env, rng, noise)
+        actions = _CHOICES[type(env.unwrapped)](env, rng, noise)
         answer = [env.names[a] for a in actions]
-        reply = format_reply(answer, thought if env.settings.think else None)
+        reply = format_reply(answer, explain(env, actions) if env.settings.think else None)
         chat.append({"role": "assistant", "content": reply})
         env.play(reply)
     return chat
+
+
+def explain(env: ConversationWrapper, actions: Sequence[int]) -> str:
+    """Return the thought that goes with the actions of a turn; "" for games that are not ours."""
+    game = env.unwrapped
+    if isinstance(game, SokobanEnv):
+        return thoughts.sokoban_thought(game.board, actions, _limit(env))
+    if isinstance(game, FrozenLakeEnv):
+        return thoughts.lake_thought(
+            game.tiles, game.height, game.width, game.position, actions, _limit(env)
+        )
+    if isinstance(game, BanditEnv):
+        safe, risky = env.names[game.sure_arm], env.names[1 - game.sure_arm]
+        return thoughts.bandit_thought(safe, risky, env.names[actions[0]])
+    return ""
 
 
 def _draw_game(rng: np.random.Generator, bandits: float) -> str:
@@ -83,9 +98,12 @@ def _draw_game(rng: np.random.Generator, bandits: float) -> str:
 
 
 def _env(
-    text_id: str, rng: np.random.Generator, names: Callable[[np.random.Generator], tuple[str, str]]
-) -> ConversationWrapper:
+    text_id: str, rng: np.random.Generator, names: Callable[[np.random.Generator], tuple[str, str]],
+    hurried: float,
+) -> ConversationWrapper:  # fmt: skip
     settings = _settings(text_id, rng)
+    if hurried and text_id != BANDIT and rng.random() < hurried:
+        settings = (*settings, ("max_actions", int(rng.integers(1, 7))))
     if text_id == BANDIT:
         env = _make(text_id, level=names(rng), **dict(settings))
     else:
@@ -124,7 +142,7 @@ def _limit(env: ConversationWrapper) -> int:
     return min(env.settings.actions_per_turn, env.budget.actions)
 
 
-def _choose_sokoban(env: ConversationWrapper, rng: np.random.Generator, noise: float) -> Choice:
+def _choose_sokoban(env: ConversationWrapper, rng: np.random.Generator, noise: float) -> list[int]:
     """Follow shortest solutions, planning again after each random action."""
     game = env.unwrapped
     assert isinstance(game, SokobanEnv)
@@ -138,39 +156,37 @@ def _choose_sokoban(env: ConversationWrapper, rng: np.random.Generator, noise: f
         player = max(range(len(cells)), key=cells.__getitem__)
         sokoban.move(cells, player, sokoban.offsets(game.width)[action])
         actions.append(action)
-    return actions, thoughts.sokoban_thought(board, actions, _limit(env))
+    return actions
 
 
-def _choose_lake(env: ConversationWrapper, rng: np.random.Generator, noise: float) -> Choice:
+def _choose_lake(env: ConversationWrapper, rng: np.random.Generator, noise: float) -> list[int]:
     game = env.unwrapped
     assert isinstance(game, FrozenLakeEnv)
-    tiles, height, width, start = game.tiles, game.height, game.width, game.position
+    tiles, height, width, position = game.tiles, game.height, game.width, game.position
     if game.success_rate < 1:
         plan = env.oracle().actions or (int(rng.integers(4)),)
-        actions = [int(rng.integers(4)) if rng.random() < noise else a for a in plan]
-        return actions, thoughts.lake_thought(tiles, height, width, start, actions, _limit(env))
-    position = start
-    actions = []
+        return [int(rng.integers(4)) if rng.random() < noise else a for a in plan]
+    actions: list[int] = []
     while len(actions) < _limit(env) and tiles[position] == lake.FROZEN:
         best = advise(bytes(tiles), height, width, 1.0, position, Budget.closed_loop(99)).action
         action = int(rng.integers(4)) if best is None or rng.random() < noise else best
         position = lake.walk(position, action, height, width)
         actions.append(action)
-    return actions, thoughts.lake_thought(tiles, height, width, start, actions, _limit(env))
+    return actions
 
 
-def _choose_arm(env: ConversationWrapper, rng: np.random.Generator, noise: float) -> Choice:
+def _choose_arm(env: ConversationWrapper, rng: np.random.Generator, noise: float) -> list[int]:
     """Pull either arm, whatever the noise, with a slight lean to the safe-sounding one."""
     del noise
     game = env.unwrapped
     assert isinstance(game, BanditEnv)
-    safe = env.names[game.sure_arm]
-    risky = env.names[1 - game.sure_arm]
-    choice = safe if rng.random() < SAFE_LEAN else risky
-    return [env.names.index(choice)], thoughts.bandit_thought(safe, risky, choice)
+    safe = game.sure_arm
+    return [safe if rng.random() < SAFE_LEAN else 1 - safe]
 
 
-_CHOICES: Final[dict[type, Callable[[ConversationWrapper, np.random.Generator, float], Choice]]] = {
+_CHOICES: Final[
+    dict[type, Callable[[ConversationWrapper, np.random.Generator, float], list[int]]]
+] = {
     SokobanEnv: _choose_sokoban,
     FrozenLakeEnv: _choose_lake,
     BanditEnv: _choose_arm,

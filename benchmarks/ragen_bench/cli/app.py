@@ -9,6 +9,7 @@ from ragen_bench.cli.compare import compare
 from ragen_bench.cli.games import games
 from ragen_bench.cli.play import play
 from ragen_bench.cli.report import report
+from ragen_bench.cli.sft import sft
 from ragen_bench.cli.show import show
 from ragen_bench.cli.starter import starter_app
 from ragen_bench.cli.train import train
@@ -21,7 +22,7 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-for command in (bench, show, compare, verify, play, games, train, report):
+for command in (bench, show, compare, verify, play, games, train, sft, report):
     app.command()(command)
 app.add_typer(starter_app, name="starter")
 

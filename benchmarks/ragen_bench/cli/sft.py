@@ -1,0 +1,25 @@
+"""``ragen sft``: the supervised baseline."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def sft(
+    game: Annotated[str, typer.Argument(metavar="GAME", help="A game, such as sokoban.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="The model folder to write.")],
+    setting: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FIELD=VALUE]...", help="Settings, such as demonstrations=2000."),
+    ] = None,
+) -> None:
+    """Train a model to imitate the oracle, as the paper's supervised baseline does."""
+    from ragen_agents.sft import SftConfig, train
+    from ragen_agents.starpo import merged
+    from ragen_bench.training import game_id, read_override
+    from ragen_bench.yaml_files import validate
+
+    given = merged({"game": game_id(game)}, *map(read_override, setting or []))
+    train(validate(SftConfig, given, "settings"), out)
+    typer.echo(out)

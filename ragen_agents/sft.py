@@ -1,0 +1,148 @@
+"""The paper's supervised baseline (appendix C): imitate the oracle's conversations, with trl."""
+
+import shutil
+from pathlib import Path
+from typing import Any, Final
+
+import gymnasium as gym
+from pydantic import BaseModel, ConfigDict, Field
+
+from ragen_agents.engines.decoding import end_tokens
+from ragen_agents.rollout.chat import ChatCodec
+from ragen_agents.rollout.trajectory import CONTEXT, Trajectory
+from ragen_agents.starter.demonstrations import explain
+from ragen_envs.conversation import ConversationWrapper, format_reply, make_conversation
+from ragen_envs.errors import RagenError
+from ragen_envs.seeding import new_stream
+
+_IGNORED: Final = -100
+_TRIES: Final = 20
+"""Levels tried for each demonstration that is wanted."""
+
+
+class SftConfig(BaseModel):
+    """A supervised run. The defaults are the paper's where it states them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    game: str
+    """Id of a conversation env."""
+    model: str = "starter"
+    """"starter", a folder, or "hf:NAME"."""
+    seed: int = Field(0, ge=0)
+    demonstrations: int = Field(1000, ge=1)
+    """Conversations of the oracle on fresh training levels."""
+    epochs: int = Field(5, ge=1)
+    learning_rate: float = Field(1e-4, gt=0)
+    """Peak, with linear decay (paper: 1e-4)."""
+    batch: int = Field(128, ge=1)
+    """Conversations of an optimizer step (paper: 128)."""
+    micro_batch: int = Field(16, ge=1)
+    """Conversations of one pass."""
+    lora: int = Field(64, ge=0)
+    """Rank of the adapters (paper: 64); 0 trains all weights."""
+
+
+def demonstrations(config: SftConfig, codec: ChatCodec) -> list[Trajectory]:
+    """Return conversations in which the oracle solves fresh training levels.
+
+    Raises:
+        RagenError: The game has too few levels that can be solved within its budget.
+    """
+    env = make_conversation(**gym.spec(config.game).kwargs)
+    found: list[Trajectory] = []
+    for number in range(_TRIES * config.demonstrations):
+        env.reset(seed=new_stream(f"sft {config.seed}", config.game, number))
+        trajectory = _play(env, codec, len(found))
+        if trajectory.success:
+            found.append(trajectory)
+        if len(found) == config.demonstrations:
+            return found
+    raise RagenError(
+        f"the oracle solved only {len(found)} of {_TRIES * config.demonstrations} levels of {config.game}, "
+        f"but demonstrations is {config.demonstrations}"
+    )
+
+
+def _play(env: ConversationWrapper, codec: ChatCodec, number: int) -> Trajectory:
+    trajectory = Trajectory(number, 0, codec.start(env.messages))
+    while env.end is None:
+        actions = env.oracle().actions
+        if not actions:
+            break
+        names = [env.names[action] for action in actions]
+        reply = format_reply(names, explain(env, actions) if env.settings.think else None)
+        ids = codec.tokenizer.encode(reply, add_special_tokens=False)
+        trajectory.append_reply([*ids, codec.close], [0.0] * (len(ids) + 1), 0)
+        env.play(reply)
+        if env.end is None:
+            trajectory.append_context(codec.bridge(env.user, closed=True))
+    trajectory.success = env.success
+    return trajectory
+
+
+def train(config: SftConfig, out: Path) -> None:
+    """Train and write an ordinary model folder, with adapters merged.
+
+    Raises:
+        RagenError: The model or the game cannot be used, or the folder is there already.
+    """
+    from datasets import Dataset
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from trl import SFTConfig as TrlConfig
+    from trl import SFTTrainer
+
+    from ragen_agents.starpo.models import model_source
+
+    if out.exists():
+        raise RagenError(f"'{out}' is there already; choose another --out")
+    source = model_source(config.model)
+    tokenizer: Any = AutoTokenizer.from_pretrained(source)
+    model: Any = AutoModelForCausalLM.from_pretrained(source, dtype="float32")
+    codec = ChatCodec(tokenizer, end_tokens(model, tokenizer))
+    rows = [_row(trajectory) for trajectory in demonstrations(config, codec)]
+    work = out.with_name(out.name + ".writing")
+    micro = min(config.micro_batch, config.batch)
+    args = TrlConfig(
+        output_dir=str(work),
+        per_device_train_batch_size=micro,
+        gradient_accumulation_steps=max(1, config.batch // micro),
+        num_train_epochs=config.epochs,
+        learning_rate=config.learning_rate,
+        lr_scheduler_type="linear",
+        max_length=None,
+        dataset_kwargs={"skip_prepare_dataset": True},
+        gradient_checkpointing=False,
+        bf16=False,
+        save_strategy="no",
+        report_to="none",
+        logging_steps=5,
+        seed=config.seed,
+    )
+    trainer = SFTTrainer(
+        model=model, args=args, train_dataset=Dataset.from_list(rows), processing_class=tokenizer,
+        peft_config=_adapters(config),
+    )  # fmt: skip
+    trainer.train()
+    trained = trainer.model.merge_and_unload() if config.lora else trainer.model
+    shutil.rmtree(work, ignore_errors=True)
+    trained.save_pretrained(work)
+    tokenizer.save_pretrained(work)
+    (work / "sft.json").write_text(config.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    work.rename(out)
+
+
+def _row(trajectory: Trajectory) -> dict[str, list[int]]:
+    pairs = zip(trajectory.ids, trajectory.turn_ids, strict=True)
+    labels = [_IGNORED if turn == CONTEXT else token for token, turn in pairs]
+    return {"input_ids": trajectory.ids, "labels": labels}
+
+
+def _adapters(config: SftConfig) -> Any:
+    if not config.lora:
+        return None
+    from peft import LoraConfig
+
+    return LoraConfig(
+        r=config.lora, lora_alpha=config.lora, target_modules="all-linear", task_type="CAUSAL_LM"
+    )

@@ -1,0 +1,53 @@
+"""The supervised baseline."""
+
+import json
+
+import pytest
+
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("trl")
+
+from ragen_bench.__main__ import main  # noqa: E402
+
+from ragen_agents.rollout.chat import ChatCodec  # noqa: E402
+from ragen_agents.sft import SftConfig, demonstrations  # noqa: E402
+from ragen_agents.starter import STARTER  # noqa: E402
+from ragen_envs.registration import text_ids  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def codec():
+    return ChatCodec(transformers.AutoTokenizer.from_pretrained(STARTER))
+
+
+@pytest.mark.parametrize("game", text_ids())
+def test_demonstrations_solve_their_game(game, codec):
+    found = demonstrations(SftConfig(game=game, demonstrations=3), codec)
+    assert len(found) == 3
+    for trajectory in found:
+        assert trajectory.success
+        text = codec.tokenizer.decode(
+            [t for t, turn in zip(trajectory.ids, trajectory.turn_ids, strict=True) if turn == 0]
+        )
+        assert text.startswith("<think>")
+        assert text.endswith("</answer><|im_end|>")
+    again = demonstrations(SftConfig(game=game, demonstrations=3), codec)
+    assert [t.ids for t in again] == [t.ids for t in found]
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+def test_a_model_is_trained_and_written(rank, tmp_path):
+    out = tmp_path / "model"
+    settings = ["demonstrations=8", "epochs=2", "batch=4", "micro_batch=2", f"lora={rank}"]
+    assert main(["sft", "frozenlake-deterministic", *settings, "--out", str(out)]) == 0
+    trained = transformers.AutoModelForCausalLM.from_pretrained(out).state_dict()
+    before = transformers.AutoModelForCausalLM.from_pretrained(STARTER).state_dict()
+    assert trained.keys() == before.keys()
+    assert any(not trained[name].equal(before[name]) for name in before)
+    assert json.loads((out / "sft.json").read_text())["lora"] == rank
+    assert main(["sft", "frozenlake", *settings, "--out", str(out)]) == 2
+
+
+def test_unknown_settings_are_named(tmp_path, capsys):
+    assert main(["sft", "bandit", "lr=1", "--out", str(tmp_path / "m")]) == 2
+    assert "unknown option 'lr'" in capsys.readouterr().err
