@@ -160,8 +160,8 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
         return "/".join(self.names)
 
     def _observe(self) -> NDArray[np.int64]:
-        known = generator.all_names()
-        return np.array([known.index(n) if n in known else len(known) for n in self.names])
+        known, unknown = generator.name_indices(), len(generator.all_names())
+        return np.array([known.get(name, unknown) for name in self.names])
 
     def _info(self, effective: bool) -> dict[str, Any]:
         return {

@@ -25,6 +25,13 @@ def all_names() -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1)
+def name_indices() -> Mapping[str, int]:
+    """Return where each name first is in ``all_names``."""
+    names = all_names()
+    return {name: names.index(name) for name in names}
+
+
+@lru_cache(maxsize=1)
 def risky_names() -> frozenset[str]:
     """Return the names that sound risky."""
     return frozenset(risky for pairs in name_pairs().values() for _, risky in pairs)

@@ -13,6 +13,8 @@ from ragen_envs.frozen_lake import dynamics, generator, oracle, text
 from ragen_envs.oracle import Advice, Budget, as_budget
 from ragen_envs.seeding import advance, uniform
 
+_UINT8 = np.dtype(np.uint8)
+
 
 class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     """Cross the ice to the goal without falling into a hole.
@@ -77,8 +79,8 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         if self._fixed is not None:
             _, self.height, self.width, _ = text.decode_level(self._fixed)
         self.distribution = f"frozen_lake-{self.height}x{self.width}-{self.p:g}"
-        shape = (self.height, self.width)
-        self.observation_space = spaces.Box(0, dynamics.PLAYER_ON_GOAL, shape, np.uint8)
+        self._shape = (self.height, self.width)
+        self.observation_space = spaces.Box(0, dynamics.PLAYER_ON_GOAL, self._shape, np.uint8)
         self.action_space = spaces.Discrete(4)
         self._ways = dynamics.ways(self.height, self.width)
 
@@ -147,7 +149,7 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         return text.encode_level(self.tiles, self.width, self._initial_position)
 
     def _observe(self) -> NDArray[np.uint8]:
-        return np.ndarray((self.height, self.width), np.uint8, self.cells)
+        return np.ndarray(self._shape, _UINT8, self.cells)
 
     def _info(self, effective: bool) -> dict[str, Any]:
         return {

@@ -1,6 +1,7 @@
 """FrozenLake in words: symbols, rules, board and coordinates, and the text form of levels."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final
 
@@ -91,6 +92,12 @@ def decode_level(level: str) -> tuple[bytearray, int, int, int]:
         InstanceError: Rows differ in length or are too many, or there is not one start and at
             least one goal.
     """
+    tiles, height, width, start = _decoded(level)
+    return bytearray(tiles), height, width, start
+
+
+@lru_cache(maxsize=4096)
+def _decoded(level: str) -> tuple[bytes, int, int, int]:
     if "S" in level:
         level = level.translate(str.maketrans("SFH", "P_O"))
     rows = level.split("/")
@@ -102,5 +109,5 @@ def decode_level(level: str) -> tuple[bytearray, int, int, int]:
         raise InstanceError(f"level {level!r} is {height}x{width}, but at most {MAX_SIDE} a side")
     if cells.count("P") != 1 or "G" not in cells:
         raise InstanceError(f"level {level!r} needs one start (P) and a goal (G)")
-    tiles = bytearray("_OG".index(c) if c != "P" else 0 for c in cells)
+    tiles = bytes("_OG".index(c) if c != "P" else 0 for c in cells)
     return tiles, height, width, cells.index("P")

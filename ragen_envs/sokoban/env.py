@@ -27,6 +27,8 @@ from ragen_envs.sokoban.dynamics import (
     target_distances,
 )  # fmt: skip
 
+_UINT8 = np.dtype(np.uint8)
+
 
 class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     """Push every box onto a target.
@@ -95,8 +97,8 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
             board, self.height, self.width = text.decode_level(self._fixed)
             self.boxes = board.count(BOX) + board.count(BOX_ON_TARGET)
         self.distribution = f"sokoban-{self.height}x{self.width}-{self.boxes}"
-        shape = (self.height, self.width)
-        self.observation_space = spaces.Box(0, PLAYER_ON_TARGET, shape, np.uint8)
+        self._shape = (self.height, self.width)
+        self.observation_space = spaces.Box(0, PLAYER_ON_TARGET, self._shape, np.uint8)
         self.action_space = spaces.Discrete(4)
         self._offsets = offsets(self.width)
 
@@ -167,7 +169,7 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         return text.encode_level(self._initial, self.width)
 
     def _observe(self) -> NDArray[np.uint8]:
-        return np.ndarray((self.height, self.width), np.uint8, bytearray(self._board))
+        return np.ndarray(self._shape, _UINT8, bytearray(self._board))
 
     def _info(self, effective: bool) -> dict[str, Any]:
         return {

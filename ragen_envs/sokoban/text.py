@@ -1,6 +1,7 @@
 """Sokoban in words: symbols, rules, board and coordinates, and the text form of levels."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final
 
@@ -104,11 +105,17 @@ def decode_level(level: str) -> tuple[bytearray, int, int]:
         InstanceError: Rows differ in length or are too many, the border is not wall, the pieces do
             not make a level, or it is solved already.
     """
+    board, height, width = _decoded(level)
+    return bytearray(board), height, width
+
+
+@lru_cache(maxsize=4096)
+def _decoded(level: str) -> tuple[bytes, int, int]:
     rows = level.replace("√", "+").split("/")
     height, width = len(rows), len(rows[0])
     if not width or any(len(row) != width for row in rows) or set("".join(rows)) - set("#_O+XPS"):
         raise InstanceError(f"level {level!r} must be rows of equal length of the symbols #_O√XPS")
-    board = bytearray("".join(rows).encode().translate(_DECODE))
+    board = "".join(rows).encode().translate(_DECODE)
     if max(height, width) > MAX_SIDE:
         raise InstanceError(f"level {level!r} is {height}x{width}, but at most {MAX_SIDE} a side")
     border = [*rows[0], *rows[-1], *(row[0] + row[-1] for row in rows)]
