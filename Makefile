@@ -2,15 +2,17 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+SPEED := .venv-speed
+QUIET := --quiet --disable-pip-version-check
 
-.PHONY: install bench test lint docs packs clean
+.PHONY: install bench test lint docs packs speed clean
 
 install: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info[:2] <= (3, 13) else "Python 3.11 to 3.13 is needed, this is " + sys.version.split()[0] + "; try make PYTHON=python3.12")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install $(QUIET) -c constraints.txt -e '.[dev]'
 	touch $@
 
 bench: install
@@ -30,5 +32,15 @@ docs: install
 packs: install
 	$(BIN)/python -m ragen_envs.instances.build --check
 
+# In an environment of its own, because the peers bring much along. Wants a quiet machine.
+speed:
+	test -x $(SPEED)/bin/python || $(PYTHON) -m venv $(SPEED)
+	$(SPEED)/bin/python -m pip install $(QUIET) -c constraints.txt -e . pytest pytest-benchmark
+	grep -v '^#' benchmarks/speed/requirements.txt | while read -r peer; do \
+		$(SPEED)/bin/python -m pip install $(QUIET) -c constraints.txt "$$peer" || echo "left out: $$peer"; done
+	mkdir -p .benchmarks
+	$(SPEED)/bin/python -W ignore -m pytest benchmarks/speed -rs -W ignore --benchmark-json=.benchmarks/speed.json
+	$(SPEED)/bin/python benchmarks/speed/report.py .benchmarks/speed.json docs/performance.md
+
 clean:
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(SPEED) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,49 @@
+"""What the project set out to reach, from measurements of the peers before it was built."""
+
+from typing import Final, NamedTuple
+
+
+class Goal(NamedTuple):
+    """A time of ours, or how many times it a peer's time should be."""
+
+    section: str
+    row: str
+    target: float
+    """Seconds, or a ratio if there is a peer."""
+    peer: str | None = None
+    note: str = ""
+    """Which of the cells of the peer, or of ours, by a part of its note."""
+    beyond: str | None = None
+    """A row of the same section whose time is taken off ours."""
+
+
+_MANY: Final = "Many envs"
+_LEVELS: Final = "New levels"
+_SOLVED: Final = "Shortest solutions"
+_START: Final = "Start-up, whole processes"
+_LAKE: Final = "FrozenLake 4x4, one map"
+_SOKOBAN: Final = "Sokoban 10x10/4, endless"
+_ONE: Final = "Sokoban 6x6/1, one level"
+
+GOALS: Final = (
+    Goal("One env", _LAKE, 6, "Gymnasium"),
+    Goal("One env", _ONE, 12, "gym-sokoban", "stubbed"),
+    Goal("One env", _ONE, 50, "gym-sokoban", "tiny"),
+    Goal(_MANY, f"{_LAKE}, 64 envs", 250, "Gymnasium"),
+    Goal(_MANY, f"{_LAKE}, 64 envs", 40, "envpool"),
+    Goal(_MANY, f"{_LAKE}, 1,024 envs", 1500, "Gymnasium"),
+    Goal(_MANY, f"{_LAKE}, 1,024 envs", 150, "envpool"),
+    Goal(_MANY, f"{_SOKOBAN}, 1,024 envs", 50, "jumanji", "scan"),
+    Goal("Many envs, with text", "Sokoban 6x6/1, 1,024 envs", 150e-9),
+    Goal(_LEVELS, "Sokoban 6x6/1", 300, "gym-sokoban"),
+    Goal(_LEVELS, "Sokoban 8x8/2", 24e-6, note="at once"),
+    Goal(_LEVELS, "Sokoban 10x10/4", 300, "gym-sokoban"),
+    Goal(_LEVELS, "FrozenLake 4x4", 5e-6, note="at once"),
+    Goal(_SOLVED, "Sokoban 6x6/1", 1.4e-6, note="at once"),
+    Goal(_SOLVED, "Sokoban 6x6/2", 8.3e-6, note="at once"),
+    Goal("A state as text", "Sokoban", 190e-9, note="one"),
+    Goal(_START, "import ragen_envs", 0.05, beyond="import gymnasium"),
+    Goal(_START, "first gym.make and reset of Sokoban", 0.1, beyond="import ragen_envs"),
+    Goal(_START, "first vector step of Sokoban, nothing compiled yet", 4),
+    Goal(_START, "first vector step of Sokoban, machine code kept", 0.6),
+)

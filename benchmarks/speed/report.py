@@ -1,0 +1,167 @@
+"""Write the tables of docs/performance.md from the measurements of one run.
+
+``python benchmarks/speed/report.py speed.json docs/performance.md``
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from goals import GOALS, Goal
+
+BEGIN, END = "<!-- begin: written by make speed -->", "<!-- end: written by make speed -->"
+PACKAGES = ("gymnasium", "numpy", "numba", "envpool", "jumanji", "jax", "gym-sokoban", "pufferlib")
+OURS, BOUND = "ours", "bound"
+SECTIONS = (
+    "One env", "Many envs", "Many envs, with text", "New levels", "Shortest solutions",
+    "A state as text", "Turns of conversation", "Start-up, whole processes",
+)  # fmt: skip
+DISTRIBUTIONS = ("New levels",)
+"""Sections with a heavy tail, which need a mean and a 99th percentile instead of a median."""
+
+
+class Cell(NamedTuple):
+    """One measurement, in seconds an item."""
+
+    who: str
+    seconds: float
+    """Median, or the mean in ``DISTRIBUTIONS``."""
+    high: float | None
+    """The 99th percentile where items were timed one by one, at least 100 of them."""
+    note: str
+
+
+Row = dict[str, list[Cell]]
+"""Cells by who did the work."""
+
+
+def read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Row]]]:
+    """Return the machine, and the rows of each section by name."""
+    document = json.loads(path.read_text("utf-8"))
+    sections: dict[str, dict[str, Row]] = {}
+    for benchmark in document["benchmarks"]:
+        info, times = benchmark["extra_info"], benchmark["stats"]["data"]
+        items = info["items"]
+        heavy = info["section"] in DISTRIBUTIONS
+        value = fmean(times) if heavy else benchmark["stats"]["median"]
+        high = sorted(times)[-1 - len(times) // 100] if heavy and len(times) >= 100 else None
+        row = sections.setdefault(info["section"], {}).setdefault(info["row"], {})
+        row.setdefault(info["who"], []).append(Cell(info["who"], value / items, high, info["note"]))
+    return document["machine_info"], sections
+
+
+def show(seconds: float) -> str:
+    """Return a time with its unit, three digits."""
+    if seconds < 0:
+        return f"-{show(-seconds)}"
+    for unit, factor in (("ns", 1e9), ("µs", 1e6), ("ms", 1e3)):
+        if seconds * factor < 999.5:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def show_ratio(ratio: float) -> str:
+    """Return how many times slower a peer is; below 1 it is faster."""
+    return f"{ratio:.0f}×" if ratio >= 9.5 else f"{ratio:.2g}×"
+
+
+def _cell(cell: Cell) -> str:
+    high = "" if cell.high is None else f", p99 {show(cell.high)}"
+    return f"{show(cell.seconds)}{high}{f' ({cell.note})' if cell.note else ''}"
+
+
+def _peers(row: Row) -> Iterator[str]:
+    ours = row.get(OURS, [None])[0]
+    for who, cells in row.items():
+        if who in (OURS, BOUND):
+            continue
+        for cell in cells:
+            ratio = "" if ours is None else f", **{show_ratio(cell.seconds / ours.seconds)}**"
+            yield f"{who} {_cell(cell)}{ratio}"
+
+
+def tables(sections: dict[str, dict[str, Row]]) -> Iterator[str]:
+    """Yield a heading and a table for each section."""
+    for section in SECTIONS:
+        rows = sections.get(section, {})
+        bounded = any(BOUND in row for row in rows.values())
+        yield f"### {section}\n"
+        yield f"| | ours | peers, and how many times ours |{' bound |' if bounded else ''}"
+        yield f"|---|---|---|{'---|' if bounded else ''}"
+        for name, row in rows.items():
+            ours, bound = (
+                "<br>".join(_cell(cell) for cell in row.get(who, [])) for who in (OURS, BOUND)
+            )
+            theirs = "<br>".join(_peers(row))
+            yield f"| {name} | {ours} | {theirs} |{f' {bound} |' if bounded else ''}"
+        yield ""
+
+
+def verdict(goal: Goal, rows: dict[str, Row]) -> str:
+    """Return a row of the table of goals; ``rows`` are those of the goal's section."""
+    ours = _seconds(rows.get(goal.row, {}), OURS, goal.note if goal.peer is None else "")
+    name = f"{goal.section}: {goal.row}"
+    if goal.peer is not None:
+        theirs = _seconds(rows.get(goal.row, {}), goal.peer, goal.note)
+        ratio = None if ours is None or theirs is None else theirs / ours
+        against = f"{goal.peer} {goal.note}".rstrip()
+        shown = "–" if ratio is None else show_ratio(ratio)
+        met = ratio is not None and ratio >= goal.target
+        return f"| {name} | ≥ {goal.target:g}× {against} | {shown} | {_word(ratio, met)} |"
+    wanted = f"≤ {show(goal.target)}"
+    if goal.beyond is not None:
+        wanted += f" more than {goal.beyond}"
+        less = [cell.seconds for cells in rows.get(goal.beyond, {}).values() for cell in cells]
+        ours = None if ours is None or not less else ours - less[0]
+    met = ours is not None and ours <= goal.target
+    return f"| {name} | {wanted} | {'–' if ours is None else show(ours)} | {_word(ours, met)} |"
+
+
+def _seconds(row: Row, who: str, note: str = "") -> float | None:
+    return next((cell.seconds for cell in row.get(who, []) if note in cell.note), None)
+
+
+def _word(value: float | None, met: bool) -> str:
+    return "not measured" if value is None else "met" if met else "**not met**"
+
+
+def page(machine: dict[str, Any], sections: dict[str, dict[str, Row]]) -> str:
+    """Return what stands between the markers."""
+    cpu = machine["cpu"]
+    lines = [
+        f"One core of {cpu['count']} ({cpu['brand_raw']}), {machine['system']}, "
+        f"Python {machine['python_version']}, {', '.join(_versions())}.",
+        "",
+        *tables(sections),
+        "### Goals\n",
+        "| | goal | reached | |",
+        "|---|---|---|---|",
+        *(verdict(goal, sections.get(goal.section, {})) for goal in GOALS),
+    ]
+    return "\n".join(lines)
+
+
+def _versions() -> Iterator[str]:
+    for package in PACKAGES:
+        try:
+            yield f"{package} {version(package)}"
+        except PackageNotFoundError:
+            yield f"{package} not installed"
+
+
+def main() -> None:
+    """Replace what stands between the markers of the page."""
+    measured, target = map(Path, sys.argv[1:])
+    text = target.read_text("utf-8")
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
+    body = page(*read(measured))
+    target.write_text(f"{before}{BEGIN}\n\n{body}\n\n{END}{after}", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
