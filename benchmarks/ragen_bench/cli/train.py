@@ -51,8 +51,11 @@ def train(
     if not resume and (folder / CONFIG).exists():
         raise RagenError(f"'{folder}' holds a run already; leave --no-resume out to go on with it")
     _train(folder, config)
-    best = folder / "best"
-    model = best if best.exists() else folder / "checkpoints"
+    from ragen_agents.starpo.checkpoint import latest
+    from ragen_agents.starpo.trainer import BEST, CHECKPOINTS
+
+    best = folder / BEST
+    model = best if best.exists() else latest(folder / CHECKPOINTS)
     print(f"run: {folder}\nscore it with: ragen bench --agent {model}", file=sys.stderr)
 
 
