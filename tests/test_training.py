@@ -263,6 +263,26 @@ def test_two_processes_learn_what_one_does(tiny, tmp_path):
     assert_equal_weights(one / "checkpoints" / "000002", two / "checkpoints" / "000002", 1e-4)
 
 
+@pytest.mark.parametrize("critic", ["separate", "shared"])
+def test_adapters_learn_and_go_on_as_never_stopped(critic, tiny, tmp_path):
+    """Only low-rank matrices change, the saved model has them merged, and half-way is exact."""
+    cut, whole = tmp_path / "cut", tmp_path / "whole"
+    for out, lengths in ((cut, (1, 2)), (whole, (2,))):
+        for iterations in lengths:
+            arguments = command(
+                tiny, out, "lora.rank=4", f"critic.kind={critic}", iterations=iterations
+            )
+            assert main(arguments[3:]) == 0
+    first, second = (d / "checkpoints" / "000002" for d in (cut, whole))
+    assert_equal_weights(first, second)
+    before, after = weights(tiny), weights(first)
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed
+    assert all(name.endswith("_proj.weight") for name in changed)
+    for name in changed:
+        assert torch.linalg.matrix_rank(after[name] - before[name], rtol=1e-3) <= 4
+
+
 def test_what_was_trained_is_an_ordinary_model(tiny, tmp_path, capsys):
     assert main(command(tiny, tmp_path / "run", iterations=1)[3:]) == 0
     best = tmp_path / "run" / "best"

@@ -8,6 +8,7 @@ from typing import Any, BinaryIO, Final, Self
 
 from ragen_agents.rollout.trajectory import Trajectory
 from ragen_agents.starpo.checkpoint import Progress
+from ragen_agents.starpo.trackers import open_trackers
 from ragen_envs.errors import RagenError
 
 METRICS: Final = "metrics.jsonl"
@@ -29,7 +30,7 @@ class Journal:
         self._sizes = {METRICS: progress.metrics_size, SAMPLES: progress.samples_size}
         self._folder = folder
         self._active = active
-        self._writers = _optional_writers(folder) if active else []
+        self._trackers = open_trackers(folder, progress.iteration) if active else []
         self._files: dict[str, BinaryIO] = {}
 
     def __enter__(self) -> Self:
@@ -51,8 +52,8 @@ class Journal:
     ) -> None:
         for file in self._files.values():
             file.close()
-        for writer in self._writers:
-            writer.close()
+        for tracker in self._trackers:
+            tracker.close()
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -65,10 +66,9 @@ class Journal:
     def metrics(self, iteration: int, values: dict[str, Any]) -> None:
         """Append the metrics of an iteration."""
         self._line(METRICS, {"iteration": iteration, **values})
-        for writer in self._writers:
-            for name, value in values.items():
-                if isinstance(value, float | int):
-                    writer.add_scalar(name, value, iteration)
+        scalars = {name: value for name, value in values.items() if isinstance(value, float | int)}
+        for tracker in self._trackers:
+            tracker.add(iteration, scalars)
 
     def sample(self, iteration: int, kind: str, trajectory: Trajectory) -> None:
         """Append one trajectory for people to read."""
@@ -104,11 +104,3 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     except OSError as error:
         raise RagenError(f"'{folder}' is no training run: it has no {METRICS}") from error
     return [json.loads(line) for line in lines[:-1]]
-
-
-def _optional_writers(folder: Path) -> list[Any]:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return []
-    return [SummaryWriter(str(folder / "tensorboard"))]
