@@ -104,6 +104,26 @@ def test_seeds_depend_on_iteration_group_member_and_turn(codec):
     assert not set(seen) & set(first)
 
 
+class LockStep(ScriptedEngine):
+    """Holds completions back until all are there, and returns them in the order of their keys."""
+
+    def poll(self):
+        found = []
+        while done := super().poll():
+            found += done
+        return sorted(found, key=lambda completion: completion.key)
+
+
+def test_continuous_and_lock_step_engines_give_the_same_trajectories(codec):
+    specs = [GroupSpec(g, 4, {"seed": g}) for g in range(3)]
+    one = collector(codec, by_seed)
+    continuous = one.collect(specs, 0)
+    other = collector(codec, by_seed)
+    other.engine = LockStep(one.engine._write, codec.ends)
+    assert other.collect(specs, 0) == continuous
+    assert len({len(trajectory.turns) for trajectory in continuous}) > 1
+
+
 def test_ends_are_told_apart(codec):
     def ends(write, **kwargs):
         found = collector(codec, write, **kwargs).collect([GroupSpec(0, 1, {"seed": 3})], 0)

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from ragen_bench.__main__ import main  # noqa: E402
+from ragen_bench.__main__ import main
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """``ragen train engine=vllm`` and ``ragen bench --agent vllm:MODEL``, as a user runs them."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -73,14 +74,11 @@ def test_greedy_episodes_are_those_of_the_transformers_agent(tmp_path):
 
 
 def test_a_model_that_vllm_cannot_load_is_one_line(tmp_path, capsys):
-    tokenizer = transformers.AutoTokenizer.from_pretrained(STARTER)
-    config = transformers.LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=20, intermediate_size=16, num_hidden_layers=1,
-        num_attention_heads=2, num_key_value_heads=1, head_dim=10,
-    )  # fmt: skip
-    transformers.LlamaForCausalLM(config).save_pretrained(tmp_path / "odd")
-    tokenizer.save_pretrained(tmp_path / "odd")
-    arguments = ["bench", "--agent", f"vllm:{tmp_path}/odd", "--out", str(tmp_path / "run")]
-    assert main(arguments) == 2
+    shutil.copytree(STARTER, tmp_path / "torn")
+    weights = tmp_path / "torn" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:5000])
+    arguments = ["bench", "--agent", f"vllm:{tmp_path}/torn", "--out", str(tmp_path / "run")]
+    assert main([*arguments, "--game", "Bandit", "--episodes", "2"]) == 2
     said = capsys.readouterr().err.strip().splitlines()[-1]
     assert said.startswith("error: vLLM could not load")
+    assert "torn" in said

@@ -23,10 +23,9 @@ def normalise_agents(agents: Iterable[str]) -> list[str]:
     """Return the names of agents, folders without trailing slashes, or raise on a repeated one."""
     names: list[str] = []
     for agent in agents:
-        folder = _folder(agent)
-        name = agent
-        if folder is not None and folder != STARTER:
-            name = (VLLM if agent.startswith(VLLM) else "") + str(folder)
+        model = agent.removeprefix(VLLM)
+        is_path = model != "starter" and _folder(agent) is not None
+        name = agent.removesuffix(model) + str(Path(model)) if is_path else agent
         if name in names:
             raise RagenError(f"agent '{name}' is named twice")
         names.append(name)

@@ -5,7 +5,8 @@ versions, so others are refused before anything is loaded.
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -91,7 +92,6 @@ class LocalModel:
         source: Folder of a saved model, or a hub id.
         precision: "float32", "bfloat16", or "auto": float32 on the CPU, else bfloat16.
         cache_gib: Memory for keys and values, in GiB.
-        seed: Of what no request has a seed for; nothing in this project.
 
     Raises:
         RagenError: vLLM is missing, of an unknown version, or cannot load the model.
@@ -117,8 +117,7 @@ class LocalModel:
                 enable_prefix_caching=True, disable_log_stats=True, **settings,
             ).llm_engine  # fmt: skip
         except Exception as error:
-            first = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise RagenError(f"vLLM could not load '{source}': {first}") from error
+            raise RagenError(f"vLLM could not load '{source}': {_first_line(error)}") from error
 
     def add(self, name: str, ids: Sequence[int], fields: dict[str, Any]) -> None:
         """Queue a request; the name is the caller's, the fields those of `sampling_fields`."""
@@ -127,11 +126,14 @@ class LocalModel:
 
         self._wake()
         params = SamplingParams(**fields, output_kind=RequestOutputKind.FINAL_ONLY)
-        self._engine.add_request(name, {"prompt_token_ids": list(ids)}, params)
+        with _failures_told():
+            self._engine.add_request(name, {"prompt_token_ids": list(ids)}, params)
 
     def step(self) -> list[Finished]:
         """Sample one token on each row and return the replies that this finished."""
-        return [_finished(output) for output in self._engine.step() if output.finished]
+        with _failures_told():
+            outputs = self._engine.step()
+        return [_finished(output) for output in outputs if output.finished]
 
     def score(self, ids: Sequence[int]) -> list[float]:
         """Return the log-probability of each token but the first, untempered, in nats.
@@ -141,14 +143,13 @@ class LocalModel:
         from vllm import SamplingParams
 
         params = SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0, detokenize=False)
-        self._engine.add_request("score", {"prompt_token_ids": list(ids)}, params)
-        while self._engine.has_unfinished_requests():
-            for output in self._engine.step():
-                if output.finished:
-                    listed = output.prompt_logprobs[1:]
-                    pairs = zip(listed, ids[1:], strict=True)
-                    return [float(place[token].logprob) for place, token in pairs]
-        raise EngineError("vLLM did not score a prompt")
+        finished: list[Any] = []
+        with _failures_told():
+            self._engine.add_request("score", {"prompt_token_ids": list(ids)}, params)
+            while not finished:
+                finished = [output for output in self._engine.step() if output.finished]
+        pairs = zip(finished[0].prompt_logprobs[1:], ids[1:], strict=True)
+        return [float(place[token].logprob) for place, token in pairs]
 
     def reload(self, weights: Iterable[tuple[str, Tensor]], label: str) -> None:
         """Take over weights, and forget what was computed with the old ones.
@@ -156,10 +157,11 @@ class LocalModel:
         Called when nothing is queued.
         """
         self._wake()
-        self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
-        if not self._engine.reset_prefix_cache():
-            raise EngineError("vLLM could not clear its prefix cache: requests are still running")
-        self._engine.set_weight_version(label)
+        with _failures_told():
+            self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
+            if not self._engine.reset_prefix_cache():
+                raise EngineError("vLLM could not clear its prefix cache: requests are running")
+            self._engine.set_weight_version(label)
 
     def sleep(self) -> None:
         """Move the weights to the host and drop keys and values, where the device can."""
@@ -198,6 +200,21 @@ def _prepare_process() -> bool:
         os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
         os.environ.setdefault("VLLM_CPU_CI_ENV", "1")
     return on_cpu
+
+
+@contextmanager
+def _failures_told() -> Iterator[None]:
+    """Turn what goes wrong in vLLM into one line."""
+    try:
+        yield
+    except EngineError:
+        raise
+    except Exception as error:
+        raise EngineError(f"vLLM failed: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _finished(output: Any) -> Finished:

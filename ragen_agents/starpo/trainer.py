@@ -106,7 +106,7 @@ class Trainer:
                 return
         else:
             self._sync()
-            if self.progress.iteration == 0 and self.config.evaluation.every:
+            if self.config.evaluation.every and not self.progress.metrics_size:
                 self._evaluate(journal, 0)
         while self.progress.iteration < self.config.iterations:
             if self._iterate(journal):
