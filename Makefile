@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SPEED := .venv-speed
+VLLM := .venv-vllm
 QUIET := --quiet --disable-pip-version-check
 
-.PHONY: install bench test lint docs packs speed clean
+.PHONY: install bench test test-vllm lint docs packs speed clean
 
 install: $(VENV)/.installed
 
@@ -20,6 +21,16 @@ bench: install
 
 test: install lint
 	$(BIN)/python -m pytest -n 2
+
+# vLLM on a machine without a GPU, in an environment of its own: it wants other versions of common packages.
+test-vllm: $(VLLM)/.installed
+	$(VLLM)/bin/python -m pytest tests_vllm -W ignore::DeprecationWarning -W ignore::FutureWarning
+
+$(VLLM)/.installed: pyproject.toml constraints-vllm.txt
+	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip install $(QUIET) --no-deps -r constraints-vllm.txt
+	$(VLLM)/bin/python -m pip install $(QUIET) --no-deps -e .
+	touch $@
 
 lint: install
 	$(BIN)/ruff check .
@@ -43,4 +54,4 @@ speed:
 	$(SPEED)/bin/python benchmarks/speed/report.py .benchmarks/speed.json docs/performance.md
 
 clean:
-	rm -rf $(VENV) $(SPEED) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(SPEED) $(VLLM) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

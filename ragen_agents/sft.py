@@ -99,7 +99,7 @@ def train(config: SftConfig, out: Path) -> None:
     source = model_source(config.model)
     tokenizer: Any = AutoTokenizer.from_pretrained(source)
     model: Any = AutoModelForCausalLM.from_pretrained(source, dtype="float32")
-    codec = ChatCodec(tokenizer, end_tokens(model, tokenizer))
+    codec = ChatCodec(tokenizer, end_tokens(model.generation_config, tokenizer))
     rows = [_row(trajectory) for trajectory in demonstrations(config, codec)]
     work = out.with_name(out.name + ".writing")
     micro = min(config.micro_batch, config.batch)

@@ -29,7 +29,7 @@ def collector(codec, write, game="ragen/Sokoban-v0", context=2048, reward=None, 
 
     return Collector(
         ScriptedEngine(written, codec.ends), codec, lambda: make_conversation(game, **settings),
-        context, 64, 0, TurnReward(reward or Reward()),
+        context, 64, 1.0, 0, TurnReward(reward or Reward()),
     )  # fmt: skip
 
 
@@ -102,6 +102,26 @@ def test_seeds_depend_on_iteration_group_member_and_turn(codec):
     seen.clear()
     collector(codec, write).collect(specs, 1)
     assert not set(seen) & set(first)
+
+
+class LockStep(ScriptedEngine):
+    """Holds completions back until all are there, and returns them in the order of their keys."""
+
+    def poll(self):
+        found = []
+        while done := super().poll():
+            found += done
+        return sorted(found, key=lambda completion: completion.key)
+
+
+def test_continuous_and_lock_step_engines_give_the_same_trajectories(codec):
+    specs = [GroupSpec(g, 4, {"seed": g}) for g in range(3)]
+    one = collector(codec, by_seed)
+    continuous = one.collect(specs, 0)
+    other = collector(codec, by_seed)
+    other.engine = LockStep(one.engine._write, codec.ends)
+    assert other.collect(specs, 0) == continuous
+    assert len({len(trajectory.turns) for trajectory in continuous}) > 1
 
 
 def test_ends_are_told_apart(codec):

@@ -28,8 +28,8 @@ def prompts(count, seed=0):
     return [torch.randint(2, VOCABULARY, (n,), generator=generator).tolist() for n in lengths]
 
 
-def engine_of(model, temperature=1.0):
-    return TransformersEngine(model, frozenset({END}), PAD, temperature, 12)
+def engine_of(model):
+    return TransformersEngine(model, frozenset({END}), PAD, 12)
 
 
 def answers(engine, requests):
@@ -94,7 +94,7 @@ def test_greedy_decoding_takes_the_likeliest(model):
 
 def test_later_turns_reuse_what_was_read(model):
     kept = engine_of(model)
-    requests = [TokenRequest(k, p, k) for k, p in enumerate(prompts(9))]
+    requests = [TokenRequest(k, p, k, 1.0) for k, p in enumerate(prompts(9))]
     for turn in range(4):
         found = answers(kept, requests)
         fresh = answers(engine_of(model), requests)
@@ -102,7 +102,7 @@ def test_later_turns_reuse_what_was_read(model):
             assert completion.ids == fresh[key].ids
             assert completion.logprobs == pytest.approx(fresh[key].logprobs, abs=1e-4)
         requests = [
-            TokenRequest(r.key, [*r.ids, *found[r.key].ids, *bridge], 100 * turn + r.key)
+            TokenRequest(r.key, [*r.ids, *found[r.key].ids, *bridge], 100 * turn + r.key, 1.0)
             for r, bridge in zip(requests, prompts(9, seed=turn), strict=False)
             if r.key % 4 != turn  # some episodes end
         ]
@@ -112,8 +112,8 @@ def test_later_turns_reuse_what_was_read(model):
 
 def test_a_key_whose_prompt_was_changed_is_read_anew(model):
     engine = engine_of(model)
-    answers(engine, [TokenRequest(0, [5, 6, 7], 0)])
-    changed = [TokenRequest(0, [9, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19], 1)]
+    answers(engine, [TokenRequest(0, [5, 6, 7], 0, 1.0)])
+    changed = [TokenRequest(0, [9, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19], 1, 1.0)]
     assert answers(engine, changed)[0].ids == answers(engine_of(model), changed)[0].ids
 
 
@@ -122,13 +122,13 @@ def test_sync_forgets_what_the_old_weights_computed(model):
 
     changing = copy.deepcopy(model)
     engine = engine_of(changing)
-    first = TokenRequest(0, prompts(1)[0], 0)
+    first = TokenRequest(0, prompts(1)[0], 0, 1.0)
     reply = answers(engine, [first])[0]
     with torch.no_grad():
         for weight in changing.parameters():
             weight.mul_(1.1)
     engine.sync(changing, 7)
-    second = [TokenRequest(0, [*first.ids, *reply.ids, 4, 5], 1)]
+    second = [TokenRequest(0, [*first.ids, *reply.ids, 4, 5], 1, 1.0)]
     found = answers(engine, second)[0]
     expected = answers(engine_of(changing), second)[0]
     assert found.version == 7
@@ -138,3 +138,16 @@ def test_sync_forgets_what_the_old_weights_computed(model):
 
 def test_nothing_queued_is_nothing_done(model):
     assert engine_of(model).poll() == []
+
+
+def test_requests_of_several_temperatures_are_all_answered(model):
+    prompt = prompts(1)[0]
+    engine = engine_of(model)
+    engine.submit([TokenRequest(k, prompt, k, (1.0, 0.0, 0.5)[k % 3]) for k in range(6)])
+    found = {}
+    while done := engine.poll():
+        found |= {completion.key: completion for completion in done}
+    for key, temperature in enumerate((1.0, 0.0, 0.5) * 2):
+        decoder = Decoder(model, frozenset({END}), PAD, temperature, 12)
+        assert found[key].ids == decoder.run([prompt], [key])[0][0].ids
+    assert found[1].ids == found[4].ids

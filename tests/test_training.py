@@ -16,6 +16,7 @@ transformers = pytest.importorskip("transformers")
 
 from ragen_bench.__main__ import main  # noqa: E402
 
+from ragen_agents.engines import EngineError  # noqa: E402
 from ragen_agents.rollout.collect import GroupSpec  # noqa: E402
 from ragen_agents.starpo import PRESETS, TrainConfig, merged  # noqa: E402
 from ragen_agents.starpo.batch import TrainBatch  # noqa: E402
@@ -179,6 +180,41 @@ def test_gradients_that_are_not_finite_stop_the_run_with_its_state_saved(tiny, t
         one.run()
     saved = weights(next((tmp_path / "run" / "checkpoints").iterdir()))
     assert all(torch.equal(before[name], saved[name]) for name in before)
+
+
+def watch(engine, what, fail_at=None):
+    """Count the calls of a method of an engine, and let one of them fail."""
+    real, calls = getattr(engine, what), []
+
+    def called(*arguments):
+        calls.append(what)
+        if len(calls) - 1 == fail_at:
+            raise EngineError("the engine is gone")
+        return real(*arguments)
+
+    setattr(engine, what, called)
+    return calls
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.99])
+@pytest.mark.parametrize("what", ["poll", "sync"])
+def test_an_engine_that_fails_stops_the_run_with_its_state_saved(what, share, tiny, tmp_path):
+    """The run that goes on ends as one that was never stopped, wherever the engine has failed."""
+    layer = {"model": str(tiny), "save_every": 9, "iterations": 3, "filter": {"kind": "none"}}
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    first = trainer(whole, layer, preset="starpo-ppo")
+    calls = watch(first.engine, what)
+    first.run()
+    stopped = trainer(cut, layer, preset="starpo-ppo")
+    watch(stopped.engine, what, fail_at=int(share * len(calls)))
+    with pytest.raises(EngineError, match="the engine is gone"):
+        stopped.run()
+    assert len(list((cut / "checkpoints").iterdir())) == 1
+    trainer(cut, layer, preset="starpo-ppo").run()
+    assert lines(cut) == lines(whole)
+    assert (cut / "samples.jsonl").read_bytes() == (whole / "samples.jsonl").read_bytes()
+    last = Path("checkpoints") / "000003"
+    assert_equal_weights(cut / last, whole / last)
 
 
 def test_evaluating_does_not_change_training(tiny, tmp_path):

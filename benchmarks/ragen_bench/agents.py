@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from ragen_agents.policies import CONTROLS, Policy, Sampling, make_policy
+from ragen_agents.policies import CONTROLS, VLLM, Policy, Sampling, make_policy
 from ragen_agents.starter import STARTER
 from ragen_bench.suites import SamplingSettings
 from ragen_envs.errors import RagenError
@@ -23,8 +23,9 @@ def normalise_agents(agents: Iterable[str]) -> list[str]:
     """Return the names of agents, folders without trailing slashes, or raise on a repeated one."""
     names: list[str] = []
     for agent in agents:
-        is_folder = agent not in (*CONTROLS, "starter") and Path(agent).is_dir()
-        name = str(Path(agent)) if is_folder else agent
+        model = agent.removeprefix(VLLM)
+        is_path = model != "starter" and _folder(agent) is not None
+        name = agent.removesuffix(model) + str(Path(model)) if is_path else agent
         if name in names:
             raise RagenError(f"agent '{name}' is named twice")
         names.append(name)
@@ -39,17 +40,25 @@ def weights_of(agent: str) -> str | None:
     Raises:
         RagenError: The folder holds no weights.
     """
-    folder = STARTER if agent == "starter" else Path(agent)
-    if agent in CONTROLS or (agent != "starter" and not folder.is_dir()):
+    folder = _folder(agent)
+    if folder is None:
         return None
     if not any(any(folder.glob(pattern)) for pattern in _WEIGHTS):
-        hint = "; make it with ragen starter build" if agent == "starter" else ""
+        hint = "; make it with ragen starter build" if folder == STARTER else ""
         raise RagenError(f"model folder '{folder}' holds no weights (model.safetensors){hint}")
     digest = hashlib.sha256()
     for path in sorted({path for pattern in _IDENTITY for path in folder.glob(pattern)}):
         digest.update(f"{path.name} {path.stat().st_size}\n".encode())
         digest.update(_contents(path))
     return digest.hexdigest()
+
+
+def _folder(agent: str) -> Path | None:
+    """Return the folder of a local model, or None."""
+    model = agent.removeprefix(VLLM)
+    if model == "starter":
+        return STARTER
+    return Path(model) if agent not in CONTROLS and Path(model).is_dir() else None
 
 
 def _contents(path: Path) -> bytes:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from ragen_envs.errors import RagenError
+
 
 @dataclass(frozen=True)
 class TokenRequest:
@@ -15,6 +17,8 @@ class TokenRequest:
     """The whole prompt."""
     seed: int
     """Seed of this reply's draws, in [0, 2^63)."""
+    temperature: float
+    """Of the sampling; 0 for greedy decoding."""
 
 
 @dataclass(frozen=True)
@@ -25,18 +29,24 @@ class Completion:
     ids: list[int]
     """What was sampled, with the token that ends a turn if the model wrote one."""
     logprobs: list[float]
-    """Log-probability of each token under the distribution that it was drawn from, in nats."""
+    """Log-probability of each token under the distribution that it was drawn from, in nats; of greedy
+    decoding, under the model's own."""
     finish: Literal["stop", "length"]
     """stop: the model ended its turn. length: the token limit did."""
     version: int
     """Version of the weights that wrote it."""
 
 
+class EngineError(RagenError):
+    """An engine cannot go on; what it was asked for can be asked again once it is repaired."""
+
+
 class Engine(Protocol):
     """Generates replies.
 
     The caller submits requests, polls until every key has its completion, and may submit new requests
-    in between. A completion depends on the prompt, the seed and the weights only.
+    in between: some engines answer all that is queued together, others each request as soon as it is
+    done. A completion depends on the prompt, the seed, the temperature and the weights only.
     """
 
     version: int
@@ -49,4 +59,14 @@ class Engine(Protocol):
         """Work until at least one request is complete and return all that are; [] if none is queued."""
 
     def sync(self, model: Any, version: int) -> None:
-        """Take over the weights of a model and forget all that was computed with earlier ones."""
+        """Take over the weights of a model and forget all that was computed with earlier ones.
+
+        Raises:
+            EngineError: They did not arrive.
+        """
+
+    def rest(self) -> None:
+        """Free what memory can be freed until the next request; called when nothing is queued."""
+
+    def close(self) -> None:
+        """End the engine."""

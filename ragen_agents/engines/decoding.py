@@ -104,9 +104,9 @@ class Decoder:
         return tokens, logprobs.gather(1, tokens[:, None])[:, 0]
 
 
-def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
-    """Return the tokens that end a turn, as the model and its tokenizer name them."""
-    named = model.generation_config.eos_token_id
+def end_tokens(generation_config: Any, tokenizer: Any) -> frozenset[int]:
+    """Return the tokens that end a turn, as a model's generation config and its tokenizer name them."""
+    named = generation_config.eos_token_id
     listed = named if isinstance(named, list) else [named]
     return frozenset({*listed, tokenizer.eos_token_id} - {None})
 

@@ -36,3 +36,9 @@ class ScriptedEngine:
     def sync(self, model: Any, version: int) -> None:  # noqa: ARG002
         """Take over the version; there are no weights."""
         self.version = version
+
+    def rest(self) -> None:
+        """Do nothing; there is no memory to free."""
+
+    def close(self) -> None:
+        """Do nothing."""

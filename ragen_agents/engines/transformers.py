@@ -1,4 +1,4 @@
-"""Rollouts by a transformers model in this process: all waiting requests in lock-step."""
+"""Rollouts by a transformers model in this process: requests of one temperature in lock-step."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,15 +20,13 @@ class TransformersEngine:
         model: A causal language model with its weights.
         ends: Tokens that end a turn.
         pad: Any token id.
-        temperature: Of the sampling; 0 for greedy decoding.
         max_tokens: Most tokens of one reply.
     """
 
-    def __init__(
-        self, model: Any, ends: frozenset[int], pad: int, temperature: float, max_tokens: int
-    ) -> None:
+    def __init__(self, model: Any, ends: frozenset[int], pad: int, max_tokens: int) -> None:
         self.version = 0
-        self._decoder = Decoder(model, ends, pad, temperature, max_tokens)
+        self._model = model
+        self._ends, self._pad, self._max_tokens = ends, pad, max_tokens
         self._queue: list[TokenRequest] = []
         self._past: KeyValues | None = None
         self._rows: dict[int, int] = {}
@@ -39,16 +37,18 @@ class TransformersEngine:
         self._queue.extend(requests)
 
     def poll(self) -> list[Completion]:
-        """Answer everything that is queued."""
-        requests, self._queue = self._queue, []
-        if not requests:
+        """Answer everything that is queued with the temperature of the first request."""
+        if not self._queue:
             return []
+        temperature = self._queue[0].temperature
+        requests = [r for r in self._queue if r.temperature == temperature]
+        self._queue = [r for r in self._queue if r.temperature != temperature]
         chunks, past = self._unread(requests)
-        model = self._decoder.model
-        training = model.training
-        model.eval()
-        samples, read = self._decoder.run(chunks, [request.seed for request in requests], past)
-        model.train(training)
+        training = self._model.training
+        self._model.eval()
+        decoder = Decoder(self._model, self._ends, self._pad, temperature, self._max_tokens)
+        samples, read = decoder.run(chunks, [request.seed for request in requests], past)
+        self._model.train(training)
         self._past = read
         self._rows = {request.key: row for row, request in enumerate(requests)}
         self._read = [
@@ -62,12 +62,16 @@ class TransformersEngine:
 
     def sync(self, model: Any, version: int) -> None:
         """Take over a model, which may be the one it has, after its weights have changed."""
-        self._decoder = Decoder(
-            model, self._decoder.ends, self._decoder.pad, self._decoder.temperature,
-            self._decoder.max_tokens,
-        )  # fmt: skip
-        self.version = version
+        self._model, self.version = model, version
+        self.rest()
+
+    def rest(self) -> None:
+        """Let go of the keys and values."""
         self._past, self._rows, self._read = None, {}, []
+
+    def close(self) -> None:
+        """Let go of the keys and values; the model is the caller's."""
+        self.rest()
 
     def _unread(self, requests: Sequence[TokenRequest]) -> tuple[list[list[int]], KeyValues | None]:
         """Return what must be read on each row, and what was; nothing if any request is not known."""

@@ -17,6 +17,8 @@ CONTROLS: Final[dict[str, type[RandomPolicy | NoopPolicy | OraclePolicy]]] = {
     "noop": NoopPolicy,
     "oracle": OraclePolicy,
 }
+VLLM: Final = "vllm:"
+"""Before a model's name: vLLM runs it."""
 
 
 def make_policy(agent: str, sampling: Sampling) -> Policy:
@@ -24,7 +26,7 @@ def make_policy(agent: str, sampling: Sampling) -> Policy:
 
     Args:
         agent: "random", "noop", "oracle", "starter", the folder of a saved model, or "hf:" and the
-            name of a model on a hub.
+            name of a model on a hub; "vllm:" before a model lets vLLM run it.
         sampling: How a language model decodes.
 
     Raises:
@@ -32,32 +34,41 @@ def make_policy(agent: str, sampling: Sampling) -> Policy:
     """
     if agent in CONTROLS:
         return CONTROLS[agent]()
-    if agent == "starter":
-        from ragen_agents.starter import STARTER
-
-        return _load(STARTER, sampling, "starter")
-    if agent.startswith("hf:"):
-        return _load(agent.removeprefix("hf:"), sampling, agent)
-    if Path(agent).is_dir():
-        return _load(agent, sampling, agent)
-    raise RagenError(
-        f"unknown agent '{agent}'; use {', '.join(CONTROLS)}, starter, the folder of a saved model, "
-        "or hf:NAME"
-    )
-
-
-def _load(model: str | Path, sampling: Sampling, name: str) -> Policy:
+    model = agent.removeprefix(VLLM)
+    source = _source(model)
+    if source is None:
+        raise RagenError(
+            f"unknown agent '{agent}'; use {', '.join(CONTROLS)}, starter, the folder of a saved model, "
+            "or hf:NAME; vllm: before a model lets vLLM run it"
+        )
     try:
+        if agent != model:
+            from ragen_agents.policies.vllm import VllmPolicy
+
+            return VllmPolicy(source, sampling, agent)
         from ragen_agents.policies.transformers import TransformersPolicy
+
+        return TransformersPolicy(source, sampling, agent)
     except ImportError as error:
         raise RagenError(
-            f"agent '{name}' needs {error.name}; install it with pip install 'ragen-suite[models]'"
+            f"agent '{agent}' needs {error.name}; install it with pip install 'ragen-suite[models]'"
         ) from error
-    return TransformersPolicy(model, sampling, name)
+
+
+def _source(model: str) -> str | Path | None:
+    """Return the folder or the hub's name of a model, or None if there is none."""
+    if model == "starter":
+        from ragen_agents.starter import STARTER
+
+        return STARTER
+    if model.startswith("hf:"):
+        return model.removeprefix("hf:")
+    return model if Path(model).is_dir() else None
 
 
 __all__ = [
     "CONTROLS",
+    "VLLM",
     "NoopPolicy",
     "OraclePolicy",
     "Policy",

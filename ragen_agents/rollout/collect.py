@@ -52,6 +52,7 @@ class Collector:
         make_env: Makes a conversation; called once for each episode of the largest collection.
         context: Most tokens that the model can read.
         max_tokens: Most tokens of one reply.
+        temperature: Of the sampling.
         seed: The run's; with the group, the member and the turn it decides each reply's draws.
         reward: Names the parts of a turn's reward.
     """
@@ -61,6 +62,7 @@ class Collector:
     make_env: Callable[[], ConversationWrapper]
     context: int
     max_tokens: int
+    temperature: float
     seed: int
     reward: RewardFunction
     clock: Clock = field(default_factory=Clock)
@@ -69,8 +71,9 @@ class Collector:
     def collect(self, specs: Sequence[GroupSpec], iteration: int) -> list[Trajectory]:
         """Play all groups to their ends, in the order of groups and members.
 
-        Members share the level and draw independent noise. An error of a game ends its episode and is
-        recorded; an error of the engine is raised.
+        Members share the level and draw independent noise. A reply is played as soon as the engine has
+        it, whatever the others do. An error of a game ends its episode and is recorded; an error of the
+        engine is raised.
         """
         self.clock = Clock()
         started = time.perf_counter()
@@ -85,6 +88,7 @@ class Collector:
             self._ask(key, trajectories[key], iteration)
         self.clock.games += time.perf_counter() - started
         self._play(trajectories, iteration)
+        self.engine.rest()
         return trajectories
 
     def _play(self, trajectories: list[Trajectory], iteration: int) -> None:
@@ -112,7 +116,8 @@ class Collector:
             return
         what = f"{trajectory.group} {trajectory.member} {len(trajectory.turns)}"
         seed = new_stream(f"rollout {self.seed}", what, iteration)
-        self.engine.submit([TokenRequest(key, list(trajectory.ids), seed)])
+        request = TokenRequest(key, list(trajectory.ids), seed, self.temperature)
+        self.engine.submit([request])
 
     def _receive(
         self, env: ConversationWrapper, trajectory: Trajectory, completion: Completion

@@ -3,7 +3,6 @@
 Random numbers need no state: every draw of a run derives from its seed and the iteration.
 """
 
-import copy
 import json
 import os
 import shutil
@@ -15,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
+from ragen_agents.engines.weights import without_adapters
 from ragen_agents.starpo.learner import Learner
 from ragen_envs.errors import RagenError
 
@@ -38,6 +38,8 @@ class Progress:
     """Iterations in a row whose filter kept nothing."""
     rolled_back: bool = False
     """Whether the monitor has gone back to the best checkpoint."""
+    pending: dict[str, Any] | None = None
+    """Metrics of the last iteration while it has not been evaluated and written down."""
 
 
 def save(folder: Path, learner: Learner, tokenizer: Any, progress: Progress) -> None:
@@ -45,12 +47,9 @@ def save(folder: Path, learner: Learner, tokenizer: Any, progress: Progress) -> 
     work = folder.with_name(folder.name + ".writing")
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    policy = learner.models.policy
-    adapted = hasattr(policy, "merge_and_unload")
-    plain = copy.deepcopy(policy).merge_and_unload() if adapted else policy
-    plain.save_pretrained(work)
+    without_adapters(learner.models.policy).save_pretrained(work)
     tokenizer.save_pretrained(work)
-    save_file(_tensors(learner, adapted), work / TENSORS)
+    save_file(_tensors(learner), work / TENSORS)
     state = {**asdict(progress), "bad_steps": learner.bad_steps}
     (work / STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
     for path in work.iterdir():
@@ -106,9 +105,9 @@ def prune(folder: Path, keep: int) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _tensors(learner: Learner, adapted: bool) -> dict[str, Tensor]:
+def _tensors(learner: Learner) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
-    if adapted:
+    if hasattr(learner.models.policy, "merge_and_unload"):
         named = learner.models.policy.named_parameters()
         tensors |= {f"policy.{n}": p for n, p in named if p.requires_grad}
     for name, module in _critic(learner):

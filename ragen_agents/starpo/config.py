@@ -32,6 +32,15 @@ class Rollout(_Section):
     """Online-k: how many updates learn from one set of rollouts before the next is collected."""
 
 
+class Vllm(_Section):
+    """How vLLM runs where ``engine`` is vllm."""
+
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Arithmetic of the rollouts; auto is float32 on a CPU and bfloat16 on a GPU."""
+    cache_gib: Annotated[float, Field(gt=0)] = 1.0
+    """Memory for keys and values, in GiB; too little costs speed, not correctness."""
+
+
 class Filter(_Section):
     """Which groups are learned from."""
 
@@ -189,6 +198,9 @@ class TrainConfig(_Section):
     """Rollout-update iterations (paper: 200)."""
     levels: Annotated[int, Field(ge=0)] = 0
     """How many training levels there are; 0 for endless fresh ones."""
+    engine: Literal["transformers", "vllm"] = "transformers"
+    """What generates the rollouts: the model that learns itself, or vLLM in the same process."""
+    vllm: Vllm = Vllm()
     rollout: Rollout = Rollout()
     filter: Filter = Filter()
     advantage: Advantage = Advantage()

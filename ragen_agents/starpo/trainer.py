@@ -12,8 +12,8 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 
+from ragen_agents.engines.base import EngineError
 from ragen_agents.engines.decoding import end_tokens
-from ragen_agents.engines.transformers import TransformersEngine
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.collect import Collector, GroupSpec
 from ragen_agents.rollout.trajectory import Trajectory
@@ -21,6 +21,7 @@ from ragen_agents.starpo import checkpoint
 from ragen_agents.starpo.batch import TrainBatch
 from ragen_agents.starpo.checkpoint import Progress
 from ragen_agents.starpo.config import TrainConfig
+from ragen_agents.starpo.engines import make_engine
 from ragen_agents.starpo.filters import keep_groups
 from ragen_agents.starpo.journal import Journal, read_metrics
 from ragen_agents.starpo.learner import DivergedError, Learner, Prepared
@@ -68,12 +69,13 @@ class Trainer:
                 f"rollout.groups is {config.rollout.groups}, but must be a multiple of the {world} processes"
             )
         policy, self.tokenizer = load_policy(config, self.accelerator.device)
-        self.codec = ChatCodec(self.tokenizer, end_tokens(policy, self.tokenizer))
+        self.codec = ChatCodec(self.tokenizer, end_tokens(policy.generation_config, self.tokenizer))
         self.learner = Learner(config, policy, self._reference(policy), self.accelerator)
         self._context = int(getattr(policy.config, "max_position_embeddings", 1 << 30))
+        self._check_context()
+        self.engine = make_engine(config, policy, self.codec, world)
         self.collector = self._collector(config.rollout.temperature, config.seed)
         self.evaluator = self._collector(config.evaluation.temperature, config.seed + 1)
-        self._check_context()
         self.monitor = EchoTrapMonitor(config.monitor)
         self.progress = Progress()
         self._prepared: Prepared | None = None
@@ -85,18 +87,33 @@ class Trainer:
 
         Raises:
             DivergedError: Gradients were not finite several times in a row; the state before is saved.
+            EngineError: The engine cannot go on; the state is saved.
             RagenError: The filter kept nothing too often.
         """
         self._resume()
         with Journal(self.folder, self.progress, self.accelerator.is_main_process) as journal:
-            if self.progress.iteration == 0 and self.config.evaluation.every:
+            try:
+                self._run(journal)
+            except (DivergedError, EngineError):
+                self._save(journal, self.progress.iteration, None, now=True)
+                raise
+            finally:
+                self.engine.close()
+
+    def _run(self, journal: Journal) -> None:
+        if self.progress.pending is not None:
+            if self._finish(journal, self.progress.pending):
+                return
+        else:
+            self._sync()
+            if self.config.evaluation.every and not self.progress.metrics_size:
                 self._evaluate(journal, 0)
-            while self.progress.iteration < self.config.iterations:
-                if self._iterate(journal):
-                    return
-                if self._stopping:
-                    self._save(journal, self.progress.iteration, None, now=True)
-                    return
+        while self.progress.iteration < self.config.iterations:
+            if self._iterate(journal):
+                return
+            if self._stopping:
+                self._save(journal, self.progress.iteration, None, now=True)
+                return
 
     def stop(self) -> None:
         """Let ``run`` save its state and return after the present iteration."""
@@ -113,22 +130,30 @@ class Trainer:
         if self._prepared is not None:
             with self._timed("update"):
                 metrics |= self._prepared.metrics
-                metrics |= self._learn(journal, iteration)
-        with self._timed("sync"):
-            for collector in (self.collector, self.evaluator):
-                collector.engine.sync(self.learner.models.policy, iteration + 1)
-        done = iteration + 1
-        due = config.evaluation.every and (
-            done % config.evaluation.every == 0 or done == config.iterations
-        )
-        if due:
+                metrics |= self.learner.update(self._prepared, iteration)
+        metrics |= self._spent(started)
+        self.progress = replace(self.progress, iteration=iteration + 1, pending=metrics)
+        return self._finish(journal, metrics)
+
+    def _finish(self, journal: Journal, before: dict[str, Any]) -> bool:
+        """Hand out the weights that an iteration made, score them, and write all down.
+
+        Until then its metrics are pending: if the engine fails, they are saved, and a run that goes on
+        begins here.
+        """
+        every, done = self.config.evaluation.every, self.progress.iteration
+        self._seconds = {}
+        started = time.perf_counter()
+        self._sync()
+        metrics = dict(before)
+        if every and (done % every == 0 or done == self.config.iterations):
             metrics |= self._evaluate(journal, done)
-        seconds = {f"seconds/{name}": value for name, value in self._seconds.items()}
-        metrics |= {**seconds, "seconds/total": time.perf_counter() - started}
+        metrics |= self._spent(started)
+        metrics["seconds/total"] += before["seconds/total"]
         signs = self.monitor.observe(metrics)
         metrics["warnings"] = [sign.text for sign in signs]
         journal.metrics(done, metrics)
-        self.progress = replace(self.progress, iteration=done)
+        self.progress = replace(self.progress, pending=None)
         self._report(done, metrics)
         for sign in signs:
             self._warn(f"iteration {done}: {sign.text}")
@@ -194,13 +219,9 @@ class Trainer:
         every: list[Trajectory] = gather_object(mine) if world > 1 else mine
         return sorted(every, key=lambda t: (t.group, t.member))
 
-    def _learn(self, journal: Journal, iteration: int) -> dict[str, float]:
-        assert self._prepared is not None
-        try:
-            return self.learner.update(self._prepared, iteration)
-        except DivergedError:
-            self._save(journal, self.progress.iteration, None, now=True)
-            raise
+    def _sync(self) -> None:
+        with self._timed("sync"):
+            self.engine.sync(self.learner.models.policy, self.progress.iteration)
 
     def _evaluate(self, journal: Journal, done: int) -> dict[str, float]:
         """Score the policy on the first validation instances."""
@@ -210,7 +231,6 @@ class Trainer:
                 for i in range(self.config.evaluation.episodes)
             ]
             trajectories = self._gathered(self.evaluator, specs, 0)
-            self.evaluator.engine.sync(self.learner.models.policy, done)
         found = rollout_metrics(trajectories)
         names = ("success", "return", "valid", "effective", "reply_tokens")
         metrics = {f"validation/{name}": found[name] for name in names}
@@ -249,11 +269,10 @@ class Trainer:
         if found is None:
             return
         self.progress = checkpoint.load(found, self.learner)
-        for line in read_metrics(self.folder)[: self.progress.iteration + 1]:
-            if 0 < line["iteration"] <= self.progress.iteration:
+        written = self.progress.iteration - (self.progress.pending is not None)
+        for line in read_metrics(self.folder)[: written + 1]:
+            if 0 < line["iteration"] <= written:
                 self.monitor.observe(line)
-        for collector in (self.collector, self.evaluator):
-            collector.engine.sync(self.learner.models.policy, self.progress.iteration)
 
     def _act(self, signs: set[Sign], journal: Journal) -> bool:
         """Do what the config asks for at a collapse; returns whether the run ends."""
@@ -264,6 +283,7 @@ class Trainer:
             at = self.progress
             back = checkpoint.load(self.folder / BEST, self.learner)
             self.progress = replace(at, rolled_back=True)
+            self._sync()
             self._warn(f"went back to the weights of iteration {back.iteration}")
             return False
         self._save(journal, self.progress.iteration, None, now=True)
@@ -281,13 +301,9 @@ class Trainer:
 
     def _collector(self, temperature: float, seed: int) -> Collector:
         config = self.config
-        engine = TransformersEngine(
-            self.learner.models.policy, self.codec.ends, self.codec.pad, temperature,
-            config.rollout.max_tokens,
-        )  # fmt: skip
         return Collector(
-            engine, self.codec, self._make_env, self._context, config.rollout.max_tokens, seed,
-            TurnReward(config.reward),
+            self.engine, self.codec, self._make_env, self._context, config.rollout.max_tokens,
+            temperature, seed, TurnReward(config.reward),
         )  # fmt: skip
 
     def _make_env(self) -> ConversationWrapper:
@@ -309,6 +325,10 @@ class Trainer:
                 f"the model reads {self._context} tokens, but the game's first prompt and a reply of "
                 f"rollout.max_tokens={self.config.rollout.max_tokens} take {needed}"
             )
+
+    def _spent(self, started: float) -> dict[str, float]:
+        seconds = {f"seconds/{name}": value for name, value in self._seconds.items()}
+        return {**seconds, "seconds/total": time.perf_counter() - started}
 
     @contextmanager
     def _timed(self, phase: str) -> Iterator[None]:

@@ -1,0 +1,33 @@
+"""What the tests with vLLM share. It is loaded once: starting it takes longer than any test."""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pytest
+import transformers
+
+from ragen_agents.engines.decoding import end_tokens
+from ragen_agents.engines.vllm_api import LocalModel
+from ragen_agents.rollout.chat import ChatCodec
+from ragen_agents.starter import STARTER
+
+
+@pytest.fixture(scope="session")
+def local():
+    """The starter model in vLLM; tests that change its weights put the old ones back."""
+    model = LocalModel(STARTER, "float32", 0.25)
+    yield model
+    model.close()
+
+
+@pytest.fixture
+def starter():
+    return transformers.AutoModelForCausalLM.from_pretrained(STARTER).eval()
+
+
+@pytest.fixture(scope="session")
+def codec():
+    tokenizer = transformers.AutoTokenizer.from_pretrained(STARTER)
+    generation = transformers.GenerationConfig.from_pretrained(STARTER)
+    return ChatCodec(tokenizer, end_tokens(generation, tokenizer))

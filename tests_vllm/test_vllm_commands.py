@@ -1,0 +1,84 @@
+"""``ragen train engine=vllm`` and ``ragen bench --agent vllm:MODEL``, as a user runs them."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import transformers
+from ragen_bench.__main__ import main
+
+from ragen_agents.starter import STARTER
+
+SUITE = """
+name: greedy
+version: 1
+sampling: {temperature: 0.0, max_tokens: 60}
+tasks:
+  Sokoban: {env: ragen/SokobanText-v0}
+  FrozenLake: {env: ragen/FrozenLakeText-v0}
+"""
+
+
+def ragen(*arguments):
+    command = [sys.executable, "-m", "ragen_bench", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def train(out, iterations):
+    ragen(
+        "train", "bandit", "--preset", "starpo-s", "--out", out, "engine=vllm", "vllm.cache_gib=0.25",
+        f"iterations={iterations}", "rollout.groups=4", "rollout.members=4", "rollout.max_tokens=60",
+        "update.batch=4", "evaluation.every=3", "evaluation.episodes=8", "save_every=2",
+    )  # fmt: skip
+
+
+def test_five_iterations_of_starpo_s_and_two_more(tmp_path):
+    out = tmp_path / "run"
+    train(out, 5)
+    train(out, 7)
+    found = lines(out / "metrics.jsonl")
+    assert [line["iteration"] for line in found] == list(range(8))
+    for line in found[1:]:
+        assert line["mismatch_max"] < 1e-3
+        assert line["gradient_norm"] > 0
+        assert line["kept_groups"] == 1
+        assert line["seconds/games"] < line["seconds/rollout"] < line["seconds/total"]
+    trained = transformers.AutoModelForCausalLM.from_pretrained(out / "checkpoints" / "000007")
+    base = transformers.AutoModelForCausalLM.from_pretrained(STARTER)
+    assert not trained.get_input_embeddings().weight.equal(base.get_input_embeddings().weight)
+
+
+def test_greedy_episodes_are_those_of_the_transformers_agent(tmp_path):
+    (tmp_path / "suite.yaml").write_text(SUITE)
+    ragen(
+        "bench", "--suite", tmp_path / "suite.yaml", "--episodes", 12, "--out", tmp_path / "run",
+        "--agent", "starter", "--agent", f"vllm:{STARTER}/",
+    )  # fmt: skip
+    played = lines(tmp_path / "run" / "episodes.jsonl")
+    for episode in played:
+        for turn in episode["turns"]:
+            del turn["seconds"]
+    plain, ours = (
+        [e for e in played if (e["agent"] == "starter") == is_plain] for is_plain in (True, False)
+    )
+    assert {e.pop("agent") for e in ours} == {f"vllm:{STARTER}"}
+    assert {e.pop("agent") for e in plain} == {"starter"}
+    assert plain == ours
+    assert main(["verify", str(tmp_path / "run")]) == 0
+
+
+def test_a_model_that_vllm_cannot_load_is_one_line(tmp_path, capsys):
+    shutil.copytree(STARTER, tmp_path / "torn")
+    weights = tmp_path / "torn" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:5000])
+    arguments = ["bench", "--agent", f"vllm:{tmp_path}/torn", "--out", str(tmp_path / "run")]
+    assert main([*arguments, "--game", "Bandit", "--episodes", "2"]) == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert said.startswith("error: vLLM could not load")
+    assert "torn" in said
