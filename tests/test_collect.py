@@ -29,7 +29,7 @@ def collector(codec, write, game="ragen/Sokoban-v0", context=2048, reward=None, 
 
     return Collector(
         ScriptedEngine(written, codec.ends), codec, lambda: make_conversation(game, **settings),
-        context, 64, 1.0, 0, TurnReward(reward or Reward()),
+        context, 64, 1.0, "test", TurnReward(reward or Reward()),
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ def watch(**series):
         noisy = {
             name: value * (1 + 0.05 * rng.standard_normal()) for name, value in metrics.items()
         }
-        seen += [(sign.sign, sign.iteration) for sign in monitor.observe(noisy)]
+        seen += [(sign.sign, i) for sign in monitor.observe(noisy)]
     return seen
 
 
@@ -71,3 +71,5 @@ def test_metrics_that_are_missing_are_no_sign():
     monitor = EchoTrapMonitor(Monitor(window=3))
     for _ in range(20):
         assert monitor.observe({"success": 0.0}) == []
+    monitor = EchoTrapMonitor(Monitor(window=3))
+    assert [monitor.observe({"gradient_norm": 1.0}) for _ in range(20)] == [[]] * 20

@@ -1,8 +1,10 @@
 """Training runs through their public faces: the trainer, the command, the run directory."""
 
 import json
+import math
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,16 +14,18 @@ from pathlib import Path
 import pytest
 
 torch = pytest.importorskip("torch")
+safetensors = pytest.importorskip("safetensors.torch")
 transformers = pytest.importorskip("transformers")
 
 from ragen_bench.__main__ import main  # noqa: E402
+from ragen_bench.training import make_train_config  # noqa: E402
 
 from ragen_agents.engines import EngineError  # noqa: E402
 from ragen_agents.rollout.collect import GroupSpec  # noqa: E402
 from ragen_agents.starpo import PRESETS, TrainConfig, merged  # noqa: E402
 from ragen_agents.starpo.batch import TrainBatch  # noqa: E402
-from ragen_agents.starpo.learner import DivergedError  # noqa: E402
-from ragen_agents.starpo.trainer import Trainer  # noqa: E402
+from ragen_agents.starpo.mutual_information import prompt_information  # noqa: E402
+from ragen_agents.starpo.trainer import DivergedError, Trainer  # noqa: E402
 from ragen_agents.starter import STARTER  # noqa: E402
 from ragen_agents.starter.build import Recipe, as_llama, new_model  # noqa: E402
 from ragen_envs.registration import text_ids  # noqa: E402
@@ -148,17 +152,17 @@ def test_filtering_cuts_the_steps_unless_they_are_made_equal(tiny, tmp_path):
     assert steps == {"as-published": 1, "equal": 2}
 
 
-def test_rollouts_are_reused(tiny, tmp_path):
-    reports = []
-    layer = {
-        "model": str(tiny),
-        "iterations": 4,
-        "rollout": {"reuse": 2},
-        "evaluation": {"every": 0},
-    }
-    trainer(tmp_path / "run", layer, preset="starpo-grpo", reports=reports).run()
-    assert ["success" in metrics for _, metrics in reports] == [True, False, True, False]
-    assert reports[1][1]["kl_step"] > reports[0][1]["kl_step"]
+def test_rollouts_are_learned_from_more_than_once(tiny, tmp_path):
+    found = {}
+    for epochs in (1, 3):
+        reports = []
+        layer = {"model": str(tiny), "iterations": 1, "update": {"epochs": epochs, "batch": 8},
+                 "evaluation": {"every": 0}}  # fmt: skip
+        trainer(tmp_path / str(epochs), layer, preset="starpo-grpo", reports=reports).run()
+        found[epochs] = reports[0][1]
+    assert [found[epochs]["optimizer_steps"] for epochs in (1, 3)] == [1, 3]
+    assert found[1]["kl_step"] == pytest.approx(0, abs=1e-6)
+    assert found[3]["kl_step"] > 1e-6
 
 
 def test_a_filter_that_keeps_nothing_stops_the_run(tiny, tmp_path):
@@ -172,14 +176,53 @@ def test_a_filter_that_keeps_nothing_stops_the_run(tiny, tmp_path):
 
 def test_gradients_that_are_not_finite_stop_the_run_with_its_state_saved(tiny, tmp_path):
     one = trainer(tmp_path / "run", {"model": str(tiny), "evaluation": {"every": 0}, "iterations": 9,
-                                     "filter": {"kind": "none"}})  # fmt: skip
-    real = one.learner._loss
-    one.learner._loss = lambda *a: (real(*a)[0] * float("nan"), {})
-    before = {name: w.clone() for name, w in one.learner.models.policy.state_dict().items()}
+                                     "update": {"batch": 2}, "filter": {"kind": "none"}})  # fmt: skip
+    real, loss, steps, clean = one.learner._step, one.learner._loss, [], {}
+
+    def step(*arguments):
+        steps.append(1)
+        if len(steps) == 5:
+            clean.update(weights(tmp_path / "run" / "checkpoints" / "000001"))
+        if len(steps) > 5:  # the second iteration's first step is a good one
+            one.learner._loss = lambda *a: (loss(*a)[0] * float("nan"), {})
+        return real(*arguments)
+
+    one.learner._step = step
     with pytest.raises(DivergedError, match="not finite in 3 optimizer steps"):
         one.run()
-    saved = weights(next((tmp_path / "run" / "checkpoints").iterdir()))
-    assert all(torch.equal(before[name], saved[name]) for name in before)
+    folder = tmp_path / "run" / "checkpoints"
+    assert sorted(path.name for path in folder.iterdir()) == ["000001", "000002"]
+    first, last = weights(folder / "000001"), weights(folder / "000002")
+    assert all(torch.equal(clean[name], first[name]) for name in clean)
+    assert all(last[name].isfinite().all() for name in last)
+    assert lines(tmp_path / "run")[-1]["skipped_steps"] == 0.75
+
+
+def test_a_collapse_is_undone_once_also_by_a_run_that_was_cut(tiny, tmp_path, monkeypatch):
+    """Success is dictated; the weights that the run goes back to, and the later ones, are real."""
+    from ragen_agents.starpo import trainer as module
+
+    told = [0.9, 0.6, 0.6, 0.05, 0.6, 0.6, 0.05]
+    real, warnings = module.rollout_metrics, []
+    folders = [tmp_path / "whole", tmp_path / "cut"]
+    for folder, lengths in zip(folders, ((9,), (3, 9)), strict=True):
+        for iterations in lengths:
+            layer = {"model": str(tiny), "iterations": iterations, "filter": {"kind": "none"},
+                     "monitor": {"window": 1, "action": "rollback"}, "save_every": 2,
+                     "evaluation": {"every": 1}}  # fmt: skip
+            one = trainer(folder, layer)
+            one._warn = warnings.append
+            monkeypatch.setattr(
+                module, "rollout_metrics",
+                lambda t, one=one: {**real(t), "success": told[min(6, one.progress.iteration)]},
+            )  # fmt: skip
+            one.run()
+    assert warnings.count("went back to the weights of iteration 0") == 2
+    assert warnings.count("stopped because success has collapsed") == 2
+    assert lines(folders[0]) == lines(folders[1])
+    last = [sorted((folder / "checkpoints").iterdir())[-1] for folder in folders]
+    assert last[0].name == last[1].name
+    assert_equal_weights(*last)
 
 
 def watch(engine, what, fail_at=None):
@@ -306,11 +349,14 @@ def test_adapters_learn_and_go_on_as_never_stopped(critic, tiny, tmp_path):
     for out, lengths in ((cut, (1, 2)), (whole, (2,))):
         for iterations in lengths:
             arguments = command(
-                tiny, out, "lora.rank=4", f"critic.kind={critic}", iterations=iterations
-            )
+                tiny, out, "lora.rank=4", f"critic.kind={critic}", "update.learning_rate=1e-2",
+                iterations=iterations,
+            )  # fmt: skip
             assert main(arguments[3:]) == 0
     first, second = (d / "checkpoints" / "000002" for d in (cut, whole))
     assert_equal_weights(first, second)
+    state = safetensors.load_file(first / "trainer.safetensors")
+    assert not [n for n in state if n.startswith(("trunk", "policy")) and "lora_" not in n]
     before, after = weights(tiny), weights(first)
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert changed
@@ -344,6 +390,8 @@ def test_what_was_trained_is_an_ordinary_model(tiny, tmp_path, capsys):
         (["sokoban", "model=nowhere"], ["model is 'nowhere'", "folder that exists"]),
         (["sokoban", "rollout.max_tokens=4000"], ["reads 2048 tokens", "rollout.max_tokens=4000"]),
         (["sokoban", "env_kwargs.boxes=none"], ["boxes"]),
+        (["sokoban", "evaluation.episodes=600"], ["evaluation.episodes is 600", "0 to 511"]),
+        (["sokoban", "env_kwargs.size=7"], ["no frozen instances", "evaluation.every=0"]),
         (["missing.yaml"], ["missing.yaml", "cannot be read"]),
     ],
 )  # fmt: skip
@@ -373,3 +421,49 @@ def test_a_file_of_settings(tiny, tmp_path):
     out = tmp_path / "run"
     assert main(["train", str(path), "--out", str(out), "--preset", "starpo-grpo"]) == 0
     assert "game: ragen/BanditText-v0" in Path(out / "config.yaml").read_text()
+
+
+def test_a_file_has_the_fields_own_defaults_unless_a_preset_is_named(tiny, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"game: bandit\nmodel: {tiny}\nupdate: {{batch: 8}}\n")
+    plain = make_train_config(str(path), None, None, [])
+    assert plain.model_copy(update={"game": "", "model": "", "weights": None}) == TrainConfig(
+        game="", model="", update={"batch": 8}
+    )
+    assert make_train_config(str(path), "starpo-s", None, []).filter.kind == "std"
+    named = make_train_config("bandit", None, None, [])
+    assert (named.filter.kind, named.update.learning_rate) == ("std", 3e-4)
+    other = make_train_config("bandit", None, None, [f"model={tiny}"])
+    assert other.update.learning_rate == TrainConfig().update.learning_rate
+
+
+def test_a_run_is_of_the_weights_that_it_began_with(tiny, tmp_path, capsys):
+    model, out = tmp_path / "model", tmp_path / "run"
+    shutil.copytree(tiny, model)
+    assert main(command(model, out, iterations=1)[3:]) == 0
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, "note": "another model"}))
+    assert main(command(model, out, iterations=2)[3:]) == 2
+    assert "holds another run: weights" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "trainer.safetensors"])
+def test_a_damaged_file_is_one_line(name, tiny, tmp_path, capsys):
+    out, model = tmp_path / "run", tmp_path / "model"
+    shutil.copytree(tiny, model)
+    assert main(command(model, out, iterations=1)[3:]) == 0
+    damaged = out / "checkpoints" / "000001" / name
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    assert main(command(model, out, iterations=2)[3:]) == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert said.startswith("error: ")
+    assert "000001' is no checkpoint of this run" in said
+
+
+def test_information_is_about_different_prompts(tiny, tmp_path):
+    one = trainer(tmp_path / "run", {"model": str(tiny)})
+    same = one.collector.collect([GroupSpec(g, 2, {"seed": 1}) for g in range(3)], 0)
+    assert prompt_information(one.learner, same, one.codec.pad) == {}
+    apart = one.collector.collect([GroupSpec(g, 2, {"seed": g // 2}) for g in range(4)], 0)
+    found = prompt_information(one.learner, apart, one.codec.pad)
+    assert found["mutual_information"] <= math.log(2) + 1e-6

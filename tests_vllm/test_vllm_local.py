@@ -31,8 +31,8 @@ def beside(model, codec):
 
 def collect(engine, codec, game, temperature):
     collector = Collector(
-        engine, codec, lambda: make_conversation(f"ragen/{game}-v0"), 2048, TOKENS, temperature, 0,
-        TurnReward(Reward()),
+        engine, codec, lambda: make_conversation(f"ragen/{game}-v0"), 2048, TOKENS, temperature,
+        "test", TurnReward(Reward()),
     )  # fmt: skip
     return collector.collect(SPECS, 0)
 

@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
+from ragen_bench.agents import weights_of
 from ragen_bench.configs import CONFIG, differences_of
 from ragen_bench.environment import describe_environment
 from ragen_bench.runs import ENVIRONMENT, write_atomically
@@ -18,29 +19,40 @@ from ragen_bench.yaml_files import dump_yaml, load_yaml, validate
 from ragen_envs.errors import RagenError
 from ragen_envs.registration import text_ids
 
+DEFAULT_PRESET: Final = "starpo-s"
 
-def make_train_config(what: str, preset: str, scale: str, overrides: Sequence[str]) -> TrainConfig:
+
+def make_train_config(
+    what: str, preset: str | None, scale: str | None, overrides: Sequence[str]
+) -> TrainConfig:
     """Return the config that a command line asks for.
 
     Args:
         what: Name of a game, such as "sokoban", id of a conversation env, or path of a YAML file.
-        preset: Key of ``PRESETS``; a file is laid over it.
-        scale: Key of ``SCALES``.
+        preset: Key of ``PRESETS``. None: the default one for a game, and none at all for a file, whose
+            fields then have their own defaults.
+        scale: Key of ``SCALES``. None: laptop for a game with the starter model, else none.
         overrides: ``field=value`` with dots for sections, such as "update.learning_rate=1e-4".
 
     Raises:
         RagenError: Something of it is unknown or wrong.
     """
     for name, value, known in (("preset", preset, PRESETS), ("scale", scale, SCALES)):
-        if value not in known:
+        if value is not None and value not in known:
             raise RagenError(f"unknown {name} '{value}'; known are {', '.join(known)}")
     is_file = what.endswith((".yaml", ".yml"))
-    given = _read(Path(what)) if is_file else {"game": game_id(what)}
-    layers = [SCALES[scale], PRESETS[preset], given, *map(read_override, overrides)]
+    asked = merged(
+        _read(Path(what)) if is_file else {"game": game_id(what)}, *map(read_override, overrides)
+    )
+    if not is_file:
+        preset = preset or DEFAULT_PRESET
+        if scale is None and asked.get("model", "starter") == "starter":
+            scale = "laptop"
+    layers = [SCALES[scale] if scale else {}, PRESETS[preset] if preset else {}, asked]
     config = validate(TrainConfig, merged(*layers), "config")
-    if config.game not in text_ids():
-        config = config.model_copy(update={"game": game_id(config.game)})
-    return config
+    game = config.game if config.game in text_ids() else game_id(config.game)
+    weights = None if config.model.startswith("hf:") else weights_of(config.model)
+    return config.model_copy(update={"game": game, "weights": weights})
 
 
 def game_id(name: str) -> str:
@@ -66,10 +78,11 @@ def config_digest(config: TrainConfig) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
-def default_train_directory(config: TrainConfig, preset: str) -> Path:
+def default_train_directory(config: TrainConfig) -> Path:
     """Return a path under ``runs/`` that depends on the config only, so that a command resumes."""
     game = config.game.split("/")[1].removesuffix("Text-v0")
-    return Path("runs") / f"train-{game}-{preset}-seed{config.seed}-{config_digest(config)[:8]}"
+    how = f"{config.advantage.kind}-{config.filter.kind}-seed{config.seed}"
+    return Path("runs") / f"train-{game}-{how}-{config_digest(config)[:8]}"
 
 
 def load_train_config(folder: Path) -> TrainConfig:

@@ -53,7 +53,7 @@ class Collector:
         context: Most tokens that the model can read.
         max_tokens: Most tokens of one reply.
         temperature: Of the sampling.
-        seed: The run's; with the group, the member and the turn it decides each reply's draws.
+        draws: What the model's draws are for; with iteration, group, member and turn it decides them.
         reward: Names the parts of a turn's reward.
     """
 
@@ -63,7 +63,7 @@ class Collector:
     context: int
     max_tokens: int
     temperature: float
-    seed: int
+    draws: str
     reward: RewardFunction
     clock: Clock = field(default_factory=Clock)
     _envs: list[ConversationWrapper] = field(default_factory=list)
@@ -82,7 +82,9 @@ class Collector:
             self._envs.append(self.make_env())
         trajectories = []
         for key, (spec, member) in enumerate(members):
-            self._reset(self._envs[key], spec, member)
+            # The first iteration's first member meets the level's own chance, as the harness does.
+            noise = iteration * spec.size + member
+            self._envs[key].reset(**_reset_arguments(spec.options, noise))
             first = self.codec.start(self._envs[key].messages)
             trajectories.append(Trajectory(spec.group, member, first))
             self._ask(key, trajectories[key], iteration)
@@ -104,18 +106,13 @@ class Collector:
             self.clock.engine += polled - started
             self.clock.games += time.perf_counter() - polled
 
-    def _reset(self, env: ConversationWrapper, spec: GroupSpec, member: int) -> None:
-        given = dict(spec.options)
-        seed = given.pop("seed", None)
-        env.reset(seed=seed, options={**given, "noise": member})
-
     def _ask(self, key: int, trajectory: Trajectory, iteration: int) -> None:
         if len(trajectory.ids) + self.max_tokens > self.context:
             trajectory.end = "overflow"
             trajectory.messages = self._envs[key].messages
             return
         what = f"{trajectory.group} {trajectory.member} {len(trajectory.turns)}"
-        seed = new_stream(f"rollout {self.seed}", what, iteration)
+        seed = new_stream(self.draws, what, iteration)
         request = TokenRequest(key, list(trajectory.ids), seed, self.temperature)
         self.engine.submit([request])
 
@@ -147,3 +144,8 @@ class Collector:
             trajectory.append_context(self.codec.bridge(env.user, closed))
         else:
             trajectory.messages = [*messages, {"role": "user", "content": env.user}]
+
+
+def _reset_arguments(options: dict[str, Any], noise: int) -> dict[str, Any]:
+    others = {name: value for name, value in options.items() if name != "seed"}
+    return {"seed": options.get("seed"), "options": {**others, "noise": noise}}

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM
@@ -36,8 +37,8 @@ class Progress:
     """Validation success of the best checkpoint, in [0, 1]."""
     empty: int = 0
     """Iterations in a row whose filter kept nothing."""
-    rolled_back: bool = False
-    """Whether the monitor has gone back to the best checkpoint."""
+    rolled_back: int | None = None
+    """Iteration after which the run went back to the best checkpoint's weights."""
     pending: dict[str, Any] | None = None
     """Metrics of the last iteration while it has not been evaluated and written down."""
 
@@ -75,15 +76,17 @@ def load(folder: Path, learner: Learner) -> Progress:
         learner.bad_steps = int(state.pop("bad_steps"))
         progress = Progress(**state)
         if hasattr(learner.models.policy, "merge_and_unload"):
-            _load_adapters(learner, tensors)
+            _load_trainable(learner.models.policy, _under(tensors, "policy"))
         else:
             saved = AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
             learner.models.policy.load_state_dict(saved.state_dict())
         for name, module in _critic(learner):
-            module.load_state_dict(_under(tensors, name))
+            _load_trainable(module, _under(tensors, name))
         for name, optimizer in _optimizers(learner):
             _load_optimizer(optimizer, _under(tensors, name))
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+    except (
+        OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError,
+    ) as error:  # fmt: skip
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise RagenError(f"'{folder}' is no checkpoint of this run: {first}") from error
     return progress
@@ -108,19 +111,22 @@ def prune(folder: Path, keep: int) -> None:
 def _tensors(learner: Learner) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     if hasattr(learner.models.policy, "merge_and_unload"):
-        named = learner.models.policy.named_parameters()
-        tensors |= {f"policy.{n}": p for n, p in named if p.requires_grad}
+        tensors |= _trainable("policy", learner.models.policy)
     for name, module in _critic(learner):
-        tensors |= {f"{name}.{n}": t for n, t in module.state_dict().items()}
+        tensors |= _trainable(name, module)
     for name, optimizer in _optimizers(learner):
         for key, fields in optimizer.state_dict()["state"].items():
             tensors |= {f"{name}.{key}.{field}": value for field, value in fields.items()}
     return {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
 
 
-def _load_adapters(learner: Learner, tensors: dict[str, Tensor]) -> None:
-    named = dict(learner.models.policy.named_parameters())
-    for name, tensor in _under(tensors, "policy").items():
+def _trainable(prefix: str, module: Any) -> dict[str, Tensor]:
+    return {f"{prefix}.{n}": p for n, p in module.named_parameters() if p.requires_grad}
+
+
+def _load_trainable(module: Any, tensors: dict[str, Tensor]) -> None:
+    named = dict(module.named_parameters())
+    for name, tensor in tensors.items():
         named[name].data.copy_(tensor)
 
 

@@ -28,8 +28,6 @@ class Rollout(_Section):
     """Of the sampling (paper: 1). Losses use the same, so that ratios compare like with like."""
     max_tokens: Positive = 200
     """Most tokens of one reply."""
-    reuse: Positive = 1
-    """Online-k: how many updates learn from one set of rollouts before the next is collected."""
 
 
 class Vllm(_Section):
@@ -101,7 +99,8 @@ class Update(_Section):
     """as-published: one step for each E of the trajectories kept, so a filter also cuts the steps.
     equal: as many steps as without a filter, each on fewer trajectories."""
     epochs: Positive = 1
-    """Passes over the kept trajectories."""
+    """Online-k: updates, each a pass over the kept trajectories, before the next are collected
+    (paper: 1; its study of freshness has 5 and 10)."""
     learning_rate: Annotated[float, Field(gt=0)] = 1e-6
     """Of the policy (RAGEN's code: 1e-6)."""
     critic_learning_rate: Annotated[float, Field(gt=0)] = 1e-5
@@ -117,7 +116,7 @@ class Update(_Section):
     precision: Literal["float32", "bfloat16"] = "float32"
     """Arithmetic of the passes (autocast); weights stay in float32."""
     patience: Positive = 3
-    """Optimizer steps with a gradient that is not finite, in a row, after which the run stops."""
+    """Optimizer steps with a gradient that is not finite, in a row, that end the run."""
 
 
 class Critic(_Section):
@@ -186,6 +185,8 @@ class TrainConfig(_Section):
 
     format: Literal[1] = 1
     """Version of the run directory's layout."""
+    weights: str | None = None
+    """Hash of the initial model's files, if it is a folder; `ragen train` fills it in."""
     game: str = "ragen/SokobanText-v0"
     """Id of a conversation env."""
     env_kwargs: dict[str, Any] = Field(default_factory=dict)

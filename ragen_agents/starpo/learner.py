@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -21,11 +22,7 @@ from ragen_agents.starpo.losses import (
     value_loss,
 )
 from ragen_agents.starpo.models import ActorCritic, Scores
-from ragen_envs.errors import RagenError
-
-
-class DivergedError(RagenError):
-    """Gradients were not finite several times in a row."""
+from ragen_envs.seeding import new_stream
 
 
 @dataclass(frozen=True)
@@ -116,25 +113,26 @@ class Learner:
         return self._score_all(self.models, batch)
 
     def update(self, prepared: Prepared, iteration: int) -> dict[str, float]:
-        """Take the optimizer steps of one iteration and return its metrics.
+        """Take the optimizer steps of one iteration and return the means of their metrics.
 
-        Raises:
-            DivergedError: Too many gradients in a row were not finite.
+        A step whose gradient is not finite is skipped and counted; see ``diverged``.
         """
         config = self.config
         count = len(prepared.batch.trajectories)
         size = config.update.batch
         full = count if config.update.steps == "as-published" else config.episodes
         steps = -(-full // size)
-        parts = optimizer_batches(
-            count, steps, config.update.epochs, config.seed + iteration * 7919
-        )
+        order = new_stream("optimizer batches", str(config.seed), iteration)
+        parts = optimizer_batches(count, steps, config.update.epochs, order)
         found = [self._step(prepared, rows, iteration) for rows in parts]
         names = {name for metrics in found for name in metrics}
-        means = {
-            name: sum(metrics.get(name, 0.0) for metrics in found) / len(found) for name in names
-        }
+        means = {name: fmean(m[name] for m in found if name in m) for name in names}
         return {**means, "optimizer_steps": float(len(parts))}
+
+    @property
+    def diverged(self) -> bool:
+        """Whether too many gradients in a row were not finite."""
+        return self.bad_steps >= self.config.update.patience
 
     def _step(self, prepared: Prepared, rows: list[int], iteration: int) -> dict[str, float]:
         mask = prepared.batch.mask[rows]
@@ -243,11 +241,6 @@ class Learner:
         self.optimizer.zero_grad()
         if self.critic_optimizer is not None:
             self.critic_optimizer.zero_grad()
-        if self.bad_steps >= self.config.update.patience:
-            raise DivergedError(
-                f"the gradient was not finite in {self.bad_steps} optimizer steps in a row; lower "
-                "update.learning_rate"
-            )
         return {**(norms if finite else {}), "skipped_steps": float(not finite)}
 
     @torch.no_grad()

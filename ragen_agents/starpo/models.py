@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -82,7 +83,7 @@ class ActorCritic(nn.Module):
     def critic_parameters(self) -> list[nn.Parameter]:
         """Return what the critic's optimizer changes."""
         modules = [module for module in (self.trunk, self.value_head) if module is not None]
-        return [p for module in modules for p in module.parameters()]
+        return [p for module in modules for p in module.parameters() if p.requires_grad]
 
 
 def chunked_logprobs(
@@ -123,7 +124,7 @@ def load_policy(config: TrainConfig, device: torch.device) -> tuple[Any, Any]:
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
         model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         first = str(error).strip().splitlines()[0]
         raise RagenError(
             f"model is '{config.model}', which could not be loaded: {first}"
@@ -173,8 +174,8 @@ def _trunk_of(policy: Any) -> Any:
 def _copied_trunk(policy: Any) -> nn.Module:
     import copy
 
+    # A copy learns what the policy learns: all weights, or its adapters.
     trunk: nn.Module = copy.deepcopy(_trunk_of(policy))
-    trunk.requires_grad_(True)
     return trunk
 
 

@@ -18,7 +18,6 @@ Sign = Literal["reward_std", "entropy", "gradient", "collapse"]
 class SignSeen:
     """One sign that was seen."""
 
-    iteration: int
     sign: Sign
     text: str
     """For people."""
@@ -39,13 +38,8 @@ class EchoTrapMonitor:
     def observe(self, metrics: Mapping[str, float]) -> list[SignSeen]:
         """Take in the metrics of the next iteration and return the signs that have newly appeared."""
         self.history.append(metrics)
-        iteration = len(self.history) - 1
         found = {sign: text for sign, text in self._signs() if text}
-        new = [
-            SignSeen(iteration, sign, text)
-            for sign, text in found.items()
-            if sign not in self._seen
-        ]
+        new = [SignSeen(sign, text) for sign, text in found.items() if sign not in self._seen]
         self._seen = set(found)
         return new
 
@@ -84,7 +78,7 @@ class EchoTrapMonitor:
         window = self.config.window
         success = self._values("success")
         means = [fmean(success[i : i + window]) for i in range(len(success) - window + 1)]
-        best = max(means)
+        best = max(means, default=0.0)
         if best <= 0.05 or means[-1] >= self.config.reward_drop * best:
             return ""
         return f"success fell to {means[-1]:.2f} over {window} iterations, from {best:.2f}"

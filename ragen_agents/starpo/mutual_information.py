@@ -18,13 +18,14 @@ from ragen_agents.starpo.learner import Learner
 def prompt_information(
     learner: Learner, trajectories: Sequence[Trajectory], pad: int
 ) -> dict[str, float]:
-    """Score the first replies of one episode of each group under the first prompts of all groups.
+    """Score the first reply of one episode for each first prompt under all of these prompts.
 
     Returns:
-        ``mutual_information``, in nats, and ``retrieval_accuracy``; nothing with fewer than two groups.
+        ``mutual_information``, in nats, and ``retrieval_accuracy``; nothing with fewer than two different
+        prompts.
     """
-    firsts = {t.group: t for t in reversed(trajectories) if 0 in t.turn_ids}
-    chosen = [firsts[group] for group in sorted(firsts)]
+    firsts = {tuple(_prompt(t)): t for t in reversed(trajectories) if 0 in t.turn_ids}
+    chosen = sorted(firsts.values(), key=lambda t: t.group)
     if len(chosen) < 2:
         return {}
     pairs = [_joined(asked, said) for said in chosen for asked in chosen]
@@ -53,9 +54,12 @@ def summarise(logprobs: Tensor) -> dict[str, float]:
     }
 
 
+def _prompt(trajectory: Trajectory) -> list[int]:
+    return trajectory.ids[: trajectory.turn_ids.index(0)]
+
+
 def _joined(asked: Trajectory, said: Trajectory) -> Trajectory:
-    prompt = asked.ids[: asked.turn_ids.index(0)]
     reply = [token for token, turn in zip(said.ids, said.turn_ids, strict=True) if turn == 0]
-    pair = Trajectory(asked.group, 0, list(prompt))
+    pair = Trajectory(asked.group, 0, _prompt(asked))
     pair.append_reply(reply, [0.0] * len(reply), 0)
     return pair

@@ -24,14 +24,14 @@ from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.engines import make_engine
 from ragen_agents.starpo.filters import keep_groups
 from ragen_agents.starpo.journal import Journal, read_metrics
-from ragen_agents.starpo.learner import DivergedError, Learner, Prepared
+from ragen_agents.starpo.learner import Learner, Prepared
 from ragen_agents.starpo.metrics import group_returns, rollout_metrics
 from ragen_agents.starpo.models import ActorCritic, load_policy
 from ragen_agents.starpo.monitor import EchoTrapMonitor, Sign
 from ragen_agents.starpo.mutual_information import prompt_information
 from ragen_agents.starpo.rewards import TurnReward
 from ragen_envs.conversation import ConversationWrapper, make_conversation
-from ragen_envs.errors import RagenError
+from ragen_envs.errors import InstanceError, RagenError
 from ragen_envs.seeding import advance, below, new_stream
 from ragen_envs.splits import VALIDATION
 
@@ -41,6 +41,10 @@ _EMPTY_LIMIT: Final = 10
 """Iterations in a row in which the filter keeps nothing, after which a run stops."""
 
 Report = Callable[[int, dict[str, Any]], None]
+
+
+class DivergedError(RagenError):
+    """Gradients were not finite several times in a row."""
 
 
 class Trainer:
@@ -74,11 +78,10 @@ class Trainer:
         self._context = int(getattr(policy.config, "max_position_embeddings", 1 << 30))
         self._check_context()
         self.engine = make_engine(config, policy, self.codec, world)
-        self.collector = self._collector(config.rollout.temperature, config.seed)
-        self.evaluator = self._collector(config.evaluation.temperature, config.seed + 1)
+        self.collector = self._collector(config.rollout.temperature, f"rollout {config.seed}")
+        self.evaluator = self._collector(config.evaluation.temperature, f"evaluation {config.seed}")
         self.monitor = EchoTrapMonitor(config.monitor)
         self.progress = Progress()
-        self._prepared: Prepared | None = None
         self._stopping = False
         self._seconds: dict[str, float] = {}
 
@@ -86,7 +89,7 @@ class Trainer:
         """Train until the config's last iteration.
 
         Raises:
-            DivergedError: Gradients were not finite several times in a row; the state before is saved.
+            DivergedError: Gradients were not finite several times in a row; the state is saved.
             EngineError: The engine cannot go on; the state is saved.
             RagenError: The filter kept nothing too often.
         """
@@ -94,8 +97,8 @@ class Trainer:
         with Journal(self.folder, self.progress, self.accelerator.is_main_process) as journal:
             try:
                 self._run(journal)
-            except (DivergedError, EngineError):
-                self._save(journal, self.progress.iteration, None, now=True)
+            except EngineError:
+                self._save_due(journal, now=True)
                 raise
             finally:
                 self.engine.close()
@@ -107,12 +110,12 @@ class Trainer:
         else:
             self._sync()
             if self.config.evaluation.every and not self.progress.metrics_size:
-                self._evaluate(journal, 0)
+                self._save_best(journal, self._evaluate(journal, 0))
         while self.progress.iteration < self.config.iterations:
             if self._iterate(journal):
                 return
             if self._stopping:
-                self._save(journal, self.progress.iteration, None, now=True)
+                self._save_due(journal, now=True)
                 return
 
     def stop(self) -> None:
@@ -121,16 +124,14 @@ class Trainer:
 
     def _iterate(self, journal: Journal) -> bool:
         """Do one iteration; returns whether the monitor ends the run."""
-        config, iteration = self.config, self.progress.iteration
+        iteration = self.progress.iteration
         self._seconds = {}
         started = time.perf_counter()
-        metrics: dict[str, Any] = {}
-        if iteration % config.rollout.reuse == 0 or self._prepared is None:
-            metrics |= self._collect(journal, iteration)
-        if self._prepared is not None:
+        prepared, metrics = self._collect(journal, iteration)
+        if prepared is not None:
             with self._timed("update"):
-                metrics |= self._prepared.metrics
-                metrics |= self.learner.update(self._prepared, iteration)
+                metrics |= prepared.metrics
+                metrics |= self.learner.update(prepared, iteration)
         metrics |= self._spent(started)
         self.progress = replace(self.progress, iteration=iteration + 1, pending=metrics)
         return self._finish(journal, metrics)
@@ -139,7 +140,7 @@ class Trainer:
         """Hand out the weights that an iteration made, score them, and write all down.
 
         Until then its metrics are pending: if the engine fails, they are saved, and a run that goes on
-        begins here.
+        begins here. Returns whether the monitor ends the run.
         """
         every, done = self.config.evaluation.every, self.progress.iteration
         self._seconds = {}
@@ -157,11 +158,18 @@ class Trainer:
         self._report(done, metrics)
         for sign in signs:
             self._warn(f"iteration {done}: {sign.text}")
-        self._save(journal, done, metrics.get("validation/success"))
-        return self._act({sign.sign for sign in signs}, journal)
+        self._save_best(journal, metrics)
+        ends, went_back = self._act({sign.sign for sign in signs})
+        self._save_due(journal, now=ends or went_back or self.learner.diverged)
+        if self.learner.diverged:
+            raise DivergedError(
+                f"the gradient was not finite in {self.learner.bad_steps} optimizer steps in a row; the "
+                f"state is saved in '{self.folder / CHECKPOINTS}'; lower update.learning_rate"
+            )
+        return ends
 
-    def _collect(self, journal: Journal, iteration: int) -> dict[str, Any]:
-        """Collect, filter and score the trajectories of an iteration."""
+    def _collect(self, journal: Journal, iteration: int) -> tuple[Prepared | None, dict[str, Any]]:
+        """Collect, filter and score trajectories; returns nothing to learn from if none are kept."""
         config = self.config
         with self._timed("rollout"):
             trajectories = self._gathered(self.collector, self._groups(iteration), iteration)
@@ -185,18 +193,25 @@ class Trainer:
             t for t in trajectories if t.group in set(kept) and t.end != "error" and t.written
         ]
         metrics["kept_groups"] = float(len(kept))
-        self._prepared = None
+        self._count_empty(bool(learnable), trajectories)
+        if not learnable:
+            return None, metrics
+        with self._timed("scores"):
+            return self.learner.prepare(TrainBatch.of(learnable, self.codec.pad)), metrics
+
+    def _count_empty(self, learnable: bool, trajectories: list[Trajectory]) -> None:
+        """Stop a run that has had nothing to learn from for too long."""
         empty = 0 if learnable else self.progress.empty + 1
         self.progress = replace(self.progress, empty=empty)
-        if empty >= _EMPTY_LIMIT:
-            raise RagenError(
-                f"the filter '{config.filter.kind}' kept nothing in {empty} iterations in a row: the members "
-                "of each group all have the same return"
-            )
-        if learnable:
-            with self._timed("scores"):
-                self._prepared = self.learner.prepare(TrainBatch.of(learnable, self.codec.pad))
-        return metrics
+        if empty < _EMPTY_LIMIT:
+            return
+        broken = [t.error for t in trajectories if t.error is not None]
+        if len(broken) == len(trajectories):
+            raise RagenError(f"every game broke in {empty} iterations in a row: {broken[0]}")
+        raise RagenError(
+            f"the filter '{self.config.filter.kind}' kept nothing in {empty} iterations in a row: the "
+            "members of each group all have the same return"
+        )
 
     def _groups(self, iteration: int) -> list[GroupSpec]:
         config = self.config
@@ -241,28 +256,30 @@ class Trainer:
             self._report(0, metrics)
         return metrics
 
-    def _save(self, journal: Journal, done: int, score: float | None, now: bool = False) -> None:
-        """Save the best and the due checkpoints."""
-        better = score is not None and (self.progress.best is None or score > self.progress.best)
-        if better:
+    def _save_best(self, journal: Journal, metrics: dict[str, Any]) -> None:
+        """Save the weights if they were scored, and better than any before."""
+        score, best = metrics.get("validation/success"), self.progress.best
+        if score is not None and (best is None or score > best):
             self.progress = replace(self.progress, best=score)
-        # Trajectories are not saved, so a run goes on only where the next are collected.
-        due = done % self.config.save_every == 0 or done == self.config.iterations
-        due = (due and done % self.config.rollout.reuse == 0) or now
-        if (due or better) and self.accelerator.is_main_process:
-            self._write_checkpoints(journal, done, better, due)
-        self.accelerator.wait_for_everyone()
+            self._write(journal, self.folder / BEST)
 
-    def _write_checkpoints(self, journal: Journal, done: int, better: bool, due: bool) -> None:
-        metrics_size, samples_size = journal.sizes
-        self.progress = replace(self.progress, metrics_size=metrics_size, samples_size=samples_size)
-        if better:
-            checkpoint.save(self.folder / BEST, self.learner, self.tokenizer, self.progress)
-        if due:
-            folder = self.folder / CHECKPOINTS
-            folder.mkdir(exist_ok=True)
-            checkpoint.save(folder / f"{done:06d}", self.learner, self.tokenizer, self.progress)
-            checkpoint.prune(folder, self.config.keep)
+    def _save_due(self, journal: Journal, now: bool) -> None:
+        """Save a checkpoint if it is time for one, or if it has to be now."""
+        done, folder = self.progress.iteration, self.folder / CHECKPOINTS
+        if now or done % self.config.save_every == 0 or done == self.config.iterations:
+            self._write(journal, folder / f"{done:06d}")
+            if self.accelerator.is_main_process:
+                checkpoint.prune(folder, self.config.keep)
+
+    def _write(self, journal: Journal, folder: Path) -> None:
+        if self.accelerator.is_main_process:
+            metrics_size, samples_size = journal.sizes
+            self.progress = replace(
+                self.progress, metrics_size=metrics_size, samples_size=samples_size
+            )
+            folder.parent.mkdir(exist_ok=True)
+            checkpoint.save(folder, self.learner, self.tokenizer, self.progress)
+        self.accelerator.wait_for_everyone()
 
     def _resume(self) -> None:
         found = checkpoint.latest(self.folder / CHECKPOINTS)
@@ -271,24 +288,28 @@ class Trainer:
         self.progress = checkpoint.load(found, self.learner)
         written = self.progress.iteration - (self.progress.pending is not None)
         for line in read_metrics(self.folder)[: written + 1]:
-            if 0 < line["iteration"] <= written:
+            if (self.progress.rolled_back or 0) < line["iteration"] <= written:
                 self.monitor.observe(line)
 
-    def _act(self, signs: set[Sign], journal: Journal) -> bool:
-        """Do what the config asks for at a collapse; returns whether the run ends."""
-        action = self.config.monitor.action
+    def _act(self, signs: set[Sign]) -> tuple[bool, bool]:
+        """Do what the config asks for at a collapse.
+
+        Returns:
+            Whether the run ends, and whether it went back to the best weights. If it did, the monitor
+            begins anew, so that it can see the next collapse.
+        """
+        action, at = self.config.monitor.action, self.progress
         if "collapse" not in signs or action == "warn":
-            return False
-        if action == "rollback" and not self.progress.rolled_back and (self.folder / BEST).exists():
-            at = self.progress
+            return False, False
+        if action == "rollback" and at.rolled_back is None and (self.folder / BEST).exists():
             back = checkpoint.load(self.folder / BEST, self.learner)
-            self.progress = replace(at, rolled_back=True)
+            self.progress = replace(at, rolled_back=at.iteration)
+            self.monitor = EchoTrapMonitor(self.config.monitor)
             self._sync()
             self._warn(f"went back to the weights of iteration {back.iteration}")
-            return False
-        self._save(journal, self.progress.iteration, None, now=True)
+            return False, True
         self._warn("stopped because success has collapsed")
-        return True
+        return True, False
 
     def _reference(self, policy: Any) -> Any | None:
         """Return a frozen copy of the initial policy if a divergence from it is charged."""
@@ -299,11 +320,11 @@ class Trainer:
         frozen = ActorCritic(copy.deepcopy(policy), None, self.config.rollout.temperature)
         return frozen.requires_grad_(False).eval()
 
-    def _collector(self, temperature: float, seed: int) -> Collector:
+    def _collector(self, temperature: float, draws: str) -> Collector:
         config = self.config
         return Collector(
             self.engine, self.codec, self._make_env, self._context, config.rollout.max_tokens,
-            temperature, seed, TurnReward(config.reward),
+            temperature, draws, TurnReward(config.reward),
         )  # fmt: skip
 
     def _make_env(self) -> ConversationWrapper:
@@ -316,8 +337,16 @@ class Trainer:
         return make_conversation(**{**defaults, **self.config.env_kwargs})
 
     def _check_context(self) -> None:
-        """Check that the first prompt and one reply fit the model."""
-        env = self._make_env()
+        """Check that the first prompt and one reply fit the model, and that the instances exist."""
+        env, evaluation = self._make_env(), self.config.evaluation
+        if evaluation.every:
+            try:
+                env.reset(options={"split": VALIDATION, "index": evaluation.episodes - 1})
+            except InstanceError as error:
+                raise RagenError(
+                    f"evaluation.episodes is {evaluation.episodes}, but {error}; evaluation.every=0 trains "
+                    "without evaluating"
+                ) from error
         env.reset(seed=0)
         needed = len(self.codec.start(env.messages)) + self.config.rollout.max_tokens
         if needed > self._context:

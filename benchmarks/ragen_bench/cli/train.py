@@ -26,11 +26,19 @@ def train(
         typer.Argument(metavar="[FIELD=VALUE]...", help="Settings, such as update.batch=16."),
     ] = None,
     preset: Annotated[
-        str, typer.Option(help="starpo-ppo, starpo-grpo, starpo-s or starpo-s-grpo.")
-    ] = "starpo-s",
+        str | None,
+        typer.Option(
+            help="starpo-ppo, starpo-grpo, starpo-s or starpo-s-grpo.  [default: starpo-s, and none "
+            "with a file]"
+        ),
+    ] = None,
     scale: Annotated[
-        str, typer.Option(help="laptop: the starter model; paper: Qwen2.5-0.5B-Instruct.")
-    ] = "laptop",
+        str | None,
+        typer.Option(
+            help="laptop: the starter model; paper: Qwen2.5-0.5B-Instruct.  [default: laptop, and none "
+            "with a file or another model]"
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Run directory.  [default: under runs/]")
     ] = None,
@@ -47,7 +55,7 @@ def train(
     from ragen_envs.errors import RagenError
 
     config = make_train_config(what, preset, scale, setting or [])
-    folder = out or default_train_directory(config, preset)
+    folder = out or default_train_directory(config)
     if not resume and (folder / CONFIG).exists():
         raise RagenError(f"'{folder}' holds a run already; leave --no-resume out to go on with it")
     _train(folder, config)
