@@ -239,17 +239,31 @@ def watch(engine, what, fail_at=None):
     return calls
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.99])
-@pytest.mark.parametrize("what", ["poll", "sync"])
-def test_an_engine_that_fails_stops_the_run_with_its_state_saved(what, share, tiny, tmp_path):
+BROKEN = {"save_every": 9, "iterations": 3, "filter": {"kind": "none"}}
+
+
+@pytest.fixture(scope="module")
+def never_stopped(tiny, tmp_path_factory):
+    """A run, and how often it called its engine."""
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    one = trainer(folder, {**BROKEN, "model": str(tiny)}, preset="starpo-ppo")
+    calls = {what: watch(one.engine, what) for what in ("poll", "sync")}
+    one.run()
+    return folder, {what: len(found) for what, found in calls.items()}
+
+
+@pytest.mark.parametrize(
+    ("what", "share"),
+    [("poll", 0.0), ("poll", 0.3), ("poll", 0.6), ("poll", 0.99), ("sync", 0.0), ("sync", 0.99)],
+)
+def test_an_engine_that_fails_stops_the_run_with_its_state_saved(
+    what, share, never_stopped, tiny, tmp_path
+):
     """The run that goes on ends as one that was never stopped, wherever the engine has failed."""
-    layer = {"model": str(tiny), "save_every": 9, "iterations": 3, "filter": {"kind": "none"}}
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    first = trainer(whole, layer, preset="starpo-ppo")
-    calls = watch(first.engine, what)
-    first.run()
+    whole, calls = never_stopped
+    cut, layer = tmp_path / "cut", {**BROKEN, "model": str(tiny)}
     stopped = trainer(cut, layer, preset="starpo-ppo")
-    watch(stopped.engine, what, fail_at=int(share * len(calls)))
+    watch(stopped.engine, what, fail_at=int(share * calls[what]))
     with pytest.raises(EngineError, match="the engine is gone"):
         stopped.run()
     assert len(list((cut / "checkpoints").iterdir())) == 1

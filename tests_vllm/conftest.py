@@ -6,6 +6,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import transformers
+from gymnasium import make_vec
 
 from ragen_agents.engines.decoding import end_tokens
 from ragen_agents.engines.vllm_api import LocalModel
@@ -15,7 +16,8 @@ from ragen_agents.starter import STARTER
 
 @pytest.fixture(scope="session")
 def local():
-    """The starter model in vLLM; tests that change its weights put the old ones back."""
+    """The starter model in vLLM, loaded beside compiled games; its weights are whatever came last."""
+    make_vec("ragen/Sokoban-v0", 2).reset(seed=0)
     model = LocalModel(STARTER, "float32", 0.25)
     yield model
     model.close()

@@ -188,12 +188,16 @@ def _prepare_process() -> bool:
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     try:
+        from llvmlite.binding import ffi
         from vllm.platforms import current_platform
     except Exception as error:
         raise RagenError(
             f"vLLM is installed but cannot be imported: {error}; on a machine without a GPU, remove "
             "torchvision, torchaudio and torchcodec, which may be built for another torch"
         ) from error
+    # vLLM looks into every object of every module for its kernels. The library object of llvmlite, which
+    # compiled games load, answers to any name with a function of C, also where this wants a dictionary.
+    ffi.lib._fntab.setdefault("__dict__", {})
     on_cpu = bool(current_platform.is_cpu())
     if on_cpu:
         # No binding to cores, which it would take from the trainer, and no warm-up by compiling.

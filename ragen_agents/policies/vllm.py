@@ -4,7 +4,7 @@ from pathlib import Path
 
 from transformers import AutoConfig, GenerationConfig
 
-from ragen_agents.engines import TokenRequest
+from ragen_agents.engines import Completion, TokenRequest
 from ragen_agents.engines.decoding import end_tokens
 from ragen_agents.engines.vllm_api import LocalModel, check_version
 from ragen_agents.engines.vllm_local import VllmEngine
@@ -60,7 +60,7 @@ class VllmPolicy(LanguageModelPolicy):
                 for i, (prompt, seed) in pairs
             ]
         )
-        found = {}
+        found: dict[int, Completion] = {}
         while done := self._engine.poll():
             found |= {completion.key: completion for completion in done}
         return [(found[i].ids, found[i].finish == "stop") for i in range(len(prompts))]
