@@ -3,7 +3,14 @@
 from pathlib import Path
 from typing import Final
 
-from ragen_agents.policies.base import Policy, Reply, Request, Sampling
+from ragen_agents.policies.base import (
+    AsyncPolicy,
+    BudgetReachedError,
+    Policy,
+    Reply,
+    Request,
+    Sampling,
+)
 from ragen_agents.policies.controls import (
     NoopPolicy,
     OraclePolicy,
@@ -58,6 +65,8 @@ def _load(model: str | Path, sampling: Sampling, name: str) -> Policy:
 
 __all__ = [
     "CONTROLS",
+    "AsyncPolicy",
+    "BudgetReachedError",
     "NoopPolicy",
     "OraclePolicy",
     "Policy",
