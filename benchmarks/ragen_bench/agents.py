@@ -1,7 +1,7 @@
 """Agents as the harness sees them: their names, what identifies their weights, their policies."""
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -11,8 +11,9 @@ from ragen_agents.policies.endpoint.key import read_key
 from ragen_agents.policies.endpoint.settings import Connection, EndpointSettings
 from ragen_agents.policies.python import is_python_agent, load_agent, source_of
 from ragen_agents.starter import STARTER
-from ragen_bench.suites import SamplingSettings
+from ragen_bench.suites import SamplingSettings, Task
 from ragen_envs.errors import RagenError
+from ragen_envs.text import IMAGE
 
 CONTROL_CHUNK: Final = 32
 """Levels that controls play between two writes; their replies do not depend on it."""
@@ -68,6 +69,16 @@ def _contents(path: Path) -> bytes:
         first = file.read(_PIECE)
         file.seek(-_PIECE, 2)
         return first + file.read()
+
+
+def check_sight(agents: Iterable[str], tasks: Mapping[str, Task]) -> None:
+    """Raise `RagenError` if an agent that reads words only would have to look at pictures."""
+    for name, task in tasks.items():
+        if task.settings.get("observation") != IMAGE:
+            continue
+        for agent in agents:
+            if agent not in CONTROLS and not agent.startswith(OPENAI) and not is_python_agent(agent):
+                raise RagenError(f"agent '{agent}' reads words only, but task '{name}' shows pictures")
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def bench(
     A run directory that is there already is gone on with: nothing is lost or played twice.
     """
     from ragen_agents.policies import BudgetReachedError
-    from ragen_bench.agents import normalise_agents
+    from ragen_bench.agents import check_sight, normalise_agents
     from ragen_bench.cli.show import print_run
     from ragen_bench.configs import CONFIG, default_directory, make_config
     from ragen_bench.remote import cache_file, make_budget, make_remote
@@ -84,7 +84,9 @@ def bench(
     chosen = adapt_suite(load_suite(suite), episodes, seed, game, sampling)
     check_suite(chosen)
     remote = make_remote(base_url, key_variable, stop, extra_body, timeout, tries, concurrency)
-    config = make_config(chosen, normalise_agents(agent or DEFAULT_AGENTS), remote.settings)
+    agents = normalise_agents(agent or DEFAULT_AGENTS)
+    check_sight(agents, chosen.tasks)
+    config = make_config(chosen, agents, remote.settings)
     budget = make_budget(config, max_cost, max_tokens, max_time, prices)
     folder = out or default_directory(config)
     if not resume and (folder / CONFIG).exists():

@@ -73,7 +73,7 @@ def error_of(answer: APIStatusError, message: str) -> Exception:
         message: What it says, in one line that may be shown.
     """
     status, code = answer.status_code, f"{answer.code} {answer.type}"
-    said = f"HTTP {status}: {message}"
+    said = f"HTTP {status}: {message.removeprefix(f'Error code: {status} - ')}"
     if status in (401, 403):
         return AuthenticationFailedError(f"the endpoint does not accept the key: {said}")
     if status == 402 or "insufficient_quota" in code:
