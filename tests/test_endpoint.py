@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from endpoint_server import FAULTS, EndpointServer, completion, failure, plays
 from ragen_bench.__main__ import main
 from ragen_bench.records import read_records
 
-from endpoint_server import FAULTS, EndpointServer, completion, failure, plays
 from ragen_agents.policies.endpoint import policy
 
 GAMES = ("Bandit", "Sokoban", "FrozenLakeDeterministic")
@@ -311,7 +311,16 @@ def test_wrong_words(more, named, server, tmp_path, capsys, monkeypatch):
 
 def test_requests_say_what_the_config_says(server, tmp_path):
     extra = {"max_tokens": None, "max_completion_tokens": 77, "chat": {"think": True}}
-    more = ["--temperature", "0.7", "--max-reply-tokens", "77", "--stop", "</answer>", "--seed", "5"]
+    more = [
+        "--temperature",
+        "0.7",
+        "--max-reply-tokens",
+        "77",
+        "--stop",
+        "</answer>",
+        "--seed",
+        "5",
+    ]
     found = bench(server, tmp_path / "run", *more, "--extra-body", json.dumps(extra), episodes=3)
     bodies = server.bodies
     assert len(bodies) == sum(len(e["turns"]) for e in found)

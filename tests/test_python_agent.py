@@ -6,7 +6,7 @@ import sys
 import pytest
 from ragen_bench.__main__ import main
 
-AGENT = '''
+AGENT = """
 from ragen_agents.policies import Reply
 
 class Agent:
@@ -35,7 +35,7 @@ def not_async(request):
 class Broken:
     def __init__(self):
         raise RuntimeError("no such model")
-'''
+"""
 
 
 @pytest.fixture

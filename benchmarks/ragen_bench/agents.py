@@ -77,8 +77,14 @@ def check_sight(agents: Iterable[str], tasks: Mapping[str, Task]) -> None:
         if task.settings.get("observation") != IMAGE:
             continue
         for agent in agents:
-            if agent not in CONTROLS and not agent.startswith(OPENAI) and not is_python_agent(agent):
-                raise RagenError(f"agent '{agent}' reads words only, but task '{name}' shows pictures")
+            if (
+                agent not in CONTROLS
+                and not agent.startswith(OPENAI)
+                and not is_python_agent(agent)
+            ):
+                raise RagenError(
+                    f"agent '{agent}' reads words only, but task '{name}' shows pictures"
+                )
 
 
 @dataclass(frozen=True)
