@@ -468,6 +468,11 @@ def test_boards_are_sent_and_kept_as_pictures(server, tmp_path, capsys):
     assert {path.stem for path in (out / "pictures").iterdir()} == shown
     assert main(["verify", str(out)]) == 0
 
+    cached = [*more, "--cache", tmp_path / "cache"]
+    for name in ("first", "second"):
+        assert bench(server, tmp_path / name, *cached, episodes=4, games=()) == found
+        assert main(["verify", str(tmp_path / name)]) == 0
+
     one = next((out / "pictures").iterdir())
     image.rotate(90).save(one)
     assert main(["verify", str(out)]) == 1

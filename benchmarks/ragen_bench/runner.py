@@ -82,9 +82,10 @@ def _play_all(
         run.append(episodes)
         report.advance(len(episodes))
 
-    policy = Pictured(Metered(policy, purse.ledger, purse.budget), run.folder)
+    policy = Metered(policy, purse.ledger, purse.budget)
     if purse.cache is not None and agent.endpoint is not None:
         policy = Cached(policy, purse.cache, agent, suite.sampling)
+    policy = Pictured(policy, run.folder)
     specs = (task_spec(suite, key.task, key.instance or 0) for key in missing)
 
     async def play() -> None:
