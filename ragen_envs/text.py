@@ -6,6 +6,7 @@ from typing import Any, Final, Protocol
 GRID: Final = "grid"
 COORDINATES: Final = "coordinates"
 BOTH: Final = "both"
+IMAGE: Final = "image"
 FORMATS: Final = (GRID, COORDINATES, BOTH)
 
 Symbols = Mapping[str, str]

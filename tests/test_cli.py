@@ -241,7 +241,7 @@ def test_a_broken_config(run, text, named, fails):
     assert named in fails("show", run)
 
 
-@pytest.mark.parametrize("line", ["", "{}", "not json", '{"schema_version": 2}', "\ufffd"])
+@pytest.mark.parametrize("line", ["", "{}", "not json", '{"schema_version": 3}', "\ufffd"])
 def test_a_corrupt_middle_line_is_named(run, line, fails):
     lines = (run / "episodes.jsonl").read_text().splitlines()
     (run / "episodes.jsonl").write_text("\n".join([lines[0], line, *lines[2:], ""]))

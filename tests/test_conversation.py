@@ -389,7 +389,10 @@ BAD_SETTINGS = [
     ({"history_turns": False}, "history_turns is False"),
     ({"think": 1}, "think is 1, but must be true or false"),
     ({"history": "all"}, "history is 'all', but must be one of full, last, none"),
-    ({"observation": "text"}, "observation is 'text', but must be one of grid, coordinates, both"),
+    (
+        {"observation": "text"},
+        "observation is 'text', but must be one of grid, coordinates, both, image",
+    ),
     ({"invalid": "skip"}, "invalid is 'skip', but must be one of penalise, discard, end"),
     ({"format_penalty": 0.5}, "format_penalty is 0.5, but must be a number <= 0"),
 ]

@@ -23,6 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 _EXTRAS = {
+    "api": ("httpx2", "openai", "PIL"),
     "models": ("torch", "transformers", "safetensors", "tokenizers"),
     "train": ("accelerate", "datasets", "jinja2", "matplotlib", "peft", "trl"),
 }

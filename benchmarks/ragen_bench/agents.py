@@ -1,17 +1,25 @@
 """Agents as the harness sees them: their names, what identifies their weights, their policies."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ragen_agents.policies import CONTROLS, VLLM, Policy, Sampling, make_policy
+from ragen_agents.policies import CONTROLS, VLLM, AsyncPolicy, Policy, Sampling, make_policy
+from ragen_agents.policies.endpoint.key import read_key
+from ragen_agents.policies.endpoint.settings import Connection, EndpointSettings
+from ragen_agents.policies.python import is_python_agent, load_agent, source_of
 from ragen_agents.starter import STARTER
-from ragen_bench.suites import SamplingSettings
+from ragen_bench.suites import SamplingSettings, Task
 from ragen_envs.errors import RagenError
+from ragen_envs.text import IMAGE
 
 CONTROL_CHUNK: Final = 32
 """Levels that controls play between two writes; their replies do not depend on it."""
+
+OPENAI: Final = "openai:"
+"""Before the name of a model behind an endpoint."""
 
 _WEIGHTS: Final = ("*.safetensors", "pytorch_model*.bin")
 _IDENTITY: Final = (*_WEIGHTS, "*.json", "*.jinja", "*.txt", "*.model")
@@ -33,13 +41,15 @@ def normalise_agents(agents: Iterable[str]) -> list[str]:
 
 
 def weights_of(agent: str) -> str | None:
-    """Return a hash of a local model's files, or None for agents without a folder.
+    """Return a hash of a local model's files or a Python agent's source, or None for other agents.
 
     Files over 64 MiB are known by their size, their first and their last MiB.
 
     Raises:
-        RagenError: The folder holds no weights.
+        RagenError: The folder holds no weights, or there is no such module.
     """
+    if is_python_agent(agent):
+        return hashlib.sha256(source_of(agent)).hexdigest()
     folder = _folder(agent)
     if folder is None:
         return None
@@ -70,10 +80,55 @@ def _contents(path: Path) -> bytes:
         return first + file.read()
 
 
-def make_policies(agents: Iterable[str], sampling: SamplingSettings) -> dict[str, Policy]:
+def check_sight(agents: Iterable[str], tasks: Mapping[str, Task]) -> None:
+    """Raise `RagenError` if an agent that reads words only would have to look at pictures."""
+    for name, task in tasks.items():
+        if task.settings.get("observation") != IMAGE:
+            continue
+        for agent in agents:
+            if (
+                agent not in CONTROLS
+                and not agent.startswith(OPENAI)
+                and not is_python_agent(agent)
+            ):
+                raise RagenError(
+                    f"agent '{agent}' reads words only, but task '{name}' shows pictures"
+                )
+
+
+@dataclass(frozen=True)
+class Remote:
+    """How agents are asked that do not run here as models."""
+
+    settings: EndpointSettings
+    connection: Connection
+    key_variable: str
+    """Environment variable that holds the endpoint's key."""
+
+
+def make_policies(
+    agents: Iterable[str],
+    sampling: SamplingSettings,
+    remote: Remote,
+    tell: Callable[[str], None],
+) -> dict[str, Policy | AsyncPolicy]:
     """Make the policies of agents. Called only for agents with episodes left to play."""
     decoding = Sampling(sampling.temperature, sampling.max_tokens)
-    return {agent: make_policy(agent, decoding) for agent in agents}
+    return {agent: _make(agent, decoding, remote, tell) for agent in agents}
+
+
+def _make(
+    agent: str, sampling: Sampling, remote: Remote, tell: Callable[[str], None]
+) -> Policy | AsyncPolicy:
+    if is_python_agent(agent):
+        return load_agent(agent, remote.connection.concurrency)
+    if not agent.startswith(OPENAI):
+        return make_policy(agent, sampling)
+    from ragen_agents.policies.endpoint.policy import EndpointPolicy
+
+    key = read_key(remote.settings.base_url, remote.key_variable)
+    model = agent.removeprefix(OPENAI)
+    return EndpointPolicy(agent, model, sampling, remote.settings, key, remote.connection, tell)
 
 
 def chunk_size(agent: str, policy: Policy) -> int:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
-from ragen_bench.agents import weights_of
+from ragen_agents.policies.endpoint.settings import EndpointSettings
+from ragen_bench.agents import OPENAI, weights_of
 from ragen_bench.records import EpisodeKey
 from ragen_bench.suites import Suite
 from ragen_bench.yaml_files import load_yaml, validate
@@ -30,7 +31,9 @@ class AgentEntry(BaseModel):
     name: str
     """As given on the command line."""
     weights: str | None = None
-    """Hash of a local model's files."""
+    """Hash of a local model's files, or of a Python agent's source."""
+    endpoint: EndpointSettings | None = Field(default=None, exclude_if=lambda e: e is None)
+    """What a model behind an endpoint is asked; left out where there is none."""
 
 
 class RunConfig(BaseModel):
@@ -64,9 +67,16 @@ class RunConfig(BaseModel):
         ]
 
 
-def make_config(suite: Suite, agents: Sequence[str]) -> RunConfig:
-    """Return the config of a run of agents on a suite."""
-    entries = [AgentEntry(name=agent, weights=weights_of(agent)) for agent in agents]
+def make_config(suite: Suite, agents: Sequence[str], endpoint: EndpointSettings) -> RunConfig:
+    """Return the config of a run of agents on a suite; the endpoint is that of ``openai:`` agents."""
+    entries = [
+        AgentEntry(
+            name=agent,
+            weights=weights_of(agent),
+            endpoint=endpoint if agent.startswith(OPENAI) else None,
+        )
+        for agent in agents
+    ]
     return RunConfig(agents=entries, suite=suite)
 
 

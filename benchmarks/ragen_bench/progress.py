@@ -2,7 +2,7 @@
 
 import time
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from rich.console import Console
 from rich.progress import (
@@ -16,6 +16,8 @@ from rich.progress import (
 )  # fmt: skip
 from rich.text import Text
 
+_QUIET: Final = 10.0
+
 
 class RateColumn(ProgressColumn):
     """Episodes in a second."""
@@ -27,14 +29,9 @@ class RateColumn(ProgressColumn):
 
 
 class RunProgress:
-    """Reports a run on standard error; a context manager.
+    """Reports a run on standard error; a context manager."""
 
-    Args:
-        done: Episodes that are there already.
-        total: Episodes in all.
-    """
-
-    def __init__(self, done: int, total: int) -> None:
+    def __init__(self) -> None:
         self._console = Console(stderr=True, markup=False, highlight=False)
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
@@ -47,7 +44,13 @@ class RunProgress:
             transient=True,
             speed_estimate_period=60,
         )
-        self._row = self._bar.add_task("", total=total, completed=done)
+        self._quiet_until = 0.0
+        self._row = self._bar.add_task("", total=None)
+
+    def of(self, done: int, total: int) -> Self:
+        """Return itself, told how many episodes there are in all, and how many already."""
+        self._bar.update(self._row, total=total, completed=done)
+        return self
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
@@ -68,6 +71,13 @@ class RunProgress:
         self._total, self._played, self._left = total, 0, total - done
         self._started = time.perf_counter()
         self._bar.update(self._row, description=self._name)
+
+    def say(self, text: str) -> None:
+        """Tell what makes the run wait, above the bar; often repeated, a line in ten seconds."""
+        now = time.monotonic()
+        if now >= self._quiet_until:
+            self._quiet_until = now + _QUIET
+            self._console.print(text, soft_wrap=True)
 
     def advance(self, episodes: int) -> None:
         """Count episodes."""

@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from ragen_agents.pictures import picture_hash
 from ragen_agents.policies import CONTROLS, Request
+from ragen_agents.policies.python import is_python_agent
 from ragen_agents.rollout import Episode, EpisodeSpec, TurnRecord, sampling_seed
-from ragen_agents.rollout.play import make_env
+from ragen_agents.rollout.game import make_env
 from ragen_bench.configs import RunConfig
 from ragen_envs import SUITE_VERSION
 from ragen_envs.conversation import ConversationWrapper
@@ -40,11 +42,19 @@ def config_checks(config: RunConfig, episode: Episode) -> Iterator[Check]:
     yield Check(None, "instance.seed", instance.seed, None)
     yield Check(None, "instance.noise", instance.noise, 0)
     yield Check(None, "sampling_seed", episode.sampling_seed, config.suite.seed)
+    if not _counts_here(config, episode.agent):
+        return
     limit = config.suite.sampling.max_tokens
     for number, turn in enumerate(episode.turns, start=1):
         tokens = turn.reply_tokens
         if tokens is not None:
             yield Check(number, "reply_tokens", tokens, min(max(tokens, 0), limit))
+
+
+def _counts_here(config: RunConfig, agent: str) -> bool:
+    """Return whether the tokens of an agent were counted by this suite, not told by a server."""
+    entry = next(entry for entry in config.agents if entry.name == agent)
+    return entry.endpoint is None and not is_python_agent(agent)
 
 
 def replay(episode: Episode) -> Iterator[Check]:
@@ -94,6 +104,8 @@ def _turn(
     number: int, turn: TurnRecord, env: ConversationWrapper, total: list[float]
 ) -> Iterator[Check]:
     yield Check(number, "user", turn.user, env.user)
+    picture = picture_hash(env.pictures[-1]) if env.pictures else None
+    yield Check(number, "picture", turn.picture, picture)
     result = env.play(turn.reply, truncated=turn.cut_off)
     total.append(result.reward)
     names = env.names

@@ -1,6 +1,7 @@
 """Suites: which games are played, how many levels of each, and how language models decode."""
 
 import inspect
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -9,7 +10,7 @@ import gymnasium as gym
 from gymnasium.envs.registration import load_env_creator
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from ragen_agents.rollout.play import EpisodeSpec, make_env
+from ragen_agents.rollout.game import EpisodeSpec, make_env
 from ragen_bench.yaml_files import load_yaml, validate
 from ragen_envs.conversation.settings import SETTING_NAMES
 from ragen_envs.errors import RagenError
@@ -90,10 +91,21 @@ def load_suite(suite: str) -> Suite:
 
 
 def adapt_suite(
-    suite: Suite, episodes: int | None, seed: int | None, games: list[str] | None
+    suite: Suite,
+    episodes: int | None,
+    seed: int | None,
+    games: list[str] | None,
+    sampling: Mapping[str, float | None],
 ) -> Suite:
-    """Return the suite with fewer or more levels, another seed, or only some of its games."""
+    """Return the suite with fewer or more levels, another seed or sampling, or some of its games.
+
+    What is None stays as it is.
+    """
     changes: dict[str, Any] = {}
+    decoding = {name: value for name, value in sampling.items() if value is not None}
+    if decoding:
+        changed = {**dict(suite.sampling), **decoding}
+        changes["sampling"] = validate(SamplingSettings, changed, f"suite '{suite.name}', sampling")
     if episodes is not None:
         changes["episodes"] = episodes
     if seed is not None:

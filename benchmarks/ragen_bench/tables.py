@@ -43,7 +43,7 @@ def read_run(folder: Path) -> Run:
     config = load_config(folder)
     found = read_records(folder / EPISODES)
     samples: dict[tuple[str, str], dict[int | None, Episode]] = defaultdict(dict)
-    for episode in found.episodes:
+    for episode in sorted(found.episodes, key=lambda episode: episode.instance.index or 0):
         samples[episode.agent, episode.task][episode.instance.index] = episode
     return Run(folder, config, dict(samples), found.torn)
 
@@ -122,11 +122,26 @@ def _score(sample: Sample, reference: Sample | None) -> Interval:
     )
 
 
+def _has_estimates(run: Run, agent: str) -> bool:
+    return any(
+        turn.tokens_estimated
+        for (name, _), sample in run.samples.items()
+        if name == agent
+        for episode in sample.values()
+        for turn in episode.turns
+    )
+
+
 def notes(run: Run) -> list[str]:
     """Return what a reader of the table must know."""
     found = []
     if not any(agent == REFERENCE for agent, _ in run.samples):
         found.append(f"no score: it needs the agent '{REFERENCE}' in the same run")
+    found += [
+        f"the token counts of {agent} are estimates"
+        for agent in dict.fromkeys(agent for agent, _ in run.samples)
+        if _has_estimates(run, agent)
+    ]
     if run.missing:
         found.append(f"unfinished: {run.missing} of {len(run.config.keys)} episodes are missing")
     if run.torn:

@@ -5,8 +5,10 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from ragen_agents.policies import CONTROLS
 from ragen_bench.checksums import CHECKSUMS, read_checksums
 from ragen_bench.configs import EditedConfigError, RunConfig, load_config
+from ragen_bench.picture_files import PICTURES, kept_hash
 from ragen_bench.records import DuplicateError, EpisodeKey, Record, key_of, read_records
 from ragen_bench.replay import Check, config_checks, replay
 from ragen_bench.runs import EPISODES
@@ -53,6 +55,7 @@ def verify_run(folder: Path, tick: Callable[[int, int], None] | None = None) -> 
     expected = set(config.keys)
     for count, record in enumerate(found.records, start=1):
         _verify(path, record, config, expected)
+        _verify_pictures(path, record)
         if checksums is not None:
             _verify_checksum(path, record, checksums)
         if tick is not None:
@@ -85,6 +88,21 @@ def _checks(config: RunConfig, record: Record) -> Iterator[Check]:
         yield from chain(config_checks(config, record.episode), replay(record.episode))
     except RagenError as error:
         yield Check(None, "replay", "was played", f"{error}")
+
+
+def _verify_pictures(path: Path, record: Record) -> None:
+    """Check that the files hold the pictures that the agent was shown; controls look at none."""
+    if record.episode.agent in CONTROLS:
+        return
+    for number, turn in enumerate(record.episode.turns, start=1):
+        if turn.picture is None:
+            continue
+        found = kept_hash(path.parent, turn.picture)
+        if found != turn.picture:
+            raise MismatchError(
+                f"{path} line {record.line}: {key_of(record.episode)}, turn {number}, the file "
+                f"{PICTURES}/{turn.picture}.png: recorded {turn.picture[:12]}, found {found[:80]}"
+            )
 
 
 def _verify_checksum(path: Path, record: Record, checksums: list[str]) -> None:

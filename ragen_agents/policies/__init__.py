@@ -3,7 +3,14 @@
 from pathlib import Path
 from typing import Final
 
-from ragen_agents.policies.base import Policy, Reply, Request, Sampling
+from ragen_agents.policies.base import (
+    AsyncPolicy,
+    BudgetReachedError,
+    Policy,
+    Reply,
+    Request,
+    Sampling,
+)
 from ragen_agents.policies.controls import (
     NoopPolicy,
     OraclePolicy,
@@ -69,6 +76,8 @@ def _source(model: str) -> str | Path | None:
 __all__ = [
     "CONTROLS",
     "VLLM",
+    "AsyncPolicy",
+    "BudgetReachedError",
     "NoopPolicy",
     "OraclePolicy",
     "Policy",

@@ -1,10 +1,11 @@
-"""The one protocol of everything that plays: a batch of conversations in, a batch of replies out."""
+"""The protocols of everything that plays: conversations in, replies out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from ragen_envs.conversation import ConversationWrapper
+from ragen_envs.conversation import ConversationWrapper, Picture
+from ragen_envs.errors import RagenError
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,9 @@ class Request:
     seed: int
     """Seed of this reply's draws, in [0, 2^63); the only randomness that a policy may use."""
     conversation: ConversationWrapper
-    """The env itself. Only controls (random, oracle) may look into it; agents see ``messages``."""
+    """The env itself. Only controls (random, oracle) may look into it; agents see the rest."""
+    pictures: tuple[Picture, ...] = ()
+    """The picture beside each user message; () where the game is told in words."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +35,16 @@ class Reply:
     """Whether a token limit cut the reply off."""
     overflow: bool = False
     """Whether the prompt left no room in the model's context; the text is then ignored."""
+    reasoning: str | None = None
+    """What the model thought apart from the text, or None."""
+    tokens_estimated: bool = False
+    """Whether the token counts are estimates."""
+    seconds: float | None = None
+    """Seconds that the reply took where waiting for the policy is no measure of it, else None."""
 
 
 class Policy(Protocol):
-    """Something that plays."""
+    """Something that plays many conversations together, such as a model in this process."""
 
     name: str
     """How tables call it."""
@@ -47,6 +56,33 @@ class Policy(Protocol):
 
         Replies depend on the requests' messages and seeds only, not on earlier calls.
         """
+
+
+@runtime_checkable
+class AsyncPolicy(Protocol):
+    """Something that plays each conversation by itself, such as a model behind an endpoint."""
+
+    name: str
+    """How tables call it."""
+    concurrency: int
+    """How many conversations are open at most."""
+
+    async def reply(self, request: Request) -> Reply:
+        """Return the reply to one request; many calls are under way at once.
+
+        A reply depends on the request's messages, pictures and seed only.
+
+        Raises:
+            BudgetReachedError: No more replies are paid for.
+            RagenError: The run cannot go on; any other exception ends this episode only.
+        """
+
+    async def close(self) -> None:
+        """Let go of connections; called once, in the event loop that has asked for the replies."""
+
+
+class BudgetReachedError(RagenError):
+    """A limit on cost, tokens or time is reached: not an error of the run, which may go on later."""
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,18 @@
 """Episodes: how policies play the games, and the record that everything downstream reads."""
 
 from ragen_agents.rollout.episode import Episode, InstanceRecord, TurnRecord
-from ragen_agents.rollout.play import EpisodeSpec, play_batch, sampling_seed
+from ragen_agents.rollout.game import EpisodeSpec, Game, make_env, sampling_seed
+from ragen_agents.rollout.independent import play_independently
+from ragen_agents.rollout.play import play_batch
 
 __all__ = [
     "Episode",
     "EpisodeSpec",
+    "Game",
     "InstanceRecord",
     "TurnRecord",
+    "make_env",
     "play_batch",
+    "play_independently",
     "sampling_seed",
 ]

@@ -4,7 +4,8 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
+"""2 added ``picture``, ``reasoning`` and ``tokens_estimated``; records of version 1 lack them."""
 
 End = Literal["terminated", "truncated", "budget", "invalid", "overflow", "error"]
 """terminated: the game ended. truncated: its own time limit. budget: turns or actions used up.
@@ -40,14 +41,20 @@ class TurnRecord(_Record):
 
     user: str
     """The user message that was replied to."""
+    picture: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
+    """Hash of the picture beside the user message, or None; see `picture_hash`."""
     reply: str
     """The raw reply."""
+    reasoning: str | None = None
+    """What a reasoning model thought apart from its reply, or None. No part of what is played."""
     cut_off: bool = False
     """Whether the model was cut off by its token limit."""
     prompt_tokens: int | None = None
     """Tokens of the whole prompt, or None where the policy has no tokens."""
     reply_tokens: int | None = None
     """Tokens of the reply, or None where the policy has no tokens."""
+    tokens_estimated: bool = False
+    """Whether the token counts are estimates, because the server reported none."""
     actions: tuple[str, ...]
     """Names of the actions that could be read."""
     executed: tuple[str, ...]
@@ -61,7 +68,8 @@ class TurnRecord(_Record):
     penalty: float
     """The format penalty, 0 or negative."""
     seconds: float = Field(ge=0)
-    """Seconds that the policy took, divided by the number of conversations in its batch."""
+    """Seconds that the policy took, divided by the number of conversations in its batch; of a model
+    behind an endpoint, those of the request that was answered."""
 
     @property
     def reward(self) -> float:
@@ -72,7 +80,7 @@ class TurnRecord(_Record):
 class Episode(_Record):
     """One episode of one policy on one instance."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1, 2] = SCHEMA_VERSION
     suite_version: int
     """Version of the games and their instances; results of different versions are not comparable."""
     task: str

@@ -8,8 +8,9 @@ from gymnasium.envs.registration import load_env_creator
 from ragen_envs.conversation.parser import Defect, ParsedReply, format_reply, parse_reply
 from ragen_envs.conversation.settings import SETTING_NAMES, ConversationSettings
 from ragen_envs.conversation.vector import ConversationVector
-from ragen_envs.conversation.wrapper import ConversationWrapper, FreeText, TurnResult
+from ragen_envs.conversation.wrapper import ConversationWrapper, FreeText, Picture, TurnResult
 from ragen_envs.errors import RagenError
+from ragen_envs.text import IMAGE
 
 
 def make_conversation(
@@ -19,11 +20,13 @@ def make_conversation(
 
     Args:
         game: Id of a registered game, such as ``"ragen/Sokoban-v0"``.
-        render_mode: The game's render mode.
+        render_mode: The game's render mode; "rgb_array" in any case where the observation is "image".
         **kwargs: Conversation settings by name; all others go to the game.
     """
     spec = gym.spec(game)
     settings = {name: kwargs.pop(name) for name in SETTING_NAMES if name in kwargs}
+    if settings.get("observation") == IMAGE:
+        render_mode = "rgb_array"
     if not isinstance(spec.entry_point, str):
         raise RagenError(f"{game} must be registered with an entry point given as a string")
     creator = load_env_creator(spec.entry_point)
@@ -49,6 +52,7 @@ __all__ = [
     "Defect",
     "FreeText",
     "ParsedReply",
+    "Picture",
     "TurnResult",
     "format_reply",
     "make_conversation",

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from ragen_envs.conversation.parser import Defect
 from ragen_envs.conversation.settings import ConversationSettings
-from ragen_envs.text import COORDINATES
+from ragen_envs.text import COORDINATES, IMAGE
 
 
 @lru_cache(maxsize=1024)
@@ -14,7 +14,7 @@ def system_prompt(
 ) -> str:
     """Return the rules, the legend of the symbols in use, the limits and the form of a reply."""
     lines = [rules]
-    if legend and settings.observation != COORDINATES:
+    if legend and settings.observation not in (COORDINATES, IMAGE):
         lines.append(f"Symbols: {legend}.")
     lines.append(f"Actions: {', '.join(names)}.")
     lines.append(

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
 from ragen_envs.errors import RagenError
-from ragen_envs.text import FORMATS, GRID
+from ragen_envs.text import FORMATS, GRID, IMAGE
 
 HISTORIES: Final = ("full", "last", "none")
 INVALID_POLICIES: Final = ("penalise", "discard", "end")
@@ -35,7 +35,8 @@ class ConversationSettings:
     symbols: str | Mapping[str, str] = field(default="standard", hash=False)
     """Name of one of the game's symbol sets, or a mapping from cell names to single characters."""
     observation: str = GRID
-    """How the state is told: "grid", "coordinates" or "both"."""
+    """How the state is told: "grid", "coordinates" or "both"; or "image", a picture beside each user
+    message, with the words that a game without a board needs."""
     format_penalty: float = -0.1
     """Added to the reward of a turn whose reply has a defect, <= 0 (paper: -0.1)."""
     invalid: str = "penalise"
@@ -51,7 +52,7 @@ class ConversationSettings:
             raise RagenError(f"think is {self.think!r}, but must be true or false")
         for name, choices in (
             ("history", HISTORIES),
-            ("observation", FORMATS),
+            ("observation", (*FORMATS, IMAGE)),
             ("invalid", INVALID_POLICIES),
         ):
             value = getattr(self, name)

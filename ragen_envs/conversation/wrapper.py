@@ -3,8 +3,10 @@
 from typing import Any, Literal, NamedTuple, SupportsFloat
 
 import gymnasium as gym
+import numpy as np
 from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
+from numpy.typing import NDArray
 
 from ragen_envs.base import GameEnv
 from ragen_envs.conversation import prompt
@@ -12,16 +14,20 @@ from ragen_envs.conversation.parser import MAX_REPLY_CHARACTERS, Defect, ParsedR
 from ragen_envs.conversation.settings import ConversationSettings, resolve_symbols
 from ragen_envs.errors import RagenError
 from ragen_envs.oracle import Advice, Budget
-from ragen_envs.text import TextFace
+from ragen_envs.text import GRID, IMAGE, TextFace
 
 Message = dict[str, str]
 """A chat message with the keys ``role`` and ``content``."""
+
+Picture = NDArray[np.uint8]
+"""An RGB picture, uint8 (H, W, 3)."""
 
 EndReason = Literal["terminated", "truncated", "budget", "invalid"]
 """terminated: the game ended. truncated: the game's own time limit. budget: turns or actions used up.
 invalid: a reply with a defect where the setting ``invalid`` is "end"."""
 
 MAX_TEXT: int = 1 << 20
+_IN_PICTURE = "The board is in the picture."
 
 
 class FreeText(spaces.Text):
@@ -60,6 +66,15 @@ class TurnResult(NamedTuple):
         return sum(self.rewards) + self.penalty
 
 
+def _check_pictures(env: gym.Env[Any, Any]) -> None:
+    known = env.metadata.get("render_modes", ())
+    if "rgb_array" not in known or env.render_mode != "rgb_array":
+        raise RagenError(
+            f"observation is 'image', but {env} has the render mode {env.render_mode!r} of "
+            f"{', '.join(known)}; it must be rgb_array"
+        )
+
+
 class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs):
     """Turn a game into text in, text out. One step is one reply, with up to k actions.
 
@@ -93,6 +108,8 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         face = getattr(env.unwrapped, "text", None)
         if face is None:
             raise RagenError(f"{env} has no text face; see docs/add-a-game.md")
+        if self.settings.observation == IMAGE:
+            _check_pictures(env)
         self.face: TextFace = face
         self.symbols = resolve_symbols(self.settings.symbols, face.vocabularies)
         self.observation_space: spaces.Space[str] = FreeText(MAX_TEXT)
@@ -100,6 +117,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self.names: tuple[str, ...] = ()
         self.end: EndReason | None = None
         self._turns: list[tuple[str, str]] = []
+        self._pictures: list[Picture] = []
         # A game without wrappers of its own is played without making what nobody reads.
         self._game: GameEnv[Any] | None = None
         if isinstance(env, GameEnv) and type(env).step is GameEnv.step:
@@ -118,6 +136,8 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         legend = self.face.legend(self.symbols)
         rules = self.face.rules(self.unwrapped)
         self.system = prompt.system_prompt(rules, legend, self.names, self.settings)
+        self._pictures = []
+        self._look()
         left = self.settings.max_actions
         self.user = prompt.turn_prompt(self.state_text(), 1, left, self.settings)
         return f"{self.system}\n\n{self.user}", self._infos(info, (), (), effective=False)
@@ -205,13 +225,24 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         state = self.state_text()
         if self.end is not None:
             return prompt.final_prompt(told, self.success, state)
+        self._look()
         left = self.settings.max_actions - self._actions_used
         asked = prompt.turn_prompt(state, len(self._turns) + 1, left, self.settings)
         return f"{told}\n{asked}"
 
     def state_text(self) -> str:
         """Return the game's present state in the format and symbols of the settings."""
-        return self.face.observation(self.unwrapped, self.settings.observation, self.symbols)
+        form = self.settings.observation
+        if form == IMAGE:
+            if self.face.legend(self.symbols):
+                return _IN_PICTURE
+            form = GRID
+        return self.face.observation(self.unwrapped, form, self.symbols)
+
+    def _look(self) -> None:
+        """Keep the picture of the state that the next user message tells."""
+        if self.settings.observation == IMAGE:
+            self._pictures.append(np.asarray(self.env.render(), np.uint8))
 
     @property
     def budget(self) -> Budget:
@@ -225,13 +256,22 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     @property
     def messages(self) -> list[Message]:
         """The chat that ends with the message to reply to, under the history setting."""
-        kept = {"full": len(self._turns), "last": self.settings.history_turns, "none": 0}
-        first = max(0, len(self._turns) - kept[self.settings.history])
         chat = [{"role": "system", "content": self.system}]
-        for user, reply in self._turns[first:]:
+        for user, reply in self._turns[self._first :]:
             chat.append({"role": "user", "content": user})
             chat.append({"role": "assistant", "content": reply})
         return [*chat, {"role": "user", "content": self.user}]
+
+    @property
+    def pictures(self) -> list[Picture]:
+        """The pictures that belong to the user messages of ``messages``; [] without observation "image"."""
+        return self._pictures[self._first :]
+
+    @property
+    def _first(self) -> int:
+        """Number of the earliest turn, from 0, that the history setting keeps."""
+        kept = {"full": len(self._turns), "last": self.settings.history_turns, "none": 0}
+        return max(0, len(self._turns) - kept[self.settings.history])
 
     def oracle(self) -> Advice:
         """Return the game's optimum under what is left of turns and actions."""

@@ -1,0 +1,58 @@
+"""The pictures that models were shown: PNG files of a run, named by the hash of their pixels."""
+
+from pathlib import Path
+from typing import Final
+
+from ragen_agents.pictures import decode_png, encode_png, picture_hash
+from ragen_agents.policies import AsyncPolicy, Reply, Request
+from ragen_envs.conversation import Picture
+from ragen_envs.errors import RagenError
+
+PICTURES: Final = "pictures"
+_MAX_BYTES: Final = 1 << 24
+
+
+class Pictured:
+    """A policy whose pictures are kept before it sees them."""
+
+    def __init__(self, policy: AsyncPolicy, run: Path) -> None:
+        self.name, self.concurrency = policy.name, policy.concurrency
+        self._policy, self._folder = policy, run / PICTURES
+        self._kept: set[str] = set()
+
+    async def reply(self, request: Request) -> Reply:
+        """Keep the newest picture, and ask."""
+        if request.pictures:
+            self._keep(request.pictures[-1])
+        return await self._policy.reply(request)
+
+    async def close(self) -> None:
+        """Close the policy."""
+        await self._policy.close()
+
+    def _keep(self, picture: Picture) -> None:
+        name = picture_hash(picture)
+        path = self._folder / f"{name}.png"
+        if name in self._kept:
+            return
+        try:
+            self._folder.mkdir(exist_ok=True)
+            temporary = path.with_suffix(".tmp")
+            temporary.write_bytes(encode_png(picture))
+            temporary.replace(path)
+        except OSError as error:
+            raise RagenError(f"'{path}' cannot be written: {error.strerror}") from error
+        self._kept.add(name)
+
+
+def kept_hash(run: Path, name: str) -> str:
+    """Return the hash of the picture in the file of that name, or what is wrong with the file."""
+    path = run / PICTURES / f"{name}.png"
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            return f"more than {_MAX_BYTES} bytes"
+        return picture_hash(decode_png(path.read_bytes()))
+    except FileNotFoundError:
+        return "no file"
+    except (OSError, RagenError) as error:
+        return str(error)

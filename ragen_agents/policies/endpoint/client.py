@@ -1,0 +1,109 @@
+"""One request to an endpoint: sent by the openai client, bounded in time and size, errors typed."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any, Final
+
+import httpx2
+from openai import (
+    APIConnectionError,
+    APIError,
+    APIStatusError,
+    AsyncOpenAI,
+    DefaultAsyncHttpxClient,
+)
+
+from ragen_agents.policies.endpoint.answers import Answer, read_answer
+from ragen_agents.policies.endpoint.errors import TroubleError, error_of
+from ragen_agents.policies.endpoint.key import Key
+from ragen_agents.policies.endpoint.settings import Connection
+
+MAX_ANSWER: Final = 1 << 22
+"""Most bytes of an answer; 65 536 characters are the most that a reply may have."""
+_MAX_MESSAGE: Final = 300
+
+
+class Client:
+    """Asks one endpoint. No text that it returns or raises shows the key."""
+
+    def __init__(self, base_url: str, key: Key, connection: Connection) -> None:
+        self._key = key
+        self._timeout = connection.timeout
+        open_at_most = httpx2.Limits(
+            max_connections=connection.concurrency,
+            max_keepalive_connections=connection.concurrency,
+        )
+        self._client = AsyncOpenAI(
+            api_key=key.value,
+            base_url=base_url,
+            timeout=connection.timeout,
+            max_retries=0,
+            default_headers={"Accept-Encoding": "identity"},
+            http_client=DefaultAsyncHttpxClient(
+                limits=open_at_most,
+                timeout=connection.timeout,
+                event_hooks={"response": [_bound]},
+            ),
+        )
+
+    async def ask(self, body: dict[str, Any]) -> Answer:
+        """Send a chat completion's body once and return what was answered.
+
+        Raises:
+            TroubleError: There was no answer, or none that can be read, or one to ask again later.
+            RejectedError, PromptTooLongError, RagenError: See `error_of`.
+        """
+        try:
+            async with asyncio.timeout(self._timeout):
+                response = await self._client.post(
+                    "/chat/completions", cast_to=httpx2.Response, body=body
+                )
+        except TimeoutError:
+            raise TroubleError(f"no answer in {self._timeout:g} s") from None
+        except APIStatusError as error:
+            raise error_of(error, self._line(error.message)) from None
+        except APIConnectionError as error:
+            cause = error.__cause__ or error
+            raise TroubleError(self._line(f"{type(cause).__name__} {cause}")) from None
+        except APIError as error:
+            raise TroubleError(self._line(error.message)) from None
+        return self._covered(read_answer(response.content))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    def _covered(self, answer: Answer) -> Answer:
+        reasoning = None if answer.reasoning is None else self._key.hide(answer.reasoning)
+        return replace(answer, text=self._key.hide(answer.text), reasoning=reasoning)
+
+    def _line(self, message: str) -> str:
+        return self._key.hide(" ".join(message.split()))[:_MAX_MESSAGE]
+
+
+class _TooLongError(httpx2.RequestError):
+    """An answer is longer than any that is expected."""
+
+
+async def _bound(response: httpx2.Response) -> None:
+    """Let no more than MAX_ANSWER bytes of an answer be read."""
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise _TooLongError("the answer is compressed, though that was not asked for")
+    response.stream = _Bounded(response.stream)
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for part in self._stream:
+            size += len(part)
+            if size > MAX_ANSWER:
+                raise _TooLongError(f"the answer has more than {MAX_ANSWER} bytes")
+            yield part
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()

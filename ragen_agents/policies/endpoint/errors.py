@@ -1,0 +1,110 @@
+"""What can go wrong with a request, and whom it concerns: this try, this episode, or the run."""
+
+import email.utils
+import math
+import re
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from openai import APIStatusError
+
+from ragen_envs.errors import RagenError
+
+LONGEST_WAIT: Final = 300.0
+"""Most seconds that a server's Retry-After is obeyed."""
+_RUN_ON: Final = re.compile(
+    r"context.{0,3}(length|window|size)|prompt is too long|too many (input )?tokens"
+    r"|input token count|exceed_context|max_new_tokens.{0,3} must be",
+    re.IGNORECASE,
+)
+
+
+class TroubleError(Exception):
+    """This try has failed; the next may not."""
+
+
+class LimitedError(TroubleError):
+    """The server asks to be asked less."""
+
+    def __init__(self, message: str, wait: float | None) -> None:
+        super().__init__(message)
+        self.wait = wait
+        """Seconds to wait, as the server wishes, or None."""
+
+
+class RejectedError(Exception):
+    """The server will not answer this request, however often it is sent."""
+
+
+class PromptTooLongError(Exception):
+    """The prompt leaves no room in the model's context."""
+
+
+class RequestFailedError(Exception):
+    """One request failed where others do not: an error of its episode."""
+
+
+class AuthenticationFailedError(RagenError):
+    """The endpoint does not accept the key."""
+
+
+class UnknownModelError(RagenError):
+    """The endpoint does not have the model, or there is no endpoint at this URL."""
+
+
+class QuotaError(RagenError):
+    """The account has no money left."""
+
+
+class RefusedSettingsError(RagenError):
+    """The endpoint refuses every request with these settings."""
+
+
+class EndpointDownError(RagenError):
+    """The endpoint answers nothing."""
+
+
+def error_of(answer: APIStatusError, message: str) -> Exception:
+    """Return what an answer that is not a success means.
+
+    Args:
+        answer: The answer.
+        message: What it says, in one line that may be shown.
+    """
+    status, code = answer.status_code, f"{answer.code} {answer.type}"
+    said = f"HTTP {status}: {message.removeprefix(f'Error code: {status} - ')}"
+    if status in (401, 403):
+        return AuthenticationFailedError(f"the endpoint does not accept the key: {said}")
+    if status == 402 or "insufficient_quota" in code:
+        return QuotaError(f"the account has nothing left to spend: {said}")
+    if status == 404 or "model_not_found" in code:
+        return UnknownModelError(f"no such model, or no endpoint at this base URL: {said}")
+    if status == 429:
+        return LimitedError(said, retry_after(answer.response.headers))
+    if status in (408, 409, 425) or status >= 500:
+        return TroubleError(said)
+    if _RUN_ON.search(f"{code} {message}"):
+        return PromptTooLongError(said)
+    return RejectedError(said)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds of Retry-After, in [0, LONGEST_WAIT]: a number or a date; None if absent."""
+    for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
+        text = headers.get(name)
+        if text is None:
+            continue
+        try:
+            seconds = float(text) / unit
+        except ValueError:
+            date = email.utils.parsedate_tz(text)
+            if date is None:
+                continue
+            try:
+                seconds = email.utils.mktime_tz(date) - time.time()
+            except (ValueError, OverflowError):
+                continue
+        if not math.isnan(seconds):
+            return min(max(seconds, 0.0), LONGEST_WAIT)
+    return None

@@ -1,0 +1,208 @@
+"""A model behind an endpoint as a policy: requests, patience, and whom to blame for a failure."""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from ragen_agents.pictures import data_url
+from ragen_agents.policies.base import Reply, Request, Sampling
+from ragen_agents.policies.endpoint.answers import Answer
+from ragen_agents.policies.endpoint.client import Client
+from ragen_agents.policies.endpoint.errors import (
+    EndpointDownError,
+    LimitedError,
+    PromptTooLongError,
+    RefusedSettingsError,
+    RejectedError,
+    RequestFailedError,
+    TroubleError,
+)
+from ragen_agents.policies.endpoint.gate import Gate
+from ragen_agents.policies.endpoint.key import Key
+from ragen_agents.policies.endpoint.settings import Connection, EndpointSettings
+from ragen_envs.errors import RagenError
+
+FIRST_DELAY: Final = 0.5
+"""Seconds before the second try; doubled for each further one."""
+LONGEST_DELAY: Final = 60.0
+_PROBES: Final = 3
+_SEEDS: Final = 1 << 31
+"""Seeds of more than 31 bits are not taken by every server."""
+_CHARACTERS_PER_TOKEN: Final = 4
+
+
+class EndpointPolicy:
+    """Asks an OpenAI-compatible endpoint for chat completions.
+
+    A request that fails for a passing reason is sent again, after a growing and random delay. When
+    its tries are used up or it is rejected, a small request of the same kind tells who is to blame:
+    if that is answered, this episode alone has failed; else the run cannot go on.
+
+    Args:
+        name: How tables call it.
+        model: Name of the model at the endpoint.
+        sampling: How it decodes.
+        settings: What else it is asked.
+        key: The key.
+        connection: How it is talked to.
+        tell: Told in a line of what makes the run wait.
+
+    Raises:
+        RagenError: The settings show the key.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        model: str,
+        sampling: Sampling,
+        settings: EndpointSettings,
+        key: Key,
+        connection: Connection,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        if key.is_in(f"{name} {settings.model_dump_json()}"):
+            raise RagenError("the key is part of the settings, which are recorded; leave it out")
+        self.name = name
+        self.concurrency = connection.concurrency
+        self._where = f"{name} at {settings.base_url}"
+        self._body = _body(model, sampling, settings)
+        self._seeded = "seed" not in settings.extra_body
+        self._tries = connection.tries
+        self._client = Client(settings.base_url, key, connection)
+        self._gate = Gate(connection.concurrency)
+        self._jitter = random.Random()
+        self._tell = tell
+
+    async def reply(self, request: Request) -> Reply:
+        """Ask for one reply; see `AsyncPolicy`."""
+        body = {**self._body, "messages": _messages(request)}
+        if self._seeded:
+            body["seed"] = request.seed % _SEEDS
+        try:
+            answer, seconds = await self._persist(body, self._tries)
+        except PromptTooLongError:
+            return Reply("", overflow=True)
+        except (TroubleError, RejectedError) as error:
+            await self._check_endpoint(body, error)
+            raise RequestFailedError(str(error)) from None
+        return _reply(request, answer, seconds)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    async def _persist(self, body: dict[str, Any], tries: int) -> tuple[Answer, float]:
+        """Return the answer to a request and its seconds, or raise the error of the last try."""
+        for number in range(1, tries + 1):
+            try:
+                return await self._ask(body)
+            except TroubleError as error:
+                if number == tries:
+                    raise
+                self._tell(f"{self._where}: {error}; try {number} of {tries}")
+            delay = min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** (number - 1))
+            await asyncio.sleep(delay * self._jitter.uniform(0.5, 1.0))
+        raise AssertionError("unreachable")
+
+    async def _ask(self, body: dict[str, Any]) -> tuple[Answer, float]:
+        async with self._gate:
+            sent = time.monotonic()
+            try:
+                answer = await self._client.ask(body)
+            except LimitedError as error:
+                self._gate.slow_down(sent, error.wait)
+                raise
+            self._gate.speed_up()
+            return answer, time.monotonic() - sent
+
+    async def _check_endpoint(self, body: dict[str, Any], failed: Exception) -> None:
+        """Raise unless the endpoint answers a small request of the same kind."""
+        pictured = not isinstance(body["messages"][-1]["content"], str)
+        hello = _content("Hello", np.full((32, 32, 3), 255, np.uint8)) if pictured else "Hello"
+        small = {**body, "messages": [{"role": "user", "content": hello}]}
+        try:
+            await self._persist(small, _PROBES)
+        except RejectedError as error:
+            raise RefusedSettingsError(
+                f"{self._where} refuses these settings: {error}; --extra-body changes what is sent"
+            ) from None
+        except TroubleError:
+            raise EndpointDownError(
+                f"{self._where} does not answer, after {self._tries} tries: {failed}; what is "
+                "played is kept, and the same command goes on"
+            ) from None
+        except PromptTooLongError:
+            return
+
+
+def _body(model: str, sampling: Sampling, settings: EndpointSettings) -> dict[str, Any]:
+    """Return what all requests have in common."""
+    body: dict[str, Any] = {
+        "model": model,
+        "temperature": sampling.temperature,
+        "max_tokens": sampling.max_tokens,
+    }
+    if settings.stop:
+        body["stop"] = list(settings.stop)
+    merged: dict[str, Any] = _merge(body, settings.extra_body)
+    return merged
+
+
+def _merge(target: Any, patch: Any) -> Any:
+    """Return a JSON value changed by a merge patch (RFC 7396)."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = _merge(merged.get(name), value)
+    return merged
+
+
+def _messages(request: Request) -> list[dict[str, Any]]:
+    """Return the chat as it is sent: each picture is a part of its user message."""
+    if not request.pictures:
+        return list(request.messages)
+    pictures = iter(request.pictures)
+    return [
+        {"role": m["role"], "content": _content(m["content"], next(pictures))}
+        if m["role"] == "user"
+        else m
+        for m in request.messages
+    ]
+
+
+def _content(text: str, picture: Any) -> list[dict[str, Any]]:
+    return [
+        {"type": "text", "text": text},
+        {"type": "image_url", "image_url": {"url": data_url(picture)}},
+    ]
+
+
+def _reply(request: Request, answer: Answer, seconds: float) -> Reply:
+    usage = answer.usage
+    if usage is None:
+        prompt = _estimate("".join(m["content"] for m in request.messages))
+        written = _estimate(answer.text + (answer.reasoning or ""))
+    else:
+        prompt, written = usage.prompt_tokens, usage.completion_tokens
+    return Reply(
+        text=answer.text,
+        prompt_tokens=prompt,
+        reply_tokens=written,
+        cut_off=answer.cut_off,
+        reasoning=answer.reasoning,
+        tokens_estimated=usage is None,
+        seconds=seconds,
+    )
+
+
+def _estimate(text: str) -> int:
+    return -(-len(text) // _CHARACTERS_PER_TOKEN)

@@ -1,0 +1,100 @@
+"""An agent of the user's own: a class with ``async def reply``, or an async function."""
+
+import importlib
+import importlib.util
+import inspect
+import re
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+from ragen_agents.policies.base import Reply, Request
+from ragen_envs.errors import RagenError
+
+_NAME: Final = re.compile(r"(?!hf:|openai:|vllm:)[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+Function = Callable[[Request], Awaitable[str | Reply]]
+
+
+class PythonPolicy:
+    """Asks an async function of a request for each reply.
+
+    Args:
+        name: How tables call it.
+        function: Returns a text, or a `Reply` to say more.
+        concurrency: How many calls are under way at most.
+    """
+
+    def __init__(self, name: str, function: Function, concurrency: int) -> None:
+        self.name = name
+        self.concurrency = concurrency
+        self._function = function
+
+    async def reply(self, request: Request) -> Reply:
+        """Ask for one reply; see `AsyncPolicy`."""
+        answer = await self._function(request)
+        reply = Reply(answer) if isinstance(answer, str) else answer
+        if not isinstance(reply, Reply) or not isinstance(reply.text, str):
+            raise TypeError(f"the reply is a {type(answer).__name__}, but must be a str or a Reply")
+        reply.text.encode()  # half a surrogate pair cannot be written down
+        return reply
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def is_python_agent(agent: str) -> bool:
+    """Return whether a name is that of a Python object: ``package.module:Name``."""
+    return _NAME.fullmatch(agent) is not None
+
+
+def load_agent(agent: str, concurrency: int) -> PythonPolicy:
+    """Make the policy of ``package.module:Name``, from the current directory or installed packages.
+
+    Raises:
+        RagenError: It cannot be imported, or is neither a class with ``async def reply(request)`` nor
+            an async function.
+    """
+    _make_importable()
+    module, _, name = agent.partition(":")
+    try:
+        found: Any = getattr(importlib.import_module(module), name)
+        function = found().reply if isinstance(found, type) else found
+    except Exception as error:
+        raise RagenError(
+            f"agent '{agent}' cannot be made: {type(error).__name__}: {error}"
+        ) from error
+    if not inspect.iscoroutinefunction(function):
+        raise RagenError(
+            f"agent '{agent}' must be a class with async def reply(self, request), or an async "
+            "function of a request"
+        )
+    return PythonPolicy(agent, function, concurrency)
+
+
+def source_of(agent: str) -> bytes:
+    """Return the source file of the module of ``package.module:Name``.
+
+    Raises:
+        RagenError: There is no such module.
+    """
+    _make_importable()
+    module = agent.partition(":")[0]
+    try:
+        spec = importlib.util.find_spec(module)
+    except Exception as error:
+        raise RagenError(f"agent '{agent}': {type(error).__name__}: {error}") from error
+    if spec is None or spec.origin is None or not Path(spec.origin).is_file():
+        raise RagenError(
+            f"agent '{agent}': there is no module '{module}' in the current directory or among the "
+            "installed packages"
+        )
+    return Path(spec.origin).read_bytes()
+
+
+def _make_importable() -> None:
+    """Let modules of the current directory be imported, as ``python -m`` does."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)

@@ -1,0 +1,108 @@
+"""Agents of the user's own: ``--agent package.module:Name``."""
+
+import json
+import sys
+
+import pytest
+from ragen_bench.__main__ import main
+
+AGENT = """
+from ragen_agents.policies import Reply
+
+class Agent:
+    def __init__(self):
+        self.answer = "Right || Down"
+
+    async def reply(self, request):
+        assert request.messages[-1]["role"] == "user"
+        return f"<think>{request.seed}</think><answer>{self.answer}</answer>"
+
+async def agent(request):
+    return Reply("<think>so</think><answer>Up</answer>", prompt_tokens=7, reply_tokens=5)
+
+async def fails(request):
+    raise ConnectionError("no reply today")
+
+async def says_nothing(request):
+    return None
+
+async def half_a_character(request):
+    return "\\ud800"
+
+def not_async(request):
+    return "Up"
+
+class Broken:
+    def __init__(self):
+        raise RuntimeError("no such model")
+"""
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A current directory with the agents in it, as a user has it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if p not in ("", str(tmp_path))])
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "my_agent.py").write_text(AGENT)
+    yield tmp_path
+    for name in [name for name in sys.modules if name.split(".")[0] == "mine"]:
+        del sys.modules[name]
+
+
+def bench(name, code=0):
+    words = ["bench", "--agent", f"mine.my_agent:{name}", "--game", "Sokoban", "--episodes", "4"]
+    assert main([*words, "--out", f"runs/{name}"]) == code
+
+
+def episodes(name):
+    with open(f"runs/{name}/episodes.jsonl") as file:
+        return [json.loads(line) for line in file]
+
+
+@pytest.mark.parametrize(("name", "tokens"), [("Agent", None), ("agent", 5)])
+def test_a_class_and_an_async_function_are_agents(name, tokens, here):
+    bench(name)
+    turns = [turn for episode in episodes(name) for turn in episode["turns"]]
+    assert {turn["reply_tokens"] for turn in turns} == {tokens}
+    assert all(not turn["defects"] for turn in turns)
+    assert main(["verify", f"runs/{name}"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("fails", "ConnectionError: no reply today"),
+        ("says_nothing", "TypeError: the reply is a NoneType"),
+        ("half_a_character", "UnicodeEncodeError"),
+    ],
+)
+def test_an_agent_that_fails_leaves_records(name, error, here):
+    bench(name)
+    assert all(e["end"] == "error" and e["error"].startswith(error) for e in episodes(name))
+    assert main(["verify", f"runs/{name}"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "named"),
+    [
+        ("mine.my_agent:Nobody", "has no attribute 'Nobody'"),
+        ("mine.my_agent:Broken", "RuntimeError: no such model"),
+        ("mine.my_agent:not_async", "must be a class with async def reply"),
+        ("mine.nothing:Agent", "there is no module 'mine.nothing'"),
+        ("nothing.nothing:Agent", "No module named 'nothing'"),
+    ],
+)
+def test_what_is_no_agent_is_named(name, named, here, capsys):
+    words = ["bench", "--agent", name, "--game", "Bandit", "--episodes", "1", "--out", "run"]
+    assert main(words) == 2
+    assert named in capsys.readouterr().err
+    assert not (here / "run").exists()
+
+
+def test_another_source_is_another_run(here, capsys):
+    bench("agent")
+    source = here / "mine" / "my_agent.py"
+    source.write_text(source.read_text().replace("Up", "Left"))
+    bench("agent", code=2)
+    assert "holds another run" in capsys.readouterr().err
