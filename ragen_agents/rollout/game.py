@@ -81,12 +81,19 @@ class Game:
         return Request(self.env.messages, seed, self.env, tuple(self.env.pictures))
 
     def take(self, reply: Reply, seconds: float) -> None:
-        """Play a reply that took so many seconds, and record what it did."""
+        """Play a reply that took so many seconds, and record what it did.
+
+        A game that breaks ends the episode as an error.
+        """
         if reply.overflow:
             self.end = "overflow"
             return
         user, pictures = self.env.user, self.env.pictures
-        result = self.env.play(reply.text, reply.cut_off)
+        try:
+            result = self.env.play(reply.text, reply.cut_off)
+        except Exception as error:
+            self.fail(error)
+            return
         names = self.env.names
         self.turns.append(
             TurnRecord(
