@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SPEED := .venv-speed
+INTEGRATIONS := .venv-integrations
 QUIET := --quiet --disable-pip-version-check
 
-.PHONY: install bench test lint docs packs speed clean
+.PHONY: install bench test test-integrations lint docs packs speed clean
 
 install: $(VENV)/.installed
 
@@ -20,6 +21,12 @@ bench: install
 
 test: install lint
 	$(BIN)/python -m pytest -n 2
+
+# In an environment of its own, because these libraries want other versions of what they share with us.
+test-integrations:
+	test -x $(INTEGRATIONS)/bin/python || $(PYTHON) -m venv $(INTEGRATIONS)
+	$(INTEGRATIONS)/bin/python -m pip install $(QUIET) -c tests_integrations/constraints.txt -e '.[openenv,verifiers]' pytest
+	$(INTEGRATIONS)/bin/python -m pytest -W ignore tests_integrations
 
 lint: install
 	$(BIN)/ruff check .
@@ -43,4 +50,4 @@ speed:
 	$(SPEED)/bin/python benchmarks/speed/report.py .benchmarks/speed.json docs/performance.md
 
 clean:
-	rm -rf $(VENV) $(SPEED) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(SPEED) $(INTEGRATIONS) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -48,6 +48,8 @@ class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
 
     text: ClassVar[TextFace]
     """How the game is told in words."""
+    numbered: ClassVar[bool] = False
+    """Whether levels that no frozen pack holds are drawn by their index, for games without packs."""
     distribution: str
     """Name of the level distribution that this env's settings select."""
 
@@ -73,6 +75,11 @@ class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
     def _reset_frozen(self, split: str, index: int, noise: int) -> None:
         from ragen_envs.instances import load_pack
 
+        if self.numbered:
+            stream = seeding.new_stream(split, f"level {self.distribution}", index)
+            self._stream = seeding.jump(self._draw_level(stream, split), noise)
+            self._origin = (split, index, None, noise)
+            return
         pack = load_pack(self.distribution, split)
         if index >= len(pack):
             raise InstanceError(

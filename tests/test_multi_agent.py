@@ -119,8 +119,10 @@ def test_a_reply_that_says_nothing_does_nothing_and_costs(env_id):
     one, other = parallel(env_id), parallel(env_id)
     one.reset(seed=2)
     other.reset(seed=2)
-    idle = {agent: one.game.names[-1] for agent in one.agents}
-    _, rewards, *_ = one.step({agent: format_reply([name], "I wait") for agent, name in idle.items()})
+    idle = dict.fromkeys(one.agents, one.game.names[-1])
+    _, rewards, *_ = one.step(
+        {agent: format_reply([name], "I wait") for agent, name in idle.items()}
+    )
     told, costs, _, _, infos = other.step(dict.fromkeys(other.agents, "hm"))
     for agent in rewards:
         assert costs[agent] == pytest.approx(rewards[agent] - 0.1)

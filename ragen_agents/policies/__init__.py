@@ -1,5 +1,6 @@
 """Policies of every kind behind one protocol, and how they are named on the command line."""
 
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
 
@@ -18,13 +19,16 @@ CONTROLS: Final[dict[str, type[RandomPolicy | NoopPolicy | OraclePolicy]]] = {
     "oracle": OraclePolicy,
 }
 
+POLICIES_GROUP: Final = "ragen.policies"
+"""Entry points of installed packages that add agents: each makes a policy from a ``Sampling``."""
+
 
 def make_policy(agent: str, sampling: Sampling) -> Policy:
     """Make a policy from its name.
 
     Args:
-        agent: "random", "noop", "oracle", "starter", the folder of a saved model, or "hf:" and the
-            name of a model on a hub.
+        agent: "random", "noop", "oracle", "starter", an agent that an installed package adds, the
+            folder of a saved model, or "hf:" and the name of a model on a hub.
         sampling: How a language model decodes.
 
     Raises:
@@ -36,14 +40,22 @@ def make_policy(agent: str, sampling: Sampling) -> Policy:
         from ragen_agents.starter import STARTER
 
         return _load(STARTER, sampling, "starter")
+    for point in entry_points(group=POLICIES_GROUP, name=agent):
+        policy: Policy = point.load()(sampling)
+        policy.name = agent
+        return policy
     if agent.startswith("hf:"):
         return _load(agent.removeprefix("hf:"), sampling, agent)
     if Path(agent).is_dir():
         return _load(agent, sampling, agent)
     raise RagenError(
-        f"unknown agent '{agent}'; use {', '.join(CONTROLS)}, starter, the folder of a saved model, "
-        "or hf:NAME"
+        f"unknown agent '{agent}'; use {', '.join([*CONTROLS, 'starter', *_added()])}, the folder of "
+        "a saved model, or hf:NAME"
     )
+
+
+def _added() -> list[str]:
+    return sorted(point.name for point in entry_points(group=POLICIES_GROUP))
 
 
 def _load(model: str | Path, sampling: Sampling, name: str) -> Policy:

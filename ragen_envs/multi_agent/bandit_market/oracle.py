@@ -38,13 +38,13 @@ def symmetric_equilibrium(means: Sequence[float], players: int) -> Mixed:
     low, high = 0.0, max(means)
     for _ in range(200):
         payoff = (low + high) / 2
-        if sum(_chance(mean, players, payoff) for mean in means) > 1.0:
+        if sum(_chance(mean, players, payoff) for mean in means) >= 1.0:
             low = payoff
         else:
             high = payoff
-    chances = [_chance(mean, players, high) for mean in means]
+    chances = [_chance(mean, players, low) for mean in means]
     total = sum(chances)
-    return Mixed(tuple(chance / total for chance in chances), high)
+    return Mixed(tuple(chance / total for chance in chances), low)
 
 
 def expected_share(mean: float, players: int, chance: float) -> float:
