@@ -58,13 +58,6 @@ def test_a_new_game_passes_its_own_tests(package):
     assert "newgame" not in "".join(p.read_text("utf-8") for p in package.rglob("*.py")).lower()
 
 
-def test_a_new_game_is_clean(package):
-    done = run(
-        "-m", "ruff", "check", "--config", str(ROOT / "pyproject.toml"), str(package / "tall_tower")
-    )
-    assert done.returncode == 0, done.stdout
-
-
 @pytest.mark.parametrize("name", ["Tower", "x", "9lives", "class", "json", "numpy", "../up"])
 def test_wrong_names_write_nothing(name, tmp_path, capsys):
     with pytest.raises(RagenError, match="name is"):

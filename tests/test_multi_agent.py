@@ -7,6 +7,7 @@ import pettingzoo
 import pytest
 from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, render_test, seed_test
 
+from ragen_agents.policies import OraclePolicy, RandomPolicy, Request
 from ragen_envs.conversation import format_reply
 from ragen_envs.errors import InstanceError, RagenError
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES
@@ -128,6 +129,24 @@ def test_a_reply_that_says_nothing_does_nothing_and_costs(env_id):
         assert costs[agent] == pytest.approx(rewards[agent] - 0.1)
         assert infos[agent]["defects"] == ("no_think", "no_answer")
         assert "Not valid: no think, no answer. Done: nothing." in told[agent]["text"]
+
+
+@pytest.mark.parametrize("env_id", TEXTS)
+def test_policies_take_seats(env_id):
+    """Oracles win at least as often as random players do, from the same levels."""
+    won = {}
+    for policy in (OraclePolicy(), RandomPolicy()):
+        won[policy.name] = 0
+        for seed in range(6):
+            env = parallel(env_id)
+            env.reset(seed=seed)
+            while env.agents:
+                asked = [env.seats[env.game.seat_of(agent)] for agent in env.agents]
+                replies = policy.act([Request(seat.messages, seed, seat) for seat in asked])
+                results = env.play({a: r.text for a, r in zip(env.agents, replies, strict=True)})
+                assert all(result.parsed.is_valid for result in results.values())
+            won[policy.name] += sum(seat.success for seat in env.seats)
+    assert won["oracle"] > won["random"]
 
 
 @pytest.mark.parametrize("env_id", NUMERIC)

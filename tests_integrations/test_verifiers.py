@@ -91,7 +91,7 @@ def test_evaluator_plays_against_an_endpoint(endpoint, tmp_path):
     for row in rows:
         (trace,) = row["traces"]
         _, total, success = expected[row["task"]["data"]["index"]]
-        assert trace["rewards"]["episode_return"] == pytest.approx(total)
+        assert trace["rewards"]["episode_return"]["score"] == pytest.approx(total)
         assert trace["metrics"]["success"] == float(success)
     asked = [request["messages"] for request in endpoint.seen]
     chats = [chat for index in expected for chat in expected[index][0]]

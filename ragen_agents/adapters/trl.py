@@ -38,7 +38,7 @@ class GameRollouts:
 
         self.env_id, self.max_tokens, self.seed = env_id, max_tokens, seed
         self._settings = {**gym.spec(env_id).kwargs, **settings}
-        self._envs: list[ConversationWrapper] = []
+        self._collector: Collector | None = None
 
     def dataset(self, levels: int, first_seed: int = 0) -> Dataset:
         """Return a row for each of some fresh training levels."""
@@ -57,11 +57,16 @@ class GameRollouts:
             RagenError: A prompt is not a row of ``dataset``.
         """
         seeds = [self._seed_of(prompt) for prompt in prompts]
-        collector = self._collector(trainer)
+        model, step = (
+            trainer.accelerator.unwrap_model(trainer.model),
+            int(trainer.state.global_step),
+        )
+        collector = self._collector = self._collector or self._make_collector(trainer, model)
+        collector.engine.sync(model, step)
         groups = {seed: number for number, seed in enumerate(dict.fromkeys(seeds))}
         specs = [GroupSpec(groups[seed], seeds.count(seed), {"seed": seed}) for seed in groups]
         played: dict[int, list[Trajectory]] = {number: [] for number in groups.values()}
-        for trajectory in collector.collect(specs, int(trainer.state.global_step)):
+        for trajectory in collector.collect(specs, step):
             played[trajectory.group].append(trajectory)
         ordered = [played[groups[seed]].pop(0) for seed in seeds]
         rows = [_row(trajectory, collector.codec.close) for trajectory in ordered]
@@ -75,19 +80,15 @@ class GameRollouts:
             )
         return int(seed)
 
-    def _collector(self, trainer: Any) -> Collector:
-        model = trainer.accelerator.unwrap_model(trainer.model)
+    def _make_collector(self, trainer: Any, model: Any) -> Collector:
         tokenizer = trainer.processing_class
         codec = ChatCodec(tokenizer, end_tokens(model, tokenizer))
         temperature = float(trainer.args.temperature)
         engine = TransformersEngine(model, codec.ends, codec.pad, temperature, self.max_tokens)
         context = int(getattr(model.config, "max_position_embeddings", 1 << 30))
         seed = new_stream("trl", str(trainer.accelerator.process_index), self.seed)
-        collector = Collector(
-            engine, codec, self._make_env, context, self.max_tokens, seed, TurnReward(Reward())
-        )
-        collector._envs = self._envs
-        return collector
+        reward = TurnReward(Reward())
+        return Collector(engine, codec, self._make_env, context, self.max_tokens, seed, reward)
 
     def _make_env(self) -> ConversationWrapper:
         return make_conversation(**self._settings)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ragen_envs.conversation import ConversationWrapper
+from ragen_envs.conversation import Playable
 
 
 @dataclass(frozen=True)
@@ -15,8 +15,9 @@ class Request:
     """Chat messages with the keys ``role`` and ``content``, ending with the user's."""
     seed: int
     """Seed of this reply's draws, in [0, 2^63); the only randomness that a policy may use."""
-    conversation: ConversationWrapper
-    """The env itself. Only controls (random, oracle) may look into it; agents see ``messages``."""
+    conversation: Playable
+    """The env itself, or a seat of it. Only controls (random, oracle) may look into it; agents see
+    ``messages``."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,9 @@ from openenv.core.env_server.types import Action, Observation, State
 from ragen_envs.conversation import make_conversation
 from ragen_envs.errors import RagenError
 
+SESSIONS = 256
+"""Most sessions at a time."""
+
 
 class GameAction(Action):
     """A reply."""
@@ -126,6 +129,5 @@ def app(env_id: str | None = None, **settings: Any) -> Any:
     name = env_id or os.environ.get("RAGEN_GAME", "ragen/SokobanText-v0")
     if name not in gym.registry or "game" not in gym.registry[name].kwargs:
         raise RagenError(f"RAGEN_GAME is '{name}', but must be the id of a conversation env")
-    return create_fastapi_app(
-        partial(GameEnvironment, name, **settings), GameAction, GameObservation
-    )
+    make = partial(GameEnvironment, name, **settings)
+    return create_fastapi_app(make, GameAction, GameObservation, max_concurrent_envs=SESSIONS)

@@ -36,7 +36,8 @@ class GameVecEnv(VecEnv):
 
     def reset(self) -> NDArray[Any]:
         """Start an episode in every copy, with the seeds and options that were set."""
-        seeds = None if None in self._seeds else list(self._seeds)
+        seeds: Any = None if None in self._seeds else list(self._seeds)
+        observations: NDArray[Any]
         observations, _ = self.vector.reset(seed=seeds, options=self._options[0] or None)
         self._reset_seeds()
         self._reset_options()

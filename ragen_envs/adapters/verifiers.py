@@ -11,7 +11,7 @@ import gymnasium as gym
 import verifiers.v1 as vf
 from openai import AsyncOpenAI
 from verifiers.v1.dialects.chat import message_to_wire
-from verifiers.v1.runtimes import ProgramResult
+from verifiers.v1.runtimes import ProgramResult, SubprocessConfig
 
 import ragen_envs  # noqa: F401
 from ragen_envs.conversation import ConversationWrapper, make_conversation
@@ -88,9 +88,9 @@ class RagenHarness(vf.Harness[vf.HarnessConfig]):
 
 
 class RagenEnvConfig(vf.EnvConfig):
-    """Who plays."""
+    """Who plays, and where its harness runs: here, since it executes nothing."""
 
-    player: vf.AgentConfig = vf.AgentConfig()
+    player: vf.AgentConfig = vf.AgentConfig(runtime=SubprocessConfig())
 
 
 class RagenEnv(vf.Env[RagenEnvConfig]):

@@ -50,6 +50,8 @@ class NewGameEnv(GameEnv[NDArray[np.int64]]):
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}
     text = NewGameText()
     numbered = True
+    player: int
+    coin: int
 
     def __init__(self, length: int = 12, render_mode: str | None = None) -> None:
         if not isinstance(length, int) or length < 3:
