@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 SPEED := .venv-speed
 VLLM := .venv-vllm
+INTEGRATIONS := .venv-integrations
 QUIET := --quiet --disable-pip-version-check
 
-.PHONY: install bench test test-vllm lint docs packs speed clean
+.PHONY: install bench test test-vllm test-integrations lint docs packs speed clean
 
 install: $(VENV)/.installed
 
@@ -32,6 +33,12 @@ $(VLLM)/.installed: pyproject.toml constraints-vllm.txt
 	$(VLLM)/bin/python -m pip install $(QUIET) --no-deps -e .
 	touch $@
 
+# In an environment of its own, because these libraries want other versions of what they share with us.
+test-integrations:
+	test -x $(INTEGRATIONS)/bin/python || $(PYTHON) -m venv $(INTEGRATIONS)
+	$(INTEGRATIONS)/bin/python -m pip install $(QUIET) -c tests_integrations/constraints.txt -e '.[openenv,verifiers]' pytest
+	$(INTEGRATIONS)/bin/python -m pytest -W ignore tests_integrations
+
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -54,4 +61,4 @@ speed:
 	$(SPEED)/bin/python benchmarks/speed/report.py .benchmarks/speed.json docs/performance.md
 
 clean:
-	rm -rf $(VENV) $(SPEED) $(VLLM) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(SPEED) $(VLLM) $(INTEGRATIONS) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -11,11 +11,14 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import pettingzoo
 from numpy.typing import NDArray
 
 from ragen_envs import GAMES
 from ragen_envs.errors import InstanceError
 from ragen_envs.instances import load_pack
+from ragen_envs.multi_agent import MULTI_AGENT_GAMES
+from ragen_envs.multi_agent.registration import MultiAgentSpec
 from ragen_envs.registration import TEXT_VARIANTS, GameSpec
 from ragen_envs.splits import SPLITS, TEST
 
@@ -37,8 +40,33 @@ def pages() -> dict[Path, str]:
         for text_id, (base, settings) in TEXT_VARIANTS.items()
     ]
     table = "\n".join(["| game | as a conversation | |", "|---|---|---|", *rows])
-    found[DOCS / "games" / "index.md"] = f"{NOTE}\n\n# Games\n\n{table}\n"
-    return found
+    several = [
+        f"| [`{g.id}`]({g.name}.md) | `{g.text_id}` | {g.summary} |" for g in MULTI_AGENT_GAMES
+    ]
+    second = "\n".join(["| game | as conversations | |", "|---|---|---|", *several])
+    found[DOCS / "games" / "index.md"] = (
+        f"{NOTE}\n\n# Games\n\n## For one player\n\n{table}\n\n## For several players\n\n"
+        f"PettingZoo environments, after `import ragen_envs.multi_agent`.\n\n{second}\n"
+    )
+    return found | {DOCS / "games" / f"{g.name}.md": _several_page(g) for g in MULTI_AGENT_GAMES}
+
+
+def _several_page(game: MultiAgentSpec) -> str:
+    env = pettingzoo.make("parallel", game.text_id)
+    told, _ = env.reset(seed=7)
+    title = type(env.game).__name__.removesuffix("Env")
+    ids = [
+        "| id | as conversations | classic module |", "|---|---|---|",
+        f"| `{game.id}` | `{game.text_id}` | `{game.module}` |",
+    ]  # fmt: skip
+    prompt = told["player_0"]["text"]
+    parts = [NOTE, f"# {title}", f"![{title}](../images/{game.name}.png)", "## Ids", "\n".join(ids)]
+    parts += [
+        _docstring(env.game),
+        "## As Conversations",
+        "The first prompt of `player_0`, seed 7:",
+    ]
+    return "\n\n".join([*parts, f"```text\n{prompt}\n```"]) + "\n"
 
 
 def _module(game: GameSpec) -> str:
@@ -50,12 +78,15 @@ def _module_of(env_id: str) -> str:
 
 
 def _page(games: list[GameSpec]) -> str:
-    env = gym.make(games[0].id, render_mode="ansi")
-    lines = (type(env.unwrapped).__doc__ or "").strip().splitlines()
-    docstring = "\n".join(line[4:] if line.startswith("    ") else line for line in lines)
+    docstring = _docstring(gym.make(games[0].id).unwrapped)
     parts = [NOTE, f"# {games[0].name}", f"![{games[0].name}](../images/{_module(games[0])}.png)"]
-    parts += ["## Ids", _ids(games), docstring.rstrip(), _levels(games), _conversation(games[0])]
+    parts += ["## Ids", _ids(games), docstring, _levels(games), _conversation(games[0])]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _docstring(env: Any) -> str:
+    lines = (type(env).__doc__ or "").strip().splitlines()
+    return "\n".join(line.removeprefix("    ") for line in lines).rstrip()
 
 
 def _ids(games: list[GameSpec]) -> str:
@@ -112,6 +143,10 @@ def pictures() -> dict[Path, NDArray[np.uint8]]:
         env = gym.make(game.id, render_mode="rgb_array")
         env.reset(options={"split": TEST, "index": _PICTURED.get(game.name, 0)})
         found[DOCS / "images" / f"{name}.png"] = np.asarray(env.render())
+    for several in MULTI_AGENT_GAMES:
+        team = pettingzoo.make("parallel", several.id, render_mode="rgb_array")
+        team.reset(seed=7)
+        found[DOCS / "images" / f"{several.name}.png"] = np.asarray(team.render())
     shown = ("sokoban", "sokoban_large", "frozen_lake", "bandit")
     boards = [found[DOCS / "images" / f"{name}.png"] for name in shown]
     found[DOCS / "images" / "games.png"] = _strip(boards)

@@ -8,9 +8,11 @@
 """
 
 from ragen_envs._version import __version__
-from ragen_envs.registration import GAMES, register_all, register_text
+from ragen_envs.registration import GAMES, GameSpec, register_all, register_game, register_text
 from ragen_envs.seeding import SUITE_VERSION
 
 register_all()
 
-__all__ = ["GAMES", "SUITE_VERSION", "__version__", "register_text"]
+__all__ = [
+    "GAMES", "SUITE_VERSION", "GameSpec", "__version__", "register_game", "register_text"
+]  # fmt: skip

@@ -48,6 +48,8 @@ class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
 
     text: ClassVar[TextFace]
     """How the game is told in words."""
+    numbered: ClassVar[bool] = False
+    """Whether levels that no frozen pack holds are drawn by their index, for games without packs."""
     distribution: str
     """Name of the level distribution that this env's settings select."""
 
@@ -73,6 +75,11 @@ class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
     def _reset_frozen(self, split: str, index: int, noise: int) -> None:
         from ragen_envs.instances import load_pack
 
+        if self.numbered:
+            stream = seeding.new_stream(split, f"level {self.distribution}", index)
+            self._stream = seeding.jump(self._draw_level(stream, split), noise)
+            self._origin = (split, index, None, noise)
+            return
         pack = load_pack(self.distribution, split)
         if index >= len(pack):
             raise InstanceError(
@@ -171,15 +178,21 @@ def _read_options(options: dict[str, Any] | None) -> tuple[str, int | None, int]
     for name in given:
         if name not in _OPTIONS:
             raise InstanceError(f"unknown reset option '{name}'; known are {', '.join(_OPTIONS)}")
-    split = given.get("split", TRAIN)
+    split = read_split(given.get("split", TRAIN))
+    noise = read_integer("noise", given.get("noise", 0))
+    index = given.get("index")
+    return split, None if index is None else read_integer("index", index), noise
+
+
+def read_split(split: Any) -> str:
+    """Return the name of a split, or raise `InstanceError` if there is no such split."""
     if split not in SPLITS:
         raise InstanceError(f"split is {split!r}, but must be one of {', '.join(SPLITS)}")
-    noise = _read_integer("noise", given.get("noise", 0))
-    index = given.get("index")
-    return split, None if index is None else _read_integer("index", index), noise
+    return str(split)
 
 
-def _read_integer(name: str, value: Any) -> int:
+def read_integer(name: str, value: Any) -> int:
+    """Return an integer that is not negative, or raise `InstanceError`."""
     try:
         number = -1 if isinstance(value, bool) else operator.index(value)
     except TypeError:

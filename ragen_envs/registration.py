@@ -1,7 +1,10 @@
 """Every id of the suite, in one table."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
 import gymnasium as gym
@@ -12,25 +15,26 @@ class GameSpec:
     """One registered game; its text id is the name with ``Text`` appended."""
 
     name: str
-    """CamelCase name; the id is ``ragen/<name>-v0``."""
+    """CamelCase name; the id is ``<namespace>/<name>-v0``."""
     entry_point: str
-    vector_entry_point: str
+    vector_entry_point: str | None
     summary: str
     """One line for lists."""
     max_episode_steps: int | None = None
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     conversation: Mapping[str, Any] = field(default_factory=dict)
     """Conversation settings of the text id that differ from the defaults."""
+    namespace: str = "ragen"
 
     @property
     def id(self) -> str:
         """Id of the numeric env."""
-        return f"ragen/{self.name}-v0"
+        return f"{self.namespace}/{self.name}-v0"
 
     @property
     def text_id(self) -> str:
         """Id of the conversation env."""
-        return f"ragen/{self.name}Text-v0"
+        return f"{self.namespace}/{self.name}Text-v0"
 
 
 _BANDIT: Final = ("ragen_envs.bandit:BanditEnv", "ragen_envs.bandit.vector:BanditVectorEnv")
@@ -72,27 +76,65 @@ TEXT_VARIANTS: Final = {
 """Text ids that are settings of another game's conversation."""
 
 
+GAMES_GROUP: Final = "ragen.games"
+"""Entry points of installed packages that add games: each a ``GameSpec``, or several of them."""
+
+
 def text_ids() -> tuple[str, ...]:
-    """Return the ids of all conversation envs."""
-    return (*(game.text_id for game in GAMES), *TEXT_VARIANTS)
+    """Return the ids of all conversation envs, those of installed packages last."""
+    added = (game.text_id for game in installed_games())
+    return (*(game.text_id for game in GAMES), *TEXT_VARIANTS, *added)
 
 
 def register_all() -> None:
-    """Register every id with Gymnasium; calling it again changes nothing."""
+    """Register every id of the suite with Gymnasium; calling it again changes nothing."""
     for game in GAMES:
-        if game.id in gym.registry:
-            continue
-        gym.register(
-            game.id,
-            entry_point=game.entry_point,
-            vector_entry_point=game.vector_entry_point,
-            max_episode_steps=game.max_episode_steps,
-            kwargs=dict(game.kwargs),
-        )
-        register_text(game.text_id, game.id, **game.conversation)
+        register_game(game)
     for text_id, (game_id, settings) in TEXT_VARIANTS.items():
         if text_id not in gym.registry:
             register_text(text_id, game_id, **settings)
+
+
+def register_game(game: GameSpec) -> None:
+    """Register a game and its conversation with Gymnasium; calling it again changes nothing."""
+    if game.id in gym.registry:
+        return
+    gym.register(
+        game.id,
+        entry_point=game.entry_point,
+        vector_entry_point=game.vector_entry_point,
+        max_episode_steps=game.max_episode_steps,
+        kwargs=dict(game.kwargs),
+    )
+    register_text(game.text_id, game.id, **game.conversation)
+
+
+@lru_cache(maxsize=1)
+def installed_games() -> tuple[GameSpec, ...]:
+    """Register the games that installed packages add, and return them.
+
+    A package that cannot be loaded is told of on standard error and left out.
+    """
+    games: list[GameSpec] = []
+    for point in entry_points(group=GAMES_GROUP):
+        try:
+            games += _games_of(point)
+        except Exception as error:
+            origin = point.dist.name if point.dist else "an unknown package"
+            print(f"warning: {origin} adds no game '{point.name}': {error}", file=sys.stderr)
+    return tuple(games)
+
+
+def _games_of(point: EntryPoint) -> tuple[GameSpec, ...]:
+    loaded = point.load()
+    games = (loaded,) if isinstance(loaded, GameSpec) else tuple(loaded)
+    for game in games:
+        if not isinstance(game, GameSpec):
+            raise TypeError(f"{point.value} is {game!r:.80}, but must be a GameSpec")
+        if game.namespace == "ragen":
+            raise ValueError(f"{game.id} is in the suite's own namespace; choose another")
+        register_game(game)
+    return games
 
 
 def register_text(text_id: str, game_id: str, **settings: Any) -> None:

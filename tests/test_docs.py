@@ -1,3 +1,4 @@
+import importlib
 import re
 import subprocess
 import sys
@@ -36,12 +37,13 @@ def test_generated_pages_are_up_to_date():
     assert done.returncode == 0, done.stderr
 
 
-def test_a_game_from_outside_is_played_by_the_oracle_to_the_end(examples):
-    import corridor  # noqa: F401
+@pytest.mark.parametrize("game", ["Corridor", "Cube"])
+def test_a_game_from_outside_is_played_by_the_oracle_to_the_end(game, examples):
+    importlib.import_module(game.lower())
 
     from ragen_envs.conversation import format_reply, make_conversation
 
-    env = make_conversation(**gym.spec("mine/CorridorText-v0").kwargs)
+    env = make_conversation(**gym.spec(f"mine/{game}Text-v0").kwargs)
     for seed in range(20):
         env.reset(seed=seed)
         value = env.oracle().value
@@ -50,8 +52,30 @@ def test_a_game_from_outside_is_played_by_the_oracle_to_the_end(examples):
         assert env.success == (value == 1.0)
 
 
-def test_a_game_from_outside_passes_the_checker(examples):
-    import corridor  # noqa: F401
+@pytest.mark.parametrize("game", ["Corridor", "Cube"])
+def test_a_game_from_outside_passes_the_checker(game, examples):
+    importlib.import_module(game.lower())
     from gymnasium.utils.env_checker import check_env
 
-    check_env(gym.make("mine/Corridor-v0").unwrapped)
+    check_env(gym.make(f"mine/{game}-v0").unwrapped)
+
+
+def test_the_cube_has_as_many_states_as_it_should(examples):
+    import cube
+
+    lengths = [len(plan) for plan in cube.ball(cube.SOLVED, 6).values()]
+    # Quarter turns of the 2x2x2 cube: the known numbers of positions at each distance.
+    assert [lengths.count(n) for n in range(7)] == [1, 6, 27, 120, 534, 2256, 8969]
+
+
+def test_the_cube_oracle_is_exact_where_both_ends_meet(examples):
+    import cube
+
+    state = cube.SOLVED
+    for action in (0, 2, 4, 0, 3, 5, 0, 2):
+        state = cube.turned(state, action)
+    plan = cube.solution(state, 10)
+    assert all(cube.solution(state, limit) is None for limit in range(len(plan)))
+    for action in plan:
+        state = cube.turned(state, action)
+    assert state == cube.SOLVED

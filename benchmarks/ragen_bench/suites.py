@@ -97,9 +97,10 @@ def adapt_suite(
     games: list[str] | None,
     sampling: Mapping[str, float | None],
 ) -> Suite:
-    """Return the suite with fewer or more levels, another seed or sampling, or some of its games.
+    """Return the suite with fewer or more levels, another seed or sampling, or other games.
 
-    What is None stays as it is.
+    What is None stays as it is. Games are names of the suite's tasks, or ids of conversation envs, which
+    become tasks.
     """
     changes: dict[str, Any] = {}
     decoding = {name: value for name, value in sampling.items() if value is not None}
@@ -111,13 +112,27 @@ def adapt_suite(
     if seed is not None:
         changes["seed"] = seed
     if games:
-        for game in games:
-            if game not in suite.tasks:
-                raise RagenError(
-                    f"unknown game '{game}'; suite '{suite.name}' has {', '.join(suite.tasks)}"
-                )
-        changes["tasks"] = {name: task for name, task in suite.tasks.items() if name in games}
+        changes["tasks"] = _choose(suite, games)
     return validate(Suite, {**dict(suite), **changes}, f"suite '{suite.name}'")
+
+
+def _choose(suite: Suite, games: list[str]) -> dict[str, Task]:
+    """Return the tasks that are named, the suite's own in the suite's order, then the others."""
+    ids = [game for game in games if game not in suite.tasks]
+    for game in ids:
+        if game not in text_ids():
+            raise RagenError(
+                f"unknown game '{game}'; suite '{suite.name}' has {', '.join(suite.tasks)}, and the "
+                "text ids of ragen games can be added"
+            )
+    own = {name: task for name, task in suite.tasks.items() if name in games}
+    return {**own, **{_task_name(text_id): Task(env=text_id) for text_id in ids}}
+
+
+def _task_name(text_id: str) -> str:
+    """Return the name of the task that an id becomes, such as "Sokoban" or "mine.Corridor"."""
+    name = text_id.removeprefix("ragen/").replace("/", ".")
+    return name.removesuffix("-v0").removesuffix("Text")
 
 
 def check_suite(suite: Suite) -> None:
@@ -145,8 +160,9 @@ def task_spec(suite: Suite, name: str, index: int) -> EpisodeSpec:
 
 
 def _check_task(task: Task) -> None:
+    games = text_ids()
     if task.env not in gym.registry or "game" not in gym.registry[task.env].kwargs:
-        raise RagenError(f"unknown game '{task.env}'; use one of {', '.join(text_ids())}")
+        raise RagenError(f"unknown game '{task.env}'; use one of {', '.join(games)}")
     known = known_settings(task.env)
     for setting in task.settings:
         if setting not in known:

@@ -1,5 +1,6 @@
 """Policies of every kind behind one protocol, and how they are named on the command line."""
 
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
 
@@ -27,13 +28,17 @@ CONTROLS: Final[dict[str, type[RandomPolicy | NoopPolicy | OraclePolicy]]] = {
 VLLM: Final = "vllm:"
 """Before a model's name: vLLM runs it."""
 
+POLICIES_GROUP: Final = "ragen.policies"
+"""Entry points of installed packages that add agents: each makes a policy from a ``Sampling``."""
+
 
 def make_policy(agent: str, sampling: Sampling) -> Policy:
     """Make a policy from its name.
 
     Args:
-        agent: "random", "noop", "oracle", "starter", the folder of a saved model, or "hf:" and the
-            name of a model on a hub; "vllm:" before a model lets vLLM run it.
+        agent: "random", "noop", "oracle", "starter", an agent that an installed package adds, the
+            folder of a saved model, or "hf:" and the name of a model on a hub; "vllm:" before a model
+            lets vLLM run it.
         sampling: How a language model decodes.
 
     Raises:
@@ -41,12 +46,18 @@ def make_policy(agent: str, sampling: Sampling) -> Policy:
     """
     if agent in CONTROLS:
         return CONTROLS[agent]()
+    for point in entry_points(group=POLICIES_GROUP, name=agent):
+        policy: Policy = point.load()(sampling)
+        policy.name = agent
+        return policy
     model = agent.removeprefix(VLLM)
     source = _source(model)
     if source is None:
+        added = sorted(point.name for point in entry_points(group=POLICIES_GROUP))
+        known = ", ".join([*CONTROLS, "starter", *added])
         raise RagenError(
-            f"unknown agent '{agent}'; use {', '.join(CONTROLS)}, starter, the folder of a saved model, "
-            "or hf:NAME; vllm: before a model lets vLLM run it"
+            f"unknown agent '{agent}'; use {known}, the folder of a saved model, or hf:NAME; vllm: before "
+            "a model lets vLLM run it"
         )
     try:
         if agent != model:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from ragen_envs.conversation import ConversationWrapper, Picture
+from ragen_envs.conversation import Picture, Playable
 from ragen_envs.errors import RagenError
 
 
@@ -16,8 +16,9 @@ class Request:
     """Chat messages with the keys ``role`` and ``content``, ending with the user's."""
     seed: int
     """Seed of this reply's draws, in [0, 2^63); the only randomness that a policy may use."""
-    conversation: ConversationWrapper
-    """The env itself. Only controls (random, oracle) may look into it; agents see the rest."""
+    conversation: Playable
+    """The env itself, or a seat of it. Only controls (random, oracle) may look into it; agents see the
+    rest."""
     pictures: tuple[Picture, ...] = ()
     """The picture beside each user message; () where the game is told in words."""
 

@@ -12,7 +12,17 @@ from ragen_envs.text import COORDINATES, IMAGE
 def system_prompt(
     rules: str, legend: str, names: tuple[str, ...], settings: ConversationSettings
 ) -> str:
-    """Return the rules, the legend of the symbols in use, the limits and the form of a reply."""
+    """Return the introduction and the form of a reply."""
+    lines = [introduction(rules, legend, names, settings), _form(settings)]
+    if settings.format_penalty:
+        lines.append(f"A reply in another form costs {-settings.format_penalty:g}.")
+    return "\n".join(lines)
+
+
+def introduction(
+    rules: str, legend: str, names: tuple[str, ...], settings: ConversationSettings
+) -> str:
+    """Return the rules, the legend of the symbols in use, the actions and the limits."""
     lines = [rules]
     if legend and settings.observation not in (COORDINATES, IMAGE):
         lines.append(f"Symbols: {legend}.")
@@ -21,9 +31,6 @@ def system_prompt(
         f"Limits: {_count(settings.actions_per_turn, 'action')} in a turn, "
         f"{_count(settings.max_actions, 'action')} and {_count(settings.max_turns, 'turn')} in all."
     )
-    lines.append(_form(settings))
-    if settings.format_penalty:
-        lines.append(f"A reply in another form costs {-settings.format_penalty:g}.")
     return "\n".join(lines)
 
 

@@ -7,6 +7,7 @@ import typer
 from ragen_bench.cli.bench import bench
 from ragen_bench.cli.compare import compare
 from ragen_bench.cli.games import games
+from ragen_bench.cli.new_game import new_game
 from ragen_bench.cli.play import play
 from ragen_bench.cli.report import report
 from ragen_bench.cli.sft import sft
@@ -22,7 +23,7 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-for command in (bench, show, compare, verify, play, games, train, sft, report):
+for command in (bench, show, compare, verify, play, games, new_game, train, sft, report):
     app.command()(command)
 app.add_typer(starter_app, name="starter")
 

@@ -1,0 +1,126 @@
+"""NewGame as a Gymnasium environment."""
+
+from typing import Any, SupportsInt
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from newgame.dynamics import ACTION_NAMES, step
+from newgame.text import STANDARD, NewGameText
+from ragen_envs.base import GameEnv, read_action
+from ragen_envs.errors import InstanceError, RagenError
+from ragen_envs.oracle import Advice, Budget, as_budget
+from ragen_envs.seeding import STREAM_MASK, advance, below
+from ragen_envs.splits import split_of
+
+
+class NewGameEnv(GameEnv[NDArray[np.int64]]):
+    """Walk along a corridor to the coin.
+
+    ## Description
+    A player and a coin in a corridor. Deterministic.
+
+    ## Action Space
+    `Discrete(2)`: 0 left, 1 right. Walking into an end changes nothing.
+
+    ## Observation Space
+    `MultiDiscrete([length, length])`: the cells of the player and of the coin, counted from 0.
+
+    ## Starting State
+    Two different cells.
+
+    ## Rewards
+    1 at the coin, else 0.
+
+    ## Episode End
+    Terminates at the coin; truncated by the registered time limit.
+
+    ## Information
+    `success` (bool): at the coin. `action_is_valid` (bool): always True here. `action_is_effective`
+    (bool): the last action moved the player.
+
+    ## Arguments
+    `length`: number of cells, at least 3. `render_mode`: "ansi".
+
+    ## Version History
+    * v0: Initial version.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}
+    text = NewGameText()
+    numbered = True
+    player: int
+    coin: int
+
+    def __init__(self, length: int = 12, render_mode: str | None = None) -> None:
+        if not isinstance(length, int) or length < 3:
+            raise RagenError(f"length is {length!r}, but must be an integer >= 3")
+        self.length = length
+        self.render_mode = render_mode
+        self.distribution = f"newgame-{length}"
+        self.observation_space = spaces.MultiDiscrete([length, length])
+        self.action_space = spaces.Discrete(len(ACTION_NAMES))
+
+    def act(self, action: SupportsInt) -> tuple[float, bool, bool]:
+        """Play one action; see the base."""
+        before = self.player
+        number = read_action(action, ACTION_NAMES)
+        self.player, reward, ended = step(before, self.coin, self.length, number)
+        return reward, ended, self.player != before
+
+    def render(self) -> Any:
+        """Return the state as text."""
+        if self.render_mode == "ansi":
+            return self.text.observation(self, "grid", STANDARD)
+        return None
+
+    def oracle(self, budget: Budget | int | None = None) -> Advice:
+        """Return the way to the coin; value is 1 if it fits the budget, else 0."""
+        left = as_budget(budget)
+        way = self.coin - self.player
+        run = (int(way > 0),) * min(abs(way), left.actions_per_turn, left.actions)
+        value = float(abs(way) <= left.reach)
+        return Advice(run, value, value if way else 0.0)
+
+    def level_key(self, level: str) -> int:
+        """Return the key of a level, equal for its mirror image, in [0, 2^63)."""
+        player, coin = _decode(level)
+        mirrored = (self.length - 1 - player, self.length - 1 - coin)
+        low, high = min((player, coin), mirrored)
+        return (low * 1_000_003 + high) * 0x9E3779B97F4A7C15 & STREAM_MASK
+
+    def _draw_level(self, stream: int, split: str) -> int:
+        while True:
+            stream = advance(stream)
+            player = below(stream, self.length)
+            stream = advance(stream)
+            coin = below(stream, self.length)
+            if player != coin and split_of(self.level_key(f"{player} {coin}")) == split:
+                self._load(f"{player} {coin}")
+                return stream
+
+    def _load(self, level: str) -> None:
+        self.player, self.coin = _decode(level)
+        self._initial = level
+
+    def _level(self) -> str:
+        return self._initial
+
+    def _observe(self) -> NDArray[np.int64]:
+        return np.array([self.player, self.coin])
+
+    def _info(self, effective: bool) -> dict[str, Any]:
+        success = self.player == self.coin
+        return {"success": success, "action_is_valid": True, "action_is_effective": effective}
+
+
+def _decode(level: str) -> tuple[int, int]:
+    """Return the cells of player and coin of a level in text form."""
+    try:
+        player, coin = (int(number) for number in level.split())
+    except ValueError:
+        raise InstanceError(
+            f"level {level!r} must be two cells, the player's and the coin's"
+        ) from None
+    return player, coin

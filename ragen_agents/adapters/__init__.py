@@ -1,0 +1,1 @@
+"""The same rollouts for other libraries' trainers."""

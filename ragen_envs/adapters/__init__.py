@@ -1,0 +1,1 @@
+"""The same games for other libraries' tools. Each module needs its library."""

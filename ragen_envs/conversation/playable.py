@@ -1,0 +1,25 @@
+"""What a policy sees of who it plays for: a single-player conversation, or a seat among several."""
+
+from typing import Protocol
+
+from ragen_envs.conversation.settings import ConversationSettings
+from ragen_envs.oracle import Advice, Budget
+
+
+class Playable(Protocol):
+    """A conversation that waits for a reply."""
+
+    names: tuple[str, ...]
+    """Names of the actions."""
+    settings: ConversationSettings
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """The chat that ends with the message to reply to."""
+
+    @property
+    def budget(self) -> Budget:
+        """What is left of turns and actions."""
+
+    def oracle(self) -> Advice:
+        """Return the optimum under what is left."""

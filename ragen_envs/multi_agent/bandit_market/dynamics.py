@@ -1,0 +1,22 @@
+"""The rules of the market: an arm's payoff is shared by all who pull it."""
+
+from collections.abc import Sequence
+
+
+def counts_of(choices: Sequence[int], arms: int) -> list[int]:
+    """Return how many pull each arm; a choice of ``arms`` is a pass."""
+    return [sum(choice == arm for choice in choices) for arm in range(arms)]
+
+
+def share(pots: Sequence[float], choices: Sequence[int]) -> list[float]:
+    """Return what each player gets: its arm's pot in equal parts, and nothing for a pass."""
+    counts = counts_of(choices, len(pots))
+    return [pots[choice] / counts[choice] if choice < len(pots) else 0.0 for choice in choices]
+
+
+def is_best_reply(means: Sequence[float], choices: Sequence[int], seat: int) -> bool:
+    """Return whether no other choice would have paid the seat more on average, the others' given."""
+    others = counts_of([c for s, c in enumerate(choices) if s != seat], len(means))
+    worth = [mean / (count + 1) for mean, count in zip(means, others, strict=True)]
+    got = worth[choices[seat]] if choices[seat] < len(means) else 0.0
+    return got >= max(worth) - 1e-12

@@ -1,0 +1,160 @@
+"""The market of bandits as a PettingZoo environment."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from ragen_envs.bandit.dynamics import pull
+from ragen_envs.errors import RagenError
+from ragen_envs.multi_agent.bandit_market import generator, oracle, text
+from ragen_envs.multi_agent.bandit_market.dynamics import counts_of, is_best_reply, share
+from ragen_envs.multi_agent.base import MultiAgentEnv, read_players
+from ragen_envs.oracle import Advice
+from ragen_envs.seeding import advance, uniform
+
+MAX_ARMS = 6
+ROUNDS = 5
+
+
+class BanditMarketEnv(MultiAgentEnv):
+    """Choose among arms whose payoff is shared by all who choose them.
+
+    ## Description
+    A repeated congestion game (Rosenthal 1973). Each arm pays its amount with its probability, once a
+    round, and the players who chose it share that in equal parts. What the arms pay is known; what the
+    others will do is not.
+
+    ## Action Space
+    `Discrete(arms + 1)`: an arm, or the last action, which chooses none.
+
+    ## Observation Space
+    `Box(0, 1e6, (arms, 4), float32)`, a row an arm: amount, probability, players who chose it in the
+    last round, what it paid then. The last two are 0 before the first round.
+
+    ## Starting State
+    Named arms of the split with mean payoffs from 0.1 to 1.2, paid with probability 1, 1/2 or 1/4.
+
+    ## Rewards
+    The seat's share.
+
+    ## Episode End
+    Truncated after 5 rounds.
+
+    ## Information
+    `success` (bool): in the last round no other choice would have paid the seat more on average, the
+    others' choices given; when it holds for all, they play an equilibrium. `action_is_effective`
+    (bool): an arm was chosen. `rounds_left` (int).
+
+    ## Oracle
+    `oracle(seat)` is the seat's arm in a pure Nash equilibrium; its return is the seat's expected share
+    over the rounds left. `ragen_envs.multi_agent.bandit_market` also has the symmetric mixed
+    equilibrium and the most that all together can get.
+
+    ## Arguments
+    `players`: 1 to 8. `arms`: 2 to 6. `level`: a fixed market in the text form of `instance.level`.
+    `max_cycles`: other rounds than 5. `render_mode`: "ansi" or "rgb_array".
+
+    ## Version History
+    * v0: Initial version.
+    """
+
+    metadata: dict[str, Any] = {
+        "name": "bandit_market_v0",
+        "render_modes": ["ansi", "rgb_array"],
+        "is_parallelizable": True,
+        "render_fps": 1,
+    }
+    text = text.BanditMarketText()
+    offers: tuple[generator.Offer, ...]
+    """The named arms."""
+    choices: tuple[int, ...] | None
+    """What each seat chose in the last round, or None before the first."""
+    pots: tuple[float, ...]
+    """What each arm paid in the last round, before it was shared."""
+
+    def __init__(
+        self,
+        players: int = 4,
+        arms: int = 3,
+        level: str | None = None,
+        max_cycles: int | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        self._fixed = None if level is None else text.decode_level(level)
+        arms = arms if self._fixed is None else len(self._fixed)
+        if not isinstance(arms, int) or not 2 <= arms <= MAX_ARMS:
+            raise RagenError(f"arms is {arms!r}, but must be an integer from 2 to {MAX_ARMS}")
+        super().__init__(read_players(players, 8), max_cycles, render_mode)
+        self.arms = arms
+        self.distribution = f"bandit_market-{arms}-{self.players}"
+        self._set_spaces(spaces.Box(0.0, 1e6, (arms, 4), np.float32), arms + 1)
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        """What each arm pays on average."""
+        return tuple(arm.mean for _, arm in self.offers)
+
+    def oracle(self, seat: int) -> Advice:
+        """Return the seat's arm in a pure equilibrium; see the class."""
+        chosen = oracle.pure_equilibrium(self.means, self.players)
+        counts = counts_of(chosen, self.arms)
+        arm = chosen[seat]
+        return Advice((arm,), 1.0, self.rounds_left * self.means[arm] / counts[arm])
+
+    def success(self, seat: int) -> bool:
+        """Return whether the seat's last choice was a best reply to the others'."""
+        return self.choices is not None and is_best_reply(self.means, self.choices, seat)
+
+    def level_key(self, level: str) -> int:
+        """Return the key of a market in text form, in [0, 2^63)."""
+        return generator.market_key(text.decode_level(level))
+
+    def _draw_level(self, stream: int, split: str) -> int:
+        self.offers = self._fixed or ()
+        if self._fixed is None:
+            self.offers, stream = generator.generate(self.arms, stream, split)
+        self.names = (*(name for name, _ in self.offers), text.PASS)
+        self.choices = None
+        self.pots = (0.0,) * self.arms
+        return stream
+
+    def _budget(self) -> int:
+        return ROUNDS
+
+    def _level(self) -> str:
+        return text.encode_level(self.offers)
+
+    def _play(self, actions: Sequence[int]) -> tuple[list[float], list[bool]]:
+        assert self._stream is not None
+        pots = []
+        for _, arm in self.offers:
+            self._stream = advance(self._stream)
+            pots.append(pull(arm, uniform(self._stream)))
+        counts = counts_of(actions, self.arms)
+        self.choices = tuple(actions)
+        self.pots = tuple(pot if n else 0.0 for pot, n in zip(pots, counts, strict=True))
+        return share(self.pots, self.choices), [False] * self.players
+
+    def _observe(self, seat: int) -> NDArray[np.float32]:  # noqa: ARG002
+        counts = counts_of(self.choices or (), self.arms)
+        rows = [
+            (arm.pays, arm.chance, count, pot)
+            for (_, arm), count, pot in zip(self.offers, counts, self.pots, strict=True)
+        ]
+        return np.array(rows, np.float32)
+
+    def _info(self, seat: int) -> dict[str, Any]:
+        chosen = None if self.choices is None else self.choices[seat]
+        return {
+            "success": self.success(seat),
+            "action_is_effective": chosen is not None and chosen < self.arms,
+            "rounds_left": self.rounds_left,
+        }
+
+    def _draw(self) -> NDArray[np.uint8]:
+        from ragen_envs.multi_agent.bandit_market import image
+
+        return image.render(self.offers, self.choices, self.pots)

@@ -1,0 +1,40 @@
+"""Markets from a stream: the bandits' names of the split, with payoffs that differ."""
+
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+from ragen_envs.bandit.dynamics import Arm
+from ragen_envs.bandit.generator import name_pairs
+from ragen_envs.seeding import STREAM_MASK, advance, below
+
+CHANCES: Final = (1.0, 0.5, 0.25)
+"""Probabilities that an arm pays."""
+STEPS: Final = 12
+"""Mean payoffs are multiples of 0.1 from 0.1 to ``STEPS`` / 10."""
+
+Offer = tuple[str, Arm]
+"""A named arm."""
+
+
+def generate(arms: int, stream: int, split: str) -> tuple[tuple[Offer, ...], int]:
+    """Draw the arms of a market, whose names belong to the split; return the advanced stream."""
+    names = [name for pair in name_pairs()[split] for name in pair]
+    names = list(dict.fromkeys(names))
+    offers = []
+    for _ in range(arms):
+        stream = advance(stream)
+        name = names.pop(below(stream, len(names)))
+        stream = advance(stream)
+        mean = (1 + below(stream, STEPS)) / 10
+        stream = advance(stream)
+        chance = CHANCES[below(stream, len(CHANCES))]
+        offers.append((name, Arm(round(mean / chance, 10), chance)))
+    return tuple(offers), stream
+
+
+def market_key(offers: Sequence[Offer]) -> int:
+    """Return the key of a market, equal in every order of its arms, in [0, 2^63)."""
+    lines = sorted(f"{name} {arm.pays:g} {arm.chance:g}".encode() for name, arm in offers)
+    low, high = zlib.crc32(b"/".join(lines)), zlib.crc32(b"/".join(reversed(lines)), 1)
+    return (low << 31 | high) & STREAM_MASK

@@ -1,0 +1,78 @@
+"""The market in words."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ragen_envs.bandit.dynamics import Arm
+from ragen_envs.errors import InstanceError
+from ragen_envs.multi_agent.bandit_market.generator import Offer
+from ragen_envs.text import Symbols
+
+PASS: Final = "Pass"
+
+
+class BanditMarketText:
+    """The text face of the market; its state has one form, whatever is asked for."""
+
+    vocabularies: Mapping[str, Symbols] = {"standard": {}}
+
+    def rules(self, env: Any) -> str:
+        """Return the goal, the rules and the rewards."""
+        return (
+            f"You are player_{env.seat} of {env.game.players} players at a market of "
+            f"{len(env.game.offers)} arms. In each round all players choose an arm at the same time. "
+            "An arm pays its amount with its probability, and all who chose it share what it pays in "
+            f"equal parts. {PASS} means no arm. Rewards: your share."
+        )
+
+    def legend(self, symbols: Symbols) -> str:  # noqa: ARG002
+        """Return nothing: there is no board."""
+        return ""
+
+    def actions(self, env: Any) -> tuple[str, ...]:
+        """Return the names of the arms, and the pass."""
+        names: tuple[str, ...] = env.game.names
+        return names
+
+    def observation(self, env: Any, form: str, symbols: Symbols) -> str:  # noqa: ARG002
+        """Return the arms, and what happened to them in the last round."""
+        game = env.game
+        return "\n".join(
+            f"{name}: pays {arm.pays:g} with probability {arm.chance:g}{_last(game, number)}"
+            for number, (name, arm) in enumerate(game.offers)
+        )
+
+
+def _last(game: Any, number: int) -> str:
+    if game.choices is None:
+        return ""
+    who = [f"player_{seat}" for seat, choice in enumerate(game.choices) if choice == number]
+    return f"; it paid {game.pots[number]:g} to {', '.join(who)}" if who else "; nobody chose it"
+
+
+def encode_level(offers: Sequence[Offer]) -> str:
+    """Return the text form of a market: name=amount@probability, joined by /."""
+    return "/".join(f"{name}={arm.pays!r}@{arm.chance!r}" for name, arm in offers)
+
+
+def decode_level(level: str) -> tuple[Offer, ...]:
+    """Return the arms of a market in text form.
+
+    Raises:
+        InstanceError: It is not the text form of a market.
+    """
+    offers = []
+    try:
+        for part in level.split("/"):
+            name, _, numbers = part.rpartition("=")
+            pays, chance = (float(number) for number in numbers.split("@"))
+            if not name or name == PASS or not (0 < pays < 1e6 and 0 < chance <= 1):
+                raise ValueError
+            offers.append((name, Arm(pays, chance)))
+        if len({name.casefold() for name, _ in offers}) < len(offers):
+            raise ValueError
+    except ValueError:
+        raise InstanceError(
+            f"level {level!r} must be different arms, name=amount@probability, joined by /"
+        ) from None
+    return tuple(offers)

@@ -1,0 +1,214 @@
+"""What the multi-agent games share: seats, seeding, splits, the budget of rounds."""
+
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from gymnasium import spaces
+from pettingzoo import ParallelEnv
+
+from ragen_envs import seeding
+from ragen_envs.base import Instance, read_action, read_integer, read_split
+from ragen_envs.errors import RagenError
+from ragen_envs.oracle import Advice
+from ragen_envs.splits import TRAIN
+from ragen_envs.text import TextFace
+
+Infos = dict[str, dict[str, Any]]
+Step = tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], Infos]
+
+
+class SeatView(NamedTuple):
+    """A game as one seat sees it; what a text face is given in place of an env."""
+
+    game: Any
+    seat: int
+
+
+class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
+    """Base of the games of several players, who act at the same time, once a round.
+
+    Players sit on *seats*, numbered from 0; the agent of seat i is ``player_i``. The last action of
+    every game does nothing. ``reset(seed=s)`` draws a fresh level and ``reset()`` goes on from there;
+    the option ``split`` chooses whose levels, ``noise`` another draw of the game's chance. Other
+    options are ignored, as PettingZoo's own tests demand.
+
+    Args:
+        players: Number of seats.
+        max_cycles: Rounds after which everybody is truncated; None for the game's own budget.
+        render_mode: "ansi", "rgb_array" or None.
+    """
+
+    metadata: dict[str, Any]
+    text: ClassVar[TextFace]
+    """How the game is told in words; its methods are given a ``SeatView``."""
+    distribution: str
+    """Name of the level distribution that the settings select."""
+    names: tuple[str, ...]
+    """Names of the actions of the present level; the last one does nothing."""
+    rounds: int
+    """Rounds played."""
+
+    _stream: int | None = None
+    _origin: tuple[str, int | None, int] = (TRAIN, None, 0)
+
+    def __init__(self, players: int, max_cycles: int | None, render_mode: str | None) -> None:
+        if max_cycles is not None and (not isinstance(max_cycles, int) or max_cycles < 1):
+            raise RagenError(f"max_cycles is {max_cycles!r}, but must be an integer >= 1 or None")
+        self.players = players
+        self.max_cycles = max_cycles
+        self.render_mode = render_mode
+        self.possible_agents = [f"player_{seat}" for seat in range(players)]
+        self.agents: list[str] = []
+        self.rounds = 0
+        self.observation_spaces: dict[str, spaces.Space[Any]] = {}
+        self.action_spaces: dict[str, spaces.Space[Any]] = {}
+
+    def _set_spaces(self, observation: spaces.Space[Any], actions: int) -> None:
+        for agent in self.possible_agents:
+            self.observation_spaces[agent] = observation
+            self.action_spaces[agent] = spaces.Discrete(actions)
+
+    def observation_space(self, agent: str) -> spaces.Space[Any]:
+        """Return the observation space, which is the same for all seats."""
+        return self.observation_spaces[agent]
+
+    def action_space(self, agent: str) -> spaces.Space[Any]:
+        """Return the action space of a seat."""
+        return self.action_spaces[agent]
+
+    def reset(
+        self, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[dict[str, Any], Infos]:
+        """Start an episode; see the class.
+
+        Raises:
+            InstanceError: The seed or an option has a wrong value.
+        """
+        given = options or {}
+        split = read_split(given.get("split", TRAIN))
+        noise = read_integer("noise", given.get("noise", 0))
+        if seed is None and self._stream is None:
+            seed = secrets.randbelow(2**31)
+        if seed is not None:
+            self._stream = seeding.new_stream(split, self.distribution, read_integer("seed", seed))
+        assert self._stream is not None
+        self._stream = seeding.jump(self._draw_level(self._stream, split), noise)
+        self._origin = (split, seed, noise)
+        self.rounds = 0
+        self.agents = list(self.possible_agents)
+        seats = range(self.players)
+        return (
+            {agent: self._observe(seat) for agent, seat in zip(self.agents, seats, strict=True)},
+            {agent: self._info(seat) for agent, seat in zip(self.agents, seats, strict=True)},
+        )
+
+    def step(self, actions: Mapping[str, Any]) -> Step:
+        """Play one round.
+
+        Args:
+            actions: The action of every agent that is still in the game.
+
+        Raises:
+            RagenError: An agent has no action, or one that the game does not have. Nothing has
+                changed then.
+        """
+        playing = self.agents
+        chosen = [len(self.names) - 1] * self.players
+        for agent in playing:
+            if agent not in actions:
+                raise RagenError(f"there is no action of {agent}, who is in the game")
+            chosen[self.seat_of(agent)] = read_action(actions[agent], self.names)
+        rewards, out = self._play(chosen)
+        self.rounds += 1
+        late = self.rounds >= self.limit
+        seats = {agent: self.seat_of(agent) for agent in playing}
+        self.agents = [] if late else [agent for agent in playing if not out[seats[agent]]]
+        return (
+            {agent: self._observe(seat) for agent, seat in seats.items()},
+            {agent: rewards[seat] for agent, seat in seats.items()},
+            {agent: out[seat] for agent, seat in seats.items()},
+            {agent: late and not out[seat] for agent, seat in seats.items()},
+            {agent: self._info(seat) for agent, seat in seats.items()},
+        )
+
+    def render(self) -> Any:
+        """Return the state as text or as an RGB array (h, w, 3), as the render mode asks."""
+        if self.render_mode == "ansi":
+            return self.text.observation(
+                SeatView(self, 0), "grid", self.text.vocabularies["standard"]
+            )
+        return self._draw() if self.render_mode == "rgb_array" else None
+
+    def close(self) -> None:
+        """Do nothing: no game holds anything open."""
+
+    def seat_of(self, agent: str) -> int:
+        """Return the seat of an agent."""
+        return self.possible_agents.index(agent)
+
+    @property
+    def limit(self) -> int:
+        """Rounds that the present episode has at most."""
+        return self._budget() if self.max_cycles is None else self.max_cycles
+
+    @property
+    def rounds_left(self) -> int:
+        """Rounds that can still be played."""
+        return self.limit - self.rounds
+
+    @property
+    def instance(self) -> Instance:
+        """The level being played and where it comes from."""
+        split, seed, noise = self._origin
+        level = self._level()
+        key = f"{self.level_key(level):016x}"
+        return Instance(self.distribution, split, None, seed, noise, level, key)
+
+    @abstractmethod
+    def oracle(self, seat: int) -> Advice:
+        """Return the exact optimum of a seat, under the rounds that are left; see the game."""
+
+    @abstractmethod
+    def level_key(self, level: str) -> int:
+        """Return the key of a level in text form, in [0, 2^63)."""
+
+    @abstractmethod
+    def success(self, seat: int) -> bool:
+        """Return whether the seat has what the game is about, by now."""
+
+    @abstractmethod
+    def _budget(self) -> int:
+        """Return how many rounds an episode on the present level has, if ``max_cycles`` is None."""
+
+    @abstractmethod
+    def _draw_level(self, stream: int, split: str) -> int:
+        """Draw a fresh level of a split, make it the state, and return the advanced stream."""
+
+    @abstractmethod
+    def _level(self) -> str:
+        """Return the initial level of this episode in text form."""
+
+    @abstractmethod
+    def _play(self, actions: Sequence[int]) -> tuple[list[float], list[bool]]:
+        """Play one action a seat; return each seat's reward and whether it is out of the game."""
+
+    @abstractmethod
+    def _observe(self, seat: int) -> Any:
+        """Return what a seat sees as a fresh object."""
+
+    @abstractmethod
+    def _info(self, seat: int) -> dict[str, Any]:
+        """Return the info of a seat."""
+
+    @abstractmethod
+    def _draw(self) -> Any:
+        """Return the state as a fresh RGB array."""
+
+
+def read_players(players: Any, most: int) -> int:
+    """Return the number of seats, or raise `RagenError`."""
+    if not isinstance(players, int) or isinstance(players, bool) or not 1 <= players <= most:
+        raise RagenError(f"players is {players!r}, but must be an integer from 1 to {most}")
+    return players

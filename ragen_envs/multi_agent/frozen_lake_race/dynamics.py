@@ -1,0 +1,80 @@
+"""The rules of the race over the ice: those of FrozenLake, all walkers at the same time."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from ragen_envs.frozen_lake.dynamics import ACTION_NAMES as DIRECTIONS
+from ragen_envs.frozen_lake.dynamics import FROZEN, GOAL, HOLE, slipped
+
+STAY: Final = len(DIRECTIONS)
+ACTION_NAMES: Final = (*DIRECTIONS, "Stay")
+
+FIRST: Final = "first"
+ALL: Final = "all"
+FINISHES: Final = (FIRST, ALL)
+"""Who wins: the first to arrive, or everybody once all have arrived."""
+
+
+def walk_all(
+    tiles: Sequence[int], table: Sequence[int], positions: Sequence[int], directions: Sequence[int]
+) -> list[int]:
+    """Return where everybody is after a round in which each went in a direction, or stayed.
+
+    A frozen tile holds one walker. Two who want the same frozen tile, or each other's, stay where they
+    are, and so does who wants a tile whose walker stays; no seat has priority. Holes and the goal hold
+    any number, and nobody leaves them.
+
+    Args:
+        tiles: The map, see ``frozen_lake.dynamics``.
+        table: ``frozen_lake.dynamics.ways`` of the map's shape.
+        positions: Where each walker is.
+        directions: FrozenLake's directions, or ``STAY``, by walker.
+    """
+    there = [
+        here if direction == STAY or tiles[here] != FROZEN else table[4 * here + direction]
+        for here, direction in zip(positions, directions, strict=True)
+    ]
+    while blocked := _blocked(tiles, positions, there):
+        for walker in blocked:
+            there[walker] = positions[walker]
+    return there
+
+
+def _blocked(tiles: Sequence[int], positions: Sequence[int], there: Sequence[int]) -> list[int]:
+    """Return the walkers that move where another one is, comes to, or comes from the other way."""
+    found = []
+    for walker, (here, goal) in enumerate(zip(positions, there, strict=True)):
+        if goal == here or tiles[goal] != FROZEN:
+            continue
+        others = [other for other in range(len(there)) if other != walker]
+        if any(
+            there[other] == goal or (there[other] == here and positions[other] == goal)
+            for other in others
+        ):
+            found.append(walker)
+    return found
+
+
+def direction_of(action: int, success_rate: float, draw: float) -> int:
+    """Return the direction really taken, for a draw in [0, 1); who stays does not slip."""
+    return STAY if action == STAY else slipped(action, success_rate, draw)
+
+
+def score(
+    tiles: Sequence[int], positions: Sequence[int], finish: str
+) -> tuple[list[float], list[bool]]:
+    """Return each walker's reward for being there, and whether it is out of the game.
+
+    ``FIRST``: those who arrive share 1 and the race is over; who falls is out. ``ALL``: when all have
+    arrived each gets 1; one fall ends the game.
+    """
+    arrived = [tiles[position] == GOAL for position in positions]
+    fallen = [tiles[position] == HOLE for position in positions]
+    count = len(positions)
+    if finish == ALL:
+        over = all(arrived) or any(fallen)
+        return [float(all(arrived))] * count, [over] * count
+    if any(arrived):
+        share = 1.0 / sum(arrived)
+        return [share if there else 0.0 for there in arrived], [True] * count
+    return [0.0] * count, fallen

@@ -1,0 +1,219 @@
+"""The race over the ice as a PettingZoo environment."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from ragen_envs.errors import RagenError
+from ragen_envs.frozen_lake.dynamics import FROZEN, GOAL, PLAYER, ways
+from ragen_envs.multi_agent.base import MultiAgentEnv, read_players
+from ragen_envs.multi_agent.frozen_lake_race import generator, oracle, text
+from ragen_envs.multi_agent.frozen_lake_race.dynamics import (
+    ACTION_NAMES,
+    ALL,
+    FINISHES,
+    FIRST,
+    STAY,
+    direction_of,
+    score,
+    walk_all,
+)  # fmt: skip
+from ragen_envs.oracle import Advice
+from ragen_envs.seeding import advance, jump, uniform
+
+ROUNDS = 20
+_OTHER = 3
+
+
+class FrozenLakeRaceEnv(MultiAgentEnv):
+    """Several walkers on the ice, one goal: be first, or arrive together.
+
+    ## Description
+    FrozenLake with several walkers who move at the same time. A frozen tile holds one of them: two who
+    want the same tile, or each other's, stay where they are, and so does who wants the tile of someone
+    who stays. No seat has priority. The goal and the holes hold any number. Each walker slips on its
+    own; who stays does not slip.
+
+    ## Action Space
+    `Discrete(5)`: 0 left, 1 down, 2 right, 3 up, 4 stay.
+
+    ## Observation Space
+    `Box(0, 8, (height, width), uint8)` of cell codes, each seat's own: 0 frozen, 1 hole, 2 goal; 3, 4, 5
+    oneself on these; 6, 7, 8 another player on these, where one is not oneself.
+
+    ## Starting State
+    FrozenLake's random maps; all start on different tiles equally far from the goal.
+
+    ## Rewards
+    `finish="first"`: 1 to the first at the goal, shared by those who arrive in the same round.
+    `finish="all"`: 1 to each when the last one arrives.
+
+    ## Episode End
+    `finish="first"`: terminates for all when somebody arrives, and for one who falls into a hole.
+    `finish="all"`: terminates for all when all have arrived or one falls. Truncated after 20
+    rounds.
+
+    ## Information
+    `success` (bool): among the first at the goal, or all are there. `action_is_effective` (bool): the
+    seat's last action moved it. `slipped` (bool): it went another way than intended. `rounds_left` (int).
+
+    ## Oracle
+    Exact for two players on up to 36 tiles, by backward induction over the rounds left. `finish="first"`
+    is a zero-sum game in the difference of the rewards: `oracle(seat)` draws from an optimal mixed
+    strategy, and its value is the expected points against the best opponent, counting 1 for a win and
+    1/2 for a draw. `finish="all"`: a joint optimum; the value is the probability that all arrive.
+
+    ## Arguments
+    `size`: side of the square, from 3 to 16. `p`: probability of a frozen tile. `success_rate`:
+    probability to go where intended. `finish`: "first" or "all". `players`: 1 to 8. `level`: a fixed
+    level in the text form of `instance.level`. `max_cycles`: other rounds than 20. `render_mode`:
+    "ansi" or "rgb_array".
+
+    ## Version History
+    * v0: Initial version.
+    """
+
+    metadata: dict[str, Any] = {
+        "name": "frozen_lake_race_v0",
+        "render_modes": ["ansi", "rgb_array"],
+        "is_parallelizable": True,
+        "render_fps": 4,
+    }
+    text = text.FrozenLakeRaceText()
+    names = ACTION_NAMES
+    tiles: bytes
+    """Tile codes of the map, (h*w,)."""
+    positions: list[int]
+    """The walkers' indices in ``tiles``, by seat."""
+
+    def __init__(
+        self,
+        size: int = 4,
+        p: float = 0.8,
+        success_rate: float = 1 / 3,
+        finish: str = FIRST,
+        players: int = 2,
+        level: str | None = None,
+        max_cycles: int | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        if not isinstance(size, int) or not 3 <= size <= 16:
+            raise RagenError(f"size is {size!r}, but must be an integer from 3 to 16")
+        for name, value in (("p", p), ("success_rate", success_rate)):
+            if not isinstance(value, int | float) or not 0 <= value <= 1:
+                raise RagenError(f"{name} is {value!r}, but must be a number from 0 to 1")
+        if finish not in FINISHES:
+            raise RagenError(f"finish is {finish!r}, but must be one of {', '.join(FINISHES)}")
+        self._fixed = None
+        self.height = self.width = size
+        if level is not None:
+            self._fixed, self.height, self.width = text.decode_level(level)
+            players = len(self._fixed.starts)
+        super().__init__(read_players(players, 8), max_cycles, render_mode)
+        self.p, self.success_rate, self.finish = p, float(success_rate), finish
+        self.distribution = f"frozen_lake_race-{self.height}x{self.width}-{p:g}-{self.players}"
+        self._ways = ways(self.height, self.width)
+        space = spaces.Box(0, len(text.CELL_NAMES) - 1, (self.height, self.width), np.uint8)
+        self._set_spaces(space, len(ACTION_NAMES))
+
+    def oracle(self, seat: int) -> Advice:
+        """Return an optimal action of a seat and what it is worth; see the class.
+
+        Raises:
+            RagenError: There are not two players, or the map is too large.
+        """
+        if self.players != 2:
+            raise RagenError(f"the oracle is for 2 players, but there are {self.players}")
+        best = oracle.optimum(
+            self.tiles, self.height, self.width, self.success_rate, self.finish, self.rounds_left
+        )
+        state = self.positions[0] * len(self.tiles) + self.positions[1]
+        value = float(best.values[state])
+        expected = value
+        if self.finish == FIRST:
+            value = (1 + (value if seat == 0 else -value)) / 2
+            expected = value
+        chances = best.strategies[seat][state]
+        if not chances.any():
+            return Advice((STAY,), value, 0.0)
+        assert self._stream is not None
+        draw = uniform(jump(self._stream, seat + 1))
+        action = int(np.searchsorted(np.cumsum(chances), draw * chances.sum(), side="right"))
+        return Advice((min(action, STAY),), value, expected)
+
+    def success(self, seat: int) -> bool:
+        """Return whether the seat is at the goal, and all are if all must."""
+        seats = range(self.players) if self.finish == ALL else (seat,)
+        return all(self.tiles[self.positions[s]] == GOAL for s in seats)
+
+    def cells_of(self, seat: int) -> bytearray:
+        """Return the cell codes as a seat sees them, (h*w,), a copy."""
+        cells = bytearray(self.tiles)
+        for position in self.positions:
+            cells[position] = self.tiles[position] + PLAYER + _OTHER
+        mine = self.positions[seat]
+        cells[mine] = self.tiles[mine] + PLAYER
+        return cells
+
+    def level_key(self, level: str) -> int:
+        """Return the key of a level in text form, equal up to symmetry and the order of the seats."""
+        return generator.lake_key(*text.decode_level(level))
+
+    def _draw_level(self, stream: int, split: str) -> int:
+        lake = self._fixed
+        if lake is None:
+            lake, stream = generator.generate(
+                self.height, self.width, self.p, self.players, stream, split
+            )
+        self._lake = lake
+        self.tiles = lake.tiles
+        self.positions = list(lake.starts)
+        self._moved = [False] * self.players
+        self._slipped = [False] * self.players
+        return stream
+
+    def _budget(self) -> int:
+        return ROUNDS
+
+    def _level(self) -> str:
+        return text.encode_level(self._lake, self.width)
+
+    def _play(self, actions: Sequence[int]) -> tuple[list[float], list[bool]]:
+        assert self._stream is not None
+        directions = []
+        for action in actions:
+            self._stream = advance(self._stream)
+            directions.append(direction_of(action, self.success_rate, uniform(self._stream)))
+        before = self.positions
+        self.positions = walk_all(self.tiles, self._ways, before, directions)
+        pairs = list(zip(before, self.positions, strict=True))
+        self._moved = [here != there for here, there in pairs]
+        self._slipped = [
+            taken != action and self.tiles[here] == FROZEN
+            for taken, action, (here, _) in zip(directions, actions, pairs, strict=True)
+        ]
+        return score(self.tiles, self.positions, self.finish)
+
+    def _observe(self, seat: int) -> NDArray[np.uint8]:
+        return np.frombuffer(self.cells_of(seat), np.uint8).reshape(self.height, self.width).copy()
+
+    def _info(self, seat: int) -> dict[str, Any]:
+        return {
+            "success": self.success(seat),
+            "action_is_effective": self._moved[seat],
+            "slipped": self._slipped[seat],
+            "rounds_left": self.rounds_left,
+        }
+
+    def _draw(self) -> NDArray[np.uint8]:
+        from ragen_envs.frozen_lake import image
+        from ragen_envs.multi_agent.drawing import number_players
+
+        cells = bytearray(self.tiles)
+        for position in self.positions:
+            cells[position] = self.tiles[position] + PLAYER
+        board = np.frombuffer(bytes(cells), np.uint8).reshape(self.height, self.width)
+        return number_players(image.render(board), dict(enumerate(self.positions)), self.width)

@@ -1,0 +1,78 @@
+"""Maps of the race: FrozenLake's, with starts that are equally far from the goal."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from ragen_envs.errors import GenerationError
+from ragen_envs.frozen_lake.dynamics import FROZEN, GOAL, ways
+from ragen_envs.frozen_lake.generator import attempt
+from ragen_envs.keys import grid_key
+from ragen_envs.seeding import advance, below
+from ragen_envs.splits import SPLITS, split_code
+
+MAX_ATTEMPTS: Final = 5000
+
+
+class Lake(NamedTuple):
+    """A map and where the walkers start."""
+
+    tiles: bytes
+    """Tile codes, (h*w,)."""
+    starts: tuple[int, ...]
+    """Where each walker starts, by seat."""
+
+
+def distances(tiles: Sequence[int], height: int, width: int) -> dict[int, int]:
+    """Return the fewest steps to the goal from every frozen tile that has a path, without slipping."""
+    table = ways(height, width)
+    goal = tiles.index(GOAL)
+    found = {goal: 0}
+    queue = [goal]
+    for here in queue:
+        for there in table[4 * here : 4 * here + 4]:
+            if there not in found and tiles[there] == FROZEN:
+                found[there] = found[here] + 1
+                queue.append(there)
+    return found
+
+
+def lake_key(lake: Lake, height: int, width: int) -> int:
+    """Return the key of a map with its starts, equal up to symmetry and the order of the seats."""
+    cells = bytearray(lake.tiles)
+    for start in lake.starts:
+        cells[start] = GOAL + 1
+    return grid_key(cells, height, width)
+
+
+def generate(
+    height: int, width: int, p: float, players: int, stream: int, split: str
+) -> tuple[Lake, int]:
+    """Draw maps until one belongs to the split and has a fair start for everybody.
+
+    Returns:
+        The map and the advanced stream.
+
+    Raises:
+        GenerationError: No such map within ``MAX_ATTEMPTS`` draws.
+    """
+    tiles = bytearray(height * width)
+    wanted = SPLITS.index(split)
+    for _ in range(MAX_ATTEMPTS):
+        start, stream = attempt(tiles, height, width, p, stream)
+        far = distances(tiles, height, width)
+        if start not in far:
+            continue
+        equal = [cell for cell in far if far[cell] == far[start] and cell != start]
+        if len(equal) < players - 1:
+            continue
+        starts = [start]
+        for _ in range(players - 1):
+            stream = advance(stream)
+            starts.append(equal.pop(below(stream, len(equal))))
+        lake = Lake(bytes(tiles), tuple(starts))
+        if split_code(lake_key(lake, height, width)) == wanted:
+            return lake, stream
+    raise GenerationError(
+        f"no {height}x{width} map with p={p} and {players} starts equally far from the goal in "
+        f"{MAX_ATTEMPTS} draws; use a larger p or size"
+    )

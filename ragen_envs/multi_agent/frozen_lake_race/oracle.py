@@ -1,0 +1,109 @@
+"""The exact optimum of the race for two walkers, by backward induction over the rounds left.
+
+Who is first wins: a zero-sum game in the difference of the payoffs, solved in every joint state and
+for every number of rounds left (Shapley 1953). All must arrive: a decision problem of the team.
+"""
+
+from functools import lru_cache
+from itertools import product
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragen_envs.errors import RagenError
+from ragen_envs.frozen_lake.dynamics import slipped, ways
+from ragen_envs.multi_agent.frozen_lake_race.dynamics import ALL, STAY, score, walk_all
+from ragen_envs.multi_agent.matrix_games import solve
+
+MAX_CELLS: Final = 36
+"""Most tiles of a map that is solved."""
+_MOVES: Final = STAY + 1
+
+Floats = NDArray[np.float64]
+
+
+class Optimum(NamedTuple):
+    """Optimal play with a number of rounds left; joint states are ``first * cells + second``."""
+
+    values: Floats
+    """(cells^2,) race: expected difference of the payoffs; team: probability that all arrive."""
+    strategies: tuple[Floats, Floats]
+    """(cells^2, 5) for each seat, optimal probabilities of the actions."""
+
+
+@lru_cache(maxsize=1 << 9)
+def optimum(
+    tiles: bytes, height: int, width: int, success_rate: float, finish: str, rounds: int
+) -> Optimum:
+    """Return optimal play of two walkers with ``rounds`` rounds left.
+
+    Raises:
+        RagenError: The map is too large.
+    """
+    if len(tiles) > MAX_CELLS:
+        raise RagenError(
+            f"the map has {len(tiles)} tiles, but the oracle solves {MAX_CELLS} at most"
+        )
+    ended, payoffs = _ends(tiles, finish)
+    nothing = np.zeros((len(payoffs), _MOVES))
+    if rounds == 0:
+        return Optimum(payoffs, (nothing, nothing))
+    for fewer in range(100, rounds - 1, 100):  # bounds the depth of the recursion
+        optimum(tiles, height, width, success_rate, finish, fewer)
+    after = optimum(tiles, height, width, success_rate, finish, rounds - 1).values
+    running = np.flatnonzero(~ended)
+    law = _law(success_rate)
+    worth = after[_moves(tiles, height, width)[:, :, running]]
+    games = np.einsum("ad,deS,be->Sab", law, worth, law)
+    values, first, second = payoffs.copy(), nothing.copy(), nothing.copy()
+    if finish == ALL:
+        best = games.reshape(len(running), -1).argmax(axis=1)
+        values[running] = games.reshape(len(running), -1).max(axis=1)
+        first[running], second[running] = (
+            np.eye(_MOVES)[best // _MOVES],
+            np.eye(_MOVES)[best % _MOVES],
+        )
+    else:
+        values[running], first[running], second[running] = solve(games)
+    return Optimum(values, (first, second))
+
+
+@lru_cache(maxsize=64)
+def _ends(tiles: bytes, finish: str) -> tuple[NDArray[np.bool_], Floats]:
+    """Return which joint states end the game and what they are worth."""
+    cells = range(len(tiles))
+    ended, payoffs = [], []
+    for state in product(cells, cells):
+        rewards, out = score(tiles, state, finish)
+        ended.append(all(out))
+        payoffs.append(rewards[0] if finish == ALL else rewards[0] - rewards[1])
+    return np.array(ended), np.array(payoffs)
+
+
+@lru_cache(maxsize=64)
+def _moves(tiles: bytes, height: int, width: int) -> NDArray[np.int64]:
+    """Return where directions lead, (5, 5, cells^2)."""
+    cells, table = range(len(tiles)), ways(height, width)
+    found = np.empty((_MOVES, _MOVES, len(tiles) ** 2), np.int64)
+    for number, state in enumerate(product(cells, cells)):
+        for pair in product(range(_MOVES), repeat=2):
+            first, second = walk_all(tiles, table, state, pair)
+            found[(*pair, number)] = first * len(tiles) + second
+    return found
+
+
+def _law(success_rate: float) -> Floats:
+    """Return the probabilities of the directions taken, (5 actions, 5 directions)."""
+    side = (1.0 - success_rate) / 2
+    law = np.zeros((_MOVES, _MOVES))
+    law[STAY, STAY] = 1.0
+    for action in range(STAY):
+        for draw, chance in (
+            (0.0, success_rate),
+            (success_rate, side),
+            (success_rate + side, side),
+        ):
+            if chance > 0:
+                law[action, slipped(action, success_rate, draw)] += chance
+    return law

@@ -1,0 +1,126 @@
+"""The race over the ice in words: symbols, rules, board and coordinates."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ragen_envs.errors import InstanceError
+from ragen_envs.frozen_lake.dynamics import GOAL, HOLE
+from ragen_envs.frozen_lake.text import CELL_NAMES as SINGLE
+from ragen_envs.frozen_lake.text import STANDARD as SINGLE_SYMBOLS
+from ragen_envs.frozen_lake.text import decode_level as decode_map
+from ragen_envs.frozen_lake.text import encode_level as encode_map
+from ragen_envs.grids import grid_text
+from ragen_envs.multi_agent.frozen_lake_race.dynamics import ACTION_NAMES, ALL
+from ragen_envs.multi_agent.frozen_lake_race.generator import Lake
+from ragen_envs.text import BOTH, COORDINATES, Symbols
+
+CELL_NAMES: Final = (*SINGLE, "other player", "other player in hole", "other player on goal")
+"""Names of the cell codes as one seat sees them, in their order."""
+
+STANDARD: Final = {
+    **SINGLE_SYMBOLS,
+    "other player": "A",
+    "other player in hole": "B",
+    "other player on goal": "C",
+}
+
+
+class FrozenLakeRaceText:
+    """The text face of the race over the ice."""
+
+    vocabularies: Mapping[str, Symbols] = {"standard": STANDARD}
+
+    def rules(self, env: Any) -> str:
+        """Return the goal, the rules and the rewards."""
+        game = env.game
+        parts = [
+            f"You are player_{env.seat} of {game.players} players on a frozen lake. "
+            "In each round all players choose at the same time and move at the same time."
+        ]
+        if game.finish == ALL:
+            parts.append(
+                "All must reach the goal; who is there waits for the others. "
+                "If one falls into a hole, the game is lost."
+            )
+        else:
+            parts.append(
+                "Be the first at the goal: then the game ends. Who falls into a hole is out."
+            )
+        parts.append(
+            "Two who want the same tile, or each other's, stay where they are; a tile whose player "
+            "stays cannot be entered. The goal and the holes hold any number."
+        )
+        parts.append(_ice(game.success_rate))
+        parts.append(
+            "Rewards: 1 for each when all are at the goal, else 0."
+            if game.finish == ALL
+            else "Rewards: 1 for the first at the goal, shared by those who come together, else 0."
+        )
+        return " ".join(parts)
+
+    def legend(self, symbols: Symbols) -> str:
+        """Return one line that explains the symbols."""
+        return ", ".join(f"{symbols[name]} {name}" for name in CELL_NAMES)
+
+    def actions(self, env: Any) -> tuple[str, ...]:  # noqa: ARG002
+        """Return the names of the four directions and of staying."""
+        return ACTION_NAMES
+
+    def observation(self, env: Any, form: str, symbols: Symbols) -> str:
+        """Return the board as the seat sees it, its coordinates, or both."""
+        game = env.game
+        signs = "".join(symbols[name] for name in CELL_NAMES)
+        grid = grid_text(game.cells_of(env.seat), game.width, signs)
+        if form not in (COORDINATES, BOTH):
+            return grid
+        places = _coordinates(game, env.seat)
+        return f"{grid}\n{places}" if form == BOTH else places
+
+
+def _ice(success_rate: float) -> str:
+    if success_rate == 1:
+        return "The ice is not slippery: you go where you want."
+    side = (1 - success_rate) / 2
+    return (
+        f"The ice is slippery: who moves goes where it wants with probability {success_rate:.2g} and "
+        f"to either side with probability {side:.2g}; who stays does not slip."
+    )
+
+
+def _coordinates(game: Any, seat: int) -> str:
+    """Return the places of everything but frozen tiles as (row, column), counted from 0."""
+    names = {"you": [game.positions[seat]]}
+    names |= {f"player_{i}": [cell] for i, cell in enumerate(game.positions) if i != seat}
+    for name, code in (("goal", GOAL), ("hole", HOLE)):
+        names[name] = [cell for cell, tile in enumerate(game.tiles) if tile == code]
+    lines = [f"size {game.height} x {game.width}, rows and columns from 0"]
+    for name, cells in names.items():
+        places = ", ".join(f"({cell // game.width}, {cell % game.width})" for cell in cells)
+        lines.append(f"{name}: {places or 'none'}")
+    return "\n".join(lines)
+
+
+def encode_level(lake: Lake, width: int) -> str:
+    """Return the text form: FrozenLake's, with seat 0 as P, then each other start's row:column."""
+    others = (f"{start // width}:{start % width}" for start in lake.starts[1:])
+    return " ".join([encode_map(lake.tiles, width, lake.starts[0]), *others])
+
+
+def decode_level(level: str) -> tuple[Lake, int, int]:
+    """Return map and starts, height and width of a level in text form.
+
+    Raises:
+        InstanceError: It is not the text form of a level.
+    """
+    rows, *places = level.split(" ")
+    tiles, height, width, start = decode_map(rows)
+    try:
+        starts = [int(r) * width + int(c) for r, c in (place.split(":") for place in places)]
+        if len({start, *starts}) <= len(starts) or any(tiles[cell] for cell in starts):
+            raise ValueError
+    except (ValueError, IndexError):
+        raise InstanceError(
+            f"level {level!r} must be a map, then row:column of each further start on its own "
+            "frozen tile"
+        ) from None
+    return Lake(bytes(tiles), (start, *starts)), height, width

@@ -1,0 +1,119 @@
+"""One player's conversation with a multi-agent game."""
+
+from dataclasses import replace
+from typing import Any, Final
+
+from ragen_envs.conversation import prompt
+from ragen_envs.conversation.parser import ParsedReply, parse_reply
+from ragen_envs.conversation.settings import SETTING_NAMES, ConversationSettings, resolve_symbols
+from ragen_envs.conversation.wrapper import EndReason, Message, TurnResult
+from ragen_envs.errors import RagenError
+from ragen_envs.multi_agent.base import MultiAgentEnv, SeatView
+from ragen_envs.oracle import Advice, Budget
+
+SEAT_SETTINGS: Final = tuple(
+    name for name in SETTING_NAMES if name not in ("max_turns", "actions_per_turn", "max_actions")
+)
+"""Settings of a conversation that a seat has; a turn is a round, with one action."""
+
+
+class Seat:
+    """What one player is told and has replied: a ``ConversationWrapper`` of one seat.
+
+    Policies are shown it in place of a single-player conversation.
+    """
+
+    def __init__(self, game: MultiAgentEnv, number: int, settings: ConversationSettings) -> None:
+        self.game = game
+        self.number = number
+        self._asked = settings
+        self.symbols = resolve_symbols(settings.symbols, game.text.vocabularies)
+
+    def start(self) -> str:
+        """Begin the episode that the game was reset to; return the first prompt."""
+        limit = self.game.limit
+        self.settings = replace(self._asked, max_turns=limit, max_actions=limit, actions_per_turn=1)
+        face, view = self.game.text, SeatView(self.game, self.number)
+        self.names: tuple[str, ...] = face.actions(view)
+        self.end: EndReason | None = None
+        self.success = False
+        self._turns: list[tuple[str, str]] = []
+        legend = face.legend(self.symbols)
+        self.system = prompt.system_prompt(face.rules(view), legend, self.names, self.settings)
+        self.user = prompt.turn_prompt(self.state_text(), 1, limit, self.settings)
+        return f"{self.system}\n\n{self.user}"
+
+    def read(self, reply: str, truncated: bool = False) -> ParsedReply:
+        """Read a reply; ``truncated`` says that the model was cut off by its token limit.
+
+        Raises:
+            RagenError: The reply is not a string.
+        """
+        if not isinstance(reply, str):
+            raise RagenError(f"the reply is a {type(reply).__name__}, but must be a string")
+        return parse_reply(reply, self.names, 1, self.settings.think, truncated)
+
+    def choice(self, parsed: ParsedReply) -> int | None:
+        """Return the action that a reply plays, or None if it plays none."""
+        runs = parsed.is_valid or self.settings.invalid == "penalise"
+        return parsed.actions[0] if runs and parsed.actions else None
+
+    def tell(
+        self, reply: str, parsed: ParsedReply, reward: float, effective: bool, end: EndReason | None
+    ) -> TurnResult:
+        """Tell the player what the round did, and what is asked next."""
+        choice = self.choice(parsed)
+        executed = () if choice is None else (choice,)
+        penalty = 0.0 if parsed.is_valid else float(self.settings.format_penalty)
+        self._turns.append((self.user, reply))
+        self.end = end
+        self.success = self.game.success(self.number)
+        ran = [(self.names[action], effective) for action in executed]
+        told = prompt.feedback(ran, parsed.defects, reward + penalty)
+        if end is None:
+            left = self.game.rounds_left
+            turn = len(self._turns) + 1
+            self.user = (
+                f"{told}\n{prompt.turn_prompt(self.state_text(), turn, left, self.settings)}"
+            )
+        else:
+            self.user = prompt.final_prompt(told, self.success, self.state_text())
+        effects = (effective,) * len(executed)
+        return TurnResult(parsed, executed, effects, (reward,), penalty, end, self.user)
+
+    def state_text(self) -> str:
+        """Return the state as the seat sees it, in the format and symbols of the settings."""
+        view = SeatView(self.game, self.number)
+        return self.game.text.observation(view, self._asked.observation, self.symbols)
+
+    @property
+    def budget(self) -> Budget:
+        """What is left: a round is a turn with one action."""
+        return Budget.closed_loop(self.game.rounds_left)
+
+    @property
+    def messages(self) -> list[Message]:
+        """The chat that ends with the message to reply to, under the history setting."""
+        kept = {"full": len(self._turns), "last": self.settings.history_turns, "none": 0}
+        first = max(0, len(self._turns) - kept[self.settings.history])
+        chat = [{"role": "system", "content": self.system}]
+        for user, reply in self._turns[first:]:
+            chat.append({"role": "user", "content": user})
+            chat.append({"role": "assistant", "content": reply})
+        return [*chat, {"role": "user", "content": self.user}]
+
+    def oracle(self) -> Advice:
+        """Return the optimum of the seat under the rounds that are left."""
+        return self.game.oracle(self.number)
+
+
+def read_settings(kwargs: dict[str, Any]) -> ConversationSettings:
+    """Take the settings of seats out of keywords.
+
+    Raises:
+        RagenError: A setting has a wrong value.
+    """
+    given = {name: kwargs.pop(name) for name in SEAT_SETTINGS if name in kwargs}
+    if given.get("invalid") == "end":
+        raise RagenError("invalid is 'end', but must be one of penalise, discard: others play on")
+    return ConversationSettings(**given)

@@ -1,0 +1,5 @@
+"""Cooperative Sokoban: push every box onto a target together."""
+
+from ragen_envs.multi_agent.sokoban_coop.env import SokobanCoopEnv
+
+__all__ = ["SokobanCoopEnv"]

@@ -1,0 +1,50 @@
+"""The rules of cooperative Sokoban: those of Sokoban, one mover after the other."""
+
+from collections.abc import Iterable, MutableSequence
+from typing import Final
+
+from ragen_envs.sokoban.dynamics import ACTION_NAMES as DIRECTIONS
+from ragen_envs.sokoban.dynamics import PLAYER, REWARDS, move, offsets, reward_of
+
+STAY: Final = len(DIRECTIONS)
+ACTION_NAMES: Final = (*DIRECTIONS, "Stay")
+
+_ROUND: Final = REWARDS["dense"].per_action
+_MOVE: Final = REWARDS["dense"]._replace(per_action=0.0)
+
+
+def play_round(
+    board: MutableSequence[int],
+    movers: MutableSequence[int],
+    actions: Iterable[int],
+    width: int,
+    left: int,
+) -> tuple[list[bool], int, float]:
+    """Play one action of every mover, in the order of the seats, on the board that the last one left.
+
+    A mover can neither walk into nor push another one. Once every box is on a target the round is
+    over, and the movers that come later do not move.
+
+    Args:
+        board: Sokoban's cell codes, changed in place; every mover's cell holds a player.
+        movers: The movers' indices, changed in place.
+        actions: One of each mover.
+        width: Cells in a row.
+        left: Boxes that are not on a target.
+
+    Returns:
+        Whether each mover moved; the boxes left; the reward of the round, which all share.
+    """
+    moved = [False] * len(movers)
+    reward = _ROUND
+    for seat, action in enumerate(actions):
+        if action == STAY or left == 0:
+            continue
+        offset = offsets(width)[action]
+        if board[movers[seat] + offset] >= PLAYER:
+            continue
+        movers[seat], changed, _, gained = move(board, movers[seat], offset)
+        moved[seat] = changed == 1
+        left -= gained
+        reward += reward_of(_MOVE, gained, changed == 1 and left == 0, 0)
+    return moved, left, reward

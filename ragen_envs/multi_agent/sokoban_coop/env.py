@@ -1,0 +1,199 @@
+"""Cooperative Sokoban as a PettingZoo environment."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from ragen_envs.errors import RagenError
+from ragen_envs.keys import grid_key
+from ragen_envs.multi_agent.base import MultiAgentEnv, read_players
+from ragen_envs.multi_agent.sokoban_coop import generator, text
+from ragen_envs.multi_agent.sokoban_coop.dynamics import ACTION_NAMES, STAY, play_round
+from ragen_envs.multi_agent.sokoban_coop.oracle import Plan, joint_plan
+from ragen_envs.oracle import Advice
+from ragen_envs.sokoban.dynamics import BOX
+
+
+class SokobanCoopEnv(MultiAgentEnv):
+    """Push every box onto a target together, in fewer rounds than one alone would need.
+
+    ## Description
+    Two or more movers on one Sokoban board. In each round all choose at the same time; then they move
+    one after the other, `player_0` first, each on the board that the one before has left. A mover can
+    neither walk into another one nor push it, and a box moves only if the cell behind it is free. With
+    one player, and Stay aside, the game is Sokoban.
+
+    ## Action Space
+    `Discrete(5)`: 0 up, 1 down, 2 left, 3 right, 4 stay.
+
+    ## Observation Space
+    `Box(0, 8, (height, width), uint8)` of cell codes, each seat's own: 0 wall, 1 empty, 2 target, 3 box
+    on target, 4 box, 5 oneself, 6 oneself on target, 7 another player, 8 another player on target.
+
+    ## Starting State
+    Sokoban's levels with more movers on random floor, kept only if the team needs fewer rounds than the
+    best single mover would need moves with the others taken away.
+
+    ## Rewards
+    The same for all: -0.1 for each round, +1 for a box pushed onto a target, -1 for a box pushed off
+    one, +10 when all are on targets.
+
+    ## Episode End
+    Terminates for all when every box is on a target. Truncated after the level's budget, which is one
+    round less than the best single mover's moves: nobody can do it alone, and the team can.
+
+    ## Information
+    `success` (bool): all boxes are on targets. `action_is_effective` (bool): the seat's last action
+    moved it. `boxes_on_target` (int). `rounds_left` (int).
+
+    ## Oracle
+    `oracle(seat)` is the seat's part of a joint plan with the fewest rounds, by breadth-first search;
+    its value is 1 if the plan fits the rounds that are left, else 0. Exact for 2 movers on boards up to
+    7x7; a search that grows too large raises `SolverLimitError`.
+
+    ## Arguments
+    `size`: side of the square, from 5 to 8. `boxes`: 1 to 4. `players`: 1 to 4. `level`: a fixed level
+    in the text form of `instance.level`. `max_cycles`: another budget. `render_mode`: "ansi" or
+    "rgb_array".
+
+    ## Version History
+    * v0: Initial version.
+    """
+
+    metadata: dict[str, Any] = {
+        "name": "sokoban_coop_v0",
+        "render_modes": ["ansi", "rgb_array"],
+        "is_parallelizable": True,
+        "render_fps": 4,
+    }
+    text = text.SokobanCoopText()
+    names = ACTION_NAMES
+    board: bytearray
+    """Sokoban's present cell codes, (h*w,), with a player on every mover's cell."""
+    movers: list[int]
+    """The movers' present indices, by seat."""
+
+    def __init__(
+        self,
+        size: int = 6,
+        boxes: int = 2,
+        players: int = 2,
+        level: str | None = None,
+        max_cycles: int | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        self._fixed = None if level is None else text.decode_level(level)
+        self.height = self.width = _read("size", size, 5, 8)
+        boxes = _read("boxes", boxes, 1, 4)
+        if self._fixed is not None:
+            board, movers, self.width = self._fixed
+            self.height, players = len(board) // self.width, len(movers)
+            boxes = board.count(BOX)
+        super().__init__(read_players(players, 4), max_cycles, render_mode)
+        self.boxes = boxes
+        self.distribution = f"sokoban_coop-{self.height}x{self.width}-{boxes}-{self.players}"
+        space = spaces.Box(0, len(text.CELL_NAMES) - 1, (self.height, self.width), np.uint8)
+        self._set_spaces(space, len(ACTION_NAMES))
+
+    def oracle(self, seat: int) -> Advice:
+        """Return the seat's part of the shortest joint plan; see the class."""
+        plan = self._plan_from_here()
+        if self._left == 0 or plan is None or len(plan) > self.rounds_left:
+            return Advice((STAY,), float(self._left == 0), 0.0)
+        return Advice((plan[0][seat],), 1.0, self._return_of(plan))
+
+    def success(self, seat: int) -> bool:  # noqa: ARG002
+        """Return whether all boxes are on targets."""
+        return self._left == 0
+
+    def cells_of(self, seat: int) -> bytearray:
+        """Return the cell codes as a seat sees them, (h*w,), a copy."""
+        cells = bytearray(self.board)
+        for other, cell in enumerate(self.movers):
+            if other != seat:
+                cells[cell] += text.OTHER
+        return cells
+
+    def level_key(self, level: str) -> int:
+        """Return the key of a level in text form, equal up to symmetry and the order of the seats."""
+        board, _, width = text.decode_level(level)
+        return grid_key(board, len(board) // width, width)
+
+    def _plan_from_here(self) -> Plan | None:
+        """Return the shortest joint plan, found once for the states along it."""
+        here = bytes(self.board), tuple(self.movers)
+        if here not in self._plans:
+            plan = joint_plan(*here, self.width, self.rounds_left)
+            if plan is None:
+                return None
+            board, movers = bytearray(self.board), list(self.movers)
+            for number, actions in enumerate(plan):
+                self._plans[bytes(board), tuple(movers)] = plan[number:]
+                play_round(board, movers, actions, self.width, board.count(BOX))
+        return self._plans.get(here, ())
+
+    def _return_of(self, plan: Plan) -> float:
+        board, movers = bytearray(self.board), list(self.movers)
+        rewards = [
+            play_round(board, movers, actions, self.width, board.count(BOX))[2] for actions in plan
+        ]
+        return sum(rewards)
+
+    def _draw_level(self, stream: int, split: str) -> int:
+        if self._fixed is not None:
+            board, movers, _ = self._fixed
+            rounds = generator.budget(bytes(board), movers, self.width)
+            self._start(generator.Level(bytes(board), movers, rounds or generator.MAX_ALONE))
+            return stream
+        level, stream = generator.generate(
+            self.height, self.width, self.boxes, self.players, stream, split
+        )
+        self._start(level)
+        return stream
+
+    def _start(self, level: generator.Level) -> None:
+        self._initial = level
+        self.board = bytearray(level.board)
+        self.movers = list(level.movers)
+        self._left = self.board.count(BOX)
+        self._moved = [False] * self.players
+        self._plans: dict[tuple[bytes, tuple[int, ...]], Plan] = {}
+
+    def _budget(self) -> int:
+        return self._initial.rounds
+
+    def _level(self) -> str:
+        return text.encode_level(self._initial.board, self._initial.movers, self.width)
+
+    def _play(self, actions: Sequence[int]) -> tuple[list[float], list[bool]]:
+        self._moved, self._left, reward = play_round(
+            self.board, self.movers, actions, self.width, self._left
+        )
+        return [reward] * self.players, [self._left == 0] * self.players
+
+    def _observe(self, seat: int) -> NDArray[np.uint8]:
+        return np.frombuffer(self.cells_of(seat), np.uint8).reshape(self.height, self.width).copy()
+
+    def _info(self, seat: int) -> dict[str, Any]:
+        return {
+            "success": self._left == 0,
+            "action_is_effective": self._moved[seat],
+            "boxes_on_target": self.boxes - self._left,
+            "rounds_left": self.rounds_left,
+        }
+
+    def _draw(self) -> NDArray[np.uint8]:
+        from ragen_envs.multi_agent.drawing import number_players
+        from ragen_envs.sokoban import image
+
+        board = np.frombuffer(bytes(self.board), np.uint8).reshape(self.height, self.width)
+        return number_players(image.render(board), dict(enumerate(self.movers)), self.width)
+
+
+def _read(name: str, value: Any, low: int, high: int) -> int:
+    if not isinstance(value, int) or not low <= value <= high:
+        raise RagenError(f"{name} is {value!r}, but must be an integer from {low} to {high}")
+    return value

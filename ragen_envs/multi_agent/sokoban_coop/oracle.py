@@ -1,0 +1,130 @@
+"""Shortest joint plans of cooperative Sokoban, by breadth-first search over rounds."""
+
+from functools import lru_cache
+from itertools import product
+from typing import Final
+
+import numpy as np
+
+from ragen_envs.errors import SolverLimitError
+from ragen_envs.multi_agent.sokoban_coop.dynamics import ACTION_NAMES, play_round
+from ragen_envs.sokoban.dynamics import (
+    BOX,
+    BOX_ON_TARGET,
+    FLOOR,
+    PLAYER,
+    PLAYER_ON_TARGET,
+    TARGET,
+    WALL,
+    offsets,
+)  # fmt: skip
+from ragen_envs.sokoban.solver import solve
+
+MAX_STATES: Final = 200_000
+"""Most joint states that are visited."""
+
+_TARGETS: Final = (TARGET, BOX_ON_TARGET, PLAYER_ON_TARGET)
+
+Plan = tuple[tuple[int, ...], ...]
+State = tuple[bytes, tuple[int, ...]]
+
+
+@lru_cache(maxsize=4096)
+def joint_plan(
+    board: bytes, movers: tuple[int, ...], width: int, rounds: int, max_states: int = MAX_STATES
+) -> Plan | None:
+    """Return a plan with the fewest rounds, one tuple of actions a round.
+
+    Args:
+        board: Cell codes with a player on every mover's cell.
+        movers: The movers' indices, by seat.
+        width: Cells in a row.
+        rounds: Longest plan of interest.
+        max_states: Most states to visit.
+
+    Returns:
+        The plan, () if solved already, None if every plan is longer than ``rounds``.
+
+    Raises:
+        SolverLimitError: ``max_states`` were visited and the answer is still open.
+    """
+    start = (board, movers)
+    if not board.count(BOX):
+        return ()
+    useful = _useful_cells(board, width)
+    choices = list(product(range(len(ACTION_NAMES)), repeat=len(movers)))
+    origins: dict[State, tuple[State, tuple[int, ...]]] = {start: (start, ())}
+    layer = [start]
+    for _ in range(rounds):
+        following = []
+        for state in layer:
+            for actions in choices:
+                there, solved = _after(state, actions, width)
+                if there in origins or not _can_be_solved(there[0], useful):
+                    continue
+                origins[there] = (state, actions)
+                following.append(there)
+                if solved:
+                    return _trace(origins, there)
+            if len(origins) > max_states:
+                raise SolverLimitError(
+                    f"max_states is {max_states}, too few to plan for {len(movers)} movers"
+                )
+        layer = following
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _useful_cells(board: bytes, width: int) -> frozenset[int]:
+    """Return the cells from which a box, alone on the board, can be pushed onto some target."""
+    found = {i for i, code in enumerate(board) if code in _TARGETS}
+    queue = list(found)
+    for cell in queue:
+        for offset in offsets(width):
+            box, pusher = cell - offset, cell - 2 * offset
+            if box not in found and board[box] != WALL and board[pusher] != WALL:
+                found.add(box)
+                queue.append(box)
+    return frozenset(found)
+
+
+def _can_be_solved(board: bytes, useful: frozenset[int]) -> bool:
+    """Return False if a box is where it can never come to a target."""
+    box = board.find(BOX)
+    while box >= 0:
+        if box not in useful:
+            return False
+        box = board.find(BOX, box + 1)
+    return True
+
+
+def _after(state: State, actions: tuple[int, ...], width: int) -> tuple[State, bool]:
+    board, movers = bytearray(state[0]), list(state[1])
+    _, left, _ = play_round(board, movers, actions, width, board.count(BOX))
+    return (bytes(board), tuple(movers)), left == 0
+
+
+def _trace(origins: dict[State, tuple[State, tuple[int, ...]]], state: State) -> Plan:
+    plan = []
+    while origins[state][0] != state:
+        state, actions = origins[state]
+        plan.append(actions)
+    return tuple(reversed(plan))
+
+
+def fewest_moves_alone(board: bytes, movers: tuple[int, ...], width: int, limit: int) -> int | None:
+    """Return the fewest moves of the best single mover, the others taken away.
+
+    None is returned when no one can do it alone in ``limit`` moves.
+    """
+    found = []
+    for mover in movers:
+        cells = np.frombuffer(board, np.uint8).reshape(-1, width).copy()
+        flat = cells.reshape(-1)
+        for other in movers:
+            if other != mover:
+                flat[other] = FLOOR if flat[other] == PLAYER else TARGET
+        plan = solve(cells, max_moves=limit)
+        if plan is not None:
+            found.append(len(plan))
+    return min(found, default=None)

@@ -1,0 +1,99 @@
+"""verifiers loads the environment by its name and plays the games of ``gym.make`` with it."""
+
+import json
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import gymnasium as gym
+import pytest
+from verifiers.v1.utils.loaders import taskset_class
+
+import ragen_envs  # noqa: F401
+
+REPLY = "<think>go</think><answer>Down || Right || Up</answer>"
+
+
+class Endpoint(BaseHTTPRequestHandler):
+    """A model that says the same each time, behind the protocol that all servers speak."""
+
+    def do_POST(self):
+        self.server.seen.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        message = {"role": "assistant", "content": REPLY}
+        usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        head = {"id": "0", "object": "chat.completion", "created": 0, "model": "echo"}
+        body = json.dumps({**head, "choices": [choice], "usage": usage}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def endpoint():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
+    server.seen = []
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def played(index):
+    env = gym.make("ragen/SokobanText-v0")
+    env.reset(options={"split": "test", "index": index})
+    chats, total, over = [], 0.0, False
+    while not over:
+        chats.append(env.get_wrapper_attr("messages"))
+        _, reward, terminated, truncated, info = env.step(REPLY)
+        total, over = total + reward, terminated or truncated
+    return chats, total, info["success"]
+
+
+def test_loader_finds_the_taskset():
+    taskset_type = taskset_class("ragen-verifiers")
+    config = taskset_type.__orig_bases__[0].__args__[1](id="ragen-verifiers", levels=3)
+    tasks = list(taskset_type(config))
+    assert [task.data.index for task in tasks] == [0, 1, 2]
+    env = gym.make("ragen/SokobanText-v0")
+    env.reset(options={"split": "test", "index": 2})
+    assert (tasks[2].data.system_prompt, tasks[2].data.prompt) == (
+        env.get_wrapper_attr("system"),
+        env.get_wrapper_attr("user"),
+    )
+
+
+def test_evaluator_plays_against_an_endpoint(endpoint, tmp_path):
+    host, port = endpoint.server_address
+    command = [
+        str(Path(sys.executable).parent / "vf-eval"), "ragen-verifiers",
+        "--env.taskset.levels", "3", "--model", "echo",
+        "--client.base-url", f"http://{host}:{port}/v1",
+        "--client.api-key-var", "RAGEN_TEST_KEY", "--no-rich", "--no-push", "-o", str(tmp_path),
+    ]  # fmt: skip
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "RAGEN_TEST_KEY": "none"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = tmp_path.rglob("traces.jsonl")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert len(rows) == 3
+    expected = {index: played(index) for index in range(3)}
+    for row in rows:
+        (trace,) = row["traces"]
+        _, total, success = expected[row["task"]["data"]["index"]]
+        assert trace["rewards"]["episode_return"]["score"] == pytest.approx(total)
+        assert trace["metrics"]["success"] == float(success)
+    asked = [request["messages"] for request in endpoint.seen]
+    chats = [chat for index in expected for chat in expected[index][0]]
+    plain = [[{k: m[k] for k in ("role", "content")} for m in messages] for messages in asked]
+    assert sorted(plain, key=str) == sorted(chats, key=str)
