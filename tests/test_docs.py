@@ -19,7 +19,8 @@ def examples(monkeypatch):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_python_blocks_of_a_page_run_in_order(page, examples):
+def test_python_blocks_of_a_page_run_in_order(page, examples, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     names = {}
     for block in CODE.findall(page.read_text("utf-8")):
         exec(compile(block, str(page), "exec"), names)

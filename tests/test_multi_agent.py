@@ -232,6 +232,36 @@ def test_wrong_calls_are_named_and_change_nothing(env_id):
     assert_same([env._observe(0), env.rounds], before)
 
 
+@pytest.mark.parametrize(
+    ("env_id", "level"),
+    [
+        ("ragen/sokoban_coop_v0", "#####/#_XO#/##### 1:1 1:2"),  # on a box
+        ("ragen/sokoban_coop_v0", "#####/#_XO#/##### 1:1 1:1"),
+        ("ragen/sokoban_coop_v0", "#####/#_XO#/##### 1:1 9:1"),
+        ("ragen/sokoban_coop_v0", "#####/__XO#/##### 1:1 1:0"),  # no border
+        ("ragen/sokoban_coop_v0", "######/#_XO##/###### 1:4 1:1"),  # in a wall
+        ("ragen/sokoban_coop_v0", "#####/#_+_#/##### 1:1 1:3"),  # solved
+        ("ragen/sokoban_coop_v0", "#####/#_XO#/#####"),
+        ("ragen/frozen_lake_race_v0", "P_G/_O_ 1:1"),  # in a hole
+        ("ragen/frozen_lake_race_v0", "P_G/_O_ 0:0"),
+        ("ragen/frozen_lake_race_v0", "P_G/_O_ 0:-1"),
+        ("ragen/bandit_market_v0", "A=1@2/B=1@1"),
+        ("ragen/bandit_market_v0", "A=1@1/a=1@1"),
+        ("ragen/bandit_market_v0", "A=nan@1/B=1@1"),
+    ],
+)
+def test_levels_that_are_none(env_id, level):
+    with pytest.raises(InstanceError):
+        parallel(env_id, level=level)
+
+
+@pytest.mark.parametrize("env_id", NUMERIC + TEXTS)
+def test_nobody_plays_before_or_after_the_game(env_id):
+    env = parallel(env_id)
+    with pytest.raises(RagenError, match=r"call reset\(\) first"):
+        env.step({})
+
+
 @pytest.mark.parametrize("game", MULTI_AGENT_GAMES, ids=lambda game: game.name)
 def test_classic_modules_make_the_registered_games(game):
     module = __import__(game.module, fromlist=["env"])

@@ -32,10 +32,8 @@ def turns() -> tuple[tuple[int, ...], ...]:
                 a, b = (axis + 1) % 3, (axis + 2) % 3
                 came = list(corner)
                 came[a], came[b] = corner[b], -corner[a]
-                origin = face if face // 2 == axis else 2 * b + 1 - face % 2
-                if face // 2 == b:
-                    origin = 2 * a + face % 2
-                turn[number] = places.index((tuple(came), origin))
+                sides = {axis: face, a: 2 * b + 1 - face % 2, b: 2 * a + face % 2}
+                turn[number] = places.index((tuple(came), sides[face // 2]))
         back = sorted(range(24), key=turn.__getitem__)
         found += [tuple(turn), tuple(back)]
     return tuple(found)
@@ -96,7 +94,7 @@ class CubeText:
 class CubeEnv(GameEnv[NDArray[np.int64]]):
     """Turn a 2x2x2 cube until each face has one color; the observation is the 24 colors."""
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"], "render_fps": 4}
+    metadata: ClassVar = {"render_modes": ["ansi"], "render_fps": 4}
     text = CubeText()
     numbered = True
 
@@ -125,13 +123,12 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
         return zlib.crc32(level.encode()) * 0x9E3779B97F4A7C15 & STREAM_MASK
 
     def _draw_level(self, stream: int, split: str) -> int:
-        self.start = SOLVED
+        self._load(SOLVED)
         while self.start == SOLVED or split_of(self.level_key(self.start)) != split:
-            self.start = SOLVED
+            self._load(SOLVED)
             for _ in range(self.scramble):
                 stream = advance(stream)
-                self.start = turned(self.start, below(stream, 6))
-        self.state = self.start
+                self._load(turned(self.start, below(stream, 6)))
         return stream
 
     def _load(self, level: str) -> None:
@@ -144,8 +141,8 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
         return np.array([FACES.index(color) for color in self.state])
 
     def _info(self, effective: bool) -> dict[str, Any]:
-        success = self.state == SOLVED
-        return {"success": success, "action_is_valid": True, "action_is_effective": effective}
+        done = self.state == SOLVED
+        return {"success": done, "action_is_valid": True, "action_is_effective": effective}
 
 
 GAME = GameSpec("Cube", "cube:CubeEnv", None, "solve a 2x2x2 cube", 100, namespace="mine")

@@ -53,19 +53,19 @@ class GameRollouts:
             the token), a list each; ``episode_returns`` and ``successes`` for reward functions.
 
         Raises:
-            RagenError: A prompt is not a row of ``dataset``.
+            RagenError: A prompt is not a row of ``dataset``, or the game failed.
         """
         seeds = [self._seed_of(prompt) for prompt in prompts]
-        model, step = (
-            trainer.accelerator.unwrap_model(trainer.model),
-            int(trainer.state.global_step),
-        )
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        step = int(trainer.state.global_step)
         collector = self._collector = self._collector or self._make_collector(trainer, model)
         collector.engine.sync(model, step)
         groups = {seed: number for number, seed in enumerate(dict.fromkeys(seeds))}
         specs = [GroupSpec(groups[seed], seeds.count(seed), {"seed": seed}) for seed in groups]
         played: dict[int, list[Trajectory]] = {number: [] for number in groups.values()}
         for trajectory in collector.collect(specs, step):
+            if trajectory.error is not None:
+                raise RagenError(f"{self.env_id} failed: {trajectory.error}")
             played[trajectory.group].append(trajectory)
         ordered = [played[groups[seed]].pop(0) for seed in seeds]
         rows = [_row(trajectory, collector.codec.close) for trajectory in ordered]

@@ -45,7 +45,7 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
     """How the game is told in words; its methods are given a ``SeatView``."""
     distribution: str
     """Name of the level distribution that the settings select."""
-    names: tuple[str, ...]
+    names: tuple[str, ...] = ()
     """Names of the actions of the present level; the last one does nothing."""
     rounds: int
     """Rounds played."""
@@ -111,9 +111,11 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
             actions: The action of every agent that is still in the game.
 
         Raises:
-            RagenError: An agent has no action, or one that the game does not have. Nothing has
-                changed then.
+            RagenError: Nobody is in the game, or an agent has no action, or one that the game does
+                not have. Nothing has changed then.
         """
+        if not self.agents:
+            raise RagenError("nobody is in the game; call reset() first")
         playing = self.agents
         chosen = [len(self.names) - 1] * self.players
         for agent in playing:

@@ -35,7 +35,6 @@ class MultiAgentConversation(ParallelEnv[str, Any, str]):
         self.metadata = {**game.metadata, "name": name}
         self.render_mode = game.render_mode
         self.possible_agents = game.possible_agents
-        self.agents: list[str] = []
         self.seats = [Seat(game, number, settings) for number in range(game.players)]
         self.observation_spaces = {
             agent: spaces.Dict(observation=game.observation_space(agent), text=FreeText(MAX_TEXT))
@@ -44,6 +43,11 @@ class MultiAgentConversation(ParallelEnv[str, Any, str]):
         self.action_spaces = {
             agent: FreeText(MAX_REPLY_CHARACTERS) for agent in self.possible_agents
         }
+
+    @property
+    def agents(self) -> list[str]:
+        """Who is in the game."""
+        return self.game.agents
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
         """Return the observation space of a seat."""
@@ -58,7 +62,6 @@ class MultiAgentConversation(ParallelEnv[str, Any, str]):
     ) -> tuple[dict[str, Any], Infos]:
         """Start an episode; seed and options are the game's."""
         observations, infos = self.game.reset(seed, options)
-        self.agents = self.game.agents
         told = {
             agent: {"observation": observations[agent], "text": seat.start()}
             for agent, seat in zip(self.agents, self.seats, strict=True)
@@ -100,7 +103,7 @@ class MultiAgentConversation(ParallelEnv[str, Any, str]):
     def _round(
         self, replies: Mapping[str, str], truncated: Mapping[str, bool]
     ) -> tuple[Step, dict[str, TurnResult]]:
-        playing = list(self.agents)
+        playing = self.agents
         for agent in playing:
             if agent not in replies:
                 raise RagenError(f"there is no reply of {agent}, who is in the game")
@@ -113,7 +116,6 @@ class MultiAgentConversation(ParallelEnv[str, Any, str]):
         choices = {agent: seat.choice(parsed[agent]) for agent, seat in seats.items()}
         done = self.game.step({a: nothing if c is None else c for a, c in choices.items()})
         _, rewards, out, late, infos = done
-        self.agents = self.game.agents
         results = {}
         for agent, seat in seats.items():
             end: EndReason | None = "budget" if late[agent] else None

@@ -34,7 +34,8 @@ def bench(
         int | None, typer.Option(metavar="N", help="Levels of each game, instead of the suite's.")
     ] = None,
     game: Annotated[
-        list[str] | None, typer.Option(help="Only this game of the suite; may be repeated.")
+        list[str] | None,
+        typer.Option(help="Only this game of the suite, or the text id of any; may be repeated."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Run directory.  [default: under runs/]")

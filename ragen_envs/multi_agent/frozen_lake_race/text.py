@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ragen_envs.errors import InstanceError
-from ragen_envs.frozen_lake.dynamics import GOAL, HOLE
+from ragen_envs.frozen_lake.dynamics import FROZEN, GOAL, HOLE
 from ragen_envs.frozen_lake.text import CELL_NAMES as SINGLE
 from ragen_envs.frozen_lake.text import STANDARD as SINGLE_SYMBOLS
 from ragen_envs.frozen_lake.text import decode_level as decode_map
 from ragen_envs.frozen_lake.text import encode_level as encode_map
 from ragen_envs.grids import grid_text
+from ragen_envs.multi_agent.boards import decode_places, encode_places, places_text, seats_of
 from ragen_envs.multi_agent.frozen_lake_race.dynamics import ACTION_NAMES, ALL
 from ragen_envs.multi_agent.frozen_lake_race.generator import Lake
 from ragen_envs.text import BOTH, COORDINATES, Symbols
@@ -88,22 +89,17 @@ def _ice(success_rate: float) -> str:
 
 
 def _coordinates(game: Any, seat: int) -> str:
-    """Return the places of everything but frozen tiles as (row, column), counted from 0."""
-    names = {"you": [game.positions[seat]]}
-    names |= {f"player_{i}": [cell] for i, cell in enumerate(game.positions) if i != seat}
+    """Return the places of everything but frozen tiles."""
+    found = seats_of(game.positions, seat)
     for name, code in (("goal", GOAL), ("hole", HOLE)):
-        names[name] = [cell for cell, tile in enumerate(game.tiles) if tile == code]
-    lines = [f"size {game.height} x {game.width}, rows and columns from 0"]
-    for name, cells in names.items():
-        places = ", ".join(f"({cell // game.width}, {cell % game.width})" for cell in cells)
-        lines.append(f"{name}: {places or 'none'}")
-    return "\n".join(lines)
+        found[name] = [cell for cell, tile in enumerate(game.tiles) if tile == code]
+    return places_text(found, game.height, game.width)
 
 
 def encode_level(lake: Lake, width: int) -> str:
     """Return the text form: FrozenLake's, with seat 0 as P, then each other start's row:column."""
-    others = (f"{start // width}:{start % width}" for start in lake.starts[1:])
-    return " ".join([encode_map(lake.tiles, width, lake.starts[0]), *others])
+    rows = encode_map(lake.tiles, width, lake.starts[0])
+    return " ".join([rows, *encode_places(lake.starts[1:], width)])
 
 
 def decode_level(level: str) -> tuple[Lake, int, int]:
@@ -114,13 +110,7 @@ def decode_level(level: str) -> tuple[Lake, int, int]:
     """
     rows, *places = level.split(" ")
     tiles, height, width, start = decode_map(rows)
-    try:
-        starts = [int(r) * width + int(c) for r, c in (place.split(":") for place in places)]
-        if len({start, *starts}) <= len(starts) or any(tiles[cell] for cell in starts):
-            raise ValueError
-    except (ValueError, IndexError):
-        raise InstanceError(
-            f"level {level!r} must be a map, then row:column of each further start on its own "
-            "frozen tile"
-        ) from None
-    return Lake(bytes(tiles), (start, *starts)), height, width
+    starts = (start, *decode_places(places, height, width))
+    if len(set(starts)) < len(starts) or any(tiles[cell] != FROZEN for cell in starts):
+        raise InstanceError(f"level {level!r} must have each start on a frozen tile of its own")
+    return Lake(bytes(tiles), starts), height, width

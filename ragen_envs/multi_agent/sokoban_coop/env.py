@@ -51,12 +51,13 @@ class SokobanCoopEnv(MultiAgentEnv):
 
     ## Oracle
     `oracle(seat)` is the seat's part of a joint plan with the fewest rounds, by breadth-first search;
-    its value is 1 if the plan fits the rounds that are left, else 0. Exact for 2 movers on boards up to
-    7x7; a search that grows too large raises `SolverLimitError`.
+    its value is 1 if the plan fits the rounds that are left, else 0. A search that would visit more than
+    200,000 joint states raises `SolverLimitError`.
 
     ## Arguments
     `size`: side of the square, from 5 to 8. `boxes`: 1 to 4. `players`: 1 to 4. `level`: a fixed level
-    in the text form of `instance.level`. `max_cycles`: another budget. `render_mode`: "ansi" or
+    in the text form of `instance.level`; where a team is no faster than one, it has 24 rounds. `max_cycles`:
+    another budget. `render_mode`: "ansi" or
     "rgb_array".
 
     ## Version History

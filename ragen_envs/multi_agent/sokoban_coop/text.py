@@ -5,10 +5,22 @@ from typing import Any, Final
 
 from ragen_envs.errors import InstanceError
 from ragen_envs.grids import grid_text
+from ragen_envs.multi_agent.boards import decode_places, encode_places, places_text, seats_of
 from ragen_envs.multi_agent.sokoban_coop.dynamics import ACTION_NAMES
-from ragen_envs.sokoban.dynamics import BOX, PLAYER, REWARDS
+from ragen_envs.sokoban.dynamics import (
+    BOX,
+    BOX_ON_TARGET,
+    FLOOR,
+    PLAYER,
+    PLAYER_ON_TARGET,
+    REWARDS,
+    TARGET,
+    WALL,
+)  # fmt: skip
 from ragen_envs.sokoban.text import CELL_NAMES as SINGLE
 from ragen_envs.sokoban.text import STANDARD as SINGLE_SYMBOLS
+from ragen_envs.sokoban.text import decode_level as decode_board
+from ragen_envs.sokoban.text import encode_level as encode_board
 from ragen_envs.text import BOTH, COORDINATES, Symbols
 
 OTHER: Final = 2
@@ -19,7 +31,7 @@ CELL_NAMES: Final = (*SINGLE, "other player", "other player on target")
 
 STANDARD: Final = {**SINGLE_SYMBOLS, "other player": "A", "other player on target": "B"}
 
-_SIGNS: Final = "#_O+X"
+_STANDING: Final = {"_": "P", "O": "S"}
 _REWARD: Final = REWARDS["dense"]
 
 
@@ -61,24 +73,22 @@ class SokobanCoopText:
 
 
 def _coordinates(game: Any, seat: int) -> str:
-    """Return the places of everything but empty floor as (row, column), counted from 0."""
-    names = {"you": [game.movers[seat]]}
-    names |= {f"player_{i}": [cell] for i, cell in enumerate(game.movers) if i != seat}
-    codes = {"box": (BOX, 3), "target": (2, 3, 6), "wall": (0,)}
+    """Return the places of everything but empty floor."""
+    codes = {
+        "box": (BOX, BOX_ON_TARGET),
+        "target": (TARGET, BOX_ON_TARGET, PLAYER_ON_TARGET),
+        "wall": (WALL,),
+    }
+    found = seats_of(game.movers, seat)
     for name, wanted in codes.items():
-        names[name] = [cell for cell, code in enumerate(game.board) if code in wanted]
-    lines = [f"size {game.height} x {game.width}, rows and columns from 0"]
-    for name, cells in names.items():
-        places = ", ".join(f"({cell // game.width}, {cell % game.width})" for cell in cells)
-        lines.append(f"{name}: {places or 'none'}")
-    return "\n".join(lines)
+        found[name] = [cell for cell, code in enumerate(game.board) if code in wanted]
+    return places_text(found, game.height, game.width)
 
 
 def encode_level(board: bytes | bytearray, movers: tuple[int, ...], width: int) -> str:
-    """Return the text form: rows of ``#_O+X`` joined by /, then each mover's row:column, by seat."""
-    text = "".join(_SIGNS[code - 4 if code >= PLAYER else code] for code in board)
-    rows = [text[i : i + width] for i in range(0, len(text), width)]
-    return " ".join(["/".join(rows), *(f"{cell // width}:{cell % width}" for cell in movers)])
+    """Return the text form: Sokoban's without players, then each mover's row:column, by seat."""
+    empty = bytes(code - PLAYER + FLOOR if code >= PLAYER else code for code in board)
+    return " ".join([encode_board(empty, width), *encode_places(movers, width)])
 
 
 def decode_level(level: str) -> tuple[bytearray, tuple[int, ...], int]:
@@ -87,17 +97,18 @@ def decode_level(level: str) -> tuple[bytearray, tuple[int, ...], int]:
     Raises:
         InstanceError: It is not the text form of a level.
     """
-    try:
-        rows, *places = level.split(" ")
-        width = rows.index("/")
-        board = bytearray(_SIGNS.index(sign) for sign in rows.replace("/", ""))
-        movers = tuple(int(r) * width + int(c) for r, c in (place.split(":") for place in places))
-        for mover in movers:
-            board[mover] += 4
-        if len(board) % width or not movers or max(board) > PLAYER + 1:
-            raise ValueError
-    except (ValueError, IndexError):
-        raise InstanceError(
-            f"level {level!r} must be rows of #_O+X joined by /, then row:column of each mover"
-        ) from None
-    return board, movers, width
+    rows, *places = level.split(" ")
+    width = len(rows.partition("/")[0])
+    if not places or not width:
+        raise InstanceError(f"level {level!r} must be a board, then row:column of each mover")
+    movers = decode_places(places, rows.count("/") + 1, width)
+    signs = list(rows)
+    first = movers[0] + movers[0] // width  # the rows are joined by /
+    if first < len(signs) and signs[first] in _STANDING:
+        signs[first] = _STANDING[signs[first]]
+    board, _, width = decode_board("".join(signs))
+    for mover in movers[1:]:
+        if board[mover] not in (FLOOR, TARGET):
+            raise InstanceError(f"level {level!r} must have its movers on floor or targets")
+        board[mover] += PLAYER - FLOOR
+    return board, tuple(movers), width
