@@ -75,20 +75,26 @@ _COLUMNS: Final = (
 
 
 def _row(sample: Sample, reference: Sample | None) -> dict[str, Any]:
-    episodes = list(sample.values())
+    score = _score(sample, reference)
+    return {
+        **summarise_episodes(list(sample.values())),
+        "score": score.estimate,
+        "score_low": score.low,
+        "score_high": score.high,
+    }
+
+
+def summarise_episodes(episodes: Sequence[Episode]) -> dict[str, Any]:
+    """Return the columns of ``summarise`` that one agent's episodes of a game give, at least one."""
     turns = [turn for episode in episodes for turn in episode.turns]
     effective = [hit for turn in turns for hit in turn.effective]
     success = wilson(sum(episode.success for episode in episodes), len(episodes))
-    score = _score(sample, reference)
     return {
         "n": len(episodes),
         "success": success.estimate,
         "success_low": success.low,
         "success_high": success.high,
         "mean_return": _mean([episode.episode_return for episode in episodes]),
-        "score": score.estimate,
-        "score_low": score.low,
-        "score_high": score.high,
         "valid": _mean([not turn.defects for turn in turns]),
         "effective": _mean(effective),
         "turns": _mean([len(episode.turns) for episode in episodes]),

@@ -7,11 +7,13 @@ import typer
 from ragen_bench.cli.bench import bench
 from ragen_bench.cli.compare import compare
 from ragen_bench.cli.games import games
+from ragen_bench.cli.leaderboard import leaderboard_app
 from ragen_bench.cli.play import play
 from ragen_bench.cli.report import report
 from ragen_bench.cli.sft import sft
 from ragen_bench.cli.show import show
 from ragen_bench.cli.starter import starter_app
+from ragen_bench.cli.submit import submit
 from ragen_bench.cli.train import train
 from ragen_bench.cli.verify import verify
 from ragen_envs import __version__
@@ -22,9 +24,10 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-for command in (bench, show, compare, verify, play, games, train, sft, report):
+for command in (bench, show, compare, verify, play, games, train, sft, report, submit):
     app.command()(command)
 app.add_typer(starter_app, name="starter")
+app.add_typer(leaderboard_app, name="leaderboard")
 
 
 def _print_version(wanted: bool) -> None:
