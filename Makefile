@@ -24,7 +24,7 @@ test: install lint
 # The pages in a real browser; needs Debian's chromium, or CHROMIUM=path.
 test-site: install
 	command -v $${CHROMIUM:-chromium} || (apt-get update && apt-get install -y --no-install-recommends chromium)
-	RAGEN_BROWSER=1 $(BIN)/python -m pytest tests/test_site_browser.py
+	RAGEN_BROWSER=1 $(BIN)/python -m pytest tests/test_site.py
 
 lint: install
 	$(BIN)/ruff check .

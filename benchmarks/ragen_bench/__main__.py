@@ -24,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 _EXTRAS = {
     "models": ("torch", "transformers", "safetensors", "tokenizers"),
+    "leaderboard": ("PIL", "pyarrow"),
     "train": ("accelerate", "datasets", "jinja2", "matplotlib", "peft", "trl"),
 }
 

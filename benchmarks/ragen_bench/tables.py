@@ -60,7 +60,11 @@ def summarise(run: Run) -> pd.DataFrame:
     defined is nan.
     """
     rows = [
-        {"game": task, "agent": agent.name, **_row(sample, run.samples.get((REFERENCE, task)))}
+        {
+            "game": task,
+            "agent": agent.name,
+            **summarise_sample(sample, run.samples.get((REFERENCE, task))),
+        }
         for task in run.config.suite.tasks
         for agent in run.config.agents
         if (sample := run.samples.get((agent.name, task)))
@@ -74,7 +78,8 @@ _COLUMNS: Final = (
 )  # fmt: skip
 
 
-def _row(sample: Sample, reference: Sample | None) -> dict[str, Any]:
+def summarise_sample(sample: Sample, reference: Sample | None) -> dict[str, Any]:
+    """Return the columns of ``summarise`` for one agent and game; the reference is the random agent's."""
     score = _score(sample, reference)
     return {
         **summarise_episodes(list(sample.values())),

@@ -5,10 +5,12 @@ from typing import Final
 
 from ragen_agents.policies import CONTROLS
 from ragen_bench.leaderboard.entry import Entry
-from ragen_bench.suites import Suite, bundled_suites, load_suite
+from ragen_bench.suites import Suite, load_suite
 from ragen_envs import SUITE_VERSION
 from ragen_envs.errors import RagenError
 
+SUITE: Final = "core"
+"""What all entries play."""
 MIN_LEVELS: Final = 64
 MAX_LEVELS: Final = 256
 _FREE: Final = ("episodes", "seed", "sampling")
@@ -42,10 +44,8 @@ def check_rules(entry: Entry) -> None:
 
 
 def _check_suite(suite: Suite) -> None:
-    if suite.name not in bundled_suites():
-        raise EntryError(
-            f"config.suite.name is '{suite.name}', but must be one of {_list(bundled_suites())}"
-        )
+    if suite.name != SUITE:
+        raise EntryError(f"config.suite.name is '{suite.name}', but must be '{SUITE}'")
     if suite.split != "test":
         raise EntryError(f"config.suite.split is '{suite.split}', but only test levels count")
     if not MIN_LEVELS <= suite.episodes <= MAX_LEVELS:
