@@ -7,7 +7,7 @@ VLLM := .venv-vllm
 INTEGRATIONS := .venv-integrations
 QUIET := --quiet --disable-pip-version-check
 
-.PHONY: install bench test test-vllm test-integrations lint docs packs speed clean
+.PHONY: install bench test test-vllm test-integrations test-site lint docs packs leaderboard-entries speed clean
 
 install: $(VENV)/.installed
 
@@ -39,6 +39,11 @@ test-integrations:
 	$(INTEGRATIONS)/bin/python -m pip install $(QUIET) -c tests_integrations/constraints.txt -e '.[openenv,verifiers]' pytest
 	$(INTEGRATIONS)/bin/python -m pytest -W ignore tests_integrations
 
+# The pages in a real browser; needs Debian's chromium, or CHROMIUM=path.
+test-site: install
+	command -v $${CHROMIUM:-chromium} || (apt-get update && apt-get install -y --no-install-recommends chromium)
+	RAGEN_BROWSER=1 $(BIN)/python -m pytest tests/test_site.py
+
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -49,6 +54,12 @@ docs: install
 
 packs: install
 	$(BIN)/python -m ragen_envs.instances.build --check
+
+# The entries that anyone can make again; what is said of them stays. Others: docs/leaderboard.md
+leaderboard-entries: install
+	$(BIN)/ragen bench --agent random --agent noop --agent oracle --agent starter --episodes 128 --out runs/leaderboard-entries
+	for agent in random noop oracle starter; do $(BIN)/ragen submit runs/leaderboard-entries:$$agent; done
+	$(BIN)/ragen leaderboard schema > leaderboards/entry.schema.json
 
 # In an environment of its own, because the peers bring much along. Wants a quiet machine.
 speed:

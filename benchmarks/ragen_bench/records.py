@@ -83,12 +83,13 @@ def read_records(path: Path) -> Records:
     """
     try:
         with path.open("rb") as file:
-            return _read(file, path)
+            return parse_records(file, str(path))
     except OSError as error:
         raise RagenError(f"'{path}' cannot be read: {error.strerror}") from error
 
 
-def _read(file: BinaryIO, path: Path) -> Records:
+def parse_records(file: BinaryIO, what: str) -> Records:
+    """Read episodes from an open file; ``what`` is how errors call it. See ``read_records``."""
     records: list[Record] = []
     seen: dict[EpisodeKey, int] = {}
     size = 0
@@ -99,11 +100,11 @@ def _read(file: BinaryIO, path: Path) -> Records:
             episode = _parse(line)
         except ValueError as error:
             if file.read(1):
-                raise RagenError(f"{path} line {number} is corrupt: {error}") from error
+                raise RagenError(f"{what} line {number} is corrupt: {error}") from error
             return Records(records, size, torn=True)
         key = key_of(episode)
         if key in seen:
-            raise DuplicateError(f"{path} line {number} repeats line {seen[key]}: {key}")
+            raise DuplicateError(f"{what} line {number} repeats line {seen[key]}: {key}")
         seen[key] = number
         records.append(Record(number, episode, hashlib.sha256(line[:-1]).hexdigest()))
         size += len(line)

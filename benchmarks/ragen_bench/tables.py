@@ -60,7 +60,11 @@ def summarise(run: Run) -> pd.DataFrame:
     defined is nan.
     """
     rows = [
-        {"game": task, "agent": agent.name, **_row(sample, run.samples.get((REFERENCE, task)))}
+        {
+            "game": task,
+            "agent": agent.name,
+            **summarise_sample(sample, run.samples.get((REFERENCE, task))),
+        }
         for task in run.config.suite.tasks
         for agent in run.config.agents
         if (sample := run.samples.get((agent.name, task)))
@@ -74,21 +78,28 @@ _COLUMNS: Final = (
 )  # fmt: skip
 
 
-def _row(sample: Sample, reference: Sample | None) -> dict[str, Any]:
-    episodes = list(sample.values())
+def summarise_sample(sample: Sample, reference: Sample | None) -> dict[str, Any]:
+    """Return the columns of ``summarise`` for one agent and game; the reference is the random agent's."""
+    score = _score(sample, reference)
+    return {
+        **summarise_episodes(list(sample.values())),
+        "score": score.estimate,
+        "score_low": score.low,
+        "score_high": score.high,
+    }
+
+
+def summarise_episodes(episodes: Sequence[Episode]) -> dict[str, Any]:
+    """Return the columns of ``summarise`` that one agent's episodes of a game give, at least one."""
     turns = [turn for episode in episodes for turn in episode.turns]
     effective = [hit for turn in turns for hit in turn.effective]
     success = wilson(sum(episode.success for episode in episodes), len(episodes))
-    score = _score(sample, reference)
     return {
         "n": len(episodes),
         "success": success.estimate,
         "success_low": success.low,
         "success_high": success.high,
         "mean_return": _mean([episode.episode_return for episode in episodes]),
-        "score": score.estimate,
-        "score_low": score.low,
-        "score_high": score.high,
         "valid": _mean([not turn.defects for turn in turns]),
         "effective": _mean(effective),
         "turns": _mean([len(episode.turns) for episode in episodes]),

@@ -9,7 +9,7 @@ from ragen_agents.policies import CONTROLS
 from ragen_bench.checksums import CHECKSUMS, read_checksums
 from ragen_bench.configs import EditedConfigError, RunConfig, load_config
 from ragen_bench.picture_files import PICTURES, kept_hash
-from ragen_bench.records import DuplicateError, EpisodeKey, Record, key_of, read_records
+from ragen_bench.records import DuplicateError, Record, key_of, read_records
 from ragen_bench.replay import Check, config_checks, replay
 from ragen_bench.runs import EPISODES
 from ragen_bench.suites import check_suite
@@ -54,7 +54,11 @@ def verify_run(folder: Path, tick: Callable[[int, int], None] | None = None) -> 
     check_suite(config.suite)
     expected = set(config.keys)
     for count, record in enumerate(found.records, start=1):
-        _verify(path, record, config, expected)
+        if key_of(record.episode) not in expected:
+            raise MismatchError(
+                f"{path} line {record.line}: {key_of(record.episode)!s} is not an episode of this run"
+            )
+        verify_record(str(path), record, config)
         _verify_pictures(path, record)
         if checksums is not None:
             _verify_checksum(path, record, checksums)
@@ -70,15 +74,23 @@ def verify_run(folder: Path, tick: Callable[[int, int], None] | None = None) -> 
     return Verified(len(found.records), turns, missing, found.torn, checksums is not None)
 
 
-def _verify(path: Path, record: Record, config: RunConfig, expected: set[EpisodeKey]) -> None:
+def verify_record(what: str, record: Record, config: RunConfig) -> None:
+    """Play one episode of a run again; its key must be one of the config's.
+
+    Args:
+        what: How messages call the file.
+        record: The episode and its line.
+        config: Of the run.
+
+    Raises:
+        MismatchError: Something differs; the message names line, episode, turn and field.
+    """
     key = key_of(record.episode)
-    if key not in expected:
-        raise MismatchError(f"{path} line {record.line}: {key!s} is not an episode of this run")
     for check in _checks(config, record):
         if not check.holds:
             turn = "" if check.turn is None else f", turn {check.turn}"
             raise MismatchError(
-                f"{path} line {record.line}: {key}{turn}, {check.field}: "
+                f"{what} line {record.line}: {key}{turn}, {check.field}: "
                 f"recorded {_short(check.recorded)}, recomputed {_short(check.recomputed)}"
             )
 

@@ -7,12 +7,14 @@ import typer
 from ragen_bench.cli.bench import bench
 from ragen_bench.cli.compare import compare
 from ragen_bench.cli.games import games
+from ragen_bench.cli.leaderboard import leaderboard_app
 from ragen_bench.cli.new_game import new_game
 from ragen_bench.cli.play import play
 from ragen_bench.cli.report import report
 from ragen_bench.cli.sft import sft
 from ragen_bench.cli.show import show
 from ragen_bench.cli.starter import starter_app
+from ragen_bench.cli.submit import submit
 from ragen_bench.cli.train import train
 from ragen_bench.cli.verify import verify
 from ragen_envs import __version__
@@ -23,9 +25,12 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-for command in (bench, show, compare, verify, play, games, new_game, train, sft, report):
+for command in (
+    bench, show, compare, verify, play, games, new_game, train, sft, report, submit,
+):  # fmt: skip
     app.command()(command)
 app.add_typer(starter_app, name="starter")
+app.add_typer(leaderboard_app, name="leaderboard")
 
 
 def _print_version(wanted: bool) -> None:

@@ -11,3 +11,6 @@ RunArgument: TypeAlias = Annotated[Path, typer.Argument(metavar="RUN", help="A r
 FormatOption: TypeAlias = Annotated[
     Format, typer.Option("--format", help="How the table is printed.")
 ]
+EntriesOption: TypeAlias = Annotated[
+    Path, typer.Option(metavar="DIR", help="Folder of all entries.")
+]

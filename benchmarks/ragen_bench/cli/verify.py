@@ -9,18 +9,12 @@ from ragen_bench.cli.options import RunArgument
 
 def verify(run: RunArgument) -> None:
     """Compute every number of a run again from its replies; exit 1 at the first that differs."""
-    from rich.console import Console
-    from rich.progress import Progress
-
+    from ragen_bench.cli.bars import bar
     from ragen_bench.verify import MismatchError, verify_run
 
-    console = Console(stderr=True)
     try:
-        with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-            row = bar.add_task("verifying", total=None)
-            found = verify_run(
-                run, lambda done, total: bar.update(row, completed=done, total=total)
-            )
+        with bar("verifying") as tick:
+            found = verify_run(run, tick)
     except MismatchError as error:
         print(f"MISMATCH {error}", file=sys.stderr)
         raise typer.Exit(1) from None

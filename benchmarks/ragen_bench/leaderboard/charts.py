@@ -1,0 +1,101 @@
+"""Where things lie in the drawings of the pages; the templates draw them."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from ragen_agents.policies import CONTROLS
+from ragen_bench.leaderboard.lengths import LengthRow
+from ragen_bench.leaderboard.standings import Standing
+from ragen_bench.tables import REFERENCE
+
+WIDTH: Final = 640
+HEIGHT: Final = 300
+_LEFT, _RIGHT, _TOP, _BOTTOM = 48, 20, 16, 40
+
+
+class Tick(NamedTuple):
+    """A mark of an axis."""
+
+    place: float
+    label: str
+
+
+class Plot(NamedTuple):
+    """A drawing: its axes and what is in it."""
+
+    x_label: str
+    y_label: str
+    x_ticks: list[Tick]
+    y_ticks: list[Tick]
+    points: list[dict[str, Any]]
+    lines: list[dict[str, Any]]
+
+
+def _across(share: float) -> float:
+    return round(_LEFT + share * (WIDTH - _LEFT - _RIGHT), 1)
+
+
+def _up(share: float) -> float:
+    return round(HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM), 1)
+
+
+def tokens_plot(rows: Sequence[Standing]) -> Plot | None:
+    """Return score against tokens, or None if no entry has tokens."""
+    shown = [row for row in rows if row.row["reply_tokens"] > 0 and math.isfinite(row.row["score"])]
+    if not shown:
+        return None
+    scores = [row.row["score"] for row in shown]
+    low, high = 20 * math.floor(min(0.0, *scores) / 20), 20 * math.ceil(max(100.0, *scores) / 20)
+    logs = [math.log10(row.row["reply_tokens"]) for row in shown]
+    first, last = math.floor(min(logs)), math.floor(max(logs)) + 1
+    y_ticks = [
+        Tick(_up((value - low) / (high - low)), f"{value}") for value in range(low, high + 1, 20)
+    ]
+    points = [
+        {
+            "name": row.name,
+            "title": row.title,
+            "x": _across((log - first) / (last - first)),
+            "y": _up((row.row["score"] - low) / (high - low)),
+            "tokens": row.row["reply_tokens"],
+            "score": row.row["score"],
+        }
+        for row, log in zip(shown, logs, strict=True)
+    ]
+    x_ticks = [
+        Tick(_across((k - first) / (last - first)), f"{10**k:,g}") for k in range(first, last + 1)
+    ]
+    lines = [
+        {"title": title, "y": _up((value - low) / (high - low))}
+        for title, value in (("random", 0), ("optimum", 100))
+    ]
+    return Plot("tokens an episode", "score", x_ticks, y_ticks, points, lines)
+
+
+def lengths_plot(rows: Sequence[LengthRow], titles: dict[str, str]) -> Plot | None:
+    """Return success by solution length, a line for each entry and the random agent, or None without."""
+    rows = [row for row in rows if row.name not in CONTROLS or row.name == REFERENCE]
+    if not rows:
+        return None
+    lengths = sorted({row.length for row in rows})
+    first, last = lengths[0] - 0.5, lengths[-1] + 0.5
+    x_ticks = [Tick(_across((k - first) / (last - first)), str(k)) for k in lengths]
+    y_ticks = [Tick(_up(value / 100), str(value)) for value in range(0, 101, 20)]
+    lines = []
+    for name in dict.fromkeys(row.name for row in rows):
+        points = [
+            {
+                "x": _across((row.length - first) / (last - first)),
+                "y": _up(row.success.estimate),
+                "low": _up(row.success.low),
+                "high": _up(row.success.high),
+                "n": row.n,
+                "length": row.length,
+                "success": row.success.estimate,
+            }
+            for row in rows
+            if row.name == name
+        ]
+        lines.append({"name": name, "title": titles[name], "points": points})
+    return Plot("actions of the shortest solution", "success, %", x_ticks, y_ticks, [], lines)

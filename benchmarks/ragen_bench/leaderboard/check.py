@@ -1,0 +1,113 @@
+"""Check an entry: play every reply again and compute every number from what comes out."""
+
+import math
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from ragen_agents.rollout import Episode
+from ragen_bench.leaderboard.entry import Entry, GameResult
+from ragen_bench.leaderboard.rules import EntryError
+from ragen_bench.leaderboard.store import EPISODES, StoredEntry, read_entry
+from ragen_bench.records import Record, key_of
+from ragen_bench.suites import check_suite
+from ragen_bench.tables import summarise_episodes
+from ragen_bench.verify import MismatchError, verify_record
+from ragen_envs.errors import RagenError
+
+_MAX_SECONDS: Final = 86_400
+_MAX_TOKENS: Final = 1 << 24
+
+Tick = Callable[[int, int], None]
+
+
+def check_entry(folder: Path, tick: Tick | None = None) -> StoredEntry:
+    """Read an entry and compute all of it again.
+
+    Args:
+        folder: Its folder.
+        tick: Told after each episode how many are done, and of how many.
+
+    Raises:
+        EntryError: The first thing that is not what it should be; the message says where.
+    """
+    stored = read_entry(folder)
+    check_suite(stored.entry.config.suite)
+    _check_complete(stored)
+    for count, record in enumerate(stored.records, start=1):
+        _check_episode(stored.entry, record)
+        if tick is not None:
+            tick(count, len(stored.records))
+    _check_results(stored)
+    return stored
+
+
+def _check_complete(stored: StoredEntry) -> None:
+    """Check that the episodes are those of the suite, each once, in its order."""
+    expected = stored.entry.config.keys
+    for record, key in zip(stored.records, expected, strict=False):
+        if key_of(record.episode) != key:
+            raise EntryError(
+                f"{EPISODES} line {record.line} is {key_of(record.episode)!s:.200}, but must be {key}"
+            )
+    if len(stored.records) != len(expected):
+        raise EntryError(
+            f"{EPISODES} has {len(stored.records)} episodes, but must have {len(expected)}"
+        )
+
+
+def _check_episode(entry: Entry, record: Record) -> None:
+    for number, turn in enumerate(record.episode.turns, start=1):
+        # No replay can tell these, but they must be possible.
+        for field, most in (("seconds", _MAX_SECONDS), ("prompt_tokens", _MAX_TOKENS)):
+            value = getattr(turn, field)
+            if value is not None and not 0 <= value <= most:
+                raise EntryError(
+                    f"{EPISODES} line {record.line}: turn {number}, {field} is {value}, but must be "
+                    f"0 to {most}"
+                )
+    try:
+        verify_record(EPISODES, record, entry.config)
+    except (MismatchError, RagenError) as error:
+        raise EntryError(str(error)) from error
+
+
+def _check_results(stored: StoredEntry) -> None:
+    for game, result in results_of(record.episode for record in stored.records).items():
+        given = stored.entry.results[game]
+        for field in GameResult.model_fields:
+            there, here = getattr(given, field), getattr(result, field)
+            if not _same(there, here):
+                raise EntryError(f"results.{game}.{field}: recorded {there}, recomputed {here}")
+
+
+def _same(there: float | None, here: float | None) -> bool:
+    if there is None or here is None:
+        return there is here
+    return math.isclose(there, here, rel_tol=1e-9, abs_tol=1e-12)  # means may be rounded otherwise
+
+
+def results_of(episodes: Iterable[Episode]) -> dict[str, GameResult]:
+    """Return what episodes amount to, by game in their order."""
+    games: dict[str, list[Episode]] = {}
+    for episode in episodes:
+        games.setdefault(episode.task, []).append(episode)
+    return {game: _result(played) for game, played in games.items()}
+
+
+def _result(played: list[Episode]) -> GameResult:
+    row = summarise_episodes(played)
+    return GameResult(
+        episodes=len(played),
+        solved=sum(episode.success for episode in played),
+        success=row["success"],
+        mean_return=row["mean_return"],
+        valid=_known(row["valid"]),
+        turns=row["turns"],
+        reply_tokens=_known(row["reply_tokens"]),
+        errors=row["errors"],
+    )
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value

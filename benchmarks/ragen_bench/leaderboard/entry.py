@@ -1,0 +1,90 @@
+"""What an entry says: who played, what was played, and what came out."""
+
+from typing import Annotated, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from ragen_bench.configs import RunConfig
+from ragen_bench.suites import Name
+
+SCHEMA_VERSION: Final = 1
+
+
+def _printable(text: str) -> str:
+    """Refuse what is not shown as it is: control characters, marks that turn the direction of text."""
+    hidden = next((sign for sign in text if not sign.isprintable()), None)
+    if hidden is not None:
+        raise ValueError(f"holds the character U+{ord(hidden):04X}, but must be one printable line")
+    return text
+
+
+Line = Annotated[str, Field(min_length=1, max_length=400), AfterValidator(_printable)]
+Slug = Annotated[str, Field(pattern=r"^[a-z0-9](?:[a-z0-9-]{0,46}[a-z0-9])?$")]
+Link = Annotated[
+    str,
+    Field(max_length=400, pattern=r"^https://[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[!#-;=?-\[\]_a-z~]*)?$"),
+]
+Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Count = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class About(_Model):
+    """What the people behind an entry say of it; no computer can check it."""
+
+    name: Slug
+    """Name of the entry and of its folder."""
+    title: Annotated[Line, Field(max_length=48)]
+    """How tables call it."""
+    model: Line
+    """Which model played, with its size, or what else did."""
+    authors: Line
+    description: Line
+    """How the agent was made, in a sentence or two."""
+    contamination: Line
+    """Whether test levels, or replies to them, can have been seen before."""
+    trained_on: list[Name] = Field(default=[], max_length=16)
+    """Games of the suite whose training levels the agent has learned from."""
+    links: dict[Annotated[Line, Field(max_length=24)], Link] = Field(default={}, max_length=6)
+    """Paper, code, weights."""
+
+
+class GameResult(_Model):
+    """What the episodes of one game amount to; recomputed by every check."""
+
+    episodes: Count
+    solved: Count
+    success: Share
+    """Solved by episodes: pass@1."""
+    mean_return: float
+    valid: Share | None
+    """Share of replies without a defect."""
+    turns: float
+    """Mean replies of an episode."""
+    reply_tokens: float | None
+    """Mean tokens written in an episode."""
+    errors: Count
+    """Episodes that the agent did not survive."""
+
+
+class Entry(_Model):
+    """One agent's results on a suite."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    about: About
+    config: RunConfig
+    """Suite, decoding and seed, as the run had them; its one agent is called like the entry."""
+    attempts: Literal[1] = 1
+    """Tries at each level: the score is pass@1."""
+    packages: dict[Annotated[Line, Field(max_length=40)], Annotated[Line, Field(max_length=60)]] = (
+        Field(max_length=32)
+    )
+    """Versions of what the run was made with."""
+    episodes_sha256: Hash
+    """Of the episodes, uncompressed."""
+    results: dict[Name, GameResult]
+    """By game."""

@@ -1,0 +1,77 @@
+"""Episodes as the viewer shows them: the board after every action, beside the replies."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ragen_agents.rollout import Episode, EpisodeSpec, TurnRecord
+from ragen_agents.rollout.play import make_env
+from ragen_bench.leaderboard.visible import visible
+from ragen_envs.conversation import ConversationWrapper
+from ragen_envs.oracle import Budget
+from ragen_envs.text import GRID
+
+
+def show_episode(episode: Episode) -> dict[str, Any]:
+    """Return an episode that has been verified, as plain data.
+
+    ``frames`` has the start of every turn and each action after it: ``turn`` (from 0, one beyond the
+    last for the closing board), ``action``, ``reward``, ``effective``, and the board as rows of the
+    game's standard symbols, or, for games without a board, its words.
+    """
+    return {
+        "index": episode.instance.index,
+        "success": episode.success,
+        "end": episode.end,
+        "return": round(episode.episode_return, 6),
+        "optimum": round(episode.optimal_success, 6),
+        "key": episode.instance.key,
+        "error": visible(episode.error or ""),
+        "system": episode.system,
+        "closing": episode.closing,
+        "turns": [_turn(turn) for turn in episode.turns],
+        "frames": list(_frames(episode)),
+    }
+
+
+def _turn(turn: TurnRecord) -> dict[str, Any]:
+    return {
+        "user": turn.user,
+        "reply": visible(turn.reply, kept="\n\t"),
+        "defects": list(turn.defects),
+        "penalty": turn.penalty,
+        "actions": list(turn.actions),
+        "tokens": turn.reply_tokens,
+    }
+
+
+def _frames(episode: Episode) -> Iterator[dict[str, Any]]:
+    instance = episode.instance
+    assert instance.index is not None
+    spec = EpisodeSpec(
+        episode.task, episode.env_id, instance.index, instance.split, env_kwargs=episode.env_kwargs
+    )
+    env = make_env(spec)
+    left = env.budget
+    for number, turn in enumerate(episode.turns):
+        yield {"turn": number, "best": _best(env, left), "board": _board(env)}
+        for name, reward, effective in zip(
+            turn.executed, turn.rewards, turn.effective, strict=True
+        ):
+            env.unwrapped.act(env.names.index(name))  # type: ignore[attr-defined]
+            yield {
+                "turn": number, "action": name, "reward": reward, "effective": effective,
+                "board": _board(env),
+            }  # fmt: skip
+        left = Budget(left.actions - len(turn.executed), left.turns - 1, left.actions_per_turn)
+    if not episode.turns:
+        yield {"turn": 0, "best": _best(env, left), "board": _board(env)}
+
+
+def _best(env: ConversationWrapper, left: Budget) -> list[str]:
+    """Return the oracle's actions for a turn, under what is left of the budget."""
+    advice = env.unwrapped.oracle(left)  # type: ignore[attr-defined]
+    return [env.names[action] for action in advice.actions]
+
+
+def _board(env: ConversationWrapper) -> list[str]:
+    return env.face.observation(env.unwrapped, GRID, env.face.vocabularies["standard"]).split("\n")

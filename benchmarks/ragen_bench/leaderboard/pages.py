@@ -1,0 +1,106 @@
+"""The pages of the site, from their templates."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from ragen_bench.formats import number, percent
+from ragen_bench.leaderboard.charts import HEIGHT, WIDTH, lengths_plot, tokens_plot
+from ragen_bench.leaderboard.frames import show_episode
+from ragen_bench.leaderboard.lengths import by_length
+from ragen_bench.leaderboard.standings import Samples, Standing
+from ragen_bench.leaderboard.store import StoredEntry
+from ragen_bench.leaderboard.tiles import tile_set
+
+Tables = Mapping[str, Sequence[Standing]]
+
+
+class Pages:
+    """Writes pages below a folder.
+
+    Args:
+        out: The folder.
+        entries: All entries.
+        games: All games.
+    """
+
+    def __init__(self, out: Path, entries: Sequence[StoredEntry], games: Sequence[str]) -> None:
+        self._out = out
+        self._titles = {s.entry.about.name: s.entry.about.title for s in entries}
+        self._entries = entries
+        self._environment = jinja2.Environment(
+            loader=jinja2.PackageLoader("ragen_bench", "templates/leaderboard"),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._environment.filters.update(number=number, percent=percent)
+        self._environment.tests["known"] = math.isfinite
+        self._environment.globals.update(games=games, width=WIDTH, height=HEIGHT)
+
+    def write_index(self, overall: Sequence[Standing], tables: Tables) -> None:
+        """Write the first page: the table over all games, and what the games add up to."""
+        trained = [s for s in self._entries if s.entry.about.trained_on]
+        scores = {
+            game: {row.name: row.row["score"] for row in rows} for game, rows in tables.items()
+        }
+        self._write(
+            "index.html",
+            rows=overall,
+            tables=tables,
+            plot=tokens_plot(overall),
+            trained=trained,
+            scores=scores,
+            suite=self._entries[0].entry.config.suite,
+        )
+
+    def write_game(self, game: str, rows: Sequence[Standing], samples: Samples) -> None:
+        """Write the page of a game."""
+        lengths = by_length(samples)
+        self._write(
+            f"games/{game}.html",
+            "game.html",
+            game=game,
+            rows=rows,
+            lengths=lengths,
+            plot=lengths_plot(lengths, self._titles),
+        )
+
+    def write_entry(self, stored: StoredEntry, tables: Tables) -> None:
+        """Write the page of an entry."""
+        name = stored.entry.about.name
+        rows = {
+            game: row for game, standing in tables.items() for row in standing if row.name == name
+        }
+        self._write(f"entries/{name}.html", "entry.html", entry=stored.entry, rows=rows)
+
+    def write_episodes(self, stored: StoredEntry, game: str) -> None:
+        """Write the viewer of an entry's episodes of a game."""
+        episodes = [r.episode for r in stored.records if r.episode.task == game]
+        name = stored.entry.about.name
+        shown = {
+            "tiles": tile_set(episodes[0].instance.distribution),
+            "episodes": [show_episode(episode) for episode in episodes],
+        }
+        defects = sorted({d for e in episodes for turn in e.turns for d in turn.defects})
+        self._write(
+            f"episodes/{name}/{game}.html",
+            "episodes.html",
+            entry=stored.entry,
+            titles=self._titles,
+            game=game,
+            data=shown,
+            defects=defects,
+        )
+
+    def _write(self, path: str, template: str = "index.html", **values: Any) -> None:
+        text = self._environment.get_template(f"{template}.j2").render(
+            root="../" * path.count("/"), page=path, **values
+        )
+        target = self._out / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")

@@ -1,0 +1,79 @@
+"""What an entry must be to stand beside others: the whole suite, its test levels, one agent."""
+
+import re
+from typing import Final
+
+from ragen_agents.policies import CONTROLS
+from ragen_bench.leaderboard.entry import Entry
+from ragen_bench.suites import Suite, load_suite
+from ragen_envs import SUITE_VERSION
+from ragen_envs.errors import RagenError
+
+SUITE: Final = "core"
+"""What all entries play."""
+MIN_LEVELS: Final = 64
+MAX_LEVELS: Final = 256
+_FREE: Final = ("episodes", "seed", "sampling")
+"""What an entry chooses itself, and declares."""
+
+
+class EntryError(RagenError):
+    """Something in an entry is not what it should be; the message says where."""
+
+
+def check_rules(entry: Entry) -> None:
+    """Check all that can be told without the episodes.
+
+    Raises:
+        EntryError: A rule is broken; the message names the field.
+    """
+    config = entry.config
+    if config.suite_version != SUITE_VERSION:
+        raise EntryError(
+            f"config.suite_version is {config.suite_version}, but this is suite version "
+            f"{SUITE_VERSION}; results of different versions are not comparable"
+        )
+    _check_suite(config.suite)
+    _check_agent(entry)
+    games = list(config.suite.tasks)
+    unknown = [game for game in entry.about.trained_on if game not in games]
+    if unknown:
+        raise EntryError(f"about.trained_on has '{unknown[0]}', but the games are {_list(games)}")
+    if list(entry.results) != games:
+        raise EntryError(f"results has {_list(entry.results)}, but must have {_list(games)}")
+
+
+def _check_suite(suite: Suite) -> None:
+    if suite.name != SUITE:
+        raise EntryError(f"config.suite.name is '{suite.name}', but must be '{SUITE}'")
+    if suite.split != "test":
+        raise EntryError(f"config.suite.split is '{suite.split}', but only test levels count")
+    if not MIN_LEVELS <= suite.episodes <= MAX_LEVELS:
+        raise EntryError(
+            f"config.suite.episodes is {suite.episodes}, but must be {MIN_LEVELS} to {MAX_LEVELS}"
+        )
+    bundled = load_suite(suite.name)
+    for field in Suite.model_fields:
+        if field not in _FREE and getattr(suite, field) != getattr(bundled, field):
+            raise EntryError(
+                f"config.suite.{field} is not that of the suite '{suite.name}'; "
+                "an entry plays all games of a suite under its settings"
+            )
+    if list(suite.tasks) != list(bundled.tasks):
+        raise EntryError(f"config.suite.tasks is not in the order of the suite '{suite.name}'")
+
+
+def _check_agent(entry: Entry) -> None:
+    name, agents = entry.about.name, entry.config.agents
+    if [agent.name for agent in agents] != [name]:
+        named = _list(agent.name for agent in agents) or "none"
+        raise EntryError(f"config.agents has {named!r:.100}, but must have '{name}' alone")
+    weights = agents[0].weights
+    if weights is not None and not re.fullmatch("[0-9a-f]{64}", weights):
+        raise EntryError("config.agents.weights must be a SHA-256 in hexadecimal")
+    if name in CONTROLS and weights is not None:
+        raise EntryError(f"about.name is '{name}', but a control has no weights")
+
+
+def _list(names: object) -> str:
+    return ", ".join(map(str, names))  # type: ignore[call-overload]

@@ -1,0 +1,86 @@
+"""The leaderboard as a site: checked, written whole or not at all, and without any request to elsewhere."""
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+from ragen_bench.leaderboard.check import Tick, check_entry
+from ragen_bench.leaderboard.downloads import episodes_table, standings_table, write_table
+from ragen_bench.leaderboard.pages import Pages
+from ragen_bench.leaderboard.rules import EntryError
+from ragen_bench.leaderboard.standings import pooled, samples_of, standings
+from ragen_bench.leaderboard.store import StoredEntry, entry_folders
+from ragen_bench.leaderboard.tiles import write_tiles
+from ragen_envs.errors import RagenError
+
+_MARK: Final = "style.css"
+"""By which a folder is known to hold a site."""
+
+
+def build_site(root: Path, out: Path, tick: Tick | None = None) -> None:
+    """Check all entries and write the site, in the place of an older one.
+
+    Args:
+        root: Folder of the entries.
+        out: Folder of the site.
+        tick: Told how many episodes are checked, and of how many.
+
+    Raises:
+        RagenError: An entry is rejected, or the folder holds something else or cannot be written.
+    """
+    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / _MARK).is_file())):
+        raise RagenError(f"'{out}' holds something that is no site; choose another --out")
+    entries = _checked(entry_folders(root), tick)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=out.parent, prefix=".") as temporary:
+            new, old = Path(temporary) / "new", Path(temporary) / "old"
+            _write(entries, new)
+            if out.exists():
+                out.rename(old)
+            new.rename(out)
+    except OSError as error:
+        raise RagenError(f"'{out}' cannot be written: {error.strerror}") from error
+
+
+def _checked(folders: Sequence[Path], tick: Tick | None) -> list[StoredEntry]:
+    found: list[StoredEntry] = []
+    for number, folder in enumerate(folders):
+        if tick is not None:
+            tick(number, len(folders))
+        try:
+            found.append(check_entry(folder))
+        except EntryError as error:
+            raise RagenError(f"entry '{folder}' is rejected: {error}") from error
+    return found
+
+
+def _write(entries: Sequence[StoredEntry], out: Path) -> None:
+    games = list(entries[0].entry.config.suite.tasks)
+    samples = {game: samples_of(entries, game) for game in games}
+    overall = standings(entries, pooled(list(samples.values())))
+    tables = {game: standings(entries, samples[game]) for game in games}
+    _write_assets(out)
+    write_table(out / "data", "overall", standings_table({"all": overall}))
+    write_table(out / "data", "games", standings_table(tables))
+    write_table(out / "data", "episodes", episodes_table(entries))
+    pages = Pages(out, entries, games)
+    pages.write_index(overall, tables)
+    for game in games:
+        pages.write_game(game, tables[game], samples[game])
+    for stored in entries:
+        pages.write_entry(stored, tables)
+        for game in games:
+            pages.write_episodes(stored, game)
+
+
+def _write_assets(out: Path) -> None:
+    out.mkdir()
+    for item in (resources.files("ragen_bench") / "templates" / "leaderboard").iterdir():
+        if item.name.endswith((".css", ".js", ".svg")):
+            with resources.as_file(item) as path:
+                shutil.copyfile(path, out / item.name)
+    write_tiles(out / "tiles")

@@ -1,0 +1,108 @@
+"""Who stands where: one table over all games and one for each."""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from ragen_agents.policies import CONTROLS
+from ragen_agents.rollout import Episode
+from ragen_bench.compare import ALPHA
+from ragen_bench.leaderboard.rules import MAX_LEVELS
+from ragen_bench.leaderboard.store import StoredEntry
+from ragen_bench.paired import holm, mcnemar_exact
+from ragen_bench.tables import REFERENCE, Sample, summarise_sample
+
+OPTIMUM: Final = "oracle"
+
+Samples = Mapping[str, Sample]
+"""Episodes of one table by entry and level."""
+
+
+class Standing(NamedTuple):
+    """One row of a table."""
+
+    name: str
+    """Of the entry."""
+    title: str
+    control: bool
+    rank: int | None
+    """1 plus the number of entries that are better beyond chance; None for controls."""
+    tied: bool
+    """Whether another entry has the same rank."""
+    row: Mapping[str, Any]
+    """The columns of ``ragen_bench.tables.summarise``."""
+
+
+def samples_of(entries: Sequence[StoredEntry], game: str) -> Samples:
+    """Return every entry's episodes of a game."""
+    return {
+        stored.entry.about.name: {
+            record.episode.instance.index: record.episode
+            for record in stored.records
+            if record.episode.task == game
+        }
+        for stored in entries
+    }
+
+
+def pooled(games: Sequence[Samples]) -> Samples:
+    """Return the levels of all games as those of one, numbered on."""
+    found: dict[str, dict[int | None, Episode]] = {}
+    for number, samples in enumerate(games):
+        for name, sample in samples.items():
+            row = found.setdefault(name, {})
+            row.update(
+                {
+                    number * MAX_LEVELS + index: episode
+                    for index, episode in sample.items()
+                    if index is not None
+                }
+            )
+    return found
+
+
+def standings(entries: Sequence[StoredEntry], samples: Samples) -> list[Standing]:
+    """Return the rows of a table, the best first.
+
+    Entries are compared in pairs by the exact McNemar test on the levels that both have, p-values
+    Holm-adjusted over the pairs of the table. Who is not told apart from the best shares its rank.
+    """
+    ranked = [name for name in samples if name not in CONTROLS]
+    beaten = _beaten(samples, ranked)
+    ranks = {name: 1 + beaten[name] for name in ranked}
+    rows = {
+        name: summarise_sample(sample, samples.get(REFERENCE)) for name, sample in samples.items()
+    }
+    found = [
+        Standing(
+            stored.entry.about.name,
+            stored.entry.about.title,
+            stored.entry.about.name in CONTROLS,
+            ranks.get(stored.entry.about.name),
+            list(ranks.values()).count(ranks.get(stored.entry.about.name, 0)) > 1,
+            rows[stored.entry.about.name],
+        )
+        for stored in entries
+    ]
+    return sorted(found, key=lambda standing: (-standing.row["success"], standing.name))
+
+
+def _beaten(samples: Samples, names: Sequence[str]) -> dict[str, int]:
+    """Return by how many others each entry is beaten."""
+    pairs = list(combinations(names, 2))
+    results = [_compare(samples[a], samples[b]) for a, b in pairs]
+    adjusted = holm([p for _, p in results])
+    found = dict.fromkeys(names, 0)
+    for (a, b), (difference, _), p in zip(pairs, results, adjusted, strict=True):
+        if p <= ALPHA:
+            found[b if difference > 0 else a] += 1
+    return found
+
+
+def _compare(a: Sample, b: Sample) -> tuple[float, float]:
+    shared = [index for index in a if index in b]
+    first, second = (np.array([sample[i].success for i in shared]) for sample in (a, b))
+    result = mcnemar_exact(first, second)
+    return result.difference.estimate, result.p_value

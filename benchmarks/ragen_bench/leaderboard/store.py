@@ -1,0 +1,125 @@
+"""Folders of entries: found, read, written."""
+
+import hashlib
+import lzma
+import tempfile
+from io import BytesIO
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ragen_bench.leaderboard.entry import Entry
+from ragen_bench.leaderboard.rules import EntryError, check_rules
+from ragen_bench.leaderboard.untrusted import (
+    MAX_ENTRY,
+    MAX_PACKED,
+    MAX_UNPACKED,
+    parse_json,
+    read_file,
+    unpack,
+)
+from ragen_bench.records import Record, parse_records
+from ragen_bench.yaml_files import validate
+from ragen_envs.errors import RagenError
+
+ENTRY: Final = "entry.json"
+EPISODES: Final = "episodes.jsonl.xz"
+
+
+class StoredEntry(NamedTuple):
+    """An entry as it lies in its folder."""
+
+    entry: Entry
+    records: list[Record]
+
+
+def entry_folders(root: Path) -> list[Path]:
+    """Return the folders of all entries, by name.
+
+    Raises:
+        RagenError: There is no such folder, or no entry in it.
+    """
+    if not root.is_dir():
+        raise RagenError(f"there is no folder '{root}'")
+    found = sorted(path for path in root.iterdir() if path.is_dir())
+    if not found:
+        raise RagenError(f"'{root}' has no entries")
+    return found
+
+
+def read_about(folder: Path) -> Entry:
+    """Read ``entry.json`` of a folder and hold it against the rules.
+
+    Raises:
+        EntryError: Something is not what it should be.
+    """
+    data = parse_json(read_file(folder / ENTRY, MAX_ENTRY), ENTRY)
+    try:
+        entry = validate(Entry, data, ENTRY)
+    except RagenError as error:
+        raise EntryError(str(error)) from error
+    if entry.about.name != folder.resolve().name:
+        raise EntryError(f"about.name is '{entry.about.name}', but must be that of the folder")
+    check_rules(entry)
+    return entry
+
+
+def read_entry(folder: Path) -> StoredEntry:
+    """Read an entry with its episodes; nothing is played.
+
+    Raises:
+        EntryError: Something is not what it should be; the message says where.
+    """
+    _check_folder(folder)
+    entry = read_about(folder)
+    data = unpack(read_file(folder / EPISODES, MAX_PACKED), EPISODES)
+    if hashlib.sha256(data).hexdigest() != entry.episodes_sha256:
+        raise EntryError(f"{EPISODES}: its SHA-256 is not the episodes_sha256 of {ENTRY}")
+    _check_lines(data)
+    try:
+        found = parse_records(BytesIO(data), EPISODES)
+    except RagenError as error:
+        raise EntryError(str(error)) from error
+    if found.torn:
+        raise EntryError(f"{EPISODES}: the last line is broken")
+    return StoredEntry(entry, found.records)
+
+
+def _check_folder(folder: Path) -> None:
+    if folder.is_symlink() or not folder.is_dir():
+        raise EntryError("is not a folder")
+    names = sorted(path.name for path in folder.iterdir())
+    if names != [ENTRY, EPISODES]:
+        shown = ", ".join(names)
+        raise EntryError(f"holds {shown!r:.200}, but must hold {ENTRY} and {EPISODES}")
+
+
+def _check_lines(data: bytes) -> None:
+    for number, line in enumerate(data.splitlines(), start=1):
+        parse_json(line, f"{EPISODES} line {number}")
+
+
+def write_entry(root: Path, entry: Entry, lines: bytes) -> Path:
+    """Write an entry whole or not at all, in the place of an older one of its name; return its folder.
+
+    Raises:
+        RagenError: It is larger than an entry may be, or cannot be written.
+    """
+    packed = lzma.compress(lines, preset=9 | lzma.PRESET_EXTREME)
+    for size, limit in ((len(lines), MAX_UNPACKED), (len(packed), MAX_PACKED)):
+        if size > limit:
+            raise RagenError(f"the episodes take {size} bytes, but an entry may have {limit}")
+    folder = root / entry.about.name
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=root, prefix=".") as temporary:
+            new, old = Path(temporary) / "new", Path(temporary) / "old"
+            new.mkdir()
+            text = entry.model_dump_json(indent=1) + "\n"
+            (new / ENTRY).write_text(text, encoding="utf-8")
+            (new / EPISODES).write_bytes(packed)
+            if folder.exists():
+                folder.rename(old)
+            new.rename(folder)
+    except OSError as error:
+        raise RagenError(f"'{folder}' cannot be written: {error.strerror}") from error
+    return folder

@@ -1,0 +1,98 @@
+"""Make an entry of a run."""
+
+import hashlib
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ragen_agents.policies import CONTROLS
+from ragen_agents.rollout import Episode
+from ragen_bench.compare import Side
+from ragen_bench.configs import AgentEntry, RunConfig
+from ragen_bench.leaderboard.check import Tick, check_entry, results_of
+from ragen_bench.leaderboard.entry import About, Entry
+from ragen_bench.leaderboard.rules import check_rules
+from ragen_bench.leaderboard.store import ENTRY, read_about, write_entry
+from ragen_bench.records import encode_episode
+from ragen_bench.runs import ENVIRONMENT
+from ragen_bench.yaml_files import load_yaml, validate
+from ragen_envs.errors import RagenError
+
+
+def read_words(path: Path | None, root: Path, agent: str) -> About:
+    """Return what people say of an entry: from a file, or from the entry of the agent's name.
+
+    Raises:
+        RagenError: There is neither, or the file is not right.
+    """
+    if path is None:
+        if (root / agent / ENTRY).is_file():
+            return read_about(root / agent).about
+        raise RagenError(f"there is no entry '{agent}' yet, so --about FILE must say what it is")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RagenError(f"'{path}' cannot be read: {error}") from error
+    return validate(About, load_yaml(text, str(path), aliases=False), str(path))
+
+
+def submit(side: Side, about: About, root: Path, tick: Tick | None = None) -> Path:
+    """Write the entry of a run's agent, checked as a stranger would, and return its folder.
+
+    Args:
+        side: The run and its agent.
+        about: What is said of it.
+        root: Folder of all entries.
+        tick: Told how far the check is.
+
+    Raises:
+        RagenError: The run is unfinished, breaks a rule, or does not play again as recorded.
+    """
+    if (side.agent in CONTROLS or about.name in CONTROLS) and side.agent != about.name:
+        raise RagenError(f"name is '{about.name}', but '{side.agent}' played")
+    entry, lines = _make(side, about)
+    check_rules(entry)
+    with tempfile.TemporaryDirectory() as temporary:
+        check_entry(write_entry(Path(temporary), entry, lines), tick)
+    return write_entry(root, entry, lines)
+
+
+def _make(side: Side, about: About) -> tuple[Entry, bytes]:
+    config = side.run.config
+    weights = next(agent.weights for agent in config.agents if agent.name == side.agent)
+    renamed = RunConfig(agents=[AgentEntry(name=about.name, weights=weights)], suite=config.suite)
+    episodes = _episodes(side, about.name)
+    missing = len(renamed.keys) - len(episodes)
+    if missing:
+        raise RagenError(
+            f"{side} is unfinished: {missing} of {len(renamed.keys)} episodes are missing"
+        )
+    lines = b"".join(encode_episode(episode) for episode in episodes)
+    entry = Entry(
+        about=about,
+        config=renamed,
+        packages=_packages(side.run.folder),
+        episodes_sha256=hashlib.sha256(lines).hexdigest(),
+        results=results_of(episodes),
+    )
+    return entry, lines
+
+
+def _episodes(side: Side, name: str) -> list[Episode]:
+    """Return the agent's episodes in the suite's order, under the entry's name: paths are private."""
+    return [
+        sample[index].model_copy(update={"agent": name})
+        for task in side.run.config.suite.tasks
+        for sample in [side.run.samples.get((side.agent, task), {})]
+        for index in sorted(sample, key=lambda index: -1 if index is None else index)
+    ]
+
+
+def _packages(folder: Path) -> dict[str, str]:
+    """Return the versions that a run was made with; no machine, no paths."""
+    try:
+        described: dict[str, Any] = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))
+        return {**described["packages"], "python": described["python"]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RagenError(f"'{folder / ENVIRONMENT}' cannot be read: {error}") from error

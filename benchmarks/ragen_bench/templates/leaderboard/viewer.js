@@ -1,0 +1,166 @@
+// The viewer of episodes. Texts are set as text, never as HTML; the address holds #LEVEL/STEP.
+"use strict";
+
+const source = document.getElementById("data");
+const { tiles, episodes } = JSON.parse(source.textContent);
+const at = (id) => document.getElementById(id);
+const state = { shown: [], episode: null, step: 0 };
+
+function make(tag, text, className) {
+  const element = document.createElement(tag);
+  if (text !== undefined) element.textContent = text;
+  if (className) element.className = className;
+  return element;
+}
+
+// --- which episodes ---------------------------------------------------------
+
+function wanted(episode) {
+  const outcome = at("outcome").value;
+  const defect = at("defect").value;
+  const found = episode.turns.flatMap((turn) => turn.defects);
+  if (outcome && (outcome === "solved") !== episode.success) return false;
+  return !defect || (defect === "*" ? found.length > 0 : found.includes(defect));
+}
+
+function fillList() {
+  state.shown = episodes.filter(wanted);
+  at("count").textContent = `${state.shown.length} of ${episodes.length} episodes`;
+  at("episodes").replaceChildren(
+    ...state.shown.map((episode) => {
+      const link = make("a", `${episode.success ? "✓" : "✗"} ${episode.index}`);
+      link.href = `#${episode.index}`;
+      link.title = `level ${episode.index}: ${episode.success ? "solved" : "not solved"}, return ${episode.return}`;
+      link.className = episode.success ? "solved" : "unsolved";
+      const item = make("li");
+      item.append(link);
+      return item;
+    }),
+  );
+}
+
+// --- one moment of one episode ----------------------------------------------
+
+function drawBoard(board) {
+  const place = at("board");
+  place.classList.toggle("words", !tiles);
+  if (!tiles) {
+    place.replaceChildren(...board.map((line) => make("p", line)));
+    return;
+  }
+  const rows = board.map((line) => {
+    const row = make("div", undefined, "row");
+    for (const sign of line) {
+      const cell = make("img");
+      cell.alt = tiles.cells[sign];
+      cell.src = `${source.dataset.root}tiles/${tiles.folder}/${tiles.cells[sign].replaceAll(" ", "-")}.png`;
+      row.append(cell);
+    }
+    return row;
+  });
+  place.replaceChildren(...rows);
+}
+
+function drawReply(text) {
+  let part = "plain";
+  const pieces = text.split(/(<\/?(?:think|answer)>)/).map((piece) => {
+    const tag = /^<(\/?)(think|answer)>$/.exec(piece);
+    if (!tag) return make("span", piece, part);
+    part = tag[1] ? "plain" : tag[2];
+    return make("span", piece, "tag");
+  });
+  at("reply").replaceChildren(...pieces);
+}
+
+function captionOf(frame) {
+  if (frame.action === undefined) return `before turn ${frame.turn + 1}`;
+  const effect = frame.effective ? "" : ", which changed nothing";
+  return `${frame.action}${effect}: reward ${frame.reward}`;
+}
+
+function draw() {
+  const { episode, step } = state;
+  const frame = episode.frames[step];
+  const turn = episode.turns[frame.turn];
+  drawBoard(frame.board);
+  at("caption").textContent = captionOf(frame);
+  at("step").textContent = `${step} / ${episode.frames.length - 1}`;
+  const best = episode.frames.findLast((f, i) => i <= step && f.best !== undefined).best;
+  at("best").textContent = `The oracle's plan at the start of this turn: ${best.join(" · ") || "nothing helps any more"}`;
+  at("turn").textContent = turn ? `Turn ${frame.turn + 1} of ${episode.turns.length}${turn.tokens === null ? "" : `, ${turn.tokens} tokens`}` : "No reply";
+  drawReply(turn ? turn.reply : episode.error);
+  at("defects").textContent = turn && turn.defects.length ? `Defects: ${turn.defects.join(", ")} (${turn.penalty})` : "";
+  at("user").textContent = turn ? turn.user : "";
+  at("system").textContent = episode.system;
+  for (const id of ["first", "back"]) at(id).disabled = step === 0;
+  for (const id of ["next", "last"]) at(id).disabled = step === episode.frames.length - 1;
+}
+
+function drawHead() {
+  const { episode } = state;
+  at("heading").textContent = `Level ${episode.index}: ${episode.success ? "solved" : "not solved"}`;
+  const optimum = `at best ${Math.round(1000 * episode.optimum) / 10}% to solve`;
+  at("facts").textContent = `return ${episode.return} · ended by ${episode.end} · ${optimum} · level key ${episode.key}${episode.error ? ` · ${episode.error}` : ""}`;
+  for (const link of at("episodes").querySelectorAll("a")) {
+    const here = link.hash === `#${episode.index}`;
+    if (here) link.setAttribute("aria-current", "true");
+    else link.removeAttribute("aria-current");
+    if (here) link.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+}
+
+// --- moving about -------------------------------------------------------------
+
+function show(episode, step) {
+  state.episode = episode;
+  state.step = Math.max(0, Math.min(step, episode.frames.length - 1));
+  history.replaceState(null, "", `#${episode.index}${state.step ? `/${state.step}` : ""}`);
+  drawHead();
+  draw();
+}
+
+function readAddress() {
+  const [index, step] = location.hash.slice(1).split("/").map(Number);
+  const episode = episodes.find((each) => each.index === index) ?? state.shown[0] ?? episodes[0];
+  show(episode, Number.isInteger(step) ? step : 0);
+}
+
+function other(offset) {
+  const place = state.shown.indexOf(state.episode);
+  const next = state.shown[place < 0 ? 0 : place + offset];
+  if (next) show(next, 0);
+}
+
+const KEYS = {
+  ArrowRight: () => show(state.episode, state.step + 1),
+  ArrowLeft: () => show(state.episode, state.step - 1),
+  ArrowDown: () => other(1),
+  ArrowUp: () => other(-1),
+  Home: () => show(state.episode, 0),
+  End: () => show(state.episode, Infinity),
+};
+
+document.addEventListener("keydown", (event) => {
+  const plain = !event.ctrlKey && !event.metaKey && !event.altKey;
+  if (!plain || event.target.closest("select, summary") || !KEYS[event.key]) return;
+  event.preventDefault();
+  KEYS[event.key]();
+});
+for (const [id, key] of [["first", "Home"], ["back", "ArrowLeft"], ["next", "ArrowRight"], ["last", "End"]]) {
+  at(id).addEventListener("click", KEYS[key]);
+}
+for (const id of ["outcome", "defect"]) {
+  at(id).addEventListener("change", () => {
+    fillList();
+    if (state.shown.length && !state.shown.includes(state.episode)) show(state.shown[0], 0);
+    else drawHead();
+  });
+}
+for (const id of ["entry", "game"]) {
+  at(id).addEventListener("change", (event) => {
+    location.href = id === "entry" ? `${event.target.value}#${state.episode.index}` : event.target.value;
+  });
+}
+window.addEventListener("hashchange", readAddress);
+fillList();
+readAddress();

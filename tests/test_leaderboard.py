@@ -1,0 +1,357 @@
+"""Leaderboard entries: what was played is accepted, and nothing else that a stranger may send."""
+
+import contextlib
+import json
+import lzma
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from entries import ENTRIES, as_model, change, copy_of, pack, read, unpack, write
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from ragen_bench.__main__ import main
+from ragen_bench.leaderboard import untrusted
+from ragen_bench.leaderboard.rules import EntryError
+from ragen_bench.leaderboard.schema import entry_schema
+from ragen_bench.leaderboard.store import read_entry
+
+ABOUT = {
+    "name": "chance", "title": "Chance", "model": "none", "authors": "A. Person",
+    "description": "Dice.", "contamination": "None.", "trained_on": ["Sokoban"],
+    "links": {"code": "https://example.org/code?a=1#b"},
+}  # fmt: skip
+
+
+@pytest.fixture
+def entry(tmp_path):
+    return copy_of("random", tmp_path)
+
+
+@pytest.fixture
+def rejected(capsys):
+    def check(folder):
+        capsys.readouterr()
+        assert main(["leaderboard", "check", str(folder)]) == 1
+        shown = capsys.readouterr()
+        assert not shown.out
+        assert len(shown.err.splitlines()) == 1
+        assert shown.err.startswith("REJECTED ")
+        assert all(sign.isprintable() for sign in shown.err.strip())
+        return shown.err
+
+    return check
+
+
+# --- what is published ---------------------------------------------------------------------------
+
+
+def test_every_published_entry_plays_again_as_recorded(capsys):
+    """What continuous integration is there for."""
+    assert main(["leaderboard", "check", "--entries", str(ENTRIES)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    names = sorted(path.name for path in ENTRIES.iterdir() if path.is_dir())
+    assert {"random", "noop", "oracle"} <= set(names)
+    assert [Path(line.split(":")[0].removeprefix("OK ")).name for line in lines] == names
+
+
+def test_the_published_schema_is_that_of_the_model(capsys):
+    assert (ENTRIES / "entry.schema.json").read_text() == entry_schema()
+    assert main(["leaderboard", "schema"]) == 0
+    assert json.loads(capsys.readouterr().out)["properties"]["schema_version"]["const"] == 1
+
+
+# --- submitting ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "run"
+    assert main(["bench", "--agent", "random", "--episodes", "64", "--out", str(out)]) == 0
+    return out
+
+
+def about(folder, **changes):
+    path = folder / "about.yaml"
+    path.write_text(yaml.safe_dump({**ABOUT, **changes}))
+    return str(path)
+
+
+def test_a_run_becomes_an_entry_and_keeps_its_words(run, tmp_path, capsys):
+    entries = tmp_path / "entries"
+    words = about(tmp_path, name="random", trained_on=[])
+    capsys.readouterr()
+    assert main(["submit", str(run), "--about", words, "--entries", str(entries)]) == 0
+    assert capsys.readouterr().out.strip() == str(entries / "random")
+    assert sorted(path.name for path in entries.iterdir()) == ["random"]
+    first = (entries / "random" / "entry.json").read_bytes()
+    shown = json.loads(first)
+    assert shown["config"]["suite"]["episodes"] == 64
+    assert sum(r["episodes"] for r in shown["results"].values()) == 64 * 8
+    assert str(run) not in first.decode()
+    assert main(["submit", f"{run}:random", "--entries", str(entries)]) == 0
+    assert (entries / "random" / "entry.json").read_bytes() == first
+
+
+def test_what_cannot_be_submitted_is_named(run, tmp_path, capsys):
+    def fails(*arguments):
+        capsys.readouterr()
+        assert main(["submit", *arguments, "--entries", str(tmp_path / "entries")]) == 2
+        assert not (tmp_path / "entries").exists()
+        return capsys.readouterr().err
+
+    assert "'random' played" in fails(str(run), "--about", about(tmp_path))
+    assert "--about" in fails(str(run))
+    assert "unknown option 'tilte'" in fails(str(run), "--about", about(tmp_path, tilte="x"))
+    assert "links" in fails(
+        str(run), "--about", about(tmp_path, links={"x": "javascript:alert(1)"})
+    )
+    assert "unknown agent 'hero'" in fails(f"{run}:hero", "--about", about(tmp_path))
+
+
+def test_an_unfinished_run_cannot_be_submitted(run, tmp_path, capsys):
+    part = Path(shutil.copytree(run, tmp_path / "part"))
+    lines = (part / "episodes.jsonl").read_text().splitlines(keepends=True)
+    (part / "episodes.jsonl").write_text("".join(lines[:-3]))
+    words = about(tmp_path, name="random", trained_on=[])
+    entries = tmp_path / "entries"
+    assert main(["submit", str(part), "--about", words, "--entries", str(entries)]) == 2
+    assert "3 of 512 episodes are missing" in capsys.readouterr().err
+    assert not entries.exists()
+
+
+# --- files that are not what they should be --------------------------------------------------------
+
+
+def test_a_folder_holds_two_files_and_nothing_else(entry, rejected):
+    (entry / "notes.txt").write_text("x")
+    assert "notes.txt" in rejected(entry)
+    (entry / "notes.txt").rename(entry / "\x1b[2J\u202e")
+    rejected(entry)
+
+
+def test_links_are_not_followed(entry, rejected, tmp_path):
+    for name in ("entry.json", "episodes.jsonl.xz"):
+        outside = (entry / name).rename(tmp_path / name)
+        (entry / name).symlink_to(outside)
+        assert f"{name} is a link" in rejected(entry)
+        (entry / name).unlink()
+        outside.rename(entry / name)
+    other = tmp_path / "other"
+    other.symlink_to(entry)
+    assert "not a folder" in rejected(other)
+
+
+def test_pipes_and_folders_are_not_read(entry, rejected):
+    (entry / "entry.json").unlink()
+    os.mkfifo(entry / "entry.json")
+    assert "not a regular file" in rejected(entry)
+    (entry / "entry.json").unlink()
+    (entry / "entry.json").mkdir()
+    assert "not a regular file" in rejected(entry)
+
+
+def test_huge_files_are_not_read(entry, rejected):
+    with (entry / "episodes.jsonl.xz").open("r+b") as file:
+        file.truncate(1 << 40)
+    assert f"more than {1 << 23} bytes" in rejected(entry)
+    (entry / "entry.json").write_text(" " * (1 << 17))
+    assert f"more than {1 << 16} bytes" in rejected(entry)
+
+
+def test_a_bomb_is_not_unpacked(entry, rejected):
+    packer = lzma.LZMACompressor(preset=1)
+    bomb = [packer.compress(bytes(1 << 20)) for _ in range(65)] + [packer.flush()]
+    (entry / "episodes.jsonl.xz").write_bytes(b"".join(bomb))
+    assert "unpacks to more than" in rejected(entry)
+
+
+def test_a_dictionary_of_gigabytes_is_not_made(entry, rejected):
+    chain = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 29}]
+    (entry / "episodes.jsonl.xz").write_bytes(
+        b"\xfd7zXZ\0" + lzma.compress(b"x" * 100, filters=[{**chain[0], "dict_size": 4096}])[6:]
+    )
+    data = bytearray((entry / "episodes.jsonl.xz").read_bytes())
+    data[12:24] = _block_header(40)
+    (entry / "episodes.jsonl.xz").write_bytes(bytes(data))
+    assert "Memory usage limit exceeded" in rejected(entry)
+
+
+def _block_header(dictionary):
+    """Return an xz block header whose LZMA2 filter wants nearly 4 GiB; liblzma would obey."""
+    import zlib
+
+    body = bytes([2, 0, 0x21, 1, dictionary, 0, 0, 0])
+    return body + zlib.crc32(body).to_bytes(4, "little")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "named"),
+    [
+        (lambda data: b"", "one whole xz stream"),
+        (lambda data: b"PK\x03\x04" * 9, "not an xz file"),
+        (lambda data: data[:-20], "one whole xz stream"),
+        (lambda data: data + data, "one whole xz stream"),
+        (lambda data: data[:200] + b"\0" + data[201:], "not an xz file"),
+    ],
+)
+def test_broken_archives_are_named(entry, spoil, named, rejected):
+    path = entry / "episodes.jsonl.xz"
+    path.write_bytes(spoil(path.read_bytes()))
+    assert named in rejected(entry)
+
+
+def test_a_forged_hash_is_rejected(entry, rejected):
+    change(entry, lambda e: e.update(episodes_sha256="0" * 64))
+    assert "SHA-256" in rejected(entry)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("", "not JSON"),
+        ("[]", "must be a mapping"),
+        ("{}", "about"),
+        ('{"a": 1, "a": 2}', "'a' is there twice"),
+        ('{"a": NaN}', "NaN is not a number"),
+        ('{"a": -Infinity}', "Infinity is not a number"),
+        ("[" * 60_000, "nested too deeply"),
+        ('{"a":' * 10_000, "nested too deeply"),
+        ('{"a": ' + "9" * 5000 + "}", "not JSON"),
+        ('"\udcff"', "not JSON"),
+    ],
+)
+def test_bad_json_is_named(entry, text, named, rejected):
+    (entry / "entry.json").write_bytes(text.encode(errors="surrogateescape"))
+    assert named in rejected(entry)
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ('{"task": 1, "task": 2}', "line 3 is not JSON: the key 'task' is there twice"),
+        ('{"episode_return": NaN}', "line 3 is not JSON: NaN"),
+        ("{" * 10, "line 3 is not JSON"),
+        ("[" * 100_000, "line 3 is nested too deeply"),
+        ("{}", "line 3 is corrupt"),
+        ("", "line 3 is not JSON"),
+    ],
+)
+def test_bad_lines_are_named(entry, line, named, rejected):
+    lines = unpack(entry).splitlines()
+    lines[2] = line.encode()
+    pack(entry, b"\n".join(lines) + b"\n")
+    assert named in rejected(entry)
+
+
+# --- words and rules -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("how", "named"),
+    [
+        (lambda e: e.update(schema_version=2), "schema_version"),
+        (lambda e: e.update(extra=1), "unknown option 'extra'"),
+        (lambda e: e["about"].update(name="../evil"), "about.name"),
+        (lambda e: e["about"].update(name="oracle"), "that of the folder"),
+        (lambda e: e["about"].update(title="\u202egnp"), "U+202E"),
+        (lambda e: e["about"].update(title="a\x1b[2Jb"), "U+001B"),
+        (lambda e: e["about"].update(authors="two\nlines"), "U+000A"),
+        (lambda e: e["about"].update(description="x" * 401), "400"),
+        (lambda e: e["about"].update(links={"x": "javascript:alert(1)"}), "links"),
+        (lambda e: e["about"].update(links={"x": "https://a.org/\"onload='x"}), "links"),
+        (lambda e: e["about"].update(links={"x": "http://a.org"}), "links"),
+        (lambda e: e["about"].update(trained_on=["Chess"]), "'Chess'"),
+        (lambda e: e["config"].update(suite_version=7), "suite version 1"),
+        (lambda e: e["config"]["suite"].update(split="validation"), "only test levels count"),
+        (lambda e: e["config"]["suite"].update(name="mine"), "'mine'"),
+        (lambda e: e["config"]["suite"].update(version=9), "config.suite.version"),
+        (lambda e: e["config"]["suite"].update(description="<b>"), "config.suite.description"),
+        (lambda e: e["config"]["suite"].update(episodes=10), "64 to 256"),
+        (lambda e: e["config"]["suite"].update(episodes=10**9), "64 to 256"),
+        (lambda e: e["config"]["suite"]["tasks"].pop("Bandit"), "config.suite.tasks"),
+        (
+            lambda e: e["config"]["suite"]["tasks"]["Bandit"].update(settings={"max_turns": 9}),
+            "config.suite.tasks",
+        ),
+        (lambda e: e["config"]["suite"]["sampling"].update(temperature=-1), "temperature"),
+        (lambda e: e["config"]["agents"].append({"name": "x", "weights": None}), "alone"),
+        (lambda e: e["config"]["agents"][0].update(weights="<script>"), "weights"),
+        (lambda e: e["results"].pop("Bandit"), "results has"),
+        (lambda e: e["results"]["Bandit"].update(success=1.5), "success"),
+        (lambda e: e.update(attempts=4), "attempts"),
+    ],
+)
+def test_a_rule_that_is_broken_is_named(entry, how, named, rejected):
+    change(entry, how)
+    assert named in rejected(entry)
+
+
+@pytest.mark.parametrize("field", ["solved", "success", "mean_return", "valid", "turns", "errors"])
+def test_every_number_is_recomputed(entry, field, rejected):
+    value = 0.123 if field not in ("solved", "errors") else 7
+    change(entry, lambda e: e["results"]["Bandit"].update({field: value}))
+    assert f"results.Bandit.{field}: recorded {value}" in rejected(entry)
+
+
+# --- episodes --------------------------------------------------------------------------------------
+
+
+def _first_turn(**fields):
+    return lambda episodes: episodes[0]["turns"][0].update(fields)
+
+
+@pytest.mark.parametrize(
+    ("how", "named"),
+    [
+        (lambda e: e.pop(), "1023 episodes, but must have 1024"),
+        (lambda e: e.append(e[0]), "line 1025 repeats line 1"),
+        (lambda e: e[0].update(attempt=1), "line 1 is random / Bandit / instance 0, attempt 1"),
+        (lambda e: e[0]["instance"].update(index=5000), "instance 5000"),
+        (lambda e: e[0]["instance"].update(level="Ab/Cd"), "instance.level"),
+        (lambda e: e[0]["instance"].update(split="train"), "instance.split"),
+        (lambda e: e[0].update(task="Chess"), "line 1 is random / Chess"),
+        (lambda e: e[0].update(env_kwargs={"max_turns": 10**9}), "env_kwargs"),
+        (lambda e: e[0].update(agent="\x1b[2J"), "line 1 is"),
+        (lambda e: e[0]["turns"].extend(e[0]["turns"] * 40), "turns: recorded 41"),
+        (lambda e: e[0].update(success=not e[0]["success"]), "success"),
+        (lambda e: e[0].update(optimal_success=0.5), "optimal_success"),
+        (_first_turn(rewards=[99.0]), "rewards"),
+        (_first_turn(seconds=1e308), "seconds is 1e+308"),
+        (_first_turn(prompt_tokens=10**18), "prompt_tokens"),
+        (_first_turn(reply="<think>wise</think><answer>Up</answer>"), "reply"),
+        (_first_turn(user="<script>alert(1)</script>"), "user"),
+    ],
+)
+def test_an_episode_that_was_not_played_is_rejected(entry, how, named, rejected):
+    episodes = read(entry)
+    how(episodes)
+    write(entry, episodes)
+    assert named in rejected(entry)
+
+
+def test_a_reply_may_say_anything_that_the_game_reads_the_same(entry, capsys):
+    """Nobody can tell what a model has thought; the pages have to show it without harm."""
+    model = as_model(entry, "rogue", "<img src=x onerror=alert(1)>\u202e\x1b[2J")
+    assert main(["leaderboard", "check", str(model)]) == 0
+
+
+def test_a_model_that_says_it_is_a_control_is_rejected(entry, rejected):
+    noop = as_model(entry, "noop")
+    assert "reply" in rejected(noop)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=300))
+def test_no_bytes_get_further_than_an_entry_error(data):
+    for read_any in (untrusted.parse_json, untrusted.unpack):
+        with contextlib.suppress(EntryError):
+            read_any(data, "it")
+
+
+def test_reading_plays_nothing_and_keeps_the_order(entry):
+    stored = read_entry(entry)
+    keys = [record.episode.key for record in stored.records]
+    assert keys == [key[1:] for key in stored.entry.config.keys]
