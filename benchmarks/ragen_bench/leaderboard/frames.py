@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ragen_agents.rollout import Episode, EpisodeSpec, TurnRecord
-from ragen_agents.rollout.play import make_env
+from ragen_agents.rollout.game import make_env
 from ragen_bench.leaderboard.visible import visible
 from ragen_envs.conversation import ConversationWrapper
 from ragen_envs.oracle import Budget
