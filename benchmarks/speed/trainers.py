@@ -73,7 +73,8 @@ class GenerateEngine:
         real = torch.tensor([[0] * (longest - len(r.ids)) + [1] * len(r.ids) for r in batch])
         output = self.model.generate(
             input_ids=ids, attention_mask=real, max_new_tokens=self.max_tokens, do_sample=True,
-            temperature=1.0, top_k=0, top_p=1.0, eos_token_id=list(self.ends), pad_token_id=self.pad,
+            temperature=batch[0].temperature, top_k=0, top_p=1.0, eos_token_id=list(self.ends),
+            pad_token_id=self.pad,
         )  # fmt: skip
         found = []
         for request, row in zip(batch, output[:, longest:].tolist(), strict=True):
@@ -83,6 +84,9 @@ class GenerateEngine:
                 Completion(request.key, reply, [0.0] * len(reply), "length" if stop is None else "stop", 0)
             )  # fmt: skip
         return found
+
+    def rest(self) -> None:
+        """Do nothing; nothing is kept."""
 
 
 def time_trl(settings: TrainConfig, rollout: str) -> tuple[list[float], list[float]]:
