@@ -57,8 +57,9 @@ packs: install
 
 # The entries that anyone can make again; what is said of them stays. Others: docs/leaderboard.md
 leaderboard-entries: install
+	rm -rf runs/leaderboard-entries
 	$(BIN)/ragen bench --agent random --agent noop --agent oracle --agent starter --episodes 128 --out runs/leaderboard-entries
-	for agent in random noop oracle starter; do $(BIN)/ragen submit runs/leaderboard-entries:$$agent; done
+	set -e; for agent in random noop oracle starter; do $(BIN)/ragen submit runs/leaderboard-entries:$$agent; done
 	$(BIN)/ragen leaderboard schema > leaderboards/entry.schema.json
 
 # In an environment of its own, because the peers bring much along. Wants a quiet machine.

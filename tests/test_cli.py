@@ -67,7 +67,17 @@ def test_version():
 def test_help_lists_every_command():
     result = CliRunner().invoke(app, ["--help"])
     assert result.exit_code == 0
-    for name in ("bench", "show", "compare", "verify", "play", "games", "starter"):
+    for name in (
+        "bench",
+        "show",
+        "compare",
+        "verify",
+        "play",
+        "games",
+        "starter",
+        "submit",
+        "leaderboard",
+    ):
         assert name in result.output
         assert CliRunner().invoke(app, [name, "--help"]).exit_code == 0
 

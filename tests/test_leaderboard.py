@@ -236,6 +236,8 @@ def test_bad_json_is_named(entry, text, named, rejected):
         ("{" * 10, "line 3 is not JSON"),
         ("[" * 100_000, "line 3 is nested too deeply"),
         ("{}", "line 3 is corrupt"),
+        ('"' + "x" * (1 << 21) + '"', f"line 3 has more than {1 << 21} bytes"),
+        ("0\n" * 100_000, "101024 episodes, but must have 1024"),
         ("", "line 3 is not JSON"),
     ],
 )
@@ -307,7 +309,8 @@ def _first_turn(**fields):
     ("how", "named"),
     [
         (lambda e: e.pop(), "1023 episodes, but must have 1024"),
-        (lambda e: e.append(e[0]), "line 1025 repeats line 1"),
+        (lambda e: e.append(e[0]), "1025 episodes, but must have 1024"),
+        (lambda e: e.__setitem__(1, e[0]), "line 2 repeats line 1"),
         (lambda e: e[0].update(attempt=1), "line 1 is random / Bandit / instance 0, attempt 1"),
         (lambda e: e[0]["instance"].update(index=5000), "instance 5000"),
         (lambda e: e[0]["instance"].update(level="Ab/Cd"), "instance.level"),

@@ -4,12 +4,17 @@ import json
 import os
 import re
 import shutil
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
 from html.parser import HTMLParser
 from urllib.parse import unquote, urlsplit
 
 import pandas as pd
 import pytest
-from entries import as_model, copy_of, read
+from entries import as_model, change, copy_of, read
 from ragen_bench.__main__ import main
 from ragen_bench.leaderboard.lengths import by_length
 from ragen_bench.leaderboard.standings import pooled, samples_of, standings
@@ -31,6 +36,7 @@ def entries(tmp_path_factory):
         ("rogue", "random", PAYLOAD), ("twin", "random", "wise"), ("hero", "oracle", None),
     ):  # fmt: skip
         as_model(copy_of(source, root), name, reply)
+    change(root / "hero", lambda entry: entry["about"].update(trained_on=["Sokoban"]))
     for name in ("random", "oracle"):
         copy_of(name, root)
     return root
@@ -183,6 +189,38 @@ def test_a_rejected_entry_is_not_shown(entries, tmp_path, capsys):
     assert main(["leaderboard", "build", "--entries", str(root), "--out", str(tmp_path / "o")]) == 2
     assert "random' is rejected" in capsys.readouterr().err
     assert not (tmp_path / "o").exists()
+
+
+def test_what_an_entry_was_trained_on_is_marked(site):
+    index = (site / "index.html").read_text(encoding="utf-8")
+    matrix = index.split("From training games to test games")[1]
+    assert matrix.count("seen") == 1
+    assert "Hero" in matrix
+    assert "Twin" not in matrix
+
+
+def test_a_site_is_served_to_this_computer(site):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    command = [
+        sys.executable,
+        "-m",
+        "ragen_bench",
+        "leaderboard",
+        "serve",
+        str(site),
+        "--port",
+        port,
+    ]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        address = server.stdout.readline().strip()
+        with urllib.request.urlopen(address) as answer:
+            assert answer.read() == (site / "index.html").read_bytes()
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.communicate(timeout=60)
+    assert server.returncode == 130
 
 
 # --- in a browser --------------------------------------------------------------------------------

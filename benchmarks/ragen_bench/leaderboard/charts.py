@@ -11,7 +11,7 @@ from ragen_bench.tables import REFERENCE
 
 WIDTH: Final = 640
 HEIGHT: Final = 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 48, 20, 16, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 48, 20, 28, 40
 
 
 class Tick(NamedTuple):

@@ -44,16 +44,11 @@ def check_entry(folder: Path, tick: Tick | None = None) -> StoredEntry:
 
 def _check_complete(stored: StoredEntry) -> None:
     """Check that the episodes are those of the suite, each once, in its order."""
-    expected = stored.entry.config.keys
-    for record, key in zip(stored.records, expected, strict=False):
+    for record, key in zip(stored.records, stored.entry.config.keys, strict=True):
         if key_of(record.episode) != key:
             raise EntryError(
                 f"{EPISODES} line {record.line} is {key_of(record.episode)!s:.200}, but must be {key}"
             )
-    if len(stored.records) != len(expected):
-        raise EntryError(
-            f"{EPISODES} has {len(stored.records)} episodes, but must have {len(expected)}"
-        )
 
 
 def _check_episode(entry: Entry, record: Record) -> None:

@@ -1,12 +1,13 @@
 """The pages of the site, from their templates."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import jinja2
 
+from ragen_agents.policies import CONTROLS
 from ragen_bench.formats import number, percent
 from ragen_bench.leaderboard.charts import HEIGHT, WIDTH, lengths_plot, tokens_plot
 from ragen_bench.leaderboard.frames import show_episode
@@ -14,8 +15,16 @@ from ragen_bench.leaderboard.lengths import by_length
 from ragen_bench.leaderboard.standings import Samples, Standing
 from ragen_bench.leaderboard.store import StoredEntry
 from ragen_bench.leaderboard.tiles import tile_set
+from ragen_bench.tables import REFERENCE
 
 Tables = Mapping[str, Sequence[Standing]]
+
+_COLOURS: Final = 6
+"""Colours that the style sheet has for entries."""
+
+
+def _ranked(names: Iterable[str]) -> list[str]:
+    return [name for name in names if name not in CONTROLS]
 
 
 class Pages:
@@ -40,7 +49,9 @@ class Pages:
         )
         self._environment.filters.update(number=number, percent=percent)
         self._environment.tests["known"] = math.isfinite
-        self._environment.globals.update(games=games, width=WIDTH, height=HEIGHT)
+        colours = {name: f"s{i % _COLOURS}" for i, name in enumerate(_ranked(self._titles))}
+        colours[REFERENCE] = "control"
+        self._environment.globals.update(games=games, width=WIDTH, height=HEIGHT, colours=colours)
 
     def write_index(self, overall: Sequence[Standing], tables: Tables) -> None:
         """Write the first page: the table over all games, and what the games add up to."""
@@ -49,6 +60,7 @@ class Pages:
             game: {row.name: row.row["score"] for row in rows} for game, rows in tables.items()
         }
         self._write(
+            "index.html",
             "index.html",
             rows=overall,
             tables=tables,
@@ -97,7 +109,7 @@ class Pages:
             defects=defects,
         )
 
-    def _write(self, path: str, template: str = "index.html", **values: Any) -> None:
+    def _write(self, path: str, template: str, **values: Any) -> None:
         text = self._environment.get_template(f"{template}.j2").render(
             root="../" * path.count("/"), page=path, **values
         )

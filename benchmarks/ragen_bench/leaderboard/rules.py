@@ -1,6 +1,7 @@
 """What an entry must be to stand beside others: the whole suite, its test levels, one agent."""
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from ragen_agents.policies import CONTROLS
@@ -75,5 +76,5 @@ def _check_agent(entry: Entry) -> None:
         raise EntryError(f"about.name is '{name}', but a control has no weights")
 
 
-def _list(names: object) -> str:
-    return ", ".join(map(str, names))  # type: ignore[call-overload]
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(names)

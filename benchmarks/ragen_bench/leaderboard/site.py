@@ -1,7 +1,6 @@
 """The leaderboard as a site: checked, written whole or not at all, and without any request to elsewhere."""
 
 import shutil
-import tempfile
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -12,7 +11,7 @@ from ragen_bench.leaderboard.downloads import episodes_table, standings_table, w
 from ragen_bench.leaderboard.pages import Pages
 from ragen_bench.leaderboard.rules import EntryError
 from ragen_bench.leaderboard.standings import pooled, samples_of, standings
-from ragen_bench.leaderboard.store import StoredEntry, entry_folders
+from ragen_bench.leaderboard.store import StoredEntry, entry_folders, new_folder
 from ragen_bench.leaderboard.tiles import write_tiles
 from ragen_envs.errors import RagenError
 
@@ -35,13 +34,8 @@ def build_site(root: Path, out: Path, tick: Tick | None = None) -> None:
         raise RagenError(f"'{out}' holds something that is no site; choose another --out")
     entries = _checked(entry_folders(root), tick)
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=out.parent, prefix=".") as temporary:
-            new, old = Path(temporary) / "new", Path(temporary) / "old"
+        with new_folder(out) as new:
             _write(entries, new)
-            if out.exists():
-                out.rename(old)
-            new.rename(out)
     except OSError as error:
         raise RagenError(f"'{out}' cannot be written: {error.strerror}") from error
 
@@ -78,7 +72,6 @@ def _write(entries: Sequence[StoredEntry], out: Path) -> None:
 
 
 def _write_assets(out: Path) -> None:
-    out.mkdir()
     for item in (resources.files("ragen_bench") / "templates" / "leaderboard").iterdir():
         if item.name.endswith((".css", ".js", ".svg")):
             with resources.as_file(item) as path:

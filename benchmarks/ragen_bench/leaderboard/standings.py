@@ -71,21 +71,13 @@ def standings(entries: Sequence[StoredEntry], samples: Samples) -> list[Standing
     """
     ranked = [name for name in samples if name not in CONTROLS]
     beaten = _beaten(samples, ranked)
-    ranks = {name: 1 + beaten[name] for name in ranked}
-    rows = {
-        name: summarise_sample(sample, samples.get(REFERENCE)) for name, sample in samples.items()
-    }
-    found = [
-        Standing(
-            stored.entry.about.name,
-            stored.entry.about.title,
-            stored.entry.about.name in CONTROLS,
-            ranks.get(stored.entry.about.name),
-            list(ranks.values()).count(ranks.get(stored.entry.about.name, 0)) > 1,
-            rows[stored.entry.about.name],
-        )
-        for stored in entries
-    ]
+    found = []
+    for stored in entries:
+        name = stored.entry.about.name
+        row = summarise_sample(samples[name], samples.get(REFERENCE))
+        rank = 1 + beaten[name] if name in beaten else None
+        tied = list(beaten.values()).count(beaten.get(name, -1)) > 1
+        found.append(Standing(name, stored.entry.about.title, rank is None, rank, tied, row))
     return sorted(found, key=lambda standing: (-standing.row["success"], standing.name))
 
 

@@ -3,6 +3,8 @@
 import hashlib
 import lzma
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -11,6 +13,7 @@ from ragen_bench.leaderboard.entry import Entry
 from ragen_bench.leaderboard.rules import EntryError, check_rules
 from ragen_bench.leaderboard.untrusted import (
     MAX_ENTRY,
+    MAX_LINE,
     MAX_PACKED,
     MAX_UNPACKED,
     parse_json,
@@ -40,7 +43,7 @@ def entry_folders(root: Path) -> list[Path]:
     """
     if not root.is_dir():
         raise RagenError(f"there is no folder '{root}'")
-    found = sorted(path for path in root.iterdir() if path.is_dir())
+    found = sorted(path for path in root.iterdir() if path.is_dir() and path.name[0] != ".")
     if not found:
         raise RagenError(f"'{root}' has no entries")
     return found
@@ -74,7 +77,7 @@ def read_entry(folder: Path) -> StoredEntry:
     data = unpack(read_file(folder / EPISODES, MAX_PACKED), EPISODES)
     if hashlib.sha256(data).hexdigest() != entry.episodes_sha256:
         raise EntryError(f"{EPISODES}: its SHA-256 is not the episodes_sha256 of {ENTRY}")
-    _check_lines(data)
+    _check_lines(data, len(entry.config.keys))
     try:
         found = parse_records(BytesIO(data), EPISODES)
     except RagenError as error:
@@ -93,8 +96,12 @@ def _check_folder(folder: Path) -> None:
         raise EntryError(f"holds {shown!r:.200}, but must hold {ENTRY} and {EPISODES}")
 
 
-def _check_lines(data: bytes) -> None:
-    for number, line in enumerate(data.splitlines(), start=1):
+def _check_lines(data: bytes, expected: int) -> None:
+    if (lines := data.count(b"\n")) != expected:
+        raise EntryError(f"{EPISODES} has {lines} episodes, but must have {expected}")
+    for number, line in enumerate(BytesIO(data), start=1):
+        if len(line) > MAX_LINE:
+            raise EntryError(f"{EPISODES} line {number} has more than {MAX_LINE} bytes")
         parse_json(line, f"{EPISODES} line {number}")
 
 
@@ -110,16 +117,28 @@ def write_entry(root: Path, entry: Entry, lines: bytes) -> Path:
             raise RagenError(f"the episodes take {size} bytes, but an entry may have {limit}")
     folder = root / entry.about.name
     try:
-        root.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=root, prefix=".") as temporary:
-            new, old = Path(temporary) / "new", Path(temporary) / "old"
-            new.mkdir()
+        with new_folder(folder) as new:
             text = entry.model_dump_json(indent=1) + "\n"
             (new / ENTRY).write_text(text, encoding="utf-8")
             (new / EPISODES).write_bytes(packed)
-            if folder.exists():
-                folder.rename(old)
-            new.rename(folder)
     except OSError as error:
         raise RagenError(f"'{folder}' cannot be written: {error.strerror}") from error
     return folder
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder that takes the place of another one, if any, when it is complete."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as temporary:
+        new, old = Path(temporary) / "new", Path(temporary) / "old"
+        new.mkdir()
+        yield new
+        if folder.exists():
+            folder.rename(old)
+        try:
+            new.rename(folder)
+        except BaseException:
+            if old.exists():
+                old.rename(folder)
+            raise

@@ -15,6 +15,8 @@ MAX_PACKED: Final = 1 << 23
 """Most bytes of the compressed episodes."""
 MAX_UNPACKED: Final = 1 << 26
 """Most bytes of the episodes."""
+MAX_LINE: Final = 1 << 21
+"""Most bytes of one episode."""
 _MAX_MEMORY: Final = 1 << 27
 """Most bytes that the decompressor may take."""
 

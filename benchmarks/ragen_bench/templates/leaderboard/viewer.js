@@ -100,7 +100,7 @@ function drawHead() {
   const { episode } = state;
   at("heading").textContent = `Level ${episode.index}: ${episode.success ? "solved" : "not solved"}`;
   const optimum = `at best ${Math.round(1000 * episode.optimum) / 10}% to solve`;
-  at("facts").textContent = `return ${episode.return} · ended by ${episode.end} · ${optimum} · level key ${episode.key}${episode.error ? ` · ${episode.error}` : ""}`;
+  at("facts").textContent = `return ${episode.return} · end: ${episode.end} · ${optimum} · level key ${episode.key}${episode.error ? ` · ${episode.error}` : ""}`;
   for (const link of at("episodes").querySelectorAll("a")) {
     const here = link.hash === `#${episode.index}`;
     if (here) link.setAttribute("aria-current", "true");
