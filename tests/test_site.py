@@ -20,7 +20,7 @@ from ragen_bench.leaderboard.lengths import by_length
 from ragen_bench.leaderboard.standings import pooled, samples_of, standings
 from ragen_bench.leaderboard.store import read_entry
 
-from ragen_agents.rollout.play import EpisodeSpec, make_env
+from ragen_agents.rollout.game import EpisodeSpec, make_env
 
 PAYLOAD = (
     "</script><script>window.harmed=1</script><img src=x onerror=window.harmed=1>"

@@ -1,5 +1,6 @@
 """Equilibria of the market, a congestion game (Rosenthal 1973) in which each player uses one arm."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -51,7 +52,10 @@ def expected_share(mean: float, players: int, chance: float) -> float:
     """Return what one who pulls an arm expects if each of the others does so with a probability."""
     if chance == 0.0:
         return mean
-    return mean * (1.0 - (1.0 - chance) ** players) / (players * chance)
+    if chance == 1.0:
+        return mean / players
+    some = -math.expm1(players * math.log1p(-chance))
+    return mean * some / (players * chance)
 
 
 def _chance(mean: float, players: int, payoff: float) -> float:
