@@ -154,6 +154,15 @@ def test_wrong_turns_change_nothing(arguments, words):
     assert vector.messages() == before
 
 
+def test_a_game_that_breaks_leaves_its_exception_and_the_others_are_played():
+    vector = make_conversation_vector(SOKOBAN, 3)
+    vector.reset(seeds=[0, 1, 2])
+    vector.conversations[1].play = lambda *_: 1 / 0
+    first, broken, last = vector.play([say("Up")] * 3)
+    assert isinstance(broken, ZeroDivisionError)
+    assert first.executed == last.executed == (0,)
+
+
 def test_wrong_resets():
     vector = make_conversation_vector(SOKOBAN, 2)
     with pytest.raises(RagenError, match="reset"):

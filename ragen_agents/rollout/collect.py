@@ -8,8 +8,8 @@ from typing import Any, Protocol
 from ragen_agents.engines.base import Completion, Engine, TokenRequest
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.trajectory import Trajectory, TrajectoryTurn
-from ragen_envs.conversation import ConversationWrapper
-from ragen_envs.conversation.wrapper import TurnResult
+from ragen_envs.conversation import ConversationVector, ConversationWrapper, TurnResult
+from ragen_envs.conversation.wrapper import Message
 from ragen_envs.seeding import new_stream
 
 
@@ -94,15 +94,16 @@ class Collector:
         return trajectories
 
     def _play(self, trajectories: list[Trajectory], iteration: int) -> None:
+        games = ConversationVector(self._envs)
         while any(trajectory.end is None for trajectory in trajectories):
             started = time.perf_counter()
             completions = self.engine.poll()
             polled = time.perf_counter()
+            if completions:
+                self._receive(games, trajectories, completions)
             for completion in completions:
-                trajectory = trajectories[completion.key]
-                self._receive(self._envs[completion.key], trajectory, completion)
-                if trajectory.end is None:
-                    self._ask(completion.key, trajectory, iteration)
+                if trajectories[completion.key].end is None:
+                    self._ask(completion.key, trajectories[completion.key], iteration)
             self.clock.engine += polled - started
             self.clock.games += time.perf_counter() - polled
 
@@ -117,24 +118,40 @@ class Collector:
         self.engine.submit([request])
 
     def _receive(
-        self, env: ConversationWrapper, trajectory: Trajectory, completion: Completion
-    ) -> None:
-        trajectory.append_reply(completion.ids, completion.logprobs, completion.version)
-        reply = self.codec.text(completion.ids)
-        cut_off = completion.finish == "length"
-        messages = [*env.messages, {"role": "assistant", "content": reply}]
-        try:
-            before = self.reward.before(env)
-            result = env.play(reply, truncated=cut_off)
-            parts = self.reward.parts(before, reply, result)
-        except Exception as error:  # a game that breaks ends its episode, not the run
-            trajectory.end, trajectory.error = "error", f"{type(error).__name__}: {error}"[:2000]
-            trajectory.messages = messages
-            return
+        self, games: ConversationVector, trajectories: list[Trajectory],
+        completions: Sequence[Completion],
+    ) -> None:  # fmt: skip
+        """Play all replies that the engine has ready."""
+        envs = [self._envs[completion.key] for completion in completions]
+        replies = [self.codec.text(completion.ids) for completion in completions]
+        before = [self.reward.before(env) for env in envs]
+        messages = [env.messages for env in envs]
+        results = games.play(
+            replies,
+            [completion.key for completion in completions],
+            [completion.finish == "length" for completion in completions],
+        )
+        for k, completion in enumerate(completions):
+            trajectory, result = trajectories[completion.key], results[k]
+            chat = [*messages[k], {"role": "assistant", "content": replies[k]}]
+            trajectory.append_reply(completion.ids, completion.logprobs, completion.version)
+            if isinstance(result, Exception):  # a game that breaks ends its episode, not the run
+                trajectory.end = "error"
+                trajectory.error = f"{type(result).__name__}: {result}"[:2000]
+                trajectory.messages = chat
+            else:
+                parts = self.reward.parts(before[k], replies[k], result)
+                self._append(trajectory, completion, envs[k], chat, result, parts)
+
+    def _append(
+        self, trajectory: Trajectory, completion: Completion, env: ConversationWrapper,
+        chat: list[Message], result: TurnResult, parts: dict[str, float],
+    ) -> None:  # fmt: skip
         trajectory.turns.append(
             TrajectoryTurn(
-                reply=reply, rewards=parts, valid=result.parsed.is_valid,
-                effective=any(result.effective), actions=len(result.executed), cut_off=cut_off,
+                reply=chat[-1]["content"], rewards=parts, valid=result.parsed.is_valid,
+                effective=any(result.effective), actions=len(result.executed),
+                cut_off=completion.finish == "length",
             )
         )  # fmt: skip
         trajectory.end = result.end
@@ -143,7 +160,7 @@ class Collector:
             closed = bool(completion.ids) and completion.ids[-1] in self.codec.ends
             trajectory.append_context(self.codec.bridge(env.user, closed))
         else:
-            trajectory.messages = [*messages, {"role": "user", "content": env.user}]
+            trajectory.messages = [*chat, {"role": "user", "content": env.user}]
 
 
 def _reset_arguments(options: dict[str, Any], noise: int) -> dict[str, Any]:

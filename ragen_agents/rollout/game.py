@@ -1,15 +1,23 @@
 """One episode while it is played, and what it leaves: however it is played, the record is the same."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
 
 from ragen_agents.pictures import picture_hash
 from ragen_agents.policies.base import Reply, Request
 from ragen_agents.rollout.episode import End, Episode, InstanceRecord, TurnRecord
 from ragen_envs import SUITE_VERSION
-from ragen_envs.conversation import ConversationWrapper, make_conversation
+from ragen_envs.conversation import (
+    ConversationVector,
+    ConversationWrapper,
+    TurnResult,
+    make_conversation,
+)
 from ragen_envs.errors import RagenError
 from ragen_envs.seeding import new_stream
 
@@ -54,6 +62,13 @@ def make_env(spec: EpisodeSpec) -> ConversationWrapper:
     return env
 
 
+class Asked(NamedTuple):
+    """The last message that a game has sent."""
+
+    user: str
+    pictures: Sequence[NDArray[np.uint8]]
+
+
 class Game:
     """One episode: the request that waits for a reply, the replies so far, the record at the end.
 
@@ -80,25 +95,13 @@ class Game:
         seed = sampling_seed(self.run_seed, self.spec, len(self.turns))
         return Request(self.env.messages, seed, self.env, tuple(self.env.pictures))
 
-    def take(self, reply: Reply, seconds: float) -> None:
-        """Play a reply that took so many seconds, and record what it did.
-
-        A game that breaks ends the episode as an error.
-        """
-        if reply.overflow:
-            self.end = "overflow"
-            return
-        user, pictures = self.env.user, self.env.pictures
-        try:
-            result = self.env.play(reply.text, reply.cut_off)
-        except Exception as error:
-            self.fail(error)
-            return
+    def record(self, asked: Asked, reply: Reply, result: TurnResult, seconds: float) -> None:
+        """Record what the game asked, what it was replied within so many seconds, and what that did."""
         names = self.env.names
         self.turns.append(
             TurnRecord(
-                user=user,
-                picture=picture_hash(pictures[-1]) if pictures else None,
+                user=asked.user,
+                picture=picture_hash(asked.pictures[-1]) if asked.pictures else None,
                 reply=reply.text,
                 reasoning=reply.reasoning,
                 cut_off=reply.cut_off,
@@ -144,3 +147,29 @@ class Game:
             end=self.end,
             error=self.error,
         )
+
+
+def play_replies(games: Sequence[Game], replies: Sequence[Reply], seconds: float) -> None:
+    """Play one reply in each of the games and record what it did.
+
+    A game that breaks ends its episode as an error.
+
+    Args:
+        games: Episodes that go on.
+        replies: One for each game.
+        seconds: What each reply took.
+    """
+    for game, reply in zip(games, replies, strict=True):
+        game.end = "overflow" if reply.overflow else None
+    played = [(g, r) for g, r in zip(games, replies, strict=True) if not r.overflow]
+    if not played:
+        return
+    asked = [Asked(game.env.user, game.env.pictures) for game, _ in played]
+    results = ConversationVector([game.env for game, _ in played]).play(
+        [reply.text for _, reply in played], truncated=[reply.cut_off for _, reply in played]
+    )
+    for (game, reply), was, result in zip(played, asked, results, strict=True):
+        if isinstance(result, Exception):
+            game.fail(result)
+        else:
+            game.record(was, reply, result, seconds)

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ragen_agents.policies.base import AsyncPolicy, BudgetReachedError
 from ragen_agents.rollout.episode import Episode
-from ragen_agents.rollout.game import EpisodeSpec, Game
+from ragen_agents.rollout.game import EpisodeSpec, Game, play_replies
 from ragen_envs.errors import RagenError
 
 Keep = Callable[[Sequence[Episode]], None]
@@ -69,7 +69,7 @@ async def _play(spec: EpisodeSpec, policy: AsyncPolicy, run_seed: int) -> Episod
             game.fail(error)
         else:
             waited = time.perf_counter() - started
-            game.take(reply, waited if reply.seconds is None else reply.seconds)
+            play_replies([game], [reply], waited if reply.seconds is None else reply.seconds)
     return game.episode(policy.name)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from ragen_agents.policies.base import Policy
 from ragen_agents.rollout.episode import Episode
-from ragen_agents.rollout.game import EpisodeSpec, Game
+from ragen_agents.rollout.game import EpisodeSpec, Game, play_replies
 from ragen_envs.errors import RagenError
 
 
@@ -28,6 +28,5 @@ def play_batch(specs: Sequence[EpisodeSpec], policy: Policy, run_seed: int) -> l
                 game.fail(error)
             continue
         seconds = (time.perf_counter() - started) / len(batch)
-        for game, reply in zip(batch, replies, strict=True):
-            game.take(reply, seconds)
+        play_replies(batch, replies, seconds)
     return [game.episode(policy.name) for game in games]

@@ -66,8 +66,10 @@ class ConversationVector:
         replies: Sequence[str],
         ids: Sequence[int] | None = None,
         truncated: Sequence[bool] | None = None,
-    ) -> list[TurnResult]:
+    ) -> list[TurnResult | Exception]:
         """Play one reply in each of the conversations and return what it did.
+
+        A game that breaks leaves its exception in its place, and the others are played.
 
         Args:
             replies: One text for each of the ids.
@@ -87,7 +89,7 @@ class ConversationVector:
             conversation.check(reply)
         cuts = [False] * len(chosen) if truncated is None else truncated
         return [
-            conversation.play(reply, cut)
+            _play(conversation, reply, cut)
             for conversation, reply, cut in zip(chosen, replies, cuts, strict=True)
         ]
 
@@ -113,6 +115,13 @@ class ConversationVector:
             if not 0 <= i < count:
                 raise RagenError(f"there is no conversation {i!r}, but 0 to {count - 1}")
         return [self.conversations[i] for i in ids]
+
+
+def _play(conversation: ConversationWrapper, reply: str, cut: bool) -> TurnResult | Exception:
+    try:
+        return conversation.play(reply, cut)
+    except Exception as error:
+        return error
 
 
 def _check_length(name: str, values: Sequence[Any] | None, count: int) -> None:
