@@ -232,6 +232,16 @@ def test_invalid_end():
         env.play(say("Up"))
 
 
+@pytest.mark.parametrize(
+    ("invalid", "said"),
+    [("penalise", ""), ("discard", "nothing runs"), ("end", "ends the game")],
+)
+def test_what_an_invalid_reply_does_is_stated(invalid, said):
+    last = sokoban(invalid=invalid, format_penalty=0).system.splitlines()[-1]
+    assert said in last
+    assert last.startswith("<think>") == (invalid == "penalise")
+
+
 @pytest.mark.parametrize("invalid", ["penalise", "discard", "end"])
 def test_valid_replies_are_the_same_under_every_policy(invalid):
     env = sokoban(invalid=invalid)

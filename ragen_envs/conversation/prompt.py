@@ -2,10 +2,17 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Final
 
 from ragen_envs.conversation.parser import Defect
 from ragen_envs.conversation.settings import ConversationSettings
 from ragen_envs.text import COORDINATES, IMAGE
+
+_INVALID: Final = {
+    "discard": "Of a reply in another form nothing runs.",
+    "end": "A reply in another form ends the game.",
+}
+"""What is said of replies with a defect where it is not the usual."""
 
 
 @lru_cache(maxsize=1024)
@@ -14,6 +21,8 @@ def system_prompt(
 ) -> str:
     """Return the introduction and the form of a reply."""
     lines = [introduction(rules, legend, names, settings), _form(settings)]
+    if settings.invalid in _INVALID:
+        lines.append(_INVALID[settings.invalid])
     if settings.format_penalty:
         lines.append(f"A reply in another form costs {-settings.format_penalty:g}.")
     return "\n".join(lines)
