@@ -1,11 +1,12 @@
 """The paper's supervised baseline (appendix C): imitate the oracle's conversations, with trl."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any, Final
 
 import gymnasium as gym
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ragen_agents.engines.decoding import end_tokens
 from ragen_agents.rollout.chat import ChatCodec
@@ -27,6 +28,8 @@ class SftConfig(BaseModel):
 
     game: str
     """Id of a conversation env."""
+    env_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Keywords of the env, over those of its id."""
     model: str = "starter"
     """"starter", a folder, or "hf:NAME"."""
     seed: int = Field(0, ge=0)
@@ -36,11 +39,17 @@ class SftConfig(BaseModel):
     learning_rate: float = Field(1e-4, gt=0)
     """Peak, with linear decay (paper: 1e-4)."""
     batch: int = Field(128, ge=1)
-    """Conversations of an optimizer step (paper: 128)."""
+    """Conversations of an optimizer step (paper: 128); a multiple of ``micro_batch`` if it is larger."""
     micro_batch: int = Field(16, ge=1)
     """Conversations of one pass."""
     lora: int = Field(64, ge=0)
     """Rank of the adapters (paper: 64); 0 trains all weights."""
+
+    @model_validator(mode="after")
+    def _check_batch(self) -> "SftConfig":
+        if self.batch > self.micro_batch and self.batch % self.micro_batch:
+            raise ValueError(f"batch is {self.batch}, but must be a multiple of micro_batch")
+        return self
 
 
 def demonstrations(config: SftConfig, codec: ChatCodec) -> list[Trajectory]:
@@ -49,7 +58,7 @@ def demonstrations(config: SftConfig, codec: ChatCodec) -> list[Trajectory]:
     Raises:
         RagenError: The game has too few levels that can be solved within its budget.
     """
-    env = make_conversation(**gym.spec(config.game).kwargs)
+    env = make_conversation(**{**gym.spec(config.game).kwargs, **config.env_kwargs})
     found: list[Trajectory] = []
     for number in range(_TRIES * config.demonstrations):
         env.reset(seed=new_stream(f"sft {config.seed}", config.game, number))
@@ -67,6 +76,7 @@ def demonstrations(config: SftConfig, codec: ChatCodec) -> list[Trajectory]:
 def _play(env: ConversationWrapper, codec: ChatCodec, number: int) -> Trajectory:
     trajectory = Trajectory(number, 0, codec.start(env.messages))
     while env.end is None:
+        trajectory.messages = env.messages
         actions = env.oracle().actions
         if not actions:
             break
@@ -74,6 +84,7 @@ def _play(env: ConversationWrapper, codec: ChatCodec, number: int) -> Trajectory
         reply = format_reply(names, explain(env, actions) if env.settings.think else None)
         ids = codec.tokenizer.encode(reply, add_special_tokens=False)
         trajectory.append_reply([*ids, codec.close], [0.0] * (len(ids) + 1), 0)
+        trajectory.messages.append({"role": "assistant", "content": reply})
         env.play(reply)
         if env.end is None:
             trajectory.append_context(codec.bridge(env.user, closed=True))
@@ -83,6 +94,9 @@ def _play(env: ConversationWrapper, codec: ChatCodec, number: int) -> Trajectory
 
 def train(config: SftConfig, out: Path) -> None:
     """Train and write an ordinary model folder, with adapters merged.
+
+    Beside the weights lie the config, ``sft.json``, and the demonstrations, ``demonstrations.jsonl``: a
+    chat a line, as trl reads them.
 
     Raises:
         RagenError: The model or the game cannot be used, or the folder is there already.
@@ -100,13 +114,13 @@ def train(config: SftConfig, out: Path) -> None:
     tokenizer: Any = AutoTokenizer.from_pretrained(source)
     model: Any = AutoModelForCausalLM.from_pretrained(source, dtype="float32")
     codec = ChatCodec(tokenizer, end_tokens(model.generation_config, tokenizer))
-    rows = [_row(trajectory) for trajectory in demonstrations(config, codec)]
+    shown = demonstrations(config, codec)
     work = out.with_name(out.name + ".writing")
     micro = min(config.micro_batch, config.batch)
     args = TrlConfig(
         output_dir=str(work),
         per_device_train_batch_size=micro,
-        gradient_accumulation_steps=max(1, config.batch // micro),
+        gradient_accumulation_steps=config.batch // micro,
         num_train_epochs=config.epochs,
         learning_rate=config.learning_rate,
         lr_scheduler_type="linear",
@@ -119,8 +133,9 @@ def train(config: SftConfig, out: Path) -> None:
         logging_steps=5,
         seed=config.seed,
     )
+    data = Dataset.from_list([_row(trajectory) for trajectory in shown])
     trainer = SFTTrainer(
-        model=model, args=args, train_dataset=Dataset.from_list(rows), processing_class=tokenizer,
+        model=model, args=args, train_dataset=data, processing_class=tokenizer,
         peft_config=_adapters(config),
     )  # fmt: skip
     trainer.train()
@@ -129,6 +144,8 @@ def train(config: SftConfig, out: Path) -> None:
     trained.save_pretrained(work)
     tokenizer.save_pretrained(work)
     (work / "sft.json").write_text(config.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    with (work / "demonstrations.jsonl").open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps({"messages": each.messages}) + "\n" for each in shown)
     work.rename(out)
 
 

@@ -39,13 +39,23 @@ def test_demonstrations_solve_their_game(game, codec):
 def test_a_model_is_trained_and_written(rank, tmp_path):
     out = tmp_path / "model"
     settings = ["demonstrations=8", "epochs=2", "batch=4", "micro_batch=2", f"lora={rank}"]
+    settings += ["env_kwargs.actions_per_turn=2"]
     assert main(["sft", "frozenlake-deterministic", *settings, "--out", str(out)]) == 0
     trained = transformers.AutoModelForCausalLM.from_pretrained(out).state_dict()
     before = transformers.AutoModelForCausalLM.from_pretrained(STARTER).state_dict()
     assert trained.keys() == before.keys()
     assert any(not trained[name].equal(before[name]) for name in before)
     assert json.loads((out / "sft.json").read_text())["lora"] == rank
+    chats = [json.loads(line)["messages"] for line in (out / "demonstrations.jsonl").open()]
+    assert len(chats) == 8
+    assert all("2 actions in a turn" in chat[0]["content"] for chat in chats)
+    assert all(chat[-1]["content"].endswith("</answer>") for chat in chats)
     assert main(["sft", "frozenlake", *settings, "--out", str(out)]) == 2
+
+
+def test_a_batch_that_cannot_be_split_is_refused(tmp_path, capsys):
+    assert main(["sft", "bandit", "batch=100", "--out", str(tmp_path / "m")]) == 2
+    assert "batch is 100, but must be a multiple of micro_batch" in capsys.readouterr().err
 
 
 def test_unknown_settings_are_named(tmp_path, capsys):
