@@ -4,6 +4,9 @@ import json
 import logging
 import multiprocessing
 import random
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -117,6 +120,31 @@ def test_killed_at_ten_moments_each_episode_is_there_once(tmp_path):
         assert found == bench(server, tmp_path / "whole", **what)
     assert len(read_records(out / "episodes.jsonl").episodes) == 80
     assert main(["verify", str(out)]) == 0
+
+
+def test_a_real_ctrl_c_keeps_what_was_said(tmp_path):
+    import asyncio
+
+    async def answer(body, _):
+        await asyncio.sleep(0.02)
+        return completion(plays(body))
+
+    with EndpointServer(answer) as server:
+        what = {"episodes": 100, "games": GAMES[1:]}
+        out = tmp_path / "run"
+        command = [sys.executable, "-m", "ragen_bench", *words(server, out, **what)]
+        process = subprocess.Popen(
+            [*command, "--concurrency", "4"], stderr=subprocess.PIPE, text=True
+        )
+        while process.poll() is None and not _lines(out):
+            time.sleep(0.002)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=300)
+        assert process.returncode == 130
+        assert "the same command goes on" in error
+        assert "Traceback" not in error
+        assert 0 < _lines(out) < 200
+        assert bench(server, out, **what) == bench(server, tmp_path / "whole", **what)
 
 
 def _lines(out):
