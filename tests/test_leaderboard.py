@@ -95,6 +95,33 @@ def test_a_run_becomes_an_entry_and_keeps_its_words(run, tmp_path, capsys):
     assert (entries / "random" / "entry.json").read_bytes() == first
 
 
+def test_an_entry_keeps_the_curves_of_its_training(run, tmp_path):
+    entries, trained = tmp_path / "entries", tmp_path / "trained"
+    trained.mkdir()
+    lines = [{"iteration": 0, "validation/success": 0.25}]
+    lines += [{"iteration": k, "success": k / 8} for k in (1, 2, 3)]
+    lines += [{"iteration": 4, "success": 0.5, "validation/success": 0.75}]
+    (trained / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    words = about(tmp_path, name="random", trained_on=[])
+    arguments = ["submit", f"{run}:random", "--entries", str(entries)]
+    assert main([*arguments, "--about", words, "--training", str(trained)]) == 0
+    told = json.loads((entries / "random" / "entry.json").read_text())["training"]
+    assert told["success"] == [0.125, 0.25, 0.375, 0.5]
+    assert told["validation"] == [
+        {"iteration": 0, "success": 0.25},
+        {"iteration": 4, "success": 0.75},
+    ]
+    assert main(arguments) == 0
+    assert json.loads((entries / "random" / "entry.json").read_text())["training"] == told
+    assert (
+        main(["leaderboard", "build", "--entries", str(entries), "--out", str(tmp_path / "site")])
+        == 0
+    )
+    page = (tmp_path / "site" / "entries" / "random.html").read_text()
+    assert "validation levels, iteration 4: 75.0%" in page
+    assert main([*arguments, "--training", str(run)]) == 2
+
+
 def test_what_cannot_be_submitted_is_named(run, tmp_path, capsys):
     def fails(*arguments):
         capsys.readouterr()

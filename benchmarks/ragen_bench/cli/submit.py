@@ -18,14 +18,23 @@ def submit(
             " [default: the words of the agent's entry, if there is one]",
         ),
     ] = None,
+    training: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            help="The training run that made the agent, for its curves. "
+            " [default: those of the agent's entry, if there is one]",
+        ),
+    ] = None,
     entries: EntriesOption = Path("leaderboards"),
 ) -> None:
     """Make a leaderboard entry of an agent's run, and check it as a stranger would."""
     from ragen_bench.cli.bars import bar
     from ragen_bench.compare import read_side
-    from ragen_bench.leaderboard.submit import read_words, submit
+    from ragen_bench.leaderboard.submit import read_training, read_words, submit
 
     side = read_side(run)
     words = read_words(about, entries, side.agent)
+    curves = read_training(training, entries, side.agent)
     with bar(f"checking {words.name}") as tick:
-        print(submit(side, words, entries, tick))
+        print(submit(side, words, curves, entries, tick))

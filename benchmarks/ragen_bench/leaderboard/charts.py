@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from ragen_agents.policies import CONTROLS
+from ragen_bench.leaderboard.entry import Training
 from ragen_bench.leaderboard.lengths import LengthRow
 from ragen_bench.leaderboard.standings import Standing
 from ragen_bench.tables import REFERENCE
@@ -99,3 +100,33 @@ def lengths_plot(rows: Sequence[LengthRow], titles: dict[str, str]) -> Plot | No
         ]
         lines.append({"name": name, "title": titles[name], "points": points})
     return Plot("actions of the shortest solution", "success, %", x_ticks, y_ticks, [], lines)
+
+
+def training_plot(training: Training) -> Plot:
+    """Return success by iteration: of the training episodes, and on the validation levels."""
+    curves = (
+        ("training episodes", list(enumerate(training.success, start=1))),
+        ("validation levels", [(each.iteration, each.success) for each in training.validation]),
+    )
+    last = max(k for _, points in curves for k, _ in points)
+    step = _round_step(last)
+    lines = [
+        {
+            "title": title,
+            "points": [
+                {"x": _across(k / last), "y": _up(share), "iteration": k, "success": share}
+                for k, share in points
+            ],
+        }
+        for title, points in curves
+        if points
+    ]
+    x_ticks = [Tick(_across(k / last), str(k)) for k in range(0, last + 1, step)]
+    y_ticks = [Tick(_up(value / 100), str(value)) for value in range(0, 101, 20)]
+    return Plot("iteration", "success, %", x_ticks, y_ticks, [], lines)
+
+
+def _round_step(last: int) -> int:
+    """Return the least of 1, 2, 5, 10, 20, ... that takes at most ten steps."""
+    power = 10 ** max(0, math.ceil(math.log10(last / 10)) - 1)
+    return next(k * power for k in (1, 2, 5, 10, 20, 50) if last <= 10 * k * power)

@@ -53,6 +53,21 @@ class About(_Model):
     """Paper, code, weights."""
 
 
+class Scored(_Model):
+    """What share of the validation levels was solved after some iterations of training."""
+
+    iteration: Count
+    success: Share
+
+
+class Training(_Model):
+    """How a trained entry learned. No computer can check it either."""
+
+    success: list[Share] = Field(min_length=2, max_length=1000)
+    """Share of the training episodes that were solved, iteration by iteration."""
+    validation: list[Scored] = Field(default=[], max_length=200)
+
+
 class GameResult(_Model):
     """What the episodes of one game amount to; recomputed by every check."""
 
@@ -84,6 +99,8 @@ class Entry(_Model):
         Field(max_length=32)
     )
     """Versions of what the run was made with."""
+    training: Training | None = None
+    """Only of an entry that was trained."""
     episodes_sha256: Hash
     """Of the episodes, uncompressed."""
     results: dict[Name, GameResult]

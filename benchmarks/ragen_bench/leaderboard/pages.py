@@ -9,7 +9,7 @@ import jinja2
 
 from ragen_agents.policies import CONTROLS
 from ragen_bench.formats import number, percent
-from ragen_bench.leaderboard.charts import HEIGHT, WIDTH, lengths_plot, tokens_plot
+from ragen_bench.leaderboard.charts import HEIGHT, WIDTH, lengths_plot, tokens_plot, training_plot
 from ragen_bench.leaderboard.frames import show_episode
 from ragen_bench.leaderboard.lengths import by_length
 from ragen_bench.leaderboard.standings import Samples, Standing
@@ -88,7 +88,14 @@ class Pages:
         rows = {
             game: row for game, standing in tables.items() for row in standing if row.name == name
         }
-        self._write(f"entries/{name}.html", "entry.html", entry=stored.entry, rows=rows)
+        training = stored.entry.training
+        self._write(
+            f"entries/{name}.html",
+            "entry.html",
+            entry=stored.entry,
+            rows=rows,
+            plot=None if training is None else training_plot(training),
+        )
 
     def write_episodes(self, stored: StoredEntry, game: str) -> None:
         """Write the viewer of an entry's episodes of a game."""

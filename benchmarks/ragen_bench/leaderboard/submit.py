@@ -8,10 +8,11 @@ from typing import Any
 
 from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import Episode
+from ragen_agents.starpo.journal import read_metrics
 from ragen_bench.compare import Side
 from ragen_bench.configs import AgentEntry, RunConfig
 from ragen_bench.leaderboard.check import Tick, check_entry, results_of
-from ragen_bench.leaderboard.entry import About, Entry
+from ragen_bench.leaderboard.entry import About, Entry, Training
 from ragen_bench.leaderboard.rules import check_rules
 from ragen_bench.leaderboard.store import ENTRY, read_about, write_entry
 from ragen_bench.records import encode_episode
@@ -37,12 +38,35 @@ def read_words(path: Path | None, root: Path, agent: str) -> About:
     return validate(About, load_yaml(text, str(path), aliases=False), str(path))
 
 
-def submit(side: Side, about: About, root: Path, tick: Tick | None = None) -> Path:
+def read_training(run: Path | None, root: Path, agent: str) -> Training | None:
+    """Return the curves of a training run, or else those of the entry of the agent's name, if any.
+
+    Raises:
+        RagenError: There is no such run, or it is shorter than two iterations.
+    """
+    if run is None:
+        return read_about(root / agent).training if (root / agent / ENTRY).is_file() else None
+    metrics = read_metrics(run)
+    curves = {
+        "success": [round(line["success"], 4) for line in metrics if "success" in line],
+        "validation": [
+            {"iteration": line["iteration"], "success": round(line["validation/success"], 4)}
+            for line in metrics
+            if "validation/success" in line
+        ],
+    }
+    return validate(Training, curves, str(run))
+
+
+def submit(
+    side: Side, about: About, training: Training | None, root: Path, tick: Tick | None = None
+) -> Path:
     """Write the entry of a run's agent, checked as a stranger would, and return its folder.
 
     Args:
         side: The run and its agent.
         about: What is said of it.
+        training: How it learned, if it did.
         root: Folder of all entries.
         tick: Told how far the check is.
 
@@ -51,14 +75,14 @@ def submit(side: Side, about: About, root: Path, tick: Tick | None = None) -> Pa
     """
     if (side.agent in CONTROLS or about.name in CONTROLS) and side.agent != about.name:
         raise RagenError(f"name is '{about.name}', but '{side.agent}' played")
-    entry, lines = _make(side, about)
+    entry, lines = _make(side, about, training)
     check_rules(entry)
     with tempfile.TemporaryDirectory() as temporary:
         check_entry(write_entry(Path(temporary), entry, lines), tick)
     return write_entry(root, entry, lines)
 
 
-def _make(side: Side, about: About) -> tuple[Entry, bytes]:
+def _make(side: Side, about: About, training: Training | None) -> tuple[Entry, bytes]:
     config = side.run.config
     weights = next(agent.weights for agent in config.agents if agent.name == side.agent)
     renamed = RunConfig(agents=[AgentEntry(name=about.name, weights=weights)], suite=config.suite)
@@ -73,6 +97,7 @@ def _make(side: Side, about: About) -> tuple[Entry, bytes]:
         about=about,
         config=renamed,
         packages=_packages(side.run.folder),
+        training=training,
         episodes_sha256=hashlib.sha256(lines).hexdigest(),
         results=results_of(episodes),
     )
