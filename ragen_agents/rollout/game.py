@@ -5,9 +5,9 @@ from typing import Any
 
 import gymnasium as gym
 
-from ragen_agents.pictures import picture_hash
 from ragen_agents.policies.base import Reply, Request
 from ragen_agents.rollout.episode import End, Episode, InstanceRecord, TurnRecord
+from ragen_agents.rollout.turn import describe_error, record_turn
 from ragen_envs import SUITE_VERSION
 from ragen_envs.conversation import ConversationWrapper, make_conversation
 from ragen_envs.errors import RagenError
@@ -94,32 +94,13 @@ class Game:
         except Exception as error:
             self.fail(error)
             return
-        names = self.env.names
-        self.turns.append(
-            TurnRecord(
-                user=user,
-                picture=picture_hash(pictures[-1]) if pictures else None,
-                reply=reply.text,
-                reasoning=reply.reasoning,
-                cut_off=reply.cut_off,
-                prompt_tokens=reply.prompt_tokens,
-                reply_tokens=reply.reply_tokens,
-                tokens_estimated=reply.tokens_estimated,
-                actions=tuple(names[a] for a in result.parsed.actions),
-                executed=tuple(names[a] for a in result.executed),
-                effective=result.effective,
-                defects=tuple(str(d) for d in result.parsed.defects),
-                rewards=result.rewards,
-                penalty=result.penalty,
-                seconds=seconds,
-            )
-        )
+        self.turns.append(record_turn(user, pictures, reply, result, self.env.names, seconds))
         self.end = result.end
 
     def fail(self, error: Exception) -> None:
         """End the episode because of an error, which is part of its record."""
         self.end = "error"
-        self.error = f"{type(error).__name__}: {error}"[:2000]
+        self.error = describe_error(error)
 
     def episode(self, agent: str) -> Episode:
         """Return the record of the episode, which must have ended."""

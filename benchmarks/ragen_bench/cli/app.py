@@ -8,6 +8,7 @@ from ragen_bench.cli.bench import bench
 from ragen_bench.cli.compare import compare
 from ragen_bench.cli.games import games
 from ragen_bench.cli.leaderboard import leaderboard_app
+from ragen_bench.cli.match import match
 from ragen_bench.cli.new_game import new_game
 from ragen_bench.cli.play import play
 from ragen_bench.cli.report import report
@@ -26,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
-    bench, show, compare, verify, play, games, new_game, train, sft, report, submit,
+    bench, match, show, compare, verify, play, games, new_game, train, sft, report, submit,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(starter_app, name="starter")
