@@ -311,7 +311,7 @@ def test_who_fails_is_silent_and_costs_only_itself(suite, tmp_path, monkeypatch,
                 assert seat["turns"]
     assert main(["verify", str(tmp_path / "run")]) == 0
     data = summarise_matches(read_match_run(tmp_path / "run"))
-    assert data[data["agent"] == "waves"]["errors"].sum() == 2 * (LEVELS + 2 * LEVELS)
+    assert data[data["agent"] == "waves"]["errors"].sum() == 2 * 4 * LEVELS
 
 
 PYTHON_AGENT = """

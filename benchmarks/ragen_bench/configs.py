@@ -58,7 +58,7 @@ class BaseConfig(BaseModel):
 
 
 class RunConfig(BaseConfig):
-    """Everything that decides what a run of ``ragen bench`` plays."""
+    """Everything that decides what a run plays."""
 
     @property
     def keys(self) -> list[EpisodeKey]:
@@ -72,7 +72,7 @@ class RunConfig(BaseConfig):
 
 
 class MatchConfig(BaseConfig):
-    """Everything that decides what a run of ``ragen match`` plays."""
+    """Everything that decides what a run of matches plays."""
 
     kind: Literal["match"] = "match"
     """Tells it from a run of ``ragen bench``."""

@@ -48,5 +48,18 @@ def _options(
             "--version", callback=_print_version, is_eager=True, help="Print the version."
         ),
     ] = False,
+    extension: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import",
+            metavar="FILE",
+            help="Import a Python file or module that registers games, before the command; may be "
+            "repeated.",
+        ),
+    ] = None,
 ) -> None:
-    pass
+    if extension:
+        from ragen_bench.extensions import import_extension
+
+        for name in extension:
+            import_extension(name)
