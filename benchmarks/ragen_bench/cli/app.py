@@ -42,7 +42,7 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001
         bool,
         typer.Option(
             "--version", callback=_print_version, is_eager=True, help="Print the version."
