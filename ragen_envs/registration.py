@@ -80,10 +80,20 @@ GAMES_GROUP: Final = "ragen.games"
 """Entry points of installed packages that add games: each a ``GameSpec``, or several of them."""
 
 
+_added: Final[dict[str, GameSpec]] = {}
+"""Games from outside the suite, by id."""
+
+
 def text_ids() -> tuple[str, ...]:
-    """Return the ids of all conversation envs, those of installed packages last."""
-    added = (game.text_id for game in installed_games())
+    """Return the ids of all conversation envs, those of games from outside last."""
+    added = (game.text_id for game in added_games())
     return (*(game.text_id for game in GAMES), *TEXT_VARIANTS, *added)
+
+
+def added_games() -> tuple[GameSpec, ...]:
+    """Return the games from outside: those of installed packages, and what else was registered."""
+    installed_games()
+    return tuple(_added.values())
 
 
 def register_all() -> None:
@@ -107,6 +117,8 @@ def register_game(game: GameSpec) -> None:
         kwargs=dict(game.kwargs),
     )
     register_text(game.text_id, game.id, **game.conversation)
+    if game not in GAMES:
+        _added[game.id] = game
 
 
 @lru_cache(maxsize=1)

@@ -1,5 +1,10 @@
 """Other libraries' faces play the same games: same seed, same actions, same rewards as ``gym.make``."""
 
+import itertools
+import json
+from functools import partial
+from pathlib import Path
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -152,6 +157,78 @@ def assert_rollouts_are_the_games(tokenizer, prompts, output):
                 _, reward, *_ = env.step(text)
                 total, reply = total + reward, []
         assert total == pytest.approx(output["episode_returns"][row])
+
+
+class Caller:
+    """Stands in for a model's ``generate``: writes calls of the tool, as one that knows tools does."""
+
+    def __init__(self, tokenizer):
+        self.tokenizer, self.rng, self.read = tokenizer, np.random.default_rng(0), []
+
+    def __call__(self, input_ids, **_):
+        self.read += self.tokenizer.batch_decode(input_ids)
+        written = [self.tokenizer.encode(self.call(), add_special_tokens=False) for _ in input_ids]
+        longest = max(map(len, written))
+        rows = [ids + [self.tokenizer.pad_token_id] * (longest - len(ids)) for ids in written]
+        return torch.cat([input_ids, torch.tensor(rows)], dim=1)
+
+    def call(self):
+        if self.rng.random() < 0.2:
+            return "I stop here.<|im_end|>"
+        actions = " || ".join(self.rng.choice(["Up", "Down", "Left", "Right", "Jump"], 2))
+        call = json.dumps({"name": "act", "arguments": {"actions": actions}})
+        return f"<tool_call>\n{call}\n</tool_call><|im_end|>"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_trl_takes_a_step_on_tools(tmp_path, monkeypatch):
+    import trl
+    from datasets import Dataset
+
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+    tokenizer = AutoTokenizer.from_pretrained(STARTER)
+    known = Path(trl.__file__).parent / "chat_templates" / "qwen2_5.jinja"
+    tokenizer.chat_template = known.read_text("utf-8")  # one that knows tools
+    model = AutoModelForCausalLM.from_pretrained(STARTER, dtype="float32")
+    model.generate = caller = Caller(tokenizer)
+    seen = []
+
+    def keep(completions, environments, seed, **_):
+        seen.extend(zip(completions, [e.get_reward() for e in environments], seed, strict=True))
+        return [0.0] * len(completions)
+
+    rows = [{"prompt": [{"role": "user", "content": "Play."}], "seed": seed} for seed in range(8)]
+    trainer = grpo(
+        tmp_path, (model, tokenizer), reward_funcs=keep, train_dataset=Dataset.from_list(rows),
+        environment_factory=partial(GameTools, "ragen/SokobanText-v0", max_turns=3),
+    )  # fmt: skip
+    before = {name: value.clone() for name, value in trainer.model.named_parameters()}
+    assert np.isfinite(trainer.train().training_loss)
+    assert any(not torch.equal(value, before[n]) for n, value in trainer.model.named_parameters())
+    assert all('"name": "act"' in text and "Push every box" in text for text in caller.read)
+    assert len(seen) == 16
+    for completion, reward, seed in seen:
+        assert reward == pytest.approx(played_again(completion, seed))
+    assert len({reward for _, reward, _ in seen}) > 2
+    logged = [row for row in trainer.state.log_history if "rewards/GameTools/mean" in row]
+    mean = np.mean([reward for _, reward, _ in seen])
+    assert logged[0]["rewards/GameTools/mean"] == pytest.approx(mean, abs=1e-4)
+
+
+def played_again(completion, seed):
+    """Play the calls of a conversation in the game itself, and compare what the tool has said."""
+    env = gym.make("ragen/SokobanText-v0", max_turns=3, think=False)
+    env.reset(seed=seed)
+    total, over = 0.0, False
+    for message, answer in itertools.pairwise(completion):
+        for call in message.get("tool_calls") or ():
+            text = "The game is over."
+            if not over:
+                actions = call["function"]["arguments"]["actions"]
+                text, reward, terminated, truncated, _ = env.step(f"<answer>{actions}</answer>")
+                total, over = total + reward, terminated or truncated
+            assert answer["content"] == text
+    return total
 
 
 def test_rollouts_refuse_other_datasets():

@@ -25,6 +25,7 @@ from ragen_bench.statistics import wilson
 from ragen_bench.tables import read_run, summarise
 
 from ragen_agents.policies import ScriptedPolicy
+from ragen_agents.rollout import Episode
 
 GAMES = ("Bandit", "FrozenLakeDeterministic")
 CONTROLS = ("random", "noop", "oracle")
@@ -99,7 +100,7 @@ def test_a_run_directory_holds_all_that_was_run(finished):
     assert [agent.name for agent in config.agents] == list(CONTROLS)
     assert tuple(config.suite.tasks) == GAMES
     assert config.suite.episodes == 40
-    episodes = read_records(finished / "episodes.jsonl").episodes
+    episodes = read_records(finished / "episodes.jsonl", Episode).episodes
     assert [(e.agent, e.task, e.instance.index) for e in episodes] == [
         (a, g, i) for a in CONTROLS for g in GAMES for i in range(40)
     ]
@@ -369,7 +370,7 @@ def test_an_agent_that_raises_leaves_records(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(agents, "make_policy", lambda name, _: ScriptedPolicy(name, fail))
     bench(tmp_path / "run", agents=("hf:broken/model",))
-    episodes = read_records(tmp_path / "run" / "episodes.jsonl").episodes
+    episodes = read_records(tmp_path / "run" / "episodes.jsonl", Episode).episodes
     assert {e.end for e in episodes} == {"error"}
     assert episodes[0].error == "RuntimeError: no reply today"
     assert "errors" in capsys.readouterr().out
@@ -391,7 +392,7 @@ def test_a_game_that_breaks_leaves_a_record(tmp_path, monkeypatch):
     monkeypatch.setattr(BanditEnv, "act", act)
     bench(tmp_path / "run", agents=("random",))
     monkeypatch.undo()
-    episodes = read_records(tmp_path / "run" / "episodes.jsonl").episodes
+    episodes = read_records(tmp_path / "run" / "episodes.jsonl", Episode).episodes
     broken = [e for e in episodes if e.end == "error"]
     assert [(e.error, e.success, e.turns) for e in broken] == [
         ("ZeroDivisionError: a broken rule", False, ())

@@ -17,6 +17,7 @@ from ragen_bench.__main__ import main
 from ragen_bench.records import read_records
 
 from ragen_agents.policies.endpoint import policy
+from ragen_agents.rollout import Episode
 
 GAMES = ("Bandit", "Sokoban", "FrozenLakeDeterministic")
 KEY = "sk-test-3141592653589793"
@@ -118,7 +119,7 @@ def test_killed_at_ten_moments_each_episode_is_there_once(tmp_path):
         assert 0 < _lines(out) < 80
         found = bench(server, out, **what)
         assert found == bench(server, tmp_path / "whole", **what)
-    assert len(read_records(out / "episodes.jsonl").episodes) == 80
+    assert len(read_records(out / "episodes.jsonl", Episode).episodes) == 80
     assert main(["verify", str(out)]) == 0
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -105,6 +106,54 @@ def test_an_installed_game_is_listed_and_benched(installed, tmp_path):
     gone = ragen("verify", str(tmp_path / "run"))
     assert gone.returncode == 2
     assert "unknown game 'tall_tower/TallTowerText-v0'" in gone.stderr
+
+
+SMALL = (
+    "iterations=1", "rollout.groups=2", "rollout.members=2", "rollout.max_tokens=24", "update.batch=4",
+    "evaluation.every=1", "evaluation.episodes=2", "filter.kind=none",
+)  # fmt: skip
+
+
+def test_an_installed_game_is_trained_on(installed, tmp_path):
+    out = tmp_path / "run"
+    done = ragen("train", "tall-tower", "--out", str(out), *SMALL, path=installed)
+    assert done.returncode == 0, done.stderr
+    assert "game: tall_tower/TallTowerText-v0" in (out / "config.yaml").read_text()
+    (metrics,) = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()][
+        -1:
+    ]
+    assert 0 <= metrics["validation/success"] <= 1
+    assert (out / "best" / "model.safetensors").is_file()
+    gone = ragen("train", "tall-tower", "--out", str(tmp_path / "other"), *SMALL)
+    assert gone.returncode == 2
+    assert "unknown game 'tall-tower'" in gone.stderr
+
+
+def test_a_game_in_a_file_is_listed_benched_verified_and_trained_on(tmp_path):
+    (tmp_path / "games").mkdir()
+    shutil.copy(ROOT / "docs" / "examples" / "cube.py", tmp_path / "games")
+    given = ("--import", "games/cube.py")
+    listed = ragen(*given, "games", "--format", "json", cwd=tmp_path)
+    assert "mine/CubeText-v0" in [row["text_id"] for row in json.loads(listed.stdout)["rows"]]
+    command = ("--game", "mine/CubeText-v0", "--agent", "oracle", "--episodes", "4", "--out", "run")
+    benched = ragen(*given, "bench", *command, cwd=tmp_path)
+    assert benched.returncode == 0, benched.stderr
+    assert ragen(*given, "verify", "run", cwd=tmp_path).returncode == 0
+    trained = ragen(*given, "train", "mine/CubeText-v0", "--out", "trained", *SMALL, cwd=tmp_path)
+    assert trained.returncode == 0, trained.stderr
+    assert (tmp_path / "trained" / "best" / "model.safetensors").is_file()
+    without = ragen("bench", *command[:-1], "other", cwd=tmp_path)
+    assert without.returncode == 2
+    assert "unknown game 'mine/CubeText-v0'" in without.stderr
+
+
+@pytest.mark.parametrize("name", ["no_such_file.py", "no_such_module", "broken.py"])
+def test_what_cannot_be_imported_is_named(name, tmp_path):
+    (tmp_path / "broken.py").write_text("1 / 0")
+    done = ragen("--import", name, "games", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: '{name}' cannot be imported: ")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_unknown_agents_and_games_name_the_installed_ones(installed, tmp_path):

@@ -384,4 +384,4 @@ def test_no_bytes_get_further_than_an_entry_error(data):
 def test_reading_plays_nothing_and_keeps_the_order(entry):
     stored = read_entry(entry)
     keys = [record.episode.key for record in stored.records]
-    assert keys == [key[1:] for key in stored.entry.config.keys]
+    assert keys == stored.entry.config.keys

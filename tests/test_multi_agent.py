@@ -204,6 +204,7 @@ def test_noise_changes_chance_and_not_the_level():
         ("ragen/bandit_market_v0", "arms", 1),
         ("ragen/bandit_market_v0", "players", "4"),
         ("ragen/bandit_market_text_v0", "invalid", "end"),
+        ("ragen/sokoban_coop_text_v0", "observation", "image"),
         ("ragen/bandit_market_text_v0", "history", "some"),
     ],
 )

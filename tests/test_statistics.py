@@ -543,3 +543,38 @@ def test_holm_controls_false_rejections_in_a_family():
 def test_holm_refuses(p_values):
     with pytest.raises(ValueError, match=r"p.values must be"):
         paired.holm(p_values)
+
+
+@quick
+@given(st.lists(st.booleans(), min_size=1, max_size=60), st.floats(0.5, 0.999))
+def test_wilson_mean_of_zeros_and_ones_is_wilson(values, confidence):
+    assert rs.wilson_mean(values, confidence) == pytest.approx(
+        rs.wilson(sum(values), len(values), confidence), abs=1e-9
+    )
+
+
+@quick
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=60))
+def test_wilson_mean_holds_the_mean_and_stays_in_range(values):
+    found = rs.wilson_mean(values)
+    assert found.estimate == pytest.approx(np.mean(values))
+    assert 0 <= found.low <= found.estimate <= found.high <= 1
+    assert found.low < found.high
+
+
+def test_wilson_mean_of_shares_covers():
+    """Averages of two correlated episodes: at least the nominal coverage."""
+    rng = np.random.default_rng(0)
+    hits = 0
+    for _ in range(400):
+        first = rng.random(40) < 0.7
+        second = np.where(rng.random(40) < 0.5, first, rng.random(40) < 0.7)
+        found = rs.wilson_mean(np.stack([first, second]).mean(axis=0))
+        hits += found.low <= 0.7 <= found.high
+    assert hits >= 0.93 * 400
+
+
+@pytest.mark.parametrize("values", [[], [1.1], [-0.1], [math.nan], [[0.5]]])
+def test_wilson_mean_refuses(values):
+    with pytest.raises(ValueError, match="must be"):
+        rs.wilson_mean(values)

@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from ragen_bench.records import Record
+from ragen_bench.records import EpisodeT, Record
 from ragen_envs.errors import RagenError
 
 CHECKSUMS: Final = "episodes.sha256"
@@ -27,7 +27,7 @@ class Checksums:
         """Add the hashes of lines that are on the disk already."""
         self._write([sha256(line[:-1]).hexdigest() for line in lines])
 
-    def repair(self, records: Sequence[Record]) -> None:
+    def repair(self, records: Sequence[Record[EpisodeT]]) -> None:
         """Bring the file in step with the episodes that survived an interruption.
 
         Raises:

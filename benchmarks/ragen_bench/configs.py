@@ -1,16 +1,16 @@
-"""The config of a run: everything that decides what is played."""
+"""The config of a run: everything that decides what is played, by one agent or by several together."""
 
 import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ragen_agents.policies.endpoint.settings import EndpointSettings
+from ragen_agents.rollout import EpisodeKey, MatchKey
 from ragen_bench.agents import OPENAI, weights_of
-from ragen_bench.records import EpisodeKey
 from ragen_bench.suites import Suite
 from ragen_bench.yaml_files import load_yaml, validate
 from ragen_envs import SUITE_VERSION
@@ -36,8 +36,8 @@ class AgentEntry(BaseModel):
     """What a model behind an endpoint is asked; left out where there is none."""
 
 
-class RunConfig(BaseModel):
-    """Everything that decides what a run plays."""
+class BaseConfig(BaseModel):
+    """What the configs of all runs have."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -56,6 +56,10 @@ class RunConfig(BaseModel):
         text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
+
+class RunConfig(BaseConfig):
+    """Everything that decides what a run plays."""
+
     @property
     def keys(self) -> list[EpisodeKey]:
         """The keys of all episodes of the run, in the order in which they are played."""
@@ -67,9 +71,49 @@ class RunConfig(BaseModel):
         ]
 
 
-def make_config(suite: Suite, agents: Sequence[str], endpoint: EndpointSettings) -> RunConfig:
-    """Return the config of a run of agents on a suite; the endpoint is that of ``openai:`` agents."""
-    entries = [
+class MatchConfig(BaseConfig):
+    """Everything that decides what a run of matches plays."""
+
+    kind: Literal["match"] = "match"
+    """Tells it from a run of ``ragen bench``."""
+    seats: dict[str, int]
+    """How many players each task has."""
+
+    @property
+    def keys(self) -> list[MatchKey]:
+        """The keys of all matches of the run."""
+        return [
+            MatchKey(lineup, task, level)
+            for task in self.suite.tasks
+            for lineup in self.lineups(task)
+            for level in range(self.suite.episodes)
+        ]
+
+    def lineups(self, task: str) -> list[tuple[str, ...]]:
+        """Return who plays whom: on each seat each agent, with each agent on all other seats."""
+        names, seats = [agent.name for agent in self.agents], self.seats[task]
+        return list(
+            dict.fromkeys(
+                lineup(one, others, own, seats)
+                for one in names
+                for others in names
+                for own in range(seats)
+            )
+        )
+
+
+def lineup(one: str, others: str, own: int, seats: int) -> tuple[str, ...]:
+    """Return the agents of all seats where one has a seat of its own, and another all others."""
+    return tuple(one if seat == own else others for seat in range(seats))
+
+
+AnyConfig = RunConfig | MatchConfig
+ConfigT = TypeVar("ConfigT", bound=AnyConfig)
+
+
+def agent_entries(agents: Sequence[str], endpoint: EndpointSettings) -> list[AgentEntry]:
+    """Return the agents of a config; the endpoint is that of ``openai:`` agents."""
+    return [
         AgentEntry(
             name=agent,
             weights=weights_of(agent),
@@ -77,17 +121,16 @@ def make_config(suite: Suite, agents: Sequence[str], endpoint: EndpointSettings)
         )
         for agent in agents
     ]
-    return RunConfig(agents=entries, suite=suite)
 
 
-def default_directory(config: RunConfig) -> Path:
+def default_directory(config: BaseConfig) -> Path:
     """Return a path under ``runs/`` that depends on the config only, so that a command resumes."""
     names = (agent.name.rstrip("/").split("/")[-1] for agent in config.agents)
     slug = "-".join("".join(c if c.isalnum() or c in "._" else "_" for c in n) for n in names)
     return Path("runs") / f"{config.suite.name}-{slug[:80]}-{config.digest[:8]}"
 
 
-def load_config(folder: Path) -> RunConfig:
+def load_config(folder: Path) -> AnyConfig:
     """Read the config of a run.
 
     Raises:
@@ -111,13 +154,17 @@ def load_config(folder: Path) -> RunConfig:
             f"{SUITE_VERSION}; results of different versions are not comparable"
         )
     digest = data.pop("digest", None) if isinstance(data, dict) else None
-    config = validate(RunConfig, data, str(path))
+    config: AnyConfig
+    if isinstance(data, dict) and data.get("kind") == "match":
+        config = validate(MatchConfig, data, str(path))
+    else:
+        config = validate(RunConfig, data, str(path))
     if digest != config.digest:
         raise EditedConfigError(f"{path} was edited: its digest is not that of its contents")
     return config
 
 
-def differences(there: RunConfig, here: RunConfig) -> str | None:
+def differences(there: BaseConfig, here: BaseConfig) -> str | None:
     """Return in which field two configs differ first, or None."""
     return differences_of(there.model_dump(mode="json"), here.model_dump(mode="json"))
 

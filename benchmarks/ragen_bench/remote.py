@@ -12,7 +12,7 @@ from ragen_agents.policies.endpoint.settings import (
 from ragen_agents.policies.python import is_python_agent
 from ragen_bench.agents import OPENAI, Remote
 from ragen_bench.budget import Budget, read_duration
-from ragen_bench.configs import RunConfig
+from ragen_bench.configs import BaseConfig
 from ragen_bench.spending import load_prices, price_of
 from ragen_bench.suites import SamplingSettings
 from ragen_bench.yaml_files import validate
@@ -52,7 +52,7 @@ def _read_json(text: str) -> object:
 
 
 def make_budget(
-    config: RunConfig,
+    config: BaseConfig,
     cost: float | None,
     tokens: int | None,
     duration: str | None,

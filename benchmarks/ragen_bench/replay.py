@@ -1,6 +1,6 @@
 """Play a recorded episode again from its replies, and say what every field should be."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ragen_agents.pictures import picture_hash
@@ -8,9 +8,10 @@ from ragen_agents.policies import CONTROLS, Request
 from ragen_agents.policies.python import is_python_agent
 from ragen_agents.rollout import Episode, EpisodeSpec, TurnRecord, sampling_seed
 from ragen_agents.rollout.game import make_env
-from ragen_bench.configs import RunConfig
+from ragen_bench.configs import BaseConfig, RunConfig
 from ragen_envs import SUITE_VERSION
 from ragen_envs.conversation import ConversationWrapper
+from ragen_envs.conversation.wrapper import TurnResult
 
 UNFINISHED = ("error", "overflow")
 """Ends that the policy caused, before the game's own."""
@@ -42,16 +43,21 @@ def config_checks(config: RunConfig, episode: Episode) -> Iterator[Check]:
     yield Check(None, "instance.seed", instance.seed, None)
     yield Check(None, "instance.noise", instance.noise, 0)
     yield Check(None, "sampling_seed", episode.sampling_seed, config.suite.seed)
-    if not _counts_here(config, episode.agent):
+    yield from token_checks(config, episode.agent, episode.turns)
+
+
+def token_checks(config: BaseConfig, agent: str, turns: Sequence[TurnRecord]) -> Iterator[Check]:
+    """Yield checks of how many tokens an agent's replies have, where this suite has counted them."""
+    if not _counts_here(config, agent):
         return
     limit = config.suite.sampling.max_tokens
-    for number, turn in enumerate(episode.turns, start=1):
+    for number, turn in enumerate(turns, start=1):
         tokens = turn.reply_tokens
         if tokens is not None:
             yield Check(number, "reply_tokens", tokens, min(max(tokens, 0), limit))
 
 
-def _counts_here(config: RunConfig, agent: str) -> bool:
+def _counts_here(config: BaseConfig, agent: str) -> bool:
     """Return whether the tokens of an agent were counted by this suite, not told by a server."""
     entry = next(entry for entry in config.agents if entry.name == agent)
     return entry.endpoint is None and not is_python_agent(agent)
@@ -87,12 +93,13 @@ def replay(episode: Episode) -> Iterator[Check]:
             yield Check(None, "turns", len(episode.turns), number)
         if episode.agent in CONTROLS:
             seed = sampling_seed(episode.sampling_seed, spec, number)
-            yield from _control(number + 1, turn, episode.agent, Request(env.messages, seed, env))
+            request = Request(env.messages, seed, env)
+            yield from control_checks(number + 1, turn, episode.agent, request)
         yield from _turn(number + 1, turn, env, total)
     yield from _outcome(episode, env, total)
 
 
-def _control(number: int, turn: TurnRecord, agent: str, request: Request) -> Iterator[Check]:
+def control_checks(number: int, turn: TurnRecord, agent: str, request: Request) -> Iterator[Check]:
     """Yield checks of the reply itself: those of the controls can be given again."""
     (reply,) = CONTROLS[agent]().act([request])
     yield Check(number, "reply", turn.reply, reply.text)
@@ -108,7 +115,13 @@ def _turn(
     yield Check(number, "picture", turn.picture, picture)
     result = env.play(turn.reply, truncated=turn.cut_off)
     total.append(result.reward)
-    names = env.names
+    yield from result_checks(number, turn, result, env.names)
+
+
+def result_checks(
+    number: int, turn: TurnRecord, result: TurnResult, names: Sequence[str]
+) -> Iterator[Check]:
+    """Yield checks of what a reply did."""
     actions = tuple(names[a] for a in result.parsed.actions)
     yield Check(number, "defects", turn.defects, tuple(str(d) for d in result.parsed.defects))
     yield Check(number, "actions", turn.actions, actions)

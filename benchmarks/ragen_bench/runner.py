@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Protocol
 
 from ragen_agents.policies import AsyncPolicy, Policy
-from ragen_agents.rollout import Episode, play_batch, play_independently
+from ragen_agents.rollout import Episode, EpisodeKey, play_batch, play_independently
 from ragen_bench.agents import chunk_size
 from ragen_bench.budget import Budget, Metered
-from ragen_bench.configs import AgentEntry
+from ragen_bench.configs import AgentEntry, ConfigT, RunConfig
 from ragen_bench.picture_files import Pictured
-from ragen_bench.records import EpisodeKey, key_of
 from ragen_bench.response_cache import Cached
 from ragen_bench.runs import RunDirectory
 from ragen_bench.spending import Ledger
@@ -43,7 +42,7 @@ class Purse:
 
 
 def play_run(
-    run: RunDirectory,
+    run: RunDirectory[RunConfig],
     policies: Mapping[str, Policy | AsyncPolicy],
     report: Report,
     purse: Purse,
@@ -69,8 +68,22 @@ def play_run(
             _play_task(run, agent.name, policy, task, report, purse.budget)
 
 
+def equipped(
+    policy: AsyncPolicy, agent: AgentEntry, run: RunDirectory[ConfigT], purse: Purse
+) -> AsyncPolicy:
+    """Return a policy that counts what it spends, keeps replies, and keeps pictures."""
+    policy = Metered(policy, purse.ledger, purse.budget)
+    if purse.cache is not None and agent.endpoint is not None:
+        policy = Cached(policy, purse.cache, agent, run.config.suite.sampling)
+    return Pictured(policy, run.folder)
+
+
 def _play_all(
-    run: RunDirectory, agent: AgentEntry, policy: AsyncPolicy, report: Report, purse: Purse
+    run: RunDirectory[RunConfig],
+    agent: AgentEntry,
+    policy: AsyncPolicy,
+    report: Report,
+    purse: Purse,
 ) -> None:
     """Play all tasks of an agent whose episodes do not wait for one another."""
     suite = run.config.suite
@@ -82,10 +95,7 @@ def _play_all(
         run.append(episodes)
         report.advance(len(episodes))
 
-    policy = Metered(policy, purse.ledger, purse.budget)
-    if purse.cache is not None and agent.endpoint is not None:
-        policy = Cached(policy, purse.cache, agent, suite.sampling)
-    policy = Pictured(policy, run.folder)
+    policy = equipped(policy, agent, run, purse)
     specs = (task_spec(suite, key.task, key.instance or 0) for key in missing)
 
     async def play() -> None:
@@ -105,7 +115,7 @@ def _play_all(
 
 
 def _play_task(
-    run: RunDirectory,
+    run: RunDirectory[RunConfig],
     agent: str,
     policy: Policy | None,
     task: str,
@@ -123,7 +133,11 @@ def _play_task(
 
 
 def _play_chunk(
-    run: RunDirectory, policy: Policy, keys: list[EpisodeKey], report: Report, budget: Budget
+    run: RunDirectory[RunConfig],
+    policy: Policy,
+    keys: list[EpisodeKey],
+    report: Report,
+    budget: Budget,
 ) -> None:
     """Play a chunk as a whole if any of it is missing, and write only what is."""
     suite = run.config.suite
@@ -133,5 +147,5 @@ def _play_chunk(
     budget.check_time()
     specs = [task_spec(suite, key.task, key.instance) for key in keys if key.instance is not None]
     played: list[Episode] = play_batch(specs, policy, suite.seed)
-    run.append([episode for episode in played if key_of(episode) in missing])
+    run.append([episode for episode in played if episode.key in missing])
     report.advance(len(missing))

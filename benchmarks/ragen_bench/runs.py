@@ -6,13 +6,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Generic, Self
 
-from ragen_agents.rollout import Episode
+from ragen_agents.rollout import Episode, EpisodeKey, MatchKey, MatchRecord
 from ragen_bench.checksums import Checksums
-from ragen_bench.configs import CONFIG, RunConfig, differences, load_config
+from ragen_bench.configs import CONFIG, AnyConfig, ConfigT, MatchConfig, differences, load_config
 from ragen_bench.environment import describe_environment
-from ragen_bench.records import EpisodeKey, Records, encode_episode, key_of, read_records
+from ragen_bench.records import Records, encode_episode, read_records
 from ragen_bench.yaml_files import dump_yaml
 from ragen_envs.errors import RagenError
 
@@ -20,7 +20,7 @@ ENVIRONMENT: Final = "environment.json"
 EPISODES: Final = "episodes.jsonl"
 
 
-class RunDirectory:
+class RunDirectory(Generic[ConfigT]):
     """A run that is being played; a context manager that holds the directory's lock.
 
     Entering makes the directory, or checks that it holds the same run, and cuts a torn last line off.
@@ -29,10 +29,10 @@ class RunDirectory:
         RagenError: The directory holds something else, is in use, or cannot be written.
     """
 
-    def __init__(self, folder: Path, config: RunConfig) -> None:
+    def __init__(self, folder: Path, config: ConfigT) -> None:
         self.folder = folder
         self.config = config
-        self.done: set[EpisodeKey] = set()
+        self.done: set[EpisodeKey | MatchKey] = set()
 
     def __enter__(self) -> Self:
         try:
@@ -57,9 +57,9 @@ class RunDirectory:
     ) -> None:
         self._file.close()
 
-    def append(self, episodes: Sequence[Episode]) -> None:
+    def append(self, episodes: Sequence[Episode | MatchRecord]) -> None:
         """Write episodes that are not there yet; they are on the disk when this returns."""
-        new = [episode for episode in episodes if key_of(episode) not in self.done]
+        new = [episode for episode in episodes if episode.key not in self.done]
         lines = [encode_episode(episode) for episode in new]
         try:
             self._file.write(b"".join(lines))
@@ -70,7 +70,7 @@ class RunDirectory:
             raise RagenError(
                 f"'{self.folder}' cannot be written: {error.strerror}; the same command goes on"
             ) from error
-        self.done.update(key_of(episode) for episode in new)
+        self.done.update(episode.key for episode in new)
 
     def _check_contents(self) -> None:
         if not self.folder.is_dir() or (self.folder / CONFIG).exists():
@@ -87,11 +87,11 @@ class RunDirectory:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise RagenError(f"'{self.folder}' is in use by another ragen bench") from None
+            raise RagenError(f"'{self.folder}' is in use by another command") from None
         if not (self.folder / CONFIG).exists():
             self._write_head()
         found = check_run(self.folder, self.config)
-        self.done = {key_of(episode) for episode in found.episodes}
+        self.done = {episode.key for episode in found.episodes}
         self._file.truncate(found.size)
         self._checksums = Checksums(self.folder)
         self._checksums.repair(found.records)
@@ -103,7 +103,7 @@ class RunDirectory:
         write_atomically(self.folder / CONFIG, dump_yaml(data))
 
 
-def check_run(folder: Path, config: RunConfig) -> Records:
+def check_run(folder: Path, config: AnyConfig) -> Records[Any]:
     """Return the episodes of a directory that must hold a run with this config; reads only.
 
     Raises:
@@ -112,20 +112,28 @@ def check_run(folder: Path, config: RunConfig) -> Records:
     differs = differences(load_config(folder), config)
     if differs is not None:
         raise RagenError(f"'{folder}' holds another run: {differs}; choose another --out")
-    found = read_records(folder / EPISODES)
+    found = read_episodes(folder, config)
     expected = set(config.keys)
     for record in found.records:
-        key = key_of(record.episode)
+        key = record.episode.key
         if key not in expected:
             raise RagenError(f"{folder / EPISODES} line {record.line} is not of this run: {key}")
     return found
 
 
-def missing_agents(folder: Path, config: RunConfig) -> list[str]:
+def read_episodes(folder: Path, config: AnyConfig) -> Records[Any]:
+    """Read the episodes of a run, or its matches; see ``read_records``."""
+    return read_records(
+        folder / EPISODES, MatchRecord if isinstance(config, MatchConfig) else Episode
+    )
+
+
+def missing_agents(folder: Path, config: AnyConfig) -> list[str]:
     """Return the agents that lack episodes, in the run's order; reads only."""
     started = (folder / CONFIG).exists()
-    done = {key_of(e) for e in check_run(folder, config).episodes} if started else set()
-    return list(dict.fromkeys(key.agent for key in config.keys if key not in done))
+    done = {e.key for e in check_run(folder, config).episodes} if started else set()
+    lacking = {agent for key in config.keys if key not in done for agent in key.agents}
+    return [agent.name for agent in config.agents if agent.name in lacking]
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -53,6 +53,32 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
     return Interval(rate, min(float(bounds.low), rate), max(float(bounds.high), rate))
 
 
+def wilson_mean(values: npt.ArrayLike, confidence: float = 0.95) -> Interval:
+    """Return a mean of shares with Wilson's score interval, as if each were one trial.
+
+    For a success that is averaged over several episodes of an instance: a number in [0, 1] varies no
+    more than a coin with its mean, so the interval is that of :func:`wilson` for 0 and 1, and too wide
+    rather than too narrow for what lies between.
+
+    Args:
+        values: One share in [0, 1] per instance, of shape (n,), n >= 1.
+        confidence: Nominal coverage, in (0, 1).
+
+    Raises:
+        ValueError: If the values are empty, not in [0, 1] or not of one dimension, or the confidence is
+            out of range.
+    """
+    check_confidence(confidence)
+    (sample,) = as_samples(values=values)
+    if sample.min() < 0 or sample.max() > 1:
+        raise ValueError("values must be in [0, 1]")
+    mean, n = math.fsum(sample) / len(sample), len(sample)
+    z2 = float(stats.norm.ppf((1 + confidence) / 2)) ** 2
+    middle = (mean + z2 / (2 * n)) / (1 + z2 / n)
+    half = math.sqrt(z2 * (mean * (1 - mean) / n + z2 / (4 * n * n))) / (1 + z2 / n)
+    return Interval(mean, min(max(middle - half, 0.0), mean), max(min(middle + half, 1.0), mean))
+
+
 def bootstrap_mean(
     values: npt.ArrayLike,
     confidence: float = 0.95,

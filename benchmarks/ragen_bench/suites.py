@@ -1,7 +1,7 @@
 """Suites: which games are played, how many levels of each, and how language models decode."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -96,11 +96,12 @@ def adapt_suite(
     seed: int | None,
     games: list[str] | None,
     sampling: Mapping[str, float | None],
+    known: Sequence[str],
 ) -> Suite:
     """Return the suite with fewer or more levels, another seed or sampling, or other games.
 
-    What is None stays as it is. Games are names of the suite's tasks, or ids of conversation envs, which
-    become tasks.
+    What is None stays as it is. Games are names of the suite's tasks, or ids of text faces, which become
+    tasks; ``known`` are the ids that there are.
     """
     changes: dict[str, Any] = {}
     decoding = {name: value for name, value in sampling.items() if value is not None}
@@ -112,18 +113,18 @@ def adapt_suite(
     if seed is not None:
         changes["seed"] = seed
     if games:
-        changes["tasks"] = _choose(suite, games)
+        changes["tasks"] = _choose(suite, games, known)
     return validate(Suite, {**dict(suite), **changes}, f"suite '{suite.name}'")
 
 
-def _choose(suite: Suite, games: list[str]) -> dict[str, Task]:
+def _choose(suite: Suite, games: list[str], known: Sequence[str]) -> dict[str, Task]:
     """Return the tasks that are named, the suite's own in the suite's order, then the others."""
     ids = [game for game in games if game not in suite.tasks]
     for game in ids:
-        if game not in text_ids():
+        if game not in known:
             raise RagenError(
-                f"unknown game '{game}'; suite '{suite.name}' has {', '.join(suite.tasks)}, and the "
-                "text ids of ragen games can be added"
+                f"unknown game '{game}'; suite '{suite.name}' has {', '.join(suite.tasks)}, and "
+                f"these ids can be added: {', '.join(known)}"
             )
     own = {name: task for name, task in suite.tasks.items() if name in games}
     return {**own, **{_task_name(text_id): Task(env=text_id) for text_id in ids}}
@@ -131,8 +132,8 @@ def _choose(suite: Suite, games: list[str]) -> dict[str, Task]:
 
 def _task_name(text_id: str) -> str:
     """Return the name of the task that an id becomes, such as "Sokoban" or "mine.Corridor"."""
-    name = text_id.removeprefix("ragen/").replace("/", ".")
-    return name.removesuffix("-v0").removesuffix("Text")
+    name = text_id.removeprefix("ragen/").replace("/", ".").removesuffix("-v0")
+    return name.removesuffix("Text").removesuffix("_text")
 
 
 def check_suite(suite: Suite) -> None:
@@ -141,10 +142,19 @@ def check_suite(suite: Suite) -> None:
     Raises:
         RagenError: A game, a setting, or a level does not exist; the message names the task.
     """
-    for name, task in suite.tasks.items():
+
+    def make(name: str) -> None:
+        _check_task(suite.tasks[name])
+        make_env(task_spec(suite, name, suite.episodes - 1)).close()
+
+    check_tasks(suite, make)
+
+
+def check_tasks(suite: Suite, make: Callable[[str], None]) -> None:
+    """Make every task by its name; an error becomes a `RagenError` that names the task."""
+    for name in suite.tasks:
         try:
-            _check_task(task)
-            make_env(task_spec(suite, name, suite.episodes - 1)).close()
+            make(name)
         except RagenError as error:
             raise RagenError(f"suite '{suite.name}', task '{name}': {error}") from error
         except TypeError as error:
@@ -162,7 +172,10 @@ def task_spec(suite: Suite, name: str, index: int) -> EpisodeSpec:
 def _check_task(task: Task) -> None:
     games = text_ids()
     if task.env not in gym.registry or "game" not in gym.registry[task.env].kwargs:
-        raise RagenError(f"unknown game '{task.env}'; use one of {', '.join(games)}")
+        raise RagenError(
+            f"unknown game '{task.env}'; use one of {', '.join(games)}; ragen match plays those of "
+            "several players"
+        )
     known = known_settings(task.env)
     for setting in task.settings:
         if setting not in known:

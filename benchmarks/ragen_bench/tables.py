@@ -9,10 +9,11 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 
 from ragen_agents.rollout import Episode
-from ragen_bench.configs import RunConfig, load_config
+from ragen_bench.configs import MatchConfig, RunConfig, load_config
 from ragen_bench.records import read_records
 from ragen_bench.runs import EPISODES
 from ragen_bench.statistics import Interval, normalised_interval, wilson
+from ragen_envs.errors import RagenError
 
 REFERENCE: Final = "random"
 """The agent whose score is 0."""
@@ -39,9 +40,11 @@ class Run(NamedTuple):
 
 
 def read_run(folder: Path) -> Run:
-    """Read a run directory; raises `RagenError` if it is none or broken."""
+    """Read a run of ``ragen bench``; raises `RagenError` if it is none or broken."""
     config = load_config(folder)
-    found = read_records(folder / EPISODES)
+    if isinstance(config, MatchConfig):
+        raise RagenError(f"'{folder}' is a run of ragen match, whose table ragen show prints")
+    found = read_records(folder / EPISODES, Episode)
     samples: dict[tuple[str, str], dict[int | None, Episode]] = defaultdict(dict)
     for episode in sorted(found.episodes, key=lambda episode: episode.instance.index or 0):
         samples[episode.agent, episode.task][episode.instance.index] = episode
@@ -99,17 +102,18 @@ def summarise_episodes(episodes: Sequence[Episode]) -> dict[str, Any]:
         "success": success.estimate,
         "success_low": success.low,
         "success_high": success.high,
-        "mean_return": _mean([episode.episode_return for episode in episodes]),
-        "valid": _mean([not turn.defects for turn in turns]),
-        "effective": _mean(effective),
-        "turns": _mean([len(episode.turns) for episode in episodes]),
+        "mean_return": mean([episode.episode_return for episode in episodes]),
+        "valid": mean([not turn.defects for turn in turns]),
+        "effective": mean(effective),
+        "turns": mean([len(episode.turns) for episode in episodes]),
         "reply_tokens": _tokens(episodes),
-        "seconds": _mean([sum(turn.seconds for turn in e.turns) for e in episodes]),
+        "seconds": mean([sum(turn.seconds for turn in e.turns) for e in episodes]),
         "errors": sum(episode.end in ("error", "overflow") for episode in episodes),
     }
 
 
-def _mean(values: Sequence[float]) -> float:
+def mean(values: Sequence[float]) -> float:
+    """Return the mean, or nan of nothing."""
     return math.fsum(values) / len(values) if values else math.nan
 
 
@@ -153,8 +157,14 @@ def notes(run: Run) -> list[str]:
         for agent in dict.fromkeys(agent for agent, _ in run.samples)
         if _has_estimates(run, agent)
     ]
-    if run.missing:
-        found.append(f"unfinished: {run.missing} of {len(run.config.keys)} episodes are missing")
-    if run.torn:
+    return found + incomplete(run.missing, len(run.config.keys), run.torn)
+
+
+def incomplete(missing: int, total: int, torn: bool) -> list[str]:
+    """Return what a reader must know of a run that was interrupted."""
+    found = []
+    if missing:
+        found.append(f"unfinished: {missing} of {total} episodes are missing")
+    if torn:
         found.append(f"the last line of {EPISODES} is broken and was left out")
     return found

@@ -65,8 +65,10 @@ def game_id(name: str) -> str:
     def squeezed(text: str) -> str:
         return "".join(c for c in text.lower() if c.isalnum())
 
-    short = {squeezed(i.split("/")[1].removesuffix("Text-v0")): i for i in text_ids()}
-    found = short.get(squeezed(name)) or next((i for i in text_ids() if i == name), None)
+    short: dict[str, str] = {}
+    for text_id in text_ids():  # the suite's own come first, and keep their names
+        short.setdefault(squeezed(text_id.split("/")[1].removesuffix("Text-v0")), text_id)
+    found = name if name in text_ids() else short.get(squeezed(name))
     if found is None:
         raise RagenError(f"unknown game '{name}'; known are {', '.join(short)}")
     return found

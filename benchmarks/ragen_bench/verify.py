@@ -3,15 +3,16 @@
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ragen_agents.policies import CONTROLS
+from ragen_agents.rollout import MatchRecord
 from ragen_bench.checksums import CHECKSUMS, read_checksums
-from ragen_bench.configs import EditedConfigError, RunConfig, load_config
+from ragen_bench.configs import AnyConfig, EditedConfigError, MatchConfig, load_config
 from ragen_bench.picture_files import PICTURES, kept_hash
-from ragen_bench.records import DuplicateError, Record, key_of, read_records
+from ragen_bench.records import DuplicateError, Record
 from ragen_bench.replay import Check, config_checks, replay
-from ragen_bench.runs import EPISODES
+from ragen_bench.runs import EPISODES, read_episodes
 from ragen_bench.suites import check_suite
 from ragen_envs.errors import RagenError
 
@@ -48,15 +49,15 @@ def verify_run(folder: Path, tick: Callable[[int, int], None] | None = None) -> 
     checksums = read_checksums(folder)  # before the episodes, so that a run may go on meanwhile
     try:
         config = load_config(folder)
-        found = read_records(path)
+        found = read_episodes(folder, config)
     except (DuplicateError, EditedConfigError) as error:
         raise MismatchError(str(error)) from error
-    check_suite(config.suite)
+    _check_games(config)
     expected = set(config.keys)
     for count, record in enumerate(found.records, start=1):
-        if key_of(record.episode) not in expected:
+        if record.episode.key not in expected:
             raise MismatchError(
-                f"{path} line {record.line}: {key_of(record.episode)!s} is not an episode of this run"
+                f"{path} line {record.line}: {record.episode.key!s} is not an episode of this run"
             )
         verify_record(str(path), record, config)
         _verify_pictures(path, record)
@@ -74,7 +75,17 @@ def verify_run(folder: Path, tick: Callable[[int, int], None] | None = None) -> 
     return Verified(len(found.records), turns, missing, found.torn, checksums is not None)
 
 
-def verify_record(what: str, record: Record, config: RunConfig) -> None:
+def _check_games(config: AnyConfig) -> None:
+    """Raise `RagenError` if a game of a run, a setting or a level does not exist."""
+    if isinstance(config, MatchConfig):
+        from ragen_bench.match.play import count_seats
+
+        count_seats(config.suite, ())
+    else:
+        check_suite(config.suite)
+
+
+def verify_record(what: str, record: Record[Any], config: AnyConfig) -> None:
     """Play one episode of a run again; its key must be one of the config's.
 
     Args:
@@ -85,7 +96,7 @@ def verify_record(what: str, record: Record, config: RunConfig) -> None:
     Raises:
         MismatchError: Something differs; the message names line, episode, turn and field.
     """
-    key = key_of(record.episode)
+    key = record.episode.key
     for check in _checks(config, record):
         if not check.holds:
             turn = "" if check.turn is None else f", turn {check.turn}"
@@ -95,16 +106,21 @@ def verify_record(what: str, record: Record, config: RunConfig) -> None:
             )
 
 
-def _checks(config: RunConfig, record: Record) -> Iterator[Check]:
+def _checks(config: AnyConfig, record: Record[Any]) -> Iterator[Check]:
     try:
-        yield from chain(config_checks(config, record.episode), replay(record.episode))
+        if isinstance(config, MatchConfig):
+            from ragen_bench.match.replay import match_checks
+
+            yield from match_checks(config, record.episode)
+        else:
+            yield from chain(config_checks(config, record.episode), replay(record.episode))
     except RagenError as error:
         yield Check(None, "replay", "was played", f"{error}")
 
 
-def _verify_pictures(path: Path, record: Record) -> None:
-    """Check that the files hold the pictures that the agent was shown; controls look at none."""
-    if record.episode.agent in CONTROLS:
+def _verify_pictures(path: Path, record: Record[Any]) -> None:
+    """Check that the files hold the pictures that the agent was shown; controls and seats look at none."""
+    if isinstance(record.episode, MatchRecord) or record.episode.agent in CONTROLS:
         return
     for number, turn in enumerate(record.episode.turns, start=1):
         if turn.picture is None:
@@ -112,17 +128,17 @@ def _verify_pictures(path: Path, record: Record) -> None:
         found = kept_hash(path.parent, turn.picture)
         if found != turn.picture:
             raise MismatchError(
-                f"{path} line {record.line}: {key_of(record.episode)}, turn {number}, the file "
+                f"{path} line {record.line}: {record.episode.key}, turn {number}, the file "
                 f"{PICTURES}/{turn.picture}.png: recorded {turn.picture[:12]}, found {found[:80]}"
             )
 
 
-def _verify_checksum(path: Path, record: Record, checksums: list[str]) -> None:
+def _verify_checksum(path: Path, record: Record[Any], checksums: list[str]) -> None:
     if record.line > len(checksums):
         return  # killed between the two writes
     if checksums[record.line - 1] != record.sha256:
         raise MismatchError(
-            f"{path} line {record.line}: {key_of(record.episode)}, the line: recorded with SHA-256 "
+            f"{path} line {record.line}: {record.episode.key}, the line: recorded with SHA-256 "
             f"{checksums[record.line - 1][:12]}, recomputed {record.sha256[:12]}"
         )
 

@@ -2,12 +2,11 @@
 
 from typing import Any, ClassVar, SupportsInt
 
-import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from ragen_envs import register_text
+from ragen_envs import GameSpec, register_game
 from ragen_envs.base import GameEnv, read_action
 from ragen_envs.oracle import Advice, Budget, as_budget
 from ragen_envs.seeding import advance, below
@@ -101,5 +100,8 @@ class CorridorEnv(GameEnv[NDArray[np.int64]]):
         return {"success": success, "action_is_valid": True, "action_is_effective": effective}
 
 
-gym.register("mine/Corridor-v0", entry_point="corridor:CorridorEnv", max_episode_steps=100)
-register_text("mine/CorridorText-v0", "mine/Corridor-v0", max_actions=20)
+GAME = GameSpec(
+    "Corridor", "corridor:CorridorEnv", None, "walk along a corridor to the coin", 100,
+    conversation={"max_actions": 20}, namespace="mine",
+)  # fmt: skip
+register_game(GAME)

@@ -1,15 +1,20 @@
 """Episodes: how policies play the games, and the record that everything downstream reads."""
 
-from ragen_agents.rollout.episode import Episode, InstanceRecord, TurnRecord
+from ragen_agents.rollout.episode import Episode, EpisodeKey, InstanceRecord, TurnRecord
 from ragen_agents.rollout.game import EpisodeSpec, Game, make_env, sampling_seed
 from ragen_agents.rollout.independent import play_independently
+from ragen_agents.rollout.match_record import MatchKey, MatchRecord, SeatRecord
 from ragen_agents.rollout.play import play_batch
 
 __all__ = [
     "Episode",
+    "EpisodeKey",
     "EpisodeSpec",
     "Game",
     "InstanceRecord",
+    "MatchKey",
+    "MatchRecord",
+    "SeatRecord",
     "TurnRecord",
     "make_env",
     "play_batch",

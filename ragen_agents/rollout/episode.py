@@ -1,6 +1,6 @@
 """The Episode: one JSON record of one episode, enough to play it again and to check every number."""
 
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,11 +13,31 @@ invalid: a defect where the settings end the episode. overflow: the prompt outgr
 error: the policy or the game failed; ``error`` says how."""
 
 
-class _Record(BaseModel):
+class EpisodeKey(NamedTuple):
+    """What makes an episode one of its run."""
+
+    agent: str
+    task: str
+    instance: int | None
+    """Index of the frozen level."""
+    attempt: int
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """Who plays."""
+        return (self.agent,)
+
+    def __str__(self) -> str:
+        return f"{self.agent} / {self.task} / instance {self.instance}, attempt {self.attempt}"
+
+
+class RecordModel(BaseModel):
+    """Base of what is written to a run's records."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class InstanceRecord(_Record):
+class InstanceRecord(RecordModel):
     """Which level was played."""
 
     distribution: str
@@ -36,7 +56,7 @@ class InstanceRecord(_Record):
     """Hexadecimal key of the level, equal up to symmetry."""
 
 
-class TurnRecord(_Record):
+class TurnRecord(RecordModel):
     """One reply and what it did."""
 
     user: str
@@ -77,7 +97,7 @@ class TurnRecord(_Record):
         return sum(self.rewards) + self.penalty
 
 
-class Episode(_Record):
+class Episode(RecordModel):
     """One episode of one policy on one instance."""
 
     schema_version: Literal[1, 2] = SCHEMA_VERSION
@@ -112,6 +132,6 @@ class Episode(_Record):
     error: str | None = None
 
     @property
-    def key(self) -> tuple[str, int | None, int]:
-        """What makes an episode one of its run: task, instance index, attempt."""
-        return self.task, self.instance.index, self.attempt
+    def key(self) -> EpisodeKey:
+        """What makes it one of its run."""
+        return EpisodeKey(self.agent, self.task, self.instance.index, self.attempt)

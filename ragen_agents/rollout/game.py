@@ -5,16 +5,15 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import gymnasium as gym
-import numpy as np
-from numpy.typing import NDArray
 
-from ragen_agents.pictures import picture_hash
 from ragen_agents.policies.base import Reply, Request
 from ragen_agents.rollout.episode import End, Episode, InstanceRecord, TurnRecord
+from ragen_agents.rollout.turn import describe_error, record_turn
 from ragen_envs import SUITE_VERSION
 from ragen_envs.conversation import (
     ConversationVector,
     ConversationWrapper,
+    Picture,
     TurnResult,
     make_conversation,
 )
@@ -66,7 +65,7 @@ class Asked(NamedTuple):
     """The last message that a game has sent."""
 
     user: str
-    pictures: Sequence[NDArray[np.uint8]]
+    pictures: Sequence[Picture]
 
 
 class Game:
@@ -97,32 +96,13 @@ class Game:
 
     def record(self, asked: Asked, reply: Reply, result: TurnResult, seconds: float) -> None:
         """Record what the game asked, what it was replied within so many seconds, and what that did."""
-        names = self.env.names
-        self.turns.append(
-            TurnRecord(
-                user=asked.user,
-                picture=picture_hash(asked.pictures[-1]) if asked.pictures else None,
-                reply=reply.text,
-                reasoning=reply.reasoning,
-                cut_off=reply.cut_off,
-                prompt_tokens=reply.prompt_tokens,
-                reply_tokens=reply.reply_tokens,
-                tokens_estimated=reply.tokens_estimated,
-                actions=tuple(names[a] for a in result.parsed.actions),
-                executed=tuple(names[a] for a in result.executed),
-                effective=result.effective,
-                defects=tuple(str(d) for d in result.parsed.defects),
-                rewards=result.rewards,
-                penalty=result.penalty,
-                seconds=seconds,
-            )
-        )
+        self.turns.append(record_turn(*asked, reply, result, self.env.names, seconds))
         self.end = result.end
 
     def fail(self, error: Exception) -> None:
         """End the episode because of an error, which is part of its record."""
         self.end = "error"
-        self.error = f"{type(error).__name__}: {error}"[:2000]
+        self.error = describe_error(error)
 
     def episode(self, agent: str) -> Episode:
         """Return the record of the episode, which must have ended."""

@@ -10,6 +10,7 @@ from ragen_envs.conversation.wrapper import EndReason, Message, TurnResult
 from ragen_envs.errors import RagenError
 from ragen_envs.multi_agent.base import MultiAgentEnv, SeatView
 from ragen_envs.oracle import Advice, Budget
+from ragen_envs.text import FORMATS, IMAGE
 
 SEAT_SETTINGS: Final = tuple(
     name for name in SETTING_NAMES if name not in ("max_turns", "actions_per_turn", "max_actions")
@@ -114,6 +115,10 @@ def read_settings(kwargs: dict[str, Any]) -> ConversationSettings:
         RagenError: A setting has a wrong value.
     """
     given = {name: kwargs.pop(name) for name in SEAT_SETTINGS if name in kwargs}
+    if given.get("observation") == IMAGE:
+        raise RagenError(
+            f"observation is 'image', but must be one of {', '.join(FORMATS)}: seats are told in words"
+        )
     if given.get("invalid") == "end":
         raise RagenError("invalid is 'end', but must be one of penalise, discard: others play on")
     return ConversationSettings(**given)

@@ -8,6 +8,7 @@ from ragen_bench.cli.bench import bench
 from ragen_bench.cli.compare import compare
 from ragen_bench.cli.games import games
 from ragen_bench.cli.leaderboard import leaderboard_app
+from ragen_bench.cli.match import match
 from ragen_bench.cli.new_game import new_game
 from ragen_bench.cli.play import play
 from ragen_bench.cli.report import report
@@ -26,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
-    bench, show, compare, verify, play, games, new_game, train, sft, report, submit,
+    bench, match, show, compare, verify, play, games, new_game, train, sft, report, submit,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(starter_app, name="starter")
@@ -41,11 +42,24 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001
         bool,
         typer.Option(
             "--version", callback=_print_version, is_eager=True, help="Print the version."
         ),
     ] = False,
+    extension: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import",
+            metavar="FILE",
+            help="Import a Python file or module that registers games, before the command; may be "
+            "repeated.",
+        ),
+    ] = None,
 ) -> None:
-    pass
+    if extension:
+        from ragen_bench.extensions import import_extension
+
+        for name in extension:
+            import_extension(name)

@@ -27,13 +27,13 @@ def games(style: FormatOption = Format.TABLE) -> None:
 
 def _listed() -> list[tuple[str, str, str]]:
     """Return id, text id and summary of every game."""
-    from ragen_envs.registration import GAMES, TEXT_VARIANTS, installed_games
+    from ragen_envs.registration import GAMES, TEXT_VARIANTS, added_games
 
     listed = [(game.id, game.text_id, game.summary) for game in GAMES]
     for text_id, (game_id, settings) in TEXT_VARIANTS.items():
         how = ", ".join(f"{name} {value}" for name, value in settings.items())
         listed.append((game_id, text_id, f"the same game told with {how}"))
-    listed += [(game.id, game.text_id, game.summary) for game in installed_games()]
+    listed += [(game.id, game.text_id, game.summary) for game in added_games()]
     return listed
 
 

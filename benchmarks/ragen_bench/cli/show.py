@@ -1,9 +1,13 @@
 """``ragen show``: the table of a run, computed again from its episodes."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ragen_bench.cli.options import FormatOption, RunArgument
-from ragen_bench.formats import Format, print_table, score_grid
+from ragen_bench.formats import Format, Grid, print_table, score_grid
+
+if TYPE_CHECKING:
+    from ragen_bench.configs import BaseConfig
 
 
 def show(run: RunArgument, style: FormatOption = Format.TABLE) -> None:
@@ -12,19 +16,59 @@ def show(run: RunArgument, style: FormatOption = Format.TABLE) -> None:
 
 
 def print_run(folder: Path, style: Format) -> None:
-    """Print the table of a run."""
+    """Print the table of a run of agents alone, or of matches."""
+    from ragen_bench.configs import MatchConfig, load_config
+
+    if isinstance(load_config(folder), MatchConfig):
+        _print_matches(folder, style)
+    else:
+        _print_bench(folder, style)
+
+
+def _print_bench(folder: Path, style: Format) -> None:
     from ragen_bench.tables import notes, read_run, summarise
 
     run = read_run(folder)
     data = summarise(run)
-    suite = run.config.suite
-    about = f"{suite.name} {suite.version}, {suite.split} levels, {folder}"
-    facts = {
-        "run": str(folder),
-        "suite": suite.name,
-        "version": suite.version,
-        "suite_version": run.config.suite_version,
-        "split": suite.split,
-        "missing": run.missing,
-    }
+    about = f"{_title(run.config)}, {folder}"
+    facts = _facts(folder, run.config, run.missing)
     print_table(data, score_grid(data), style, about, notes(run), facts)
+
+
+def _print_matches(folder: Path, style: Format) -> None:
+    from ragen_bench.match import grids
+    from ragen_bench.match.tables import match_notes, read_match_run, summarise_matches
+
+    run = read_match_run(folder)
+    data = summarise_matches(run)
+    facts = _facts(folder, run.config, run.missing)
+    if style in (Format.CSV, Format.JSON):
+        print_table(data, Grid([], [], 0), style, "", match_notes(run), facts)
+        return
+    tables = {
+        f"Success %, {_title(run.config)}, {folder}": grids.company_grid(data, "success"),
+        "Return": grids.company_grid(data, "return"),
+        "Success % by seat": grids.seat_grid(data),
+        "Replies": grids.reply_grid(data),
+    }
+    for title, grid in tables.items():
+        if style is Format.MARKDOWN:
+            print(f"{title}\n")
+        print_table(data, grid, style, title, match_notes(run) if title == "Replies" else ())
+        print()
+
+
+def _title(config: "BaseConfig") -> str:
+    suite = config.suite
+    return f"{suite.name} {suite.version}, {suite.split} levels"
+
+
+def _facts(folder: Path, config: "BaseConfig", missing: int) -> dict[str, Any]:
+    return {
+        "run": str(folder),
+        "suite": config.suite.name,
+        "version": config.suite.version,
+        "suite_version": config.suite_version,
+        "split": config.suite.split,
+        "missing": missing,
+    }

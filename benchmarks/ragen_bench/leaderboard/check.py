@@ -9,7 +9,7 @@ from ragen_agents.rollout import Episode
 from ragen_bench.leaderboard.entry import Entry, GameResult
 from ragen_bench.leaderboard.rules import EntryError
 from ragen_bench.leaderboard.store import EPISODES, StoredEntry, read_entry
-from ragen_bench.records import Record, key_of
+from ragen_bench.records import Record
 from ragen_bench.suites import check_suite
 from ragen_bench.tables import summarise_episodes
 from ragen_bench.verify import MismatchError, verify_record
@@ -45,13 +45,13 @@ def check_entry(folder: Path, tick: Tick | None = None) -> StoredEntry:
 def _check_complete(stored: StoredEntry) -> None:
     """Check that the episodes are those of the suite, each once, in its order."""
     for record, key in zip(stored.records, stored.entry.config.keys, strict=True):
-        if key_of(record.episode) != key:
+        if record.episode.key != key:
             raise EntryError(
-                f"{EPISODES} line {record.line} is {key_of(record.episode)!s:.200}, but must be {key}"
+                f"{EPISODES} line {record.line} is {record.episode.key!s:.200}, but must be {key}"
             )
 
 
-def _check_episode(entry: Entry, record: Record) -> None:
+def _check_episode(entry: Entry, record: Record[Episode]) -> None:
     for number, turn in enumerate(record.episode.turns, start=1):
         # No replay can tell these, but they must be possible.
         for field, most in (("seconds", _MAX_SECONDS), ("prompt_tokens", _MAX_TOKENS)):

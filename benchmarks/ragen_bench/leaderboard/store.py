@@ -9,6 +9,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ragen_agents.rollout import Episode
 from ragen_bench.leaderboard.entry import Entry
 from ragen_bench.leaderboard.rules import EntryError, check_rules
 from ragen_bench.leaderboard.untrusted import (
@@ -32,7 +33,7 @@ class StoredEntry(NamedTuple):
     """An entry as it lies in its folder."""
 
     entry: Entry
-    records: list[Record]
+    records: list[Record[Episode]]
 
 
 def entry_folders(root: Path) -> list[Path]:
@@ -79,7 +80,7 @@ def read_entry(folder: Path) -> StoredEntry:
         raise EntryError(f"{EPISODES}: its SHA-256 is not the episodes_sha256 of {ENTRY}")
     _check_lines(data, len(entry.config.keys))
     try:
-        found = parse_records(BytesIO(data), EPISODES)
+        found = parse_records(BytesIO(data), EPISODES, Episode)
     except RagenError as error:
         raise EntryError(str(error)) from error
     if found.torn:

@@ -1,5 +1,6 @@
 """Levels of cooperative Sokoban: Sokoban's rooms with more movers, kept if one alone is too slow."""
 
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from ragen_envs.errors import GenerationError, SolverLimitError
@@ -29,10 +30,11 @@ class Level(NamedTuple):
     """The budget: one less than the fewest moves of the best single mover."""
 
 
+@lru_cache(maxsize=1024)
 def generate(
     height: int, width: int, boxes: int, players: int, stream: int, split: str
 ) -> tuple[Level, int]:
-    """Draw levels until one belongs to the split and needs the team.
+    """Draw levels until one belongs to the split and needs the team; remembers the last ones.
 
     Returns:
         The level and the advanced stream.

@@ -1,9 +1,48 @@
-"""The options of ``ragen bench`` for agents behind endpoints, and for what they may cost."""
+"""The options of ``ragen bench`` and ``ragen match``: who plays, how, and what it may cost."""
 
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias
 
 import typer
+
+_AGENTS: Final = (
+    "random, noop, oracle, starter, the folder of a saved model, hf:NAME, openai:MODEL behind an "
+    "endpoint, or package.module:Agent; may be given several times.  "
+)
+
+BenchAgents: TypeAlias = Annotated[
+    list[str] | None, typer.Option(help=f"{_AGENTS}[default: random, starter, oracle]")
+]
+MatchAgents: TypeAlias = Annotated[
+    list[str] | None, typer.Option(help=f"{_AGENTS}[default: random, noop, oracle]")
+]
+SuiteName: TypeAlias = Annotated[
+    str, typer.Option(help="Name of a suite, or path of its YAML file.")
+]
+Episodes: TypeAlias = Annotated[
+    int | None, typer.Option(metavar="N", help="Levels of each game, instead of the suite's.")
+]
+Games: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(help="Only this game of the suite, or the text id of any; may be repeated."),
+]
+Out: TypeAlias = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Run directory.  [default: under runs/]")
+]
+Seed: TypeAlias = Annotated[
+    int | None, typer.Option(metavar="S", help="Seed of the agents' draws, not the levels'.")
+]
+Temperature: TypeAlias = Annotated[
+    float | None,
+    typer.Option(metavar="T", help="Of language models, instead of the suite's; 0 is greedy."),
+]
+MaxReplyTokens: TypeAlias = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Most tokens of one reply, instead of the suite's."),
+]
+Resume: TypeAlias = Annotated[
+    bool, typer.Option(help="Go on with a run directory that is there, or refuse to.")
+]
 
 _ENDPOINTS: Final = "Endpoints"
 _BUDGETS: Final = "Budgets"

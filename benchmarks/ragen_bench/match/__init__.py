@@ -1,0 +1,1 @@
+"""Games of several players in the harness: lineups, matches, tables, and their check."""

@@ -1,0 +1,131 @@
+"""What a run's matches say: a row for each game, agent, company and seat."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pandas as pd
+
+from ragen_agents.rollout import MatchRecord, SeatRecord
+from ragen_bench.configs import MatchConfig, lineup, load_config
+from ragen_bench.records import read_records
+from ragen_bench.runs import EPISODES
+from ragen_bench.statistics import bootstrap_mean, wilson_mean
+from ragen_bench.tables import incomplete, mean
+from ragen_envs.errors import RagenError
+
+ALL: Final = "all"
+"""In the column ``seat``: the mean of all seats."""
+_RESAMPLES: Final = 2000
+
+
+class MatchRun(NamedTuple):
+    """A run of matches as read from its directory."""
+
+    folder: Path
+    config: MatchConfig
+    matches: Mapping[tuple[str, tuple[str, ...]], Mapping[int, MatchRecord]]
+    """By task and lineup, the matches by level."""
+    torn: bool
+    """Whether the last line is broken."""
+
+    @property
+    def missing(self) -> int:
+        """How many matches the run still lacks."""
+        return len(self.config.keys) - sum(len(levels) for levels in self.matches.values())
+
+
+def read_match_run(folder: Path) -> MatchRun:
+    """Read a run of ``ragen match``; raises `RagenError` if it is none or broken."""
+    config = load_config(folder)
+    if not isinstance(config, MatchConfig):
+        raise RagenError(f"'{folder}' is a run of ragen bench, not of ragen match")
+    found = read_records(folder / EPISODES, MatchRecord)
+    matches: dict[tuple[str, tuple[str, ...]], dict[int, MatchRecord]] = defaultdict(dict)
+    for match in sorted(found.episodes, key=lambda match: match.key.level):
+        matches[match.task, match.key.lineup][match.key.level] = match
+    return MatchRun(folder, config, dict(matches), found.torn)
+
+
+def summarise_matches(run: MatchRun) -> pd.DataFrame:
+    """Return the table of a run: a row for each game, agent, company and seat that was played.
+
+    Columns: ``game``; ``agent``, whose numbers these are; ``others``, the agent on all other seats;
+    ``seat``, its seat or "all", the mean over its seats on each level; ``n``, levels; ``success`` and
+    ``mean_return`` with their 95% intervals over levels (Wilson's, and a bootstrap); ``valid``, the share
+    of its replies without a defect; ``turns`` and ``reply_tokens``, means of an episode; ``errors``,
+    episodes that ended in an error or outgrew the model's context. What is not defined is nan.
+    """
+    rows = []
+    for task in run.config.suite.tasks:
+        for one in run.config.agents:
+            for others in run.config.agents:
+                found = _seats(run, task, one.name, others.name)
+                for seat, parts in (*found.items(), (ALL, _common(list(found.values())))):
+                    if parts:
+                        head = {"game": task, "agent": one.name, "others": others.name}
+                        rows.append({**head, "seat": seat, **_summary(parts)})
+    return pd.DataFrame(rows, columns=["game", "agent", "others", "seat", *_COLUMNS])
+
+
+_COLUMNS: Final = (
+    "n", "success", "success_low", "success_high", "mean_return", "return_low", "return_high",
+    "valid", "turns", "reply_tokens", "errors",
+)  # fmt: skip
+
+Levels = Mapping[int, Sequence[SeatRecord]]
+"""An agent's seats on each level."""
+
+
+def _seats(run: MatchRun, task: str, one: str, others: str) -> dict[str, Levels]:
+    """Return what an agent did on each seat, in the company of another one."""
+    count = run.config.seats[task]
+    return {
+        f"player_{own}": {
+            level: [match.seats[own]]
+            for level, match in run.matches.get((task, lineup(one, others, own, count)), {}).items()
+        }
+        for own in range(count)
+    }
+
+
+def _common(parts: Sequence[Levels]) -> Levels:
+    """Return what was done on all seats, on the levels that all of them have played."""
+    levels = [level for level in parts[0] if all(level in part for part in parts)]
+    return {level: [seat for part in parts for seat in part[level]] for level in levels}
+
+
+def _summary(levels: Levels) -> dict[str, Any]:
+    seats = [seat for there in levels.values() for seat in there]
+    turns = [turn for seat in seats for turn in seat.turns]
+    tokens = [turn.reply_tokens for turn in turns if turn.reply_tokens is not None]
+    success = wilson_mean([mean([seat.success for seat in there]) for there in levels.values()])
+    returns = bootstrap_mean(
+        [mean([seat.episode_return for seat in there]) for there in levels.values()],
+        resamples=_RESAMPLES,
+        seed=0,
+    )
+    return {
+        "n": len(levels),
+        "success": success.estimate,
+        "success_low": success.low,
+        "success_high": success.high,
+        "mean_return": returns.estimate,
+        "return_low": returns.low,
+        "return_high": returns.high,
+        "valid": mean([not turn.defects for turn in turns]),
+        "turns": mean([len(seat.turns) for seat in seats]),
+        "reply_tokens": sum(tokens) / len(seats) if tokens else float("nan"),
+        "errors": sum(seat.end in ("error", "overflow") for seat in seats),
+    }
+
+
+def match_notes(run: MatchRun) -> list[str]:
+    """Return what a reader of the table must know."""
+    found = []
+    if any(agent.name == "oracle" for agent in run.config.agents):
+        found.append(
+            "the oracle plays its part of an optimum of all seats; with other agents it is no ceiling"
+        )
+    return found + incomplete(run.missing, len(run.config.keys), run.torn)

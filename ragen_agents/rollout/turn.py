@@ -1,0 +1,51 @@
+"""What a reply did, as the record of its turn: the same for one player and for a seat among several."""
+
+from collections.abc import Sequence
+
+from ragen_agents.pictures import picture_hash
+from ragen_agents.policies.base import Reply
+from ragen_agents.rollout.episode import TurnRecord
+from ragen_envs.conversation import Picture
+from ragen_envs.conversation.wrapper import TurnResult
+
+
+def record_turn(
+    user: str,
+    pictures: Sequence[Picture],
+    reply: Reply,
+    result: TurnResult,
+    names: Sequence[str],
+    seconds: float,
+) -> TurnRecord:
+    """Return the record of a turn.
+
+    Args:
+        user: The user message that was replied to.
+        pictures: The picture beside each user message so far; () where the game is told in words.
+        reply: What the policy said.
+        result: What it did.
+        names: Names of the actions.
+        seconds: What the policy took.
+    """
+    return TurnRecord(
+        user=user,
+        picture=picture_hash(pictures[-1]) if pictures else None,
+        reply=reply.text,
+        reasoning=reply.reasoning,
+        cut_off=reply.cut_off,
+        prompt_tokens=reply.prompt_tokens,
+        reply_tokens=reply.reply_tokens,
+        tokens_estimated=reply.tokens_estimated,
+        actions=tuple(names[a] for a in result.parsed.actions),
+        executed=tuple(names[a] for a in result.executed),
+        effective=result.effective,
+        defects=tuple(str(d) for d in result.parsed.defects),
+        rewards=result.rewards,
+        penalty=result.penalty,
+        seconds=seconds,
+    )
+
+
+def describe_error(error: Exception) -> str:
+    """Return an error as a record keeps it."""
+    return f"{type(error).__name__}: {error}"[:2000]
