@@ -134,3 +134,10 @@ def score_grid(data: pd.DataFrame) -> Grid:
         for row in data.to_dict("records")
     ]
     return Grid([*header, *(["errors"] if errors else [])], rows, left=2)
+
+
+def duration(seconds: float) -> str:
+    """Return a time for people, such as 45 s, 12 min or 3.5 h."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -15,6 +15,7 @@ from ragen_bench.cli.sft import sft
 from ragen_bench.cli.show import show
 from ragen_bench.cli.starter import starter_app
 from ragen_bench.cli.submit import submit
+from ragen_bench.cli.sweep import sweep
 from ragen_bench.cli.train import train
 from ragen_bench.cli.verify import verify
 from ragen_envs import __version__
@@ -26,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
-    bench, show, compare, verify, play, games, new_game, train, sft, report, submit,
+    bench, show, compare, verify, play, games, new_game, train, sft, sweep, report, submit,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(starter_app, name="starter")

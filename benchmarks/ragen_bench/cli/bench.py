@@ -2,18 +2,13 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ragen_bench.cli import bench_options as options
 from ragen_bench.cli.options import FormatOption
 from ragen_bench.formats import Format
-
-if TYPE_CHECKING:
-    from ragen_bench.agents import Remote
-    from ragen_bench.budget import Budget
-    from ragen_bench.configs import RunConfig
 
 STOPPED = 3
 """Exit code of a run that stopped at its budget."""
@@ -77,6 +72,7 @@ def bench(
     from ragen_bench.agents import check_sight, normalise_agents
     from ragen_bench.cli.show import print_run
     from ragen_bench.configs import CONFIG, default_directory, make_config
+    from ragen_bench.playing import play_missing
     from ragen_bench.remote import cache_file, make_budget, make_remote
     from ragen_bench.suites import adapt_suite, check_suite, load_suite
     from ragen_envs.errors import RagenError
@@ -94,40 +90,17 @@ def bench(
         raise RagenError(f"'{folder}' holds a run already; leave --no-resume out to go on with it")
     replies = cache_file(cache, no_cache, folder, chosen.sampling)
     try:
-        _play(folder, config, remote, budget, replies)
+        play_missing(folder, config, remote, budget, replies)
         reached = None
     except BudgetReachedError as stopped:
         reached = stopped
+    except KeyboardInterrupt:
+        print(f"\ninterrupted; what is done is in {folder}, and the same command goes on",
+              file=sys.stderr)  # fmt: skip
+        raise typer.Exit(130) from None
     print_run(folder, style)
     print(f"run: {folder}", file=sys.stderr)
     if reached is not None:
         print(f"budget reached: {reached}; what is played is kept, and the same command with a "
               "larger budget goes on", file=sys.stderr)  # fmt: skip
         raise typer.Exit(STOPPED)
-
-
-def _play(
-    folder: Path, config: "RunConfig", remote: "Remote", budget: "Budget", cache: Path | None
-) -> None:
-    """Play what is missing. Models are loaded first, so that a failure to leaves nothing behind."""
-    from ragen_bench.agents import make_policies
-    from ragen_bench.progress import RunProgress
-    from ragen_bench.runner import Purse, play_run
-    from ragen_bench.runs import RunDirectory, missing_agents
-    from ragen_bench.spending import Ledger
-
-    progress = RunProgress()
-    try:
-        missing = missing_agents(folder, config)
-        policies = make_policies(missing, config.suite.sampling, remote, progress.say)
-        with RunDirectory(folder, config) as run, Ledger(folder) as ledger:
-            try:
-                with progress.of(len(run.done), len(config.keys)):
-                    play_run(run, policies, progress, Purse(ledger, budget, cache))
-            finally:
-                if ledger.spent:
-                    print(f"spent: {ledger.summary(budget.prices)}", file=sys.stderr)
-    except KeyboardInterrupt:
-        print(f"\ninterrupted; what is done is in {folder}, and the same command goes on",
-              file=sys.stderr)  # fmt: skip
-        raise typer.Exit(130) from None
