@@ -71,9 +71,7 @@ def crossed_rate(sample: npt.ArrayLike, confidence: float = 0.95) -> Interval:
     return Interval(rate, min(max(centre - half, 0.0), rate), max(min(centre + half, 1.0), rate))
 
 
-def crossed_difference(
-    a: npt.ArrayLike, b: npt.ArrayLike, confidence: float = 0.95
-) -> Difference:
+def crossed_difference(a: npt.ArrayLike, b: npt.ArrayLike, confidence: float = 0.95) -> Difference:
     """Compare two settings on the same levels, each with seeds of its own.
 
     Levels are paired, seeds are not: the runs of one setting share nothing with those of the other. The

@@ -3,6 +3,7 @@
 import math
 from typing import NamedTuple
 
+import pandas as pd
 from scipy import optimize, stats
 
 MOST_SEEDS = 1000
@@ -87,3 +88,24 @@ def seeds_for(
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
+
+
+_LEVELS = (64, 128, 256, 512, 1024)
+_SEEDS = (3, 5, 10, 20)
+
+
+def plan_designs(effect: float, base: Design) -> pd.DataFrame:
+    """Return a row for each number of levels, for a difference of the given size.
+
+    Columns: ``levels``; ``seeds_needed`` of each setting to find the effect with a power of 80%, 0 where
+    it takes more than `MOST_SEEDS`; ``finds_N``, the smallest difference that N seeds find. Two fixed
+    models (``base.seed_sd`` 0) have no seeds: N is then how often each level is played.
+    """
+    rows = []
+    for levels in _LEVELS:
+        one = base._replace(seeds=1, levels=levels).error ** 2
+        found = {
+            f"finds_{n}": smallest_effect(base._replace(seeds=n, levels=levels)) for n in _SEEDS
+        }
+        rows.append({"levels": levels, "seeds_needed": seeds_for(effect, one) or 0, **found})
+    return pd.DataFrame(rows)

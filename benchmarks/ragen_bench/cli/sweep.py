@@ -1,7 +1,6 @@
 """``ragen sweep``: many training runs that differ in one thing."""
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer

@@ -98,7 +98,9 @@ class Reproduction(_Model):
                 raise ValueError(f"unknown cell '{name}'; known are {', '.join(cells)}")
         for cell, values in self.paper.items():
             if len(values) != len(self.columns):
-                raise ValueError(f"paper.{cell} has {len(values)} values, but {len(self.columns)} columns")
+                raise ValueError(
+                    f"paper.{cell} has {len(values)} values, but {len(self.columns)} columns"
+                )
         return self
 
     def load_sweep(self) -> Sweep:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from ragen_bench.formats import Grid, duration
+from ragen_bench.sweeps.archive import archive_path, matching, read_archive
 from ragen_bench.sweeps.pool import Pool, available_cpus
 from ragen_bench.sweeps.schema import Sweep
 from ragen_bench.sweeps.state import Cost, TaskState, read_states
@@ -25,16 +26,24 @@ class SweepRun:
         choice: Which part of it.
         root: Folder of all sweeps.
         workers: Tasks at the same time.
+        kept: Folder of results that are kept; tasks that are there are done. None for none.
     """
 
     sweep: Sweep
     choice: Choice
     root: Path
     workers: int
+    kept: Path | None = None
 
     def states(self) -> list[TaskState]:
         """Return how far each task is."""
-        return read_states(plan(self.sweep, self.choice), self.root)
+        tasks = plan(self.sweep, self.choice)
+        kept = [] if self.kept is None else read_archive(self.archive(self.kept))
+        return read_states(tasks, self.root, matching(kept, tasks))
+
+    def archive(self, folder: Path) -> Path:
+        """Return the file of this sweep's results in a folder of results that are kept."""
+        return archive_path(folder, self.sweep.name, self.choice.name)
 
     def finish(self) -> list[SweepTask]:
         """Do what is missing and return the tasks that could not be done."""
@@ -97,7 +106,15 @@ def cost_grid(data: pd.DataFrame) -> Grid:
         ]
         for row in data.to_dict("records")
     ]
-    header = ["game", "cell", "design", "tasks\ndone", "begun", "iterations\ndone", "left, on\none thread"]
+    header = [
+        "game",
+        "cell",
+        "design",
+        "tasks\ndone",
+        "begun",
+        "iterations\ndone",
+        "left, on\none thread",
+    ]
     return Grid(header, rows, left=3)
 
 
@@ -109,7 +126,9 @@ def _notes(rows: Sequence[dict[str, object]], workers: int) -> list[str]:
     left = [float(str(row["seconds_left"])) for row in rows]
     total = sum(left)
     if total != total:
-        return ["no iteration of some games was measured yet at this scale, so their time is unknown"]
+        return [
+            "no iteration of some games was measured yet at this scale, so their time is unknown"
+        ]
     return [
         f"about {duration(total / workers)} with {workers} tasks at a time, from measured iterations"
     ]

@@ -1,7 +1,7 @@
 """How far the tasks of a sweep are, and what the rest will take."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -37,8 +37,15 @@ class TaskState(NamedTuple):
         return "begun" if self.iterations else "missing"
 
 
-def read_states(tasks: Sequence[SweepTask], root: Path) -> list[TaskState]:
+def read_states(
+    tasks: Sequence[SweepTask], root: Path, kept: Mapping[Path, TaskResult]
+) -> list[TaskState]:
     """Return how far each task is; reads only.
+
+    Args:
+        tasks: The tasks.
+        root: Folder of all sweeps.
+        kept: Results by path that count as done, wherever they were made.
 
     Raises:
         RagenError: A folder holds another task.
@@ -46,7 +53,7 @@ def read_states(tasks: Sequence[SweepTask], root: Path) -> list[TaskState]:
     states = []
     for task in tasks:
         folder = root / task.path
-        result = read_result(folder, task)
+        result = kept.get(task.path) or read_result(folder, task)
         done = task.iterations if result is not None else iterations_done(folder)
         states.append(TaskState(task, result, done))
     return states
