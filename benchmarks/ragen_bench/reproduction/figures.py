@@ -50,22 +50,27 @@ def draw_curves(what: Reproduction, runs: Runs) -> str | None:
         panels = figure.subplots(len(what.curves), len(games), squeeze=False)
         for row, metric in enumerate(what.curves):
             for panel, game in zip(panels[row], games, strict=True):
-                _draw_panel(panel, runs, game, metric)
+                _draw_panel(panel, runs, game, metric, what.passes)
                 panel.set_title(game if row == 0 else "")
             panels[row][0].set_ylabel(_LABELS.get(metric, metric))
-        handles, labels = panels[0][0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside right upper")
+        handles = dict(
+            pair for panel in panels.flat
+            for pair in zip(*reversed(panel.get_legend_handles_labels()), strict=True)
+        )  # fmt: skip
+        figure.legend(list(handles.values()), list(handles), loc="outside right upper")
         drawing = io.StringIO()
         figure.savefig(drawing, format="svg", metadata={"Date": None})
     return drawing.getvalue()
 
 
-def _draw_panel(panel: Any, runs: Runs, game: str, metric: str) -> None:
+def _draw_panel(panel: Any, runs: Runs, game: str, metric: str, passes: bool) -> None:
     for number, cell in enumerate(runs.sweep.cells):
         results = runs.of(game, cell)
-        x, lines = _together(results, metric)
+        iterations, lines = _together(results, metric)
         if not len(lines):
             continue
+        epochs = results[0].task.train.update.epochs if passes else 1
+        x = [epochs * iteration for iteration in iterations]
         colour = f"C{number % 10}"
         style = "--" if runs.sweep.cells[cell].design == "controlled" else "-"
         panel.plot(x, lines.mean(axis=0), style, color=colour, label=cell, linewidth=1.4)
@@ -75,8 +80,8 @@ def _draw_panel(panel: Any, runs: Runs, game: str, metric: str) -> None:
         for result, line in zip(results, lines, strict=True):
             at = collapsed_at(result)
             if at is not None:
-                panel.plot(at, np.interp(at, x, line), "x", color=colour, markersize=6)
-    panel.set_xlabel("iteration")
+                panel.plot(at * epochs, np.interp(at * epochs, x, line), "x", color=colour)
+    panel.set_xlabel("passes over the rollouts" if passes else "iteration")
     panel.set_ylim(bottom=0)
 
 

@@ -87,6 +87,8 @@ class Reproduction(_Model):
     """What the paper's numbers are."""
     curves: list[str] = Field(default_factory=lambda: ["success"])
     """The metrics of training that are drawn."""
+    passes: bool = False
+    """Whether curves are drawn by passes over the rollouts, for cells that differ in those."""
     claims: list[Claim] = Field(default_factory=list)
 
     @model_validator(mode="after")

@@ -57,7 +57,7 @@ class TaskResult(_Record):
     weights: str | None = None
     """Hash of the weights that were tested."""
     seconds: dict[Literal["train", "test"], float]
-    """Of this task's last process."""
+    """Of all its iterations, and of the tests in its last process."""
     made_with: dict[str, Any]
     """Versions, machine, commit."""
 

@@ -1,5 +1,6 @@
 """A sweep as a YAML file: the cells, what they train on, what they are tested on."""
 
+from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -7,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from ragen_agents.starpo import PRESETS
-from ragen_bench.suites import Name, load_suite
+from ragen_bench.suites import Name, Task, load_suite
 from ragen_bench.yaml_files import load_yaml, validate
 from ragen_envs.errors import RagenError
 
@@ -47,8 +48,9 @@ class ScaleSettings(_Model):
     """Iterations of the quick look."""
     games: list[Name] | None = None
     """The games that are trained on by default; None for all."""
-    seconds: dict[Name, float] = Field(default_factory=dict)
-    """Measured seconds of an iteration on one thread, by game; what is missing was not measured."""
+    seconds: dict[str, float] = Field(default_factory=dict)
+    """Measured seconds of an iteration on one thread, by game, or by "GAME/CELL" where a cell takes
+    longer; of a whole supervised run for such a cell. What is missing was not measured."""
 
 
 class Sweep(_Model):
@@ -72,7 +74,7 @@ class Sweep(_Model):
 
     @model_validator(mode="after")
     def _check(self) -> "Sweep":
-        tasks = load_suite("core").tasks
+        tasks = core_tasks()
         for game in [*self.games, *(test for tests in self.games.values() for test in tests)]:
             if game not in tasks:
                 raise ValueError(f"unknown game '{game}'; known are {', '.join(tasks)}")
@@ -88,6 +90,12 @@ class Sweep(_Model):
         """Return the cell that this one is tested against, or None if it is a reference itself."""
         other = self.cells[cell].against or self.reference
         return None if other == cell else other
+
+
+@lru_cache(maxsize=1)
+def core_tasks() -> dict[str, Task]:
+    """Return the games that can be trained on and tested: the tasks of the suite ``core``."""
+    return load_suite("core").tasks
 
 
 def bundled_sweeps() -> list[str]:

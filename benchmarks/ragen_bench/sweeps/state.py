@@ -87,15 +87,15 @@ class Cost:
     scale: ScaleName
     states: Sequence[TaskState]
 
-    def iteration(self, task: SweepTask) -> float | None:
-        """Return the seconds of an iteration of a task: of its cell, else its game, else as shipped."""
-        results = [s.result for s in self.states if s.result is not None and s.result.curves]
-        of_game = [r for r in results if r.task.game == task.game]
-        of_cell = [r for r in of_game if r.task.cell == task.cell]
-        for found in (of_cell, of_game):
-            if found:
-                return fmean(r.seconds["train"] / r.task.iterations for r in found)
-        return self.sweep.scales[self.scale].seconds.get(task.game)
+    def step(self, task: SweepTask) -> float | None:
+        """Return the seconds of one of a task's steps, or None where nothing like it was measured."""
+        results = [s.result for s in self.states if s.result is not None and s.task.steps]
+        of_cell = [r for r in results if (r.task.game, r.task.cell) == (task.game, task.cell)]
+        if of_cell:
+            return fmean(r.seconds["train"] / r.task.steps for r in of_cell)
+        shipped = self.sweep.scales[self.scale].seconds
+        of_game = None if task.supervised is not None else shipped.get(task.game)
+        return shipped.get(f"{task.game}/{task.cell}", of_game)
 
     def left(self, state: TaskState) -> float | None:
         """Return the seconds that a task still takes on one thread, or None where nothing is known."""
@@ -104,7 +104,7 @@ class Cost:
         task = state.task
         episodes = task.suite.episodes * len(task.suite.tasks)
         test = _OVERHEAD + _TEST * episodes
-        if not task.iterations:
+        if not task.steps:
             return test
-        each = self.iteration(task)
-        return None if each is None else test + each * (task.iterations - state.iterations)
+        each = self.step(task)
+        return None if each is None else test + each * (task.steps - state.iterations)

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict
 from ragen_agents.policies import CONTROLS, VLLM
 from ragen_agents.sft import SftConfig
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
-from ragen_bench.suites import SamplingSettings, Suite, Task, load_suite
-from ragen_bench.sweeps.schema import Cell, ScaleName, Sweep
+from ragen_bench.suites import SamplingSettings, Suite, Task
+from ragen_bench.sweeps.schema import Cell, ScaleName, Sweep, core_tasks
 from ragen_bench.training import layered_config
 from ragen_bench.yaml_files import validate
 from ragen_envs import SUITE_VERSION
@@ -59,6 +59,11 @@ class SweepTask(BaseModel):
     def iterations(self) -> int:
         """How many iterations it trains."""
         return 0 if self.seed is None or self.supervised is not None else self.train.iterations
+
+    @property
+    def steps(self) -> int:
+        """How many parts of about equal length its training has: iterations, or one supervised run."""
+        return 1 if self.supervised is not None else self.iterations
 
     @property
     def path(self) -> Path:
@@ -126,7 +131,7 @@ def _games(sweep: Sweep, choice: Choice) -> list[str]:
     scale = sweep.scales[choice.scale]
     if not choice.games:
         return scale.games or list(sweep.games)
-    known = load_suite("core").tasks
+    known = core_tasks()
     squeezed = {name.lower(): name for name in known}
     for game in choice.games:
         if game.lower() not in squeezed:
@@ -160,7 +165,7 @@ def _train(sweep: Sweep, choice: Choice, game: str, cell: Cell, seed: int) -> Tr
     rates = merged(TrainConfig().update.model_dump(), base.get("update", {}))
     faster = {n: cell.faster * rates[n] for n in ("learning_rate", "critic_learning_rate")}
     own = {
-        "game": load_suite("core").tasks[game].env,
+        "game": core_tasks()[game].env,
         "env_kwargs": dict(cell.settings),
         "seed": seed,
         "iterations": iterations,
@@ -170,7 +175,6 @@ def _train(sweep: Sweep, choice: Choice, game: str, cell: Cell, seed: int) -> Tr
 
 
 def _suite(sweep: Sweep, choice: Choice, game: str, cell: Cell, train: TrainConfig) -> Suite:
-    core = load_suite("core")
     return Suite(
         name=sweep.name,
         version=sweep.version,
@@ -178,7 +182,7 @@ def _suite(sweep: Sweep, choice: Choice, game: str, cell: Cell, train: TrainConf
         seed=train.seed,
         sampling=SamplingSettings(max_tokens=train.rollout.max_tokens),
         tasks={
-            name: Task(env=core.tasks[name].env, settings=cell.settings)
+            name: Task(env=core_tasks()[name].env, settings=cell.settings)
             for name in _tests(sweep, game)
         },
     )

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from ragen_agents.policies import VLLM
 from ragen_bench.sweeps.results import (
     Outcome,
     TaskResult,
@@ -60,13 +61,16 @@ def _do(task: SweepTask) -> None:
     from ragen_bench.environment import describe_environment
 
     agents, ended = task.agents, None
+    started = time.perf_counter()
     if task.seed is not None:
         ended = _train(task)
-        agents = {POLICY: f"vllm:{MODEL}" if task.train.engine == "vllm" else str(MODEL)}
-    started = time.perf_counter()
+        agents = {POLICY: f"{VLLM if task.train.engine == 'vllm' else ''}{MODEL}"}
+    trained = time.perf_counter()
     outcomes = _test(task, agents)
-    tested = time.perf_counter() - started
+    tested = time.perf_counter()
     metrics = read_metrics(TRAIN) if task.iterations else []
+    if metrics:
+        started = trained - sum(line.get("seconds/total", 0.0) for line in metrics)
     result = TaskResult(
         task=task,
         outcomes=outcomes,
@@ -74,7 +78,7 @@ def _do(task: SweepTask) -> None:
         iterations=[line["iteration"] for line in metrics],
         ended=ended,
         weights=weights_of(agents[POLICY]) if task.seed is not None else task.train.weights,
-        seconds={"train": sum(m.get("seconds/total", 0.0) for m in metrics), "test": tested},
+        seconds={"train": trained - started, "test": tested - trained},
         made_with=describe_environment(),
     )
     write_result(Path(), result)
