@@ -23,7 +23,7 @@ LEVELS = 256
 
 def outcome(rng, rate):
     solved = rng.random(LEVELS) < rate
-    return Outcome(success="".join("01"[s] for s in solved), optimal=1.0, mean_return=0.0,
+    return Outcome(success="".join("01"[int(s)] for s in solved), optimal=1.0, mean_return=0.0,
                    valid=1.0, reply_tokens=30.0)  # fmt: skip
 
 
@@ -155,7 +155,8 @@ def test_runs_that_all_collapse_are_not_enough_evidence_until_there_are_many():
         curves = {"success": [0.5] * 20 + [0.0] * 20}
         what, results = results_of("figure7", {}, seeds=seeds, curves=curves)
         first = judge(what, Runs(what.load_sweep(), results))[0]
-        assert (first.verdict, first.ours[:7]) == (verdict, f"{seeds} of {seeds}"[:7])
+        assert first.verdict == verdict
+        assert first.ours.startswith(f"{seeds} of {seeds} runs")
 
 
 @pytest.fixture
