@@ -252,9 +252,9 @@ def test_a_broken_task_is_told_of_and_done_by_the_same_command(tiny, tmp_path, c
 
 
 def test_the_threads_of_tasks_are_capped(tmp_path, monkeypatch):
-    from ragen_bench.sweeps.pool import Pool, available_cpus
+    from ragen_bench.sweeps.pool import Pool
 
     monkeypatch.setenv("OMP_NUM_THREADS", "64")
-    environment = Pool(tmp_path, 2, report=None)._environment()
-    assert environment["OMP_NUM_THREADS"] == str(max(1, available_cpus() // 2))
+    environment = Pool(tmp_path, 2, threads=3, report=None)._environment()
+    assert environment["OMP_NUM_THREADS"] == environment["NUMBA_NUM_THREADS"] == "3"
     assert os.environ["OMP_NUM_THREADS"] == "64"

@@ -159,7 +159,7 @@ def _sum(seeds: list[tuple[float, int]], levels: float, n: int) -> Parts:
     parts = [(v, freedom) for v, freedom in [*seeds, (levels, n - 1)] if v > 0 and freedom > 0]
     total = sum(v for v, _ in parts)
     if not total:
-        return Parts(0.0, 0.0, max(sum(freedom for _, freedom in seeds), 1))
+        return Parts(0.0, 0.0, sum(freedom for _, freedom in seeds) or n - 1)
     freedom = total**2 / sum(v**2 / each for v, each in parts)
     return Parts(sum(v for v, _ in seeds), levels, max(freedom, 1.0))
 

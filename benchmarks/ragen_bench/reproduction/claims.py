@@ -102,6 +102,8 @@ def _success(what: Reproduction, claim: SuccessClaim, runs: Runs) -> Finding:
     effect = abs(printed / 100) if printed else abs(found.interval.estimate)
     of_whom = "the paper's" if printed else "the observed"
     remedy = _remedy(found, effect, of_whom)
+    if printed is not None and not low <= printed <= high:
+        remedy = f"the paper's size is outside the interval; {remedy}"
     return Finding(found.interval.estimate > 0, found.p_value, paper, ours, remedy)
 
 
@@ -136,7 +138,7 @@ def _remedy(found: Difference, effect: float, whose: str) -> str:
     if needed is None:
         return f"more levels: no number of seeds finds {size} on these"
     if needed <= min(found.seeds):
-        return f"nothing: with these seeds {size} would have been found 4 times of 5"
+        return f"these seeds would have found {size} 4 times of 5"
     return f"{needed} seeds to find {size} 4 times of 5"
 
 

@@ -24,7 +24,7 @@ _LABELS: Final = {
     "optimizer_steps": "optimizer steps an iteration",
     "kept_groups": "groups kept",
 }
-_STYLE: Final = {
+_STYLE: Final[Any] = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,

@@ -25,7 +25,7 @@ def tabulate(what: Reproduction, runs: Runs) -> pd.DataFrame:
     """Return a row for each column of the paper's table and each cell or control that has results.
 
     Columns: ``trained_on``, ``test``, ``row`` (a cell or a control), ``cell`` (whose settings a control
-    was played under), ``design`` ("control" for controls), ``seeds``, ``levels`` (distinct ones),
+    was played under), ``controls`` (the cell under which a row's controls are), ``design`` ("control" for controls), ``seeds``, ``levels`` (distinct ones),
     ``success`` with its interval over seeds and levels ``low`` and ``high``; ``score``, the success
     normalised to the random agent (0) and the optimum (100), both taken as known; ``paper``, the paper's
     success rate; ``against``, the cell of the same design that it is compared with, ``difference`` with
@@ -41,7 +41,7 @@ def tabulate(what: Reproduction, runs: Runs) -> pd.DataFrame:
 
 
 _COLUMNS: Final = (
-    "trained_on", "test", "row", "cell", "design", "seeds", "levels", "success", "low", "high",
+    "trained_on", "test", "row", "cell", "controls", "design", "seeds", "levels", "success", "low", "high",
     "score", "paper", "against", "difference", "difference_low", "difference_high", "p", "p_holm",
     "verdict",
 )  # fmt: skip
@@ -77,6 +77,7 @@ def _row(runs: Runs, column: Column, name: str, cell: str, sample: FloatArray) -
         "test": column.test,
         "row": name,
         "cell": cell,
+        "controls": controls_cell(runs.sweep, cell),
         "seeds": len(sample),
         "levels": sample.shape[1],
         "success": success.estimate,
@@ -117,29 +118,35 @@ def _verdict(row: dict[Any, Any]) -> str:
 def table_grid(data: pd.DataFrame) -> Grid:
     """Return the table for people."""
     header = [
-        "trained on → test", "row", "design", "seeds", "success %\n[95% CI]", "score", "paper\n%",
-        "against", "difference\n[95% CI]", "p Holm", "verdict",
+        "trained on → test", "row", "design", "seeds", "success %\n[95% CI]", "paper\n%",
+        "random / initial\n/ oracle %", "score", "against", "difference\n[95% CI]", "p Holm", "verdict",
     ]  # fmt: skip
-    several = data[data["design"] == "control"]["cell"].nunique() > 1
     rows = [
         [
             f"{row['trained_on']} → {row['test']}",
-            f"{row['row']}, as {row['cell']}"
-            if several and row["design"] == "control"
-            else row["row"],
+            row["row"],
             row["design"],
-            "" if row["design"] == "control" else str(row["seeds"]),
+            str(row["seeds"]),
             percent_interval(row["success"], row["low"], row["high"]),
-            number(row["score"], 1),
             percent(row["paper"]) if math.isfinite(row["paper"]) else "",
+            _controls(data, row),
+            number(row["score"], 1),
             row["against"] if isinstance(row["against"], str) else "",
             _difference(row),
             f"{row['p_holm']:.2g}" if math.isfinite(row["p_holm"]) else "",
             row["verdict"],
         ]
-        for row in data.to_dict("records")
+        for row in data[data["design"] != "control"].to_dict("records")
     ]
     return Grid(header, rows, left=3)
+
+
+def _controls(data: pd.DataFrame, row: dict[Any, Any]) -> str:
+    """Return the success of the controls under a row's conversation settings."""
+    same = data[(data["trained_on"] == row["trained_on"]) & (data["test"] == row["test"])]
+    found = same[(same["design"] == "control") & (same["cell"] == row["controls"])]
+    by_agent = dict(zip(found["row"], found["success"], strict=True))
+    return " / ".join(percent(by_agent.get(agent, _NAN)) for agent in _AGENTS)
 
 
 def _difference(row: dict[Any, Any]) -> str:

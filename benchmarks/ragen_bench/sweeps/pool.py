@@ -50,11 +50,13 @@ class Pool:
     Args:
         root: Folder of all sweeps.
         workers: How many tasks run at the same time, >= 1.
+        threads: How many threads each of them has, >= 1.
         report: Who is told.
     """
 
     root: Path
     workers: int
+    threads: int
     report: Report
     _running: list[_Running] = field(default_factory=list)
 
@@ -103,8 +105,7 @@ class Pool:
         self._running.append(_Running(task, process, time.monotonic()))
 
     def _environment(self) -> dict[str, str]:
-        threads = max(1, available_cpus() // self.workers)
-        capped = dict.fromkeys(_THREADS, str(threads))
+        capped = dict.fromkeys(_THREADS, str(self.threads))
         paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         absolute = os.pathsep.join(str(Path(path).resolve()) for path in paths if path)
         return {**os.environ, **capped, "PYTHONPATH": absolute}

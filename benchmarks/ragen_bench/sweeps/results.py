@@ -1,6 +1,6 @@
 """What a task leaves behind: one small record with all that tables and figures are made from."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ragen_agents.rollout import Episode
+from ragen_bench.configs import differences_of
 from ragen_bench.runs import write_atomically
 from ragen_bench.sweeps.tasks import SweepTask
 from ragen_bench.yaml_files import explain
@@ -128,14 +129,12 @@ def parse_result(text: str, what: str) -> TaskResult:
 
 def check_same(folder: Path, there: SweepTask, here: SweepTask) -> None:
     """Raise `RagenError` if a folder holds another task than the one that is wanted."""
-    from ragen_bench.configs import differences_of
-
     differs = differences_of(_plain(there), _plain(here))
     if differs is not None:
         raise RagenError(f"'{folder}' holds another task: {differs}; choose another --out")
 
 
-def _plain(task: SweepTask) -> Mapping[str, Any] | Any:
+def _plain(task: SweepTask) -> dict[str, Any]:
     return task.model_dump(mode="json")
 
 

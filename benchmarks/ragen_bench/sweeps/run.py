@@ -51,8 +51,10 @@ class SweepRun:
         missing = [state.task for state in states if state.result is None]
         if not missing:
             return []
+        # The starter model is too small to gain from a second thread, and loses where cores are shared.
+        threads = 1 if self.choice.scale == "laptop" else max(1, available_cpus() // self.workers)
         with SweepView(self.root, states) as view:
-            return Pool(self.root, min(self.workers, len(missing)), view).run(missing)
+            return Pool(self.root, self.workers, threads, view).run(missing)
 
     def cost(self) -> tuple[pd.DataFrame, list[str]]:
         """Return a row for each game and cell with what is done and what is left, and notes.
