@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -21,6 +21,9 @@ from ragen_bench.reproduction.schema import (
     SuccessClaim,
 )
 from ragen_bench.statistics import FloatArray, wilson
+
+_POINTS: Final = 5.0
+"""Difference that is worth finding where the paper prints none."""
 
 Word = Literal["supported", "contradicted", "undecided", "not run"]
 
@@ -99,9 +102,7 @@ def _success(what: Reproduction, claim: SuccessClaim, runs: Runs) -> Finding:
     found = crossed_difference(sides[0], sides[1])
     low, high = (100 * bound for bound in found.interval[1:])
     ours = f"{100 * found.interval.estimate:+.1f} points [{low:+.1f}, {high:+.1f}]"
-    effect = abs(printed / 100) if printed else abs(found.interval.estimate)
-    of_whom = "the paper's" if printed else "the observed"
-    remedy = _remedy(found, effect, of_whom)
+    remedy = _remedy(found, abs(printed) if printed else None)
     if printed is not None and not low <= printed <= high:
         remedy = f"the paper's size is outside the interval; {remedy}"
     return Finding(found.interval.estimate > 0, found.p_value, paper, ours, remedy)
@@ -127,14 +128,13 @@ def _printed(what: Reproduction, claim: SuccessClaim, columns: Sequence[int]) ->
     return sum(gaps) / len(gaps) if gaps else None
 
 
-def _remedy(found: Difference, effect: float, whose: str) -> str:
-    """Return how many seeds would find an effect with a power of 80%."""
+def _remedy(found: Difference, printed: float | None) -> str:
+    """Return how many seeds find the paper's difference, or one of 5 points, with a power of 80%."""
     if min(found.seeds) < 2:
         return "at least 2 seeds, to see how much they differ"
-    if effect == 0:
-        return ""
-    size = f"{whose} {100 * effect:.1f} points"
-    needed = seeds_for(effect, found.parts.seeds * min(found.seeds), found.parts.levels)
+    points = printed or _POINTS
+    size = f"{points:.1f} points" if printed is None else f"the paper's {points:.1f} points"
+    needed = seeds_for(points / 100, found.parts.seeds * min(found.seeds), found.parts.levels)
     if needed is None:
         return f"more levels: no number of seeds finds {size} on these"
     if needed <= min(found.seeds):

@@ -25,12 +25,13 @@ def tabulate(what: Reproduction, runs: Runs) -> pd.DataFrame:
     """Return a row for each column of the paper's table and each cell or control that has results.
 
     Columns: ``trained_on``, ``test``, ``row`` (a cell or a control), ``cell`` (whose settings a control
-    was played under), ``controls`` (the cell under which a row's controls are), ``design`` ("control" for controls), ``seeds``, ``levels`` (distinct ones),
-    ``success`` with its interval over seeds and levels ``low`` and ``high``; ``score``, the success
-    normalised to the random agent (0) and the optimum (100), both taken as known; ``paper``, the paper's
-    success rate; ``against``, the cell of the same design that it is compared with, ``difference`` with
-    ``difference_low`` and ``difference_high``, ``p``, ``p_holm`` over all comparisons of the table, and
-    ``verdict``. Shares are in [0, 1]; what is not defined is nan or "".
+    was played under), ``controls`` (the cell under which a row's controls are), ``design`` ("control" for
+    controls), ``seeds``, ``levels`` (distinct ones), ``success`` with its interval over seeds and levels
+    ``low`` and ``high``; ``score``, the success normalised to the random agent (0) and the optimum (100),
+    both taken as known; ``paper``, the paper's success rate; ``against``, the cell of the same design
+    that it is compared with, ``difference`` with ``difference_low`` and ``difference_high``, ``p``,
+    ``p_holm`` over all comparisons of the table, and ``verdict``. Shares are in [0, 1]; what is not
+    defined is nan or "".
     """
     rows = [row for i in range(len(what.columns)) for row in _column(what, runs, i)]
     data = pd.DataFrame(rows, columns=_COLUMNS)
