@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import IO, Final, Protocol
 
 from ragen_bench.runs import write_atomically
 from ragen_bench.sweeps.results import RESULT, check_same
@@ -41,6 +41,12 @@ class _Running:
     task: SweepTask
     process: subprocess.Popen[bytes]
     started: float
+
+    @property
+    def leash(self) -> IO[bytes]:
+        """The standard input of the process, which ends with it."""
+        assert self.process.stdin is not None
+        return self.process.stdin
 
 
 @dataclass
@@ -115,6 +121,7 @@ class Pool:
         for running in list(self._running):
             code = running.process.poll()
             if code is not None:
+                running.leash.close()
                 self._running.remove(running)
                 found.append((running.task, code, time.monotonic() - running.started))
         return found
@@ -129,8 +136,7 @@ class Pool:
     def _stop(self) -> None:
         """End what still runs: a process ends with its standard input."""
         for running in self._running:
-            if running.process.stdin is not None:
-                running.process.stdin.close()
+            running.leash.close()
         for running in self._running:
             running.process.wait()
         self._running.clear()
