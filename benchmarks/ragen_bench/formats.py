@@ -51,7 +51,7 @@ def print_table(
         rows = [_plain(row) for row in data.to_dict("records")]
         print(json.dumps({**(facts or {}), "notes": list(notes), "rows": rows}, indent=1))
     elif style is Format.MARKDOWN:
-        print(_markdown(grid), end="")
+        print(markdown(grid), end="")
         print("".join(f"\n{note}\n" for note in notes), end="")
     else:
         _print_rich(grid, title, notes)
@@ -65,7 +65,8 @@ def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
     }
 
 
-def _markdown(grid: Grid) -> str:
+def markdown(grid: Grid) -> str:
+    """Return a table as Markdown."""
     marks = [":--" if i < grid.left else "--:" for i in range(len(grid.header))]
     lines = [[name.replace("\n", " ") for name in grid.header], marks, *grid.rows]
     return "".join(
@@ -134,3 +135,10 @@ def score_grid(data: pd.DataFrame) -> Grid:
         for row in data.to_dict("records")
     ]
     return Grid([*header, *(["errors"] if errors else [])], rows, left=2)
+
+
+def duration(seconds: float) -> str:
+    """Return a time for people, such as 45 s, 12 min or 3.5 h."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

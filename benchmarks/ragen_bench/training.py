@@ -48,7 +48,15 @@ def make_train_config(
         preset = preset or DEFAULT_PRESET
         if scale is None and asked.get("model", "starter") == "starter":
             scale = "laptop"
-    layers = [SCALES[scale] if scale else {}, PRESETS[preset] if preset else {}, asked]
+    return layered_config(SCALES[scale] if scale else {}, PRESETS[preset] if preset else {}, asked)
+
+
+def layered_config(*layers: dict[str, Any]) -> TrainConfig:
+    """Return the config of settings laid over one another, with the hash of its model's weights.
+
+    Raises:
+        RagenError: A field is unknown or wrong, or there is no such game or model.
+    """
     config = validate(TrainConfig, merged(*layers), "config")
     game = config.game if config.game in text_ids() else game_id(config.game)
     weights = None if config.model.startswith("hf:") else weights_of(config.model)

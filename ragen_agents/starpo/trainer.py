@@ -47,6 +47,10 @@ class DivergedError(RagenError):
     """Gradients were not finite several times in a row."""
 
 
+class NothingKeptError(RagenError):
+    """The filter kept nothing in too many iterations in a row; the weights did not change in them."""
+
+
 class Trainer:
     """Trains a model in a run directory; the same directory again goes on where it stopped.
 
@@ -91,7 +95,8 @@ class Trainer:
         Raises:
             DivergedError: Gradients were not finite several times in a row; the state is saved.
             EngineError: The engine cannot go on; the state is saved.
-            RagenError: The filter kept nothing too often.
+            NothingKeptError: The filter kept nothing too often.
+            RagenError: Every game broke.
         """
         self._resume()
         with Journal(self.folder, self.progress, self.accelerator.is_main_process) as journal:
@@ -208,7 +213,7 @@ class Trainer:
         broken = [t.error for t in trajectories if t.error is not None]
         if len(broken) == len(trajectories):
             raise RagenError(f"every game broke in {empty} iterations in a row: {broken[0]}")
-        raise RagenError(
+        raise NothingKeptError(
             f"the filter '{self.config.filter.kind}' kept nothing in {empty} iterations in a row: the "
             "members of each group all have the same return"
         )

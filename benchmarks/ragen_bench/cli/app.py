@@ -11,11 +11,14 @@ from ragen_bench.cli.leaderboard import leaderboard_app
 from ragen_bench.cli.match import match
 from ragen_bench.cli.new_game import new_game
 from ragen_bench.cli.play import play
+from ragen_bench.cli.power import power
 from ragen_bench.cli.report import report
+from ragen_bench.cli.reproduce import reproduce
 from ragen_bench.cli.sft import sft
 from ragen_bench.cli.show import show
 from ragen_bench.cli.starter import starter_app
 from ragen_bench.cli.submit import submit
+from ragen_bench.cli.sweep import sweep
 from ragen_bench.cli.train import train
 from ragen_bench.cli.verify import verify
 from ragen_envs import __version__
@@ -27,7 +30,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
-    bench, match, show, compare, verify, play, games, new_game, train, sft, report, submit,
+    bench, match, show, compare, verify, play, games, new_game, train, sft, sweep, reproduce, power,
+    report, submit,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(starter_app, name="starter")

@@ -1,30 +1,23 @@
 """What the commands that play have in common: a run directory, progress, a budget, the table."""
 
 import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import typer
 
-from ragen_agents.policies import AsyncPolicy, BudgetReachedError, Policy
-from ragen_bench.agents import Remote, make_policies
+from ragen_agents.policies import BudgetReachedError
+from ragen_bench.agents import Remote
 from ragen_bench.budget import Budget
 from ragen_bench.cli.show import print_run
 from ragen_bench.configs import CONFIG, ConfigT, default_directory
 from ragen_bench.formats import Format
-from ragen_bench.progress import RunProgress
+from ragen_bench.playing import Play, play_missing
 from ragen_bench.remote import cache_file
-from ragen_bench.runner import Purse, Report
-from ragen_bench.runs import RunDirectory, missing_agents
-from ragen_bench.spending import Ledger
 from ragen_envs.errors import RagenError
 
 STOPPED: Final = 3
 """Exit code of a run that stopped at its budget."""
-
-Play = Callable[[RunDirectory[ConfigT], Mapping[str, Policy | AsyncPolicy], Report, Purse], None]
-"""Plays what a run lacks."""
 
 
 class Storage(NamedTuple):
@@ -55,39 +48,17 @@ def conduct(
         raise RagenError(f"'{folder}' holds a run already; leave --no-resume out to go on with it")
     replies = cache_file(storage.cache, storage.no_cache, folder, config.suite.sampling)
     try:
-        _play(folder, config, play, remote, budget, replies)
+        play_missing(folder, config, play, remote, budget, replies)
         reached = None
     except BudgetReachedError as stopped:
         reached = stopped
+    except KeyboardInterrupt:
+        print(f"\ninterrupted; what is done is in {folder}, and the same command goes on",
+              file=sys.stderr)  # fmt: skip
+        raise typer.Exit(130) from None
     print_run(folder, style)
     print(f"run: {folder}", file=sys.stderr)
     if reached is not None:
         print(f"budget reached: {reached}; what is played is kept, and the same command with a "
               "larger budget goes on", file=sys.stderr)  # fmt: skip
         raise typer.Exit(STOPPED)
-
-
-def _play(
-    folder: Path,
-    config: ConfigT,
-    play: Play[ConfigT],
-    remote: Remote,
-    budget: Budget,
-    cache: Path | None,
-) -> None:
-    """Play what is missing. Models are loaded first, so that a failure to leaves nothing behind."""
-    progress = RunProgress()
-    try:
-        missing = missing_agents(folder, config)
-        policies = make_policies(missing, config.suite.sampling, remote, progress.say)
-        with RunDirectory(folder, config) as run, Ledger(folder) as ledger:
-            try:
-                with progress.of(len(run.done), len(config.keys)):
-                    play(run, policies, progress, Purse(ledger, budget, cache))
-            finally:
-                if ledger.spent:
-                    print(f"spent: {ledger.summary(budget.prices)}", file=sys.stderr)
-    except KeyboardInterrupt:
-        print(f"\ninterrupted; what is done is in {folder}, and the same command goes on",
-              file=sys.stderr)  # fmt: skip
-        raise typer.Exit(130) from None

@@ -1,0 +1,69 @@
+"""``ragen power``: how many seeds and levels a difference takes."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ragen_bench.cli.options import FormatOption
+from ragen_bench.formats import Format, Grid, print_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def power(
+    effect: Annotated[
+        str, typer.Option(help="Difference of two success rates, such as 3pp (percentage points).")
+    ] = "5pp",
+    rate: Annotated[
+        float, typer.Option(min=0.001, max=0.999, help="Success rate about which it is.")
+    ] = 0.2,
+    seed_sd: Annotated[
+        str, typer.Option(help="Standard deviation of the success rate over training seeds.")
+    ] = "3pp",
+    correlation: Annotated[
+        float,
+        typer.Option(min=0.0, max=0.99, help="Of two runs' outcomes on the same level."),
+    ] = 0.3,
+    style: FormatOption = Format.TABLE,
+) -> None:
+    """Say how many seeds and levels find a difference between two trained settings 4 times of 5.
+
+    Two-sided at 5%; levels are paired, seeds are not. --seed-sd 0pp compares two fixed models.
+    """
+    from ragen_bench.power import Design, plan_designs
+
+    wanted = _points(effect, "--effect")
+    spread = _points(seed_sd, "--seed-sd")
+    base = Design(2, 2, rate, spread, correlation)
+    data = plan_designs(wanted, base)
+    title = (
+        f"{effect} at a rate of {rate:g}, seeds differ by {seed_sd}, correlation {correlation:g}"
+    )
+    print_table(data, _grid(data), style, title)
+
+
+def _points(text: str, what: str) -> float:
+    from ragen_envs.errors import RagenError
+
+    try:
+        value = float(text.removesuffix("pp"))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 100 or (value == 0 and what == "--effect"):
+        raise RagenError(f"{what} is '{text}', but must be percentage points, such as 3pp")
+    return value / 100
+
+
+def _grid(data: "pd.DataFrame") -> Grid:
+    rows = [
+        [
+            str(row["levels"]),
+            "-" if row["seeds_needed"] < 1 else str(row["seeds_needed"]),
+            *(f"{100 * row[name]:.1f}" for name in data.columns if str(name).startswith("finds")),
+        ]
+        for row in data.to_dict("records")
+    ]
+    found = [str(name).split("_")[1] for name in data.columns if str(name).startswith("finds")]
+    header = ["levels", "seeds\nneeded", *(f"{n} seeds\nfind, pp" for n in found)]
+    return Grid(header, rows, left=0)

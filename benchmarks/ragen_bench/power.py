@@ -1,0 +1,111 @@
+"""How many seeds and levels show a difference of a given size."""
+
+import math
+from typing import NamedTuple
+
+import pandas as pd
+from scipy import optimize, stats
+
+MOST_SEEDS = 1000
+
+
+class Design(NamedTuple):
+    """A comparison of two settings that is planned."""
+
+    seeds: int
+    """Training runs of each setting."""
+    levels: int
+    """Levels on which each run is tested, the same ones."""
+    rate: float = 0.2
+    """Success rate about which it is, in (0, 1) (the paper's tables: 0.2)."""
+    seed_sd: float = 0.03
+    """Standard deviation of the true success rate over seeds; 0 compares two fixed models."""
+    correlation: float = 0.3
+    """Correlation of two runs' outcomes on the same level: easy levels are easy for both."""
+
+    @property
+    def error(self) -> float:
+        """Standard error of the difference."""
+        chance = 2 * self.rate * (1 - self.rate) * (1 - self.correlation) / self.levels
+        return math.sqrt((2 * self.seed_sd**2 + chance) / self.seeds)
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of the test."""
+        return 2.0 * (self.seeds - 1) if self.seeds > 1 else float(self.levels - 1)
+
+
+def power_of(effect: float, error: float, freedom: float, alpha: float = 0.05) -> float:
+    """Return the chance that a two-sided t-test finds a true effect, in its own direction.
+
+    Args:
+        effect: The true difference, >= 0.
+        error: Standard error of its estimate, > 0.
+        freedom: Degrees of freedom, > 0.
+        alpha: Level of the test.
+    """
+    critical = stats.t.ppf(1 - alpha / 2, freedom)
+    return float(stats.nct.sf(critical, freedom, effect / error))
+
+
+def smallest_effect(design: Design, power: float = 0.8, alpha: float = 0.05) -> float:
+    """Return the smallest difference that a design finds with the given power."""
+
+    def lacking(effect: float) -> float:
+        return power_of(effect, design.error, design.freedom, alpha) - power
+
+    return float(optimize.brentq(lacking, 1e-9, 100 * design.error, xtol=1e-6))
+
+
+def seeds_for(
+    effect: float,
+    of_seeds: float,
+    of_levels: float = 0.0,
+    power: float = 0.8,
+    alpha: float = 0.05,
+) -> int | None:
+    """Return how many seeds a setting needs to find a difference.
+
+    Args:
+        effect: The true difference, > 0.
+        of_seeds: Variance that one seed of both settings gives the difference, >= 0; n seeds give 1/n.
+        of_levels: Variance that does not become less with seeds, >= 0.
+        power: Chance to find the difference.
+        alpha: Level of the test.
+
+    Returns:
+        The number, at least 2, or None where not even `MOST_SEEDS` are enough: it takes more levels.
+    """
+
+    def enough(seeds: int) -> bool:
+        error = math.sqrt(of_seeds / seeds + of_levels)
+        return error == 0 or power_of(effect, error, 2.0 * (seeds - 1), alpha) >= power
+
+    if not enough(MOST_SEEDS):
+        return None
+    low, high = 1, MOST_SEEDS
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+_LEVELS = (64, 128, 256, 512, 1024)
+_SEEDS = (3, 5, 10, 20)
+
+
+def plan_designs(effect: float, base: Design) -> pd.DataFrame:
+    """Return a row for each number of levels, for a difference of the given size.
+
+    Columns: ``levels``; ``seeds_needed`` of each setting to find the effect with a power of 80%, 0 where
+    it takes more than `MOST_SEEDS`; ``finds_N``, the smallest difference that N seeds find. Two fixed
+    models (``base.seed_sd`` 0) have no seeds: N is then how often each level is played.
+    """
+    rows = []
+    for levels in _LEVELS:
+        one = base._replace(seeds=1, levels=levels).error ** 2
+        found = {
+            f"finds_{n}": smallest_effect(base._replace(seeds=n, levels=levels)) for n in _SEEDS
+        }
+        rows.append({"levels": levels, "seeds_needed": seeds_for(effect, one) or 0, **found})
+    return pd.DataFrame(rows)

@@ -1,0 +1,203 @@
+"""What our runs say of a claim: supported, contradicted, or undecided, and what would decide it."""
+
+import math
+from collections.abc import Sequence
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from ragen_bench.compare import ALPHA
+from ragen_bench.crossed import Difference, crossed_difference
+from ragen_bench.formats import number, percent
+from ragen_bench.paired import holm
+from ragen_bench.power import seeds_for
+from ragen_bench.reproduction.runs import Runs, happened, scalar_of
+from ragen_bench.reproduction.schema import (
+    Claim,
+    Reproduction,
+    ScalarClaim,
+    ShareClaim,
+    SuccessClaim,
+)
+from ragen_bench.statistics import FloatArray, wilson
+
+_POINTS: Final = 5.0
+"""Difference that is worth finding where the paper prints none."""
+
+Word = Literal["supported", "contradicted", "undecided", "not run"]
+
+
+class Finding(NamedTuple):
+    """What was found for one claim, before other claims are taken into account."""
+
+    favourable: bool
+    """Whether what was seen is on the claim's side."""
+    p_value: float
+    """Of there being nothing, or of the other side, two-sided; nan without a run."""
+    paper: str
+    ours: str
+    remedy: str
+    """What would decide it if it is undecided."""
+
+
+class Verdict(NamedTuple):
+    """A claim and what is said of it."""
+
+    claim: str
+    paper: str
+    ours: str
+    p_holm: float
+    """Adjusted over all claims of the table or figure; nan without a run."""
+    verdict: Word
+    remedy: str
+    """What would decide it; "" where it is decided."""
+
+
+def judge(what: Reproduction, runs: Runs) -> list[Verdict]:
+    """Return the verdicts on all claims of a table or figure.
+
+    A claim is supported, or contradicted, where the effect is on its side, or on the other, and the
+    p-value, adjusted by Holm over the claims, is at most 5%. Everything else is undecided.
+    """
+    findings = [_find(what, claim, runs) for claim in what.claims]
+    known = [not math.isnan(f.p_value) for f in findings]
+    adjusted = np.full(len(findings), np.nan)
+    adjusted[known] = holm([f.p_value for f in findings if not math.isnan(f.p_value)])
+    return [
+        Verdict(
+            claim.text, f.paper, f.ours, float(p), word, f.remedy if word == "undecided" else ""
+        )
+        for claim, f, p in zip(what.claims, findings, adjusted, strict=True)
+        for word in [_word(f, float(p))]
+    ]
+
+
+def _word(finding: Finding, p: float) -> Word:
+    if math.isnan(p):
+        return "undecided" if finding.ours else "not run"
+    if p > ALPHA:
+        return "undecided"
+    return "supported" if finding.favourable else "contradicted"
+
+
+def _find(what: Reproduction, claim: Claim, runs: Runs) -> Finding:
+    if isinstance(claim, SuccessClaim):
+        return _success(what, claim, runs)
+    if isinstance(claim, ScalarClaim):
+        return _scalar(claim, runs)
+    return _share(claim, runs)
+
+
+def _success(what: Reproduction, claim: SuccessClaim, runs: Runs) -> Finding:
+    columns = range(len(what.columns)) if claim.columns is None else claim.columns
+    sides = [
+        joined([runs.sample(what.columns[i], cell) for i in columns])
+        for cell in (claim.more, claim.less)
+    ]
+    printed = _printed(what, claim, columns)
+    paper = "" if printed is None else f"{printed:+.1f} points"
+    if sides[0] is None or sides[1] is None:
+        return Finding(False, math.nan, paper, "", "")
+    found = crossed_difference(sides[0], sides[1])
+    low, high = (100 * bound for bound in found.interval[1:])
+    ours = f"{100 * found.interval.estimate:+.1f} points [{low:+.1f}, {high:+.1f}]"
+    remedy = _remedy(found, abs(printed) if printed else None)
+    if printed is not None and not low <= printed <= high:
+        remedy = f"the paper's size is outside the interval; {remedy}"
+    return Finding(found.interval.estimate > 0, found.p_value, paper, ours, remedy)
+
+
+def joined(samples: Sequence[FloatArray | None]) -> FloatArray | None:
+    """Return samples of several tests as one with all their levels, or None if one is missing."""
+    there = [sample for sample in samples if sample is not None]
+    if len(there) < len(samples) or not there:
+        return None
+    seeds = min(len(sample) for sample in there)
+    return np.concatenate([sample[:seeds] for sample in there], axis=1)
+
+
+def _printed(what: Reproduction, claim: SuccessClaim, columns: Sequence[int]) -> float | None:
+    """Return the paper's difference in points, mean over columns, or None where it prints none."""
+    rows = [what.paper.get(cell) for cell in (claim.more, claim.less)]
+    if rows[0] is None or rows[1] is None:
+        return None
+    gaps = [
+        a - b for i in columns if (a := rows[0][i]) is not None and (b := rows[1][i]) is not None
+    ]
+    return sum(gaps) / len(gaps) if gaps else None
+
+
+def _remedy(found: Difference, printed: float | None) -> str:
+    """Return how many seeds find the paper's difference, or one of 5 points, with a power of 80%."""
+    if min(found.seeds) < 2:
+        return "at least 2 seeds, to see how much they differ"
+    points = printed or _POINTS
+    size = f"{points:.1f} points" if printed is None else f"the paper's {points:.1f} points"
+    needed = seeds_for(points / 100, found.parts.seeds * min(found.seeds), found.parts.levels)
+    if needed is None:
+        return f"more levels: no number of seeds finds {size} on these"
+    if needed <= min(found.seeds):
+        return f"these seeds would have found {size} 4 times of 5"
+    return f"{needed} seeds to find {size} 4 times of 5"
+
+
+def _scalar(claim: ScalarClaim, runs: Runs) -> Finding:
+    sides = [
+        np.array([scalar_of(r, claim.scalar) for r in runs.of(claim.train, cell)] if cell else [])
+        for cell in (claim.more, claim.less)
+    ]
+    missing = any(
+        cell and (not len(v) or not np.isfinite(v).all())
+        for cell, v in zip((claim.more, claim.less), sides, strict=True)
+    )
+    if missing:
+        return Finding(False, math.nan, "", "", "")
+    means = [float(values.mean()) if len(values) else 0.0 for values in sides]
+    ours = " against ".join(_shown(claim, m) for m, v in zip(means, sides, strict=True) if len(v))
+    if min(len(values) for values in sides if len(values)) < 2:
+        return Finding(means[0] > means[1], math.nan, "", ours, "at least 2 seeds")
+    return Finding(means[0] > means[1], _welch(sides[0], sides[1]), "", ours, "more seeds")
+
+
+def _welch(a: FloatArray, b: FloatArray) -> float:
+    """Return the p-value of Welch's test, or of Student's against zero where one side is empty.
+
+    Numbers without any spread, such as counts of steps, are facts: their p-value is 0.
+    """
+    one_sided = [values for values in (a, b) if len(values)]
+    if all(np.ptp(values) == 0 for values in one_sided):
+        return 0.0
+    if len(one_sided) == 1:
+        return float(stats.ttest_1samp(one_sided[0], 0.0).pvalue)
+    return float(stats.ttest_ind(a, b, equal_var=False).pvalue)
+
+
+def _shown(claim: ScalarClaim, value: float) -> str:
+    if claim.scalar == "thought":
+        return f"{100 * math.expm1(value):+.0f}% of the length"
+    if claim.scalar in ("peak", "last", "clipped"):
+        return f"{percent(value)}%"
+    return number(value) + (" s" if claim.scalar == "seconds" else "")
+
+
+def _share(claim: ShareClaim, runs: Runs) -> Finding:
+    seen = [happened(r, claim.event) for r in runs.of(claim.train, claim.cell)]
+    able = [one for one in seen if one is not None]
+    if not seen:
+        return Finding(False, math.nan, "", "", "")
+    if not able:
+        return Finding(False, math.nan, "", f"none of {len(seen)} runs collapsed", "longer runs")
+    count = sum(able)
+    share = wilson(count, len(able))
+    ours = f"{count} of {len(able)} runs [{percent(share.low)}%, {percent(share.high)}%]"
+    p_value = float(stats.binomtest(count, len(able)).pvalue)
+    return Finding(
+        (count > len(able) / 2) == claim.most, p_value, "", ours, _runs_needed(len(able))
+    )
+
+
+def _runs_needed(there: int) -> str:
+    """Return how many runs decide if all agree: 2 to the power of 1 - n must be at most 5%."""
+    needed = 1 + math.ceil(-math.log2(ALPHA))
+    return f"{needed} runs that agree" if there < needed else "more runs"

@@ -1,0 +1,97 @@
+"""The curves of a sweep as one drawing: a panel for each game and metric, a line and a band for each cell."""
+
+import io
+from collections.abc import Sequence
+from typing import Any, Final
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+
+from ragen_bench.reproduction.runs import Runs, collapsed_at, curve, smoothed
+from ragen_bench.reproduction.schema import Reproduction
+from ragen_bench.statistics import FloatArray
+from ragen_bench.sweeps.results import TaskResult
+
+_LABELS: Final = {
+    "success": "success in training",
+    "reward_std": "in-group deviation of the return",
+    "entropy": "entropy, nats a token",
+    "gradient_norm": "gradient norm",
+    "thought_characters": "characters of a thought",
+    "reply_tokens": "tokens of a reply",
+    "clip_fraction": "share of tokens clipped",
+    "optimizer_steps": "optimizer steps an iteration",
+    "kept_groups": "groups kept",
+}
+_STYLE: Final[Any] = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "ragen",
+}
+
+
+def draw_curves(what: Reproduction, runs: Runs) -> str | None:
+    """Return the drawing as SVG, or None if no cell was trained.
+
+    Lines are means over seeds of curves averaged over five iterations, bands reach from the lowest to the
+    highest seed, a cross marks the iteration at which a run had collapsed.
+    """
+    games = list(dict.fromkeys(column.train for column in what.columns))
+    games = [game for game in games if any(runs.of(game, cell) for cell in runs.sweep.cells)]
+    if not games:
+        return None
+    with mpl.rc_context(_STYLE):
+        size = (4.0 * len(games) + 1.6, 2.5 * len(what.curves) + 0.3)
+        figure = Figure(figsize=size, layout="constrained")
+        panels = figure.subplots(len(what.curves), len(games), squeeze=False)
+        for row, metric in enumerate(what.curves):
+            for panel, game in zip(panels[row], games, strict=True):
+                _draw_panel(panel, runs, game, metric, what.passes)
+                panel.set_title(game if row == 0 else "")
+            panels[row][0].set_ylabel(_LABELS.get(metric, metric))
+        handles = dict(
+            pair for panel in panels.flat
+            for pair in zip(*reversed(panel.get_legend_handles_labels()), strict=True)
+        )  # fmt: skip
+        figure.legend(list(handles.values()), list(handles), loc="outside right upper")
+        drawing = io.StringIO()
+        figure.savefig(drawing, format="svg", metadata={"Date": None})
+    return drawing.getvalue()
+
+
+def _draw_panel(panel: Any, runs: Runs, game: str, metric: str, passes: bool) -> None:
+    for number, cell in enumerate(runs.sweep.cells):
+        results = runs.of(game, cell)
+        iterations, lines = _together(results, metric)
+        if not len(lines):
+            continue
+        epochs = results[0].task.train.update.epochs if passes else 1
+        x = [epochs * iteration for iteration in iterations]
+        colour = f"C{number % 10}"
+        style = "--" if runs.sweep.cells[cell].design == "controlled" else "-"
+        panel.plot(x, lines.mean(axis=0), style, color=colour, label=cell, linewidth=1.4)
+        panel.fill_between(
+            x, lines.min(axis=0), lines.max(axis=0), color=colour, alpha=0.15, linewidth=0
+        )
+        for result, line in zip(results, lines, strict=True):
+            at = collapsed_at(result)
+            if at is not None:
+                panel.plot(at * epochs, np.interp(at * epochs, x, line), "x", color=colour)
+    panel.set_xlabel("passes over the rollouts" if passes else "iteration")
+    panel.set_ylim(bottom=0)
+
+
+def _together(results: Sequence[TaskResult], metric: str) -> tuple[list[int], FloatArray]:
+    """Return the smoothed curves of a cell's runs, as far as all of them went: (seeds, points)."""
+    curves = [curve(result, metric) for result in results]
+    lines = [smoothed(values) for _, values in curves]
+    length = min((len(line) for line in lines), default=0)
+    if not length:
+        return [], np.empty((0, 0))
+    iterations, values = curves[0]
+    first = len(values) - len(lines[0])
+    return iterations[first : first + length], np.stack([line[:length] for line in lines])

@@ -1,0 +1,64 @@
+"""A reproduction as one HTML page: claims, table, curves, and episodes to step through."""
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+
+import jinja2
+
+from ragen_agents.rollout import Episode
+from ragen_bench.formats import Grid
+from ragen_bench.leaderboard.visible import visible
+from ragen_bench.records import read_records
+from ragen_bench.reproduction.schema import Column
+from ragen_bench.runs import EPISODES
+from ragen_bench.sweeps.results import TaskResult
+from ragen_bench.sweeps.work import TEST
+
+
+def render_page(
+    title: str,
+    scale: str,
+    notes: list[str],
+    claims: Grid,
+    table: Grid,
+    drawing: str | None,
+    episodes: list[tuple[str, list[Episode]]],
+) -> str:
+    """Return the page; it runs no script and asks for nothing elsewhere."""
+    environment = jinja2.Environment(loader=jinja2.PackageLoader("ragen_bench"), autoescape=True)
+    source = None
+    if drawing is not None:
+        source = "data:image/svg+xml;base64," + base64.b64encode(drawing.encode()).decode()
+    return environment.get_template("reproduction.html.j2").render(
+        title=title, scale=scale, notes=notes, claims=claims, table=table, drawing=source,
+        episodes=episodes,
+    )  # fmt: skip
+
+
+def sample_episodes(
+    root: Path, results: list[TaskResult], columns: list[Column]
+) -> list[tuple[str, list[Episode]]]:
+    """Return a solved and an unsolved episode of each cell's first seed, where its replies are there.
+
+    Results that are kept have no replies; only the folder in which a task was done has them.
+    """
+    found = []
+    for result in results:
+        path = root / result.task.path / TEST / EPISODES
+        if result.task.seed == 0 and path.exists():
+            tests = [column.test for column in columns if column.train == result.task.game]
+            shown = list(_first_of_each(path, tests))
+            found.append((f"{result.task.game}, {result.task.cell}", shown))
+    return found
+
+
+def _first_of_each(path: Path, tests: list[str]) -> Iterator[Episode]:
+    episodes = [episode for episode in read_records(path).episodes if episode.task in tests[:1]]
+    for solved in (True, False):
+        first = next((episode for episode in episodes if episode.success is solved), None)
+        if first is not None:
+            turns = [
+                t.model_copy(update={"reply": visible(t.reply, kept="\n\t")}) for t in first.turns
+            ]
+            yield first.model_copy(update={"turns": tuple(turns)})

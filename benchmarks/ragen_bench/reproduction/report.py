@@ -1,0 +1,89 @@
+"""Write what a reproduction found: results, table, claims, drawing."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from ragen_bench.formats import markdown
+from ragen_bench.reproduction.claims import Verdict, judge
+from ragen_bench.reproduction.figures import draw_curves
+from ragen_bench.reproduction.page import render_page, sample_episodes
+from ragen_bench.reproduction.runs import Runs
+from ragen_bench.reproduction.schema import Reproduction
+from ragen_bench.reproduction.table import claims_grid, table_grid, tabulate
+from ragen_bench.runs import write_atomically
+from ragen_bench.sweeps.archive import add_to_archive
+from ragen_bench.sweeps.run import SweepRun
+
+
+class Report:
+    """One table or figure at one scale.
+
+    Args:
+        what: The table or figure.
+        run: Its sweep, of which all that is done is read.
+    """
+
+    def __init__(self, what: Reproduction, run: SweepRun) -> None:
+        self.what, self._run = what, run
+        states = run.states()
+        self._results = [state.result for state in states if state.result is not None]
+        self._missing = len(states) - len(self._results)
+        self._runs = Runs(run.sweep, self._results)
+        self.data: pd.DataFrame = tabulate(what, self._runs)
+        self.verdicts: list[Verdict] = judge(what, self._runs)
+
+    def notes(self) -> list[str]:
+        """Return what a reader of the table must know."""
+        found = []
+        if self._missing:
+            found.append(f"unfinished: {self._missing} tasks are missing")
+        if self._results and max(self.data["seeds"], default=0) < 2:
+            found.append("one seed: intervals and tests speak of these runs, not of the method")
+        if self.what.source:
+            found.append(f"paper: {self.what.source}")
+        early = [r for r in self._results if r.ended]
+        found += [
+            f"{r.task.game} {r.task.cell} seed {r.task.seed} ended early: {r.ended}" for r in early
+        ]
+        return found
+
+    def markdown(self) -> str:
+        """Return table, claims and notes as Markdown."""
+        scale = self._run.choice.name
+        parts = [
+            f"**{self.what.title}** (scale {scale})\n",
+            markdown(table_grid(self.data)),
+            "".join(f"{note[0].upper()}{note[1:]}.\n" for note in self.notes()),
+        ]
+        if self.verdicts:
+            parts.append(markdown(claims_grid(self.verdicts)))
+        return "\n".join(part for part in parts if part)
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write all files below a folder and return them."""
+        archive = self._run.archive(folder)
+        add_to_archive(archive, self._results)
+        base = archive.parent / self.what.name
+        texts = {
+            base.with_suffix(".csv"): self.data.to_csv(index=False),
+            base.with_suffix(".md"): self.markdown(),
+        }
+        drawing = draw_curves(self.what, self._runs)
+        if drawing is not None:
+            texts[base.with_suffix(".svg")] = drawing
+        for path, text in texts.items():
+            write_atomically(path, text)
+        return [archive, *texts, self._write_page(drawing)]
+
+    def _write_page(self, drawing: str | None) -> Path:
+        """Write the page beside the runs: with its episodes it is too large to be kept with results."""
+        page = self._run.root / f"{self.what.name}-{self._run.choice.name}.html"
+        page.parent.mkdir(parents=True, exist_ok=True)
+        text = render_page(
+            self.what.title, self._run.choice.name, self.notes(), claims_grid(self.verdicts),
+            table_grid(self.data), drawing,
+            sample_episodes(self._run.root, self._results, self.what.columns),
+        )  # fmt: skip
+        write_atomically(page, text)
+        return page

@@ -1,0 +1,139 @@
+"""A table or figure of the paper as a YAML file: the sweep, the paper's numbers, the claims."""
+
+from importlib import resources
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from ragen_bench.suites import Name
+from ragen_bench.sweeps.schema import Sweep, load_sweep
+from ragen_bench.yaml_files import load_yaml, validate
+from ragen_envs.errors import RagenError
+
+Scalar = Literal["seconds", "thought", "peak", "last", "clipped", "updates"]
+"""A number of one run; see `ragen_bench.reproduction.runs`."""
+Event = Literal["collapse", "early-sign"]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Column(_Model):
+    """What a number of the table is of."""
+
+    train: Name
+    """The game that was trained on."""
+    test: Name
+    """The task that was tested."""
+
+
+class SuccessClaim(_Model):
+    """One cell solves more test levels than another."""
+
+    kind: Literal["success"]
+    text: str
+    more: Name
+    less: Name
+    columns: list[int] | None = None
+    """Numbers of the table's columns that are taken together; None for all."""
+
+
+class ScalarClaim(_Model):
+    """A number of a run is larger in one cell than in another, or larger than zero."""
+
+    kind: Literal["scalar"]
+    text: str
+    scalar: Scalar
+    train: Name
+    """The game that was trained on."""
+    more: Name | None = None
+    """None for zero."""
+    less: Name | None = None
+    """None for zero."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "ScalarClaim":
+        if self.more is None and self.less is None:
+            raise ValueError("more or less must be a cell")
+        return self
+
+
+class ShareClaim(_Model):
+    """Something happens to most of the runs of a cell, or to few of them."""
+
+    kind: Literal["share"]
+    text: str
+    event: Event
+    train: Name
+    cell: Name
+    most: bool = True
+    """Whether it happens to more than half of them, or to fewer."""
+
+
+Claim = Annotated[SuccessClaim | ScalarClaim | ShareClaim, Field(discriminator="kind")]
+
+
+class Reproduction(_Model):
+    """One table or figure."""
+
+    name: Name
+    title: str
+    sweep: Name
+    columns: list[Column] = Field(min_length=1)
+    paper: dict[Name, list[float | None]] = Field(default_factory=dict)
+    """By cell: the paper's success rates in percent, by column; None where it prints none."""
+    source: str = ""
+    """What the paper's numbers are."""
+    curves: list[str] = Field(default_factory=lambda: ["success"])
+    """The metrics of training that are drawn."""
+    passes: bool = False
+    """Whether curves are drawn by passes over the rollouts, for cells that differ in those."""
+    claims: list[Claim] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _check(self) -> "Reproduction":
+        cells = load_sweep(self.sweep).cells
+        named = [*self.paper, *(name for claim in self.claims for name in _cells(claim))]
+        for name in named:
+            if name not in cells:
+                raise ValueError(f"unknown cell '{name}'; known are {', '.join(cells)}")
+        for cell, values in self.paper.items():
+            if len(values) != len(self.columns):
+                raise ValueError(
+                    f"paper.{cell} has {len(values)} values, but {len(self.columns)} columns"
+                )
+        return self
+
+    def load_sweep(self) -> Sweep:
+        """Return its sweep."""
+        return load_sweep(self.sweep)
+
+
+def _cells(claim: SuccessClaim | ScalarClaim | ShareClaim) -> list[str]:
+    if isinstance(claim, ShareClaim):
+        return [claim.cell]
+    return [cell for cell in (claim.more, claim.less) if cell is not None]
+
+
+def bundled_reproductions() -> list[str]:
+    """Return the names of all tables and figures, tables first."""
+    folder = resources.files("ragen_bench") / "reproduction"
+    names = [i.name.removesuffix(".yaml") for i in folder.iterdir() if i.name.endswith(".yaml")]
+    digits = str.maketrans("", "", "0123456789")
+    order = {"table": 0, "figure": 1}
+    return sorted(names, key=lambda n: (order.get(n.translate(digits), 2), len(n), n))
+
+
+def load_reproduction(name: str) -> Reproduction:
+    """Load a table or figure by its name.
+
+    Raises:
+        RagenError: There is no such one.
+    """
+    known = bundled_reproductions()
+    if name not in known:
+        raise RagenError(f"unknown table or figure '{name}'; known are {', '.join(known)}, all")
+    source = resources.files("ragen_bench") / "reproduction" / f"{name}.yaml"
+    what = f"reproduction '{name}'"
+    return validate(Reproduction, load_yaml(source.read_text(encoding="utf-8"), what), what)

@@ -1,0 +1,173 @@
+"""The table of a reproduction: every cell and test beside the paper's number, and the controls."""
+
+import math
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from ragen_bench.compare import ALPHA
+from ragen_bench.crossed import crossed_difference, crossed_rate
+from ragen_bench.formats import Grid, number, percent, percent_interval
+from ragen_bench.paired import holm
+from ragen_bench.reproduction.claims import Verdict
+from ragen_bench.reproduction.runs import Runs
+from ragen_bench.reproduction.schema import Column, Reproduction
+from ragen_bench.statistics import FloatArray, normalised_score
+from ragen_bench.sweeps.tasks import INITIAL, controls_cell
+
+_NAN: Final = math.nan
+_AGENTS: Final = ("random", INITIAL, "oracle")
+
+
+def tabulate(what: Reproduction, runs: Runs) -> pd.DataFrame:
+    """Return a row for each column of the paper's table and each cell or control that has results.
+
+    Columns: ``trained_on``, ``test``, ``row`` (a cell or a control), ``cell`` (whose settings a control
+    was played under), ``controls`` (the cell under which a row's controls are), ``design`` ("control" for
+    controls), ``seeds``, ``levels`` (distinct ones), ``success`` with its interval over seeds and levels
+    ``low`` and ``high``; ``score``, the success normalised to the random agent (0) and the optimum (100),
+    both taken as known; ``paper``, the paper's success rate; ``against``, the cell of the same design
+    that it is compared with, ``difference`` with ``difference_low`` and ``difference_high``, ``p``,
+    ``p_holm`` over all comparisons of the table, and ``verdict``. Shares are in [0, 1]; what is not
+    defined is nan or "".
+    """
+    rows = [row for i in range(len(what.columns)) for row in _column(what, runs, i)]
+    data = pd.DataFrame(rows, columns=_COLUMNS)
+    compared = data["p"].notna()
+    data.loc[compared, "p_holm"] = holm(data.loc[compared, "p"].to_numpy())
+    data["verdict"] = [_verdict(row) for row in data.to_dict("records")]
+    return data
+
+
+_COLUMNS: Final = (
+    "trained_on", "test", "row", "cell", "controls", "design", "seeds", "levels", "success", "low", "high",
+    "score", "paper", "against", "difference", "difference_low", "difference_high", "p", "p_holm",
+    "verdict",
+)  # fmt: skip
+
+
+def _column(what: Reproduction, runs: Runs, number_: int) -> Iterator[dict[str, Any]]:
+    column, sweep = what.columns[number_], runs.sweep
+    for cell in sweep.cells:
+        sample = runs.sample(column, cell)
+        if sample is None:
+            continue
+        printed = what.paper.get(cell)
+        paper = None if printed is None else printed[number_]
+        row = _row(runs, column, cell, cell, sample)
+        yield {
+            **row,
+            "design": sweep.cells[cell].design,
+            "paper": _NAN if paper is None else paper / 100,
+            **_comparison(runs, column, cell, sample),
+        }
+    for cell in dict.fromkeys(controls_cell(sweep, cell) for cell in sweep.cells):
+        for agent in _AGENTS:
+            sample = runs.control(column, cell, agent)
+            if sample is not None:
+                yield {**_row(runs, column, agent, cell, sample), "design": "control"}
+
+
+def _row(runs: Runs, column: Column, name: str, cell: str, sample: FloatArray) -> dict[str, Any]:
+    success = crossed_rate(sample)
+    chance = runs.control(column, cell, "random")
+    return {
+        "trained_on": column.train,
+        "test": column.test,
+        "row": name,
+        "cell": cell,
+        "controls": controls_cell(runs.sweep, cell),
+        "seeds": len(sample),
+        "levels": sample.shape[1],
+        "success": success.estimate,
+        "low": success.low,
+        "high": success.high,
+        "score": normalised_score(
+            success.estimate,
+            _NAN if chance is None else float(chance.mean()),
+            runs.optimum(column, cell),
+        ),
+        "paper": _NAN,
+    }
+
+
+def _comparison(runs: Runs, column: Column, cell: str, sample: FloatArray) -> dict[str, Any]:
+    against = runs.sweep.against(cell)
+    other = None if against is None else runs.sample(column, against)
+    if other is None:
+        return {"against": ""}
+    found = crossed_difference(sample, other)
+    return {
+        "against": against,
+        "difference": found.interval.estimate,
+        "difference_low": found.interval.low,
+        "difference_high": found.interval.high,
+        "p": found.p_value,
+    }
+
+
+def _verdict(row: dict[Any, Any]) -> str:
+    if not np.isfinite(row["p_holm"]):
+        return ""
+    if row["p_holm"] > ALPHA:
+        return "tied"
+    return "better" if row["difference"] > 0 else "worse"
+
+
+def table_grid(data: pd.DataFrame) -> Grid:
+    """Return the table for people."""
+    header = [
+        "trained on → test", "row", "design", "seeds", "success %\n[95% CI]", "paper\n%",
+        "random / initial\n/ oracle %", "score", "against", "difference\n[95% CI]", "p Holm", "verdict",
+    ]  # fmt: skip
+    rows = [
+        [
+            f"{row['trained_on']} → {row['test']}",
+            row["row"],
+            row["design"],
+            str(row["seeds"]),
+            percent_interval(row["success"], row["low"], row["high"]),
+            percent(row["paper"]) if math.isfinite(row["paper"]) else "",
+            _controls(data, row),
+            number(row["score"], 1),
+            row["against"] if isinstance(row["against"], str) else "",
+            _difference(row),
+            f"{row['p_holm']:.2g}" if math.isfinite(row["p_holm"]) else "",
+            row["verdict"],
+        ]
+        for row in data[data["design"] != "control"].to_dict("records")
+    ]
+    return Grid(header, rows, left=3)
+
+
+def _controls(data: pd.DataFrame, row: dict[Any, Any]) -> str:
+    """Return the success of the controls under a row's conversation settings."""
+    same = data[(data["trained_on"] == row["trained_on"]) & (data["test"] == row["test"])]
+    found = same[(same["design"] == "control") & (same["cell"] == row["controls"])]
+    by_agent = dict(zip(found["row"], found["success"], strict=True))
+    return " / ".join(percent(by_agent.get(agent, _NAN)) for agent in _AGENTS)
+
+
+def _difference(row: dict[Any, Any]) -> str:
+    if not math.isfinite(row["p"]):
+        return ""
+    return percent_interval(row["difference"], row["difference_low"], row["difference_high"])
+
+
+def claims_grid(verdicts: list[Verdict]) -> Grid:
+    """Return the claims and what is said of them for people."""
+    rows = [
+        [
+            v.claim,
+            v.verdict,
+            v.paper,
+            v.ours,
+            f"{v.p_holm:.2g}" if math.isfinite(v.p_holm) else "",
+            v.remedy,
+        ]
+        for v in verdicts
+    ]
+    header = ["claim", "verdict", "paper", "ours", "p Holm", "what would decide it"]
+    return Grid(header, rows, left=2)

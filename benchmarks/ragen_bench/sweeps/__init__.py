@@ -1,0 +1,1 @@
+"""Sweeps: cells of settings, each trained with several seeds and tested on the frozen levels."""

@@ -1,0 +1,157 @@
+"""Do the tasks of a sweep, several at a time, each in a process of its own."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Final, Protocol
+
+from ragen_bench.runs import write_atomically
+from ragen_bench.sweeps.results import RESULT, check_same
+from ragen_bench.sweeps.tasks import SweepTask
+from ragen_bench.sweeps.work import BUSY, TASK
+from ragen_envs.errors import RagenError
+
+LOG: Final = "log.txt"
+_TRIES: Final = 2
+_PAUSE: Final = 0.2
+_THREADS: Final = (
+    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS",
+)  # fmt: skip
+
+
+class Report(Protocol):
+    """Who is told how a sweep goes."""
+
+    def running(self, tasks: Sequence[SweepTask]) -> None:
+        """Look at the tasks that are under way; called several times a second."""
+
+    def done(self, task: SweepTask, seconds: float) -> None:
+        """Count a task."""
+
+    def failed(self, task: SweepTask, reason: str, again: bool) -> None:
+        """Tell of a task that did not end well, and whether it is tried again."""
+
+
+@dataclass
+class _Running:
+    task: SweepTask
+    process: subprocess.Popen[bytes]
+    started: float
+
+    @property
+    def leash(self) -> IO[bytes]:
+        """The standard input of the process, which ends with it."""
+        assert self.process.stdin is not None
+        return self.process.stdin
+
+
+@dataclass
+class Pool:
+    """Processes with a fixed number of threads each.
+
+    Args:
+        root: Folder of all sweeps.
+        workers: How many tasks run at the same time, >= 1.
+        threads: How many threads each of them has, >= 1.
+        report: Who is told.
+    """
+
+    root: Path
+    workers: int
+    threads: int
+    report: Report
+    _running: list[_Running] = field(default_factory=list)
+
+    def run(self, tasks: Sequence[SweepTask]) -> list[SweepTask]:
+        """Do all tasks and return those that are not done: broken, or under way elsewhere.
+
+        A task that breaks is tried again once, at the end.
+
+        Raises:
+            RagenError: A folder holds another task, or cannot be written.
+        """
+        waiting = list(tasks)
+        tries: dict[Path, int] = {}
+        left: list[SweepTask] = []
+        try:
+            while waiting or self._running:
+                while waiting and len(self._running) < self.workers:
+                    self._start(waiting.pop(0))
+                for task, code, seconds in self._ended():
+                    if code == 0 and (self.root / task.path / RESULT).exists():
+                        self.report.done(task, seconds)
+                        continue
+                    tries[task.path] = tries.get(task.path, 0) + 1
+                    again = code != BUSY and tries[task.path] < _TRIES
+                    (waiting if again else left).append(task)
+                    self.report.failed(task, self._reason(task, code), again)
+                self.report.running([running.task for running in self._running])
+                time.sleep(_PAUSE)
+        finally:
+            self._stop()
+        return left
+
+    def _start(self, task: SweepTask) -> None:
+        folder = self.root / task.path
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            _write_task(folder, task)
+            with (folder / LOG).open("ab") as log:
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "ragen_bench.sweeps.work", str(folder.resolve())],
+                    stdin=subprocess.PIPE, stdout=log, stderr=log, env=self._environment(),
+                    start_new_session=True,
+                )  # fmt: skip
+        except OSError as error:
+            raise RagenError(f"'{folder}' cannot be written: {error.strerror}") from error
+        self._running.append(_Running(task, process, time.monotonic()))
+
+    def _environment(self) -> dict[str, str]:
+        capped = dict.fromkeys(_THREADS, str(self.threads))
+        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        absolute = os.pathsep.join(str(Path(path).resolve()) for path in paths if path)
+        return {**os.environ, **capped, "PYTHONPATH": absolute}
+
+    def _ended(self) -> list[tuple[SweepTask, int, float]]:
+        found = []
+        for running in list(self._running):
+            code = running.process.poll()
+            if code is not None:
+                running.leash.close()
+                self._running.remove(running)
+                found.append((running.task, code, time.monotonic() - running.started))
+        return found
+
+    def _reason(self, task: SweepTask, code: int) -> str:
+        if code == BUSY:
+            return "another process is doing it"
+        lines = (self.root / task.path / LOG).read_text("utf-8", "replace").split("\n")
+        said = next((line for line in reversed(lines) if line.strip()), "")
+        return said or f"exit code {code}"
+
+    def _stop(self) -> None:
+        """End what still runs: a process ends with its standard input."""
+        for running in self._running:
+            running.leash.close()
+        for running in self._running:
+            running.process.wait()
+        self._running.clear()
+
+
+def _write_task(folder: Path, task: SweepTask) -> None:
+    """Write the task of a folder, or check that it is the same."""
+    path = folder / TASK
+    if path.exists():
+        there = SweepTask.model_validate_json(path.read_text(encoding="utf-8"))
+        check_same(folder, there, task)
+        return
+    write_atomically(path, task.model_dump_json(indent=1) + "\n")
+
+
+def available_cpus() -> int:
+    """Return how many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

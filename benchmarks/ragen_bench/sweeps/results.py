@@ -1,0 +1,142 @@
+"""What a task leaves behind: one small record with all that tables and figures are made from."""
+
+from collections.abc import Iterable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ragen_agents.rollout import Episode
+from ragen_bench.configs import differences_of
+from ragen_bench.runs import write_atomically
+from ragen_bench.sweeps.tasks import SweepTask
+from ragen_bench.yaml_files import explain
+from ragen_envs.errors import RagenError
+
+RESULT: Final = "result.json"
+CURVES: Final = (
+    "success", "return", "reward_std", "entropy", "gradient_norm", "valid", "reply_tokens",
+    "thought_characters", "template_share", "clip_fraction", "optimizer_steps", "kept_groups",
+    "validation/success", "seconds/total", "seconds/evaluation",
+)  # fmt: skip
+"""The metrics of training that are kept; docs/metrics.md says what they mean."""
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Outcome(_Record):
+    """What an agent did on the levels of one test, level by level."""
+
+    success: str = Field(pattern="^[01]+$")
+    """Whether each level was solved."""
+    levels: list[int] | None = None
+    """Number of the distinct level that each one is, where some are the same; None where none are."""
+    optimal: float
+    """Mean over levels of the best possible chance of success under the same budget."""
+    mean_return: float
+    valid: float
+    """Share of replies without a defect."""
+    reply_tokens: float | None
+    """Mean tokens of a reply; None for agents without tokens."""
+
+
+class TaskResult(_Record):
+    """A task that is done."""
+
+    task: SweepTask
+    outcomes: dict[str, dict[str, Outcome]]
+    """By agent and test."""
+    curves: dict[str, list[float | None]] = Field(default_factory=dict)
+    """By metric: a value for each line of the run's metrics, of which the first may be iteration 0."""
+    iterations: list[int] = Field(default_factory=list)
+    """The iteration of each line."""
+    ended: str | None = None
+    """Why training ended before its last iteration, or None."""
+    weights: str | None = None
+    """Hash of the weights that were tested."""
+    seconds: dict[Literal["train", "test"], float]
+    """Of all its iterations, and of the tests in its last process."""
+    made_with: dict[str, Any]
+    """Versions, machine, commit."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the outcomes, by which a result is told from another of the same task."""
+        text = "".join(
+            f"{agent} {test} {outcome.success}\n"
+            for agent, tests in self.outcomes.items()
+            for test, outcome in tests.items()
+        )
+        return sha256(text.encode()).hexdigest()
+
+
+def outcome_of(episodes: Iterable[Episode]) -> Outcome:
+    """Return the record of an agent's episodes of one test, in the order of the levels."""
+    played = sorted(episodes, key=lambda episode: episode.instance.index or 0)
+    numbers: dict[str, int] = {}
+    levels = [numbers.setdefault(e.instance.level, len(numbers)) for e in played]
+    turns = [turn for episode in played for turn in episode.turns]
+    tokens = [turn.reply_tokens for turn in turns if turn.reply_tokens is not None]
+    return Outcome(
+        success="".join(str(int(episode.success)) for episode in played),
+        levels=levels if len(numbers) < len(played) else None,
+        optimal=_rounded(sum(e.optimal_success for e in played) / len(played)),
+        mean_return=_rounded(sum(e.episode_return for e in played) / len(played)),
+        valid=_rounded(sum(not turn.defects for turn in turns) / max(len(turns), 1)),
+        reply_tokens=_rounded(sum(tokens) / len(tokens)) if tokens else None,
+    )
+
+
+def curves_of(metrics: list[dict[str, Any]]) -> dict[str, list[float | None]]:
+    """Return the kept metrics of a run, line by line."""
+    return {
+        name: [_rounded(line[name]) if name in line else None for line in metrics]
+        for name in CURVES
+        if any(name in line for line in metrics)
+    }
+
+
+def write_result(folder: Path, result: TaskResult) -> None:
+    """Write the record of a task; with it the task is done."""
+    write_atomically(folder / RESULT, result.model_dump_json() + "\n")
+
+
+def read_result(folder: Path, task: SweepTask) -> TaskResult | None:
+    """Return the record of a task, or None if it is not done.
+
+    Raises:
+        RagenError: The folder holds the record of another task, or a broken one.
+    """
+    try:
+        text = (folder / RESULT).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    result = parse_result(text, str(folder / RESULT))
+    check_same(folder, result.task, task)
+    return result
+
+
+def parse_result(text: str, what: str) -> TaskResult:
+    """Return a record from its JSON; ``what`` is how errors call it."""
+    try:
+        return TaskResult.model_validate_json(text)
+    except ValidationError as error:
+        raise RagenError(f"{what}: {explain(error, TaskResult)}") from error
+
+
+def check_same(folder: Path, there: SweepTask, here: SweepTask) -> None:
+    """Raise `RagenError` if a folder holds another task than the one that is wanted."""
+    differs = differences_of(_plain(there), _plain(here))
+    if differs is not None:
+        raise RagenError(f"'{folder}' holds another task: {differs}; choose another --out")
+
+
+def _plain(task: SweepTask) -> dict[str, Any]:
+    return task.model_dump(mode="json")
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.5g}")

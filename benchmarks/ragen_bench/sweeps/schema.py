@@ -1,0 +1,127 @@
+"""A sweep as a YAML file: the cells, what they train on, what they are tested on."""
+
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+
+from ragen_agents.starpo import PRESETS
+from ragen_bench.suites import Name, Task, load_suite
+from ragen_bench.yaml_files import load_yaml, validate
+from ragen_envs.errors import RagenError
+
+ScaleName = Literal["laptop", "paper"]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Cell(_Model):
+    """One setting that is compared with the others."""
+
+    design: Literal["as published", "controlled"] = "as published"
+    """Whether this is how the paper did it, or how the question can be answered."""
+    against: Name | None = None
+    """The cell that this one is tested against; None for the sweep's reference."""
+    preset: str | None = None
+    """Key of the trainer's presets, instead of the sweep's."""
+    settings: dict[str, JsonValue] = Field(default_factory=dict)
+    """Conversation settings, in training and in the tests."""
+    train: dict[str, Any] = Field(default_factory=dict)
+    """Fields of the training config."""
+    shorter: int = Field(default=1, ge=1)
+    """Iterations are divided by this, for cells that update more often in each."""
+    faster: float = Field(default=1.0, gt=0)
+    """Learning rates are multiplied by this, whatever the scale's are."""
+    supervised: dict[str, Any] | None = None
+    """Fields of a supervised run, which then takes the place of training with StarPO."""
+
+
+class ScaleSettings(_Model):
+    """How large a sweep is at a scale."""
+
+    iterations: int = Field(ge=1)
+    quick: int = Field(ge=1)
+    """Iterations of the quick look."""
+    games: list[Name] | None = None
+    """The games that are trained on by default; None for all."""
+    seconds: dict[str, float] = Field(default_factory=dict)
+    """Measured seconds of an iteration on one thread, by game, or by "GAME/CELL" where a cell takes
+    longer; of a whole supervised run for such a cell. What is missing was not measured."""
+
+
+class Sweep(_Model):
+    """Cells that differ in one thing."""
+
+    name: Name
+    version: int = Field(ge=1)
+    """Raised with any change, because results of different versions are not comparable."""
+    description: str
+    """One sentence."""
+    preset: str
+    """Key of the trainer's presets."""
+    train: dict[str, Any] = Field(default_factory=dict)
+    """Fields of the training config that all cells have."""
+    games: dict[Name, list[Name]] = Field(min_length=1)
+    """What is trained on, and the tasks of the suite ``core`` on which the result is tested."""
+    reference: Name
+    """The cell that others are tested against."""
+    cells: dict[Name, Cell] = Field(min_length=1)
+    scales: dict[ScaleName, ScaleSettings]
+
+    @model_validator(mode="after")
+    def _check(self) -> "Sweep":
+        tasks = core_tasks()
+        for game in [*self.games, *(test for tests in self.games.values() for test in tests)]:
+            if game not in tasks:
+                raise ValueError(f"unknown game '{game}'; known are {', '.join(tasks)}")
+        for cell in [self.reference, *(c.against for c in self.cells.values() if c.against)]:
+            if cell not in self.cells:
+                raise ValueError(f"unknown cell '{cell}'; known are {', '.join(self.cells)}")
+        for preset in [self.preset, *(c.preset for c in self.cells.values() if c.preset)]:
+            if preset not in PRESETS:
+                raise ValueError(f"unknown preset '{preset}'; known are {', '.join(PRESETS)}")
+        return self
+
+    def against(self, cell: str) -> str | None:
+        """Return the cell that this one is tested against, or None if it is a reference itself."""
+        other = self.cells[cell].against or self.reference
+        return None if other == cell else other
+
+
+@lru_cache(maxsize=1)
+def core_tasks() -> dict[str, Task]:
+    """Return the games that can be trained on and tested: the tasks of the suite ``core``."""
+    return load_suite("core").tasks
+
+
+def bundled_sweeps() -> list[str]:
+    """Return the names of the sweeps that come with the package."""
+    folder = resources.files("ragen_bench") / "sweeps"
+    return sorted(
+        item.name.removesuffix(".yaml") for item in folder.iterdir() if item.name.endswith(".yaml")
+    )
+
+
+def load_sweep(sweep: str) -> Sweep:
+    """Load a sweep by its name or from a YAML file.
+
+    Raises:
+        RagenError: There is no such sweep, or the file is not a sweep.
+    """
+    what = f"sweep '{sweep}'"
+    if sweep in bundled_sweeps():
+        source = resources.files("ragen_bench") / "sweeps" / f"{sweep}.yaml"
+        text = source.read_text(encoding="utf-8")
+    elif Path(sweep).is_file():
+        try:
+            text = Path(sweep).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise RagenError(f"{what} cannot be read: {error}") from error
+    else:
+        known = ", ".join(bundled_sweeps())
+        raise RagenError(f"unknown {what}; use {known}, or the path of a YAML file")
+    return validate(Sweep, load_yaml(text, what), what)

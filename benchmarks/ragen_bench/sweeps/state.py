@@ -1,0 +1,110 @@
+"""How far the tasks of a sweep are, and what the rest will take."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Literal, NamedTuple
+
+from ragen_agents.starpo.journal import METRICS
+from ragen_bench.sweeps.results import TaskResult, read_result
+from ragen_bench.sweeps.schema import ScaleName, Sweep
+from ragen_bench.sweeps.tasks import SweepTask
+from ragen_bench.sweeps.work import TRAIN
+
+_OVERHEAD = 10.0
+"""Seconds in which a task's process loads its libraries, measured on two shared cores."""
+_TEST = 0.05
+"""Seconds of one tested episode on one thread, measured for the starter model."""
+
+Status = Literal["done", "begun", "missing"]
+
+
+class TaskState(NamedTuple):
+    """How far one task is."""
+
+    task: SweepTask
+    result: TaskResult | None
+    iterations: int
+    """Iterations that are done."""
+
+    @property
+    def status(self) -> Status:
+        """What a person wants to know."""
+        if self.result is not None:
+            return "done"
+        return "begun" if self.iterations else "missing"
+
+
+def read_states(
+    tasks: Sequence[SweepTask], root: Path, kept: Mapping[Path, TaskResult]
+) -> list[TaskState]:
+    """Return how far each task is; reads only.
+
+    Args:
+        tasks: The tasks.
+        root: Folder of all sweeps.
+        kept: Results by path that count as done, wherever they were made.
+
+    Raises:
+        RagenError: A folder holds another task.
+    """
+    states = []
+    for task in tasks:
+        folder = root / task.path
+        result = kept.get(task.path) or read_result(folder, task)
+        done = task.iterations if result is not None else iterations_done(folder)
+        states.append(TaskState(task, result, done))
+    return states
+
+
+def iterations_done(folder: Path) -> int:
+    """Return the last iteration that a task has written down, from the end of its metrics."""
+    try:
+        lines = (folder / TRAIN / METRICS).read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return 0
+    for line in reversed(lines[:-1]):
+        try:
+            return int(json.loads(line)["iteration"])
+        except (ValueError, KeyError, TypeError):
+            continue
+    return 0
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Estimates seconds from what was measured: in the folder itself, else on another machine.
+
+    Args:
+        sweep: The sweep, whose file has measurements of its own.
+        scale: Name of the scale.
+        states: All tasks that are wanted.
+    """
+
+    sweep: Sweep
+    scale: ScaleName
+    states: Sequence[TaskState]
+
+    def step(self, task: SweepTask) -> float | None:
+        """Return the seconds of one of a task's steps, or None where nothing like it was measured."""
+        results = [s.result for s in self.states if s.result is not None and s.task.steps]
+        of_cell = [r for r in results if (r.task.game, r.task.cell) == (task.game, task.cell)]
+        if of_cell:
+            return fmean(r.seconds["train"] / r.task.steps for r in of_cell)
+        shipped = self.sweep.scales[self.scale].seconds
+        of_game = None if task.supervised is not None else shipped.get(task.game)
+        return shipped.get(f"{task.game}/{task.cell}", of_game)
+
+    def left(self, state: TaskState) -> float | None:
+        """Return the seconds that a task still takes on one thread, or None where nothing is known."""
+        if state.result is not None:
+            return 0.0
+        task = state.task
+        episodes = task.suite.episodes * len(task.suite.tasks)
+        test = _OVERHEAD + _TEST * episodes
+        if not task.steps:
+            return test
+        each = self.step(task)
+        return None if each is None else test + each * (task.steps - state.iterations)

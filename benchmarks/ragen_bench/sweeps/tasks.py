@@ -1,0 +1,200 @@
+"""What a sweep consists of: one task for each game, cell and seed, and one for the controls of each."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from ragen_agents.policies import CONTROLS, VLLM
+from ragen_agents.sft import SftConfig
+from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
+from ragen_bench.suites import SamplingSettings, Suite, Task
+from ragen_bench.sweeps.schema import Cell, ScaleName, Sweep, core_tasks
+from ragen_bench.training import layered_config
+from ragen_bench.yaml_files import validate
+from ragen_envs import SUITE_VERSION
+from ragen_envs.errors import RagenError
+
+INITIAL: Final = "initial"
+"""How tables call the model before training."""
+POLICY: Final = "policy"
+"""And the one after it."""
+
+_LEVELS: Final = 256
+_QUICK_LEVELS: Final = 64
+_SCALES: Final[dict[ScaleName, dict[str, Any]]] = {
+    "laptop": {"evaluation": {"every": 10, "episodes": 64}},
+    "paper": {"engine": "vllm", "evaluation": {"every": 10, "episodes": 256}},
+}
+
+
+class SweepTask(BaseModel):
+    """Everything that decides what a task does."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal[1] = 1
+    """Version of the folder's layout."""
+    suite_version: int = SUITE_VERSION
+    sweep: str
+    version: int
+    """Of the sweep."""
+    scale: str
+    """Name of the scale, with "-quick" after it for a quick look."""
+    game: str
+    """What is trained on: a task of the suite ``core``."""
+    cell: str
+    seed: int | None
+    """None for the controls, which are played once for all seeds."""
+    train: TrainConfig
+    """Of the controls it is that of the first seed; they do not train."""
+    supervised: SftConfig | None = None
+    """The supervised run that takes the place of training."""
+    suite: Suite
+    """The tests."""
+
+    @property
+    def iterations(self) -> int:
+        """How many iterations it trains."""
+        return 0 if self.seed is None or self.supervised is not None else self.train.iterations
+
+    @property
+    def steps(self) -> int:
+        """How many parts of about equal length its training has: iterations, or one supervised run."""
+        return 1 if self.supervised is not None else self.iterations
+
+    @property
+    def path(self) -> Path:
+        """Its folder, below that of all sweeps."""
+        last = "controls" if self.seed is None else f"seed{self.seed}"
+        return Path(self.sweep, self.scale, self.game, self.cell, last)
+
+    @property
+    def agents(self) -> dict[str, str]:
+        """The agents that the controls consist of, by what tables call them."""
+        prefix = VLLM if self.train.engine == "vllm" else ""
+        controls = {name: name for name in CONTROLS if name != "noop"}
+        return {**controls, INITIAL: prefix + self.train.model}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which part of a sweep is wanted, and how large."""
+
+    scale: ScaleName = "laptop"
+    quick: bool = False
+    seeds: int = 3
+    games: tuple[str, ...] = ()
+    """Empty for those of the scale."""
+    model: str | None = None
+    """Instead of the scale's: "starter", a folder, or "hf:NAME"."""
+
+    @property
+    def name(self) -> str:
+        """Part of paths and of the names of results."""
+        return f"{self.scale}-quick" if self.quick else self.scale
+
+
+def plan(sweep: Sweep, choice: Choice) -> list[SweepTask]:
+    """Return all tasks: the controls, then the first seed of every cell, then the second.
+
+    Raises:
+        RagenError: The sweep has no such game or scale, or a cell is not a config.
+    """
+    if choice.scale not in sweep.scales:
+        raise RagenError(
+            f"sweep '{sweep.name}' has no scale '{choice.scale}', only {', '.join(sweep.scales)}"
+        )
+    games = _games(sweep, choice)
+    controls = [
+        _task(sweep, choice, game, cell, None)
+        for game in games
+        for cell in dict.fromkeys(controls_cell(sweep, cell) for cell in sweep.cells)
+    ]
+    return controls + [
+        _task(sweep, choice, game, cell, seed)
+        for seed in range(choice.seeds)
+        for game in games
+        for cell in sweep.cells
+    ]
+
+
+def controls_cell(sweep: Sweep, cell: str) -> str:
+    """Return the first cell with the same conversation settings, whose controls it shares."""
+    settings = sweep.cells[cell].settings
+    return next(name for name, other in sweep.cells.items() if other.settings == settings)
+
+
+def _games(sweep: Sweep, choice: Choice) -> list[str]:
+    scale = sweep.scales[choice.scale]
+    if not choice.games:
+        return scale.games or list(sweep.games)
+    known = core_tasks()
+    squeezed = {name.lower(): name for name in known}
+    for game in choice.games:
+        if game.lower() not in squeezed:
+            raise RagenError(f"unknown game '{game}'; known are {', '.join(known)}")
+    return list(dict.fromkeys(squeezed[game.lower()] for game in choice.games))
+
+
+def _task(sweep: Sweep, choice: Choice, game: str, name: str, seed: int | None) -> SweepTask:
+    cell = sweep.cells[name]
+    try:
+        train = _train(sweep, choice, game, cell, seed or 0)
+        supervised = None
+        if cell.supervised is not None and seed is not None:
+            given = {"game": train.game, "model": train.model, "seed": seed, **cell.supervised}
+            supervised = validate(SftConfig, given, "supervised")
+    except RagenError as error:
+        raise RagenError(f"sweep '{sweep.name}', cell '{name}': {error}") from error
+    return SweepTask(
+        sweep=sweep.name, version=sweep.version, scale=choice.name, game=game, cell=name, seed=seed,
+        train=train, supervised=supervised, suite=_suite(sweep, choice, game, cell, train),
+    )  # fmt: skip
+
+
+def _train(sweep: Sweep, choice: Choice, game: str, cell: Cell, seed: int) -> TrainConfig:
+    scale = sweep.scales[choice.scale]
+    iterations = max(1, (scale.quick if choice.quick else scale.iterations) // cell.shorter)
+    size = _SCALES[choice.scale]
+    if choice.quick:
+        size = merged(size, {"evaluation": {"every": iterations, "episodes": 32}})
+    base = merged(SCALES[choice.scale], size, PRESETS[cell.preset or sweep.preset])
+    rates = merged(TrainConfig().update.model_dump(), base.get("update", {}))
+    faster = {n: cell.faster * rates[n] for n in ("learning_rate", "critic_learning_rate")}
+    own = {
+        "game": core_tasks()[game].env,
+        "env_kwargs": dict(cell.settings),
+        "seed": seed,
+        "iterations": iterations,
+        **({"model": choice.model} if choice.model else {}),
+    }
+    return layered_config(base, {"update": faster}, sweep.train, cell.train, own)
+
+
+def _suite(sweep: Sweep, choice: Choice, game: str, cell: Cell, train: TrainConfig) -> Suite:
+    return Suite(
+        name=sweep.name,
+        version=sweep.version,
+        episodes=_QUICK_LEVELS if choice.quick else _LEVELS,
+        seed=train.seed,
+        sampling=SamplingSettings(max_tokens=train.rollout.max_tokens),
+        tasks={
+            name: Task(env=core_tasks()[name].env, settings=cell.settings)
+            for name in _tests(sweep, game)
+        },
+    )
+
+
+def _tests(sweep: Sweep, game: str) -> list[str]:
+    return sweep.games.get(game, [game])
+
+
+def cells_of(tasks: list[SweepTask]) -> Iterator[tuple[tuple[str, str], list[SweepTask]]]:
+    """Yield the tasks of each game and cell, in their order, the controls among them."""
+    groups: dict[tuple[str, str], list[SweepTask]] = {}
+    for task in tasks:
+        groups.setdefault((task.game, task.cell), []).append(task)
+    yield from groups.items()

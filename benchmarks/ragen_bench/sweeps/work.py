@@ -1,0 +1,155 @@
+"""Do one task of a sweep in this process: ``python -m ragen_bench.sweeps.work FOLDER``.
+
+The folder holds ``task.json``. Whatever was done before is gone on with; the last thing that is written is
+the result. The process ends when its standard input does, so it does not outlive who has started it.
+"""
+
+import fcntl
+import os
+import shutil
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+from ragen_agents.policies import VLLM
+from ragen_bench.sweeps.results import (
+    Outcome,
+    TaskResult,
+    curves_of,
+    outcome_of,
+    write_result,
+)
+from ragen_bench.sweeps.tasks import POLICY, SweepTask
+from ragen_envs.errors import RagenError
+
+TASK: Final = "task.json"
+TRAIN: Final = Path("train")
+MODEL: Final = Path("model")
+TEST: Final = Path("test")
+BUSY: Final = 75
+"""Exit code where another process does the task already."""
+
+
+def main(folder: Path) -> int:
+    """Do the task of a folder and return the exit code."""
+    threading.Thread(target=_end_with_standard_input, daemon=True).start()
+    os.chdir(folder)  # names in records are then those inside the folder, wherever it lies
+    with Path(".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return BUSY
+        try:
+            _do(SweepTask.model_validate_json(Path(TASK).read_text(encoding="utf-8")))
+        except (RagenError, OSError) as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 2
+    return 0
+
+
+def _end_with_standard_input() -> None:
+    while os.read(0, 1024):
+        pass
+    os._exit(1)
+
+
+def _do(task: SweepTask) -> None:
+    from ragen_agents.starpo.journal import read_metrics
+    from ragen_bench.agents import weights_of
+    from ragen_bench.environment import describe_environment
+
+    agents, ended = task.agents, None
+    started = time.perf_counter()
+    if task.seed is not None:
+        ended = _train(task)
+        agents = {POLICY: f"{VLLM if task.train.engine == 'vllm' else ''}{MODEL}"}
+    trained = time.perf_counter()
+    outcomes = _test(task, agents)
+    tested = time.perf_counter()
+    metrics = read_metrics(TRAIN) if task.iterations else []
+    if metrics:
+        started = trained - sum(line.get("seconds/total", 0.0) for line in metrics)
+    result = TaskResult(
+        task=task,
+        outcomes=outcomes,
+        curves=curves_of(metrics),
+        iterations=[line["iteration"] for line in metrics],
+        ended=ended,
+        weights=weights_of(agents[POLICY]) if task.seed is not None else task.train.weights,
+        seconds={"train": trained - started, "test": tested - trained},
+        made_with=describe_environment(),
+    )
+    write_result(Path(), result)
+    for rest in (TRAIN / "checkpoints", TRAIN / "best"):
+        shutil.rmtree(rest, ignore_errors=True)
+
+
+def _train(task: SweepTask) -> str | None:
+    """Make the model that is tested; returns why training ended early, if it did."""
+    early = Path("ended.txt")
+    if MODEL.exists():
+        return early.read_text(encoding="utf-8") if early.exists() else None
+    if task.supervised is not None:
+        from ragen_agents.sft import train
+
+        train(task.supervised, MODEL)
+        return None
+    ended = _starpo(task)
+    if ended is not None:
+        early.write_text(ended, encoding="utf-8")
+    _export()
+    return ended
+
+
+def _starpo(task: SweepTask) -> str | None:
+    from ragen_agents.starpo.trainer import DivergedError, NothingKeptError, Trainer
+    from ragen_bench.training import train_directory
+    from ragen_bench.training_view import TrainingView
+
+    with TrainingView(task.train) as view:
+        trainer = Trainer(task.train, TRAIN, view.report, view.warn)
+        with train_directory(TRAIN, task.train):
+            try:
+                trainer.run()
+            except (DivergedError, NothingKeptError) as error:
+                return str(error)
+    return None
+
+
+def _export() -> None:
+    """Copy the last weights, without what only training needs. They are there whole or not at all."""
+    from ragen_agents.starpo.checkpoint import STATE, TENSORS, latest
+    from ragen_agents.starpo.trainer import BEST, CHECKPOINTS
+
+    # A run that ended before its first checkpoint never changed the weights; they were scored at its start.
+    last = latest(TRAIN / CHECKPOINTS) or TRAIN / BEST
+    work = MODEL.with_suffix(".writing")
+    shutil.rmtree(work, ignore_errors=True)
+    shutil.copytree(last, work, ignore=shutil.ignore_patterns(STATE, TENSORS))
+    work.rename(MODEL)
+
+
+def _test(task: SweepTask, agents: dict[str, str]) -> dict[str, dict[str, Outcome]]:
+    from ragen_bench.budget import Budget
+    from ragen_bench.configs import make_config
+    from ragen_bench.playing import play_missing
+    from ragen_bench.remote import make_remote
+    from ragen_bench.runner import play_run
+    from ragen_bench.tables import read_run
+
+    remote = make_remote(None, "OPENAI_API_KEY", None, None, "3m", 10, 32)
+    config = make_config(task.suite, list(agents.values()), remote.settings)
+    play_missing(TEST, config, play_run, remote, Budget(), None)
+    run = read_run(TEST)
+    return {
+        name: {
+            test: outcome_of(list(run.samples[agent, test].values())) for test in task.suite.tasks
+        }
+        for name, agent in agents.items()
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,226 @@
+"""Tables, claims and drawings from results whose truth is known."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("matplotlib")
+
+from ragen_bench.__main__ import main
+from ragen_bench.reproduction.claims import judge
+from ragen_bench.reproduction.runs import Runs, collapsed_at, happened, scalar_of
+from ragen_bench.reproduction.schema import bundled_reproductions, load_reproduction
+from ragen_bench.reproduction.table import tabulate
+from ragen_bench.sweeps.archive import add_to_archive, archive_path
+from ragen_bench.sweeps.results import Outcome, TaskResult
+from ragen_bench.sweeps.tasks import Choice, plan
+
+LEVELS = 256
+
+
+def outcome(rng, rate):
+    solved = rng.random(LEVELS) < rate
+    return Outcome(success="".join("01"[int(s)] for s in solved), optimal=1.0, mean_return=0.0,
+                   valid=1.0, reply_tokens=30.0)  # fmt: skip
+
+
+def make_result(task, rates, seed_sd=0.0, curves=None, number=0):
+    """A result with success about a rate for each test; controls are poor, good and in between."""
+    rng = np.random.default_rng([number, task.seed or 0])
+    if task.seed is None:
+        outcomes = {
+            agent: {test: outcome(rng, rate) for test in task.suite.tasks}
+            for agent, rate in (("random", 0.1), ("oracle", 1.0), ("initial", 0.2))
+        }
+    else:
+        shift = rng.normal(0, seed_sd)
+        outcomes = {
+            "policy": {
+                test: outcome(rng, rates.get(test, 0.5) + shift) for test in task.suite.tasks
+            }
+        }
+    curves = curves or {"success": [0.2, 0.3, 0.4, 0.5], "seconds/total": [2.0] * 4}
+    length = len(next(iter(curves.values())))
+    return TaskResult(
+        task=task, outcomes=outcomes, curves={} if task.seed is None else curves,
+        iterations=[] if task.seed is None else list(range(1, length + 1)),
+        seconds={"train": 8.0, "test": 1.0}, made_with={"python": "3"},
+    )  # fmt: skip
+
+
+def results_of(name, rates, seeds=3, **more):
+    """Results of the sweep of a table: rates by cell, or by cell and test."""
+    what = load_reproduction(name)
+    games = tuple(dict.fromkeys(column.train for column in what.columns))
+    found = []
+    for number, task in enumerate(plan(what.load_sweep(), Choice(seeds=seeds, games=games))):
+        wanted = rates.get(task.cell, 0.5)
+        per_test = wanted if isinstance(wanted, dict) else dict.fromkeys(task.suite.tasks, wanted)
+        found.append(make_result(task, per_test, number=number, **more))
+    return what, found
+
+
+@pytest.mark.parametrize("name", bundled_reproductions())
+def test_every_table_and_figure_of_the_package_can_be_made(name):
+    what, results = results_of(name, {}, seeds=2)
+    runs = Runs(what.load_sweep(), results)
+    data = tabulate(what, runs)
+    assert set(data["row"]) >= {*what.load_sweep().cells, "random", "initial", "oracle"}
+    assert ((data["low"] <= data["success"]) & (data["success"] <= data["high"])).all()
+    assert len(judge(what, runs)) == len(what.claims)
+
+
+def test_a_claim_that_holds_is_supported_and_its_opposite_contradicted():
+    what, results = results_of("table4", {"think": 0.8, "no-think": 0.4})
+    verdicts = judge(what, Runs(what.load_sweep(), results))
+    assert [v.verdict for v in verdicts] == ["supported"] * 3 + ["contradicted"]
+    assert verdicts[0].paper == "+18.8 points"
+    assert all(v.remedy == "" for v in verdicts)
+
+
+def test_noise_decides_nothing_and_is_told_what_would():
+    what, results = results_of("table4", {"think": 0.5, "no-think": 0.5}, seed_sd=0.05)
+    verdicts = judge(what, Runs(what.load_sweep(), results))
+    assert {v.verdict for v in verdicts} == {"undecided"}
+    assert any("seeds to find the paper's 11.3 points" in v.remedy for v in verdicts)
+
+
+def test_claims_without_runs_are_not_judged():
+    what, _ = results_of("table2", {})
+    assert {v.verdict for v in judge(what, Runs(what.load_sweep(), []))} == {"not run"}
+
+
+def test_true_differences_of_nothing_are_seldom_called_one():
+    """The family-wise rate of false verdicts over the claims of a table."""
+    wrong = 0
+    what, results = results_of("table2", {}, seeds=3)
+    for round_ in range(60):
+        rng = np.random.default_rng(round_)
+        shuffled = [
+            r if r.task.seed is None
+            else r.model_copy(update={"outcomes": {"policy": {
+                test: outcome(rng, 0.5) for test in r.task.suite.tasks}}})
+            for r in results
+        ]  # fmt: skip
+        verdicts = judge(what, Runs(what.load_sweep(), shuffled))
+        wrong += any(v.verdict in ("supported", "contradicted") for v in verdicts)
+    assert wrong / 60 <= 0.12
+
+
+def with_curves(**curves):
+    _, results = results_of("figure5", {}, seeds=1, curves=curves)
+    return next(r for r in results if r.task.seed is not None)
+
+
+def test_a_collapse_is_a_fall_to_half_of_the_best_for_good():
+    fallen = with_curves(success=[0.4] * 20 + [0.0] * 20)
+    assert 20 < collapsed_at(fallen) <= 25
+    assert collapsed_at(with_curves(success=[0.4] * 20 + [0.0] * 10 + [0.4] * 10)) is None
+    assert collapsed_at(with_curves(success=[0.1, 0.2, 0.3] * 8)) is None
+    assert collapsed_at(with_curves(success=[0.01] * 9 + [0.0] * 9)) is None
+
+
+def test_an_early_sign_comes_before_the_collapse():
+    fall = [0.4] * 20 + [0.0] * 20
+    assert (
+        happened(with_curves(success=fall, reward_std=[1.0] * 8 + [0.1] * 32), "early-sign") is True
+    )
+    assert happened(with_curves(success=fall, reward_std=[1.0] * 39 + [0.1]), "early-sign") is False
+    assert happened(with_curves(success=[0.4] * 40, reward_std=[0.1] * 40), "early-sign") is None
+
+
+def test_numbers_of_a_run_are_those_of_its_curves():
+    run = with_curves(
+        **{"success": [0.0] * 10 + [1.0] * 10, "thought_characters": [100.0] * 10 + [50.0] * 10,
+           "seconds/total": [3.0] * 20, "seconds/evaluation": [1.0] * 20, "clip_fraction": [0.0] * 20}
+    )  # fmt: skip
+    assert scalar_of(run, "peak") == scalar_of(run, "last") == 1
+    assert scalar_of(run, "thought") == pytest.approx(np.log(0.5))
+    assert scalar_of(run, "seconds") == pytest.approx(2.0)
+    assert scalar_of(run, "clipped") == 0
+
+
+def test_facts_without_spread_are_decided():
+    curves = {"success": [0.5] * 9, "clip_fraction": [0.0] * 9}
+    what, results = results_of("figure8", {}, seeds=2, curves=curves)
+    verdicts = {v.claim: v.verdict for v in judge(what, Runs(what.load_sweep(), results))}
+    assert verdicts["With one optimizer step an iteration something is clipped"] == "contradicted"
+
+
+def test_runs_that_all_collapse_are_not_enough_evidence_until_there_are_many():
+    for seeds, verdict in ((3, "undecided"), (12, "supported")):
+        curves = {"success": [0.5] * 20 + [0.0] * 20}
+        what, results = results_of("figure7", {}, seeds=seeds, curves=curves)
+        first = judge(what, Runs(what.load_sweep(), results))[0]
+        assert first.verdict == verdict
+        assert first.ours.startswith(f"{seeds} of {seeds} runs")
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """A folder of kept results of table 4, all of it."""
+    what, results = results_of("table4", {"think": 0.8, "no-think": 0.4})
+    folder = tmp_path / "results"
+    add_to_archive(archive_path(folder, what.sweep, "laptop"), results)
+    return folder
+
+
+def reproduce(kept, *more):
+    out = str(kept.parent / "out")
+    return main(["reproduce", "table4", "--results", str(kept), "--out", out, "--no-run", *more])
+
+
+def test_kept_results_are_reused_and_written_as_files(kept, capsys):
+    assert reproduce(kept) == 0
+    shown = capsys.readouterr().out
+    for text in ("Bandit → BanditRev", "67.6", "random", "oracle", "supported", "contradicted"):
+        assert text in shown
+    written = {path.name for path in (kept / "laptop").iterdir()}
+    assert written == {"reasoning.jsonl", "table4.csv", "table4.md", "table4.svg"}
+    with (kept / "laptop/table4.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    think = next(r for r in rows if r["row"] == "think" and r["test"] == "Sokoban")
+    assert float(think["paper"]) == pytest.approx(0.2148)
+    assert float(think["low"]) < 0.8 < float(think["high"])
+    assert (kept / "laptop/table4.svg").read_text().count("<svg") == 1
+
+
+def test_files_made_again_are_the_same(kept, capsys):
+    reproduce(kept)
+    first = {path.name: path.read_bytes() for path in (kept / "laptop").iterdir()}
+    reproduce(kept)
+    assert {path.name: path.read_bytes() for path in (kept / "laptop").iterdir()} == first
+
+
+def test_results_of_other_weights_do_not_count(kept, capsys):
+    path = kept / "laptop/reasoning.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        line["task"]["train"]["weights"] = "0" * 64
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert reproduce(kept, "--format", "json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["rows"] == []
+    assert "unfinished" in found["notes"][0]
+    assert len(path.read_text().splitlines()) == len(lines)  # and are not lost
+
+
+def test_a_dry_run_counts_what_is_kept(kept, capsys):
+    assert reproduce(kept, "--dry-run", "--format", "json") == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert all(row["done"] == row["tasks"] for row in rows)
+
+
+def test_a_broken_line_of_kept_results_is_named(kept, capsys):
+    path = kept / "laptop/reasoning.jsonl"
+    path.write_text(path.read_text() + '{"task": 1}\n')
+    assert reproduce(kept) == 2
+    assert "reasoning.jsonl line" in capsys.readouterr().err
+
+
+def test_an_unknown_table_is_named(capsys):
+    assert main(["reproduce", "table9"]) == 2
+    assert "table2, table3, table4, figure5" in capsys.readouterr().err

@@ -1,0 +1,260 @@
+"""Sweeps: what they consist of, and that their tasks survive whatever happens to their processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from ragen_bench.__main__ import main  # noqa: E402
+from ragen_bench.sweeps.results import parse_result  # noqa: E402
+from ragen_bench.sweeps.schema import bundled_sweeps, load_sweep  # noqa: E402
+from ragen_bench.sweeps.tasks import Choice, plan  # noqa: E402
+from ragen_bench.yaml_files import dump_yaml  # noqa: E402
+
+from ragen_agents.starter import STARTER  # noqa: E402
+from ragen_agents.starter.build import Recipe, as_llama, new_model  # noqa: E402
+
+PAPER = Choice(scale="paper", seeds=1)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A model of the starter's tokenizer that babbles."""
+    folder = tmp_path_factory.mktemp("tiny")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(STARTER)
+    torch.manual_seed(0)
+    recipe = Recipe(hidden_size=32, layers=2, heads=2, kv_heads=1, intermediate_size=48)
+    as_llama(new_model(recipe, tokenizer)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def small_sweep(folder, iterations=2, **changes):
+    data = {
+        "name": "small", "version": 1, "description": "For tests.", "preset": "starpo-grpo",
+        "train": {"rollout": {"groups": 2, "members": 4, "max_tokens": 24}, "save_every": 1},
+        "games": {"Bandit": ["Bandit"]}, "reference": "a", "cells": {"a": {}},
+        "scales": {"laptop": {"iterations": iterations, "quick": iterations}}, **changes,
+    }  # fmt: skip
+    path = folder / "small.yaml"
+    path.write_text(dump_yaml(data))
+    return path
+
+
+def command(sweep, tiny, out, *more):
+    return ["sweep", str(sweep), "--quick", "--model", str(tiny), "--out", str(out), *more]
+
+
+@pytest.mark.parametrize("scale", ["laptop", "paper"])
+@pytest.mark.parametrize("quick", [[], ["--quick"]])
+@pytest.mark.parametrize("name", bundled_sweeps())
+def test_a_dry_run_shows_every_cell_and_makes_nothing(name, quick, scale, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(["sweep", name, "--scale", scale, *quick, "--dry-run", "--out", str(out),
+                 "--format", "json"]) == 0  # fmt: skip
+    found = json.loads(capsys.readouterr().out)
+    sweep = load_sweep(name)
+    assert {row["cell"] for row in found["rows"]} == set(sweep.cells)
+    trained = sum(row["tasks"] for row in found["rows"])
+    games = {row["game"] for row in found["rows"]}
+    assert trained >= len(games) * len(sweep.cells) * (1 if quick else 3)
+    assert all(row["done"] == 0 for row in found["rows"])
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("name", bundled_sweeps())
+def test_the_papers_scale_has_the_papers_settings(name):
+    """Appendix B.2: P = 8, N = 16, 200 iterations, batch 32, Adam at 1e-6 and 1e-5, 256 prompts at 0.5."""
+    sweep = load_sweep(name)
+    reference = [t for t in plan(sweep, PAPER) if t.cell == sweep.reference and t.seed == 0]
+    for task in reference:
+        config = task.train
+        assert config.model == "hf:Qwen/Qwen2.5-0.5B-Instruct"
+        assert config.engine == "vllm"
+        assert config.iterations == 200
+        assert (config.rollout.groups, config.rollout.members) == (8, 16)
+        assert config.rollout.temperature == 1
+        update = config.update
+        assert (update.batch, update.epochs, update.betas) == (32, 1, (0.9, 0.999))
+        assert update.learning_rate == pytest.approx(1e-6)
+        assert update.critic_learning_rate == pytest.approx(1e-5)
+        assert (config.advantage.gamma, config.advantage.lam) == (1, 1)
+        assert config.loss.entropy == 0.001
+        assert (task.suite.episodes, task.suite.split) == (256, "test")
+        assert task.suite.sampling.temperature == 0.5
+
+
+def train_of(name, cell, scale="laptop"):
+    tasks = plan(load_sweep(name), Choice(scale=scale, seeds=1))
+    return next(task.train for task in tasks if task.cell == cell and task.seed == 0)
+
+
+def test_every_cell_of_diversity_has_as_many_trajectories():
+    tasks = plan(load_sweep("diversity"), Choice())
+    assert {task.train.episodes for task in tasks} == {128}
+
+
+def test_the_controlled_granularity_differs_in_nothing_but_the_actions_a_turn():
+    kwargs = [train_of("granularity", f"fixed-{k}").env_kwargs for k in (1, 3, 5, 7)]
+    rest = [{n: v for n, v in each.items() if n != "actions_per_turn"} for each in kwargs]
+    assert rest == [rest[0]] * 4
+    assert [each["actions_per_turn"] for each in kwargs] == [1, 3, 5, 7]
+    published = train_of("granularity", "6").env_kwargs
+    assert published == {"max_turns": 5, "actions_per_turn": 6, "max_actions": 30}
+
+
+def test_conversation_settings_hold_in_the_tests_too():
+    tasks = plan(load_sweep("granularity"), Choice())
+    for task in tasks:
+        assert all(test.settings == task.train.env_kwargs for test in task.suite.tasks.values())
+
+
+def test_online_k_has_equal_updates_as_published_and_equal_rollouts_controlled():
+    once = train_of("freshness", "1")
+    for k in (2, 5, 10):
+        config = train_of("freshness", str(k))
+        assert config.iterations * config.update.epochs == once.iterations
+    for k in (2, 5):
+        config = train_of("freshness", f"rollouts-{k}")
+        assert (config.iterations, config.update.epochs) == (once.iterations, k)
+
+
+def test_adapters_have_tenfold_learning_rates_at_every_scale():
+    for scale in ("laptop", "paper"):
+        full, lora = (train_of("lora", cell, scale).update for cell in ("full", "lora"))
+        assert lora.learning_rate == pytest.approx(10 * full.learning_rate)
+        assert lora.critic_learning_rate == pytest.approx(10 * full.critic_learning_rate)
+
+
+def test_seeds_differ_in_nothing_else_and_have_folders_of_their_own():
+    tasks = plan(load_sweep("reasoning"), Choice(seeds=4))
+    assert len({task.path for task in tasks}) == len(tasks)
+    cell = [t for t in tasks if (t.game, t.cell) == ("Bandit", "think") and t.seed is not None]
+    assert [task.train.seed for task in cell] == [0, 1, 2, 3]
+    assert len({task.train.model_copy(update={"seed": 0}).model_dump_json() for task in cell}) == 1
+
+
+def test_another_game_is_trained_on_and_tested_on_itself():
+    tasks = plan(load_sweep("diversity"), Choice(games=("frozenlakedeterministic",)))
+    assert {task.game for task in tasks} == {"FrozenLakeDeterministic"}
+    assert {name for task in tasks for name in task.suite.tasks} == {"FrozenLakeDeterministic"}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"games": {"Chess": ["Bandit"]}}, "unknown game 'Chess'"),
+        ({"reference": "b"}, "unknown cell 'b'"),
+        ({"preset": "ppo"}, "unknown preset 'ppo'"),
+        (
+            {"cells": {"a": {"train": {"rollouts": 1}}}},
+            "cell 'a': config: unknown option 'rollouts'",
+        ),
+        ({"cells": {"a": {"shorter": 0}}}, "cells.a.shorter"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named(change, said, tmp_path, capsys):
+    path = small_sweep(tmp_path, **change)
+    assert main(["sweep", str(path), "--dry-run", "--out", str(tmp_path / "out")]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_what_does_not_exist_is_named(capsys):
+    assert main(["sweep", "nothing", "--dry-run"]) == 2
+    assert "granularity" in capsys.readouterr().err
+    assert main(["sweep", "risk", "--game", "chess", "--dry-run"]) == 2
+    assert "unknown game 'chess'" in capsys.readouterr().err
+    assert main(["sweep", "risk", "--scale", "moon", "--dry-run"]) == 2
+    assert "unknown scale 'moon'" in capsys.readouterr().err
+
+
+def wait_for(found, seconds=300):
+    for _ in range(10 * seconds):
+        if found():
+            return
+        time.sleep(0.1)
+    raise AssertionError("waited too long")
+
+
+def processes_of(folder):
+    """Ids of the processes that work in a folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if f"ragen_bench.sweeps.work\0{folder.resolve()}" in path.read_text():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks at processes in /proc")
+def test_a_killed_sweep_leaves_no_process_and_goes_on(tiny, tmp_path, capsys):
+    out = tmp_path / "out"
+    arguments = command(small_sweep(tmp_path, iterations=4), tiny, out, "--workers", "2")
+    killed = subprocess.Popen([sys.executable, "-m", "ragen_bench", *arguments],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    metrics = out / "small/laptop-quick/Bandit/a/seed0/train/metrics.jsonl"
+    wait_for(lambda: metrics.exists() and metrics.read_text().count("\n") >= 2)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    wait_for(lambda: not processes_of(out))
+
+    assert main(arguments) == 0
+    found = parse_result((metrics.parents[1] / "result.json").read_text(), "result")
+    assert found.iterations == [0, 1, 2, 3, 4]
+    assert len(found.outcomes["policy"]["Bandit"].success) == 64
+    assert found.weights != found.task.train.weights
+    assert (metrics.parents[1] / "model" / "model.safetensors").exists()
+    assert not (metrics.parent / "checkpoints").exists()
+    controls = parse_result((metrics.parents[2] / "controls/result.json").read_text(), "controls")
+    assert set(controls.outcomes) == {"random", "oracle", "initial"}
+
+    stamps = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
+    capsys.readouterr()
+    assert (
+        main([*arguments, "--format", "json"]) == 0
+    )  # nothing is left to do, and nothing is touched
+    assert [row["done"] for row in json.loads(capsys.readouterr().out)["rows"]] == [2]
+    assert {p: p.stat().st_mtime_ns for p in out.rglob("*") if p.is_file()} == stamps
+
+    other = command(small_sweep(tmp_path, iterations=4, preset="starpo-s-grpo"), tiny, out)
+    assert main(other) == 2
+    assert "holds another task: train.filter.kind is 'none' there" in capsys.readouterr().err
+
+
+def test_a_broken_task_is_told_of_and_done_by_the_same_command(tiny, tmp_path, capsys):
+    out = tmp_path / "out"
+    sweep = small_sweep(
+        tmp_path, iterations=1, cells={"a": {"supervised": {"demonstrations": 1, "epochs": 1}}}
+    )
+    arguments = command(sweep, tiny, out, "--workers", "1")
+    controls = out / "small/laptop-quick/Bandit/a/controls"
+    controls.mkdir(parents=True)
+    (controls / "test").write_text("in the way")
+    assert main(arguments) == 1
+    said = capsys.readouterr().err
+    assert "it is tried again at the end" in said
+    assert "1 tasks are not done" in said
+    assert str(controls / "log.txt") in said
+    assert (controls.parent / "seed0/result.json").exists()  # one broken task stops no other
+    (controls / "test").unlink()
+    assert main(arguments) == 0
+    assert (controls / "result.json").exists()
+
+
+def test_the_threads_of_tasks_are_capped(tmp_path, monkeypatch):
+    from ragen_bench.sweeps.pool import Pool
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "64")
+    environment = Pool(tmp_path, 2, threads=3, report=None)._environment()
+    assert environment["OMP_NUM_THREADS"] == environment["NUMBA_NUM_THREADS"] == "3"
+    assert os.environ["OMP_NUM_THREADS"] == "64"
