@@ -4,9 +4,9 @@ import peft
 import pytest
 import torch
 
-from ragen_agents.engines import EngineError, TokenRequest, vllm_local
+from ragen_agents.engines import EngineError, TokenRequest, vllm
 from ragen_agents.engines.transformers import TransformersEngine
-from ragen_agents.engines.vllm_local import VllmEngine
+from ragen_agents.engines.vllm import VllmEngine
 from ragen_agents.engines.weights import named_weights
 from ragen_agents.rollout.collect import Collector, GroupSpec
 from ragen_agents.starpo.config import Reward
@@ -132,7 +132,7 @@ def test_a_head_that_stays_behind_is_noticed(engine, starter, monkeypatch):
     def without_head(model):
         return ((n, w) for n, w in named_weights(model) if n != "lm_head.weight")
 
-    monkeypatch.setattr(vllm_local, "named_weights", without_head)
+    monkeypatch.setattr(vllm, "named_weights", without_head)
     with pytest.raises(EngineError, match="the engine does not have these weights"):
         engine.sync(changed(starter), 1)
 
