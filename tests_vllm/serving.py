@@ -1,0 +1,70 @@
+"""A real ``vllm serve`` of the starter model on loopback, which tests may kill."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import httpx2
+
+from ragen_agents.starter import STARTER
+
+ARGUMENTS = [
+    "--served-model-name", "starter", "--dtype", "float32", "--logprobs-mode", "processed_logprobs",
+    "--enable-scale-out", "--enforce-eager", "--block-size", "32", "--kv-cache-memory-bytes",
+    str(2**28), "--generation-config", "vllm", "--host", "127.0.0.1",
+]  # fmt: skip
+ENVIRONMENT = {
+    "VLLM_SERVER_DEV_MODE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_CPU_CI_ENV": "1",
+    "VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "ERROR",
+}  # fmt: skip
+START = 500
+"""Seconds that it may take to start on a busy machine."""
+
+
+class Serving:
+    """The process; its port stays when it is started anew."""
+
+    def __init__(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._log = tempfile.TemporaryFile("w+")
+        self.start()
+
+    def start(self):
+        """Start it and wait until it answers."""
+        program = str(Path(sys.executable).with_name("vllm"))
+        self._process = subprocess.Popen(
+            [program, "serve", str(STARTER), "--port", str(self.port), *ARGUMENTS],
+            env=os.environ | ENVIRONMENT, stdout=self._log, stderr=self._log, start_new_session=True,
+        )  # fmt: skip
+        ends = time.monotonic() + START
+        while not self._healthy():
+            assert self._process.poll() is None, self._said()
+            assert time.monotonic() < ends, self._said()
+            time.sleep(0.2)
+
+    def kill(self):
+        """Kill it and the engine that it has started, with SIGKILL."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(60)
+
+    def get(self, route):
+        """Return the answer to a request."""
+        return httpx2.get(self.url + route, timeout=60)
+
+    def _healthy(self):
+        try:
+            return self.get("/health").status_code == 200
+        except httpx2.HTTPError:
+            return False
+
+    def _said(self):
+        self._log.seek(0)
+        return self._log.read()[-3000:]
