@@ -246,7 +246,10 @@ def test_a_prefix_cache_that_is_busy_is_cleared_later(tiny, policy, tmp_path, mo
         ({"version": "0.31.0"}, "vLLM 0.31.0 serves at .* needs vllm>=0.32,<0.33"),
         ({"settings": {"logprobs_mode": "raw_logprobs"}}, "--logprobs-mode processed_logprobs"),
         ({"settings": {"dtype": "torch.float16"}}, "--dtype float32 or bfloat16"),
-        ({"settings": {"max_model_len": 63}}, "reads 63 tokens, the model 64; .*--max-model-len 64"),
+        (
+            {"settings": {"max_model_len": 63}},
+            "reads 63 tokens, the model 64; .*--max-model-len 64",
+        ),
     ],
 )
 def test_a_server_with_other_settings_is_refused(wrong, words, tiny, policy, tmp_path):

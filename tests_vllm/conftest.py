@@ -25,9 +25,9 @@ def local():
 
 
 @pytest.fixture(scope="session")
-def serving():
+def serving(tmp_path_factory):
     """The starter model in a server; its weights are whatever came last."""
-    server = Serving()
+    server = Serving(tmp_path_factory.mktemp("server") / "log")
     yield server
     server.kill()
 

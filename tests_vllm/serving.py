@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 
 import httpx2
@@ -28,22 +27,23 @@ START = 500
 
 
 class Serving:
-    """The process; its port stays when it is started anew."""
+    """The process; its port stays when it is started anew. ``log`` gets what it says."""
 
-    def __init__(self):
+    def __init__(self, log):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self._log = tempfile.TemporaryFile("w+")
+        self._log = log
         self.start()
 
     def start(self):
         """Start it and wait until it answers."""
-        self._process = subprocess.Popen(
-            [*SERVE, "--model", str(STARTER), "--port", str(self.port), *ARGUMENTS],
-            env=os.environ | ENVIRONMENT, stdout=self._log, stderr=self._log, start_new_session=True,
-        )  # fmt: skip
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen(
+                [*SERVE, "--model", str(STARTER), "--port", str(self.port), *ARGUMENTS],
+                env=os.environ | ENVIRONMENT, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
         ends = time.monotonic() + START
         while not self._healthy():
             assert self._process.poll() is None, self._said()
@@ -57,7 +57,7 @@ class Serving:
 
     def get(self, route):
         """Return the answer to a request."""
-        return httpx2.get(self.url + route, timeout=60)
+        return httpx2.get(self.url + route, timeout=600)
 
     def _healthy(self):
         try:
@@ -66,5 +66,4 @@ class Serving:
             return False
 
     def _said(self):
-        self._log.seek(0)
-        return self._log.read()[-3000:]
+        return self._log.read_text()[-3000:]

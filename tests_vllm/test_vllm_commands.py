@@ -8,6 +8,7 @@ from ragen_bench.__main__ import main
 
 from ragen_agents.starter import STARTER
 
+
 def train(out, iterations):
     ragen(
         "train", "bandit", "--preset", "starpo-s", "--out", out, "engine=vllm", "vllm.cache_gib=0.25",

@@ -47,21 +47,19 @@ def test_new_weights_of_a_tied_model_arrive_through_a_folder(engine, starter, co
 def arguments(out, url):
     return [
         "train", "frozenlake", "--preset", "starpo-s", "--out", out, "engine=vllm-server",
-        f"server.url={url}", "server.patience=600", "iterations=3", "rollout.groups=4",
-        "rollout.members=8", "rollout.max_tokens=80", "update.batch=8", "evaluation.every=0",
+        f"server.url={url}", "server.patience=600", "iterations=2", "rollout.groups=4",
+        "rollout.members=4", "rollout.max_tokens=60", "update.batch=4", "evaluation.every=0",
     ]  # fmt: skip
 
 
-def is_rolling_out(serving, version):
-    """Whether the server writes replies with a version of the weights."""
-    if not serving.get("/weight_info").json()["weight_version"].endswith(f"-{version}"):
-        return False
+def is_rolling_out(serving):
+    """Whether the server writes several replies at this moment."""
     running = next(
         line
         for line in serving.get("/metrics").text.splitlines()
         if line.startswith("vllm:num_requests_running")
     )
-    return float(running.split()[-1]) > 8
+    return float(running.split()[-1]) > 2
 
 
 def test_a_server_that_is_killed_in_an_iteration_and_comes_back(serving, tmp_path):
@@ -69,24 +67,26 @@ def test_a_server_that_is_killed_in_an_iteration_and_comes_back(serving, tmp_pat
     said = tmp_path / "said"
     with said.open("w") as file:
         run = subprocess.Popen([*RAGEN, *map(str, arguments(cut, serving.url))], stderr=file)
-        while not is_rolling_out(serving, 1):
+        while not (len(iterations(cut)) == 1 and is_rolling_out(serving)):
             assert run.poll() is None, said.read_text()[-3000:]
             time.sleep(0.02)
         serving.kill()
         serving.start()
         assert run.wait(600) == 0, said.read_text()[-3000:]
+    assert len(iterations(cut)) == 2
     assert "/inference/v1/generate: " in said.read_text()
     ragen(*arguments(whole, serving.url))
-    for mine, theirs in zip(*map(results, (cut, whole)), strict=True):
+    for mine, theirs in zip(*map(iterations, (cut, whole)), strict=True):
         assert mine == pytest.approx(theirs, rel=1e-3, abs=1e-5)
 
 
-def results(folder):
+def iterations(folder):
     """The metrics without what depends on the clock."""
+    path = folder / "metrics.jsonl"
     return [
         {name: value for name, value in line.items() if isinstance(value, float | int)
          and not name.startswith(("seconds/", "mismatch"))}
-        for line in lines(folder / "metrics.jsonl")
+        for line in (lines(path) if path.exists() else [])
     ]  # fmt: skip
 
 

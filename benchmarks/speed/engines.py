@@ -1,4 +1,4 @@
-"""Rollouts of the same work by several engines in one run: tokens and trajectories a second, and where time goes.
+"""Rollouts of the same work by several engines in one run: tokens a second, and where time goes.
 
 ``.venv-vllm/bin/python benchmarks/speed/engines.py --engine transformers --engine vllm``
 

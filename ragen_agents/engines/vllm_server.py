@@ -129,7 +129,8 @@ class ServedModel:
         if self._tasks:
             self._loop.run_until_complete(asyncio.wait(self._tasks))
             for task in self._tasks:
-                task.cancelled() or task.exception()
+                if not task.cancelled():
+                    task.exception()  # seen, or asyncio complains of it
         self._tasks, self._silent_since = set(), None
 
     def _check(self, context: int) -> str:
@@ -159,7 +160,9 @@ class ServedModel:
         return precision
 
     def _get(self, route: str, kind: type[AnswerT]) -> AnswerT:
-        return self._loop.run_until_complete(self._ask(route, None, kind, lambda found: found, "GET"))
+        return self._loop.run_until_complete(
+            self._ask(route, None, kind, lambda found: found, "GET")
+        )
 
     async def _reply(self, name: str, ids: Sequence[int], fields: dict[str, Any]) -> Finished:
         body = {"token_ids": list(ids), "sampling_params": fields}
