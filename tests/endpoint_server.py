@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server on loopback for tests, with faults: plain asyncio, in a thread."""
+"""A server on loopback for tests, OpenAI-compatible by default, with faults: plain asyncio, in a thread."""
 
 import asyncio
 import hashlib
@@ -24,6 +24,11 @@ def plays(body):
     return f"<think>so</think><answer>{moves}</answer>"
 
 
+def chat(body, headers):
+    assert headers["request"] == "POST /v1/chat/completions HTTP/1.1", headers["request"]
+    return completion(plays(body))
+
+
 def completion(text, **message):
     choice = {"message": {"role": "assistant", "content": text, **message}, "finish_reason": "stop"}
     return {"choices": [choice], "usage": {"prompt_tokens": 300, "completion_tokens": 20}}
@@ -37,14 +42,15 @@ class EndpointServer:
     """Answers ``/v1/chat/completions``; a context manager.
 
     Args:
-        answer: A function, async or not, of a request's body and headers; returns an object, or a
-            status, an object and headers.
+        answer: A function, async or not, of a request's body and headers, whose "request" is the
+            request line; returns an object, or a status, an object and headers. By default it
+            answers chat completions.
         faults: Share of requests, drawn at random, that meet a fault.
         kinds: The faults, one after another.
     """
 
     def __init__(self, answer=None, faults=0.0, kinds=FAULTS, seed=0):
-        self.answer = answer or (lambda body, _: completion(plays(body)))
+        self.answer = answer or chat
         self.faults, self.kinds = faults, kinds
         self.bodies, self.hit = [], []
         self._rng = random.Random(seed)
@@ -93,9 +99,9 @@ class EndpointServer:
 
 async def _read(reader):
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-    assert head[0] == "POST /v1/chat/completions HTTP/1.1", head[0]
     headers = {k.lower(): v for k, v in (line.split(": ", 1) for line in head[1:] if line)}
-    return headers, json.loads(await reader.readexactly(int(headers["content-length"])))
+    length = int(headers.get("content-length", 0))
+    return {**headers, "request": head[0]}, json.loads(await reader.readexactly(length) or "null")
 
 
 async def _send(writer, status, found, headers=()):

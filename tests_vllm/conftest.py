@@ -7,6 +7,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pytest
 import transformers
 from gymnasium import make_vec
+from serving import Serving
 
 from ragen_agents.engines.decoding import end_tokens
 from ragen_agents.engines.vllm_api import LocalModel
@@ -21,6 +22,14 @@ def local():
     model = LocalModel(STARTER, "float32", 0.25)
     yield model
     model.close()
+
+
+@pytest.fixture(scope="session")
+def serving(tmp_path_factory):
+    """The starter model in a server; its weights are whatever came last."""
+    server = Serving(tmp_path_factory.mktemp("server") / "log")
+    yield server
+    server.kill()
 
 
 @pytest.fixture

@@ -1,34 +1,12 @@
 """``ragen train engine=vllm`` and ``ragen bench --agent vllm:MODEL``, as a user runs them."""
 
-import json
 import shutil
-import subprocess
-import sys
 
 import transformers
+from commands import SUITE, lines, ragen
 from ragen_bench.__main__ import main
 
 from ragen_agents.starter import STARTER
-
-SUITE = """
-name: greedy
-version: 1
-sampling: {temperature: 0.0, max_tokens: 60}
-tasks:
-  Sokoban: {env: ragen/SokobanText-v0}
-  FrozenLake: {env: ragen/FrozenLakeText-v0}
-"""
-
-
-def ragen(*arguments, code=0):
-    command = [sys.executable, "-m", "ragen_bench", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == code, done.stderr[-3000:]
-    return done.stderr
-
-
-def lines(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def train(out, iterations):

@@ -3,18 +3,11 @@
 import peft
 import pytest
 import torch
+from rollouts import TOKENS, answers, assert_same, beside, changed, collect, requests
 
-from ragen_agents.engines import EngineError, TokenRequest, vllm_local
-from ragen_agents.engines.transformers import TransformersEngine
-from ragen_agents.engines.vllm_local import VllmEngine
+from ragen_agents.engines import EngineError, TokenRequest, vllm
+from ragen_agents.engines.vllm import VllmEngine
 from ragen_agents.engines.weights import named_weights
-from ragen_agents.rollout.collect import Collector, GroupSpec
-from ragen_agents.starpo.config import Reward
-from ragen_agents.starpo.rewards import TurnReward
-from ragen_envs.conversation import make_conversation
-
-TOKENS = 48
-SPECS = [GroupSpec(group, 3, {"seed": group}) for group in range(4)]
 
 
 @pytest.fixture
@@ -23,51 +16,6 @@ def engine(local, starter, codec):
     ours = VllmEngine(local, codec.ends, TOKENS)
     ours.sync(starter, 0)
     return ours
-
-
-def beside(model, codec):
-    return TransformersEngine(model, codec.ends, codec.pad, TOKENS)
-
-
-def collect(engine, codec, game, temperature):
-    collector = Collector(
-        engine, codec, lambda: make_conversation(f"ragen/{game}-v0"), 2048, TOKENS, temperature,
-        "test", TurnReward(Reward()),
-    )  # fmt: skip
-    return collector.collect(SPECS, 0)
-
-
-def assert_same(found, expected):
-    for ours, theirs in zip(found, expected, strict=True):
-        assert ours.ids == theirs.ids
-        assert ours.turn_ids == theirs.turn_ids
-        assert ours.logprobs == pytest.approx(theirs.logprobs, abs=1e-4)
-        assert (ours.end, ours.episode_return) == (theirs.end, theirs.episode_return)
-
-
-def requests(codec, seeds, temperature=1.0):
-    env = make_conversation("ragen/Sokoban-v0")
-    made = []
-    for seed in seeds:
-        env.reset(seed=seed)
-        made.append(TokenRequest(seed, codec.start(env.messages), seed, temperature))
-    return made
-
-
-def answers(engine, asked):
-    engine.submit(asked)
-    found = {}
-    while done := engine.poll():
-        found |= {completion.key: completion for completion in done}
-    return found
-
-
-def changed(model, seed=1):
-    torch.manual_seed(seed)
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.add_(torch.randn_like(weight), alpha=0.1 * float(weight.abs().mean()))
-    return model
 
 
 @pytest.mark.parametrize("game", ["Sokoban", "FrozenLake", "Bandit"])
@@ -132,7 +80,7 @@ def test_a_head_that_stays_behind_is_noticed(engine, starter, monkeypatch):
     def without_head(model):
         return ((n, w) for n, w in named_weights(model) if n != "lm_head.weight")
 
-    monkeypatch.setattr(vllm_local, "named_weights", without_head)
+    monkeypatch.setattr(vllm, "named_weights", without_head)
     with pytest.raises(EngineError, match="the engine does not have these weights"):
         engine.sync(changed(starter), 1)
 

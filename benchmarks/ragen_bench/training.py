@@ -20,6 +20,8 @@ from ragen_envs.errors import RagenError
 from ragen_envs.registration import text_ids
 
 DEFAULT_PRESET: Final = "starpo-s"
+_FREE: Final = {"iterations", "server"}
+"""Fields that may change when a run goes on: it can be made longer, and its server may move."""
 
 
 def make_train_config(
@@ -83,8 +85,8 @@ def game_id(name: str) -> str:
 
 
 def config_digest(config: TrainConfig) -> str:
-    """Return a hash of everything that decides a run, its length left out: runs can be made longer."""
-    data = config.model_dump(mode="json", exclude={"iterations"})
+    """Return a hash of everything that decides a run; what may change when it goes on is left out."""
+    data = config.model_dump(mode="json", exclude=_FREE)
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
@@ -146,8 +148,8 @@ def _check_same(folder: Path, config: TrainConfig) -> None:
             "can be made longer, not shorter"
         )
     differs = differences_of(
-        there.model_dump(mode="json", exclude={"iterations"}),
-        config.model_dump(mode="json", exclude={"iterations"}),
+        there.model_dump(mode="json", exclude=_FREE),
+        config.model_dump(mode="json", exclude=_FREE),
     )
     if differs is not None:
         raise RagenError(f"'{folder}' holds another run: {differs}; choose another --out")

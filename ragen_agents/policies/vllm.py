@@ -6,8 +6,8 @@ from transformers import AutoConfig, GenerationConfig
 
 from ragen_agents.engines import Completion, TokenRequest
 from ragen_agents.engines.decoding import end_tokens
+from ragen_agents.engines.vllm import VllmEngine
 from ragen_agents.engines.vllm_api import LocalModel, check_version
-from ragen_agents.engines.vllm_local import VllmEngine
 from ragen_agents.policies.base import Sampling
 from ragen_agents.policies.language_model import LanguageModelPolicy, not_loaded
 

@@ -39,6 +39,20 @@ class Vllm(_Section):
     """Memory for keys and values, in GiB; too little costs speed, not correctness."""
 
 
+class Server(_Section):
+    """Where the server is where ``engine`` is vllm-server. Nothing here decides a result."""
+
+    url: str = "http://127.0.0.1:8000"
+    """Of the server's root."""
+    folder: str | None = None
+    """Of this run alone, seen by trainer and server under the same path: through it the server gets new
+    weights. By default the run directory."""
+    timeout: Annotated[float, Field(gt=0)] = 300.0
+    """Seconds that one request may take."""
+    patience: Amount = 300.0
+    """Seconds without an answer after which the run stops, its state saved."""
+
+
 class Filter(_Section):
     """Which groups are learned from."""
 
@@ -199,9 +213,10 @@ class TrainConfig(_Section):
     """Rollout-update iterations (paper: 200)."""
     levels: Annotated[int, Field(ge=0)] = 0
     """How many training levels there are; 0 for endless fresh ones."""
-    engine: Literal["transformers", "vllm"] = "transformers"
-    """What generates the rollouts: the model that learns itself, or vLLM in the same process."""
+    engine: Literal["transformers", "vllm", "vllm-server"] = "transformers"
+    """What generates the rollouts: the model that learns itself, vLLM in the same process, or a server."""
     vllm: Vllm = Vllm()
+    server: Server = Server()
     rollout: Rollout = Rollout()
     filter: Filter = Filter()
     advantage: Advantage = Advantage()

@@ -1,5 +1,8 @@
 """Which engine a run's rollouts come from."""
 
+import uuid
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from ragen_agents.engines import Engine
@@ -10,7 +13,14 @@ from ragen_agents.starpo.models import model_source
 from ragen_envs.errors import RagenError
 
 
-def make_engine(config: TrainConfig, policy: Any, codec: ChatCodec, processes: int) -> Engine:
+def make_engine(
+    config: TrainConfig,
+    policy: Any,
+    codec: ChatCodec,
+    processes: int,
+    folder: Path,
+    warn: Callable[[str], None],
+) -> Engine:
     """Make the engine that a config names.
 
     Args:
@@ -18,6 +28,8 @@ def make_engine(config: TrainConfig, policy: Any, codec: ChatCodec, processes: i
         policy: The model that learns.
         codec: Its chat template.
         processes: Of the run.
+        folder: The run directory.
+        warn: Called with each line that a person should see.
 
     Raises:
         RagenError: It cannot be had.
@@ -29,9 +41,25 @@ def make_engine(config: TrainConfig, policy: Any, codec: ChatCodec, processes: i
         raise RagenError(
             f"engine is {config.engine}, which runs with one process of the trainer, not {processes}"
         )
+    from ragen_agents.engines.vllm import VllmEngine
+
+    if config.engine == "vllm-server":
+        model = _served(config, policy, folder, warn)
+        return VllmEngine(model, codec.ends, max_tokens, run=f"{uuid.uuid4().hex[:8]}-")
     from ragen_agents.engines.vllm_api import LocalModel
-    from ragen_agents.engines.vllm_local import VllmEngine
 
     settings = config.vllm
-    model = LocalModel(model_source(config.model), settings.precision, settings.cache_gib)
-    return VllmEngine(model, codec.ends, max_tokens)
+    local = LocalModel(model_source(config.model), settings.precision, settings.cache_gib)
+    return VllmEngine(local, codec.ends, max_tokens)
+
+
+def _served(config: TrainConfig, policy: Any, folder: Path, warn: Callable[[str], None]) -> Any:
+    from ragen_agents.engines.vllm_server import ServedModel
+    from ragen_agents.policies.endpoint.settings import check_base_url
+
+    server = config.server
+    shared = folder if server.folder is None else Path(server.folder)
+    return ServedModel(
+        check_base_url(server.url), shared, policy.config.vocab_size,
+        policy.config.max_position_embeddings, server.timeout, server.patience, warn,
+    )  # fmt: skip

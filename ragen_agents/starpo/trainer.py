@@ -81,7 +81,7 @@ class Trainer:
         self.learner = Learner(config, policy, self._reference(policy), self.accelerator)
         self._context = int(getattr(policy.config, "max_position_embeddings", 1 << 30))
         self._check_context()
-        self.engine = make_engine(config, policy, self.codec, world)
+        self.engine = make_engine(config, policy, self.codec, world, folder, warn)
         self.collector = self._collector(config.rollout.temperature, f"rollout {config.seed}")
         self.evaluator = self._collector(config.evaluation.temperature, f"evaluation {config.seed}")
         self.monitor = EchoTrapMonitor(config.monitor)

@@ -1,7 +1,6 @@
 """One request to an endpoint: sent by the openai client, bounded in time and size, errors typed."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from openai import (
     DefaultAsyncHttpxClient,
 )
 
+from ragen_agents.bounded_http import bounded
 from ragen_agents.policies.endpoint.answers import Answer, read_answer
 from ragen_agents.policies.endpoint.errors import TroubleError, error_of
 from ragen_agents.policies.endpoint.key import Key
@@ -43,7 +43,7 @@ class Client:
             http_client=DefaultAsyncHttpxClient(
                 limits=open_at_most,
                 timeout=connection.timeout,
-                event_hooks={"response": [_bound]},
+                event_hooks={"response": [bounded(MAX_ANSWER)]},
             ),
         )
 
@@ -80,30 +80,3 @@ class Client:
 
     def _line(self, message: str) -> str:
         return self._key.hide(" ".join(message.split()))[:_MAX_MESSAGE]
-
-
-class _TooLongError(httpx2.RequestError):
-    """An answer is longer than any that is expected."""
-
-
-async def _bound(response: httpx2.Response) -> None:
-    """Let no more than MAX_ANSWER bytes of an answer be read."""
-    if response.headers.get("content-encoding", "identity") != "identity":
-        raise _TooLongError("the answer is compressed, though that was not asked for")
-    response.stream = _Bounded(response.stream)
-
-
-class _Bounded(httpx2.AsyncByteStream):
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
-        async for part in self._stream:
-            size += len(part)
-            if size > MAX_ANSWER:
-                raise _TooLongError(f"the answer has more than {MAX_ANSWER} bytes")
-            yield part
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()

@@ -1,0 +1,139 @@
+"""Rollouts by vLLM: each reply is returned as soon as it is done."""
+
+from collections.abc import Iterable, Sequence
+from itertools import count
+from typing import Any, Final, Protocol
+
+from torch import Tensor
+
+from ragen_agents.engines.base import Completion, EngineError, TokenRequest
+from ragen_agents.engines.vllm_api import UNLABELLED, Finished, sampling_fields
+from ragen_agents.engines.weights import check_arrival, named_weights, probe
+
+_RESTARTS: Final = 3
+"""How often a server may lose one version of the weights. One that always dies is no help."""
+
+
+class VllmModel(Protocol):
+    """vLLM's copy of a model, wherever it runs."""
+
+    precision: str
+    """Its arithmetic, a key of ``weights.TOLERANCE``."""
+
+    def add(self, name: str, ids: Sequence[int], fields: dict[str, Any]) -> None:
+        """Queue a request; the name is the caller's, the fields those of `sampling_fields`."""
+
+    def step(self) -> list[Finished]:
+        """Work for a while on what is queued and return the replies that are done, which may be none."""
+
+    def score(self, ids: Sequence[int]) -> list[float]:
+        """Return the log-probability of each token but the first, untempered, in nats.
+
+        Called when nothing is queued.
+        """
+
+    def reload(self, weights: Iterable[tuple[str, Tensor]], label: str) -> None:
+        """Forget what is queued and what was computed with the old weights, and take over new ones."""
+
+    def sleep(self) -> None:
+        """Leave memory to others until the next request, where the device can."""
+
+    def close(self) -> None:
+        """End what was begun here."""
+
+
+class VllmEngine:
+    """Generates with vLLM's own copy of the model.
+
+    Rows join and leave its batch at every token. Prompts that extend one another, or that members of a
+    group share, are read once: vLLM finds them in its prefix cache by itself.
+
+    Args:
+        model: The loaded model.
+        ends: Tokens that end a turn.
+        max_tokens: Most tokens of one reply.
+        run: What weights are labelled with, besides their version; another run's must differ.
+    """
+
+    def __init__(
+        self, model: VllmModel, ends: frozenset[int], max_tokens: int, run: str = ""
+    ) -> None:
+        self.version = 0
+        self._model, self._ends, self._max_tokens = model, ends, max_tokens
+        self._run = run
+        self._label: str | None = None
+        self._source: Any = None
+        self._restarts = 0
+        self._names = count()
+        self._asked: dict[str, TokenRequest] = {}
+
+    def submit(self, requests: Sequence[TokenRequest]) -> None:
+        """Queue requests."""
+        for request in requests:
+            name = str(next(self._names))
+            self._asked[name] = request
+            self._add(name)
+
+    def poll(self) -> list[Completion]:
+        """Sample until some replies are done."""
+        while self._asked:
+            done = self._model.step()
+            if self._label is not None and any(f.label == UNLABELLED for f in done):
+                self._begin_again()
+            elif done:
+                return [self._completion(finished) for finished in done]
+        return []
+
+    def sync(self, model: Any, version: int) -> None:
+        """Take over the weights of a model, and check that they arrived.
+
+        Raises:
+            EngineError: They did not.
+        """
+        self.version, self._source = version, model
+        self._restarts = 0
+        self._hand_over()
+
+    def rest(self) -> None:
+        """Leave the device's memory to the trainer, where vLLM can sleep."""
+        self._model.sleep()
+
+    def close(self) -> None:
+        """End the engine and free its memory."""
+        self._model.close()
+
+    def _add(self, name: str) -> None:
+        request = self._asked[name]
+        fields = sampling_fields(request.seed, request.temperature, self._max_tokens, self._ends)
+        self._model.add(name, request.ids, fields)
+
+    def _hand_over(self) -> None:
+        model, self._label = self._source, f"{self._run}{self.version}"
+        self._model.reload(named_weights(model), self._label)
+        check_arrival(model, self._model.score(probe(model)), self._model.precision, self.version)
+
+    def _begin_again(self) -> None:
+        """Hand the weights over to a server that was started anew, and ask it all that is open.
+
+        Replies depend on prompt, seed and weights only, so they are those of the server that is gone.
+        """
+        self._restarts += 1
+        if self._restarts > _RESTARTS:
+            raise EngineError(
+                f"the server lost version {self.version} of the weights {self._restarts} times: something "
+                "restarts it"
+            )
+        self._hand_over()
+        for name in self._asked:
+            self._add(name)
+
+    def _completion(self, finished: Finished) -> Completion:
+        if self._label is not None and finished.label != self._label:
+            raise EngineError(
+                f"a reply was written by weights '{finished.label}', but '{self._label}' was sent; a server "
+                "serves one run"
+            )
+        return Completion(
+            self._asked.pop(finished.name).key, finished.ids, finished.logprobs, finished.finish,
+            self.version,
+        )  # fmt: skip
