@@ -25,7 +25,7 @@ from transformers import (
 )
 
 from ragen_agents.starter.demonstrations import BANDIT, SHARES, Messages, demonstrate
-from ragen_agents.starter.names import NOUNS, name_pair, word_pair
+from ragen_agents.starter.names import WORDS
 from ragen_agents.starter.tokenizer import CHAT_TEMPLATE, build_tokenizer
 
 IGNORED: Final = -100
@@ -43,8 +43,8 @@ class Stage:
     """Peak; warmed up over 2% of the steps, then cosine decay to a tenth."""
     bandits: float = SHARES[BANDIT]
     """Share of the bandits."""
-    words: bool = False
-    """Whether arms are named with words only, the held-out ones among them, and none made up."""
+    made_up: float = 0.0
+    """Share of the bandits whose arms' names are no words."""
     hurried: float = 0.0
     """Share of the other games that have few actions in all."""
 
@@ -55,11 +55,10 @@ class Recipe:
 
     seed: int = 0
     stages: tuple[Stage, ...] = (
-        Stage(80_000, 2.5e-3),
-        Stage(10_000, 1.5e-3, bandits=0.6, words=True),
-        Stage(14_000, 1.2e-3, bandits=0.45, words=True, hurried=0.7),
+        Stage(50_000, 2.5e-3, made_up=0.25),
+        Stage(20_000, 1.5e-3, bandits=0.35, hurried=0.6),
     )
-    """The second stage teaches to spell the words that name arms, the third to count what is left too."""
+    """The second stage teaches to copy names without fail, and to count what is left."""
     batch_size: int = 16
     hidden_size: int = 128
     layers: int = 5
@@ -78,24 +77,23 @@ def demonstrations(recipe: Recipe, number: int) -> list[Messages]:
 
 
 def _demonstrate_chunk(stage: Stage, seed: tuple[int, ...]) -> list[Messages]:
-    # The first stage's seeds are (seed, chunk): its demonstrations are those of a single pass.
-    rng = np.random.default_rng(seed if seed[1] else (seed[0], seed[2]))
-    names = word_pair if stage.words else name_pair
-    return [demonstrate(rng, stage.bandits, names, stage.hurried) for _ in range(_CHUNK)]
+    rng = np.random.default_rng(seed)
+    how = (stage.bandits, stage.made_up, stage.hurried)
+    return [demonstrate(rng, *how) for _ in range(_CHUNK)]
 
 
 def tokenizer_texts(chats: list[Messages]) -> Iterator[str]:
-    """Yield what the tokenizer is trained on: the games' texts, but none of the made-up names."""
+    """Yield what the tokenizer is trained on: the games' texts, and the words that name arms once more.
+
+    Names are cut out of the bandits' texts, so that made-up ones shape nothing.
+    """
     markup = re.compile(r"</?\w+>| \|\| ")
-    seen_bandit = False
     for chat in chats:
-        bandit = "bandit" in chat[0]["content"]
-        if not (bandit and seen_bandit):
-            yield from (markup.sub("\n", message["content"]) for message in chat)
-        seen_bandit |= bandit
+        found = re.search(r"Arms: (\w+), (\w+)", chat[1]["content"])
+        names = re.compile("|".join(found.groups()) if found else "$^")
+        yield from (names.sub("", markup.sub("\n", message["content"])) for message in chat)
         yield from ("system", "user", "assistant")
-    yield from NOUNS
-    yield from NOUNS
+    yield from WORDS * 200
 
 
 def encode(chat: Messages, tokenizer: PreTrainedTokenizerFast) -> dict[str, list[int]]:

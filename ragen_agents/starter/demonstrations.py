@@ -37,12 +37,12 @@ SLIPPERY_MAPS: Final = 1024
 
 BANDIT: Final = "ragen/BanditText-v0"
 SHARES: Final = {
-    "ragen/SokobanText-v0": 0.26,
-    "ragen/SokobanNewVocabText-v0": 0.22,
-    "ragen/SokobanLargeText-v0": 0.10,
-    "ragen/FrozenLakeDeterministicText-v0": 0.20,
-    "ragen/FrozenLakeText-v0": 0.08,
-    BANDIT: 0.14,
+    "ragen/SokobanText-v0": 0.24,
+    "ragen/SokobanNewVocabText-v0": 0.20,
+    "ragen/SokobanLargeText-v0": 0.08,
+    "ragen/FrozenLakeDeterministicText-v0": 0.18,
+    "ragen/FrozenLakeText-v0": 0.10,
+    BANDIT: 0.20,
 }
 """Share of each game in the demonstrations; the bandits tell the same prompt."""
 
@@ -50,7 +50,7 @@ SHARES: Final = {
 def demonstrate(
     rng: np.random.Generator,
     bandits: float = SHARES[BANDIT],
-    names: Callable[[np.random.Generator], tuple[str, str]] = name_pair,
+    made_up: float = 0.0,
     hurried: float = 0.0,
 ) -> Messages:
     """Play one episode of a game drawn by ``SHARES`` and return its chat, ending with a reply.
@@ -58,11 +58,11 @@ def demonstrate(
     Args:
         rng: All randomness.
         bandits: Share of the bandits, at the others' cost.
-        names: Draws a bandit's arms.
+        made_up: Share of the bandits whose arms' names are no words.
         hurried: Chance that a game has 1 to 6 actions in all, so that its turns have few left.
     """
     text_id = _draw_game(rng, bandits)
-    env = _env(text_id, rng, names, hurried)
+    env = _env(text_id, rng, made_up, hurried)
     noise = MAX_NOISE * rng.random()
     chat: Messages = []
     while env.end is None:
@@ -98,14 +98,13 @@ def _draw_game(rng: np.random.Generator, bandits: float) -> str:
 
 
 def _env(
-    text_id: str, rng: np.random.Generator, names: Callable[[np.random.Generator], tuple[str, str]],
-    hurried: float,
-) -> ConversationWrapper:  # fmt: skip
+    text_id: str, rng: np.random.Generator, made_up: float, hurried: float
+) -> ConversationWrapper:
     settings = _settings(text_id, rng)
     if hurried and text_id != BANDIT and rng.random() < hurried:
         settings = (*settings, ("max_actions", int(rng.integers(1, 7))))
     if text_id == BANDIT:
-        env = _make(text_id, level=names(rng), **dict(settings))
+        env = _make(text_id, level=name_pair(rng, made_up), **dict(settings))
     else:
         env = _shared(text_id, settings)
     seeds = SLIPPERY_MAPS if text_id == "ragen/FrozenLakeText-v0" else 1 << 62

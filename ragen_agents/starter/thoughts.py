@@ -85,5 +85,10 @@ def lake_thought(
 
 
 def bandit_thought(safe: str, risky: str, choice: str) -> str:
-    """Tell which name sounds safe and which risky, and which arm is pulled."""
-    return f"Safe: {safe}. Risky: {risky}. Pull: {choice}."
+    """Return which arm is which, and the choice by its role first.
+
+    A model that chose between two names at once would have to predict a mixture of them, and a mixture
+    of two embeddings is close to those of other names.
+    """
+    role = "safe" if choice == safe else "risky"
+    return f"Safe: {safe}. Risky: {risky}. The {role} one: {choice}."
