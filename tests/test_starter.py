@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ragen_agents.starter import STARTER
 from ragen_agents.starter.demonstrations import SHARES, demonstrate
-from ragen_agents.starter.names import WORDS, name_pair
+from ragen_agents.starter.names import name_pair
 from ragen_agents.starter.thoughts import lake_thought, sokoban_thought
 from ragen_envs.bandit import name_pairs
 from ragen_envs.conversation import parse_reply
@@ -82,19 +82,12 @@ def test_lake_thought_stops_where_the_game_does():
 def test_held_out_words_are_demonstrated_without_their_roles():
     pairs = [p for split in ("validation", "test") for p in name_pairs()[split]]
     rng = np.random.default_rng(0)
-    drawn = [name_pair(rng, 0.25) for _ in range(8000)]
+    drawn = [name_pair(rng) for _ in range(8000)]
     assert not {frozenset(pair) for pair in drawn} & {frozenset(pair) for pair in pairs}
     assert {name for pair in pairs for name in pair} <= {name for pair in drawn for name in pair}
     risky = {pair[1] for pair in pairs}
     first = [pair[0] in risky for pair in drawn if (pair[0] in risky) != (pair[1] in risky)]
     assert abs(np.mean(first) - 0.5) < 4 * 0.5 / len(first) ** 0.5
-
-
-def test_the_share_of_made_up_names_is_what_was_asked_for():
-    rng = np.random.default_rng(0)
-    made_up = [name_pair(rng, 0.25)[0] not in WORDS for _ in range(4000)]
-    assert abs(np.mean(made_up) - 0.25) < 4 * 0.44 / 4000**0.5
-    assert all(name in WORDS for _ in range(500) for name in name_pair(rng, 0.0))
 
 
 @settings(max_examples=200, deadline=None)
@@ -172,7 +165,7 @@ def test_build_makes_the_same_small_model_twice(tmp_path):
 
     from ragen_agents.starter.build import Recipe, Stage, build
 
-    stages = (Stage(32, 1e-3, made_up=0.25), Stage(16, 1e-3, bandits=0.5))
+    stages = (Stage(32, 1e-3), Stage(16, 1e-3, bandits=0.5))
     recipe = Recipe(0, stages, batch_size=8, hidden_size=32, layers=1, heads=1, kv_heads=1)
     console = Console(quiet=True)
     models = []

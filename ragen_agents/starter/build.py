@@ -43,8 +43,6 @@ class Stage:
     """Peak; warmed up over 2% of the steps, then cosine decay to a tenth."""
     bandits: float = SHARES[BANDIT]
     """Share of the bandits."""
-    made_up: float = 0.0
-    """Share of the bandits whose arms' names are no words."""
     hurried: float = 0.0
     """Share of the other games that have few actions in all."""
 
@@ -55,8 +53,8 @@ class Recipe:
 
     seed: int = 0
     stages: tuple[Stage, ...] = (
-        Stage(50_000, 2.5e-3, made_up=0.25),
-        Stage(20_000, 1.5e-3, bandits=0.35, hurried=0.6),
+        Stage(70_000, 2.5e-3),
+        Stage(16_000, 1.5e-3, bandits=0.35, hurried=0.6),
     )
     """The second stage teaches to copy names without fail, and to count what is left."""
     batch_size: int = 16
@@ -78,14 +76,13 @@ def demonstrations(recipe: Recipe, number: int) -> list[Messages]:
 
 def _demonstrate_chunk(stage: Stage, seed: tuple[int, ...]) -> list[Messages]:
     rng = np.random.default_rng(seed)
-    how = (stage.bandits, stage.made_up, stage.hurried)
-    return [demonstrate(rng, *how) for _ in range(_CHUNK)]
+    return [demonstrate(rng, stage.bandits, stage.hurried) for _ in range(_CHUNK)]
 
 
 def tokenizer_texts(chats: list[Messages]) -> Iterator[str]:
     """Yield what the tokenizer is trained on: the games' texts, and the words that name arms once more.
 
-    Names are cut out of the bandits' texts, so that made-up ones shape nothing.
+    Names are cut out of the bandits' texts, so that each is merged as one of the words and no more.
     """
     markup = re.compile(r"</?\w+>| \|\| ")
     for chat in chats:

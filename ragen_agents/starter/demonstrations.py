@@ -50,7 +50,6 @@ SHARES: Final = {
 def demonstrate(
     rng: np.random.Generator,
     bandits: float = SHARES[BANDIT],
-    made_up: float = 0.0,
     hurried: float = 0.0,
 ) -> Messages:
     """Play one episode of a game drawn by ``SHARES`` and return its chat, ending with a reply.
@@ -58,11 +57,10 @@ def demonstrate(
     Args:
         rng: All randomness.
         bandits: Share of the bandits, at the others' cost.
-        made_up: Share of the bandits whose arms' names are no words.
         hurried: Chance that a game has 1 to 6 actions in all, so that its turns have few left.
     """
     text_id = _draw_game(rng, bandits)
-    env = _env(text_id, rng, made_up, hurried)
+    env = _env(text_id, rng, hurried)
     noise = MAX_NOISE * rng.random()
     chat: Messages = []
     while env.end is None:
@@ -97,14 +95,12 @@ def _draw_game(rng: np.random.Generator, bandits: float) -> str:
     return str(rng.choice(list(shares), p=list(shares.values())))
 
 
-def _env(
-    text_id: str, rng: np.random.Generator, made_up: float, hurried: float
-) -> ConversationWrapper:
+def _env(text_id: str, rng: np.random.Generator, hurried: float) -> ConversationWrapper:
     settings = _settings(text_id, rng)
     if hurried and text_id != BANDIT and rng.random() < hurried:
         settings = (*settings, ("max_actions", int(rng.integers(1, 7))))
     if text_id == BANDIT:
-        env = _make(text_id, level=name_pair(rng, made_up), **dict(settings))
+        env = _make(text_id, level=name_pair(rng), **dict(settings))
     else:
         env = _shared(text_id, settings)
     seeds = SLIPPERY_MAPS if text_id == "ragen/FrozenLakeText-v0" else 1 << 62

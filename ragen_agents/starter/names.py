@@ -1,4 +1,4 @@
-"""Arm names for the bandit demonstrations: the train pairs, any two words, and made-up ones.
+"""Arm names for the bandit demonstrations: the train pairs, and any two words.
 
 The held-out pairs never appear as pairs. Their words do, in random pairs whose roles follow from the
 order and not from the words: as any language model has, the starter model has seen the words and can
@@ -29,19 +29,9 @@ Waiter Walker Warden Warrior Weaver Whale Willow Wizard Wolf Worker Wrestler Wri
 """.split()
 WORDS: Final = tuple(dict.fromkeys([*_NOUNS, *all_names()]))
 """Every word that names an arm, the held-out ones among them."""
+TRAIN_PAIRS: Final = 0.25
+"""Share of the pairs that are one of the train split."""
 _PAIRS: Final = [set(pair) for pairs in name_pairs().values() for pair in pairs]
-
-_STARTS: Final = "B C D F G H K L M N P R S T V W Br Ch Cl Dr Gr Pl Sh St Sw Tr".split()
-_VOWELS: Final = "a e i o u ai ea ou".split()
-_ENDS: Final = "b ck d ll m n nd ng nt p r rd rn s st t th x".split()
-
-
-def _made_up(rng: np.random.Generator) -> str:
-    parts = []
-    for _ in range(int(rng.integers(1, 4))):
-        parts += [str(rng.choice(_STARTS)).lower(), str(rng.choice(_VOWELS))]
-    return "".join([*parts, str(rng.choice(_ENDS))]).capitalize()
-
 
 def _train_pair(rng: np.random.Generator) -> tuple[str, str]:
     pairs = name_pairs()[TRAIN]
@@ -49,20 +39,11 @@ def _train_pair(rng: np.random.Generator) -> tuple[str, str]:
     return (safe, risky) if rng.random() < 0.5 else (risky, safe)
 
 
-def name_pair(rng: np.random.Generator, made_up: float) -> tuple[str, str]:
-    """Draw the two arms in the order shown; only those of the train pairs sound like something.
-
-    Args:
-        rng: All randomness.
-        made_up: Share of the pairs with names that are no words.
-    """
-    if rng.random() < 0.25:
+def name_pair(rng: np.random.Generator) -> tuple[str, str]:
+    """Draw the two arms in the order shown; only those of the train pairs sound like something."""
+    if rng.random() < TRAIN_PAIRS:
         return _train_pair(rng)
-    invented = rng.random() < made_up / 0.75
     while True:
-        if invented:
-            first, second = _made_up(rng), _made_up(rng)
-        else:
-            first, second = (str(word) for word in rng.choice(WORDS, size=2))
+        first, second = (str(word) for word in rng.choice(WORDS, size=2))
         if first != second and {first, second} not in _PAIRS:
             return first, second
