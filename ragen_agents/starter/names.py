@@ -33,6 +33,7 @@ TRAIN_PAIRS: Final = 0.25
 """Share of the pairs that are one of the train split."""
 _PAIRS: Final = [set(pair) for pairs in name_pairs().values() for pair in pairs]
 
+
 def _train_pair(rng: np.random.Generator) -> tuple[str, str]:
     pairs = name_pairs()[TRAIN]
     safe, risky = pairs[int(rng.integers(len(pairs)))]
