@@ -6,7 +6,7 @@ import random
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -24,8 +24,14 @@ from transformers import (
     set_seed,
 )
 
-from ragen_agents.starter.demonstrations import BANDIT, SHARES, Messages, demonstrate
-from ragen_agents.starter.names import NOUNS, name_pair, word_pair
+from ragen_agents.starter.demonstrations import (
+    BANDIT,
+    SHARES,
+    Demonstration,
+    Messages,
+    demonstrate,
+)
+from ragen_agents.starter.names import WORDS
 from ragen_agents.starter.tokenizer import CHAT_TEMPLATE, build_tokenizer
 
 IGNORED: Final = -100
@@ -43,10 +49,10 @@ class Stage:
     """Peak; warmed up over 2% of the steps, then cosine decay to a tenth."""
     bandits: float = SHARES[BANDIT]
     """Share of the bandits."""
-    words: bool = False
-    """Whether arms are named with words only, the held-out ones among them, and none made up."""
     hurried: float = 0.0
     """Share of the other games that have few actions in all."""
+    late: float = 0.0
+    """Share of the other games whose first turns are random and not learned."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +61,11 @@ class Recipe:
 
     seed: int = 0
     stages: tuple[Stage, ...] = (
-        Stage(80_000, 2.5e-3),
-        Stage(10_000, 1.5e-3, bandits=0.6, words=True),
-        Stage(14_000, 1.2e-3, bandits=0.45, words=True, hurried=0.7),
+        Stage(70_000, 2.5e-3),
+        Stage(16_000, 1.5e-3, bandits=0.35, hurried=0.6),
+        Stage(5_000, 1e-3, bandits=0.3, late=0.8),
     )
-    """The second stage teaches to spell the words that name arms, the third to count what is left too."""
+    """The later stages teach to copy names without fail, and to count what is left."""
     batch_size: int = 16
     hidden_size: int = 128
     layers: int = 5
@@ -68,45 +74,52 @@ class Recipe:
     intermediate_size: int = 384
 
 
-def demonstrations(recipe: Recipe, number: int) -> list[Messages]:
-    """Return a stage's chats, made in parallel; the same for any number of processes."""
+def demonstrations(recipe: Recipe, number: int) -> list[Demonstration]:
+    """Return a stage's demonstrations, made in parallel; the same for any number of processes."""
     stage = recipe.stages[number]
     seeds = [(recipe.seed, number, k) for k in range(-(-stage.demonstrations // _CHUNK))]
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         made = pool.map(partial(_demonstrate_chunk, stage), seeds, chunksize=1)
-    return [chat for chunk in made for chat in chunk][: stage.demonstrations]
+    return [demonstration for chunk in made for demonstration in chunk][: stage.demonstrations]
 
 
-def _demonstrate_chunk(stage: Stage, seed: tuple[int, ...]) -> list[Messages]:
-    # The first stage's seeds are (seed, chunk): its demonstrations are those of a single pass.
-    rng = np.random.default_rng(seed if seed[1] else (seed[0], seed[2]))
-    names = word_pair if stage.words else name_pair
-    return [demonstrate(rng, stage.bandits, names, stage.hurried) for _ in range(_CHUNK)]
+def _demonstrate_chunk(stage: Stage, seed: tuple[int, ...]) -> list[Demonstration]:
+    rng = np.random.default_rng(seed)
+    return [demonstrate(rng, stage.bandits, stage.hurried, stage.late) for _ in range(_CHUNK)]
 
 
-def tokenizer_texts(chats: list[Messages]) -> Iterator[str]:
-    """Yield what the tokenizer is trained on: the games' texts, but none of the made-up names."""
+def tokenizer_texts(chats: Sequence[Messages]) -> Iterator[str]:
+    """Yield what the tokenizer is trained on: the games' texts, and the words that name arms once more.
+
+    Names are cut out of the bandits' texts, so that each is merged as one of the words and no more.
+    """
     markup = re.compile(r"</?\w+>| \|\| ")
-    seen_bandit = False
     for chat in chats:
-        bandit = "bandit" in chat[0]["content"]
-        if not (bandit and seen_bandit):
-            yield from (markup.sub("\n", message["content"]) for message in chat)
-        seen_bandit |= bandit
+        found = re.search(r"Arms: (\w+), (\w+)", chat[1]["content"])
+        names = re.compile("|".join(found.groups()) if found else "$^")
+        yield from (names.sub("", markup.sub("\n", message["content"])) for message in chat)
         yield from ("system", "user", "assistant")
-    yield from NOUNS
-    yield from NOUNS
+    yield from WORDS * 200
 
 
-def encode(chat: Messages, tokenizer: PreTrainedTokenizerFast) -> dict[str, list[int]]:
-    """Return the token ids of a chat and its labels, which ignore the system message.
+def encode(
+    demonstration: Demonstration, tokenizer: PreTrainedTokenizerFast
+) -> dict[str, list[int]]:
+    """Return the token ids of a chat and its labels, which ignore the system message and skipped replies.
 
     The user's messages are learned too: predicting where a board's rows end and which names come back
     teaches a model of this size to read them, which the replies alone take far longer to do.
     """
+    chat, skipped = demonstration
     ids: Any = tokenizer.apply_chat_template(chat, return_dict=False)
-    system: Any = tokenizer.apply_chat_template(chat[:1], return_dict=False)
-    return {"input_ids": ids, "labels": [IGNORED] * len(system) + ids[len(system) :]}
+    labels = list(ids)
+    for message in (0, *range(2, 2 + 2 * skipped, 2)):
+        begin, end = (
+            len(tokenizer.apply_chat_template(chat[:k], return_dict=False)) if k else 0
+            for k in (message, message + 1)
+        )
+        labels[begin:end] = [IGNORED] * (end - begin)
+    return {"input_ids": ids, "labels": labels}
 
 
 def new_model(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Qwen2ForCausalLM:
@@ -171,11 +184,13 @@ def build(folder: Path, recipe: Recipe, console: Console) -> None:
     for number in range(len(recipe.stages)):
         label = f"stage {number + 1} of {len(recipe.stages)}"
         console.print(f"{label}: writing {recipe.stages[number].demonstrations} demonstrations")
-        chats = demonstrations(recipe, number)
+        shown = demonstrations(recipe, number)
         if tokenizer is None or model is None:
-            tokenizer = build_tokenizer(tokenizer_texts(chats[:_TOKENIZER_CHATS]))
+            tokenizer = build_tokenizer(
+                tokenizer_texts([each.chat for each in shown[:_TOKENIZER_CHATS]])
+            )
             model = new_model(recipe, tokenizer)
-        encoded = [encode(chat, tokenizer) for chat in chats]
+        encoded = [encode(each, tokenizer) for each in shown]
         console.print(
             f"{label}: training {model.num_parameters():,} parameters on "
             f"{sum(len(row['input_ids']) for row in encoded):,} tokens "

@@ -5,7 +5,7 @@ The prompts are the ones that the harness sends to any model. Levels are of the 
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -37,52 +37,80 @@ SLIPPERY_MAPS: Final = 1024
 
 BANDIT: Final = "ragen/BanditText-v0"
 SHARES: Final = {
-    "ragen/SokobanText-v0": 0.26,
-    "ragen/SokobanNewVocabText-v0": 0.22,
-    "ragen/SokobanLargeText-v0": 0.10,
-    "ragen/FrozenLakeDeterministicText-v0": 0.20,
-    "ragen/FrozenLakeText-v0": 0.08,
-    BANDIT: 0.14,
+    "ragen/SokobanText-v0": 0.24,
+    "ragen/SokobanNewVocabText-v0": 0.20,
+    "ragen/SokobanLargeText-v0": 0.08,
+    "ragen/FrozenLakeDeterministicText-v0": 0.18,
+    "ragen/FrozenLakeText-v0": 0.10,
+    BANDIT: 0.20,
 }
 """Share of each game in the demonstrations; the bandits tell the same prompt."""
+
+
+class Demonstration(NamedTuple):
+    """One episode."""
+
+    chat: Messages
+    """Ends with a reply."""
+    skipped: int
+    """Replies at the beginning that are not to be learned."""
 
 
 def demonstrate(
     rng: np.random.Generator,
     bandits: float = SHARES[BANDIT],
-    names: Callable[[np.random.Generator], tuple[str, str]] = name_pair,
     hurried: float = 0.0,
-) -> Messages:
-    """Play one episode of a game drawn by ``SHARES`` and return its chat, ending with a reply.
+    late: float = 0.0,
+) -> Demonstration:
+    """Play one episode of a game drawn by ``SHARES``.
 
     Args:
         rng: All randomness.
         bandits: Share of the bandits, at the others' cost.
-        names: Draws a bandit's arms.
         hurried: Chance that a game has 1 to 6 actions in all, so that its turns have few left.
+        late: Chance that the first turns of a game are random and not to be learned, until one to four
+            actions are left, to which the solver seldom comes. It takes them one a turn, because a model
+            of this size often misreads how many there are. The bandits have none.
     """
     text_id = _draw_game(rng, bandits)
-    env = _env(text_id, rng, names, hurried)
+    env = _env(text_id, rng, hurried)
     noise = MAX_NOISE * rng.random()
+    is_late = late and text_id != BANDIT and rng.random() < late
+    left = int(rng.integers(1, 5)) if is_late else env.budget.actions
     chat: Messages = []
+    skipped = 0
     while env.end is None:
         chat = env.messages
-        actions = _CHOICES[type(env.unwrapped)](env, rng, noise)
+        surplus = env.budget.actions - left
+        skipped += surplus > 0
+        limit = 1 if is_late and surplus <= 0 else _limit(env)
+        if surplus > 0:
+            actions = _waste(env, rng, min(surplus, limit))
+        else:
+            actions = _CHOICES[type(env.unwrapped)](env, rng, noise, limit)
         answer = [env.names[a] for a in actions]
-        reply = format_reply(answer, explain(env, actions) if env.settings.think else None)
+        thought = explain(env, actions, limit) if env.settings.think else None
+        reply = format_reply(answer, thought)
         chat.append({"role": "assistant", "content": reply})
         env.play(reply)
-    return chat
+    return Demonstration(chat, skipped)
 
 
-def explain(env: ConversationWrapper, actions: Sequence[int]) -> str:
-    """Return the thought that goes with the actions of a turn; "" for games that are not ours."""
+def explain(env: ConversationWrapper, actions: Sequence[int], limit: int | None = None) -> str:
+    """Return the thought that goes with the actions of a turn; "" for games that are not ours.
+
+    Args:
+        env: The game before the turn.
+        actions: At most ``limit``.
+        limit: Actions that the thought counts down; as many as the turn allows if left out.
+    """
     game = env.unwrapped
+    limit = _limit(env) if limit is None else limit
     if isinstance(game, SokobanEnv):
-        return thoughts.sokoban_thought(game.board, actions, _limit(env))
+        return thoughts.sokoban_thought(game.board, actions, limit)
     if isinstance(game, FrozenLakeEnv):
         return thoughts.lake_thought(
-            game.tiles, game.height, game.width, game.position, actions, _limit(env)
+            game.tiles, game.height, game.width, game.position, actions, limit
         )
     if isinstance(game, BanditEnv):
         safe, risky = env.names[game.sure_arm], env.names[1 - game.sure_arm]
@@ -97,15 +125,12 @@ def _draw_game(rng: np.random.Generator, bandits: float) -> str:
     return str(rng.choice(list(shares), p=list(shares.values())))
 
 
-def _env(
-    text_id: str, rng: np.random.Generator, names: Callable[[np.random.Generator], tuple[str, str]],
-    hurried: float,
-) -> ConversationWrapper:  # fmt: skip
+def _env(text_id: str, rng: np.random.Generator, hurried: float) -> ConversationWrapper:
     settings = _settings(text_id, rng)
     if hurried and text_id != BANDIT and rng.random() < hurried:
         settings = (*settings, ("max_actions", int(rng.integers(1, 7))))
     if text_id == BANDIT:
-        env = _make(text_id, level=names(rng), **dict(settings))
+        env = _make(text_id, level=name_pair(rng), **dict(settings))
     else:
         env = _shared(text_id, settings)
     seeds = SLIPPERY_MAPS if text_id == "ragen/FrozenLakeText-v0" else 1 << 62
@@ -142,14 +167,21 @@ def _limit(env: ConversationWrapper) -> int:
     return min(env.settings.actions_per_turn, env.budget.actions)
 
 
-def _choose_sokoban(env: ConversationWrapper, rng: np.random.Generator, noise: float) -> list[int]:
+def _waste(env: ConversationWrapper, rng: np.random.Generator, most: int) -> list[int]:
+    count = most if rng.random() < 0.6 else rng.integers(1, most + 1)
+    return [int(action) for action in rng.integers(len(env.names), size=count)]
+
+
+def _choose_sokoban(
+    env: ConversationWrapper, rng: np.random.Generator, noise: float, limit: int
+) -> list[int]:
     """Follow shortest solutions, planning again after each random action."""
     game = env.unwrapped
     assert isinstance(game, SokobanEnv)
     board = game.board
     cells = bytearray(board.tobytes())
     actions: list[int] = []
-    while len(actions) < _limit(env) and cells.count(sokoban.BOX):
+    while len(actions) < limit and cells.count(sokoban.BOX):
         plan = solve(np.frombuffer(cells, np.uint8).reshape(board.shape))
         best = plan[0] if plan else int(rng.integers(4))
         action = int(rng.integers(4)) if rng.random() < noise else best
@@ -159,7 +191,9 @@ def _choose_sokoban(env: ConversationWrapper, rng: np.random.Generator, noise: f
     return actions
 
 
-def _choose_lake(env: ConversationWrapper, rng: np.random.Generator, noise: float) -> list[int]:
+def _choose_lake(
+    env: ConversationWrapper, rng: np.random.Generator, noise: float, limit: int
+) -> list[int]:
     game = env.unwrapped
     assert isinstance(game, FrozenLakeEnv)
     tiles, height, width, position = game.tiles, game.height, game.width, game.position
@@ -167,7 +201,7 @@ def _choose_lake(env: ConversationWrapper, rng: np.random.Generator, noise: floa
         plan = env.oracle().actions or (int(rng.integers(4)),)
         return [int(rng.integers(4)) if rng.random() < noise else a for a in plan]
     actions: list[int] = []
-    while len(actions) < _limit(env) and tiles[position] == lake.FROZEN:
+    while len(actions) < limit and tiles[position] == lake.FROZEN:
         best = advise(bytes(tiles), height, width, 1.0, position, Budget.closed_loop(99)).action
         action = int(rng.integers(4)) if best is None or rng.random() < noise else best
         position = lake.walk(position, action, height, width)
@@ -175,9 +209,11 @@ def _choose_lake(env: ConversationWrapper, rng: np.random.Generator, noise: floa
     return actions
 
 
-def _choose_arm(env: ConversationWrapper, rng: np.random.Generator, noise: float) -> list[int]:
+def _choose_arm(
+    env: ConversationWrapper, rng: np.random.Generator, noise: float, limit: int
+) -> list[int]:
     """Pull either arm, whatever the noise, with a slight lean to the safe-sounding one."""
-    del noise
+    del noise, limit
     game = env.unwrapped
     assert isinstance(game, BanditEnv)
     safe = game.sure_arm
@@ -185,7 +221,7 @@ def _choose_arm(env: ConversationWrapper, rng: np.random.Generator, noise: float
 
 
 _CHOICES: Final[
-    dict[type, Callable[[ConversationWrapper, np.random.Generator, float], list[int]]]
+    dict[type, Callable[[ConversationWrapper, np.random.Generator, float, int], list[int]]]
 ] = {
     SokobanEnv: _choose_sokoban,
     FrozenLakeEnv: _choose_lake,

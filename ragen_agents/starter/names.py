@@ -1,8 +1,8 @@
-"""Arm names for the bandit demonstrations: the train pairs, other words, and made-up ones.
+"""Arm names for the bandit demonstrations: the train pairs, and any two words.
 
-The held-out pairs never appear as pairs. Their words do, late in training, in random pairs whose roles
-follow from the order and not from the words: as any language model has, the starter model has seen
-the words and can spell them, but nothing tells it which of them sound risky.
+The held-out pairs never appear as pairs. Their words do, in random pairs whose roles follow from the
+order and not from the words: as any language model has, the starter model has seen the words and can
+write them, but nothing tells it which of them sound risky.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from ragen_envs.bandit import all_names, name_pairs
-from ragen_envs.splits import TEST, TRAIN, VALIDATION
+from ragen_envs.splits import TRAIN
 
 _NOUNS: Final = """
 Actor Alley Apple Archer Arrow Artist Author Badger Bandit Barber Basket Beacon Beaver Bishop Blanket
@@ -27,20 +27,11 @@ Sculptor Seal Senator Sentry Sergeant Singer Skater Soldier Sparrow Spider Squir
 Surfer Surgeon Swamp Tempest Temple Thief Thunder Torch Tornado Tower Typist Vicar Village Vulture
 Waiter Walker Warden Warrior Weaver Whale Willow Wizard Wolf Worker Wrestler Writer Zebra
 """.split()
-_HELD_OUT: Final = {n for s in (VALIDATION, TEST) for pair in name_pairs()[s] for n in pair}
+WORDS: Final = tuple(dict.fromkeys([*_NOUNS, *all_names()]))
+"""Every word that names an arm, the held-out ones among them."""
+TRAIN_PAIRS: Final = 0.25
+"""Share of the pairs that are one of the train split."""
 _PAIRS: Final = [set(pair) for pairs in name_pairs().values() for pair in pairs]
-NOUNS: Final = tuple(name for name in _NOUNS if name not in _HELD_OUT)
-
-_STARTS: Final = "B C D F G H K L M N P R S T V W Br Ch Cl Dr Gr Pl Sh St Sw Tr".split()
-_VOWELS: Final = "a e i o u ai ea ou".split()
-_ENDS: Final = "b ck d ll m n nd ng nt p r rd rn s st t th x".split()
-
-
-def _made_up(rng: np.random.Generator) -> str:
-    parts = []
-    for _ in range(int(rng.integers(1, 4))):
-        parts += [str(rng.choice(_STARTS)).lower(), str(rng.choice(_VOWELS))]
-    return "".join([*parts, str(rng.choice(_ENDS))]).capitalize()
 
 
 def _train_pair(rng: np.random.Generator) -> tuple[str, str]:
@@ -51,24 +42,9 @@ def _train_pair(rng: np.random.Generator) -> tuple[str, str]:
 
 def name_pair(rng: np.random.Generator) -> tuple[str, str]:
     """Draw the two arms in the order shown; only those of the train pairs sound like something."""
-    kind = rng.random()
-    if kind < 0.25:
+    if rng.random() < TRAIN_PAIRS:
         return _train_pair(rng)
     while True:
-        if kind < 0.6:
-            first, second = (str(name) for name in rng.choice(NOUNS, size=2))
-        else:
-            first, second = _made_up(rng), _made_up(rng)
-        if first != second and not {first, second} & _HELD_OUT:
-            return first, second
-
-
-def word_pair(rng: np.random.Generator) -> tuple[str, str]:
-    """Draw the two arms in the order shown: a train pair, or any two words that are no pair."""
-    if rng.random() < 0.4:
-        return _train_pair(rng)
-    words = all_names() if rng.random() < 0.7 else NOUNS
-    while True:
-        first, second = (str(word) for word in rng.choice(words, size=2))
+        first, second = (str(word) for word in rng.choice(WORDS, size=2))
         if first != second and {first, second} not in _PAIRS:
             return first, second

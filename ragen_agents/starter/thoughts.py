@@ -85,5 +85,10 @@ def lake_thought(
 
 
 def bandit_thought(safe: str, risky: str, choice: str) -> str:
-    """Tell which name sounds safe and which risky, and which arm is pulled."""
-    return f"Safe: {safe}. Risky: {risky}. Pull: {choice}."
+    """Return which arm is which, and the choice by its role first, in the words that told the arm.
+
+    A model that chose between two names at once would have to predict a mixture of them, and a mixture
+    of two embeddings is close to those of other names. After a role it only has to repeat itself.
+    """
+    role = "Safe" if choice == safe else "Risky"
+    return f"Safe: {safe}. Risky: {risky}. {role}: {choice}."
