@@ -128,5 +128,7 @@ def training_plot(training: Training) -> Plot:
 
 def _round_step(last: int) -> int:
     """Return the least of 1, 2, 5, 10, 20, ... that takes at most ten steps."""
-    power = 10 ** max(0, math.ceil(math.log10(last / 10)) - 1)
-    return next(k * power for k in (1, 2, 5, 10, 20, 50) if last <= 10 * k * power)
+    step = 1
+    while last > 10 * step:
+        step = step * 5 // 2 if str(step)[0] == "2" else step * 2
+    return step

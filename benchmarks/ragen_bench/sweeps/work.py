@@ -133,14 +133,15 @@ def _export() -> None:
 
 def _test(task: SweepTask, agents: dict[str, str]) -> dict[str, dict[str, Outcome]]:
     from ragen_bench.budget import Budget
-    from ragen_bench.configs import make_config
+    from ragen_bench.configs import RunConfig, agent_entries
     from ragen_bench.playing import play_missing
     from ragen_bench.remote import make_remote
     from ragen_bench.runner import play_run
     from ragen_bench.tables import read_run
 
     remote = make_remote(None, "OPENAI_API_KEY", None, None, "3m", 10, 32)
-    config = make_config(task.suite, list(agents.values()), remote.settings)
+    entries = agent_entries(list(agents.values()), remote.settings)
+    config = RunConfig(agents=entries, suite=task.suite)
     play_missing(TEST, config, play_run, remote, Budget(), None)
     run = read_run(TEST)
     return {
