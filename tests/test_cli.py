@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from ragen_agents.starter import STARTER
 from ragen_envs import GAMES, __version__
 from ragen_envs.errors import RagenError
+from ragen_envs.multi_agent import MULTI_AGENT_GAMES
 from ragen_envs.registration import text_ids
 
 QUICK = ("--agent", "random", "--game", "Bandit", "--episodes", "3")
@@ -69,6 +70,7 @@ def test_help_lists_every_command():
     assert result.exit_code == 0
     for name in (
         "bench",
+        "match",
         "show",
         "compare",
         "verify",
@@ -87,6 +89,7 @@ def test_games_lists_every_id(capsys):
     shown = capsys.readouterr().out
     for name in (*(game.id for game in GAMES), *text_ids()):
         assert name in shown
+    assert all(game.text_id in shown for game in MULTI_AGENT_GAMES)
     assert "2048 / 512 / 1024" in shown
     assert "sokoban-8x8-2" in shown
 

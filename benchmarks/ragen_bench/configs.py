@@ -123,6 +123,11 @@ def agent_entries(agents: Sequence[str], endpoint: EndpointSettings) -> list[Age
     ]
 
 
+def make_config(suite: Suite, agents: Sequence[str], endpoint: EndpointSettings) -> RunConfig:
+    """Return the config of a run of agents on a suite."""
+    return RunConfig(agents=agent_entries(agents, endpoint), suite=suite)
+
+
 def default_directory(config: BaseConfig) -> Path:
     """Return a path under ``runs/`` that depends on the config only, so that a command resumes."""
     names = (agent.name.rstrip("/").split("/")[-1] for agent in config.agents)
