@@ -298,13 +298,20 @@ def test_a_process_ends_with_code_2_and_one_line():
     assert re.fullmatch(r"error: unknown agent 'nobody'.*\n", done.stderr)
 
 
-@pytest.mark.parametrize(("package", "extra"), [("typer", "bench"), ("torch", "models")])
-def test_a_missing_extra_is_named(package, extra, tmp_path):
+@pytest.mark.parametrize(
+    ("package", "extra", "command"),
+    [
+        ("typer", "bench", "bench"),
+        ("torch", "models", "bench"),
+        ("pettingzoo", "multi-agent", "match"),
+    ],
+)
+def test_a_missing_extra_is_named(package, extra, command, tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "model.safetensors").write_text("{}")
     program = (
         f"import sys; sys.modules[{package!r}] = None; from ragen_bench.__main__ import main; "
-        f"sys.exit(main(['bench', '--agent', {str(tmp_path / 'model')!r}]))"
+        f"sys.exit(main([{command!r}, '--agent', {str(tmp_path / 'model')!r}]))"
     )
     done = python("-c", program, cwd=tmp_path)
     assert done.returncode == 2
