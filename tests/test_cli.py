@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from ragen_agents.starter import STARTER
 from ragen_envs import GAMES, __version__
 from ragen_envs.errors import RagenError
+from ragen_envs.multi_agent import MULTI_AGENT_GAMES
 from ragen_envs.registration import text_ids
 
 QUICK = ("--agent", "random", "--game", "Bandit", "--episodes", "3")
@@ -69,6 +70,7 @@ def test_help_lists_every_command():
     assert result.exit_code == 0
     for name in (
         "bench",
+        "match",
         "show",
         "compare",
         "verify",
@@ -87,6 +89,7 @@ def test_games_lists_every_id(capsys):
     shown = capsys.readouterr().out
     for name in (*(game.id for game in GAMES), *text_ids()):
         assert name in shown
+    assert all(game.text_id in shown for game in MULTI_AGENT_GAMES)
     assert "2048 / 512 / 1024" in shown
     assert "sokoban-8x8-2" in shown
 
@@ -295,13 +298,20 @@ def test_a_process_ends_with_code_2_and_one_line():
     assert re.fullmatch(r"error: unknown agent 'nobody'.*\n", done.stderr)
 
 
-@pytest.mark.parametrize(("package", "extra"), [("typer", "bench"), ("torch", "models")])
-def test_a_missing_extra_is_named(package, extra, tmp_path):
+@pytest.mark.parametrize(
+    ("package", "extra", "command"),
+    [
+        ("typer", "bench", "bench"),
+        ("torch", "models", "bench"),
+        ("pettingzoo", "multi-agent", "match"),
+    ],
+)
+def test_a_missing_extra_is_named(package, extra, command, tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "model.safetensors").write_text("{}")
     program = (
         f"import sys; sys.modules[{package!r}] = None; from ragen_bench.__main__ import main; "
-        f"sys.exit(main(['bench', '--agent', {str(tmp_path / 'model')!r}]))"
+        f"sys.exit(main([{command!r}, '--agent', {str(tmp_path / 'model')!r}]))"
     )
     done = python("-c", program, cwd=tmp_path)
     assert done.returncode == 2

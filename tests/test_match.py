@@ -253,6 +253,20 @@ def test_any_change_is_found(what, run, capsys):
     assert len(error.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("seats", "message"),
+    [
+        ({"Chess": 2}, "seats must name the tasks"),
+        (dict.fromkeys(SEATS, 10**9), "less than or equal"),
+    ],
+)
+def test_a_config_of_other_seats_is_refused(run, seats, message, capsys):
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    (run / "config.yaml").write_text(yaml.safe_dump({**config, "seats": seats}, sort_keys=False))
+    assert main(["verify", str(run)]) == 2
+    assert message in capsys.readouterr().err
+
+
 class Waves(ScriptedPolicy):
     """A local model of a sort: counts what it is asked, and fails where it is told to."""
 

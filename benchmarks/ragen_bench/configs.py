@@ -4,9 +4,9 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ragen_agents.policies.endpoint.settings import EndpointSettings
 from ragen_agents.rollout import EpisodeKey, MatchKey
@@ -76,8 +76,14 @@ class MatchConfig(BaseConfig):
 
     kind: Literal["match"] = "match"
     """Tells it from a run of ``ragen bench``."""
-    seats: dict[str, int]
+    seats: dict[str, Annotated[int, Field(ge=1, le=64)]]
     """How many players each task has."""
+
+    @model_validator(mode="after")
+    def _check_seats(self) -> Self:
+        if set(self.seats) != set(self.suite.tasks):
+            raise ValueError(f"seats must name the tasks {', '.join(self.suite.tasks)}")
+        return self
 
     @property
     def keys(self) -> list[MatchKey]:
@@ -121,6 +127,11 @@ def agent_entries(agents: Sequence[str], endpoint: EndpointSettings) -> list[Age
         )
         for agent in agents
     ]
+
+
+def make_config(suite: Suite, agents: Sequence[str], endpoint: EndpointSettings) -> RunConfig:
+    """Return the config of a run of agents on a suite."""
+    return RunConfig(agents=agent_entries(agents, endpoint), suite=suite)
 
 
 def default_directory(config: BaseConfig) -> Path:

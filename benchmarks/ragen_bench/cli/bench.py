@@ -38,7 +38,7 @@ def bench(
     """
     from ragen_bench.agents import check_sight, normalise_agents
     from ragen_bench.cli.conduct import Storage, conduct
-    from ragen_bench.configs import RunConfig, agent_entries
+    from ragen_bench.configs import make_config
     from ragen_bench.remote import make_budget, make_remote
     from ragen_bench.runner import play_run
     from ragen_bench.suites import adapt_suite, check_suite, load_suite
@@ -50,7 +50,7 @@ def bench(
     remote = make_remote(base_url, key_variable, stop, extra_body, timeout, tries, concurrency)
     agents = normalise_agents(agent or DEFAULT_AGENTS)
     check_sight(agents, chosen.tasks)
-    config = RunConfig(agents=agent_entries(agents, remote.settings), suite=chosen)
+    config = make_config(chosen, agents, remote.settings)
     budget = make_budget(config, max_cost, max_tokens, max_time, prices)
     storage = Storage(out, resume, cache, no_cache)
     conduct(config, play_run, remote, budget, storage, style)

@@ -1,5 +1,6 @@
 """``ragen games``: the list."""
 
+from importlib.util import find_spec
 from typing import Any
 
 from ragen_bench.cli.options import FormatOption
@@ -10,7 +11,7 @@ def games(style: FormatOption = Format.TABLE) -> None:
     """List the games: ids, what they are, and how many frozen levels they have."""
     import pandas as pd
 
-    rows = [_row(*game) for game in _listed()]
+    rows = [_row(*game) for game in _listed()] + _for_several()
     header = ["id", "text id", "summary", "frozen levels", "train / validation / test"]
     cells = [
         [
@@ -49,3 +50,24 @@ def _row(game_id: str, text_id: str, summary: str) -> dict[str, Any]:
         for split in SPLITS
     }
     return {"id": game_id, "text_id": text_id, "summary": summary, "levels": levels, **counts}
+
+
+def _for_several() -> list[dict[str, Any]]:
+    """Return the rows of the games of several players, where their library is installed."""
+    if find_spec("pettingzoo") is None:
+        return []
+    import pettingzoo
+
+    from ragen_envs.multi_agent import MULTI_AGENT_GAMES
+    from ragen_envs.splits import SPLITS
+
+    return [
+        {
+            "id": game.id,
+            "text_id": game.text_id,
+            "summary": game.summary,
+            "levels": pettingzoo.make("parallel", game.id).distribution,
+            **dict.fromkeys(SPLITS, 0),
+        }
+        for game in MULTI_AGENT_GAMES
+    ]
