@@ -98,8 +98,10 @@ def train_of(name, cell, scale="laptop"):
 
 
 def test_every_cell_of_diversity_has_as_many_trajectories():
-    tasks = plan(load_sweep("diversity"), Choice())
-    assert {task.train.episodes for task in tasks} == {128}
+    for scale, trajectories in (("laptop", 64), ("paper", 128)):
+        tasks = plan(load_sweep("diversity"), Choice(scale=scale))
+        assert {task.train.episodes for task in tasks} == {trajectories}
+        assert {task.train.rollout.members for task in tasks} == {32, 16, 8, 4, 2, 1}
 
 
 def test_the_controlled_granularity_differs_in_nothing_but_the_actions_a_turn():

@@ -32,6 +32,9 @@ class Cell(_Model):
     """Conversation settings, in training and in the tests."""
     train: dict[str, Any] = Field(default_factory=dict)
     """Fields of the training config."""
+    members: int | None = Field(default=None, ge=1)
+    """Episodes from each initial state, instead of the scale's; the trajectories of an iteration stay
+    as many, so there are more or fewer states."""
     shorter: int = Field(default=1, ge=1)
     """Iterations are divided by this, for cells that update more often in each."""
     faster: float = Field(default=1.0, gt=0)
