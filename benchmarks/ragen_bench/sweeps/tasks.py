@@ -113,16 +113,17 @@ def plan(sweep: Sweep, choice: Choice) -> list[SweepTask]:
             f"sweep '{sweep.name}' has no scale '{choice.scale}', only {', '.join(sweep.scales)}"
         )
     games = _games(sweep, choice)
+    cells = sweep.scales[choice.scale].cells or list(sweep.cells)
     controls = [
         _task(sweep, choice, game, cell, None)
         for game in games
-        for cell in dict.fromkeys(controls_cell(sweep, cell) for cell in sweep.cells)
+        for cell in dict.fromkeys(controls_cell(sweep, cell) for cell in cells)
     ]
     return controls + [
         _task(sweep, choice, game, cell, seed)
         for seed in range(choice.seeds)
         for game in games
-        for cell in sweep.cells
+        for cell in cells
     ]
 
 
