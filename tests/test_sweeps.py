@@ -62,10 +62,11 @@ def test_a_dry_run_shows_every_cell_and_makes_nothing(name, quick, scale, tmp_pa
                  "--format", "json"]) == 0  # fmt: skip
     found = json.loads(capsys.readouterr().out)
     sweep = load_sweep(name)
-    assert {row["cell"] for row in found["rows"]} == set(sweep.cells)
+    cells = sweep.scales[scale].cells or list(sweep.cells)
+    assert {row["cell"] for row in found["rows"]} == set(cells)
     trained = sum(row["tasks"] for row in found["rows"])
     games = {row["game"] for row in found["rows"]}
-    assert trained >= len(games) * len(sweep.cells) * (1 if quick else 3)
+    assert trained >= len(games) * len(cells) * (1 if quick else 3)
     assert all(row["done"] == 0 for row in found["rows"])
     assert not out.exists()
 
@@ -98,16 +99,18 @@ def train_of(name, cell, scale="laptop"):
 
 
 def test_every_cell_of_diversity_has_as_many_trajectories():
-    tasks = plan(load_sweep("diversity"), Choice())
-    assert {task.train.episodes for task in tasks} == {128}
+    for scale, trajectories in (("laptop", 64), ("paper", 128)):
+        tasks = plan(load_sweep("diversity"), Choice(scale=scale))
+        assert {task.train.episodes for task in tasks} == {trajectories}
+        assert {task.train.rollout.members for task in tasks} == {32, 16, 8, 4, 2, 1}
 
 
 def test_the_controlled_granularity_differs_in_nothing_but_the_actions_a_turn():
-    kwargs = [train_of("granularity", f"fixed-{k}").env_kwargs for k in (1, 3, 5, 7)]
+    kwargs = [train_of("granularity", f"fixed-{k}", "paper").env_kwargs for k in (1, 3, 5, 7)]
     rest = [{n: v for n, v in each.items() if n != "actions_per_turn"} for each in kwargs]
     assert rest == [rest[0]] * 4
     assert [each["actions_per_turn"] for each in kwargs] == [1, 3, 5, 7]
-    published = train_of("granularity", "6").env_kwargs
+    published = train_of("granularity", "6", "paper").env_kwargs
     assert published == {"max_turns": 5, "actions_per_turn": 6, "max_actions": 30}
 
 
@@ -233,9 +236,7 @@ def test_a_killed_sweep_leaves_no_process_and_goes_on(tiny, tmp_path, capsys):
 
 def test_a_broken_task_is_told_of_and_done_by_the_same_command(tiny, tmp_path, capsys):
     out = tmp_path / "out"
-    sweep = small_sweep(
-        tmp_path, iterations=1, cells={"a": {"supervised": {"demonstrations": 1, "epochs": 1}}}
-    )
+    sweep = small_sweep(tmp_path, iterations=1)
     arguments = command(sweep, tiny, out, "--workers", "1")
     controls = out / "small/laptop-quick/Bandit/a/controls"
     controls.mkdir(parents=True)

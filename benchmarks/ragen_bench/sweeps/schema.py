@@ -32,6 +32,9 @@ class Cell(_Model):
     """Conversation settings, in training and in the tests."""
     train: dict[str, Any] = Field(default_factory=dict)
     """Fields of the training config."""
+    members: int | None = Field(default=None, ge=1)
+    """Episodes from each initial state, instead of the scale's; the trajectories of an iteration stay
+    as many, so there are more or fewer states."""
     shorter: int = Field(default=1, ge=1)
     """Iterations are divided by this, for cells that update more often in each."""
     faster: float = Field(default=1.0, gt=0)
@@ -48,6 +51,8 @@ class ScaleSettings(_Model):
     """Iterations of the quick look."""
     games: list[Name] | None = None
     """The games that are trained on by default; None for all."""
+    cells: list[Name] | None = None
+    """The cells that are run, where all of them would take too long; None for all."""
     seconds: dict[str, float] = Field(default_factory=dict)
     """Measured seconds of an iteration on one thread, by game, or by "GAME/CELL" where a cell takes
     longer; of a whole supervised run for such a cell. What is missing was not measured."""
@@ -78,7 +83,12 @@ class Sweep(_Model):
         for game in [*self.games, *(test for tests in self.games.values() for test in tests)]:
             if game not in tasks:
                 raise ValueError(f"unknown game '{game}'; known are {', '.join(tasks)}")
-        for cell in [self.reference, *(c.against for c in self.cells.values() if c.against)]:
+        chosen = [cell for scale in self.scales.values() for cell in scale.cells or []]
+        for cell in [
+            self.reference,
+            *chosen,
+            *(c.against for c in self.cells.values() if c.against),
+        ]:
             if cell not in self.cells:
                 raise ValueError(f"unknown cell '{cell}'; known are {', '.join(self.cells)}")
         for preset in [self.preset, *(c.preset for c in self.cells.values() if c.preset)]:

@@ -16,7 +16,7 @@ from ragen_bench.sweeps.work import TRAIN
 _OVERHEAD = 10.0
 """Seconds in which a task's process loads its libraries, measured on two shared cores."""
 _TEST = 0.05
-"""Seconds of one tested episode on one thread, measured for the starter model."""
+"""Seconds of one tested episode on one thread, measured for the starter model on shared cores."""
 
 Status = Literal["done", "begun", "missing"]
 

@@ -25,7 +25,12 @@ POLICY: Final = "policy"
 _LEVELS: Final = 256
 _QUICK_LEVELS: Final = 64
 _SCALES: Final[dict[ScaleName, dict[str, Any]]] = {
-    "laptop": {"evaluation": {"every": 10, "episodes": 64}},
+    # Half the trajectories, and half the batch, so that there are as many optimizer steps.
+    "laptop": {
+        "rollout": {"groups": 8, "members": 8},
+        "update": {"batch": 16},
+        "evaluation": {"every": 10, "episodes": 64},
+    },
     "paper": {"engine": "vllm", "evaluation": {"every": 10, "episodes": 256}},
 }
 
@@ -108,16 +113,17 @@ def plan(sweep: Sweep, choice: Choice) -> list[SweepTask]:
             f"sweep '{sweep.name}' has no scale '{choice.scale}', only {', '.join(sweep.scales)}"
         )
     games = _games(sweep, choice)
+    cells = sweep.scales[choice.scale].cells or list(sweep.cells)
     controls = [
         _task(sweep, choice, game, cell, None)
         for game in games
-        for cell in dict.fromkeys(controls_cell(sweep, cell) for cell in sweep.cells)
+        for cell in dict.fromkeys(controls_cell(sweep, cell) for cell in cells)
     ]
     return controls + [
         _task(sweep, choice, game, cell, seed)
         for seed in range(choice.seeds)
         for game in games
-        for cell in sweep.cells
+        for cell in cells
     ]
 
 
@@ -162,8 +168,7 @@ def _train(sweep: Sweep, choice: Choice, game: str, cell: Cell, seed: int) -> Tr
     if choice.quick:
         size = merged(size, {"evaluation": {"every": iterations, "episodes": 32}})
     base = merged(SCALES[choice.scale], size, PRESETS[cell.preset or sweep.preset])
-    rates = merged(TrainConfig().update.model_dump(), base.get("update", {}))
-    faster = {n: cell.faster * rates[n] for n in ("learning_rate", "critic_learning_rate")}
+    derived = _derived(validate(TrainConfig, base, "config"), cell)
     own = {
         "game": core_tasks()[game].env,
         "env_kwargs": dict(cell.settings),
@@ -171,7 +176,17 @@ def _train(sweep: Sweep, choice: Choice, game: str, cell: Cell, seed: int) -> Tr
         "iterations": iterations,
         **({"model": choice.model} if choice.model else {}),
     }
-    return layered_config(base, {"update": faster}, sweep.train, cell.train, own)
+    return layered_config(base, derived, sweep.train, cell.train, own)
+
+
+def _derived(base: TrainConfig, cell: Cell) -> dict[str, Any]:
+    """Return the settings of a cell that depend on those of its scale."""
+    names = ("learning_rate", "critic_learning_rate")
+    rates = {name: cell.faster * getattr(base.update, name) for name in names}
+    if cell.members is None:
+        return {"update": rates}
+    shape = {"groups": base.episodes // cell.members, "members": cell.members}
+    return {"update": rates, "rollout": shape}
 
 
 def _suite(sweep: Sweep, choice: Choice, game: str, cell: Cell, train: TrainConfig) -> Suite:
