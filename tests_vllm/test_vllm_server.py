@@ -67,12 +67,15 @@ def test_a_server_that_is_killed_in_an_iteration_and_comes_back(serving, tmp_pat
     said = tmp_path / "said"
     with said.open("w") as file:
         run = subprocess.Popen([*RAGEN, *map(str, arguments(cut, serving.url))], stderr=file)
+    try:
         while not (len(iterations(cut)) == 1 and is_rolling_out(serving)):
             assert run.poll() is None, said.read_text()[-3000:]
             time.sleep(0.02)
         serving.kill()
         serving.start()
         assert run.wait(600) == 0, said.read_text()[-3000:]
+    finally:
+        run.kill()
     assert len(iterations(cut)) == 2
     assert "/inference/v1/generate: " in said.read_text()
     ragen(*arguments(whole, serving.url))
