@@ -54,7 +54,9 @@ def sample_episodes(
 
 
 def _first_of_each(path: Path, tests: list[str]) -> Iterator[Episode]:
-    episodes = [episode for episode in read_records(path, Episode).episodes if episode.task in tests[:1]]
+    episodes = [
+        episode for episode in read_records(path, Episode).episodes if episode.task in tests[:1]
+    ]
     for solved in (True, False):
         first = next((episode for episode in episodes if episode.success is solved), None)
         if first is not None:
