@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from processes import interruptible
 from ragen_bench import agents, runner
 from ragen_bench.__main__ import main
 from ragen_bench.checksums import read_checksums
@@ -230,7 +231,9 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch, capsys):
 
 def test_a_real_ctrl_c_ends_with_130(tmp_path):
     command = [sys.executable, "-m", "ragen_bench", *options(tmp_path / "run", episodes=1024)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=interruptible
+    )
     while process.poll() is None and not _lines(tmp_path / "run"):
         time.sleep(0.001)
     process.send_signal(signal.SIGINT)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 from endpoint_server import FAULTS, EndpointServer, completion, failure, plays
+from processes import interruptible
 from ragen_bench.__main__ import main
 from ragen_bench.records import read_records
 
@@ -135,7 +136,10 @@ def test_a_real_ctrl_c_keeps_what_was_said(tmp_path):
         out = tmp_path / "run"
         command = [sys.executable, "-m", "ragen_bench", *words(server, out, **what)]
         process = subprocess.Popen(
-            [*command, "--concurrency", "4"], stderr=subprocess.PIPE, text=True
+            [*command, "--concurrency", "4"],
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=interruptible,
         )
         while process.poll() is None and not _lines(out):
             time.sleep(0.002)

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 import pandas as pd
 import pytest
 from entries import as_model, change, copy_of, read
+from processes import interruptible
 from ragen_bench.__main__ import main
 from ragen_bench.leaderboard.lengths import by_length
 from ragen_bench.leaderboard.standings import pooled, samples_of, standings
@@ -212,7 +213,9 @@ def test_a_site_is_served_to_this_computer(site):
         "--port",
         port,
     ]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    server = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=interruptible
+    )
     try:
         address = server.stdout.readline().strip()
         with urllib.request.urlopen(address) as answer:

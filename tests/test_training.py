@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 safetensors = pytest.importorskip("safetensors.torch")
 transformers = pytest.importorskip("transformers")
 
+from processes import interruptible
 from ragen_bench.__main__ import main  # noqa: E402
 from ragen_bench.training import make_train_config  # noqa: E402
 
@@ -315,7 +316,10 @@ def test_ctrl_c_saves_and_goes_on_as_never_stopped(tiny, tmp_path):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     assert main(command(tiny, whole, "save_every=6")[3:]) == 0
     running = subprocess.Popen(
-        command(tiny, cut, "save_every=6"), stderr=subprocess.PIPE, text=True
+        command(tiny, cut, "save_every=6"),
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=interruptible,
     )
     while not (cut / "metrics.jsonl").exists() or len(lines(cut)) < 2:
         time.sleep(0.02)
