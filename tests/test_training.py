@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 safetensors = pytest.importorskip("safetensors.torch")
 transformers = pytest.importorskip("transformers")
 
-from processes import interruptible
+from processes import interruptible  # noqa: E402
 from ragen_bench.__main__ import main  # noqa: E402
 from ragen_bench.training import make_train_config  # noqa: E402
 
