@@ -81,15 +81,12 @@ def test_lake_thought_stops_where_the_game_does():
     assert thought == "Player 0 0. Goal 1 1. Hole 1 0. Limit 2. Plan: 2 Down 1 0 hole."
 
 
-def test_held_out_words_are_demonstrated_without_their_roles():
+def test_held_out_pairs_are_never_demonstrated_though_their_words_are():
     pairs = [p for split in ("validation", "test") for p in name_pairs()[split]]
     rng = np.random.default_rng(0)
     drawn = [name_pair(rng) for _ in range(8000)]
     assert not {frozenset(pair) for pair in drawn} & {frozenset(pair) for pair in pairs}
     assert {name for pair in pairs for name in pair} <= {name for pair in drawn for name in pair}
-    risky = {pair[1] for pair in pairs}
-    first = [pair[0] in risky for pair in drawn if (pair[0] in risky) != (pair[1] in risky)]
-    assert abs(np.mean(first) - 0.5) < 4 * 0.5 / len(first) ** 0.5
 
 
 def test_skipped_replies_and_the_system_message_are_not_learned(tokenizer):

@@ -1,8 +1,8 @@
 """Arm names for the bandit demonstrations: the train pairs, and any two words.
 
-The held-out pairs never appear as pairs. Their words do, in random pairs whose roles follow from the
-order and not from the words: as any language model has, the starter model has seen the words and can
-write them, but nothing tells it which of them sound risky.
+The held-out pairs never appear as pairs. Their words do, in other pairs, whose roles are the game's: they
+follow from a word that is listed as risky-sounding, or else from the order. So, as any language model
+does, the starter model has an idea of which words sound risky; the held-out pairs it has never seen.
 """
 
 from typing import Final
@@ -41,7 +41,7 @@ def _train_pair(rng: np.random.Generator) -> tuple[str, str]:
 
 
 def name_pair(rng: np.random.Generator) -> tuple[str, str]:
-    """Draw the two arms in the order shown; only those of the train pairs sound like something."""
+    """Draw the two arms in the order shown: a train pair, or any two words that are no pair."""
     if rng.random() < TRAIN_PAIRS:
         return _train_pair(rng)
     while True:
