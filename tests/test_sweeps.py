@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from ragen_bench.__main__ import main  # noqa: E402
-from ragen_bench.sweeps.results import parse_result  # noqa: E402
+from ragen_bench.sweeps.archive import matching  # noqa: E402
+from ragen_bench.sweeps.results import Outcome, TaskResult, parse_result  # noqa: E402
 from ragen_bench.sweeps.schema import bundled_sweeps, load_sweep  # noqa: E402
 from ragen_bench.sweeps.tasks import Choice, plan  # noqa: E402
 from ragen_bench.yaml_files import dump_yaml  # noqa: E402
@@ -99,10 +101,13 @@ def train_of(name, cell, scale="laptop"):
 
 
 def test_every_cell_of_diversity_has_as_many_trajectories():
-    for scale, trajectories in (("laptop", 64), ("paper", 128)):
+    for scale, trajectories, members in (
+        ("laptop", 64, {32, 16, 4, 1}),
+        ("paper", 128, {32, 16, 8, 4, 2, 1}),
+    ):
         tasks = plan(load_sweep("diversity"), Choice(scale=scale))
         assert {task.train.episodes for task in tasks} == {trajectories}
-        assert {task.train.rollout.members for task in tasks} == {32, 16, 8, 4, 2, 1}
+        assert {task.train.rollout.members for task in tasks} == members
 
 
 def test_the_controlled_granularity_differs_in_nothing_but_the_actions_a_turn():
@@ -126,8 +131,8 @@ def test_online_k_has_equal_updates_as_published_and_equal_rollouts_controlled()
         config = train_of("freshness", str(k))
         assert config.iterations * config.update.epochs == once.iterations
     for k in (2, 5):
-        config = train_of("freshness", f"rollouts-{k}")
-        assert (config.iterations, config.update.epochs) == (once.iterations, k)
+        config = train_of("freshness", f"rollouts-{k}", "paper")
+        assert (config.iterations, config.update.epochs) == (200, k)
 
 
 def test_adapters_have_tenfold_learning_rates_at_every_scale():
@@ -259,3 +264,40 @@ def test_the_threads_of_tasks_are_capped(tmp_path, monkeypatch):
     environment = Pool(tmp_path, 2, threads=3, report=None)._environment()
     assert environment["OMP_NUM_THREADS"] == environment["NUMBA_NUM_THREADS"] == "3"
     assert os.environ["OMP_NUM_THREADS"] == "64"
+
+
+def test_what_another_sweep_has_done_is_not_done_again():
+    """The same method, begun from the same weights, is one run wherever it is compared."""
+    algorithm, shares = load_sweep("algorithm"), load_sweep("filter")
+    lake = Choice(games=("FrozenLakeDeterministic",))
+    done = [result_of(task) for task in plan(algorithm, lake)]
+    found = matching(done, plan(shares, lake))
+    cells = {(r.task.cell, r.task.seed) for r in found.values()}
+    assert cells == {("all", None), *((c, s) for c in ("all", "grpo-all") for s in range(3))}
+    assert all(path == result.task.path for path, result in found.items())
+    assert not matching(done, plan(shares, replace(lake, quick=True)))
+    other = [
+        r.model_copy(update={"task": r.task.model_copy(update={"suite_version": 0})}) for r in done
+    ]
+    assert not matching(other, plan(shares, lake))
+
+
+def test_a_result_serves_a_task_with_fewer_tests_and_no_other():
+    sweep = load_sweep("granularity")
+    task = next(t for t in plan(sweep, Choice()) if t.seed == 0)
+    suite = task.suite
+    fewer = {name: suite.tasks[name] for name in list(suite.tasks)[:2]}
+    narrow = task.model_copy(update={"suite": suite.model_copy(update={"tasks": fewer})})
+    (found,) = matching([result_of(task)], [narrow]).values()
+    assert found.task == narrow
+    assert {tuple(tests) for tests in found.outcomes.values()} == {tuple(fewer)}
+    assert not matching([result_of(narrow)], [task])
+
+
+def result_of(task):
+    outcome = Outcome(success="01", optimal=1.0, mean_return=0.5, valid=1.0, reply_tokens=None)
+    agents = task.agents if task.seed is None else ("policy",)
+    return TaskResult(
+        task=task, outcomes={agent: dict.fromkeys(task.suite.tasks, outcome) for agent in agents},
+        seconds={"train": 1.0, "test": 1.0}, made_with={},
+    )  # fmt: skip

@@ -186,12 +186,16 @@ def _hidden(trunk: Any, ids: Tensor, real: Tensor, start: int) -> Tensor:
     first[copies] = torch.arange(len(ids), device=ids.device)
     read = real[first, :start]
     cache = DynamicCache()
-    before = _read(trunk, prompts, read, read, cache)
+    before = _read(trunk, prompts, read, read, cache).index_select(0, copies)
     if start == ids.shape[1]:
-        return before[copies]
-    cache.batch_select_indices(copies)
+        return before
+    layers: list[Any] = cache.layers
+    for layer in layers:
+        # batch_select_indices would index, whose gradient takes far longer than that of index_select.
+        layer.keys = layer.keys.index_select(0, copies)
+        layer.values = layer.values.index_select(0, copies)
     after = _read(trunk, ids[:, start:], real, real[:, start:], cache)
-    return torch.cat([before[copies], after], dim=1)
+    return torch.cat([before, after], dim=1)
 
 
 def _read(trunk: Any, ids: Tensor, attention: Tensor, real: Tensor, cache: DynamicCache) -> Tensor:

@@ -43,11 +43,11 @@ def reproduce(
     style: FormatOption = Format.TABLE,
 ) -> None:
     """Run or reuse a sweep, and print the paper's numbers beside ours with a verdict on each claim."""
-    from ragen_bench.reproduction.schema import bundled_reproductions, load_reproduction
+    from ragen_bench.reproduction.schema import bundled_reproductions, games_of, load_reproduction
 
     for each in bundled_reproductions() if name == "all" else [name]:
         what = load_reproduction(each)
-        games = list(dict.fromkeys(column.train for column in what.columns))
+        games = games_of(what, scale)
         wanted = replace(
             options.make_run(what.sweep, games, seeds, scale, quick, model, out, workers),
             kept=results,

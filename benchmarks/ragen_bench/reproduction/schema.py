@@ -137,3 +137,10 @@ def load_reproduction(name: str) -> Reproduction:
     source = resources.files("ragen_bench") / "reproduction" / f"{name}.yaml"
     what = f"reproduction '{name}'"
     return validate(Reproduction, load_yaml(source.read_text(encoding="utf-8"), what), what)
+
+
+def games_of(what: Reproduction, scale: str) -> list[str]:
+    """Return the games that are trained on: those of its columns that the sweep's scale has."""
+    trained = list(dict.fromkeys(column.train for column in what.columns))
+    chosen = next((s.games for name, s in what.load_sweep().scales.items() if name == scale), None)
+    return [game for game in trained if chosen is None or game in chosen]

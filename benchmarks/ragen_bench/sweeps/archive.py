@@ -29,14 +29,52 @@ def read_archive(path: Path) -> list[TaskResult]:
     return [parse_result(line, f"{path} line {n}") for n, line in enumerate(lines, 1) if line]
 
 
+def read_archives(folder: Path) -> list[TaskResult]:
+    """Return the results of all sweeps in a folder.
+
+    Raises:
+        RagenError: A line is broken; the message names it.
+    """
+    return [result for path in sorted(folder.glob("*.jsonl")) for result in read_archive(path)]
+
+
 def matching(results: Iterable[TaskResult], tasks: Sequence[SweepTask]) -> dict[Path, TaskResult]:
-    """Return the results of exactly these tasks, by path; those of other settings are left out."""
-    wanted = {task.path: task for task in tasks}
-    return {
-        result.task.path: result
-        for result in results
-        if wanted.get(result.task.path) == result.task
+    """Return the results of these tasks, by path; those of other settings are left out.
+
+    Sweeps share cells, such as the plain method. What one sweep has done under the same settings is the
+    result of another's task too, if all its tests are among those that were played.
+    """
+    done: dict[str, list[TaskResult]] = {}
+    for result in results:
+        done.setdefault(_deeds(result.task), []).append(result)
+    found = {}
+    for task in tasks:
+        twins = [r for r in done.get(_deeds(task), []) if _covers(r.task, task)]
+        if twins:
+            own = next((twin for twin in twins if twin.task == task), twins[0])
+            found[task.path] = _renamed(own, task)
+    return found
+
+
+def _deeds(task: SweepTask) -> str:
+    """Return all that a task does but its tests, as text. Controls do not train."""
+    train = task.train
+    controls = f"{train.model} {train.weights} {train.engine}"
+    made = controls if task.seed is None else train.model_dump_json()
+    how = task.suite.model_dump_json(exclude={"name", "version", "tasks"})
+    return f"{task.suite_version} {task.seed} {made} {task.supervised} {how}"
+
+
+def _covers(done: SweepTask, task: SweepTask) -> bool:
+    return task.suite.tasks.items() <= done.suite.tasks.items()
+
+
+def _renamed(result: TaskResult, task: SweepTask) -> TaskResult:
+    outcomes = {
+        agent: {test: played[test] for test in task.suite.tasks}
+        for agent, played in result.outcomes.items()
     }
+    return result.model_copy(update={"task": task, "outcomes": outcomes})
 
 
 def add_to_archive(path: Path, results: Iterable[TaskResult]) -> None:

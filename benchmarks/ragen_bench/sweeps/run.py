@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from ragen_bench.formats import Grid, duration
-from ragen_bench.sweeps.archive import archive_path, matching, read_archive
+from ragen_bench.sweeps.archive import archive_path, matching, read_archives
 from ragen_bench.sweeps.pool import Pool, available_cpus
 from ragen_bench.sweeps.schema import Sweep
 from ragen_bench.sweeps.state import Cost, TaskState, read_states
@@ -38,7 +38,7 @@ class SweepRun:
     def states(self) -> list[TaskState]:
         """Return how far each task is."""
         tasks = plan(self.sweep, self.choice)
-        kept = [] if self.kept is None else read_archive(self.archive(self.kept))
+        kept = [] if self.kept is None else read_archives(self.archive(self.kept).parent)
         return read_states(tasks, self.root, matching(kept, tasks))
 
     def archive(self, folder: Path) -> Path:
