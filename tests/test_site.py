@@ -44,9 +44,24 @@ def entries(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def site(entries, tmp_path_factory):
+def results(tmp_path_factory):
+    """Results of the sweep behind figure 10, in which fresh rollouts are better."""
+    pytest.importorskip("torch")
+    pytest.importorskip("matplotlib")
+    from ragen_bench.sweeps.archive import add_to_archive, archive_path
+    from results import results_of
+
+    root = tmp_path_factory.mktemp("results")
+    _, found = results_of("figure10", {"1": 0.8, "10": 0.4})
+    add_to_archive(archive_path(root, "freshness", "laptop"), found)
+    return root
+
+
+@pytest.fixture(scope="module")
+def site(entries, results, tmp_path_factory):
     out = tmp_path_factory.mktemp("built") / "site"
-    assert main(["leaderboard", "build", "--entries", str(entries), "--out", str(out)]) == 0
+    arguments = ["--entries", str(entries), "--results", str(results), "--out", str(out)]
+    assert main(["leaderboard", "build", *arguments]) == 0
     return out
 
 
@@ -125,7 +140,7 @@ class Links(HTMLParser):
 
 def test_every_page_is_closed_in_itself(site):
     pages = sorted(site.rglob("*.html"))
-    assert len(pages) == 1 + 8 + 5 + 5 * 8
+    assert len(pages) == 1 + 8 + 5 + 5 * 8 + 2
     for page in pages:
         links = Links(page.read_text(encoding="utf-8"))
         assert not links.inline, page
@@ -198,6 +213,36 @@ def test_what_an_entry_was_trained_on_is_marked(site):
     assert matrix.count("seen") == 1
     assert "Hero" in matrix
     assert "Twin" not in matrix
+
+
+def test_the_papers_tables_have_pages_with_verdicts_numbers_and_curves(site):
+    index = (site / "results" / "index.html").read_text(encoding="utf-8")
+    assert "figure10.html" in index
+    assert "table3.html" not in index  # nothing of it was run
+    page = (site / "results" / "figure10.html").read_text(encoding="utf-8")
+    fresh = page.split("Fresh rollouts beat Online-10 on FrozenLakeDeterministic")[1]
+    assert fresh.split("</tr>")[0].count("supported") == 1
+    assert "figure10.svg" in page
+    assert (site / "results" / "figure10.svg").read_text(encoding="utf-8").startswith("<?xml")
+    data = pd.read_csv(site / "data" / "figure10.csv")
+    assert {"1", "10", "random", "oracle"} <= set(data["row"])
+
+
+def test_a_site_without_results_does_not_speak_of_them(entries, tmp_path):
+    arguments = ["--entries", str(entries), "--results", "none", "--out", str(tmp_path / "site")]
+    assert main(["leaderboard", "build", *arguments]) == 0
+    assert not (tmp_path / "site" / "results").exists()
+    assert "results/" not in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+
+
+def test_broken_results_are_named_and_nothing_is_built(entries, tmp_path, capsys):
+    broken = tmp_path / "results" / "laptop" / "freshness.jsonl"
+    broken.parent.mkdir(parents=True)
+    broken.write_text('{"task": 3}\n')
+    arguments = ["--entries", str(entries), "--results", str(tmp_path / "results")]
+    assert main(["leaderboard", "build", *arguments, "--out", str(tmp_path / "site")]) == 2
+    assert "freshness.jsonl line 1" in capsys.readouterr().err
+    assert not (tmp_path / "site").exists()
 
 
 def test_a_site_is_served_to_this_computer(site):

@@ -16,10 +16,11 @@ transformers = pytest.importorskip("transformers")
 
 from ragen_bench.__main__ import main  # noqa: E402
 from ragen_bench.sweeps.archive import matching  # noqa: E402
-from ragen_bench.sweeps.results import Outcome, TaskResult, parse_result  # noqa: E402
+from ragen_bench.sweeps.results import parse_result  # noqa: E402
 from ragen_bench.sweeps.schema import bundled_sweeps, load_sweep  # noqa: E402
 from ragen_bench.sweeps.tasks import Choice, plan  # noqa: E402
 from ragen_bench.yaml_files import dump_yaml  # noqa: E402
+from results import make_result  # noqa: E402
 
 from ragen_agents.starter import STARTER  # noqa: E402
 from ragen_agents.starter.build import Recipe, as_llama, new_model  # noqa: E402
@@ -270,7 +271,7 @@ def test_what_another_sweep_has_done_is_not_done_again():
     """The same method, begun from the same weights, is one run wherever it is compared."""
     algorithm, shares = load_sweep("algorithm"), load_sweep("filter")
     lake = Choice(games=("FrozenLakeDeterministic",))
-    done = [result_of(task) for task in plan(algorithm, lake)]
+    done = [make_result(task) for task in plan(algorithm, lake)]
     found = matching(done, plan(shares, lake))
     cells = {(r.task.cell, r.task.seed) for r in found.values()}
     assert cells == {("all", None), *((c, s) for c in ("all", "grpo-all") for s in range(3))}
@@ -288,16 +289,7 @@ def test_a_result_serves_a_task_with_fewer_tests_and_no_other():
     suite = task.suite
     fewer = {name: suite.tasks[name] for name in list(suite.tasks)[:2]}
     narrow = task.model_copy(update={"suite": suite.model_copy(update={"tasks": fewer})})
-    (found,) = matching([result_of(task)], [narrow]).values()
+    (found,) = matching([make_result(task)], [narrow]).values()
     assert found.task == narrow
     assert {tuple(tests) for tests in found.outcomes.values()} == {tuple(fewer)}
-    assert not matching([result_of(narrow)], [task])
-
-
-def result_of(task):
-    outcome = Outcome(success="01", optimal=1.0, mean_return=0.5, valid=1.0, reply_tokens=None)
-    agents = task.agents if task.seed is None else ("policy",)
-    return TaskResult(
-        task=task, outcomes={agent: dict.fromkeys(task.suite.tasks, outcome) for agent in agents},
-        seconds={"train": 1.0, "test": 1.0}, made_with={},
-    )  # fmt: skip
+    assert not matching([make_result(narrow)], [task])

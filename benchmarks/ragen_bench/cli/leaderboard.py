@@ -56,13 +56,16 @@ def schema() -> None:
 def build(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the site.")] = _SITE,
     entries: EntriesOption = Path("leaderboards"),
+    results: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder of the results of sweeps.")
+    ] = Path("benchmarks/results"),
 ) -> None:
     """Check all entries and write them as a site: one folder, no server, no request leaves it."""
     from ragen_bench.cli.bars import bar
     from ragen_bench.leaderboard.site import build_site
 
     with bar("building") as tick:
-        build_site(entries, out, tick)
+        build_site(entries, results, out, tick)
     print(out / "index.html")
 
 

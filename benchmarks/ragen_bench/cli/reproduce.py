@@ -69,12 +69,10 @@ def reproduce(
 def _print(report: "Report", style: Format) -> None:
     import pandas as pd
 
-    from ragen_bench.reproduction.table import claims_grid, table_grid
-
     if style is Format.MARKDOWN:
         print(report.markdown())
         return
-    print_table(report.data, table_grid(report.data), style, report.what.title, report.notes())
+    print_table(report.data, report.table, style, report.what.title, report.notes())
     if style is Format.TABLE and report.verdicts:
         claims = pd.DataFrame(report.verdicts)
-        print_table(claims, claims_grid(report.verdicts), style, "Claims")
+        print_table(claims, report.claims, style, "Claims")

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import jinja2
 
@@ -16,6 +16,10 @@ from ragen_bench.leaderboard.standings import Samples, Standing
 from ragen_bench.leaderboard.store import StoredEntry
 from ragen_bench.leaderboard.tiles import tile_set
 from ragen_bench.tables import REFERENCE
+
+if TYPE_CHECKING:
+    from ragen_bench.reproduction.claims import Word
+    from ragen_bench.reproduction.report import Report
 
 Tables = Mapping[str, Sequence[Standing]]
 
@@ -34,10 +38,17 @@ class Pages:
         out: The folder.
         entries: All entries.
         games: All games.
+        reports: The tables and figures of the paper of which there are results.
     """
 
-    def __init__(self, out: Path, entries: Sequence[StoredEntry], games: Sequence[str]) -> None:
-        self._out = out
+    def __init__(
+        self,
+        out: Path,
+        entries: Sequence[StoredEntry],
+        games: Sequence[str],
+        reports: "Sequence[Report]",
+    ) -> None:
+        self._out, self._reports = out, reports
         self._titles = {s.entry.about.name: s.entry.about.title for s in entries}
         self._entries = entries
         self._environment = jinja2.Environment(
@@ -51,7 +62,9 @@ class Pages:
         self._environment.tests["known"] = math.isfinite
         colours = {name: f"s{i % _COLOURS}" for i, name in enumerate(_ranked(self._titles))}
         colours[REFERENCE] = "control"
-        self._environment.globals.update(games=games, width=WIDTH, height=HEIGHT, colours=colours)
+        self._environment.globals.update(
+            games=games, width=WIDTH, height=HEIGHT, colours=colours, has_results=bool(reports)
+        )
 
     def write_index(self, overall: Sequence[Standing], tables: Tables) -> None:
         """Write the first page: the table over all games, and what the games add up to."""
@@ -115,6 +128,31 @@ class Pages:
             data=shown,
             defects=defects,
         )
+
+    def write_results(self) -> None:
+        """Write the list of the paper's tables, with how many claims hold."""
+        words: tuple[Word, ...] = ("supported", "contradicted", "undecided", "not run")
+        rows = [
+            (report.what, [[v.verdict for v in report.verdicts].count(word) for word in words])
+            for report in self._reports
+        ]
+        self._write("results/index.html", "results.html", words=words, rows=rows)
+
+    def write_result(self, report: "Report") -> None:
+        """Write the page of a table or figure of the paper."""
+        name, drawing = report.what.name, report.drawing
+        self._write(
+            f"results/{name}.html",
+            "result.html",
+            what=report.what,
+            sweep=report.what.load_sweep(),
+            notes=report.notes(),
+            claims=report.claims,
+            table=report.table,
+            drawing=drawing is not None,
+        )
+        if drawing is not None:
+            (self._out / "results" / f"{name}.svg").write_text(drawing, encoding="utf-8")
 
     def _write(self, path: str, template: str, **values: Any) -> None:
         text = self._environment.get_template(f"{template}.j2").render(

@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ragen_bench.leaderboard.check import Tick, check_entry
 from ragen_bench.leaderboard.downloads import episodes_table, standings_table, write_table
@@ -15,29 +15,48 @@ from ragen_bench.leaderboard.store import StoredEntry, entry_folders, new_folder
 from ragen_bench.leaderboard.tiles import write_tiles
 from ragen_envs.errors import RagenError
 
+if TYPE_CHECKING:
+    from ragen_bench.reproduction.report import Report
+
 _MARK: Final = "style.css"
 """By which a folder is known to hold a site."""
 
 
-def build_site(root: Path, out: Path, tick: Tick | None = None) -> None:
+def build_site(root: Path, results: Path, out: Path, tick: Tick | None = None) -> None:
     """Check all entries and write the site, in the place of an older one.
 
     Args:
         root: Folder of the entries.
+        results: Folder of the results of sweeps, whose tables have pages too; it may be missing.
         out: Folder of the site.
         tick: Told how many episodes are checked, and of how many.
 
     Raises:
-        RagenError: An entry is rejected, or the folder holds something else or cannot be written.
+        RagenError: An entry is rejected, results are broken, or the folder holds something else or
+            cannot be written.
     """
     if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / _MARK).is_file())):
         raise RagenError(f"'{out}' holds something that is no site; choose another --out")
+    reports = _reports(results)
     entries = _checked(entry_folders(root), tick)
     try:
         with new_folder(out) as new:
-            _write(entries, new)
+            _write(entries, reports, new)
     except OSError as error:
         raise RagenError(f"'{out}' cannot be written: {error.strerror}") from error
+
+
+def _reports(results: Path) -> "list[Report]":
+    if not results.is_dir():
+        return []
+    try:
+        from ragen_bench.reproduction.report import kept_reports
+    except ImportError as error:
+        raise RagenError(
+            f"the results in '{results}' need {error.name}; install it with pip install "
+            "'ragen-suite[train]', or leave them out with --results none"
+        ) from None
+    return kept_reports(results)
 
 
 def _checked(folders: Sequence[Path], tick: Tick | None) -> list[StoredEntry]:
@@ -52,7 +71,7 @@ def _checked(folders: Sequence[Path], tick: Tick | None) -> list[StoredEntry]:
     return found
 
 
-def _write(entries: Sequence[StoredEntry], out: Path) -> None:
+def _write(entries: Sequence[StoredEntry], reports: "Sequence[Report]", out: Path) -> None:
     games = list(entries[0].entry.config.suite.tasks)
     samples = {game: samples_of(entries, game) for game in games}
     overall = standings(entries, pooled(list(samples.values())))
@@ -61,7 +80,7 @@ def _write(entries: Sequence[StoredEntry], out: Path) -> None:
     write_table(out / "data", "overall", standings_table({"all": overall}))
     write_table(out / "data", "games", standings_table(tables))
     write_table(out / "data", "episodes", episodes_table(entries))
-    pages = Pages(out, entries, games)
+    pages = Pages(out, entries, games, reports)
     pages.write_index(overall, tables)
     for game in games:
         pages.write_game(game, tables[game], samples[game])
@@ -69,6 +88,11 @@ def _write(entries: Sequence[StoredEntry], out: Path) -> None:
         pages.write_entry(stored, tables)
         for game in games:
             pages.write_episodes(stored, game)
+    for report in reports:
+        write_table(out / "data", report.what.name, report.data)
+        pages.write_result(report)
+    if reports:
+        pages.write_results()
 
 
 def _write_assets(out: Path) -> None:

@@ -4,16 +4,22 @@ from pathlib import Path
 
 import pandas as pd
 
-from ragen_bench.formats import markdown
+from ragen_bench.formats import Grid, markdown
 from ragen_bench.reproduction.claims import Verdict, judge
 from ragen_bench.reproduction.figures import draw_curves
 from ragen_bench.reproduction.page import render_page, sample_episodes
 from ragen_bench.reproduction.runs import Runs
-from ragen_bench.reproduction.schema import Reproduction
+from ragen_bench.reproduction.schema import (
+    Reproduction,
+    bundled_reproductions,
+    games_of,
+    load_reproduction,
+)
 from ragen_bench.reproduction.table import claims_grid, table_grid, tabulate
 from ragen_bench.runs import write_atomically
 from ragen_bench.sweeps.archive import add_to_archive
 from ragen_bench.sweeps.run import SweepRun
+from ragen_bench.sweeps.tasks import Choice
 
 
 class Report:
@@ -32,6 +38,21 @@ class Report:
         self._runs = Runs(run.sweep, self._results)
         self.data: pd.DataFrame = tabulate(what, self._runs)
         self.verdicts: list[Verdict] = judge(what, self._runs)
+
+    @property
+    def table(self) -> Grid:
+        """The table for people."""
+        return table_grid(self.data)
+
+    @property
+    def claims(self) -> Grid:
+        """The claims and what is said of them, for people."""
+        return claims_grid(self.verdicts)
+
+    @property
+    def drawing(self) -> str | None:
+        """The curves of training as SVG, or None if nothing was trained."""
+        return draw_curves(self.what, self._runs)
 
     def notes(self) -> list[str]:
         """Return what a reader of the table must know."""
@@ -53,11 +74,11 @@ class Report:
         scale = self._run.choice.name
         parts = [
             f"**{self.what.title}** (scale {scale})\n",
-            markdown(table_grid(self.data)),
+            markdown(self.table),
             "".join(f"{note[0].upper()}{note[1:]}.\n" for note in self.notes()),
         ]
         if self.verdicts:
-            parts.append(markdown(claims_grid(self.verdicts)))
+            parts.append(markdown(self.claims))
         return "\n".join(part for part in parts if part)
 
     def write(self, folder: Path) -> list[Path]:
@@ -69,7 +90,7 @@ class Report:
             base.with_suffix(".csv"): self.data.to_csv(index=False),
             base.with_suffix(".md"): self.markdown(),
         }
-        drawing = draw_curves(self.what, self._runs)
+        drawing = self.drawing
         if drawing is not None:
             texts[base.with_suffix(".svg")] = drawing
         for path, text in texts.items():
@@ -81,9 +102,26 @@ class Report:
         page = self._run.root / f"{self.what.name}-{self._run.choice.name}.html"
         page.parent.mkdir(parents=True, exist_ok=True)
         text = render_page(
-            self.what.title, self._run.choice.name, self.notes(), claims_grid(self.verdicts),
-            table_grid(self.data), drawing,
+            self.what.title, self._run.choice.name, self.notes(), self.claims, self.table,
+            drawing,
             sample_episodes(self._run.root, self._results, self.what.columns),
         )  # fmt: skip
         write_atomically(page, text)
         return page
+
+
+def kept_reports(folder: Path) -> list[Report]:
+    """Return the tables and figures at laptop scale whose sweeps have results in a folder.
+
+    Raises:
+        RagenError: A file of results is broken.
+    """
+    reports = []
+    for name in bundled_reproductions():
+        what = load_reproduction(name)
+        choice = Choice(games=tuple(games_of(what, "laptop")))
+        nowhere = folder / "no-runs"  # only what is kept
+        run = SweepRun(what.load_sweep(), choice, nowhere, workers=1, kept=folder)
+        if run.archive(folder).exists():
+            reports.append(Report(what, run))
+    return reports

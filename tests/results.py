@@ -1,0 +1,51 @@
+"""Results of sweeps whose truth is known."""
+
+import numpy as np
+from ragen_bench.reproduction.schema import load_reproduction
+from ragen_bench.sweeps.results import Outcome, TaskResult
+from ragen_bench.sweeps.tasks import Choice, plan
+
+LEVELS = 256
+
+
+def outcome(rng, rate):
+    solved = rng.random(LEVELS) < rate
+    return Outcome(success="".join("01"[int(s)] for s in solved), optimal=1.0, mean_return=0.0,
+                   valid=1.0, reply_tokens=30.0)  # fmt: skip
+
+
+def make_result(task, rates=None, seed_sd=0.0, curves=None, number=0):
+    """A result with success about a rate for each test; controls are poor, good and in between."""
+    rng = np.random.default_rng([number, task.seed or 0])
+    if task.seed is None:
+        outcomes = {
+            agent: {test: outcome(rng, rate) for test in task.suite.tasks}
+            for agent, rate in (("random", 0.1), ("oracle", 1.0), ("initial", 0.2))
+        }
+    else:
+        shift = rng.normal(0, seed_sd)
+        outcomes = {
+            "policy": {
+                test: outcome(rng, (rates or {}).get(test, 0.5) + shift)
+                for test in task.suite.tasks
+            }
+        }
+    curves = curves or {"success": [0.2, 0.3, 0.4, 0.5], "seconds/total": [2.0] * 4}
+    length = len(next(iter(curves.values())))
+    return TaskResult(
+        task=task, outcomes=outcomes, curves={} if task.seed is None else curves,
+        iterations=[] if task.seed is None else list(range(1, length + 1)),
+        seconds={"train": 8.0, "test": 1.0}, made_with={"python": "3"},
+    )  # fmt: skip
+
+
+def results_of(name, rates, seeds=3, **more):
+    """Results of the sweep of a table: rates by cell, or by cell and test."""
+    what = load_reproduction(name)
+    games = tuple(dict.fromkeys(column.train for column in what.columns))
+    found = []
+    for number, task in enumerate(plan(what.load_sweep(), Choice(seeds=seeds, games=games))):
+        wanted = rates.get(task.cell, 0.5)
+        per_test = wanted if isinstance(wanted, dict) else dict.fromkeys(task.suite.tasks, wanted)
+        found.append(make_result(task, per_test, number=number, **more))
+    return what, found
