@@ -258,11 +258,11 @@ def test_a_broken_task_is_told_of_and_done_by_the_same_command(tiny, tmp_path, c
     assert (controls / "result.json").exists()
 
 
-def test_the_threads_of_tasks_are_capped(tmp_path, monkeypatch):
-    from ragen_bench.sweeps.pool import Pool
+def test_the_threads_of_tasks_are_capped(monkeypatch):
+    from ragen_bench.sweeps.jobs import task_environment
 
     monkeypatch.setenv("OMP_NUM_THREADS", "64")
-    environment = Pool(tmp_path, 2, threads=3, report=None)._environment()
+    environment = task_environment(threads=3)
     assert environment["OMP_NUM_THREADS"] == environment["NUMBA_NUM_THREADS"] == "3"
     assert os.environ["OMP_NUM_THREADS"] == "64"
 
@@ -293,3 +293,58 @@ def test_a_result_serves_a_task_with_fewer_tests_and_no_other():
     assert found.task == narrow
     assert {tuple(tests) for tests in found.outcomes.values()} == {tuple(fewer)}
     assert not matching([make_result(narrow)], [task])
+
+
+# --- on Ray --------------------------------------------------------------------------------------
+
+
+def test_a_sweep_on_a_real_ray_ends_in_the_numbers_of_a_local_one(tiny, tmp_path):
+    pytest.importorskip("ray")
+    sweep, local, remote = small_sweep(tmp_path, iterations=1), tmp_path / "local", tmp_path / "ray"
+    assert main(command(sweep, tiny, local)) == 0
+    arguments = command(sweep, tiny, remote, "--on", "ray")
+    done = subprocess.run([sys.executable, "-m", "ragen_bench", *arguments], capture_output=True,
+                          text=True, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found, same = ({path.relative_to(out): parse_result(path.read_text(), "result")
+                    for path in out.rglob("result.json")} for out in (remote, local))  # fmt: skip
+    assert len(found) == 2
+    assert found.keys() == same.keys()
+    assert all(found[path].outcomes == same[path].outcomes for path in found)
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks at processes in /proc")
+def test_a_killed_sweep_on_ray_leaves_no_process_and_goes_on(tiny, tmp_path):
+    pytest.importorskip("ray")
+    out = tmp_path / "out"
+    arguments = command(small_sweep(tmp_path, iterations=4), tiny, out, "--on", "ray")
+    run = [sys.executable, "-m", "ragen_bench", *arguments]
+    killed = subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    metrics = out / "small/laptop-quick/Bandit/a/seed0/train/metrics.jsonl"
+    wait_for(lambda: metrics.exists() and metrics.read_text().count("\n") >= 2)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    wait_for(lambda: not processes_of(out))
+    assert subprocess.run(run, check=False, capture_output=True).returncode == 0
+    found = parse_result((metrics.parents[1] / "result.json").read_text(), "result")
+    assert found.iterations == [0, 1, 2, 3, 4]
+
+
+def test_what_no_machine_of_the_cluster_has_is_said_before_anything_runs(tiny, tmp_path):
+    pytest.importorskip("ray")
+    out = tmp_path / "out"
+    arguments = command(small_sweep(tmp_path), tiny, out, "--on", "ray", "--gpus", "3")
+    done = subprocess.run([sys.executable, "-m", "ragen_bench", *arguments], capture_output=True,
+                          text=True, check=False)  # fmt: skip
+    assert done.returncode == 2
+    assert "3 GPUs of one machine" in done.stderr
+    assert "--gpus" in done.stderr
+    assert not out.exists()
+
+
+def test_where_tasks_are_done_is_checked(tmp_path, capsys):
+    sweep = str(small_sweep(tmp_path))
+    assert main(["sweep", sweep, "--on", "moon", "--dry-run"]) == 2
+    assert "--on is 'moon', but must be local or ray" in capsys.readouterr().err
+    assert main(["sweep", sweep, "--gpus", "1", "--dry-run"]) == 2
+    assert "--gpus is 1, but is only for --on ray" in capsys.readouterr().err

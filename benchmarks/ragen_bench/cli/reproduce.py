@@ -36,6 +36,8 @@ def reproduce(
         ),
     ] = Path("benchmarks/results"),
     workers: options.Workers = None,
+    on: options.On = "local",
+    gpus: options.Gpus = None,
     dry_run: options.DryRun = False,
     run: Annotated[
         bool, typer.Option(help="Do what is missing, or show only what is there.")
@@ -49,7 +51,7 @@ def reproduce(
         what = load_reproduction(each)
         games = games_of(what, scale)
         wanted = replace(
-            options.make_run(what.sweep, games, seeds, scale, quick, model, out, workers),
+            options.make_run(what.sweep, games, seeds, scale, quick, model, out, workers, on, gpus),
             kept=results,
         )
         if dry_run:

@@ -32,6 +32,8 @@ def sweep(
     model: options.Model = None,
     out: options.Out = None,
     workers: options.Workers = None,
+    on: options.On = "local",
+    gpus: options.Gpus = None,
     dry_run: options.DryRun = False,
     style: FormatOption = Format.TABLE,
 ) -> None:
@@ -40,7 +42,7 @@ def sweep(
     Each cell and seed is a task with a folder of its own. What is done is not done again, what broke or
     was killed is gone on with, by the same command.
     """
-    run = options.make_run(name, game, seeds, scale, quick, model, out, workers)
+    run = options.make_run(name, game, seeds, scale, quick, model, out, workers, on, gpus)
     print_cost(run, style)
     if not dry_run:
         finish(run)

@@ -1,7 +1,7 @@
 """Options of sweeps, which ``ragen sweep`` and ``ragen reproduce`` share."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, TypeAlias, cast, get_args
 
 import typer
 
@@ -31,8 +31,24 @@ Out: TypeAlias = Annotated[
 ]
 Workers: TypeAlias = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="Tasks at the same time.  [default: one a processor]"),
+    typer.Option(
+        min=1, metavar="N", help="Tasks at the same time.  [default: one a processor; all on Ray]"
+    ),
 ]
+On: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--on", metavar="local|ray",
+        help="ray: on the cluster that RAY_ADDRESS names, or on this machine.",
+    ),
+]  # fmt: skip
+Gpus: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        min=0, metavar="N",
+        help="GPUs that each task declares to Ray.  [default: 1 at the paper's scale, else 0]",
+    ),
+]  # fmt: skip
 DryRun: TypeAlias = Annotated[
     bool, typer.Option("--dry-run", help="Only show what there is and what the rest will take.")
 ]
@@ -49,14 +65,21 @@ def make_run(
     model: str | None,
     out: Path | None,
     workers: int | None,
+    place: str,
+    gpus: float | None,
 ) -> "SweepRun":
     """Return the run that a command line asks for; raises `RagenError` if it asks for no such thing."""
-    from ragen_bench.sweeps.run import DEFAULT_ROOT, SweepRun, default_workers
+    from ragen_bench.sweeps.run import DEFAULT_ROOT, Place, SweepRun, default_workers
     from ragen_bench.sweeps.schema import ScaleName, load_sweep
     from ragen_bench.sweeps.tasks import Choice
     from ragen_envs.errors import RagenError
 
     sweep = load_sweep(name)
+    if place not in get_args(Place):
+        raise RagenError(f"--on is '{place}', but must be local or ray")
+    where = cast("Place", place)
+    if gpus is not None and where == "local":
+        raise RagenError(f"--gpus is {gpus:g}, but is only for --on ray: tasks declare them to Ray")
     if scale not in ("laptop", "paper"):
         raise RagenError(f"unknown scale '{scale}'; known are laptop, paper")
     if model is not None and Path(model).is_dir():
@@ -64,4 +87,6 @@ def make_run(
     choice = Choice(
         cast("ScaleName", scale), quick, seeds or (1 if quick else _SEEDS), tuple(game or ()), model
     )
-    return SweepRun(sweep, choice, out or DEFAULT_ROOT, workers or default_workers())
+    return SweepRun(
+        sweep, choice, out or DEFAULT_ROOT, workers or default_workers(where), where, gpus
+    )

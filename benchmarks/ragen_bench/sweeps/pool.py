@@ -1,26 +1,21 @@
-"""Do the tasks of a sweep, several at a time, each in a process of its own."""
+"""Do the tasks of a sweep, several at a time, wherever they are done."""
 
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Final, Protocol
+from typing import Final, Protocol
 
 from ragen_bench.runs import write_atomically
+from ragen_bench.sweeps.jobs import LOG, Job, Launcher
 from ragen_bench.sweeps.results import RESULT, check_same
 from ragen_bench.sweeps.tasks import SweepTask
 from ragen_bench.sweeps.work import BUSY, TASK
 from ragen_envs.errors import RagenError
 
-LOG: Final = "log.txt"
 _TRIES: Final = 2
 _PAUSE: Final = 0.2
-_THREADS: Final = (
-    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS",
-)  # fmt: skip
 
 
 class Report(Protocol):
@@ -39,30 +34,24 @@ class Report(Protocol):
 @dataclass
 class _Running:
     task: SweepTask
-    process: subprocess.Popen[bytes]
+    job: Job
     started: float
-
-    @property
-    def leash(self) -> IO[bytes]:
-        """The standard input of the process, which ends with it."""
-        assert self.process.stdin is not None
-        return self.process.stdin
 
 
 @dataclass
 class Pool:
-    """Processes with a fixed number of threads each.
+    """Starts tasks, so many at a time, and sees to those that break.
 
     Args:
         root: Folder of all sweeps.
-        workers: How many tasks run at the same time, >= 1.
-        threads: How many threads each of them has, >= 1.
+        workers: How many tasks are under way at the same time, >= 1.
+        launcher: Where they are done.
         report: Who is told.
     """
 
     root: Path
     workers: int
-    threads: int
+    launcher: Launcher
     report: Report
     _running: list[_Running] = field(default_factory=list)
 
@@ -100,28 +89,16 @@ class Pool:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             _write_task(folder, task)
-            with (folder / LOG).open("ab") as log:
-                process = subprocess.Popen(
-                    [sys.executable, "-m", "ragen_bench.sweeps.work", str(folder.resolve())],
-                    stdin=subprocess.PIPE, stdout=log, stderr=log, env=self._environment(),
-                    start_new_session=True,
-                )  # fmt: skip
+            job = self.launcher.start(folder.resolve())
         except OSError as error:
             raise RagenError(f"'{folder}' cannot be written: {error.strerror}") from error
-        self._running.append(_Running(task, process, time.monotonic()))
-
-    def _environment(self) -> dict[str, str]:
-        capped = dict.fromkeys(_THREADS, str(self.threads))
-        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        absolute = os.pathsep.join(str(Path(path).resolve()) for path in paths if path)
-        return {**os.environ, **capped, "PYTHONPATH": absolute}
+        self._running.append(_Running(task, job, time.monotonic()))
 
     def _ended(self) -> list[tuple[SweepTask, int, float]]:
         found = []
         for running in list(self._running):
-            code = running.process.poll()
+            code = running.job.poll()
             if code is not None:
-                running.leash.close()
                 self._running.remove(running)
                 found.append((running.task, code, time.monotonic() - running.started))
         return found
@@ -129,16 +106,14 @@ class Pool:
     def _reason(self, task: SweepTask, code: int) -> str:
         if code == BUSY:
             return "another process is doing it"
-        lines = (self.root / task.path / LOG).read_text("utf-8", "replace").split("\n")
+        log = self.root / task.path / LOG
+        lines = log.read_text("utf-8", "replace").split("\n") if log.exists() else []
         said = next((line for line in reversed(lines) if line.strip()), "")
         return said or f"exit code {code}"
 
     def _stop(self) -> None:
-        """End what still runs: a process ends with its standard input."""
         for running in self._running:
-            running.leash.close()
-        for running in self._running:
-            running.process.wait()
+            running.job.stop()
         self._running.clear()
 
 

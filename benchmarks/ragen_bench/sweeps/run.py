@@ -3,17 +3,23 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, Literal
 
 import pandas as pd
 
 from ragen_bench.formats import Grid, duration
 from ragen_bench.sweeps.archive import archive_path, matching, read_archives
+from ragen_bench.sweeps.jobs import Launcher, Local
 from ragen_bench.sweeps.pool import Pool, available_cpus
+from ragen_bench.sweeps.ray_jobs import OnRay
 from ragen_bench.sweeps.schema import Sweep
 from ragen_bench.sweeps.state import Cost, TaskState, read_states
 from ragen_bench.sweeps.tasks import Choice, SweepTask, cells_of, plan
 from ragen_bench.sweeps.view import SweepView
 
+Place = Literal["local", "ray"]
+
+_HANDED: Final = 10_000
 DEFAULT_ROOT = Path("runs/sweeps")
 
 
@@ -25,7 +31,10 @@ class SweepRun:
         sweep: The sweep.
         choice: Which part of it.
         root: Folder of all sweeps.
-        workers: Tasks at the same time.
+        workers: Tasks at the same time; on Ray, tasks that are handed to it at the same time.
+        place: Where tasks are done.
+        gpus: GPUs that each task declares to Ray; None for one at the paper's scale and none at the
+            laptop's.
         kept: Folder of results that are kept; tasks that are there are done. None for none.
     """
 
@@ -33,6 +42,8 @@ class SweepRun:
     choice: Choice
     root: Path
     workers: int
+    place: Place = "local"
+    gpus: float | None = None
     kept: Path | None = None
 
     def states(self) -> list[TaskState]:
@@ -51,10 +62,17 @@ class SweepRun:
         missing = [state.task for state in states if state.result is None]
         if not missing:
             return []
-        # The starter model is too small to gain from a second thread, and loses where cores are shared.
-        threads = 1 if self.choice.scale == "laptop" else max(1, available_cpus() // self.workers)
+        launcher = self._launcher()
         with SweepView(self.root, states) as view:
-            return Pool(self.root, self.workers, threads, view).run(missing)
+            return Pool(self.root, self.workers, launcher, view).run(missing)
+
+    def _launcher(self) -> Launcher:
+        laptop = self.choice.scale == "laptop"
+        if self.place == "ray":
+            gpus = (0.0 if laptop else 1.0) if self.gpus is None else self.gpus
+            return OnRay(1, gpus)
+        # The starter model is too small to gain from a second thread, and loses where cores are shared.
+        return Local(1 if laptop else max(1, available_cpus() // self.workers))
 
     def cost(self) -> tuple[pd.DataFrame, list[str]]:
         """Return a row for each game and cell with what is done and what is left, and notes.
@@ -69,7 +87,7 @@ class SweepRun:
             self._row(game, cell, [by_task[task.path] for task in tasks], cost)
             for (game, cell), tasks in cells_of([state.task for state in states])
         ]
-        return pd.DataFrame(rows), _notes(rows, self.workers)
+        return pd.DataFrame(rows), _notes(rows, self.workers if self.place == "local" else None)
 
     def _row(
         self, game: str, cell: str, states: Sequence[TaskState], cost: Cost
@@ -89,9 +107,9 @@ class SweepRun:
         }
 
 
-def default_workers() -> int:
-    """Return how many tasks run at the same time by default: one a processor."""
-    return available_cpus()
+def default_workers(place: Place) -> int:
+    """Return how many tasks are under way at the same time by default: one a processor, or all on Ray."""
+    return _HANDED if place == "ray" else available_cpus()
 
 
 def cost_grid(data: pd.DataFrame) -> Grid:
@@ -124,13 +142,15 @@ def _time(seconds: float) -> str:
     return "unknown" if seconds != seconds else duration(seconds)
 
 
-def _notes(rows: Sequence[dict[str, object]], workers: int) -> list[str]:
+def _notes(rows: Sequence[dict[str, object]], workers: int | None) -> list[str]:
     left = [float(str(row["seconds_left"])) for row in rows]
     total = sum(left)
     if total != total:
         return [
             "no iteration of some games was measured yet at this scale, so their time is unknown"
         ]
+    if workers is None:
+        return [f"about {duration(total)} in all, from measured iterations; Ray places the tasks"]
     return [
         f"about {duration(total / workers)} with {workers} tasks at a time, from measured iterations"
     ]
