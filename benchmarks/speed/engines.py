@@ -16,7 +16,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from transformers.utils import logging as transformers_logging
 
-from ragen_agents.starpo import PRESETS, TrainConfig, merged
+from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
 from ragen_agents.starpo.trainer import Trainer
 
 STILL = 1e-12
@@ -73,7 +73,9 @@ def main() -> None:
     }  # fmt: skip
     found = {}
     for engine in args.engine:
-        config = TrainConfig(**merged(PRESETS[args.preset], fixed, {"engine": engine}))
+        config = TrainConfig(
+            **merged(SCALES["laptop"], PRESETS[args.preset], fixed, {"engine": engine})
+        )
         found[engine] = {**measure(config), "size": float(config.episodes)}
     print("\n".join(lines(found)))
 

@@ -27,7 +27,7 @@ from trl import GRPOConfig, GRPOTrainer
 from ragen_agents.engines.base import Completion, TokenRequest
 from ragen_agents.rollout.collect import Collector
 from ragen_agents.rollout.trajectory import CONTEXT
-from ragen_agents.starpo import PRESETS, TrainConfig, merged
+from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
 from ragen_agents.starpo.trainer import Trainer
 
 STILL = 1e-12
@@ -41,7 +41,7 @@ def config(game: str, iterations: int, **layers: Any) -> TrainConfig:
         "update": {"learning_rate": STILL}, "evaluation": {"every": 0}, "save_every": 10_000,
         "monitor": {"information_every": 0},
     }  # fmt: skip
-    return TrainConfig(**merged(PRESETS["starpo-grpo"], fixed, layers))
+    return TrainConfig(**merged(SCALES["laptop"], PRESETS["starpo-grpo"], fixed, layers))
 
 
 def time_ours(settings: TrainConfig) -> tuple[list[float], list[dict[str, float]]]:
