@@ -1,7 +1,7 @@
 """The echo-trap monitor: warns of collapse from what the paper found to announce it (section 4.1).
 
 Early signs: the in-group deviation of the reward, and the token entropy, fall far below where they began.
-Late sign: the gradient norm spikes. Collapse: success falls far below its best, for a whole window.
+Late sign: the gradient norm grows and stays. Collapse: success falls far below its best, for a whole window.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,6 +10,9 @@ from statistics import fmean, median
 from typing import Literal
 
 from ragen_agents.starpo.config import Monitor
+
+_LASTING = 3
+"""Iterations that a spike of the gradient norm must last."""
 
 Sign = Literal["reward_std", "entropy", "gradient", "collapse"]
 
@@ -65,14 +68,14 @@ class EchoTrapMonitor:
     def _spike(self) -> str:
         norms = self._values("gradient_norm")
         window = self.config.window
-        if len(norms) <= window:
+        if len(norms) < window + _LASTING:
             return ""
-        usual = median(norms[-window - 1 : -1])
-        if usual <= 0 or norms[-1] <= self.config.gradient_spike * usual:
+        # A single iteration proves nothing: where few groups have a spread, its norm is one group's.
+        now = median(norms[-_LASTING:])
+        usual = median(norms[-window - _LASTING : -_LASTING])
+        if usual <= 0 or now <= self.config.gradient_spike * usual:
             return ""
-        return (
-            f"gradient norm {norms[-1]:.3g} is {norms[-1] / usual:.1f} times its usual {usual:.3g}"
-        )
+        return f"gradient norm {now:.3g} is {now / usual:.1f} times its usual {usual:.3g}"
 
     def _collapse(self) -> str:
         window = self.config.window
