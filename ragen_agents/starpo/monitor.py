@@ -30,8 +30,8 @@ class SignSeen:
 class EchoTrapMonitor:
     """Watches a run's metrics, iteration by iteration.
 
-    A sign is reported when it appears, and again only after it has been gone. High reward explains a small
-    deviation: where success is above 0.9, neither early sign is one.
+    A sign is reported when it appears, and again only after it has been gone. Where success is above 0.9
+    only a collapse is one: most groups then have no deviation, and the gradient is that of the few others.
     """
 
     config: Monitor
@@ -51,12 +51,14 @@ class EchoTrapMonitor:
         if len(self.history) < 2 * window:
             return []
         solved = self._mean("success", -window, None) > 0.9
-        return [
-            ("reward_std", "" if solved else self._floor("reward_std", self.config.spread_floor)),
-            ("entropy", "" if solved else self._floor("entropy", self.config.entropy_floor)),
-            ("gradient", self._spike()),
-            ("collapse", self._collapse()),
-        ]
+        signs: list[tuple[Sign, str]] = [("collapse", self._collapse())]
+        if not solved:
+            signs += [
+                ("reward_std", self._floor("reward_std", self.config.spread_floor)),
+                ("entropy", self._floor("entropy", self.config.entropy_floor)),
+                ("gradient", self._spike()),
+            ]
+        return signs
 
     def _floor(self, name: str, share: float) -> str:
         window = self.config.window
