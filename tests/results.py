@@ -1,7 +1,7 @@
 """Results of sweeps whose truth is known."""
 
 import numpy as np
-from ragen_bench.reproduction.schema import load_reproduction
+from ragen_bench.reproduction.schema import games_of, load_reproduction
 from ragen_bench.sweeps.results import Outcome, TaskResult
 from ragen_bench.sweeps.tasks import Choice, plan
 
@@ -39,10 +39,10 @@ def make_result(task, rates=None, seed_sd=0.0, curves=None, number=0):
     )  # fmt: skip
 
 
-def results_of(name, rates, seeds=3, **more):
+def results_of(name, rates, seeds=3, games=(), **more):
     """Results of the sweep of a table: rates by cell, or by cell and test."""
     what = load_reproduction(name)
-    games = tuple(dict.fromkeys(column.train for column in what.columns))
+    games = tuple(games or games_of(what, "laptop"))
     found = []
     for number, task in enumerate(plan(what.load_sweep(), Choice(seeds=seeds, games=games))):
         wanted = rates.get(task.cell, 0.5)

@@ -50,9 +50,11 @@ def test_early_signs_come_before_the_collapse():
 def test_a_gradient_that_stays_large_is_told_once():
     norms = np.full(50, 0.3)
     norms[33:37] = 4.0
-    assert watch(gradient_norm=norms) == [("gradient", 34)]
-    norms[33:37] = (4.0, 0.3, 0.3, 4.0)  # a spike here and there is noise
+    assert watch(gradient_norm=norms) == [("gradient", 35)]
+    norms[33:37] = (4.0, 4.0, 0.3, 4.0)  # a spike here and there is noise
     assert watch(gradient_norm=norms) == []
+    norms[33:37] = 4.0
+    assert watch(gradient_norm=norms, success=np.full(50, 0.97)) == []  # a solved game
 
 
 def test_a_solved_game_has_no_early_signs():

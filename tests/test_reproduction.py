@@ -17,6 +17,8 @@ from ragen_bench.reproduction.table import tabulate
 from ragen_bench.sweeps.archive import add_to_archive, archive_path
 from results import outcome, results_of
 
+PAPERS = ("Bandit", "Sokoban", "FrozenLake")
+
 
 @pytest.mark.parametrize("name", bundled_reproductions())
 def test_every_table_and_figure_of_the_package_can_be_made(name):
@@ -68,7 +70,7 @@ def test_true_differences_of_nothing_are_seldom_called_one():
 
 
 def with_curves(**curves):
-    _, results = results_of("figure5", {}, seeds=1, curves=curves)
+    _, results = results_of("figure5", {}, games=PAPERS, seeds=1, curves=curves)
     return next(r for r in results if r.task.seed is not None)
 
 
@@ -102,7 +104,7 @@ def test_numbers_of_a_run_are_those_of_its_curves():
 
 def test_facts_without_spread_are_decided():
     curves = {"success": [0.5] * 9, "clip_fraction": [0.0] * 9}
-    what, results = results_of("figure8", {}, seeds=2, curves=curves)
+    what, results = results_of("figure8", {}, games=PAPERS, seeds=2, curves=curves)
     verdicts = {v.claim: v.verdict for v in judge(what, Runs(what.load_sweep(), results))}
     assert verdicts["With one optimizer step an iteration something is clipped"] == "contradicted"
 
@@ -110,7 +112,7 @@ def test_facts_without_spread_are_decided():
 def test_runs_that_all_collapse_are_not_enough_evidence_until_there_are_many():
     for seeds, verdict in ((3, "undecided"), (12, "supported")):
         curves = {"success": [0.5] * 20 + [0.0] * 20}
-        what, results = results_of("figure7", {}, seeds=seeds, curves=curves)
+        what, results = results_of("figure7", {}, games=PAPERS, seeds=seeds, curves=curves)
         first = judge(what, Runs(what.load_sweep(), results))[0]
         assert first.verdict == verdict
         assert first.ours.startswith(f"{seeds} of {seeds} runs")
@@ -181,3 +183,22 @@ def test_a_broken_line_of_kept_results_is_named(kept, capsys):
 def test_an_unknown_table_is_named(capsys):
     assert main(["reproduce", "table9"]) == 2
     assert "table2, table3, table4, figure5" in capsys.readouterr().err
+
+
+def test_runs_of_another_sweep_are_named_and_not_taken_for_its_own(tmp_path, capsys):
+    folder = tmp_path / "results"
+    for name, cells in (("figure5", None), ("figure7", {"keep-25", "random-25"})):
+        what, results = results_of(name, {})
+        mine = [r for r in results if cells is None or r.task.cell in cells]
+        add_to_archive(archive_path(folder, what.sweep, "laptop"), mine)
+    before = (folder / "laptop/filter.jsonl").read_bytes()
+    out = str(tmp_path / "out")
+    assert main(["reproduce", "figure7", "--results", str(folder), "--out", out, "--no-run"]) == 0
+    assert (folder / "laptop/filter.jsonl").read_bytes() == before
+    text = (folder / "laptop/figure7.md").read_text()
+    assert "all: the same runs as starpo-ppo of the sweep algorithm" in text
+    saving = next(
+        line for line in text.splitlines() if "deterministic: keeping 25% saves" in line.lower()
+    )
+    assert "timed in other commands" in saving
+    assert "undecided" in saving

@@ -229,10 +229,18 @@ def test_the_papers_tables_have_pages_with_verdicts_numbers_and_curves(site):
 
 
 def test_a_site_without_results_does_not_speak_of_them(entries, tmp_path):
-    arguments = ["--entries", str(entries), "--results", "none", "--out", str(tmp_path / "site")]
+    (tmp_path / "none").mkdir()
+    arguments = ["--entries", str(entries), "--results", str(tmp_path / "none")]
+    arguments += ["--out", str(tmp_path / "site")]
     assert main(["leaderboard", "build", *arguments]) == 0
     assert not (tmp_path / "site" / "results").exists()
     assert "results/" not in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+
+
+def test_results_that_are_not_there_are_named(entries, tmp_path, capsys):
+    arguments = ["--entries", str(entries), "--results", str(tmp_path / "reslts")]
+    assert main(["leaderboard", "build", *arguments, "--out", str(tmp_path / "site")]) == 2
+    assert "reslts', but there is no such folder" in capsys.readouterr().err
 
 
 def test_broken_results_are_named_and_nothing_is_built(entries, tmp_path, capsys):

@@ -14,10 +14,12 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from processes import interruptible  # noqa: E402
 from ragen_bench.__main__ import main  # noqa: E402
-from ragen_bench.sweeps.archive import matching  # noqa: E402
-from ragen_bench.sweeps.results import parse_result  # noqa: E402
+from ragen_bench.sweeps.archive import borrowed, matching  # noqa: E402
+from ragen_bench.sweeps.results import parse_result, write_result  # noqa: E402
 from ragen_bench.sweeps.schema import bundled_sweeps, load_sweep  # noqa: E402
+from ragen_bench.sweeps.state import read_states  # noqa: E402
 from ragen_bench.sweeps.tasks import Choice, plan  # noqa: E402
 from ragen_bench.yaml_files import dump_yaml  # noqa: E402
 from results import make_result  # noqa: E402
@@ -272,15 +274,34 @@ def test_what_another_sweep_has_done_is_not_done_again():
     algorithm, shares = load_sweep("algorithm"), load_sweep("filter")
     lake = Choice(games=("FrozenLakeDeterministic",))
     done = [make_result(task) for task in plan(algorithm, lake)]
-    found = matching(done, plan(shares, lake))
-    cells = {(r.task.cell, r.task.seed) for r in found.values()}
+    tasks = plan(shares, lake)
+    found = borrowed(done, tasks)
+    cells = {(r.result.task.cell, r.result.task.seed) for r in found.values()}
     assert cells == {("all", None), *((c, s) for c in ("all", "grpo-all") for s in range(3))}
-    assert all(path == result.task.path for path, result in found.items())
-    assert not matching(done, plan(shares, replace(lake, quick=True)))
+    assert all(path == result.task.path for path, (result, _) in found.items())
+    assert {source.sweep for _, source in found.values()} == {"algorithm"}
+    assert not any("seconds/total" in result.curves for result, _ in found.values())
+    assert not matching(done, tasks)
+    assert not borrowed(done, plan(shares, replace(lake, quick=True)))
+    assert not borrowed([make_result(task) for task in tasks], tasks)  # those are its own
     other = [
         r.model_copy(update={"task": r.task.model_copy(update={"suite_version": 0})}) for r in done
     ]
-    assert not matching(other, plan(shares, lake))
+    assert not borrowed(other, tasks)
+
+
+def test_a_sweeps_own_runs_go_before_those_of_others(tmp_path):
+    tasks = plan(load_sweep("filter"), Choice(seeds=1))
+    task = next(t for t in tasks if (t.cell, t.seed) == ("all", 0))
+    twin = task.model_copy(update={"sweep": "algorithm", "cell": "starpo-ppo"})
+    others = borrowed([make_result(twin)], [task])
+    (state,) = read_states([task], tmp_path, {}, others)
+    assert state.status == "done"
+    assert state.source == twin
+    (tmp_path / task.path).mkdir(parents=True)
+    write_result(tmp_path / task.path, make_result(task))
+    (state,) = read_states([task], tmp_path, {}, others)
+    assert state.source is None
 
 
 def test_a_result_serves_a_task_with_fewer_tests_and_no_other():
@@ -288,18 +309,48 @@ def test_a_result_serves_a_task_with_fewer_tests_and_no_other():
     task = next(t for t in plan(sweep, Choice()) if t.seed == 0)
     suite = task.suite
     fewer = {name: suite.tasks[name] for name in list(suite.tasks)[:2]}
-    narrow = task.model_copy(update={"suite": suite.model_copy(update={"tasks": fewer})})
-    (found,) = matching([make_result(task)], [narrow]).values()
-    assert found.task == narrow
-    assert {tuple(tests) for tests in found.outcomes.values()} == {tuple(fewer)}
-    assert not matching([make_result(narrow)], [task])
+    narrow = task.model_copy(
+        update={"sweep": "mine", "suite": suite.model_copy(update={"tasks": fewer})}
+    )
+    (found,) = borrowed([make_result(task)], [narrow]).values()
+    assert found.result.task == narrow
+    assert {tuple(tests) for tests in found.result.outcomes.values()} == {tuple(fewer)}
+    assert not borrowed([make_result(narrow)], [task])
 
 
 # --- on Ray --------------------------------------------------------------------------------------
 
 
-def test_a_sweep_on_a_real_ray_ends_in_the_numbers_of_a_local_one(tiny, tmp_path):
+@pytest.fixture
+def own_ray(monkeypatch):
+    """A cluster of the command's own, whatever else runs on this machine."""
     pytest.importorskip("ray")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+
+
+def test_an_address_without_a_cluster_is_named(tiny, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_ADDRESS", "headnode")
+    arguments = command(small_sweep(tmp_path), tiny, tmp_path / "out", "--on", "ray")
+    assert main(arguments) == 2
+    assert "RAY_ADDRESS is 'headnode'" in capsys.readouterr().err
+
+
+def test_the_processes_that_ray_started_end_with_it(own_ray, tiny, tmp_path):
+    out = tmp_path / "out"
+    arguments = command(small_sweep(tmp_path, iterations=50), tiny, out, "--on", "ray")
+    run = [sys.executable, "-m", "ragen_bench", *arguments]
+    stopped = subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                               preexec_fn=interruptible)  # fmt: skip
+    wait_for(lambda: processes_of(out))
+    stopped.send_signal(signal.SIGINT)
+    _, said = stopped.communicate(timeout=120)
+    assert stopped.returncode == 130
+    assert "the same command goes on" in said
+    wait_for(lambda: not processes_of(out))
+
+
+def test_a_sweep_on_a_real_ray_ends_in_the_numbers_of_a_local_one(own_ray, tiny, tmp_path):
     sweep, local, remote = small_sweep(tmp_path, iterations=1), tmp_path / "local", tmp_path / "ray"
     assert main(command(sweep, tiny, local)) == 0
     arguments = command(sweep, tiny, remote, "--on", "ray")
@@ -314,8 +365,7 @@ def test_a_sweep_on_a_real_ray_ends_in_the_numbers_of_a_local_one(tiny, tmp_path
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks at processes in /proc")
-def test_a_killed_sweep_on_ray_leaves_no_process_and_goes_on(tiny, tmp_path):
-    pytest.importorskip("ray")
+def test_a_killed_sweep_on_ray_leaves_no_process_and_goes_on(own_ray, tiny, tmp_path):
     out = tmp_path / "out"
     arguments = command(small_sweep(tmp_path, iterations=4), tiny, out, "--on", "ray")
     run = [sys.executable, "-m", "ragen_bench", *arguments]
@@ -330,14 +380,13 @@ def test_a_killed_sweep_on_ray_leaves_no_process_and_goes_on(tiny, tmp_path):
     assert found.iterations == [0, 1, 2, 3, 4]
 
 
-def test_what_no_machine_of_the_cluster_has_is_said_before_anything_runs(tiny, tmp_path):
-    pytest.importorskip("ray")
+def test_what_no_machine_of_the_cluster_has_is_said_before_anything_runs(own_ray, tiny, tmp_path):
     out = tmp_path / "out"
-    arguments = command(small_sweep(tmp_path), tiny, out, "--on", "ray", "--gpus", "3")
+    arguments = command(small_sweep(tmp_path), tiny, out, "--on", "ray", "--gpus", "10000")
     done = subprocess.run([sys.executable, "-m", "ragen_bench", *arguments], capture_output=True,
                           text=True, check=False)  # fmt: skip
     assert done.returncode == 2
-    assert "3 GPUs of one machine" in done.stderr
+    assert "10000 GPUs of one machine" in done.stderr
     assert "--gpus" in done.stderr
     assert not out.exists()
 

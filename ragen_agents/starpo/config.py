@@ -185,8 +185,8 @@ class Monitor(_Section):
     entropy_floor: Share = 0.3
     """Early sign: token entropy under this share of its baseline."""
     gradient_spike: Annotated[float, Field(gt=1)] = 5.0
-    """Late sign: the median gradient norm of three iterations above this many times that of the window
-    before."""
+    """Late sign: gradient norms of three iterations in a row above this many times the median of the
+    window before."""
     reward_drop: Share = 0.5
     """Collapse: mean success under this share of the best window's."""
     information_every: Annotated[int, Field(ge=0)] = 10

@@ -73,7 +73,7 @@ class EchoTrapMonitor:
         if len(norms) < window + _LASTING:
             return ""
         # A single iteration proves nothing: where few groups have a spread, its norm is one group's.
-        now = median(norms[-_LASTING:])
+        now = min(norms[-_LASTING:])
         usual = median(norms[-window - _LASTING : -_LASTING])
         if usual <= 0 or now <= self.config.gradient_spike * usual:
             return ""

@@ -12,6 +12,7 @@ leaderboard_app = typer.Typer(
     help="Check the published entries, and show them as pages.", no_args_is_help=True
 )
 _SITE = Path("runs/leaderboard")
+_RESULTS = Path("benchmarks/results")
 
 
 @leaderboard_app.command()
@@ -57,15 +58,21 @@ def build(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the site.")] = _SITE,
     entries: EntriesOption = Path("leaderboards"),
     results: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder of the results of sweeps.")
-    ] = Path("benchmarks/results"),
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Folder of the results of sweeps.  [default: benchmarks/results]"
+        ),
+    ] = None,
 ) -> None:
     """Check all entries and write them as a site: one folder, no server, no request leaves it."""
     from ragen_bench.cli.bars import bar
     from ragen_bench.leaderboard.site import build_site
+    from ragen_envs.errors import RagenError
 
+    if results is not None and not results.is_dir():
+        raise RagenError(f"--results is '{results}', but there is no such folder")
     with bar("building") as tick:
-        build_site(entries, results, out, tick)
+        build_site(entries, results or _RESULTS, out, tick)
     print(out / "index.html")
 
 

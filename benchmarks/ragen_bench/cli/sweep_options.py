@@ -32,7 +32,9 @@ Out: TypeAlias = Annotated[
 Workers: TypeAlias = Annotated[
     int | None,
     typer.Option(
-        min=1, metavar="N", help="Tasks at the same time.  [default: one a processor; all on Ray]"
+        min=1,
+        metavar="N",
+        help="Tasks at the same time.  [default: one a processor; as many as fit on Ray]",
     ),
 ]
 On: TypeAlias = Annotated[
@@ -46,7 +48,8 @@ Gpus: TypeAlias = Annotated[
     float | None,
     typer.Option(
         min=0, metavar="N",
-        help="GPUs that each task declares to Ray.  [default: 1 at the paper's scale, else 0]",
+        help="GPUs that each task declares to Ray: a whole number, or a share of one.  "
+        "[default: 1 at the paper's scale, else 0]",
     ),
 ]  # fmt: skip
 DryRun: TypeAlias = Annotated[
@@ -69,7 +72,7 @@ def make_run(
     gpus: float | None,
 ) -> "SweepRun":
     """Return the run that a command line asks for; raises `RagenError` if it asks for no such thing."""
-    from ragen_bench.sweeps.run import DEFAULT_ROOT, Place, SweepRun, default_workers
+    from ragen_bench.sweeps.run import DEFAULT_ROOT, Place, SweepRun
     from ragen_bench.sweeps.schema import ScaleName, load_sweep
     from ragen_bench.sweeps.tasks import Choice
     from ragen_envs.errors import RagenError
@@ -87,6 +90,4 @@ def make_run(
     choice = Choice(
         cast("ScaleName", scale), quick, seeds or (1 if quick else _SEEDS), tuple(game or ()), model
     )
-    return SweepRun(
-        sweep, choice, out or DEFAULT_ROOT, workers or default_workers(where), where, gpus
-    )
+    return SweepRun(sweep, choice, out or DEFAULT_ROOT, workers, where, gpus)

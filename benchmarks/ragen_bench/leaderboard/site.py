@@ -54,7 +54,7 @@ def _reports(results: Path) -> "list[Report]":
     except ImportError as error:
         raise RagenError(
             f"the results in '{results}' need {error.name}; install it with pip install "
-            "'ragen-suite[train]', or leave them out with --results none"
+            "'ragen-suite[train]', or name an empty folder with --results"
         ) from None
     return kept_reports(results)
 

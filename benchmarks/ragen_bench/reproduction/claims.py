@@ -152,12 +152,21 @@ def _scalar(claim: ScalarClaim, runs: Runs) -> Finding:
         for cell, v in zip((claim.more, claim.less), sides, strict=True)
     )
     if missing:
-        return Finding(False, math.nan, "", "", "")
+        there = claim.scalar == "seconds" and all(runs.of(claim.train, c) for c in _sides(claim))
+        # A sweep that takes over the runs of another has no times of them that could be compared.
+        ours, remedy = (
+            ("timed in other commands", "all cells in one command") if there else ("", "")
+        )
+        return Finding(False, math.nan, "", ours, remedy)
     means = [float(values.mean()) if len(values) else 0.0 for values in sides]
     ours = " against ".join(_shown(claim, m) for m, v in zip(means, sides, strict=True) if len(v))
     if min(len(values) for values in sides if len(values)) < 2:
         return Finding(means[0] > means[1], math.nan, "", ours, "at least 2 seeds")
     return Finding(means[0] > means[1], _welch(sides[0], sides[1]), "", ours, "more seeds")
+
+
+def _sides(claim: ScalarClaim) -> list[str]:
+    return [cell for cell in (claim.more, claim.less) if cell is not None]
 
 
 def _welch(a: FloatArray, b: FloatArray) -> float:

@@ -17,7 +17,7 @@ from ragen_bench.reproduction.schema import (
 )
 from ragen_bench.reproduction.table import claims_grid, table_grid, tabulate
 from ragen_bench.runs import write_atomically
-from ragen_bench.sweeps.archive import add_to_archive
+from ragen_bench.sweeps.archive import add_to_archive, archive_path, read_archive
 from ragen_bench.sweeps.run import SweepRun
 from ragen_bench.sweeps.tasks import Choice
 
@@ -34,10 +34,17 @@ class Report:
         self.what, self._run = what, run
         states = run.states()
         self._results = [state.result for state in states if state.result is not None]
+        self._own = [s.result for s in states if s.result is not None and s.source is None]
+        self._borrowed = [(s.task, s.source) for s in states if s.source is not None]
         self._missing = len(states) - len(self._results)
         self._runs = Runs(run.sweep, self._results)
         self.data: pd.DataFrame = tabulate(what, self._runs)
         self.verdicts: list[Verdict] = judge(what, self._runs)
+
+    @property
+    def trained(self) -> bool:
+        """Whether there is a run of the sweep itself."""
+        return any(result.task.seed is not None for result in self._own)
 
     @property
     def table(self) -> Grid:
@@ -63,6 +70,11 @@ class Report:
             found.append("one seed: intervals and tests speak of these runs, not of the method")
         if self.what.source:
             found.append(f"paper: {self.what.source}")
+        found += dict.fromkeys(
+            f"{task.game} {task.cell}: the same runs as {source.cell} of the sweep {source.sweep}"
+            for task, source in self._borrowed
+            if task.seed is not None
+        )
         early = [r for r in self._results if r.ended]
         found += [
             f"{r.task.game} {r.task.cell} seed {r.task.seed} ended early: {r.ended}" for r in early
@@ -84,7 +96,7 @@ class Report:
     def write(self, folder: Path) -> list[Path]:
         """Write all files below a folder and return them."""
         archive = self._run.archive(folder)
-        add_to_archive(archive, self._results)
+        add_to_archive(archive, self._own)
         base = archive.parent / self.what.name
         texts = {
             base.with_suffix(".csv"): self.data.to_csv(index=False),
@@ -119,9 +131,13 @@ def kept_reports(folder: Path) -> list[Report]:
     reports = []
     for name in bundled_reproductions():
         what = load_reproduction(name)
-        choice = Choice(games=tuple(games_of(what, "laptop")))
+        archive = read_archive(archive_path(folder, what.sweep, "laptop"))
+        seeds = [r.task.seed for r in archive if r.task.seed is not None]
+        if not seeds:
+            continue
+        choice = Choice(seeds=max(seeds) + 1, games=tuple(games_of(what, "laptop")))
         nowhere = folder / "no-runs"  # only what is kept
-        run = SweepRun(what.load_sweep(), choice, nowhere, workers=1, kept=folder)
-        if run.archive(folder).exists():
-            reports.append(Report(what, run))
+        report = Report(what, SweepRun(what.load_sweep(), choice, nowhere, None, kept=folder))
+        if report.trained:
+            reports.append(report)
     return reports

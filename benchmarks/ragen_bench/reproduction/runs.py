@@ -100,7 +100,7 @@ def _seconds(result: TaskResult) -> float:
     _, total = curve(result, "seconds/total")
     _, evaluating = curve(result, "seconds/evaluation")
     count = result.iterations[-1] if result.iterations else 0
-    return float(total.sum() - evaluating.sum()) / count if count else math.nan
+    return float(total.sum() - evaluating.sum()) / count if len(total) and count else math.nan
 
 
 def _thought(result: TaskResult) -> float:

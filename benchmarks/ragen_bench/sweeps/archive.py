@@ -2,11 +2,21 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from ragen_bench.runs import write_atomically
 from ragen_bench.sweeps.results import TaskResult, parse_result
 from ragen_bench.sweeps.tasks import SweepTask
 from ragen_envs.errors import RagenError
+
+
+class Borrowed(NamedTuple):
+    """A result of another sweep."""
+
+    result: TaskResult
+    """As the result of the task that it serves, without times."""
+    source: SweepTask
+    """The task that was done."""
 
 
 def archive_path(root: Path, sweep: str, scale: str) -> Path:
@@ -39,20 +49,30 @@ def read_archives(folder: Path) -> list[TaskResult]:
 
 
 def matching(results: Iterable[TaskResult], tasks: Sequence[SweepTask]) -> dict[Path, TaskResult]:
-    """Return the results of these tasks, by path; those of other settings are left out.
+    """Return the results of exactly these tasks, by path; those of other settings are left out."""
+    wanted = {task.path: task for task in tasks}
+    return {
+        result.task.path: result
+        for result in results
+        if wanted.get(result.task.path) == result.task
+    }
 
-    Sweeps share cells, such as the plain method. What one sweep has done under the same settings is the
-    result of another's task too, if all its tests are among those that were played.
+
+def borrowed(results: Iterable[TaskResult], tasks: Sequence[SweepTask]) -> dict[Path, Borrowed]:
+    """Return what other sweeps have done that is a result of these tasks too, by path.
+
+    Sweeps share cells, such as the plain method. Training must be the same in everything, and all tests
+    of the task among those that were played.
     """
     done: dict[str, list[TaskResult]] = {}
     for result in results:
         done.setdefault(_deeds(result.task), []).append(result)
     found = {}
     for task in tasks:
-        twins = [r for r in done.get(_deeds(task), []) if _covers(r.task, task)]
-        if twins:
-            own = next((twin for twin in twins if twin.task == task), twins[0])
-            found[task.path] = _renamed(own, task)
+        others = [r for r in done.get(_deeds(task), []) if r.task.path != task.path]
+        twin = next((r for r in others if _covers(r.task, task)), None)
+        if twin is not None:
+            found[task.path] = Borrowed(_renamed(twin, task), twin.task)
     return found
 
 
@@ -74,7 +94,9 @@ def _renamed(result: TaskResult, task: SweepTask) -> TaskResult:
         agent: {test: played[test] for test in task.suite.tasks}
         for agent, played in result.outcomes.items()
     }
-    return result.model_copy(update={"task": task, "outcomes": outcomes})
+    # Times of another command, perhaps on another machine, are not comparable.
+    curves = {name: c for name, c in result.curves.items() if not name.startswith("seconds/")}
+    return result.model_copy(update={"task": task, "outcomes": outcomes, "curves": curves})
 
 
 def add_to_archive(path: Path, results: Iterable[TaskResult]) -> None:

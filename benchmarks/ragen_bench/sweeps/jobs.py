@@ -15,15 +15,24 @@ _THREADS: Final = (
 class Job(Protocol):
     """A task that was started."""
 
+    why: str
+    """Why it failed, where its own log cannot say so; else ""."""
+
     def poll(self) -> int | None:
         """Return the exit code, or None while it runs."""
 
-    def stop(self) -> None:
-        """Let it end now, if it still runs, and return when it has."""
+    def cancel(self) -> None:
+        """Let it end now, if it still runs; do not wait for that."""
+
+    def wait(self) -> None:
+        """Return when it has ended."""
 
 
 class Launcher(Protocol):
     """Where tasks are done."""
+
+    slots: int
+    """How many tasks find room at the same time."""
 
     def start(self, folder: Path) -> Job:
         """Begin the task of a folder, or let it wait for its turn; `OSError` if that is impossible."""
@@ -31,6 +40,8 @@ class Launcher(Protocol):
 
 class Leashed:
     """A process of this machine. It ends when its standard input does, so with whoever holds this."""
+
+    why = ""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         with (folder / LOG).open("ab") as log:
@@ -47,9 +58,12 @@ class Leashed:
             self._leash.close()
         return code
 
-    def stop(self) -> None:
-        """End it, and wait until it has."""
+    def cancel(self) -> None:
+        """Let it end now."""
         self._leash.close()
+
+    def wait(self) -> None:
+        """Return when it has ended."""
         self.process.wait()
 
     @property
@@ -66,6 +80,7 @@ class Local:
     """
 
     def __init__(self, threads: int) -> None:
+        self.slots = available_cpus()
         self._environment = task_environment(threads)
 
     def start(self, folder: Path) -> Job:
@@ -75,6 +90,13 @@ class Local:
 
 def task_environment(threads: int) -> dict[str, str]:
     """Return what differs in the environment of a task's process: caps of threads, absolute paths."""
-    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    absolute = os.pathsep.join(str(Path(path).resolve()) for path in paths if path)
-    return {**dict.fromkeys(_THREADS, str(threads)), "PYTHONPATH": absolute}
+    changed = dict.fromkeys(_THREADS, str(threads))
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    if paths:
+        changed["PYTHONPATH"] = os.pathsep.join(str(Path(path).absolute()) for path in paths)
+    return changed
+
+
+def available_cpus() -> int:
+    """Return how many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

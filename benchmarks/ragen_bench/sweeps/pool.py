@@ -1,6 +1,5 @@
 """Do the tasks of a sweep, several at a time, wherever they are done."""
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -70,14 +69,14 @@ class Pool:
             while waiting or self._running:
                 while waiting and len(self._running) < self.workers:
                     self._start(waiting.pop(0))
-                for task, code, seconds in self._ended():
+                for task, code, why, seconds in self._ended():
                     if code == 0 and (self.root / task.path / RESULT).exists():
                         self.report.done(task, seconds)
                         continue
                     tries[task.path] = tries.get(task.path, 0) + 1
                     again = code != BUSY and tries[task.path] < _TRIES
                     (waiting if again else left).append(task)
-                    self.report.failed(task, self._reason(task, code), again)
+                    self.report.failed(task, self._reason(task, code, why), again)
                 self.report.running([running.task for running in self._running])
                 time.sleep(_PAUSE)
         finally:
@@ -89,31 +88,37 @@ class Pool:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             _write_task(folder, task)
-            job = self.launcher.start(folder.resolve())
+            job = self.launcher.start(folder.absolute())
         except OSError as error:
             raise RagenError(f"'{folder}' cannot be written: {error.strerror}") from error
         self._running.append(_Running(task, job, time.monotonic()))
 
-    def _ended(self) -> list[tuple[SweepTask, int, float]]:
+    def _ended(self) -> list[tuple[SweepTask, int, str, float]]:
         found = []
         for running in list(self._running):
             code = running.job.poll()
             if code is not None:
                 self._running.remove(running)
-                found.append((running.task, code, time.monotonic() - running.started))
+                seconds = time.monotonic() - running.started
+                found.append((running.task, code, running.job.why, seconds))
         return found
 
-    def _reason(self, task: SweepTask, code: int) -> str:
+    def _reason(self, task: SweepTask, code: int, why: str) -> str:
         if code == BUSY:
             return "another process is doing it"
+        if why:
+            return why
         log = self.root / task.path / LOG
         lines = log.read_text("utf-8", "replace").split("\n") if log.exists() else []
         said = next((line for line in reversed(lines) if line.strip()), "")
         return said or f"exit code {code}"
 
     def _stop(self) -> None:
+        # The last first: what still waits for its turn must not get it.
+        for running in reversed(self._running):
+            running.job.cancel()
         for running in self._running:
-            running.job.stop()
+            running.job.wait()
         self._running.clear()
 
 
@@ -125,8 +130,3 @@ def _write_task(folder: Path, task: SweepTask) -> None:
         check_same(folder, there, task)
         return
     write_atomically(path, task.model_dump_json(indent=1) + "\n")
-
-
-def available_cpus() -> int:
-    """Return how many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

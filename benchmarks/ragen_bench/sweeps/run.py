@@ -8,9 +8,9 @@ from typing import Final, Literal
 import pandas as pd
 
 from ragen_bench.formats import Grid, duration
-from ragen_bench.sweeps.archive import archive_path, matching, read_archives
-from ragen_bench.sweeps.jobs import Launcher, Local
-from ragen_bench.sweeps.pool import Pool, available_cpus
+from ragen_bench.sweeps.archive import archive_path, borrowed, matching, read_archives
+from ragen_bench.sweeps.jobs import Launcher, Local, available_cpus
+from ragen_bench.sweeps.pool import Pool
 from ragen_bench.sweeps.ray_jobs import OnRay
 from ragen_bench.sweeps.schema import Sweep
 from ragen_bench.sweeps.state import Cost, TaskState, read_states
@@ -19,7 +19,8 @@ from ragen_bench.sweeps.view import SweepView
 
 Place = Literal["local", "ray"]
 
-_HANDED: Final = 10_000
+_RAY_CPUS: Final = 4
+"""Processors that a task of the paper's scale declares to Ray."""
 DEFAULT_ROOT = Path("runs/sweeps")
 
 
@@ -31,7 +32,7 @@ class SweepRun:
         sweep: The sweep.
         choice: Which part of it.
         root: Folder of all sweeps.
-        workers: Tasks at the same time; on Ray, tasks that are handed to it at the same time.
+        workers: Tasks at the same time; None for one a processor, or as many as fit on the cluster.
         place: Where tasks are done.
         gpus: GPUs that each task declares to Ray; None for one at the paper's scale and none at the
             laptop's.
@@ -41,7 +42,7 @@ class SweepRun:
     sweep: Sweep
     choice: Choice
     root: Path
-    workers: int
+    workers: int | None
     place: Place = "local"
     gpus: float | None = None
     kept: Path | None = None
@@ -50,7 +51,7 @@ class SweepRun:
         """Return how far each task is."""
         tasks = plan(self.sweep, self.choice)
         kept = [] if self.kept is None else read_archives(self.archive(self.kept).parent)
-        return read_states(tasks, self.root, matching(kept, tasks))
+        return read_states(tasks, self.root, matching(kept, tasks), borrowed(kept, tasks))
 
     def archive(self, folder: Path) -> Path:
         """Return the file of this sweep's results in a folder of results that are kept."""
@@ -64,15 +65,19 @@ class SweepRun:
             return []
         launcher = self._launcher()
         with SweepView(self.root, states) as view:
-            return Pool(self.root, self.workers, launcher, view).run(missing)
+            return Pool(self.root, self.workers or launcher.slots, launcher, view).run(missing)
 
     def _launcher(self) -> Launcher:
         laptop = self.choice.scale == "laptop"
         if self.place == "ray":
             gpus = (0.0 if laptop else 1.0) if self.gpus is None else self.gpus
-            return OnRay(1, gpus)
+            return OnRay(1 if laptop else _RAY_CPUS, gpus)
         # The starter model is too small to gain from a second thread, and loses where cores are shared.
-        return Local(1 if laptop else max(1, available_cpus() // self.workers))
+        return Local(1 if laptop else max(1, available_cpus() // self._local_workers))
+
+    @property
+    def _local_workers(self) -> int:
+        return self.workers or available_cpus()
 
     def cost(self) -> tuple[pd.DataFrame, list[str]]:
         """Return a row for each game and cell with what is done and what is left, and notes.
@@ -87,7 +92,9 @@ class SweepRun:
             self._row(game, cell, [by_task[task.path] for task in tasks], cost)
             for (game, cell), tasks in cells_of([state.task for state in states])
         ]
-        return pd.DataFrame(rows), _notes(rows, self.workers if self.place == "local" else None)
+        return pd.DataFrame(rows), _notes(
+            rows, self._local_workers if self.place == "local" else None
+        )
 
     def _row(
         self, game: str, cell: str, states: Sequence[TaskState], cost: Cost
@@ -105,11 +112,6 @@ class SweepRun:
             "iterations_done": sum(state.iterations for state in states),
             "seconds_left": sum(known) if len(known) == len(left) else float("nan"),
         }
-
-
-def default_workers(place: Place) -> int:
-    """Return how many tasks are under way at the same time by default: one a processor, or all on Ray."""
-    return _HANDED if place == "ray" else available_cpus()
 
 
 def cost_grid(data: pd.DataFrame) -> Grid:

@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import Literal, NamedTuple
 
 from ragen_agents.starpo.journal import METRICS
+from ragen_bench.sweeps.archive import Borrowed
 from ragen_bench.sweeps.results import TaskResult, read_result
 from ragen_bench.sweeps.schema import ScaleName, Sweep
 from ragen_bench.sweeps.tasks import SweepTask
@@ -28,6 +29,8 @@ class TaskState(NamedTuple):
     result: TaskResult | None
     iterations: int
     """Iterations that are done."""
+    source: SweepTask | None = None
+    """The task of another sweep whose result it is, or None if it is its own."""
 
     @property
     def status(self) -> Status:
@@ -38,7 +41,10 @@ class TaskState(NamedTuple):
 
 
 def read_states(
-    tasks: Sequence[SweepTask], root: Path, kept: Mapping[Path, TaskResult]
+    tasks: Sequence[SweepTask],
+    root: Path,
+    kept: Mapping[Path, TaskResult],
+    others: Mapping[Path, Borrowed],
 ) -> list[TaskState]:
     """Return how far each task is; reads only.
 
@@ -46,6 +52,7 @@ def read_states(
         tasks: The tasks.
         root: Folder of all sweeps.
         kept: Results by path that count as done, wherever they were made.
+        others: Results of other sweeps, for tasks that have none of their own.
 
     Raises:
         RagenError: A folder holds another task.
@@ -53,9 +60,11 @@ def read_states(
     states = []
     for task in tasks:
         folder = root / task.path
-        result = kept.get(task.path) or read_result(folder, task)
+        result, source = kept.get(task.path) or read_result(folder, task), None
+        if result is None and task.path in others:
+            result, source = others[task.path]
         done = task.iterations if result is not None else iterations_done(folder)
-        states.append(TaskState(task, result, done))
+        states.append(TaskState(task, result, done, source))
     return states
 
 
@@ -89,7 +98,8 @@ class Cost:
 
     def step(self, task: SweepTask) -> float | None:
         """Return the seconds of one of a task's steps, or None where nothing like it was measured."""
-        results = [s.result for s in self.states if s.result is not None and s.task.steps]
+        own = [s for s in self.states if s.source is None and s.task.steps]
+        results = [s.result for s in own if s.result is not None]
         of_cell = [r for r in results if (r.task.game, r.task.cell) == (task.game, task.cell)]
         if of_cell:
             return fmean(r.seconds["train"] / r.task.steps for r in of_cell)
