@@ -1,5 +1,8 @@
 """The echo-trap monitor on series of metrics."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -77,3 +80,25 @@ def test_metrics_that_are_missing_are_no_sign():
         assert monitor.observe({"success": 0.0}) == []
     monitor = EchoTrapMonitor(Monitor(window=3))
     assert [monitor.observe({"gradient_norm": 1.0}) for _ in range(20)] == [[]] * 20
+
+
+RECORDED = json.loads((Path(__file__).parent / "data/recorded_runs.json").read_text())
+"""Runs of the sweep ``algorithm``: 40 iterations of 64 trajectories from the starter model."""
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_recorded_collapses_are_seen_and_healthy_runs_raise_no_alarm(name):
+    """StarPO with group-relative advantages falls into the safe arm of Bandit; the other runs learn."""
+    run, monitor, seen = RECORDED[name], EchoTrapMonitor(Monitor()), {}
+    for i in range(len(run["success"])):
+        metrics = {key: values[i] for key, values in run.items() if values[i] is not None}
+        for sign in monitor.observe(metrics):
+            seen.setdefault(sign.sign, i + 1)
+    if name.startswith("Bandit starpo-grpo"):
+        assert run["success"][0] > 0.4
+        assert max(run["success"][10:]) < 0.1
+        assert seen["collapse"] <= 10
+        assert seen["reward_std"] <= 15
+        assert "entropy" in seen
+    else:
+        assert not {"collapse", "reward_std", "entropy"} & set(seen)

@@ -178,8 +178,9 @@ class Evaluation(_Section):
 class Monitor(_Section):
     """When the echo-trap monitor warns, and what then happens. See docs/metrics.md."""
 
-    window: Positive = 10
-    """Iterations that are compared with the first ones."""
+    window: Positive = 5
+    """Iterations that are compared with as many first ones. On recorded runs a longer one saw collapses
+    later, and gave no fewer false alarms."""
     spread_floor: Share = 0.3
     """Early sign: in-group reward deviation under this share of its baseline."""
     entropy_floor: Share = 0.3
