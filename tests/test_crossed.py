@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ragen_bench.crossed import crossed_difference, crossed_rate, distinct_levels
+from ragen_bench.crossed import (
+    crossed_difference,
+    crossed_rate,
+    distinct_levels,
+    share_difference,
+)
 from ragen_bench.power import Design, power_of, seeds_for, smallest_effect
 
 ROUNDS = 800
@@ -201,3 +206,13 @@ def test_seeds_are_enough_and_not_one_more_than_that():
 
     assert power(needed) >= 0.8 > power(needed - 1)
     assert seeds_for(0.05, 0.0, of_levels=0.1) is None
+
+
+def test_the_difference_of_rates_ends_where_rates_do():
+    sure, never = np.ones((3, 20)), np.zeros((3, 20))
+    sure[0, :4] = 0
+    found = share_difference(sure, never)
+    assert found.interval.high == 1.0
+    assert found.interval.low > 0.5
+    assert found.p_value == crossed_difference(sure, never).p_value
+    assert crossed_difference(sure, never).interval.high > 1.0

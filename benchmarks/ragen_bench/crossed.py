@@ -102,6 +102,13 @@ def crossed_difference(a: npt.ArrayLike, b: npt.ArrayLike, confidence: float = 0
     return Difference(Interval(estimate, estimate - half, estimate + half), p_value, parts, seeds)
 
 
+def share_difference(a: npt.ArrayLike, b: npt.ArrayLike) -> Difference:
+    """Return `crossed_difference` of success rates, its interval cut at -1 and 1, where it must end."""
+    found = crossed_difference(a, b)
+    estimate, low, high = found.interval
+    return found._replace(interval=Interval(estimate, max(low, -1.0), min(high, 1.0)))
+
+
 def distinct_levels(successes: npt.ArrayLike, levels: list[int] | None) -> FloatArray:
     """Return one value for each distinct level, such that the mean of a run stays what it is.
 

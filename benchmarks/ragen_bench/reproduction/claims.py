@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 
 from ragen_bench.compare import ALPHA
-from ragen_bench.crossed import Difference, crossed_difference
+from ragen_bench.crossed import Difference, share_difference
 from ragen_bench.formats import number, percent
 from ragen_bench.paired import holm
 from ragen_bench.power import seeds_for
@@ -99,7 +99,7 @@ def _success(what: Reproduction, claim: SuccessClaim, runs: Runs) -> Finding:
     paper = "" if printed is None else f"{printed:+.1f} points"
     if sides[0] is None or sides[1] is None:
         return Finding(False, math.nan, paper, "", "")
-    found = crossed_difference(sides[0], sides[1])
+    found = share_difference(sides[0], sides[1])
     low, high = (100 * bound for bound in found.interval[1:])
     ours = f"{100 * found.interval.estimate:+.1f} points [{low:+.1f}, {high:+.1f}]"
     remedy = _remedy(found, abs(printed) if printed else None)

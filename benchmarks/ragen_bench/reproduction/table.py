@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from ragen_bench.compare import ALPHA
-from ragen_bench.crossed import crossed_difference, crossed_rate
+from ragen_bench.crossed import crossed_rate, share_difference
 from ragen_bench.formats import Grid, number, percent, percent_interval
 from ragen_bench.paired import holm
 from ragen_bench.reproduction.claims import Verdict
@@ -98,7 +98,7 @@ def _comparison(runs: Runs, column: Column, cell: str, sample: FloatArray) -> di
     other = None if against is None else runs.sample(column, against)
     if other is None:
         return {"against": ""}
-    found = crossed_difference(sample, other)
+    found = share_difference(sample, other)
     return {
         "against": against,
         "difference": found.interval.estimate,
