@@ -61,7 +61,7 @@ def _connected() -> Any:
         if not ray.is_initialized():
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        first = str(error).strip().splitlines()[0]
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise RagenError(
             f"RAY_ADDRESS is '{address}', but there is no such cluster: {first}"
         ) from error
@@ -96,7 +96,7 @@ class _RayJob:
         try:
             return int(self._ray.get(self._reference))
         except self._ray.exceptions.RayError as error:
-            self.why = str(error).strip().splitlines()[-1]
+            self.why = (str(error).strip() or type(error).__name__).splitlines()[-1]
             return _LOST
 
 
