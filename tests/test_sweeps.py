@@ -24,22 +24,7 @@ from ragen_bench.sweeps.tasks import Choice, plan  # noqa: E402
 from ragen_bench.yaml_files import dump_yaml  # noqa: E402
 from results import make_result  # noqa: E402
 
-from ragen_agents.starter import STARTER  # noqa: E402
-from ragen_agents.starter.build import Recipe, as_llama, new_model  # noqa: E402
-
 PAPER = Choice(scale="paper", seeds=1)
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    """A model of the starter's tokenizer that babbles."""
-    folder = tmp_path_factory.mktemp("tiny")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(STARTER)
-    torch.manual_seed(0)
-    recipe = Recipe(hidden_size=32, layers=2, heads=2, kv_heads=1, intermediate_size=48)
-    as_llama(new_model(recipe, tokenizer)).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
 
 
 def small_sweep(folder, iterations=2, **changes):

@@ -27,8 +27,6 @@ from ragen_agents.starpo import PRESETS, TrainConfig, merged  # noqa: E402
 from ragen_agents.starpo.batch import TrainBatch  # noqa: E402
 from ragen_agents.starpo.mutual_information import prompt_information  # noqa: E402
 from ragen_agents.starpo.trainer import DivergedError, Trainer  # noqa: E402
-from ragen_agents.starter import STARTER  # noqa: E402
-from ragen_agents.starter.build import Recipe, as_llama, new_model  # noqa: E402
 from ragen_envs.registration import text_ids  # noqa: E402
 
 SMALL = {
@@ -38,18 +36,6 @@ SMALL = {
     "save_every": 1,
     "iterations": 2,
 }
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    """A model of the starter's tokenizer that babbles."""
-    folder = tmp_path_factory.mktemp("tiny")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(STARTER)
-    torch.manual_seed(0)
-    recipe = Recipe(hidden_size=32, layers=2, heads=2, kv_heads=1, intermediate_size=48)
-    as_llama(new_model(recipe, tokenizer)).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
 
 
 def trainer(folder, *layers, preset="starpo-s", reports=None):

@@ -16,23 +16,9 @@ from ragen_agents.engines import EngineError, TokenRequest, vllm_server  # noqa:
 from ragen_agents.engines.transformers import TransformersEngine  # noqa: E402
 from ragen_agents.engines.vllm import VllmEngine  # noqa: E402
 from ragen_agents.engines.vllm_server import WEIGHTS, ServedModel  # noqa: E402
-from ragen_agents.starter import STARTER  # noqa: E402
-from ragen_agents.starter.build import Recipe, as_llama, new_model  # noqa: E402
 from ragen_envs.errors import RagenError  # noqa: E402
 
 ENDS, TOKENS = frozenset({2}), 12
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    """A model of the starter's tokenizer that babbles."""
-    folder = tmp_path_factory.mktemp("tiny")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(STARTER)
-    torch.manual_seed(0)
-    recipe = Recipe(hidden_size=32, layers=2, heads=2, kv_heads=1, intermediate_size=48)
-    as_llama(new_model(recipe, tokenizer)).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,6 @@
 """How far a run is: a bar with rate and time left on a terminal, else one line a task."""
 
 import time
-from types import TracebackType
 from typing import Final, Self
 
 from rich.console import Console
@@ -16,6 +15,8 @@ from rich.progress import (
 )  # fmt: skip
 from rich.text import Text
 
+from ragen_bench.terminal_bar import TerminalBar
+
 _QUIET: Final = 10.0
 
 
@@ -28,7 +29,7 @@ class RateColumn(ProgressColumn):
         return Text("" if speed is None else f"{speed:.1f}/s", style="progress.data.speed")
 
 
-class RunProgress:
+class RunProgress(TerminalBar):
     """Reports a run on standard error; a context manager."""
 
     def __init__(self) -> None:
@@ -51,19 +52,6 @@ class RunProgress:
         """Return itself, told how many episodes there are in all, and how many already."""
         self._bar.update(self._row, total=total, completed=done)
         return self
-
-    def __enter__(self) -> Self:
-        if self._console.is_terminal:
-            self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._bar.stop()
 
     def start(self, agent: str, task: str, done: int, total: int) -> None:
         """Begin a task."""

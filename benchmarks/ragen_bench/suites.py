@@ -11,7 +11,7 @@ from gymnasium.envs.registration import load_env_creator
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from ragen_agents.rollout.game import EpisodeSpec, make_env
-from ragen_bench.yaml_files import load_yaml, validate
+from ragen_bench.yaml_files import bundled_names, load_yaml, validate
 from ragen_envs.conversation.settings import SETTING_NAMES
 from ragen_envs.errors import RagenError
 from ragen_envs.registration import text_ids
@@ -64,10 +64,7 @@ class Suite(_Model):
 
 def bundled_suites() -> list[str]:
     """Return the names of the suites that come with the package."""
-    folder = resources.files("ragen_bench") / "suites"
-    return sorted(
-        item.name.removesuffix(".yaml") for item in folder.iterdir() if item.name.endswith(".yaml")
-    )
+    return bundled_names("suites")
 
 
 def load_suite(suite: str) -> Suite:

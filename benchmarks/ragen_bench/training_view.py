@@ -1,19 +1,19 @@
 """What one sees of a training run: a bar with the last numbers on a terminal, else a line now and then."""
 
 import time
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ragen_agents.starpo import TrainConfig
+from ragen_bench.terminal_bar import TerminalBar
 
 _QUIET = 10.0
 """Seconds between two lines where there is no terminal."""
 
 
-class TrainingView:
+class TrainingView(TerminalBar):
     """Reports a run on standard error; a context manager.
 
     Args:
@@ -37,19 +37,6 @@ class TrainingView:
         self._total = config.iterations
         self._validation: float | None = None
         self._told = 0.0
-
-    def __enter__(self) -> Self:
-        if self._console.is_terminal:
-            self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._bar.stop()
 
     def report(self, iteration: int, metrics: dict[str, Any]) -> None:
         """Show an iteration."""

@@ -1,6 +1,7 @@
 """YAML and pydantic as they are used here: plain data only, nothing said twice, errors of one line."""
 
 from collections.abc import Hashable
+from importlib import resources
 from typing import Any, TypeVar, get_args
 
 import yaml
@@ -32,6 +33,12 @@ class _Loader(yaml.SafeLoader):
 class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True
+
+
+def bundled_names(folder: str) -> list[str]:
+    """Return the names of the YAML files in a folder of the package, without their endings."""
+    files = (item.name for item in (resources.files("ragen_bench") / folder).iterdir())
+    return sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml"))
 
 
 def dump_yaml(data: Any) -> str:

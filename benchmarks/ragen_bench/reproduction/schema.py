@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ragen_bench.suites import Name
 from ragen_bench.sweeps.schema import Sweep, load_sweep
-from ragen_bench.yaml_files import load_yaml, validate
+from ragen_bench.yaml_files import bundled_names, load_yaml, validate
 from ragen_envs.errors import RagenError
 
 Scalar = Literal["seconds", "thought", "peak", "last", "clipped", "updates"]
@@ -118,8 +118,7 @@ def _cells(claim: SuccessClaim | ScalarClaim | ShareClaim) -> list[str]:
 
 def bundled_reproductions() -> list[str]:
     """Return the names of all tables and figures, tables first."""
-    folder = resources.files("ragen_bench") / "reproduction"
-    names = [i.name.removesuffix(".yaml") for i in folder.iterdir() if i.name.endswith(".yaml")]
+    names = bundled_names("reproduction")
     digits = str.maketrans("", "", "0123456789")
     order = {"table": 0, "figure": 1}
     return sorted(names, key=lambda n: (order.get(n.translate(digits), 2), len(n), n))

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from ragen_agents.starpo import PRESETS
 from ragen_bench.suites import Name, Task, load_suite
-from ragen_bench.yaml_files import load_yaml, validate
+from ragen_bench.yaml_files import bundled_names, load_yaml, validate
 from ragen_envs.errors import RagenError
 
 ScaleName = Literal["laptop", "paper"]
@@ -110,10 +110,7 @@ def core_tasks() -> dict[str, Task]:
 
 def bundled_sweeps() -> list[str]:
     """Return the names of the sweeps that come with the package."""
-    folder = resources.files("ragen_bench") / "sweeps"
-    return sorted(
-        item.name.removesuffix(".yaml") for item in folder.iterdir() if item.name.endswith(".yaml")
-    )
+    return bundled_names("sweeps")
 
 
 def load_sweep(sweep: str) -> Sweep:

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -11,9 +9,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from ragen_bench.formats import duration
 from ragen_bench.sweeps.state import TaskState, iterations_done
 from ragen_bench.sweeps.tasks import SweepTask
+from ragen_bench.terminal_bar import TerminalBar
 
 
-class SweepView:
+class SweepView(TerminalBar):
     """Reports a sweep on standard error; a context manager.
 
     Args:
@@ -38,19 +37,6 @@ class SweepView:
         )
         total = sum(_size(state.task) for state in states)
         self._row = self._bar.add_task(self._text(()), total=total, completed=self._finished)
-
-    def __enter__(self) -> Self:
-        if self._console.is_terminal:
-            self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._bar.stop()
 
     def running(self, tasks: Sequence[SweepTask]) -> None:
         """Move the bar to where the running tasks are."""
