@@ -1,11 +1,14 @@
 """The transformers engine: what it samples, and that keeping keys and values changes nothing."""
 
+import copy
+
 import pytest
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from ragen_agents.engines import TokenRequest  # noqa: E402
+from ragen_agents.engines.attention import use_grouped_attention  # noqa: E402
 from ragen_agents.engines.decoding import Decoder  # noqa: E402
 from ragen_agents.engines.transformers import TransformersEngine  # noqa: E402
 
@@ -151,3 +154,48 @@ def test_requests_of_several_temperatures_are_all_answered(model):
         decoder = Decoder(model, frozenset({END}), PAD, temperature, 12)
         assert found[key].ids == decoder.run([prompt], [key])[0][0].ids
     assert found[1].ids == found[4].ids
+
+
+@pytest.mark.parametrize("key_heads", [1, 2, 4])
+def test_grouped_attention_is_eager_attention(key_heads):
+    torch.manual_seed(4)
+    config = transformers.Qwen2Config(
+        vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=key_heads, initializer_range=0.3,
+    )  # fmt: skip
+    grouped = transformers.Qwen2ForCausalLM(config).eval()
+    eager = copy.deepcopy(grouped)
+    eager.set_attn_implementation("eager")
+    use_grouped_attention(grouped)
+    assert grouped.config._attn_implementation not in ("sdpa", "eager")
+    for given in (prompts(6), [prompts(1)[0]] * 3):  # with padding, and without
+        ours, theirs = (
+            Decoder(model, frozenset({END}), PAD, 1.0, 12).run(given, list(range(len(given))))[0]
+            for model in (grouped, eager)
+        )
+        assert [s.ids for s in ours] == [s.ids for s in theirs]
+        for one, other in zip(ours, theirs, strict=True):
+            assert one.logprobs == pytest.approx(other.logprobs, abs=1e-5)
+
+
+def test_grouped_attention_has_gradients(model):
+    grouped = copy.deepcopy(model)
+    use_grouped_attention(grouped)
+    ids, mask = torch.tensor([[5], [7]]), torch.ones((2, 1), dtype=torch.int64)
+    weights = []
+    for one in (model, grouped):
+        one.zero_grad()
+        one(ids, attention_mask=mask).logits.square().sum().backward()
+        weights.append(one.model.layers[0].self_attn.v_proj.weight.grad.clone())
+    torch.testing.assert_close(*weights)
+
+
+def test_grouped_attention_is_not_saved_and_leaves_other_kinds_alone(model, tmp_path):
+    grouped = copy.deepcopy(model)
+    use_grouped_attention(grouped)
+    grouped.save_pretrained(tmp_path)
+    assert "ragen" not in (tmp_path / "config.json").read_text()
+    eager = copy.deepcopy(model)
+    eager.set_attn_implementation("eager")
+    use_grouped_attention(eager)
+    assert eager.config._attn_implementation == "eager"

@@ -7,6 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
+from ragen_agents.engines.attention import use_grouped_attention
 from ragen_agents.engines.decoding import Decoder, end_tokens
 from ragen_agents.policies.base import Sampling
 from ragen_agents.policies.language_model import LanguageModelPolicy, not_loaded
@@ -46,6 +47,7 @@ class TransformersPolicy(LanguageModelPolicy):
             model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
         except (OSError, ValueError) as error:
             raise not_loaded(source, error) from error
+        use_grouped_attention(model)
         model.eval().to(device)
         self._context = int(getattr(model.config, "max_position_embeddings", 1 << 30))
         ends = end_tokens(model.generation_config, self._tokenizer)
