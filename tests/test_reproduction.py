@@ -4,6 +4,7 @@ import csv
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 pytest.importorskip("torch")
@@ -145,6 +146,60 @@ def test_kept_results_are_reused_and_written_as_files(kept, capsys):
     assert float(think["paper"]) == pytest.approx(0.2148)
     assert float(think["low"]) < 0.8 < float(think["high"])
     assert (kept / "laptop/table4.svg").read_text().count("<svg") == 1
+
+
+def test_the_numbers_are_kept_as_parquet_too(kept):
+    reproduce(kept)
+    ours = pd.read_parquet(kept.parent / "out/table4-laptop.parquet")
+    printed = pd.read_csv(kept / "laptop/table4.csv", keep_default_na=False, na_values=[""])
+    assert list(ours["row"]) == list(printed["row"])
+    np.testing.assert_allclose(ours["success"], printed["success"])
+
+
+@pytest.fixture(scope="module")
+def benched(tmp_path_factory):
+    """A run of an agent that was never trained."""
+    folder = tmp_path_factory.mktemp("benched")
+    code = "async def agent(request):\n    return '<answer>Right</answer>'\n"
+    (folder / "right_for_tables.py").write_text(code)
+    games = [f"--game={game}" for game in ("Sokoban", "FrozenLake")]
+    arguments = ["bench", "--agent", "right_for_tables:agent", "--agent", "random", *games]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        assert main([*arguments, "--out", str(folder / "run")]) == 0
+    return folder / "run"
+
+
+def test_a_benchmarked_agent_joins_the_table(kept, benched, capsys):
+    assert reproduce(kept, "--beside", str(benched), "--format", "json") == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    joined = {row["test"]: row for row in rows if row["design"] == "zero-shot"}
+    assert set(joined) == {"Sokoban", "FrozenLake"}
+    assert main(["show", str(benched), "--format", "json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["rows"]
+    for row in shown:
+        if row["agent"] != "random":
+            assert joined[row["game"]]["success"] == pytest.approx(row["success"])
+            assert joined[row["game"]]["score"] is not None
+
+
+def test_a_run_that_played_no_test_of_the_table_is_refused_before_any_work(kept, benched, capsys):
+    arguments = ["reproduce", "table3", "--results", str(kept), "--beside", str(benched)]
+    assert main([*arguments, "--out", str(kept.parent / "out3")]) == 2
+    assert "Sokoban with {'max_turns': 5, 'actions_per_turn': 1" in capsys.readouterr().err
+    assert not (kept.parent / "out3").exists()
+    assert main(["reproduce", "all", "--beside", str(benched)]) == 2
+    assert "--beside is for one table" in capsys.readouterr().err
+
+
+def test_how_a_metric_went_stands_beside_the_papers(tmp_path, capsys):
+    curves = {"reply_tokens": [40.0] * 5 + [30.0] * 5 + [20.0] * 5}
+    what, results = results_of("figure11", {}, curves=curves)
+    add_to_archive(archive_path(tmp_path, what.sweep, "laptop"), results)
+    arguments = ["figure11", "--results", str(tmp_path), "--out", str(tmp_path / "out")]
+    assert main(["reproduce", *arguments, "--no-run", "--format", "markdown"]) == 0
+    row = "| Bandit | think | 3 | 40.0 (40.0 to 40.0) | 30.0 (30.0 to 30.0) | 20.0 (20.0 to 20.0) |"
+    assert f"{row} 66.0 / 25.6 / 17.6 |" in capsys.readouterr().out
 
 
 def test_files_made_again_are_the_same(kept, capsys):

@@ -11,6 +11,7 @@ from ragen_bench.cli import sweep_options as options
 from ragen_bench.cli.options import FormatOption
 from ragen_bench.cli.sweep import finish, print_cost
 from ragen_bench.formats import Format, print_table
+from ragen_envs.errors import RagenError
 
 if TYPE_CHECKING:
     from ragen_bench.reproduction.report import Report
@@ -38,6 +39,14 @@ def reproduce(
     workers: options.Workers = None,
     on: options.On = "local",
     gpus: options.Gpus = None,
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="RUN",
+            help="Add the agents of this run of ragen bench, such as an endpoint's, as zero-shot rows; "
+            "may be repeated.",
+        ),
+    ] = None,
     dry_run: options.DryRun = False,
     run: Annotated[
         bool, typer.Option(help="Do what is missing, or show only what is there.")
@@ -45,8 +54,11 @@ def reproduce(
     style: FormatOption = Format.TABLE,
 ) -> None:
     """Run or reuse a sweep, and print the paper's numbers beside ours with a verdict on each claim."""
+    from ragen_bench.reproduction.beside import read_beside
     from ragen_bench.reproduction.schema import bundled_reproductions, games_of, load_reproduction
 
+    if beside and name == "all":
+        raise RagenError("--beside is for one table; give its name instead of all")
     for each in bundled_reproductions() if name == "all" else [name]:
         what = load_reproduction(each)
         games = games_of(what, scale)
@@ -54,6 +66,7 @@ def reproduce(
             options.make_run(what.sweep, games, seeds, scale, quick, model, out, workers, on, gpus),
             kept=results,
         )
+        others = read_beside(beside or (), what, wanted.choice.levels)
         if dry_run:
             print_cost(wanted, style)
             continue
@@ -62,7 +75,7 @@ def reproduce(
             finish(wanted)
         from ragen_bench.reproduction.report import Report
 
-        report = Report(what, wanted)
+        report = Report(what, wanted, others)
         _print(report, style)
         for path in report.write(results):
             print(path, file=sys.stderr)
@@ -78,3 +91,5 @@ def _print(report: "Report", style: Format) -> None:
     if style is Format.TABLE and report.verdicts:
         claims = pd.DataFrame(report.verdicts)
         print_table(claims, report.claims, style, "Claims")
+    if style is Format.TABLE and report.what.stages is not None and report.stages is not None:
+        print_table(pd.DataFrame(), report.stages, style, report.what.stages.title)

@@ -149,6 +149,7 @@ class Pages:
             notes=report.notes(),
             claims=report.claims,
             table=report.table,
+            stages=report.stages,
             drawing=drawing is not None,
         )
         if drawing is not None:

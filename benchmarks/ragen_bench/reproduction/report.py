@@ -1,10 +1,12 @@
 """Write what a reproduction found: results, table, claims, drawing."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from ragen_bench.formats import Grid, markdown
+from ragen_bench.reproduction.beside import Beside
 from ragen_bench.reproduction.claims import Verdict, judge
 from ragen_bench.reproduction.figures import draw_curves
 from ragen_bench.reproduction.page import render_page, sample_episodes
@@ -15,6 +17,7 @@ from ragen_bench.reproduction.schema import (
     games_of,
     load_reproduction,
 )
+from ragen_bench.reproduction.stages import stages_grid
 from ragen_bench.reproduction.table import claims_grid, table_grid, tabulate
 from ragen_bench.runs import write_atomically
 from ragen_bench.sweeps.archive import add_to_archive, archive_path, read_archive
@@ -28,9 +31,10 @@ class Report:
     Args:
         what: The table or figure.
         run: Its sweep, of which all that is done is read.
+        beside: Agents that were only benchmarked, which join the table.
     """
 
-    def __init__(self, what: Reproduction, run: SweepRun) -> None:
+    def __init__(self, what: Reproduction, run: SweepRun, beside: Sequence[Beside] = ()) -> None:
         self.what, self._run = what, run
         states = run.states()
         self._results = [state.result for state in states if state.result is not None]
@@ -38,7 +42,7 @@ class Report:
         self._borrowed = [(s.task, s.source) for s in states if s.source is not None]
         self._missing = len(states) - len(self._results)
         self._runs = Runs(run.sweep, self._results)
-        self.data: pd.DataFrame = tabulate(what, self._runs)
+        self.data: pd.DataFrame = tabulate(what, self._runs, beside)
         self.verdicts: list[Verdict] = judge(what, self._runs)
 
     @property
@@ -55,6 +59,11 @@ class Report:
     def claims(self) -> Grid:
         """The claims and what is said of them, for people."""
         return claims_grid(self.verdicts)
+
+    @property
+    def stages(self) -> Grid | None:
+        """How a metric of training went, beside the paper's, if the table or figure asks for it."""
+        return stages_grid(self.what, self._runs)
 
     @property
     def drawing(self) -> str | None:
@@ -91,6 +100,8 @@ class Report:
         ]
         if self.verdicts:
             parts.append(markdown(self.claims))
+        if self.what.stages is not None and self.stages is not None:
+            parts += [f"{self.what.stages.title}:\n", markdown(self.stages)]
         return "\n".join(part for part in parts if part)
 
     def write(self, folder: Path) -> list[Path]:
@@ -107,19 +118,21 @@ class Report:
             texts[base.with_suffix(".svg")] = drawing
         for path, text in texts.items():
             write_atomically(path, text)
-        return [archive, *texts, self._write_page(drawing)]
+        return [archive, *texts, *self._write_beside_runs(drawing)]
 
-    def _write_page(self, drawing: str | None) -> Path:
-        """Write the page beside the runs: with its episodes it is too large to be kept with results."""
+    def _write_beside_runs(self, drawing: str | None) -> list[Path]:
+        """Write what is not kept with results: the page, whose episodes are large, and Parquet."""
         page = self._run.root / f"{self.what.name}-{self._run.choice.name}.html"
         page.parent.mkdir(parents=True, exist_ok=True)
         text = render_page(
-            self.what.title, self._run.choice.name, self.notes(), self.claims, self.table,
+            self.what, self._run.choice.name, self.notes(), self.claims, self.table, self.stages,
             drawing,
             sample_episodes(self._run.root, self._results, self.what.columns),
         )  # fmt: skip
         write_atomically(page, text)
-        return page
+        parquet = page.with_suffix(".parquet")
+        self.data.to_parquet(parquet, index=False)
+        return [page, parquet]
 
 
 def kept_reports(folder: Path) -> list[Report]:

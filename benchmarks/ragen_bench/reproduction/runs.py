@@ -44,12 +44,12 @@ class Runs:
 
     def sample(self, column: Column, cell: str) -> FloatArray | None:
         """Return the test outcomes of a cell, (seeds, distinct levels), or None without any."""
-        return _sample([r.outcomes[POLICY][column.test] for r in self.of(column.train, cell)])
+        return sample_of([r.outcomes[POLICY][column.test] for r in self.of(column.train, cell)])
 
     def control(self, column: Column, cell: str, agent: str) -> FloatArray | None:
         """Return the outcomes of a control under a cell's settings, (1, distinct levels), or None."""
         found = self._controls(column, cell)
-        return None if found is None else _sample([found.outcomes[agent][column.test]])
+        return None if found is None else sample_of([found.outcomes[agent][column.test]])
 
     def optimum(self, column: Column, cell: str) -> float:
         """Return the best possible chance of success under a cell's settings; nan if it is not known."""
@@ -62,7 +62,8 @@ class Runs:
         return next(matching, None)
 
 
-def _sample(outcomes: Sequence[Outcome]) -> FloatArray | None:
+def sample_of(outcomes: Sequence[Outcome]) -> FloatArray | None:
+    """Return outcomes of one test as one sample, (outcomes, distinct levels), or None without any."""
     if not outcomes:
         return None
     solved = [[float(c) for c in outcome.success] for outcome in outcomes]

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ragen_bench.suites import Name
+from ragen_bench.sweeps.results import CURVES
 from ragen_bench.sweeps.schema import Sweep, load_sweep
 from ragen_bench.yaml_files import bundled_names, load_yaml, validate
 from ragen_envs.errors import RagenError
@@ -71,6 +72,22 @@ class ShareClaim(_Model):
     """Whether it happens to more than half of them, or to fewer."""
 
 
+class Stages(_Model):
+    """A second table: a metric of training where it begins, half way, and where it ends."""
+
+    metric: str
+    """One of the curves that results keep."""
+    title: str
+    paper: dict[Name, dict[Name, Annotated[list[float], Field(min_length=3, max_length=3)]]]
+    """By game and cell: the paper's numbers at these places."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "Stages":
+        if self.metric not in CURVES:
+            raise ValueError(f"unknown metric '{self.metric}'; known are {', '.join(CURVES)}")
+        return self
+
+
 Claim = Annotated[SuccessClaim | ScalarClaim | ShareClaim, Field(discriminator="kind")]
 
 
@@ -89,12 +106,16 @@ class Reproduction(_Model):
     """The metrics of training that are drawn."""
     passes: bool = False
     """Whether curves are drawn by passes over the rollouts, for cells that differ in those."""
+    stages: Stages | None = None
+    """A table of how a metric went, beside the paper's."""
     claims: list[Claim] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _check(self) -> "Reproduction":
         cells = load_sweep(self.sweep).cells
+        staged = [] if self.stages is None else self.stages.paper.values()
         named = [*self.paper, *(name for claim in self.claims for name in _cells(claim))]
+        named += [name for cells_of_game in staged for name in cells_of_game]
         for name in named:
             if name not in cells:
                 raise ValueError(f"unknown cell '{name}'; known are {', '.join(cells)}")

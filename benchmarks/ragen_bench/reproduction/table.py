@@ -1,7 +1,7 @@
 """The table of a reproduction: every cell and test beside the paper's number, and the controls."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -11,8 +11,9 @@ from ragen_bench.compare import ALPHA
 from ragen_bench.crossed import crossed_rate, share_difference
 from ragen_bench.formats import Grid, number, percent, percent_interval
 from ragen_bench.paired import holm
+from ragen_bench.reproduction.beside import ZERO_SHOT, Beside
 from ragen_bench.reproduction.claims import Verdict
-from ragen_bench.reproduction.runs import Runs
+from ragen_bench.reproduction.runs import Runs, sample_of
 from ragen_bench.reproduction.schema import Column, Reproduction
 from ragen_bench.statistics import FloatArray, normalised_score
 from ragen_bench.sweeps.tasks import INITIAL, controls_cell
@@ -21,19 +22,19 @@ _NAN: Final = math.nan
 _AGENTS: Final = ("random", INITIAL, "oracle")
 
 
-def tabulate(what: Reproduction, runs: Runs) -> pd.DataFrame:
-    """Return a row for each column of the paper's table and each cell or control that has results.
+def tabulate(what: Reproduction, runs: Runs, beside: Sequence[Beside] = ()) -> pd.DataFrame:
+    """Return a row for each column of the paper's table and each cell, agent or control that has results.
 
-    Columns: ``trained_on``, ``test``, ``row`` (a cell or a control), ``cell`` (whose settings a control
-    was played under), ``controls`` (the cell under which a row's controls are), ``design`` ("control" for
-    controls), ``seeds``, ``levels`` (distinct ones), ``success`` with its interval over seeds and levels
-    ``low`` and ``high``; ``score``, the success normalised to the random agent (0) and the optimum (100),
-    both taken as known; ``paper``, the paper's success rate; ``against``, the cell of the same design
-    that it is compared with, ``difference`` with ``difference_low`` and ``difference_high``, ``p``,
-    ``p_holm`` over all comparisons of the table, and ``verdict``. Shares are in [0, 1]; what is not
-    defined is nan or "".
+    Columns: ``trained_on``, ``test``, ``row`` (a cell, an agent that was only benchmarked, or a control),
+    ``cell`` (whose settings those were played under), ``controls`` (the cell under which a row's controls
+    are), ``design`` ("zero-shot" for agents that were only benchmarked, "control" for controls), ``seeds``,
+    ``levels`` (distinct ones), ``success`` with its interval over seeds and levels ``low`` and ``high``;
+    ``score``, the success normalised to the random agent (0) and the optimum (100), both taken as known;
+    ``paper``, the paper's success rate; ``against``, the cell of the same design that it is compared with,
+    ``difference`` with ``difference_low`` and ``difference_high``, ``p``, ``p_holm`` over all comparisons
+    of the table, and ``verdict``. Shares are in [0, 1]; what is not defined is nan or "".
     """
-    rows = [row for i in range(len(what.columns)) for row in _column(what, runs, i)]
+    rows = [row for i in range(len(what.columns)) for row in _column(what, runs, beside, i)]
     data = pd.DataFrame(rows, columns=_COLUMNS)
     compared = data["p"].notna()
     data.loc[compared, "p_holm"] = holm(data.loc[compared, "p"].to_numpy())
@@ -48,7 +49,9 @@ _COLUMNS: Final = (
 )  # fmt: skip
 
 
-def _column(what: Reproduction, runs: Runs, number_: int) -> Iterator[dict[str, Any]]:
+def _column(
+    what: Reproduction, runs: Runs, beside: Sequence[Beside], number_: int
+) -> Iterator[dict[str, Any]]:
     column, sweep = what.columns[number_], runs.sweep
     for cell in sweep.cells:
         sample = runs.sample(column, cell)
@@ -63,6 +66,10 @@ def _column(what: Reproduction, runs: Runs, number_: int) -> Iterator[dict[str, 
             "paper": _NAN if paper is None else paper / 100,
             **_comparison(runs, column, cell, sample),
         }
+    for other in beside:
+        sample = sample_of([other.outcome])
+        if other.test == column.test and sample is not None:
+            yield {**_row(runs, column, other.agent, other.cell, sample), "design": ZERO_SHOT}
     for cell in dict.fromkeys(controls_cell(sweep, cell) for cell in sweep.cells):
         for agent in _AGENTS:
             sample = runs.control(column, cell, agent)

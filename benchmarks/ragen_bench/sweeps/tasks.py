@@ -103,6 +103,11 @@ class Choice:
         """Part of paths and of the names of results."""
         return f"{self.scale}-quick" if self.quick else self.scale
 
+    @property
+    def levels(self) -> int:
+        """How many test levels of each game are played."""
+        return _QUICK_LEVELS if self.quick else _LEVELS
+
 
 def plan(sweep: Sweep, choice: Choice) -> list[SweepTask]:
     """Return all tasks: the controls, then the first seed of every cell, then the second.
@@ -195,7 +200,7 @@ def _suite(sweep: Sweep, choice: Choice, game: str, cell: Cell, train: TrainConf
     return Suite(
         name=sweep.name,
         version=sweep.version,
-        episodes=_QUICK_LEVELS if choice.quick else _LEVELS,
+        episodes=choice.levels,
         seed=train.seed,
         sampling=SamplingSettings(max_tokens=train.rollout.max_tokens),
         tasks={

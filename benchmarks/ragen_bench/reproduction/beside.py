@@ -1,0 +1,83 @@
+"""Agents that were only benchmarked, as rows of a table: an endpoint's model beside trained ones."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ragen_agents.policies import CONTROLS
+from ragen_bench.reproduction.schema import Reproduction
+from ragen_bench.suites import Task
+from ragen_bench.sweeps.results import Outcome, outcome_of
+from ragen_bench.sweeps.schema import core_tasks
+from ragen_bench.tables import Run, read_run
+from ragen_envs.errors import RagenError
+
+ZERO_SHOT: Final = "zero-shot"
+"""What the table calls such rows."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """An agent's outcomes under the conversation settings of a cell."""
+
+    agent: str
+    cell: str
+    """The first cell with these settings."""
+    test: str
+    outcome: Outcome
+
+
+def read_beside(folders: Sequence[Path], what: Reproduction, levels: int) -> list[Beside]:
+    """Return the agents of runs of ``ragen bench`` that have played tests of a table; controls are left out.
+
+    Args:
+        folders: The runs.
+        what: The table.
+        levels: How many test levels the table has; further ones are left out.
+
+    Raises:
+        RagenError: A folder is no run, or it has no agent that played the levels of any test.
+    """
+    found = []
+    for folder in folders:
+        there = _of_run(read_run(folder), what, levels)
+        if not there:
+            raise RagenError(_nothing(folder, what, levels))
+        found += there
+    return found
+
+
+def _of_run(run: Run, what: Reproduction, levels: int) -> list[Beside]:
+    if run.config.suite.split != "test":
+        return []
+    found = []
+    for cell, test, wanted in _tests(what):
+        for name, task in run.config.suite.tasks.items():
+            for agent in run.config.agents:
+                episodes = run.samples.get((agent.name, name), {})
+                first = [episodes[i] for i in range(levels) if i in episodes]
+                if task == wanted and agent.name not in CONTROLS and len(first) == levels:
+                    found.append(Beside(agent.name, cell, test, outcome_of(first)))
+    return found
+
+
+def _tests(what: Reproduction) -> list[tuple[str, str, Task]]:
+    """Return every test of a table: the first cell with its settings, its name, and the task."""
+    found: list[tuple[str, str, Task]] = []
+    for test in dict.fromkeys(column.test for column in what.columns):
+        for name, cell in what.load_sweep().cells.items():
+            task = Task(env=core_tasks()[test].env, settings=cell.settings)
+            if all(task != other for _, _, other in found):
+                found.append((name, test, task))
+    return found
+
+
+def _nothing(folder: Path, what: Reproduction, levels: int) -> str:
+    tests = [
+        f"{test} with {task.settings}" if task.settings else test for _, test, task in _tests(what)
+    ]
+    return (
+        f"--beside is '{folder}', but no agent of that run has played the first {levels} test levels "
+        f"of a test of {what.name}: {', '.join(tests)}"
+    )
