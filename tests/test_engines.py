@@ -3,6 +3,8 @@
 import copy
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -10,6 +12,7 @@ transformers = pytest.importorskip("transformers")
 from ragen_agents.engines import TokenRequest  # noqa: E402
 from ragen_agents.engines.attention import use_grouped_attention  # noqa: E402
 from ragen_agents.engines.decoding import Decoder  # noqa: E402
+from ragen_agents.engines.memory import Memory  # noqa: E402
 from ragen_agents.engines.transformers import TransformersEngine  # noqa: E402
 
 VOCABULARY, END, PAD = 50, 1, 0
@@ -113,6 +116,65 @@ def test_later_turns_reuse_what_was_read(model):
             requests.reverse()
 
 
+class CountingDecoder:
+    """A decoder that notes how many tokens it had to read."""
+
+    def __init__(self, model):
+        self.decoder = Decoder(model, frozenset({END}), PAD, 1.0, 12)
+        self.read = []
+
+    def run(self, chunks, seeds, past=None):
+        self.read.append(sum(map(len, chunks)))
+        return self.decoder.run(chunks, seeds, past)
+
+
+@settings(deadline=None, max_examples=25)
+@given(data=st.data())
+def test_memory_changes_no_sample_whatever_was_read_before(model, data):
+    token = st.integers(2, 5)  # few, so that beginnings are shared by chance too
+    text = st.lists(token, min_size=1, max_size=9)
+    decoder, memory = CountingDecoder(model), Memory()
+    fresh = Decoder(model, frozenset({END}), PAD, 1.0, 12)
+    given_before = []
+    for turn in range(3):
+        known = [p[: data.draw(st.integers(0, len(p)))] for p in given_before]
+        parts = st.sampled_from([[], *known])
+        batch = data.draw(
+            st.lists(st.tuples(parts, text).map(lambda t: t[0] + t[1]), min_size=1, max_size=6)
+        )
+        seeds = [100 * turn + i for i in range(len(batch))]
+        found, expected = memory.sample(decoder, batch, seeds), fresh.run(batch, seeds)[0]
+        assert [s.ids for s in found] == [s.ids for s in expected]
+        for one, other in zip(found, expected, strict=True):
+            assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+        given_before = [p + s.ids for p, s in zip(batch, found, strict=True)]
+
+
+def test_memory_reads_only_what_is_new(model):
+    decoder, memory = CountingDecoder(model), Memory()
+    batch = prompts(7)
+    for turn in range(3):
+        samples = memory.sample(decoder, batch, list(range(7)))
+        if turn:
+            assert decoder.read[-1] == 7 * 4  # the last token of each reply, and the bridge
+        batch = [p + s.ids + [2, 3, turn + 2] for p, s in zip(batch, samples, strict=True)][::-1]
+    memory.forget()
+    memory.sample(decoder, batch, list(range(7)))
+    assert decoder.read[-1] == sum(map(len, batch))
+
+
+def test_the_rules_that_all_prompts_begin_with_are_read_once(model, monkeypatch):
+    read = []
+    forward = model.forward
+    monkeypatch.setattr(
+        model, "forward", lambda **k: read.append(k["input_ids"].numel()) or forward(**k)
+    )
+    rules = list(range(2, 32))
+    decoder = Decoder(model, frozenset({END}), PAD, 1.0, 1)
+    decoder.run([[*rules, 40 + i, 41] for i in range(6)], list(range(6)))
+    assert sum(read) == len(rules) + 6 * 2
+
+
 def test_a_key_whose_prompt_was_changed_is_read_anew(model):
     engine = engine_of(model)
     answers(engine, [TokenRequest(0, [5, 6, 7], 0, 1.0)])
@@ -121,8 +183,6 @@ def test_a_key_whose_prompt_was_changed_is_read_anew(model):
 
 
 def test_sync_forgets_what_the_old_weights_computed(model):
-    import copy
-
     changing = copy.deepcopy(model)
     engine = engine_of(changing)
     first = TokenRequest(0, prompts(1)[0], 0, 1.0)
@@ -168,9 +228,9 @@ def test_grouped_attention_is_eager_attention(key_heads):
     eager.set_attn_implementation("eager")
     use_grouped_attention(grouped)
     assert grouped.config._attn_implementation not in ("sdpa", "eager")
-    for given in (prompts(6), [prompts(1)[0]] * 3):  # with padding, and without
+    for batch in (prompts(6), [prompts(1)[0]] * 3):  # with padding, and without
         ours, theirs = (
-            Decoder(model, frozenset({END}), PAD, 1.0, 12).run(given, list(range(len(given))))[0]
+            Decoder(model, frozenset({END}), PAD, 1.0, 12).run(batch, list(range(len(batch))))[0]
             for model in (grouped, eager)
         )
         assert [s.ids for s in ours] == [s.ids for s in theirs]

@@ -68,17 +68,28 @@ class Decoder:
         if past is not None:
             batch = _Batch(self.model, len(chunks), past)
             return batch, batch.read(chunks, self.pad)
-        # The members of a group begin with the same prompt, which is read once.
-        first = {tuple(chunk): i for i, chunk in reversed(list(enumerate(chunks)))}
-        prompts = sorted(first, key=first.__getitem__)
-        batch = _Batch(self.model, len(prompts))
-        logits = batch.read(prompts, self.pad)
+        # The members of a group begin with the same prompt, which is read once, and all prompts
+        # with the same rules.
+        prompts = list(dict.fromkeys(map(tuple, chunks)))
+        shared = _shared_beginning(prompts)
+        batch = _Batch(self.model, len(prompts), self._read_once(prompts[0][:shared], len(prompts)))
+        logits = batch.read([prompt[shared:] for prompt in prompts], self.pad)
         places = {prompt: i for i, prompt in enumerate(prompts)}
         copies = torch.tensor([places[tuple(chunk)] for chunk in chunks], device=logits.device)
         if len(prompts) == len(chunks):
             return batch, logits
         members = _Batch(self.model, len(chunks), batch.key_values().select(copies))
         return members, logits[copies]
+
+    def _read_once(self, ids: Sequence[int], rows: int) -> KeyValues | None:
+        """Return keys and values of the same tokens on all rows, or None without tokens."""
+        if not ids:
+            return None
+        batch = _Batch(self.model, 1)
+        batch.read([ids], self.pad)
+        return batch.key_values().select(
+            torch.zeros(rows, dtype=torch.int64, device=self.model.device)
+        )
 
     def _write(
         self, samples: list[Sample], batch: "_Batch", tokens: list[int], logprobs: list[float]
@@ -102,6 +113,15 @@ class Decoder:
             bar = draws.to(chances.device) * chances[:, -1]
             tokens = torch.searchsorted(chances, bar[:, None], right=True)[:, 0]
         return tokens, logprobs.gather(1, tokens[:, None])[:, 0]
+
+
+def _shared_beginning(prompts: Sequence[Sequence[int]]) -> int:
+    """Return how many tokens all prompts begin with, without the last one of any."""
+    shortest = min(map(len, prompts)) - 1
+    first = prompts[0]
+    return next(
+        (i for i in range(shortest) if any(prompt[i] != first[i] for prompt in prompts)), shortest
+    )
 
 
 def end_tokens(generation_config: Any, tokenizer: Any) -> frozenset[int]:

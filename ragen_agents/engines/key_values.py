@@ -86,6 +86,10 @@ class KeyValues:
         pairs = [(k.index_select(0, rows), v.index_select(0, rows)) for k, v in self.layers]
         return KeyValues(pairs, self.mask.index_select(0, rows))
 
+    def beginnings(self, counts: Tensor) -> "KeyValues":
+        """Return the same rows with only their first tokens, whose numbers are (rows,)."""
+        return KeyValues(self.layers, self.mask & (self.mask.cumsum(1) <= counts[:, None]))
+
     def compacted(self) -> "KeyValues":
         """Return the same rows without gaps: each row's tokens lie at the end of its slots."""
         longest = int(self.mask.sum(1).max())

@@ -3,18 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from ragen_agents.engines.base import Completion, TokenRequest
 from ragen_agents.engines.decoding import Decoder
-from ragen_agents.engines.key_values import KeyValues
+from ragen_agents.engines.memory import Memory
 
 
 class TransformersEngine:
     """Generates with the very module that is trained.
 
-    The keys and values of a request stay until the key's next request, which must extend it to use
-    them. Members of a group share those of their prompt.
+    Keys and values stay until the next requests, and what a request shares with an earlier one is not
+    read again. Members of a group share those of their prompt.
 
     Args:
         model: A causal language model with its weights.
@@ -28,9 +26,7 @@ class TransformersEngine:
         self._model = model
         self._ends, self._pad, self._max_tokens = ends, pad, max_tokens
         self._queue: list[TokenRequest] = []
-        self._past: KeyValues | None = None
-        self._rows: dict[int, int] = {}
-        self._read: list[list[int]] = []
+        self._memory = Memory()
 
     def submit(self, requests: Sequence[TokenRequest]) -> None:
         """Queue requests."""
@@ -43,18 +39,12 @@ class TransformersEngine:
         temperature = self._queue[0].temperature
         requests = [r for r in self._queue if r.temperature == temperature]
         self._queue = [r for r in self._queue if r.temperature != temperature]
-        chunks, past = self._unread(requests)
         training = self._model.training
         self._model.eval()
         decoder = Decoder(self._model, self._ends, self._pad, temperature, self._max_tokens)
-        samples, read = decoder.run(chunks, [request.seed for request in requests], past)
+        prompts, seeds = [request.ids for request in requests], [r.seed for r in requests]
+        samples = self._memory.sample(decoder, prompts, seeds)
         self._model.train(training)
-        self._past = read
-        self._rows = {request.key: row for row, request in enumerate(requests)}
-        self._read = [
-            [*request.ids, *sample.ids[:-1]]
-            for request, sample in zip(requests, samples, strict=True)
-        ]
         return [
             Completion(request.key, sample.ids, sample.logprobs, sample.finish, self.version)
             for request, sample in zip(requests, samples, strict=True)
@@ -67,22 +57,8 @@ class TransformersEngine:
 
     def rest(self) -> None:
         """Let go of the keys and values."""
-        self._past, self._rows, self._read = None, {}, []
+        self._memory.forget()
 
     def close(self) -> None:
         """Let go of the keys and values; the model is the caller's."""
         self.rest()
-
-    def _unread(self, requests: Sequence[TokenRequest]) -> tuple[list[list[int]], KeyValues | None]:
-        """Return what must be read on each row, and what was; nothing if any request is not known."""
-        rows = [self._rows.get(request.key, -1) for request in requests]
-        if self._past is None or -1 in rows:
-            return [request.ids for request in requests], None
-        chunks = []
-        for row, request in zip(rows, requests, strict=True):
-            seen = self._read[row]
-            if len(seen) >= len(request.ids) or request.ids[: len(seen)] != seen:
-                return [request.ids for request in requests], None
-            chunks.append(request.ids[len(seen) :])
-        picked = torch.tensor(rows, device=self._past.mask.device)
-        return chunks, self._past.select(picked).compacted()

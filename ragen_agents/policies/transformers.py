@@ -9,6 +9,7 @@ from transformers.utils import logging as transformers_logging
 
 from ragen_agents.engines.attention import use_grouped_attention
 from ragen_agents.engines.decoding import Decoder, end_tokens
+from ragen_agents.engines.memory import Memory
 from ragen_agents.policies.base import Sampling
 from ragen_agents.policies.language_model import LanguageModelPolicy, not_loaded
 
@@ -53,7 +54,8 @@ class TransformersPolicy(LanguageModelPolicy):
         ends = end_tokens(model.generation_config, self._tokenizer)
         pad = self._tokenizer.pad_token_id or 0
         self._decoder = Decoder(model, ends, pad, sampling.temperature, sampling.max_tokens)
+        self._memory = Memory()
 
     def _write(self, prompts: list[list[int]], seeds: list[int]) -> list[tuple[list[int], bool]]:
-        samples, _ = self._decoder.run(prompts, seeds)
+        samples = self._memory.sample(self._decoder, prompts, seeds)
         return [(sample.ids, sample.finish == "stop") for sample in samples]

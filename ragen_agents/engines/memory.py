@@ -1,0 +1,70 @@
+"""What a model has read of conversations, so that their next turns begin where the last ones ended."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+import torch
+
+from ragen_agents.engines.decoding import Decoder, Sample
+from ragen_agents.engines.key_values import KeyValues
+
+
+class Memory:
+    """Keys and values of the last batch of prompts and replies, and the tokens that they are of."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Let go of everything, as must be done when the weights change."""
+        self._past: KeyValues | None = None
+        self._read: list[list[int]] = []
+
+    def sample(
+        self, decoder: Decoder, prompts: Sequence[list[int]], seeds: Sequence[int]
+    ) -> list[Sample]:
+        """Sample a reply to each prompt, and read only what is not in memory.
+
+        Args:
+            decoder: With the model that has read what is in memory.
+            prompts: Token ids, none empty.
+            seeds: One a prompt.
+        """
+        rests, past = self._recall(prompts)
+        samples, self._past = decoder.run(rests, seeds, past)
+        self._read = [
+            [*prompt, *sample.ids[:-1]] for prompt, sample in zip(prompts, samples, strict=True)
+        ]
+        return samples
+
+    def _recall(self, prompts: Sequence[list[int]]) -> tuple[list[list[int]], KeyValues | None]:
+        """Return the rest of each prompt, at least its last token, and the keys and values before it."""
+        if self._past is None:
+            return list(prompts), None
+        found = self._longest_beginnings(prompts)
+        rests = [prompt[n:] for prompt, (_, n) in zip(prompts, found, strict=True)]
+        if not any(n for _, n in found):
+            return rests, None
+        rows, counts = torch.tensor(found, device=self._past.mask.device).unbind(1)
+        return rests, self._past.select(rows).beginnings(counts).compacted()
+
+    def _longest_beginnings(self, prompts: Sequence[list[int]]) -> list[tuple[int, int]]:
+        """Return for each prompt the row that shares most of its beginning, and how many tokens."""
+        order = sorted(range(len(self._read)), key=self._read.__getitem__)
+        read = [self._read[row] for row in order]
+        found = []
+        for prompt in prompts:
+            # In their order, the row that shares most is a neighbour of the prompt.
+            place = bisect_left(read, prompt)
+            near = [i for i in (place - 1, place) if 0 <= i < len(read)]
+            shared, best = max((_shared(read[i], prompt), i) for i in near)
+            found.append((order[best], shared))
+        return found
+
+
+def _shared(read: list[int], prompt: list[int]) -> int:
+    """Return how many tokens of a prompt were read, without its last one."""
+    most = min(len(read), len(prompt) - 1)
+    if read[:most] == prompt[:most]:
+        return most
+    return next(i for i in range(most) if read[i] != prompt[i])
