@@ -38,6 +38,17 @@ def test_generated_pages_are_up_to_date():
     assert done.returncode == 0, done.stderr
 
 
+def test_the_single_file_learns_the_better_arm():
+    pytest.importorskip("transformers")
+    command = [sys.executable, str(ROOT / "examples" / "starpo_minimal.py"), "--iterations", "8"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    success = [float(value) for value in re.findall(r"success (\S+)", done.stdout)]
+    assert len(success) == 8
+    assert success[0] < 0.65  # the starter pulls either arm
+    assert sum(success[-3:]) / 3 > 0.75
+
+
 @pytest.mark.parametrize("game", ["Corridor", "Cube"])
 def test_a_game_from_outside_is_played_by_the_oracle_to_the_end(game, examples):
     importlib.import_module(game.lower())
