@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from ragen_agents.engines import TokenRequest  # noqa: E402
-from ragen_agents.engines.attention import use_grouped_attention  # noqa: E402
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS  # noqa: E402
+
+from ragen_agents.engines import TokenRequest, attention  # noqa: E402
 from ragen_agents.engines.decoding import Decoder  # noqa: E402
 from ragen_agents.engines.memory import Memory  # noqa: E402
 from ragen_agents.engines.transformers import TransformersEngine  # noqa: E402
@@ -119,6 +120,8 @@ def test_later_turns_reuse_what_was_read(model):
 class CountingDecoder:
     """A decoder that notes how many tokens it had to read."""
 
+    reads_in_parts = True
+
     def __init__(self, model):
         self.decoder = Decoder(model, frozenset({END}), PAD, 1.0, 12)
         self.read = []
@@ -163,6 +166,14 @@ def test_memory_reads_only_what_is_new(model):
     assert decoder.read[-1] == sum(map(len, batch))
 
 
+def test_what_has_little_in_common_with_memory_is_read_afresh(model):
+    decoder, memory = CountingDecoder(model), Memory()
+    memory.sample(decoder, [[2, 3, *p] for p in prompts(5)], list(range(5)))
+    other = [[2, 3, *range(4, 30), 40 + i] for i in range(5)]  # rules of their own, read once
+    memory.sample(decoder, other, list(range(5)))
+    assert decoder.read[-1] == sum(map(len, other))
+
+
 def test_the_rules_that_all_prompts_begin_with_are_read_once(model, monkeypatch):
     read = []
     forward = model.forward
@@ -175,7 +186,7 @@ def test_the_rules_that_all_prompts_begin_with_are_read_once(model, monkeypatch)
     assert sum(read) == len(rules) + 6 * 2
 
 
-def test_a_key_whose_prompt_was_changed_is_read_anew(model):
+def test_a_prompt_that_was_changed_is_read_anew(model):
     engine = engine_of(model)
     answers(engine, [TokenRequest(0, [5, 6, 7], 0, 1.0)])
     changed = [TokenRequest(0, [9, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19], 1, 1.0)]
@@ -224,10 +235,9 @@ def test_grouped_attention_is_eager_attention(key_heads):
         num_attention_heads=4, num_key_value_heads=key_heads, initializer_range=0.3,
     )  # fmt: skip
     grouped = transformers.Qwen2ForCausalLM(config).eval()
+    assert grouped.config._attn_implementation == "sdpa"
     eager = copy.deepcopy(grouped)
     eager.set_attn_implementation("eager")
-    use_grouped_attention(grouped)
-    assert grouped.config._attn_implementation not in ("sdpa", "eager")
     for batch in (prompts(6), [prompts(1)[0]] * 3):  # with padding, and without
         ours, theirs = (
             Decoder(model, frozenset({END}), PAD, 1.0, 12).run(batch, list(range(len(batch))))[0]
@@ -238,24 +248,37 @@ def test_grouped_attention_is_eager_attention(key_heads):
             assert one.logprobs == pytest.approx(other.logprobs, abs=1e-5)
 
 
-def test_grouped_attention_has_gradients(model):
-    grouped = copy.deepcopy(model)
-    use_grouped_attention(grouped)
-    ids, mask = torch.tensor([[5], [7]]), torch.ones((2, 1), dtype=torch.int64)
-    weights = []
-    for one in (model, grouped):
-        one.zero_grad()
-        one(ids, attention_mask=mask).logits.square().sum().backward()
-        weights.append(one.model.layers[0].self_attn.v_proj.weight.grad.clone())
-    torch.testing.assert_close(*weights)
+def test_grouped_attention_is_used_while_decoding_and_only_then(model, monkeypatch):
+    seen = []
+    plain = attention.sdpa_attention_forward
+    monkeypatch.setattr(
+        attention,
+        "sdpa_attention_forward",
+        lambda *a, **k: seen.append(a[1].shape[2]) or plain(*a, **k),
+    )
+    Decoder(model, frozenset(), PAD, 1.0, 5).run(prompts(3), [0, 1, 2])
+    assert min(seen) > 1
+    assert (
+        ALL_ATTENTION_FUNCTIONS["sdpa"]
+        is transformers.integrations.sdpa_attention.sdpa_attention_forward
+    )
 
 
-def test_grouped_attention_is_not_saved_and_leaves_other_kinds_alone(model, tmp_path):
-    grouped = copy.deepcopy(model)
-    use_grouped_attention(grouped)
-    grouped.save_pretrained(tmp_path)
-    assert "ragen" not in (tmp_path / "config.json").read_text()
-    eager = copy.deepcopy(model)
-    eager.set_attn_implementation("eager")
-    use_grouped_attention(eager)
-    assert eager.config._attn_implementation == "eager"
+def test_a_window_of_attention_sees_tokens_and_no_padding():
+    torch.manual_seed(5)
+    config = transformers.MistralConfig(
+        vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, initializer_range=0.3, sliding_window=16,
+    )  # fmt: skip
+    windowed = transformers.MistralForCausalLM(config).eval()
+    rules = list(range(2, 22))
+    short, long = [*rules, *range(5, 10)], [*rules, *range(10, 40)]
+    decoder, memory = Decoder(windowed, frozenset(), PAD, 1.0, 8), Memory()
+    batch = [short, long]
+    for seed in (0, 10):
+        found = memory.sample(decoder, batch, [seed, seed + 1])
+        for place, prompt in enumerate(batch):
+            alone = decoder.run([prompt], [seed + place])[0][0]
+            assert alone.ids == found[place].ids
+        bridges = ([2, 3], [4] * 20)
+        batch = [p + s.ids + b for p, s, b in zip(batch, found, bridges, strict=True)]

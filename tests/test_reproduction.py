@@ -183,6 +183,30 @@ def test_a_benchmarked_agent_joins_the_table(kept, benched, capsys):
             assert joined[row["game"]]["score"] is not None
 
 
+def test_what_is_kept_stays_what_can_be_made_of_it_again(kept, benched, capsys):
+    reproduce(kept)
+    before = {path.name: path.read_bytes() for path in (kept / "laptop").iterdir()}
+    assert reproduce(kept, "--beside", str(benched)) == 0
+    assert {path.name: path.read_bytes() for path in (kept / "laptop").iterdir()} == before
+    assert "zero-shot" in (kept.parent / "out/table4-laptop.md").read_text()
+    assert reproduce(kept, "--beside", str(benched), "--beside", str(benched)) == 2
+    assert "another run has 'right_for_tables:agent (as think)' too" in capsys.readouterr().err
+
+
+def test_agents_that_were_sampled_otherwise_are_named(kept, benched, tmp_path, capsys):
+    arguments = ["bench", "--agent", "starter", "--game", "FrozenLake", "--temperature", "0"]
+    assert main([*arguments, "--max-reply-tokens", "100", "--out", str(tmp_path / "cold")]) == 0
+    beside = ["--beside", str(benched), "--beside", str(tmp_path / "cold"), "--format", "json"]
+    capsys.readouterr()
+    assert reproduce(kept, *beside) == 0
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    told = (
+        "starter (as think) was sampled at temperature 0 with at most 100 tokens a reply, "
+        "the cells at 0.5 with 200"
+    )
+    assert [note for note in notes if "sampled" in note] == [told]
+
+
 def test_a_run_that_played_no_test_of_the_table_is_refused_before_any_work(kept, benched, capsys):
     arguments = ["reproduce", "table3", "--results", str(kept), "--beside", str(benched)]
     assert main([*arguments, "--out", str(kept.parent / "out3")]) == 2
@@ -200,6 +224,10 @@ def test_how_a_metric_went_stands_beside_the_papers(tmp_path, capsys):
     assert main(["reproduce", *arguments, "--no-run", "--format", "markdown"]) == 0
     row = "| Bandit | think | 3 | 40.0 (40.0 to 40.0) | 30.0 (30.0 to 30.0) | 20.0 (20.0 to 20.0) |"
     assert f"{row} 66.0 / 25.6 / 17.6 |" in capsys.readouterr().out
+    assert main(["reproduce", *arguments, "--no-run", "--format", "json"]) == 0
+    stages = json.loads(capsys.readouterr().out)["stages"]
+    first = next(s for s in stages if (s["trained_on"], s["place"]) == ("Bandit", "half way"))
+    assert (first["row"], first["mean"], first["paper"]) == ("think", 30.0, 25.6)
 
 
 def test_files_made_again_are_the_same(kept, capsys):

@@ -48,8 +48,8 @@ def print_table(
     if style is Format.CSV:
         print(data.to_csv(index=False), end="")
     elif style is Format.JSON:
-        rows = [_plain(row) for row in data.to_dict("records")]
-        print(json.dumps({**(facts or {}), "notes": list(notes), "rows": rows}, indent=1))
+        found = {**(facts or {}), "notes": list(notes), "rows": plain_rows(data)}
+        print(json.dumps(found, indent=1))
     elif style is Format.MARKDOWN:
         print(markdown(grid), end="")
         print("".join(f"\n{note}\n" for note in notes), end="")
@@ -57,12 +57,15 @@ def print_table(
         _print_rich(grid, title, notes)
 
 
-def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return a row without nan and infinities, which JSON does not have."""
-    return {
-        str(name): None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in row.items()
-    }
+def plain_rows(data: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows without nan and infinities, which JSON does not have."""
+    return [
+        {
+            str(name): None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in row.items()
+        }
+        for row in data.to_dict("records")
+    ]
 
 
 def markdown(grid: Grid) -> str:

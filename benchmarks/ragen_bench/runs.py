@@ -136,11 +136,11 @@ def missing_agents(folder: Path, config: AnyConfig) -> list[str]:
     return [agent.name for agent in config.agents if agent.name in lacking]
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file that is there whole or not at all."""
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file that is there whole or not at all; text as UTF-8."""
     temporary = path.with_suffix(".tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
+    with temporary.open("wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)

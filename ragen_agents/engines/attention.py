@@ -5,15 +5,14 @@ the keys and values for each of them before a masked attention. A decoding step 
 heads can take the place of a sequence instead, and nothing is copied.
 """
 
-from typing import Any, Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
-
-_NAME: Final = "ragen_grouped_sdpa"
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 
 def grouped_attention(
@@ -26,23 +25,24 @@ def grouped_attention(
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attend as ``sdpa`` of transformers does; see there for what is passed.
+    """Attend as ``sdpa`` of transformers does, which it calls for all but steps of one query a row.
 
     Args:
         module: The layer.
         query: (rows, query heads, queries, head size).
         key: (rows, key heads, slots, head size); query heads are a multiple of the key heads.
         value: As ``key``.
-        attention_mask: (rows, 1, queries, slots), or None.
+        attention_mask: (rows, 1, queries, slots), or None; other shapes are left to ``sdpa``.
         dropout: Chance that a weight is dropped.
         scaling: Of the products, by default the inverse root of the head size.
-        kwargs: What else a layer passes; only seen where the queries are several.
+        kwargs: What else a layer passes to ``sdpa``.
 
     Returns:
         (rows, queries, query heads, head size), and no weights.
     """
     rows, heads, queries, size = query.shape
-    if queries > 1 or heads == key.shape[1] or kwargs.get("position_bias") is not None:
+    by_head = attention_mask is not None and attention_mask.shape[1] != 1
+    if queries > 1 or heads == key.shape[1] or by_head or kwargs.get("position_bias") is not None:
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout, scaling, **kwargs
         )
@@ -50,14 +50,18 @@ def grouped_attention(
     attended = torch.nn.functional.scaled_dot_product_attention(
         shared, key, value, attn_mask=attention_mask, dropout_p=dropout, scale=scaling
     )
-    return attended.reshape(rows, 1, heads, size), None
+    return attended.reshape(rows, 1, heads, -1), None
 
 
-def use_grouped_attention(model: Any) -> None:
-    """Let a model that would use ``sdpa`` decode so; any other model stays as it is."""
-    if model.config._attn_implementation == "sdpa":
-        model.set_attn_implementation(_NAME)
-
-
-AttentionInterface.register(_NAME, grouped_attention)
-AttentionMaskInterface.register(_NAME, sdpa_mask)
+@contextmanager
+def shared_keys() -> Iterator[None]:
+    """Let models that attend with ``sdpa`` do so while the context is open."""
+    before = ALL_ATTENTION_FUNCTIONS["sdpa"]
+    if before is grouped_attention:  # another thread decodes, and will put back what was there
+        yield
+        return
+    ALL_ATTENTION_FUNCTIONS["sdpa"] = grouped_attention
+    try:
+        yield
+    finally:
+        ALL_ATTENTION_FUNCTIONS["sdpa"] = before

@@ -12,7 +12,7 @@ class TokenRequest:
     """A prompt that waits for a reply, in tokens."""
 
     key: int
-    """Who asks. Requests of one key extend one another, which lets engines keep what they computed."""
+    """Who asks; its completion has the same."""
     ids: list[int]
     """The whole prompt."""
     seed: int

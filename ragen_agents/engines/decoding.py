@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
 
+from ragen_agents.engines.attention import shared_keys
 from ragen_agents.engines.key_values import GrowingLayer, KeyValues, joined
 
 
@@ -37,6 +38,18 @@ class Decoder:
     temperature: float
     max_tokens: int
 
+    @property
+    def reads_in_parts(self) -> bool:
+        """Whether a prompt can be read in parts, with padding between them on shorter rows.
+
+        Windows of attention are counted in slots, so there padding would take the place of tokens.
+        """
+        config = self.model.config.get_text_config()
+        kinds = getattr(config, "layer_types", None) or ["sliding_attention"]
+        windowed = getattr(config, "sliding_window", None) is not None
+        chunked = getattr(config, "attention_chunk_size", None) is not None
+        return not ((windowed and "sliding_attention" in kinds) or chunked)
+
     @torch.inference_mode()
     def run(
         self, chunks: Sequence[Sequence[int]], seeds: Sequence[int], past: KeyValues | None = None
@@ -51,6 +64,12 @@ class Decoder:
         Returns:
             One sample a row; keys and values of all that was read, without each row's last token.
         """
+        with shared_keys():
+            return self._run(chunks, seeds, past)
+
+    def _run(
+        self, chunks: Sequence[Sequence[int]], seeds: Sequence[int], past: KeyValues | None
+    ) -> tuple[list[Sample], KeyValues]:
         batch, logits = self._start(chunks, past)
         samples = [Sample() for _ in chunks]
         draws = np.stack([np.random.default_rng(seed).random(self.max_tokens) for seed in seeds])
@@ -71,7 +90,7 @@ class Decoder:
         # The members of a group begin with the same prompt, which is read once, and all prompts
         # with the same rules.
         prompts = list(dict.fromkeys(map(tuple, chunks)))
-        shared = _shared_beginning(prompts)
+        shared = _shared_beginning(prompts) if self.reads_in_parts else 0
         batch = _Batch(self.model, len(prompts), self._read_once(prompts[0][:shared], len(prompts)))
         logits = batch.read([prompt[shared:] for prompt in prompts], self.pad)
         places = {prompt: i for i, prompt in enumerate(prompts)}
@@ -113,6 +132,12 @@ class Decoder:
             bar = draws.to(chances.device) * chances[:, -1]
             tokens = torch.searchsorted(chances, bar[:, None], right=True)[:, 0]
         return tokens, logprobs.gather(1, tokens[:, None])[:, 0]
+
+
+def fresh_tokens(prompts: Sequence[Sequence[int]]) -> int:
+    """Return how many tokens are read where nothing was read before."""
+    distinct = set(map(tuple, prompts))
+    return sum(map(len, distinct)) - (len(distinct) - 1) * _shared_beginning(list(distinct))
 
 
 def _shared_beginning(prompts: Sequence[Sequence[int]]) -> int:

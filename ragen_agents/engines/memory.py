@@ -5,18 +5,22 @@ from collections.abc import Sequence
 
 import torch
 
-from ragen_agents.engines.decoding import Decoder, Sample
+from ragen_agents.engines.decoding import Decoder, Sample, fresh_tokens
 from ragen_agents.engines.key_values import KeyValues
 
 
 class Memory:
-    """Keys and values of the last batch of prompts and replies, and the tokens that they are of."""
+    """Keys and values of the last batch of prompts and replies, and the tokens that they are of.
+
+    It is for one model with the same weights; whoever changes them, or is done with the conversations,
+    lets it forget.
+    """
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Let go of everything, as must be done when the weights change."""
+        """Let go of everything."""
         self._past: KeyValues | None = None
         self._read: list[list[int]] = []
 
@@ -30,26 +34,25 @@ class Memory:
             prompts: Token ids, none empty.
             seeds: One a prompt.
         """
-        rests, past = self._recall(prompts)
-        samples, self._past = decoder.run(rests, seeds, past)
+        places = self._places(decoder, prompts)
+        rests = [prompt[n:] for prompt, (_, n) in zip(prompts, places, strict=True)]
+        samples, past = decoder.run(rests, seeds, self._taken(places))
+        self._past = past
         self._read = [
             [*prompt, *sample.ids[:-1]] for prompt, sample in zip(prompts, samples, strict=True)
         ]
         return samples
 
-    def _recall(self, prompts: Sequence[list[int]]) -> tuple[list[list[int]], KeyValues | None]:
-        """Return the rest of each prompt, at least its last token, and the keys and values before it."""
-        if self._past is None:
-            return list(prompts), None
+    def _places(self, decoder: Decoder, prompts: Sequence[list[int]]) -> list[tuple[int, int]]:
+        """Return for each prompt the row that it goes on from, and how many tokens were read there."""
+        nowhere = [(0, 0)] * len(prompts)
+        if self._past is None or not decoder.reads_in_parts:
+            return nowhere
         found = self._longest_beginnings(prompts)
-        rests = [prompt[n:] for prompt, (_, n) in zip(prompts, found, strict=True)]
-        if not any(n for _, n in found):
-            return rests, None
-        rows, counts = torch.tensor(found, device=self._past.mask.device).unbind(1)
-        return rests, self._past.select(rows).beginnings(counts).compacted()
+        left = sum(len(prompt) - n for prompt, (_, n) in zip(prompts, found, strict=True))
+        return found if left < fresh_tokens(prompts) else nowhere
 
     def _longest_beginnings(self, prompts: Sequence[list[int]]) -> list[tuple[int, int]]:
-        """Return for each prompt the row that shares most of its beginning, and how many tokens."""
         order = sorted(range(len(self._read)), key=self._read.__getitem__)
         read = [self._read[row] for row in order]
         found = []
@@ -60,6 +63,14 @@ class Memory:
             shared, best = max((_shared(read[i], prompt), i) for i in near)
             found.append((order[best], shared))
         return found
+
+    def _taken(self, places: list[tuple[int, int]]) -> KeyValues | None:
+        """Take the keys and values out of memory, so that they do not lie beside those that grow."""
+        past, self._past = self._past, None
+        if past is None or not any(n for _, n in places):
+            return None
+        rows, counts = torch.tensor(places, device=past.mask.device).unbind(1)
+        return past.select(rows).beginnings(counts).compacted()
 
 
 def _shared(read: list[int], prompt: list[int]) -> int:

@@ -60,6 +60,14 @@ class Policy(Protocol):
 
 
 @runtime_checkable
+class Resting(Protocol):
+    """A policy that keeps something between the turns of conversations."""
+
+    def rest(self) -> None:
+        """Let go of it, because these conversations are over."""
+
+
+@runtime_checkable
 class AsyncPolicy(Protocol):
     """Something that plays each conversation by itself, such as a model behind an endpoint."""
 

@@ -7,7 +7,6 @@ import torch
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
-from ragen_agents.engines.attention import use_grouped_attention
 from ragen_agents.engines.decoding import Decoder, end_tokens
 from ragen_agents.engines.memory import Memory
 from ragen_agents.policies.base import Sampling
@@ -48,7 +47,6 @@ class TransformersPolicy(LanguageModelPolicy):
             model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
         except (OSError, ValueError) as error:
             raise not_loaded(source, error) from error
-        use_grouped_attention(model)
         model.eval().to(device)
         self._context = int(getattr(model.config, "max_position_embeddings", 1 << 30))
         ends = end_tokens(model.generation_config, self._tokenizer)
@@ -59,3 +57,7 @@ class TransformersPolicy(LanguageModelPolicy):
     def _write(self, prompts: list[list[int]], seeds: list[int]) -> list[tuple[list[int], bool]]:
         samples = self._memory.sample(self._decoder, prompts, seeds)
         return [(sample.ids, sample.finish == "stop") for sample in samples]
+
+    def rest(self) -> None:
+        """Let go of the keys and values of the conversations."""
+        self._memory.forget()

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from ragen_agents.policies.base import Policy
+from ragen_agents.policies.base import Policy, Resting
 from ragen_agents.rollout.episode import Episode
 from ragen_agents.rollout.game import EpisodeSpec, Game, play_replies
 from ragen_envs.errors import RagenError
@@ -16,6 +16,15 @@ def play_batch(specs: Sequence[EpisodeSpec], policy: Policy, run_seed: int) -> l
     in the specs themselves (an unknown game or instance) are raised.
     """
     games = [Game(spec, run_seed) for spec in specs]
+    try:
+        _play_out(games, policy)
+    finally:
+        if isinstance(policy, Resting):
+            policy.rest()
+    return [game.episode(policy.name) for game in games]
+
+
+def _play_out(games: Sequence[Game], policy: Policy) -> None:
     while waiting := [game for game in games if game.end is None]:
         batch = waiting[: policy.batch_size]
         started = time.perf_counter()
@@ -29,4 +38,3 @@ def play_batch(specs: Sequence[EpisodeSpec], policy: Policy, run_seed: int) -> l
             continue
         seconds = (time.perf_counter() - started) / len(batch)
         play_replies(batch, replies, seconds)
-    return [game.episode(policy.name) for game in games]

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ragen_agents.policies.base import AsyncPolicy, BudgetReachedError, Policy, Request
+from ragen_agents.policies.base import AsyncPolicy, BudgetReachedError, Policy, Request, Resting
 from ragen_agents.rollout.match import Answer, Match, MatchSpec
 from ragen_agents.rollout.match_record import MatchRecord
 from ragen_envs.errors import RagenError
@@ -47,6 +47,17 @@ async def play_matches(
         RagenError: Nothing can be played, or kept; all matches that were over before are kept.
     """
     going = [Match(spec, run_seed) for spec in specs]
+    try:
+        await _play_out(going, policies, keep)
+    finally:
+        for policy in policies.values():
+            if isinstance(policy, Resting):
+                policy.rest()
+
+
+async def _play_out(
+    going: Sequence[Match], policies: Mapping[str, Policy | AsyncPolicy], keep: Keep
+) -> None:
     while going:
         asked = [_Asked(m, seat, request) for m in going for seat, request in m.requests().items()]
         answers = await _ask_all(asked, policies)

@@ -12,7 +12,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.cache_utils import DynamicCache
 from transformers.utils import logging as transformers_logging
 
-from ragen_agents.engines.attention import use_grouped_attention
 from ragen_agents.starpo.config import TrainConfig
 from ragen_envs.errors import RagenError
 
@@ -130,7 +129,6 @@ def load_policy(config: TrainConfig, device: torch.device) -> tuple[Any, Any]:
         raise RagenError(
             f"model is '{config.model}', which could not be loaded: {first}"
         ) from error
-    use_grouped_attention(model)
     if config.lora is not None:
         model = _with_adapters(model, config)
     model.to(device)

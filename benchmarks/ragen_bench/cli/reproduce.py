@@ -10,7 +10,7 @@ import typer
 from ragen_bench.cli import sweep_options as options
 from ragen_bench.cli.options import FormatOption
 from ragen_bench.cli.sweep import finish, print_cost
-from ragen_bench.formats import Format, print_table
+from ragen_bench.formats import Format, plain_rows, print_table
 from ragen_envs.errors import RagenError
 
 if TYPE_CHECKING:
@@ -87,9 +87,12 @@ def _print(report: "Report", style: Format) -> None:
     if style is Format.MARKDOWN:
         print(report.markdown())
         return
-    print_table(report.data, report.table, style, report.what.title, report.notes())
+    data = report.stages_data
+    facts = {} if data is None else {"stages": plain_rows(data)}
+    print_table(report.data, report.table, style, report.what.title, report.notes(), facts)
     if style is Format.TABLE and report.verdicts:
         claims = pd.DataFrame(report.verdicts)
         print_table(claims, report.claims, style, "Claims")
-    if style is Format.TABLE and report.what.stages is not None and report.stages is not None:
-        print_table(pd.DataFrame(), report.stages, style, report.what.stages.title)
+    if style is Format.TABLE and report.stages is not None and data is not None:
+        title, grid = report.stages
+        print_table(data, grid, style, title)

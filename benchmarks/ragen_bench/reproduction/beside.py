@@ -7,7 +7,7 @@ from typing import Final
 
 from ragen_agents.policies import CONTROLS
 from ragen_bench.reproduction.schema import Reproduction
-from ragen_bench.suites import Task
+from ragen_bench.suites import SamplingSettings, Task
 from ragen_bench.sweeps.results import Outcome, outcome_of
 from ragen_bench.sweeps.schema import core_tasks
 from ragen_bench.tables import Run, read_run
@@ -22,10 +22,12 @@ class Beside:
     """An agent's outcomes under the conversation settings of a cell."""
 
     agent: str
+    """With the cell, where the cells of the table have several settings."""
     cell: str
     """The first cell with these settings."""
     test: str
     outcome: Outcome
+    sampling: SamplingSettings
 
 
 def read_beside(folders: Sequence[Path], what: Reproduction, levels: int) -> list[Beside]:
@@ -37,28 +39,36 @@ def read_beside(folders: Sequence[Path], what: Reproduction, levels: int) -> lis
         levels: How many test levels the table has; further ones are left out.
 
     Raises:
-        RagenError: A folder is no run, or it has no agent that played the levels of any test.
+        RagenError: A folder is no run, or it has no agent that played the levels of any test, or an agent
+            of two runs has the same name.
     """
-    found = []
+    found: dict[tuple[str, str], Beside] = {}
     for folder in folders:
         there = _of_run(read_run(folder), what, levels)
         if not there:
             raise RagenError(_nothing(folder, what, levels))
-        found += there
-    return found
+        for one in there:
+            if (one.agent, one.test) in found:
+                raise RagenError(f"--beside is '{folder}', but another run has '{one.agent}' too")
+            found[one.agent, one.test] = one
+    return list(found.values())
 
 
 def _of_run(run: Run, what: Reproduction, levels: int) -> list[Beside]:
     if run.config.suite.split != "test":
         return []
     found = []
-    for cell, test, wanted in _tests(what):
+    tests = _tests(what)
+    several = len({cell for cell, _, _ in tests}) > 1
+    for cell, test, wanted in tests:
         for name, task in run.config.suite.tasks.items():
             for agent in run.config.agents:
                 episodes = run.samples.get((agent.name, name), {})
                 first = [episodes[i] for i in range(levels) if i in episodes]
                 if task == wanted and agent.name not in CONTROLS and len(first) == levels:
-                    found.append(Beside(agent.name, cell, test, outcome_of(first)))
+                    shown = f"{agent.name} (as {cell})" if several else agent.name
+                    outcome, sampling = outcome_of(first), run.config.suite.sampling
+                    found.append(Beside(shown, cell, test, outcome, sampling))
     return found
 
 

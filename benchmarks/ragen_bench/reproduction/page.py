@@ -10,19 +10,19 @@ from ragen_agents.rollout import Episode
 from ragen_bench.formats import Grid
 from ragen_bench.leaderboard.visible import visible
 from ragen_bench.records import read_records
-from ragen_bench.reproduction.schema import Column, Reproduction
+from ragen_bench.reproduction.schema import Column
 from ragen_bench.runs import EPISODES
 from ragen_bench.sweeps.results import TaskResult
 from ragen_bench.sweeps.work import TEST
 
 
 def render_page(
-    what: Reproduction,
+    title: str,
     scale: str,
     notes: list[str],
     claims: Grid,
     table: Grid,
-    stages: Grid | None,
+    stages: tuple[str, Grid] | None,
     drawing: str | None,
     episodes: list[tuple[str, list[Episode]]],
 ) -> str:
@@ -32,7 +32,7 @@ def render_page(
     if drawing is not None:
         source = "data:image/svg+xml;base64," + base64.b64encode(drawing.encode()).decode()
     return environment.get_template("reproduction.html.j2").render(
-        what=what, scale=scale, notes=notes, claims=claims, table=table, stages=stages,
+        title=title, scale=scale, notes=notes, claims=claims, table=table, stages=stages,
         drawing=source, episodes=episodes,
     )  # fmt: skip
 

@@ -17,7 +17,7 @@ from ragen_bench.reproduction.schema import (
     games_of,
     load_reproduction,
 )
-from ragen_bench.reproduction.stages import stages_grid
+from ragen_bench.reproduction.stages import stages_grid, tabulate_stages
 from ragen_bench.reproduction.table import claims_grid, table_grid, tabulate
 from ragen_bench.runs import write_atomically
 from ragen_bench.sweeps.archive import add_to_archive, archive_path, read_archive
@@ -35,14 +35,16 @@ class Report:
     """
 
     def __init__(self, what: Reproduction, run: SweepRun, beside: Sequence[Beside] = ()) -> None:
-        self.what, self._run = what, run
+        self.what, self._run, self._beside = what, run, beside
         states = run.states()
+        self._sampling = states[0].task.suite.sampling
         self._results = [state.result for state in states if state.result is not None]
         self._own = [s.result for s in states if s.result is not None and s.source is None]
         self._borrowed = [(s.task, s.source) for s in states if s.source is not None]
         self._missing = len(states) - len(self._results)
         self._runs = Runs(run.sweep, self._results)
         self.data: pd.DataFrame = tabulate(what, self._runs, beside)
+        self.stages_data: pd.DataFrame | None = tabulate_stages(what, self._runs)
         self.verdicts: list[Verdict] = judge(what, self._runs)
 
     @property
@@ -61,9 +63,11 @@ class Report:
         return claims_grid(self.verdicts)
 
     @property
-    def stages(self) -> Grid | None:
-        """How a metric of training went, beside the paper's, if the table or figure asks for it."""
-        return stages_grid(self.what, self._runs)
+    def stages(self) -> tuple[str, Grid] | None:
+        """How a metric of training went, beside the paper's, with its title; None if nothing asks for it."""
+        if self.what.stages is None or self.stages_data is None:
+            return None
+        return self.what.stages.title, stages_grid(self.stages_data)
 
     @property
     def drawing(self) -> str | None:
@@ -84,11 +88,24 @@ class Report:
             for task, source in self._borrowed
             if task.seed is not None
         )
+        found += self._other_sampling()
         early = [r for r in self._results if r.ended]
         found += [
             f"{r.task.game} {r.task.cell} seed {r.task.seed} ended early: {r.ended}" for r in early
         ]
         return found
+
+    def _other_sampling(self) -> list[str]:
+        """Return how agents were sampled that were not sampled as the cells were."""
+        return list(
+            dict.fromkeys(
+                f"{one.agent} was sampled at temperature {one.sampling.temperature:g} with at most "
+                f"{one.sampling.max_tokens} tokens a reply, the cells at {self._sampling.temperature:g} "
+                f"with {self._sampling.max_tokens}"
+                for one in self._beside
+                if one.sampling != self._sampling
+            )
+        )
 
     def markdown(self) -> str:
         """Return table, claims and notes as Markdown."""
@@ -100,39 +117,40 @@ class Report:
         ]
         if self.verdicts:
             parts.append(markdown(self.claims))
-        if self.what.stages is not None and self.stages is not None:
-            parts += [f"{self.what.stages.title}:\n", markdown(self.stages)]
+        if self.stages is not None:
+            title, grid = self.stages
+            parts += [f"{title}:\n", markdown(grid)]
         return "\n".join(part for part in parts if part)
 
     def write(self, folder: Path) -> list[Path]:
-        """Write all files below a folder and return them."""
+        """Write all files and return them: results below a folder, the rest beside the runs.
+
+        The table is kept with the results that it can be made of again. With agents beside it, it cannot.
+        """
         archive = self._run.archive(folder)
         add_to_archive(archive, self._own)
-        base = archive.parent / self.what.name
-        texts = {
-            base.with_suffix(".csv"): self.data.to_csv(index=False),
-            base.with_suffix(".md"): self.markdown(),
-        }
         drawing = self.drawing
-        if drawing is not None:
-            texts[base.with_suffix(".svg")] = drawing
+        beside_runs = self._run.root / f"{self.what.name}-{self._run.choice.name}"
+        beside_runs.parent.mkdir(parents=True, exist_ok=True)
+        base = str(beside_runs if self._beside else archive.parent / self.what.name)
+        texts: dict[Path, str | bytes] = {
+            Path(base + ".csv"): self.data.to_csv(index=False),
+            Path(base + ".md"): self.markdown(),
+            **({} if drawing is None else {Path(base + ".svg"): drawing}),
+            Path(f"{beside_runs}.html"): self._page(drawing),
+            Path(f"{beside_runs}.parquet"): self.data.to_parquet(index=False),
+        }
         for path, text in texts.items():
             write_atomically(path, text)
-        return [archive, *texts, *self._write_beside_runs(drawing)]
+        return [archive, *texts]
 
-    def _write_beside_runs(self, drawing: str | None) -> list[Path]:
-        """Write what is not kept with results: the page, whose episodes are large, and Parquet."""
-        page = self._run.root / f"{self.what.name}-{self._run.choice.name}.html"
-        page.parent.mkdir(parents=True, exist_ok=True)
-        text = render_page(
-            self.what, self._run.choice.name, self.notes(), self.claims, self.table, self.stages,
+    def _page(self, drawing: str | None) -> str:
+        """Return the page; with its episodes it is too large to be kept with results."""
+        return render_page(
+            self.what.title, self._run.choice.name, self.notes(), self.claims, self.table, self.stages,
             drawing,
             sample_episodes(self._run.root, self._results, self.what.columns),
         )  # fmt: skip
-        write_atomically(page, text)
-        parquet = page.with_suffix(".parquet")
-        self.data.to_parquet(parquet, index=False)
-        return [page, parquet]
 
 
 def kept_reports(folder: Path) -> list[Report]:

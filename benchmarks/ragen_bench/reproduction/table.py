@@ -25,14 +25,15 @@ _AGENTS: Final = ("random", INITIAL, "oracle")
 def tabulate(what: Reproduction, runs: Runs, beside: Sequence[Beside] = ()) -> pd.DataFrame:
     """Return a row for each column of the paper's table and each cell, agent or control that has results.
 
-    Columns: ``trained_on``, ``test``, ``row`` (a cell, an agent that was only benchmarked, or a control),
-    ``cell`` (whose settings those were played under), ``controls`` (the cell under which a row's controls
-    are), ``design`` ("zero-shot" for agents that were only benchmarked, "control" for controls), ``seeds``,
-    ``levels`` (distinct ones), ``success`` with its interval over seeds and levels ``low`` and ``high``;
-    ``score``, the success normalised to the random agent (0) and the optimum (100), both taken as known;
-    ``paper``, the paper's success rate; ``against``, the cell of the same design that it is compared with,
-    ``difference`` with ``difference_low`` and ``difference_high``, ``p``, ``p_holm`` over all comparisons
-    of the table, and ``verdict``. Shares are in [0, 1]; what is not defined is nan or "".
+    Columns: ``trained_on`` (of benchmarked agents and controls that of the cells beside them), ``test``,
+    ``row`` (a cell, an agent that was only benchmarked, or a control), ``cell`` (whose settings those were
+    played under), ``controls`` (the cell under which a row's controls are), ``design`` ("zero-shot" for
+    agents that were only benchmarked, "control" for controls), ``seeds``, ``levels`` (distinct ones),
+    ``success`` with its interval over seeds and levels ``low`` and ``high``; ``score``, the success
+    normalised to the random agent (0) and the optimum (100), both taken as known; ``paper``, the paper's
+    success rate; ``against``, the cell of the same design that it is compared with, ``difference`` with
+    ``difference_low`` and ``difference_high``, ``p``, ``p_holm`` over all comparisons of the table, and
+    ``verdict``. Shares are in [0, 1]; what is not defined is nan or "".
     """
     rows = [row for i in range(len(what.columns)) for row in _column(what, runs, beside, i)]
     data = pd.DataFrame(rows, columns=_COLUMNS)
@@ -131,7 +132,7 @@ def table_grid(data: pd.DataFrame) -> Grid:
     ]  # fmt: skip
     rows = [
         [
-            f"{row['trained_on']} → {row['test']}",
+            row["test"] if row["design"] == ZERO_SHOT else f"{row['trained_on']} → {row['test']}",
             row["row"],
             row["design"],
             str(row["seeds"]),
