@@ -50,7 +50,6 @@ class Decoder:
         chunked = getattr(config, "attention_chunk_size", None) is not None
         return not ((windowed and "sliding_attention" in kinds) or chunked)
 
-    @torch.inference_mode()
     def run(
         self, chunks: Sequence[Sequence[int]], seeds: Sequence[int], past: KeyValues | None = None
     ) -> tuple[list[Sample], KeyValues]:
@@ -64,14 +63,13 @@ class Decoder:
         Returns:
             One sample a row; keys and values of all that was read, without each row's last token.
         """
-        with shared_keys():
-            return self._run(chunks, seeds, past)
+        with torch.inference_mode(), shared_keys():
+            batch, logits = self._start(chunks, past)
+            del past  # the batch has a copy, which grows
+            return self._sample(batch, logits, seeds), batch.key_values()
 
-    def _run(
-        self, chunks: Sequence[Sequence[int]], seeds: Sequence[int], past: KeyValues | None
-    ) -> tuple[list[Sample], KeyValues]:
-        batch, logits = self._start(chunks, past)
-        samples = [Sample() for _ in chunks]
+    def _sample(self, batch: "_Batch", logits: Tensor, seeds: Sequence[int]) -> list[Sample]:
+        samples = [Sample() for _ in seeds]
         draws = np.stack([np.random.default_rng(seed).random(self.max_tokens) for seed in seeds])
         for step in range(self.max_tokens):
             tokens, logprobs = self._draw(logits, torch.from_numpy(draws[batch.rows, step]))
@@ -79,7 +77,7 @@ class Decoder:
             if step + 1 == self.max_tokens or not any(batch.open):
                 break
             logits = batch.feed(batch.shrunk(tokens), self.pad)
-        return samples, batch.key_values()
+        return samples
 
     def _start(
         self, chunks: Sequence[Sequence[int]], past: KeyValues | None
