@@ -4,6 +4,7 @@ import json
 import math
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -327,23 +328,77 @@ def test_a_run_can_be_made_longer(tiny, tmp_path):
     assert_equal_weights(short / "checkpoints" / "000004", whole / "checkpoints" / "000004")
 
 
-def test_two_processes_learn_what_one_does(tiny, tmp_path):
-    one, two = tmp_path / "one", tmp_path / "two"
-    subprocess.run(command(tiny, one, iterations=2), check=True, capture_output=True)
-    launched = command(tiny, two, iterations=2)[1:]
+def in_two_processes(arguments):
+    """Run what follows python in a command under torchrun, and return what both print."""
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_PORT": "0"}
     done = subprocess.run(
-        [*launch, "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", *launched],
+        [*launch, "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", *arguments[1:]],
         capture_output=True, text=True, env=environment, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
-    for alone, together in zip(lines(one), lines(two), strict=True):
-        assert alone.keys() == together.keys()
-        for name in alone:
+    return done.stdout
+
+
+def assert_same_run(alone, together, iterations):
+    for one, two in zip(lines(alone), lines(together), strict=True):
+        assert one.keys() == two.keys()
+        for name in one:
             if name != "warnings":
-                assert together[name] == pytest.approx(alone[name], rel=1e-3, abs=1e-5), name
-    assert_equal_weights(one / "checkpoints" / "000002", two / "checkpoints" / "000002", 1e-4)
+                assert two[name] == pytest.approx(one[name], rel=1e-3, abs=1e-5), name
+    last = Path("checkpoints", f"{iterations:06d}")
+    assert_equal_weights(alone / last, together / last, 1e-4)
+
+
+def test_two_processes_learn_what_one_does(tiny, tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    subprocess.run(command(tiny, one, iterations=2), check=True, capture_output=True)
+    in_two_processes(command(tiny, two, iterations=2))
+    assert_same_run(one, two, 2)
+
+
+@pytest.mark.parametrize("more", [[], ["lora.rank=4", "update.learning_rate=1e-2"]])
+def test_processes_that_split_the_weights_learn_what_one_does(more, tiny, tmp_path):
+    """Also where they go on from the checkpoint of a process that had all weights."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    arguments = [*more, "save_every=1"]
+    subprocess.run(command(tiny, one, *arguments, iterations=1), check=True, capture_output=True)
+    shutil.copytree(one, two)
+    subprocess.run(command(tiny, one, *arguments, iterations=3), check=True, capture_output=True)
+    in_two_processes(command(tiny, two, *arguments, "shard=true", iterations=3))
+    assert_same_run(one, two, 3)
+
+
+HELD = """
+import sys
+from pathlib import Path
+import torch.distributed as dist
+from ragen_agents.starpo import PRESETS, TrainConfig, merged
+from ragen_agents.starpo.trainer import Trainer
+
+own = {"model": sys.argv[1], "game": "ragen/BanditText-v0", "shard": True, "iterations": 1,
+       "rollout": {"groups": 2, "members": 2, "max_tokens": 8}, "evaluation": {"every": 0}}
+trainer = Trainer(TrainConfig(**merged(PRESETS["starpo-ppo"], own)), Path(sys.argv[2]), print, print)
+trainer.run()
+learner = trainer.learner
+for parameters, optimizer in (
+    (learner.models.policy_parameters(), learner.optimizer),
+    (learner.models.critic_parameters(), learner.critic_optimizer),
+):
+    held = sum(p.to_local().numel() for p in parameters) / sum(p.numel() for p in parameters)
+    moments = [optimizer.state[p]["exp_avg"] for p in parameters]
+    kept = sum(m.to_local().numel() for m in moments) / sum(m.numel() for m in moments)
+    print(f"held {held:.2f} {kept:.2f}", flush=True)
+dist.destroy_process_group()
+"""
+
+
+def test_each_process_holds_its_half_of_what_is_split(tiny, tmp_path):
+    (tmp_path / "held.py").write_text(HELD)
+    (tmp_path / "run").mkdir()
+    said = in_two_processes([sys.executable, tmp_path / "held.py", tiny, tmp_path / "run"])
+    shares = [float(s) for pair in re.findall(r"held (\d\.\d\d) (\d\.\d\d)", said) for s in pair]
+    assert shares == pytest.approx([0.5] * 8, abs=0.02)
 
 
 @pytest.mark.parametrize("critic", ["separate", "shared"])

@@ -20,8 +20,9 @@ from ragen_envs.errors import RagenError
 from ragen_envs.registration import text_ids
 
 DEFAULT_PRESET: Final = "starpo-s"
-_FREE: Final = {"iterations", "server"}
-"""Fields that may change when a run goes on: it can be made longer, and its server may move."""
+_FREE: Final = {"iterations", "server", "shard"}
+"""Fields that may change when a run goes on: it can be made longer, its server may move, and it may be
+split between processes or not."""
 
 
 def make_train_config(

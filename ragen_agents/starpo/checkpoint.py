@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM
 
 from ragen_agents.engines.weights import without_adapters
 from ragen_agents.starpo.learner import Learner
+from ragen_agents.starpo.sharding import part_like, whole
 from ragen_envs.errors import RagenError
 
 STATE: Final = "trainer.json"
@@ -44,13 +45,20 @@ class Progress:
 
 
 def save(folder: Path, learner: Learner, tokenizer: Any, progress: Progress) -> None:
-    """Write a checkpoint; the folder appears whole or not at all."""
+    """Write a checkpoint; the folder appears whole or not at all.
+
+    All processes of a run call this, and the first one writes.
+    """
+    first = learner.accelerator.is_main_process
+    policy, tensors = learner.whole_policy(), _tensors(learner, first)
+    if not first:
+        return
     work = folder.with_name(folder.name + ".writing")
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    without_adapters(learner.models.policy).save_pretrained(work)
+    without_adapters(policy).save_pretrained(work)
     tokenizer.save_pretrained(work)
-    save_file(_tensors(learner), work / TENSORS)
+    save_file(tensors, work / TENSORS)
     state = {**asdict(progress), "bad_steps": learner.bad_steps}
     (work / STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
     for path in work.iterdir():
@@ -79,7 +87,7 @@ def load(folder: Path, learner: Learner) -> Progress:
             _load_trainable(learner.models.policy, _under(tensors, "policy"))
         else:
             saved = AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
-            learner.models.policy.load_state_dict(saved.state_dict())
+            _load_trainable(learner.models.policy, dict(saved.named_parameters()))
         for name, module in _critic(learner):
             _load_trainable(module, _under(tensors, name))
         for name, optimizer in _optimizers(learner):
@@ -108,7 +116,8 @@ def prune(folder: Path, keep: int) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _tensors(learner: Learner) -> dict[str, Tensor]:
+def _tensors(learner: Learner, keep: bool) -> dict[str, Tensor]:
+    """Return what a checkpoint holds besides the policy; nothing where only others keep it."""
     tensors: dict[str, Tensor] = {}
     if hasattr(learner.models.policy, "merge_and_unload"):
         tensors |= _trainable("policy", learner.models.policy)
@@ -117,7 +126,12 @@ def _tensors(learner: Learner) -> dict[str, Tensor]:
     for name, optimizer in _optimizers(learner):
         for key, fields in optimizer.state_dict()["state"].items():
             tensors |= {f"{name}.{key}.{field}": value for field, value in fields.items()}
-    return {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
+    found = {}
+    for name, tensor in tensors.items():
+        complete = whole(tensor.detach())
+        if keep:
+            found[name] = complete.cpu().clone()
+    return found
 
 
 def _trainable(prefix: str, module: Any) -> dict[str, Tensor]:
@@ -126,15 +140,20 @@ def _trainable(prefix: str, module: Any) -> dict[str, Tensor]:
 
 def _load_trainable(module: Any, tensors: dict[str, Tensor]) -> None:
     named = dict(module.named_parameters())
+    absent = {name for name, p in named.items() if p.requires_grad} - tensors.keys()
+    if absent:
+        raise KeyError(f"it lacks the weights {', '.join(sorted(absent))}")
     for name, tensor in tensors.items():
-        named[name].data.copy_(tensor)
+        named[name].data.copy_(part_like(tensor.data, named[name]))
 
 
 def _load_optimizer(optimizer: Any, tensors: dict[str, Tensor]) -> None:
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         key, field = name.split(".")
-        state.setdefault(int(key), {})[field] = tensor
+        like = tensor if field == "step" else parameters[int(key)]
+        state.setdefault(int(key), {})[field] = part_like(tensor, like)
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
 
 

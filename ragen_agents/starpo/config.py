@@ -219,6 +219,9 @@ class TrainConfig(_Section):
     """What generates the rollouts: the model that learns itself, vLLM in the same process, or a server."""
     vllm: Vllm = Vllm()
     server: Server = Server()
+    shard: bool = False
+    """Whether several processes split weights, gradients and optimizer state (FSDP), instead of each
+    holding all of them. Nothing here decides a result."""
     rollout: Rollout = Rollout()
     filter: Filter = Filter()
     advantage: Advantage = Advantage()

@@ -22,6 +22,7 @@ from ragen_agents.starpo.losses import (
     value_loss,
 )
 from ragen_agents.starpo.models import ActorCritic, Scores
+from ragen_agents.starpo.sharding import WholeCopy, split, whole
 from ragen_envs.seeding import new_stream
 
 
@@ -66,6 +67,10 @@ class Learner:
         self.models = ActorCritic(policy, kind, config.rollout.temperature).to(accelerator.device)
         self.models.eval()  # dropout off; nothing else differs
         self.reference = reference
+        self._copy: WholeCopy | None = None
+        if config.shard and accelerator.num_processes > 1:
+            self._copy = WholeCopy(policy)
+            split(self.models, set(policy._no_split_modules))
         update = config.update
         self.optimizer = torch.optim.Adam(
             self.models.policy_parameters(), lr=update.learning_rate, betas=update.betas
@@ -75,9 +80,19 @@ class Learner:
             self.critic_optimizer = torch.optim.Adam(
                 self.models.critic_parameters(), lr=update.critic_learning_rate, betas=update.betas
             )
-        self._wrapped = accelerator.prepare_model(self.models)
+        self._wrapped = (
+            accelerator.prepare_model(self.models) if self._copy is None else self.models
+        )
         self.bad_steps = 0
         """Steps skipped in a row because a gradient was not finite."""
+
+    def whole_policy(self) -> Any:
+        """Return the policy with its present weights; all processes call this together.
+
+        Where the weights are split it is a copy, which the next call brings up to date.
+        """
+        policy = self.models.policy
+        return policy if self._copy is None else self._copy.of(policy)
 
     def prepare(self, batch: TrainBatch) -> Prepared:
         """Score a batch under the present models and turn its rewards into advantages."""
@@ -249,14 +264,14 @@ class Learner:
         device = self.accelerator.device
         whole = [torch.zeros(batch.ids.shape, device=device) for _ in range(3)]
         for rows, weight, _ in self._shares(batch.lengths, range(len(batch.trajectories))):
-            if weight == 0:
-                continue
             columns = batch.columns(rows)
             with self.accelerator.autocast():
                 scores = models(
                     batch.ids[rows, columns].to(device), batch.real[rows, columns].to(device),
                     batch.mask[rows, columns].to(device), batch.start - columns.start,
                 )  # fmt: skip
+            if weight == 0:
+                continue
             for target, part in zip(
                 whole, (scores.logprobs, scores.entropies, scores.values), strict=True
             ):
@@ -305,4 +320,4 @@ def _mean(values: Tensor) -> float:
 
 
 def _clip(parameters: list[Any], limit: float) -> float:
-    return float(torch.nn.utils.clip_grad_norm_(parameters, limit))
+    return float(whole(torch.nn.utils.clip_grad_norm_(parameters, limit)))

@@ -81,7 +81,9 @@ class Trainer:
         self.learner = Learner(config, policy, self._reference(policy), self.accelerator)
         self._context = int(getattr(policy.config, "max_position_embeddings", 1 << 30))
         self._check_context()
-        self.engine = make_engine(config, policy, self.codec, world, folder, warn)
+        self.engine = make_engine(
+            config, self.learner.whole_policy(), self.codec, world, folder, warn
+        )
         self.collector = self._collector(config.rollout.temperature, f"rollout {config.seed}")
         self.evaluator = self._collector(config.evaluation.temperature, f"evaluation {config.seed}")
         self.monitor = EchoTrapMonitor(config.monitor)
@@ -241,7 +243,7 @@ class Trainer:
 
     def _sync(self) -> None:
         with self._timed("sync"):
-            self.engine.sync(self.learner.models.policy, self.progress.iteration)
+            self.engine.sync(self.learner.whole_policy(), self.progress.iteration)
 
     def _evaluate(self, journal: Journal, done: int) -> dict[str, float]:
         """Score the policy on the first validation instances."""
@@ -283,7 +285,7 @@ class Trainer:
                 self.progress, metrics_size=metrics_size, samples_size=samples_size
             )
             folder.parent.mkdir(exist_ok=True)
-            checkpoint.save(folder, self.learner, self.tokenizer, self.progress)
+        checkpoint.save(folder, self.learner, self.tokenizer, self.progress)
         self.accelerator.wait_for_everyone()
 
     def _resume(self) -> None:
