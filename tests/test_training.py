@@ -357,16 +357,27 @@ def test_two_processes_learn_what_one_does(tiny, tmp_path):
     assert_same_run(one, two, 2)
 
 
-@pytest.mark.parametrize("more", [[], ["lora.rank=4", "update.learning_rate=1e-2"]])
+FAST = ("update.learning_rate=1e-3", "update.critic_learning_rate=1e-3", "save_every=1")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [["--preset", "starpo-ppo"], ["--preset", "starpo-grpo", "lora.rank=4", "update.learning_rate=1e-2"]],
+)  # fmt: skip
 def test_processes_that_split_the_weights_learn_what_one_does(more, tiny, tmp_path):
-    """Also where they go on from the checkpoint of a process that had all weights."""
+    """Also where they go on from the checkpoint of one that had all weights, and it from theirs."""
     one, two = tmp_path / "one", tmp_path / "two"
-    arguments = [*more, "save_every=1"]
-    subprocess.run(command(tiny, one, *arguments, iterations=1), check=True, capture_output=True)
-    shutil.copytree(one, two)
-    subprocess.run(command(tiny, one, *arguments, iterations=3), check=True, capture_output=True)
-    in_two_processes(command(tiny, two, *arguments, "shard=true", iterations=3))
-    assert_same_run(one, two, 3)
+    arguments = [*FAST, *more]
+    for iterations in (1, 3, 4):
+        alone = command(tiny, one, *arguments, iterations=iterations)
+        subprocess.run(alone, check=True, capture_output=True)
+        if iterations == 1:
+            shutil.copytree(one, two)
+        if iterations == 3:
+            in_two_processes(command(tiny, two, *arguments, "shard=true", iterations=3))
+            assert_same_run(one, two, 3)
+    subprocess.run(command(tiny, two, *arguments, iterations=4), check=True, capture_output=True)
+    assert_same_run(one, two, 4)
 
 
 HELD = """
@@ -374,6 +385,8 @@ import sys
 from pathlib import Path
 import torch.distributed as dist
 from ragen_agents.starpo import PRESETS, TrainConfig, merged
+from ragen_agents.starpo.batch import TrainBatch
+from ragen_agents.starpo.checkpoint import load
 from ragen_agents.starpo.trainer import Trainer
 
 own = {"model": sys.argv[1], "game": "ragen/BanditText-v0", "shard": True, "iterations": 1,
@@ -381,6 +394,9 @@ own = {"model": sys.argv[1], "game": "ragen/BanditText-v0", "shard": True, "iter
 trainer = Trainer(TrainConfig(**merged(PRESETS["starpo-ppo"], own)), Path(sys.argv[2]), print, print)
 trainer.run()
 learner = trainer.learner
+batch = TrainBatch.of(trainer.collector.collect(trainer._groups(0), 0), trainer.codec.pad)
+learner.score(batch)  # without a backward pass behind it
+load(Path(sys.argv[2], "checkpoints", "000001"), learner)
 for parameters, optimizer in (
     (learner.models.policy_parameters(), learner.optimizer),
     (learner.models.critic_parameters(), learner.critic_optimizer),
@@ -394,6 +410,7 @@ dist.destroy_process_group()
 
 
 def test_each_process_holds_its_half_of_what_is_split(tiny, tmp_path):
+    """Also right after a pass without gradients, when weights are loaded for a rollback."""
     (tmp_path / "held.py").write_text(HELD)
     (tmp_path / "run").mkdir()
     said = in_two_processes([sys.executable, tmp_path / "held.py", tiny, tmp_path / "run"])

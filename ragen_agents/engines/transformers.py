@@ -9,7 +9,7 @@ from ragen_agents.engines.memory import Memory
 
 
 class TransformersEngine:
-    """Generates with the very module that is trained.
+    """Generates with the very module that is trained, or a whole copy where that one is split.
 
     Keys and values stay until the next requests, and what a request shares with an earlier one is not
     read again. Members of a group share those of their prompt.

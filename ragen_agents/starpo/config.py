@@ -216,12 +216,12 @@ class TrainConfig(_Section):
     levels: Annotated[int, Field(ge=0)] = 0
     """How many training levels there are; 0 for endless fresh ones."""
     engine: Literal["transformers", "vllm", "vllm-server"] = "transformers"
-    """What generates the rollouts: the model that learns itself, vLLM in the same process, or a server."""
+    """What generates the rollouts: transformers in the same process, vLLM there, or a server."""
     vllm: Vllm = Vllm()
     server: Server = Server()
     shard: bool = False
     """Whether several processes split weights, gradients and optimizer state (FSDP), instead of each
-    holding all of them. Nothing here decides a result."""
+    holding all of them. It decides no result."""
     rollout: Rollout = Rollout()
     filter: Filter = Filter()
     advantage: Advantage = Advantage()

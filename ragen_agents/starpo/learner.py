@@ -22,7 +22,7 @@ from ragen_agents.starpo.losses import (
     value_loss,
 )
 from ragen_agents.starpo.models import ActorCritic, Scores
-from ragen_agents.starpo.sharding import WholeCopy, split, whole
+from ragen_agents.starpo.sharding import WholeCopy, let_go, split, whole
 from ragen_envs.seeding import new_stream
 
 
@@ -52,7 +52,7 @@ class Learner:
 
     Args:
         config: The run's.
-        policy: The model that learns, on its device.
+        policy: The model that learns; with ``config.shard`` it need not be on its device yet.
         reference: The initial policy, frozen, or None.
         accelerator: Device, precision and processes.
     """
@@ -64,13 +64,16 @@ class Learner:
         self.accelerator = accelerator
         kind = config.critic.kind if config.has_critic else None
         torch.manual_seed(config.seed)
-        self.models = ActorCritic(policy, kind, config.rollout.temperature).to(accelerator.device)
+        self.models = ActorCritic(policy, kind, config.rollout.temperature)
         self.models.eval()  # dropout off; nothing else differs
         self.reference = reference
         self._copy: WholeCopy | None = None
-        if config.shard and accelerator.num_processes > 1:
-            self._copy = WholeCopy(policy)
-            split(self.models, set(policy._no_split_modules))
+        if is_split(config, accelerator):
+            self._copy = WholeCopy(policy, accelerator.device)
+            layers = set(policy._no_split_modules or ())
+            for models in filter(None, (self.models, self.reference)):
+                split(models, layers, accelerator)
+        self.models.to(accelerator.device)
         update = config.update
         self.optimizer = torch.optim.Adam(
             self.models.policy_parameters(), lr=update.learning_rate, betas=update.betas
@@ -92,7 +95,7 @@ class Learner:
         Where the weights are split it is a copy, which the next call brings up to date.
         """
         policy = self.models.policy
-        return policy if self._copy is None else self._copy.of(policy)
+        return policy if self._copy is None else self._copy.refreshed_from(policy)
 
     def prepare(self, batch: TrainBatch) -> Prepared:
         """Score a batch under the present models and turn its rewards into advantages."""
@@ -171,8 +174,9 @@ class Learner:
     def _shares(
         self, lengths: Tensor, rows: Sequence[int]
     ) -> Iterator[tuple[list[int], float, Any]]:
-        """Yield this process's passes, each with the factor of its loss; gradients meet at the last.
+        """Yield this process's passes, each with the factor of its loss.
 
+        Gradients meet at the last pass, or where the weights are split, at each.
         Every process makes as many passes as the others; those beyond its share weigh nothing. Gradients
         are averaged over processes, so the factor is their number.
         """
@@ -276,6 +280,7 @@ class Learner:
                 whole, (scores.logprobs, scores.entropies, scores.values), strict=True
             ):
                 target[rows, columns] = part
+        let_go(models)
         return Scores(*(self._summed(part).cpu() for part in whole))
 
     def _rewards(self, batch: TrainBatch, logprobs: Tensor, reference: Tensor | None) -> Tensor:
@@ -313,6 +318,11 @@ class Learner:
     def _summed(self, part: Tensor) -> Tensor:
         whole: Tensor = self.accelerator.reduce(part, "sum")
         return whole
+
+
+def is_split(config: TrainConfig, accelerator: Accelerator) -> bool:
+    """Return whether the processes of a run share its weights out."""
+    return config.shard and accelerator.num_processes > 1
 
 
 def _mean(values: Tensor) -> float:

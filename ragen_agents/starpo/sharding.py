@@ -7,36 +7,56 @@ import copy
 from typing import Any
 
 import torch
+from accelerate import Accelerator
 from torch import Tensor, nn
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from ragen_envs.errors import RagenError
 
-def split(models: nn.Module, layers: set[str]) -> None:
-    """Split the parameters of a module between all processes, in place.
+
+def split(models: nn.Module, layers: set[str], accelerator: Accelerator) -> None:
+    """Split the parameters of a module between all processes, in place, and move it to their devices.
 
     Args:
         models: Called by all processes alike from now on; its parameters become distributed tensors.
         layers: Class names of the submodules that come together on their own.
+        accelerator: Of the run.
+
+    Raises:
+        RagenError: It has no such submodules, so all of it would come together at once.
     """
-    for module in models.modules():
-        if type(module).__name__ in layers:
-            fully_shard(module)
-    fully_shard(models)
+    found = [module for module in models.modules() if type(module).__name__ in layers]
+    if not found:
+        raise RagenError("shard is true, but the model does not say what its layers are")
+    mesh = init_device_mesh(accelerator.device.type, (accelerator.num_processes,))
+    for module in [*reversed(found), models]:
+        fully_shard(module, mesh=mesh)
+
+
+def let_go(models: nn.Module) -> None:
+    """Free what a pass without gradients has put together; does nothing where nothing is split.
+
+    Until then the outermost weights are temporary tensors, and a change to them would be lost.
+    """
+    if isinstance(models, FSDPModule):
+        models.reshard()
 
 
 class WholeCopy:
-    """A copy of a model that has been split, with all its weights, for what processes do each by itself.
+    """A copy of a model that is split, with all its weights, for what processes do each by itself.
 
     Args:
         model: Before it is split.
+        device: Of the copy.
     """
 
-    def __init__(self, model: Any) -> None:
-        self._model = copy.deepcopy(model)
+    def __init__(self, model: Any, device: torch.device) -> None:
+        self._model = copy.deepcopy(model).to(device)
 
-    def of(self, parts: nn.Module) -> Any:
-        """Return the copy with the present weights of the split model; all processes call this together."""
+    def refreshed_from(self, parts: nn.Module) -> Any:
+        """Give the copy the split model's present weights and return it; all processes call this together."""
         with torch.no_grad():
             ours, theirs = self._model.named_parameters(), parts.named_parameters()
             for (name, parameter), (same, part) in zip(ours, theirs, strict=True):

@@ -24,7 +24,7 @@ from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.engines import make_engine
 from ragen_agents.starpo.filters import keep_groups
 from ragen_agents.starpo.journal import Journal, read_metrics
-from ragen_agents.starpo.learner import Learner, Prepared
+from ragen_agents.starpo.learner import Learner, Prepared, is_split
 from ragen_agents.starpo.metrics import group_returns, rollout_metrics
 from ragen_agents.starpo.models import ActorCritic, load_policy
 from ragen_agents.starpo.monitor import EchoTrapMonitor, Sign
@@ -76,7 +76,10 @@ class Trainer:
             raise RagenError(
                 f"rollout.groups is {config.rollout.groups}, but must be a multiple of the {world} processes"
             )
-        policy, self.tokenizer = load_policy(config, self.accelerator.device)
+        # What is split goes to its device in parts, so that no device has to hold all of it.
+        apart = is_split(config, self.accelerator)
+        device = torch.device("cpu") if apart else self.accelerator.device
+        policy, self.tokenizer = load_policy(config, device)
         self.codec = ChatCodec(self.tokenizer, end_tokens(policy.generation_config, self.tokenizer))
         self.learner = Learner(config, policy, self._reference(policy), self.accelerator)
         self._context = int(getattr(policy.config, "max_position_embeddings", 1 << 30))
@@ -121,13 +124,19 @@ class Trainer:
         while self.progress.iteration < self.config.iterations:
             if self._iterate(journal):
                 return
-            if self._stopping:
+            if self._all_stop():
                 self._save_due(journal, now=True)
                 return
 
     def stop(self) -> None:
         """Let ``run`` save its state and return after the present iteration."""
         self._stopping = True
+
+    def _all_stop(self) -> bool:
+        """Return whether any process was told to stop; they save together, so they must agree."""
+        if self.accelerator.num_processes == 1:
+            return self._stopping
+        return any(gather_object([self._stopping]))
 
     def _iterate(self, journal: Journal) -> bool:
         """Do one iteration; returns whether the monitor ends the run."""
