@@ -130,7 +130,7 @@ def _tensors(learner: Learner, keep: bool) -> dict[str, Tensor]:
     for name, tensor in tensors.items():
         complete = whole(tensor.detach())
         if keep:
-            found[name] = complete.cpu().clone()
+            found[name] = complete.cpu().contiguous()
     return found
 
 
