@@ -1,0 +1,113 @@
+"""Iterations at the paper's scale, with random weights of Qwen2.5-0.5B's shape: seconds by phase, memory.
+
+``python benchmarks/speed/paper_scale.py --engine vllm`` on a GPU takes the paper's settings as they are:
+8 initial states, 16 episodes each, replies of up to 256 tokens. A machine without one takes fewer:
+
+``python benchmarks/speed/paper_scale.py --groups 2 --members 4 --max-tokens 16``
+
+The weights mean nothing, so a reply says nothing that a game could read, and is as long as it may be:
+such an iteration costs at least what one of a trained model does. All returns are then the same, which
+the filter of StarPO-S would drop; a random share of the same size takes its place. Nothing is downloaded;
+the tokenizer is the starter's, the embedding as large as Qwen's.
+"""
+
+import argparse
+import os
+import resource
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import torch
+from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
+from transformers.utils import logging as transformers_logging
+
+from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
+from ragen_agents.starpo.config import Filter
+from ragen_agents.starpo.trainer import Trainer
+from ragen_agents.starter import STARTER
+
+PHASES = ("rollout", "games", "scores", "update", "sync", "total")
+
+
+def make_model(folder: Path) -> None:
+    """Write a model folder: the shape of Qwen2.5-0.5B, 494 million random weights."""
+    tokenizer = AutoTokenizer.from_pretrained(STARTER)
+    shape = Qwen2Config(
+        vocab_size=151_936, hidden_size=896, intermediate_size=4864, num_hidden_layers=24,
+        num_attention_heads=14, num_key_value_heads=2, max_position_embeddings=32_768,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e6}, tie_word_embeddings=True,
+        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = Qwen2ForCausalLM(shape)
+    weights = sum(p.numel() for p in model.parameters())
+    print(f"{weights / 1e6:.0f} million weights", flush=True)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def settings(args: argparse.Namespace, model: Path) -> TrainConfig:
+    """Return the paper's settings, with those of the command line."""
+    own: dict[str, Any] = {
+        "game": args.game, "model": str(model), "iterations": args.iterations, "engine": args.engine,
+        "rollout": {"groups": args.groups, "members": args.members, "max_tokens": args.max_tokens},
+        "update": {"batch": min(32, args.groups * args.members), "micro_tokens": args.micro_tokens},
+        "lora": {"rank": 64, "alpha": 64} if args.lora else None,
+        "evaluation": {"every": 0}, "monitor": {"information_every": 0}, "save_every": 10_000,
+    }  # fmt: skip
+    config = TrainConfig(**merged(SCALES["paper"], PRESETS[args.preset], own))
+    if config.filter.kind != "std":
+        return config
+    return config.model_copy(update={"filter": Filter(kind="random", keep=config.filter.keep)})
+
+
+def memory() -> str:
+    """Return the most memory that this process has held."""
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    text = f"{held / 2**30:.1f} GiB of memory"
+    if torch.cuda.is_available():
+        text += f", {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB of the GPU by PyTorch"
+    return text
+
+
+def main() -> None:
+    """Measure and print."""
+    paper = TrainConfig(**SCALES["paper"])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--game", default="ragen/SokobanText-v0")
+    parser.add_argument("--preset", default="starpo-s", choices=list(PRESETS))
+    parser.add_argument("--engine", default="transformers", choices=("transformers", "vllm"))
+    parser.add_argument("--groups", type=int, default=paper.rollout.groups)
+    parser.add_argument("--members", type=int, default=paper.rollout.members)
+    parser.add_argument("--max-tokens", type=int, default=paper.rollout.max_tokens)
+    parser.add_argument("--micro-tokens", type=int, default=paper.update.micro_tokens)
+    parser.add_argument("--iterations", type=int, default=3, help="the first one warms up")
+    parser.add_argument("--lora", action="store_true", help="adapters of rank 64")
+    args = parser.parse_args()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+
+    def show(iteration: int, metrics: dict[str, Any]) -> None:
+        spent = "  ".join(f"{name} {metrics.get(f'seconds/{name}', 0.0):.1f}" for name in PHASES)
+        tokens = metrics["reply_tokens"] * metrics["turns"] * args.groups * args.members
+        print(f"iteration {iteration}: {spent} s, {tokens:.0f} tokens written", flush=True)
+        learned = {name: metrics[name] for name in ("gradient_norm", "optimizer_steps", "entropy")}
+        print(
+            "  " + ", ".join(f"{name} {value:.4g}" for name, value in learned.items()), flush=True
+        )
+
+    with tempfile.TemporaryDirectory() as folder:
+        model, run = Path(folder, "model"), Path(folder, "run")
+        make_model(model)
+        run.mkdir()
+        Trainer(settings(args, model), run, show, lambda line: print(line, file=sys.stderr)).run()
+        saved = sum(f.stat().st_size for f in run.rglob("*") if f.is_file())
+        print(f"{memory()}, checkpoint {saved / 2**30:.1f} GiB")
+
+
+if __name__ == "__main__":
+    main()
