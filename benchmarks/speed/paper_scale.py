@@ -3,7 +3,7 @@
 ``python benchmarks/speed/paper_scale.py --engine vllm`` on a GPU takes the paper's settings as they are:
 8 initial states, 16 episodes each, replies of up to 256 tokens. A machine without one takes fewer:
 
-``python benchmarks/speed/paper_scale.py --groups 2 --members 4 --max-tokens 16``
+``python benchmarks/speed/paper_scale.py --groups 2 --members 2 --max-tokens 4 --iterations 1``
 
 The weights mean nothing, so a reply says nothing that a game could read, and is as long as it may be:
 such an iteration costs at least what one of a trained model does. All returns are then the same, which
