@@ -361,6 +361,24 @@ def test_two_processes_learn_what_one_does(tiny, tmp_path):
     assert_same_run(one, two, 2)
 
 
+PARTED = """
+import sys
+import torch.distributed as dist
+from ragen_bench.__main__ import main
+
+assert main(sys.argv[1:]) == 0
+print("together" if dist.is_initialized() else "parted", flush=True)
+"""
+
+
+def test_processes_part_before_they_end(tiny, tmp_path):
+    """One that ends while gloo still holds a message of it aborts now and then."""
+    (tmp_path / "parted.py").write_text(PARTED)
+    arguments = command(tiny, tmp_path / "run", "evaluation.every=0", iterations=1)
+    said = in_two_processes([sys.executable, tmp_path / "parted.py", *arguments[3:]])
+    assert re.findall("parted|together", said) == ["parted"] * 2
+
+
 @pytest.mark.parametrize(
     "more",
     [["--preset", "starpo-ppo"], ["--preset", "starpo-grpo", "lora.rank=4", "update.learning_rate=1e-2"]],
@@ -384,7 +402,6 @@ def test_processes_that_split_the_weights_learn_what_one_does(more, tiny, tmp_pa
 HELD = """
 import sys
 from pathlib import Path
-import torch.distributed as dist
 from ragen_agents.starpo import PRESETS, TrainConfig, merged
 from ragen_agents.starpo.batch import TrainBatch
 from ragen_agents.starpo.checkpoint import load
@@ -406,7 +423,7 @@ for parameters, optimizer in (
     moments = [optimizer.state[p]["exp_avg"] for p in parameters]
     kept = sum(m.to_local().numel() for m in moments) / sum(m.numel() for m in moments)
     print(f"held {held:.2f} {kept:.2f}", flush=True)
-dist.destroy_process_group()
+trainer.close()
 """
 
 

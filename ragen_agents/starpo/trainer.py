@@ -128,6 +128,13 @@ class Trainer:
                 self._save_due(journal, now=True)
                 return
 
+    def close(self) -> None:
+        """Part from the other processes; one that exits without it may abort, its last message still held.
+
+        The threads of gloo let go of tensors, for which they need an interpreter that is not yet at its end.
+        """
+        self.accelerator.end_training()
+
     def stop(self) -> None:
         """Let ``run`` save its state and return after the present iteration."""
         self._stopping = True

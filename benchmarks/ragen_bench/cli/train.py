@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -76,7 +76,7 @@ def _train(folder: Path, config: "TrainConfig") -> None:
     try:
         with TrainingView(config, shown=first) as view:
             trainer = Trainer(config, folder, view.report, view.warn)
-            with train_directory(folder, config) if first else nullcontext():
+            with closing(trainer), train_directory(folder, config) if first else nullcontext():
                 stopped = _stop_at_interrupt(trainer)
                 trainer.run()
     except KeyboardInterrupt:
