@@ -75,6 +75,17 @@ def test_templates_without_an_end_of_turn_are_refused():
         ChatCodec(tokenizer(OPEN_ENDED))
 
 
+def test_templates_that_tell_the_date_tell_the_same_one_on_every_day():
+    codec = ChatCodec(tokenizer("Today: {{ strftime_now('%d %b %Y') }}\n" + CHATML))
+    assert "Today: 26 Jul 2024\n" in codec.text(codec.start([{"role": "user", "content": "a"}]))
+
+
+def test_templates_without_a_system_role_are_refused():
+    no_system = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+    with pytest.raises(RagenError, match=r"refuses a conversation of system, user.*no system"):
+        ChatCodec(tokenizer(no_system + CHATML))
+
+
 def test_tokenizers_without_a_template_are_refused():
     with pytest.raises(RagenError, match="no chat template"):
         ChatCodec(tokenizer(None))

@@ -48,6 +48,12 @@ def probe(model: Any) -> list[int]:
     return ids
 
 
+def logprobs_of(model: Any, ids: Tensor) -> Tensor:
+    """Return a model's log-probabilities of all tokens of (1, T) ids but the first: (T - 1,), in nats."""
+    logs = torch.log_softmax(model(ids).logits[0, :-1].float(), dim=-1)
+    return logs.gather(1, ids[0, 1:, None])[:, 0]
+
+
 @torch.no_grad()
 def check_arrival(model: Any, scored: Sequence[float], precision: str, version: int) -> float:
     """Compare an engine's log-probabilities of the probe with the model's.
@@ -64,9 +70,7 @@ def check_arrival(model: Any, scored: Sequence[float], precision: str, version: 
     Raises:
         EngineError: It is too large, so the engine does not have these weights.
     """
-    ids = torch.tensor([probe(model)], device=model.device)
-    logs = torch.log_softmax(model(ids).logits[0, :-1].float(), dim=-1)
-    own = logs.gather(1, ids[0, 1:, None])[:, 0].cpu()
+    own = logprobs_of(model, torch.tensor([probe(model)], device=model.device)).cpu()
     gap = float((own - torch.tensor(scored)).abs().mean())
     if not gap <= TOLERANCE[precision]:
         raise EngineError(

@@ -7,6 +7,7 @@ from typing import Any
 
 from transformers import AutoTokenizer
 
+from ragen_agents.chat_template import template_ids
 from ragen_agents.policies.base import Reply, Request, Sampling
 from ragen_envs.errors import RagenError
 
@@ -43,7 +44,9 @@ class LanguageModelPolicy(ABC):
 
     def act(self, requests: Sequence[Request]) -> list[Reply]:
         """Generate the replies of at most ``batch_size`` requests together."""
-        prompts = [self._encode(request.messages) for request in requests]
+        prompts = [
+            template_ids(self._tokenizer, request.messages, reply=True) for request in requests
+        ]
         room = self._context - self.sampling.max_tokens
         fits = [i for i, prompt in enumerate(prompts) if len(prompt) <= room]
         replies = [Reply("", len(prompt), 0, overflow=True) for prompt in prompts]
@@ -56,12 +59,6 @@ class LanguageModelPolicy(ABC):
     @abstractmethod
     def _write(self, prompts: list[list[int]], seeds: list[int]) -> list[tuple[list[int], bool]]:
         """Return the sampled ids of each prompt, and whether the model ended its turn."""
-
-    def _encode(self, messages: list[dict[str, str]]) -> list[int]:
-        ids: list[int] = self._tokenizer.apply_chat_template(
-            messages, add_generation_prompt=True, return_dict=False
-        )
-        return ids
 
     def _reply(self, prompt: list[int], ids: list[int], stopped: bool) -> Reply:
         tokens = ids[:-1] if stopped else ids

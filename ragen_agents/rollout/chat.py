@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from ragen_agents.chat_template import template_ids
 from ragen_envs.conversation.wrapper import Message
 from ragen_envs.errors import RagenError
 
@@ -74,10 +75,7 @@ class ChatCodec:
         return text
 
     def _template(self, messages: Sequence[Message], reply: bool) -> list[int]:
-        ids: list[int] = self.tokenizer.apply_chat_template(
-            list(messages), add_generation_prompt=reply, return_dict=False
-        )
-        return ids
+        return template_ids(self.tokenizer, messages, reply)
 
     def _verify(self) -> None:
         """Check that appending gives the ids of the template of the whole conversation."""

@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.cache_utils import DynamicCache
 from transformers.utils import logging as transformers_logging
 
+from ragen_agents.engines.weights import PROBE_LENGTH, TOLERANCE, logprobs_of, probe
 from ragen_agents.starpo.config import TrainConfig
 from ragen_envs.errors import RagenError
 
@@ -62,15 +63,21 @@ class ActorCritic(nn.Module):
         """
         hidden = _hidden(_trunk_of(self.policy), ids, real, start)
         before = mask[:, 1:]
-        head = self.policy.get_output_embeddings()
         logprobs, entropies = chunked_logprobs(
-            hidden[:, :-1][before], head.weight, head.bias, ids[:, 1:][before], self.temperature
+            self.policy, hidden[:, :-1][before], ids[:, 1:][before], self.temperature
         )
         values = torch.zeros(ids.shape, device=ids.device)
         if self.value_head is not None:
             seen = hidden if self.trunk is None else _hidden(self.trunk, ids, real, start)
-            values = self._placed(mask, self.value_head(seen[:, :-1][before].float())[:, 0])
+            values = self._placed(mask, self._valued(seen[:, :-1][before]))
         return Scores(self._placed(mask, logprobs), self._placed(mask, entropies), values)
+
+    def _valued(self, states: Tensor) -> Tensor:
+        """Return the values of states, in float32 also where autocast rounds all else."""
+        assert self.value_head is not None
+        with torch.autocast(states.device.type, enabled=False):
+            values: Tensor = self.value_head(states.float())[:, 0]
+        return values
 
     @staticmethod
     def _placed(mask: Tensor, items: Tensor) -> Tensor:
@@ -87,21 +94,19 @@ class ActorCritic(nn.Module):
 
 
 def chunked_logprobs(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, temperature: float
+    policy: Any, hidden: Tensor, targets: Tensor, temperature: float
 ) -> tuple[Tensor, Tensor]:
     """Return log-probabilities of targets and entropies, (n,) each, without logits of all n at once.
 
     Args:
+        policy: The model whose output head it is.
         hidden: (n, d), the states that predict the targets.
-        weight: (vocabulary, d) of the output head.
-        bias: (vocabulary,), or None.
         targets: (n,) token ids.
         temperature: Logits are divided by it.
     """
 
     def part(states: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-        logits = nn.functional.linear(states, weight, bias).float() / temperature
-        logs = torch.log_softmax(logits, dim=-1)
+        logs = torch.log_softmax(_logits(policy, states) / temperature, dim=-1)
         return logs.gather(1, wanted[:, None])[:, 0], -(logs.exp() * logs).sum(-1)
 
     if len(targets) <= _CHUNK:
@@ -113,11 +118,24 @@ def chunked_logprobs(
     return torch.cat([a for a, _ in pairs]), torch.cat([b for _, b in pairs])
 
 
+def _logits(policy: Any, states: Tensor) -> Tensor:
+    """Return what a model's own pass makes of its last hidden states: (n, vocabulary), float32."""
+    head, config = policy.get_output_embeddings(), policy.config
+    logits = nn.functional.linear(states, head.weight, head.bias).float()
+    if scale := getattr(config, "logits_scaling", None):  # Granite
+        logits = logits / scale
+    if scale := getattr(config, "logit_scale", None):  # Cohere
+        logits = logits * scale
+    if cap := getattr(config, "final_logit_softcapping", None):  # Gemma 2
+        logits = cap * torch.tanh(logits / cap)
+    return logits
+
+
 def load_policy(config: TrainConfig, device: torch.device) -> tuple[Any, Any]:
     """Return the model, in float32 and with adapters if asked for, and its tokenizer.
 
     Raises:
-        RagenError: There is no such model.
+        RagenError: There is no such model, or its log-probabilities are none that can be trained here.
     """
     transformers_logging.disable_progress_bar()
     source = model_source(config.model)
@@ -129,10 +147,26 @@ def load_policy(config: TrainConfig, device: torch.device) -> tuple[Any, Any]:
         raise RagenError(
             f"model is '{config.model}', which could not be loaded: {first}"
         ) from error
+    model.to(device)
+    _check_scores(model.eval(), config.model)
     if config.lora is not None:
         model = _with_adapters(model, config)
-    model.to(device)
     return model, tokenizer
+
+
+@torch.no_grad()
+def _check_scores(model: Any, name: str) -> None:
+    """Check that log-probabilities are the model's own, for models differ in what they do to logits."""
+    ids = torch.tensor([probe(model)], device=model.device)
+    mask = torch.ones_like(ids, dtype=torch.bool)
+    mask[0, 0] = False
+    ours = ActorCritic(model, None, 1.0)(ids, mask | True, mask, PROBE_LENGTH // 2).logprobs[0, 1:]
+    gap = float((ours - logprobs_of(model, ids)).abs().mean())
+    if not gap <= TOLERANCE["float32"]:
+        raise RagenError(
+            f"model is '{name}', whose log-probabilities the trainer would get wrong by {gap:.3g} nats a "
+            f"token: {type(model).__name__} makes something of its logits that is not known here"
+        )
 
 
 def model_source(name: str) -> str:
