@@ -6,6 +6,9 @@ from pathlib import Path
 
 import gymnasium as gym
 import pytest
+import yaml
+
+from ragen_agents.starpo import TrainConfig
 
 ROOT = Path(__file__).parent.parent
 CODE = re.compile(r"```python\n(.*?)```", re.DOTALL)
@@ -30,6 +33,14 @@ def test_python_blocks_of_a_page_run_in_order(page, examples, tmp_path, monkeypa
 def test_links_of_a_page_lead_somewhere(page):
     for target in LINK.findall(page.read_text("utf-8")):
         assert (page.parent / target).exists(), target
+
+
+def test_the_settings_that_the_page_shows_are_some():
+    page = (ROOT / "docs" / "settings.md").read_text("utf-8")
+    blocks = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    assert blocks
+    for block in blocks:
+        TrainConfig(**yaml.safe_load(block))
 
 
 def test_generated_pages_are_up_to_date():

@@ -58,6 +58,12 @@ def test_a_batch_that_cannot_be_split_is_refused(tmp_path, capsys):
     assert "batch is 100, but must be a multiple of micro_batch" in capsys.readouterr().err
 
 
+def test_an_unknown_game_is_named_wherever_it_is_said(tmp_path, capsys):
+    for arguments in (["nope"], ["bandit", "game=nope"]):
+        assert main(["sft", *arguments, "--out", str(tmp_path / "m")]) == 2
+        assert "unknown game 'nope'" in capsys.readouterr().err
+
+
 def test_unknown_settings_are_named(tmp_path, capsys):
     assert main(["sft", "bandit", "lr=1", "--out", str(tmp_path / "m")]) == 2
     assert "unknown option 'lr'" in capsys.readouterr().err

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ from ragen_agents.rollout.collect import GroupSpec  # noqa: E402
 from ragen_agents.starpo import PRESETS, TrainConfig, merged  # noqa: E402
 from ragen_agents.starpo.batch import TrainBatch  # noqa: E402
 from ragen_agents.starpo.mutual_information import prompt_information  # noqa: E402
-from ragen_agents.starpo.trainer import DivergedError, Trainer  # noqa: E402
+from ragen_agents.starpo.trainer import DivergedError, NothingKeptError, Trainer  # noqa: E402
 from ragen_envs.registration import text_ids  # noqa: E402
 
 SMALL = {
@@ -153,13 +154,28 @@ def test_rollouts_are_learned_from_more_than_once(tiny, tmp_path):
     assert found[3]["kl_step"] > 1e-6
 
 
-def test_a_filter_that_keeps_nothing_stops_the_run(tiny, tmp_path):
-    layer = {
-        "model": str(tiny), "iterations": 50, "evaluation": {"every": 0},
-        "env_kwargs": {"max_turns": 1, "format_penalty": 0.0}, "rollout": {"max_tokens": 2},
-    }  # fmt: skip
-    with pytest.raises(Exception, match="kept nothing in 10 iterations"):
-        trainer(tmp_path / "run", layer).run()
+NOTHING_KEPT = {
+    "iterations": 12, "evaluation": {"every": 0}, "save_every": 20,
+    "env_kwargs": {"max_turns": 1, "format_penalty": 0.0}, "rollout": {"max_tokens": 2},
+}  # fmt: skip
+"""Replies too short for an answer, so that all returns are 0."""
+
+
+def test_a_filter_that_keeps_nothing_stops_the_run_with_its_state_saved(tiny, tmp_path):
+    for _ in range(2):  # the same command stops at the same place
+        one = trainer(tmp_path / "run", {**NOTHING_KEPT, "model": str(tiny)})
+        with pytest.raises(NothingKeptError, match=r"kept nothing in 1[01] iterations"):
+            one.run()
+        assert [p.name for p in (tmp_path / "run" / "checkpoints").iterdir()] == ["000009"]
+    assert len(lines(tmp_path / "run")) == 9
+
+
+def test_a_run_that_has_learned_everything_goes_on_to_its_end(tiny, tmp_path):
+    one = trainer(tmp_path / "run", {**NOTHING_KEPT, "model": str(tiny)})
+    collect = one.collector.collect
+    one.collector.collect = lambda *a: [replace(t, success=True) for t in collect(*a)]
+    one.run()
+    assert len(lines(tmp_path / "run")) == 12
 
 
 def test_gradients_that_are_not_finite_stop_the_run_with_its_state_saved(tiny, tmp_path):
@@ -183,7 +199,9 @@ def test_gradients_that_are_not_finite_stop_the_run_with_its_state_saved(tiny, t
     first, last = weights(folder / "000001"), weights(folder / "000002")
     assert all(torch.equal(clean[name], first[name]) for name in clean)
     assert all(last[name].isfinite().all() for name in last)
-    assert lines(tmp_path / "run")[-1]["skipped_steps"] == 0.75
+    last_line = lines(tmp_path / "run")[-1]
+    assert last_line["skipped_steps"] == 0.75
+    assert all(math.isfinite(v) for v in last_line.values() if isinstance(v, float))
 
 
 def test_a_collapse_is_undone_once_also_by_a_run_that_was_cut(tiny, tmp_path, monkeypatch):
@@ -207,6 +225,12 @@ def test_a_collapse_is_undone_once_also_by_a_run_that_was_cut(tiny, tmp_path, mo
             one.run()
     assert warnings.count("went back to the weights of iteration 0") == 2
     assert warnings.count("stopped because success has collapsed") == 2
+    before = lines(folders[0])
+    again = trainer(folders[0], layer)
+    again._warn = warnings.append
+    again.run()
+    assert lines(folders[0]) == before
+    assert "has stopped this run" in warnings[-1]
     assert lines(folders[0]) == lines(folders[1])
     last = [sorted((folder / "checkpoints").iterdir())[-1] for folder in folders]
     assert last[0].name == last[1].name
@@ -481,6 +505,9 @@ def test_what_was_trained_is_an_ordinary_model(tiny, tmp_path, capsys):
         (["sokoban", "advantage.kind=ppo"], ["advantage.kind", "'gae'", "'ppo'"]),
         (["sokoban", "rollout.members=1"], ["rollout.members is 1", "at least 2"]),
         (["sokoban", "env_kwargs.history=none"], ["history must be full"]),
+        (["sokoban", "env_kwargs.observation=image"], ["observation is image", "grid"]),
+        (["sokoban", "--preset", "starpo-grpo", "update.critic_warmup=2"], ["critic_warmup is 2"]),
+        (["sokoban", "monitor.action=rollback", "evaluation.every=0"], ["needs evaluations"]),
         (["sokoban", "model=nowhere"], ["model is 'nowhere'", "folder that exists"]),
         (["sokoban", "rollout.max_tokens=4000"], ["reads 2048 tokens", "rollout.max_tokens=4000"]),
         (["sokoban", "env_kwargs.boxes=none"], ["boxes"]),

@@ -40,6 +40,8 @@ class Progress:
     """Iterations in a row whose filter kept nothing."""
     rolled_back: int | None = None
     """Iteration after which the run went back to the best checkpoint's weights."""
+    collapsed: bool = False
+    """Whether the monitor has ended the run."""
     pending: dict[str, Any] | None = None
     """Metrics of the last iteration while it has not been evaluated and written down."""
 
@@ -61,7 +63,7 @@ def save(folder: Path, learner: Learner, tokenizer: Any, progress: Progress) -> 
     save_file(tensors, work / TENSORS)
     state = {**asdict(progress), "bad_steps": learner.bad_steps}
     (work / STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
-    for path in work.iterdir():
+    for path in (*work.iterdir(), work):
         _flush(path)
     old = folder.with_name(folder.name + ".old")
     shutil.rmtree(old, ignore_errors=True)

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ragen_agents.starpo.filters import FilterKind
 from ragen_agents.starpo.losses import Aggregation, KlEstimator
+from ragen_envs.text import FORMATS, IMAGE
 
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -14,7 +15,9 @@ Amount = Annotated[float, Field(ge=0)]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 class Rollout(_Section):
@@ -143,10 +146,12 @@ class Critic(_Section):
 
 
 class Lora(_Section):
-    """Low-rank adapters instead of all weights (paper, appendix D)."""
+    """Low-rank adapters on all linear layers instead of all weights (paper, appendix D)."""
 
     rank: Positive = 64
+    """Of each adapter (paper: 64)."""
     alpha: Positive = 64
+    """What an adapter adds is multiplied by alpha / rank (paper: 64)."""
 
 
 class Reward(_Section):
@@ -159,7 +164,8 @@ class Reward(_Section):
     format: Amount = 0.0
     """Graded form of the reply: up to 1 for a thought and an answer that can be read."""
     grounded: Amount = 0.0
-    """Share of the places that the thought tells which are true of the board: 0 to 1."""
+    """Share of the places that the thought tells which are true of the board: 0 to 1; 0 in games without
+    places."""
     in_filter: bool = True
     """Whether the filter's spread is that of the whole reward, or of the game's alone."""
 
@@ -193,7 +199,8 @@ class Monitor(_Section):
     information_every: Annotated[int, Field(ge=0)] = 10
     """Iterations between two measurements of the replies' information about their prompts; 0 for none."""
     action: Literal["warn", "stop", "rollback"] = "warn"
-    """rollback goes back to the best checkpoint, once, and stops at the next collapse."""
+    """What a collapse leads to. rollback goes back to the best checkpoint, once, and stops at the next one;
+    a run that was stopped stays so."""
 
 
 class TrainConfig(_Section):
@@ -261,6 +268,20 @@ class TrainConfig(_Section):
         if self.env_kwargs.get("history", "full") != "full":
             raise ValueError(
                 "env_kwargs.history must be full in training: trajectories are built by appending tokens"
+            )
+        if self.env_kwargs.get("observation") == IMAGE:
+            raise ValueError(
+                f"env_kwargs.observation is image, but models read text here: {', '.join(FORMATS)}"
+            )
+        if self.update.critic_warmup and not self.has_critic:
+            raise ValueError(
+                f"update.critic_warmup is {self.update.critic_warmup}, but with advantage.kind=grpo there "
+                "is no critic: nothing would be learned meanwhile"
+            )
+        if self.monitor.action == "rollback" and not self.evaluation.every:
+            raise ValueError(
+                "monitor.action=rollback needs evaluations, which say what weights were best: "
+                "evaluation.every must be at least 1"
             )
         if self.loss.kl == "reward" and self.loss.kl_estimator != "k1":
             raise ValueError("loss.kl_estimator must be k1 where loss.kl=reward")

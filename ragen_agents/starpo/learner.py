@@ -169,7 +169,8 @@ class Learner:
                     weight, 1
                 )
         whole = {name: float(self._summed(value)) for name, value in totals.items()}
-        return {**whole, **self._apply(iteration)}
+        norms = self._apply(iteration)
+        return {**whole, **norms, "skipped_steps": 0.0} if norms else {"skipped_steps": 1.0}
 
     def _shares(
         self, lengths: Tensor, rows: Sequence[int]
@@ -243,7 +244,7 @@ class Learner:
         return loss, metrics
 
     def _apply(self, iteration: int) -> dict[str, float]:
-        """Clip, and step both optimizers unless a gradient is not finite."""
+        """Clip, and step both optimizers; returns no norms where one is not finite and nothing was done."""
         limit = self.config.update.max_gradient
         norms = {"gradient_norm": _clip(self.models.policy_parameters(), limit)}
         if self.critic_optimizer is not None:
@@ -260,7 +261,7 @@ class Learner:
         self.optimizer.zero_grad()
         if self.critic_optimizer is not None:
             self.critic_optimizer.zero_grad()
-        return {**(norms if finite else {}), "skipped_steps": float(not finite)}
+        return norms if finite else {}
 
     @torch.no_grad()
     def _score_all(self, models: Any, batch: TrainBatch) -> Scores:

@@ -12,7 +12,6 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 
-from ragen_agents.engines.base import EngineError
 from ragen_agents.engines.decoding import end_tokens
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.collect import Collector, GroupSpec
@@ -100,20 +99,25 @@ class Trainer:
         Raises:
             DivergedError: Gradients were not finite several times in a row; the state is saved.
             EngineError: The engine cannot go on; the state is saved.
-            NothingKeptError: The filter kept nothing too often.
-            RagenError: Every game broke.
+            NothingKeptError: There was nothing to learn from too often; the state is saved.
+            RagenError: Every game broke; the state is saved.
         """
         self._resume()
         with Journal(self.folder, self.progress, self.accelerator.is_main_process) as journal:
             try:
                 self._run(journal)
-            except EngineError:
+            except DivergedError:
+                raise
+            except RagenError:
                 self._save_due(journal, now=True)
                 raise
             finally:
                 self.engine.close()
 
     def _run(self, journal: Journal) -> None:
+        if self.progress.collapsed:
+            self._warn("the monitor has stopped this run; another --out begins a new one")
+            return
         if self.progress.pending is not None:
             if self._finish(journal, self.progress.pending):
                 return
@@ -198,9 +202,6 @@ class Trainer:
             trajectories = self._gathered(self.collector, self._groups(iteration), iteration)
         self._seconds["games"] = self.collector.clock.games
         metrics: dict[str, Any] = rollout_metrics(trajectories)
-        if iteration % config.save_every == 0:
-            for trajectory in trajectories[: config.rollout.members : 4][:4]:
-                journal.sample(iteration + 1, "train", trajectory)
         information = config.monitor.information_every
         if information and iteration % information == 0:
             with self._timed("information"):
@@ -217,24 +218,22 @@ class Trainer:
         ]
         metrics["kept_groups"] = float(len(kept))
         self._count_empty(bool(learnable), trajectories)
+        if iteration % config.save_every == 0:
+            for trajectory in trajectories[: config.rollout.members : 4][:4]:
+                journal.sample(iteration + 1, "train", trajectory)
         if not learnable:
             return None, metrics
         with self._timed("scores"):
             return self.learner.prepare(TrainBatch.of(learnable, self.codec.pad)), metrics
 
     def _count_empty(self, learnable: bool, trajectories: list[Trajectory]) -> None:
-        """Stop a run that has had nothing to learn from for too long."""
-        empty = 0 if learnable else self.progress.empty + 1
+        """Stop a run that has had nothing to learn from for too long, unless all is learned."""
+        solved = all(t.success for t in trajectories)
+        empty = 0 if learnable or solved else self.progress.empty + 1
         self.progress = replace(self.progress, empty=empty)
         if empty < _EMPTY_LIMIT:
             return
-        broken = [t.error for t in trajectories if t.error is not None]
-        if len(broken) == len(trajectories):
-            raise RagenError(f"every game broke in {empty} iterations in a row: {broken[0]}")
-        raise NothingKeptError(
-            f"the filter '{self.config.filter.kind}' kept nothing in {empty} iterations in a row: the "
-            "members of each group all have the same return"
-        )
+        raise _nothing_learnable(trajectories, self.config.filter.kind, empty)
 
     def _groups(self, iteration: int) -> list[GroupSpec]:
         config = self.config
@@ -332,6 +331,7 @@ class Trainer:
             self._warn(f"went back to the weights of iteration {back.iteration}")
             return False, True
         self._warn("stopped because success has collapsed")
+        self.progress = replace(at, collapsed=True)
         return True, False
 
     def _reference(self, policy: Any) -> Any | None:
@@ -387,3 +387,16 @@ class Trainer:
         started = time.perf_counter()
         yield
         self._seconds[phase] = self._seconds.get(phase, 0.0) + time.perf_counter() - started
+
+
+def _nothing_learnable(trajectories: list[Trajectory], kind: str, iterations: int) -> RagenError:
+    """Return the error of a run that has had nothing to learn from, with what kept it from learning."""
+    lasting = f"in {iterations} iterations in a row"
+    broken = [t.error for t in trajectories if t.error is not None]
+    if len(broken) == len(trajectories):
+        return RagenError(f"every game broke {lasting}: {broken[0]}")
+    if not any(t.written for t in trajectories):
+        return RagenError(f"no prompt fitted the model's context {lasting}, so nothing was written")
+    return NothingKeptError(
+        f"the filter '{kind}' kept nothing {lasting}: the members of each group all have the same return"
+    )

@@ -20,6 +20,7 @@ def sft(
     from ragen_bench.training import game_id, read_override
     from ragen_bench.yaml_files import validate
 
-    given = merged({"game": game_id(game)}, *map(read_override, setting or []))
+    given = merged({"game": game}, *map(read_override, setting or []))
+    given["game"] = game_id(str(given["game"]))
     train(validate(SftConfig, given, "settings"), out)
     typer.echo(out)

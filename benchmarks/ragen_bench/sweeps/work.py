@@ -121,10 +121,10 @@ def _starpo(task: SweepTask) -> str | None:
 def _export() -> None:
     """Copy the last weights, without what only training needs. They are there whole or not at all."""
     from ragen_agents.starpo.checkpoint import STATE, TENSORS, latest
-    from ragen_agents.starpo.trainer import BEST, CHECKPOINTS
+    from ragen_agents.starpo.trainer import CHECKPOINTS
 
-    # A run that ended before its first checkpoint never changed the weights; they were scored at its start.
-    last = latest(TRAIN / CHECKPOINTS) or TRAIN / BEST
+    last = latest(TRAIN / CHECKPOINTS)
+    assert last is not None  # however a run ends, it saves its state
     work = MODEL.with_suffix(".writing")
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(last, work, ignore=shutil.ignore_patterns(STATE, TENSORS))

@@ -1,0 +1,86 @@
+"""The page of training's settings, from the docstrings of their fields."""
+
+import json
+from typing import Any, Final
+
+from ragen_agents.starpo import TrainConfig
+
+_BOUNDS: Final = {
+    "minimum": "at least {}",
+    "exclusiveMinimum": "above {}",
+    "maximum": "at most {}",
+    "exclusiveMaximum": "below {}",
+}
+_TOP: Final = """\
+# Settings of a training run
+
+What `ragen train` takes: as `section.field=value` on the command line, or in a YAML file. A preset and a
+scale set some of them ([which](training.md#presets)); the others have these defaults. `config.yaml` of a run
+holds all of them.
+
+```yaml
+game: ragen/SokobanText-v0
+iterations: 50
+rollout: {groups: 8, members: 8}
+update:
+  batch: 16
+  learning_rate: 3.0e-4
+```
+"""
+
+
+def settings_page() -> str:
+    """Return the page as Markdown."""
+    schema = TrainConfig.model_json_schema()
+    sections, plain = {}, {}
+    for name, field in schema["properties"].items():
+        parts = _variants(field)
+        section = next((v["$ref"].split("/")[-1] for v in parts if "$ref" in v), None)
+        (plain if section is None else sections)[name] = section or field
+    blocks = [_TOP, _table("", plain)]
+    for name, section in sections.items():
+        found = schema["$defs"][section]
+        told = found["description"].replace("``", "`")
+        blocks += [f"\n## {name}\n\n{told}\n", _table(f"{name}.", found["properties"])]
+    return "\n".join(blocks)
+
+
+def _table(prefix: str, fields: dict[str, Any]) -> str:
+    rows = ["| field | values | default | |", "|---|---|---|---|"]
+    for name, field in fields.items():
+        default = json.dumps(field["default"]) if field.get("default") is not None else ""
+        shown = f"`{default}`" if default else ""
+        told = " ".join(field["description"].split())
+        rows.append(f"| `{prefix}{name}` | {_values(field)} | {shown} | {told} |")
+    return "\n".join(rows) + "\n"
+
+
+def _values(field: dict[str, Any]) -> str:
+    return " or ".join(filter(None, (_one(variant) for variant in _variants(field))))
+
+
+def _one(variant: dict[str, Any]) -> str:
+    if "enum" in variant:
+        return ", ".join(f"`{choice}`" for choice in variant["enum"])
+    if "const" in variant:
+        return f"`{variant['const']}`"
+    if variant.get("prefixItems"):
+        return f"[{'; '.join(_one(item) for item in variant['prefixItems'])}]"
+    kind = {
+        "object": "a mapping",
+        "string": "text",
+        "boolean": "`true`, `false`",
+        "null": "nothing",
+    }
+    words = kind.get(variant["type"], variant["type"])
+    bounds = [text.format(_number(variant[b])) for b, text in _BOUNDS.items() if b in variant]
+    return " ".join([words, ", ".join(bounds)]).strip()
+
+
+def _number(value: float) -> str:
+    return f"{value:g}"
+
+
+def _variants(field: dict[str, Any]) -> list[dict[str, Any]]:
+    variants: list[dict[str, Any]] = field.get("anyOf", [field])
+    return variants
