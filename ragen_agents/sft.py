@@ -9,6 +9,7 @@ import gymnasium as gym
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ragen_agents.engines.decoding import end_tokens
+from ragen_agents.model_source import model_source
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.trajectory import CONTEXT, Trajectory
 from ragen_agents.starter.demonstrations import explain
@@ -105,8 +106,6 @@ def train(config: SftConfig, out: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from trl import SFTConfig as TrlConfig
     from trl import SFTTrainer
-
-    from ragen_agents.starpo.models import model_source
 
     if out.exists():
         raise RagenError(f"'{out}' is there already; choose another --out")

@@ -25,8 +25,25 @@ def test_seeds_that_differ_more_take_more_of_them(capsys):
     assert all(a["seeds_needed"] < b["seeds_needed"] for a, b in zip(calm, wild, strict=True))
 
 
+def test_two_fixed_models_need_plays_of_levels_and_no_seeds(capsys):
+    """The paired test of one play of each level is that of as many differences as levels."""
+    found = {
+        row["levels"]: row["seeds_needed"]
+        for row in rows(capsys, "--effect", "6pp", "--seed-sd", "0pp")
+    }
+    assert found[1024] == 1
+    assert found[64] > 1
+
+
+def test_what_cannot_be_found_is_said(capsys):
+    assert main(["power", "--effect", "1pp", "--seed-sd", "60pp"]) == 0
+    said = capsys.readouterr().out
+    assert "-: more than 1000 seeds" in said
+
+
 @pytest.mark.parametrize(
-    ("option", "value"), [("--effect", "much"), ("--effect", "0pp"), ("--seed-sd", "-1pp")]
+    ("option", "value"),
+    [("--effect", "much"), ("--effect", "0pp"), ("--effect", "0.03"), ("--seed-sd", "-1pp")],
 )
 def test_what_is_no_number_of_points_is_named(option, value, capsys):
     assert main(["power", option, value]) == 2

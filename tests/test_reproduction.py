@@ -139,7 +139,9 @@ def test_kept_results_are_reused_and_written_as_files(kept, capsys):
     for text in ("Bandit → BanditRev", "67.6", "random", "oracle", "supported", "contradicted"):
         assert text in shown
     written = {path.name for path in (kept / "laptop").iterdir()}
-    assert written == {"reasoning.jsonl", "table4.csv", "table4.md", "table4.svg"}
+    assert written == {f"table4{end}" for end in (".csv", "-claims.csv", ".md", ".svg")} | {
+        "reasoning.jsonl"
+    }
     with (kept / "laptop/table4.csv").open() as file:
         rows = list(csv.DictReader(file))
     think = next(r for r in rows if r["row"] == "think" and r["test"] == "Sokoban")
@@ -237,17 +239,50 @@ def test_files_made_again_are_the_same(kept, capsys):
     assert {path.name: path.read_bytes() for path in (kept / "laptop").iterdir()} == first
 
 
-def test_results_of_other_weights_do_not_count(kept, capsys):
+def test_results_of_other_weights_are_neither_taken_nor_lost(kept, capsys):
     path = kept / "laptop/reasoning.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for line in lines:
         line["task"]["train"]["weights"] = "0" * 64
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert reproduce(kept, "--format", "json") == 0
+    before = path.read_bytes()
+    assert reproduce(kept) == 2
+    told = capsys.readouterr().err
+    assert "reasoning.jsonl' keeps a result of reasoning/laptop/" in told
+    assert "train.weights is '0000" in told
+    assert path.read_bytes() == before
+
+
+def test_fewer_seeds_than_are_kept_do_not_take_their_place(kept, capsys):
+    assert reproduce(kept) == 0
+    before = {path.name: path.read_bytes() for path in (kept / "laptop").iterdir()}
+    assert reproduce(kept, "--seeds", "1") == 0
+    assert {path.name: path.read_bytes() for path in (kept / "laptop").iterdir()} == before
+    assert "One seed" in (kept.parent / "out/table4-laptop.md").read_text()
+
+
+def test_one_seed_decides_nothing(kept, capsys):
+    """However far apart its runs are."""
+    assert reproduce(kept, "--seeds", "1", "--format", "json") == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["rows"] == []
-    assert "unfinished" in found["notes"][0]
-    assert len(path.read_text().splitlines()) == len(lines)  # and are not lost
+    claims = [claim for claim in found["claims"] if claim["ours"]]
+    assert claims
+    assert {claim["verdict"] for claim in claims} == {"undecided"}
+    assert {claim["remedy"] for claim in claims} == {
+        "at least 2 seeds, to see how much they differ"
+    }
+    compared = [row for row in found["rows"] if row["against"]]
+    assert compared
+    assert {row["verdict"] for row in compared} == {"one seed"}
+
+
+def test_what_would_decide_a_claim_would_do_so_among_all_of_them():
+    what, results = results_of("figure7", {}, curves={"success": [0.5] * 20 + [0.0] * 20})
+    verdicts = judge(what, Runs(what.load_sweep(), results))
+    tested = sum(np.isfinite(v.p_holm) for v in verdicts)
+    share = next(v for v in verdicts if v.ours.startswith("3 of 3 runs"))
+    runs = int(share.remedy.split()[0])
+    assert 2.0 ** (1 - runs) <= 0.05 / tested < 2.0 ** (2 - runs)
 
 
 def test_a_dry_run_counts_what_is_kept(kept, capsys):

@@ -1,6 +1,7 @@
 """How many seeds and levels show a difference of a given size."""
 
 import math
+from bisect import bisect_left
 from typing import NamedTuple
 
 import pandas as pd
@@ -31,8 +32,13 @@ class Design(NamedTuple):
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom of the test."""
-        return 2.0 * (self.seeds - 1) if self.seeds > 1 else float(self.levels - 1)
+        """Degrees of freedom of the test: of the seeds, or where these do not differ, of the levels."""
+        by_seeds = self.seeds > 1 and self.seed_sd > 0
+        return 2.0 * (self.seeds - 1) if by_seeds else float(self.levels - 1)
+
+    def power(self, effect: float) -> float:
+        """Return the chance to find a true effect, in [0, 1]."""
+        return power_of(effect, self.error, self.freedom)
 
 
 def power_of(effect: float, error: float, freedom: float, alpha: float = 0.05) -> float:
@@ -103,9 +109,14 @@ def plan_designs(effect: float, base: Design) -> pd.DataFrame:
     """
     rows = []
     for levels in _LEVELS:
-        one = base._replace(seeds=1, levels=levels).error ** 2
-        found = {
-            f"finds_{n}": smallest_effect(base._replace(seeds=n, levels=levels)) for n in _SEEDS
-        }
-        rows.append({"levels": levels, "seeds_needed": seeds_for(effect, one) or 0, **found})
+        here = base._replace(levels=levels)
+        found = {f"finds_{n}": smallest_effect(here._replace(seeds=n)) for n in _SEEDS}
+        rows.append({"levels": levels, "seeds_needed": _fewest(effect, here), **found})
     return pd.DataFrame(rows)
+
+
+def _fewest(effect: float, design: Design) -> int:
+    """Return the fewest seeds that find an effect with a power of 80%, 0 if they are too many."""
+    counts = range(2 if design.seed_sd > 0 else 1, MOST_SEEDS + 1)
+    place = bisect_left(counts, 0.8, key=lambda n: design._replace(seeds=n).power(effect))
+    return counts[place] if place < len(counts) else 0

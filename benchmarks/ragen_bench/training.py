@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import yaml
 
+from ragen_agents.model_source import model_source
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
 from ragen_bench.agents import weights_of
 from ragen_bench.configs import CONFIG, differences_of
@@ -62,6 +63,7 @@ def layered_config(*layers: dict[str, Any]) -> TrainConfig:
     """
     config = validate(TrainConfig, merged(*layers), "config")
     game = config.game if config.game in text_ids() else game_id(config.game)
+    model_source(config.model)  # refuses folders that do not exist
     weights = None if config.model.startswith("hf:") else weights_of(config.model)
     return config.model_copy(update={"game": game, "weights": weights})
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from ragen_agents.engines import Engine
 from ragen_agents.engines.transformers import TransformersEngine
+from ragen_agents.model_source import model_source
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.starpo.config import TrainConfig
-from ragen_agents.starpo.models import model_source
 from ragen_envs.errors import RagenError
 
 

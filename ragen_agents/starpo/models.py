@@ -1,7 +1,6 @@
 """The policy, its critic, and the passes that give log-probabilities, entropies and values."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,6 +12,7 @@ from transformers.cache_utils import DynamicCache
 from transformers.utils import logging as transformers_logging
 
 from ragen_agents.engines.weights import PROBE_LENGTH, TOLERANCE, logprobs_of, probe
+from ragen_agents.model_source import model_source
 from ragen_agents.starpo.config import TrainConfig
 from ragen_envs.errors import RagenError
 
@@ -167,21 +167,6 @@ def _check_scores(model: Any, name: str) -> None:
             f"model is '{name}', whose log-probabilities the trainer would get wrong by {gap:.3g} nats a "
             f"token: {type(model).__name__} makes something of its logits that is not known here"
         )
-
-
-def model_source(name: str) -> str:
-    """Return the folder or hub name of a model as named in a config."""
-    if name == "starter":
-        from ragen_agents.starter import STARTER
-
-        return str(STARTER)
-    if name.startswith("hf:"):
-        return name.removeprefix("hf:")
-    if not Path(name).is_dir():
-        raise RagenError(
-            f"model is '{name}', but must be starter, a folder that exists, or hf:NAME"
-        )
-    return name
 
 
 def _with_adapters(model: Any, config: TrainConfig) -> Any:

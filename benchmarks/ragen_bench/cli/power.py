@@ -1,6 +1,6 @@
 """``ragen power``: how many seeds and levels a difference takes."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -9,6 +9,9 @@ from ragen_bench.formats import Format, Grid, print_table
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+_NONE: Final = "-"
 
 
 def power(
@@ -31,7 +34,7 @@ def power(
 
     Two-sided at 5%; levels are paired, seeds are not. --seed-sd 0pp compares two fixed models.
     """
-    from ragen_bench.power import Design, plan_designs
+    from ragen_bench.power import MOST_SEEDS, Design, plan_designs
 
     wanted = _points(effect, "--effect")
     spread = _points(seed_sd, "--seed-sd")
@@ -40,14 +43,19 @@ def power(
     title = (
         f"{effect} at a rate of {rate:g}, seeds differ by {seed_sd}, correlation {correlation:g}"
     )
-    print_table(data, _grid(data), style, title)
+    needs = "seeds" if spread else "plays"
+    grid = _grid(data, needs)
+    notes = [] if spread else ["plays: how often each of two fixed models plays each level"]
+    if any(_NONE in row for row in grid.rows):
+        notes.append(f"{_NONE}: more than {MOST_SEEDS} {needs}, or no difference that there can be")
+    print_table(data, grid, style, title, notes)
 
 
 def _points(text: str, what: str) -> float:
     from ragen_envs.errors import RagenError
 
     try:
-        value = float(text.removesuffix("pp"))
+        value = float(text.removesuffix("pp")) if text.endswith("pp") else -1.0
     except ValueError:
         value = -1.0
     if not 0 <= value < 100 or (value == 0 and what == "--effect"):
@@ -55,15 +63,16 @@ def _points(text: str, what: str) -> float:
     return value / 100
 
 
-def _grid(data: "pd.DataFrame") -> Grid:
+def _grid(data: "pd.DataFrame", needs: str) -> Grid:
+    names = [str(name) for name in data.columns if str(name).startswith("finds_")]
     rows = [
         [
             str(row["levels"]),
-            "-" if row["seeds_needed"] < 1 else str(row["seeds_needed"]),
-            *(f"{100 * row[name]:.1f}" for name in data.columns if str(name).startswith("finds")),
+            _NONE if row["seeds_needed"] < 1 else str(row["seeds_needed"]),
+            *(_NONE if row[name] > 1 else f"{100 * row[name]:.1f}" for name in names),
         ]
         for row in data.to_dict("records")
     ]
-    found = [str(name).split("_")[1] for name in data.columns if str(name).startswith("finds")]
-    header = ["levels", "seeds\nneeded", *(f"{n} seeds\nfind, pp" for n in found)]
+    found = [name.removeprefix("finds_") for name in names]
+    header = ["levels", f"{needs}\nneeded", *(f"{n} {needs}\nfind, pp" for n in found)]
     return Grid(header, rows, left=0)

@@ -9,7 +9,7 @@ import typer
 
 from ragen_bench.cli import sweep_options as options
 from ragen_bench.cli.options import FormatOption
-from ragen_bench.cli.sweep import finish, print_cost
+from ragen_bench.cli.sweep import UNFINISHED, finish, print_cost
 from ragen_bench.formats import Format, plain_rows, print_table
 from ragen_envs.errors import RagenError
 
@@ -59,6 +59,7 @@ def reproduce(
 
     if beside and name == "all":
         raise RagenError("--beside is for one table; give its name instead of all")
+    finished = True
     for each in bundled_reproductions() if name == "all" else [name]:
         what = load_reproduction(each)
         games = games_of(what, scale)
@@ -66,19 +67,22 @@ def reproduce(
             options.make_run(what.sweep, games, seeds, scale, quick, model, out, workers, on, gpus),
             kept=results,
         )
+        wanted.check_kept()
         others = read_beside(beside or (), what, wanted.choice.levels)
         if dry_run:
             print_cost(wanted, style)
             continue
         if run:
             print_cost(wanted, Format.TABLE) if style is Format.TABLE else None
-            finish(wanted)
+            finished &= finish(wanted)
         from ragen_bench.reproduction.report import Report
 
         report = Report(what, wanted, others)
         _print(report, style)
         for path in report.write(results):
             print(path, file=sys.stderr)
+    if not finished:
+        raise typer.Exit(UNFINISHED)
 
 
 def _print(report: "Report", style: Format) -> None:
@@ -88,10 +92,10 @@ def _print(report: "Report", style: Format) -> None:
         print(report.markdown())
         return
     data = report.stages_data
-    facts = {} if data is None else {"stages": plain_rows(data)}
+    claims = pd.DataFrame(report.verdicts)
+    facts = {"claims": plain_rows(claims), **({} if data is None else {"stages": plain_rows(data)})}
     print_table(report.data, report.table, style, report.what.title, report.notes(), facts)
     if style is Format.TABLE and report.verdicts:
-        claims = pd.DataFrame(report.verdicts)
         print_table(claims, report.claims, style, "Claims")
     if style is Format.TABLE and report.stages is not None and data is not None:
         title, grid = report.stages

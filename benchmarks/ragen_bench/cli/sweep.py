@@ -44,8 +44,8 @@ def sweep(
     """
     run = options.make_run(name, game, seeds, scale, quick, model, out, workers, on, gpus)
     print_cost(run, style)
-    if not dry_run:
-        finish(run)
+    if not dry_run and not finish(run):
+        raise typer.Exit(UNFINISHED)
 
 
 def print_cost(run: "SweepRun", style: Format) -> None:
@@ -58,8 +58,8 @@ def print_cost(run: "SweepRun", style: Format) -> None:
     print_table(data, cost_grid(data), style, title, notes, facts)
 
 
-def finish(run: "SweepRun") -> None:
-    """Do the rest of a sweep, or end this process."""
+def finish(run: "SweepRun") -> bool:
+    """Do the rest of a sweep and return whether all of it is done, or end this process at Ctrl-C."""
     try:
         broken = run.finish()
     except KeyboardInterrupt:
@@ -71,4 +71,4 @@ def finish(run: "SweepRun") -> None:
             + " ".join(str(run.root / task.path / "log.txt") for task in broken),
             file=sys.stderr,
         )
-        raise typer.Exit(UNFINISHED)
+    return not broken

@@ -34,7 +34,8 @@ Workers: TypeAlias = Annotated[
     typer.Option(
         min=1,
         metavar="N",
-        help="Tasks at the same time.  [default: one a processor; as many as fit on Ray]",
+        help="Tasks at the same time.  [default: one a processor, one at the paper's scale, as many as fit "
+        "on Ray]",
     ),
 ]
 On: TypeAlias = Annotated[

@@ -1,7 +1,7 @@
 """What our runs say of a claim: supported, contradicted, or undecided, and what would decide it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ from ragen_bench.statistics import FloatArray, wilson
 
 _POINTS: Final = 5.0
 """Difference that is worth finding where the paper prints none."""
+_ONE_SEED: Final = "at least 2 seeds, to see how much they differ"
 
 Word = Literal["supported", "contradicted", "undecided", "not run"]
 
@@ -34,11 +35,11 @@ class Finding(NamedTuple):
     favourable: bool
     """Whether what was seen is on the claim's side."""
     p_value: float
-    """Of there being nothing, or of the other side, two-sided; nan without a run."""
+    """Of there being nothing, or of the other side, two-sided; nan where nothing can be tested."""
     paper: str
     ours: str
-    remedy: str
-    """What would decide it if it is undecided."""
+    remedy: Callable[[float], str] = lambda _: ""
+    """What would decide it if it is undecided, by the level at which it must be tested."""
 
 
 class Verdict(NamedTuple):
@@ -48,7 +49,7 @@ class Verdict(NamedTuple):
     paper: str
     ours: str
     p_holm: float
-    """Adjusted over all claims of the table or figure; nan without a run."""
+    """Adjusted over all claims of the table or figure; nan where nothing can be tested."""
     verdict: Word
     remedy: str
     """What would decide it; "" where it is decided."""
@@ -58,15 +59,23 @@ def judge(what: Reproduction, runs: Runs) -> list[Verdict]:
     """Return the verdicts on all claims of a table or figure.
 
     A claim is supported, or contradicted, where the effect is on its side, or on the other, and the
-    p-value, adjusted by Holm over the claims, is at most 5%. Everything else is undecided.
+    p-value, adjusted by Holm over the claims, is at most 5%. Everything else is undecided, also all that
+    is known of one seed only: it says nothing of other seeds. What would decide a claim would do so
+    even if it had the smallest p-value of all.
     """
     findings = [_find(what, claim, runs) for claim in what.claims]
     known = [not math.isnan(f.p_value) for f in findings]
+    level = ALPHA / max(sum(known), 1)
     adjusted = np.full(len(findings), np.nan)
     adjusted[known] = holm([f.p_value for f in findings if not math.isnan(f.p_value)])
     return [
         Verdict(
-            claim.text, f.paper, f.ours, float(p), word, f.remedy if word == "undecided" else ""
+            claim.text,
+            f.paper,
+            f.ours,
+            float(p),
+            word,
+            f.remedy(level) if word == "undecided" else "",
         )
         for claim, f, p in zip(what.claims, findings, adjusted, strict=True)
         for word in [_word(f, float(p))]
@@ -98,14 +107,20 @@ def _success(what: Reproduction, claim: SuccessClaim, runs: Runs) -> Finding:
     printed = _printed(what, claim, columns)
     paper = "" if printed is None else f"{printed:+.1f} points"
     if sides[0] is None or sides[1] is None:
-        return Finding(False, math.nan, paper, "", "")
+        return Finding(False, math.nan, paper, "")
     found = share_difference(sides[0], sides[1])
     low, high = (100 * bound for bound in found.interval[1:])
     ours = f"{100 * found.interval.estimate:+.1f} points [{low:+.1f}, {high:+.1f}]"
-    remedy = _remedy(found, abs(printed) if printed else None)
-    if printed is not None and not low <= printed <= high:
-        remedy = f"the paper's size is outside the interval; {remedy}"
-    return Finding(found.interval.estimate > 0, found.p_value, paper, ours, remedy)
+    favourable = found.interval.estimate > 0
+    if min(found.seeds) < 2:
+        return Finding(favourable, math.nan, paper, ours, lambda _: _ONE_SEED)
+    outside = printed is not None and not low <= printed <= high
+
+    def remedy(alpha: float) -> str:
+        told = _seeds_needed(found, abs(printed) if printed else None, alpha)
+        return f"the paper's size is outside the interval; {told}" if outside else told
+
+    return Finding(favourable, found.p_value, paper, ours, remedy)
 
 
 def joined(samples: Sequence[FloatArray | None]) -> FloatArray | None:
@@ -128,18 +143,23 @@ def _printed(what: Reproduction, claim: SuccessClaim, columns: Sequence[int]) ->
     return sum(gaps) / len(gaps) if gaps else None
 
 
-def _remedy(found: Difference, printed: float | None) -> str:
+def _seeds_needed(found: Difference, printed: float | None, alpha: float) -> str:
     """Return how many seeds find the paper's difference, or one of 5 points, with a power of 80%."""
-    if min(found.seeds) < 2:
-        return "at least 2 seeds, to see how much they differ"
+    there = min(found.seeds)
+
+    def needed(points: float) -> int | None:
+        return seeds_for(points / 100, found.parts.seeds * there, found.parts.levels, alpha=alpha)
+
     points = printed or _POINTS
     size = f"{points:.1f} points" if printed is None else f"the paper's {points:.1f} points"
-    needed = seeds_for(points / 100, found.parts.seeds * min(found.seeds), found.parts.levels)
-    if needed is None:
+    seeds = needed(points)
+    if seeds is None:
         return f"more levels: no number of seeds finds {size} on these"
-    if needed <= min(found.seeds):
-        return f"these seeds would have found {size} 4 times of 5"
-    return f"{needed} seeds to find {size} 4 times of 5"
+    if seeds > there:
+        return f"{seeds} seeds to find {size} 4 times of 5"
+    smaller = needed(_POINTS) if points > _POINTS else None
+    more = f"; {smaller} seeds to find {_POINTS:.1f}" if smaller is not None else ""
+    return f"these seeds would have found {size} 4 times of 5{more}"
 
 
 def _scalar(claim: ScalarClaim, runs: Runs) -> Finding:
@@ -154,15 +174,21 @@ def _scalar(claim: ScalarClaim, runs: Runs) -> Finding:
     if missing:
         there = claim.scalar == "seconds" and all(runs.of(claim.train, c) for c in _sides(claim))
         # A sweep that takes over the runs of another has no times of them that could be compared.
-        ours, remedy = (
-            ("timed in other commands", "all cells in one command") if there else ("", "")
+        if not there:
+            return Finding(False, math.nan, claim.paper, "")
+        return Finding(
+            False,
+            math.nan,
+            claim.paper,
+            "timed in other commands",
+            lambda _: "all cells in one command, with --results of their own",
         )
-        return Finding(False, math.nan, "", ours, remedy)
     means = [float(values.mean()) if len(values) else 0.0 for values in sides]
     ours = " against ".join(_shown(claim, m) for m, v in zip(means, sides, strict=True) if len(v))
     if min(len(values) for values in sides if len(values)) < 2:
-        return Finding(means[0] > means[1], math.nan, "", ours, "at least 2 seeds")
-    return Finding(means[0] > means[1], _welch(sides[0], sides[1]), "", ours, "more seeds")
+        return Finding(means[0] > means[1], math.nan, claim.paper, ours, lambda _: _ONE_SEED)
+    p_value = _welch(sides[0], sides[1])
+    return Finding(means[0] > means[1], p_value, claim.paper, ours, lambda _: "more seeds")
 
 
 def _sides(claim: ScalarClaim) -> list[str]:
@@ -194,19 +220,19 @@ def _share(claim: ShareClaim, runs: Runs) -> Finding:
     seen = [happened(r, claim.event) for r in runs.of(claim.train, claim.cell)]
     able = [one for one in seen if one is not None]
     if not seen:
-        return Finding(False, math.nan, "", "", "")
+        return Finding(False, math.nan, "", "")
     if not able:
-        return Finding(False, math.nan, "", f"none of {len(seen)} runs collapsed", "longer runs")
+        none = f"none of {len(seen)} runs collapsed"
+        return Finding(False, math.nan, "", none, lambda _: "longer runs")
     count = sum(able)
     share = wilson(count, len(able))
     ours = f"{count} of {len(able)} runs [{percent(share.low)}%, {percent(share.high)}%]"
     p_value = float(stats.binomtest(count, len(able)).pvalue)
-    return Finding(
-        (count > len(able) / 2) == claim.most, p_value, "", ours, _runs_needed(len(able))
-    )
+    favourable = (count > len(able) / 2) == claim.most
+    return Finding(favourable, p_value, "", ours, lambda alpha: _runs_needed(len(able), alpha))
 
 
-def _runs_needed(there: int) -> str:
-    """Return how many runs decide if all agree: 2 to the power of 1 - n must be at most 5%."""
-    needed = 1 + math.ceil(-math.log2(ALPHA))
+def _runs_needed(there: int, alpha: float) -> str:
+    """Return how many runs decide if all agree: 2 to the power of 1 - n must be at most alpha."""
+    needed = 1 + math.ceil(-math.log2(alpha))
     return f"{needed} runs that agree" if there < needed else "more runs"

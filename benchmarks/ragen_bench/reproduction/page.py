@@ -12,7 +12,7 @@ from ragen_bench.leaderboard.visible import visible
 from ragen_bench.records import read_records
 from ragen_bench.reproduction.schema import Column
 from ragen_bench.runs import EPISODES
-from ragen_bench.sweeps.results import TaskResult
+from ragen_bench.sweeps.state import TaskState
 from ragen_bench.sweeps.work import TEST
 
 
@@ -38,19 +38,19 @@ def render_page(
 
 
 def sample_episodes(
-    root: Path, results: list[TaskResult], columns: list[Column]
+    root: Path, states: list[TaskState], columns: list[Column]
 ) -> list[tuple[str, list[Episode]]]:
     """Return a solved and an unsolved episode of each cell's first seed, where its replies are there.
 
     Results that are kept have no replies; only the folder in which a task was done has them.
     """
     found = []
-    for result in results:
-        path = root / result.task.path / TEST / EPISODES
-        if result.task.seed == 0 and path.exists():
-            tests = [column.test for column in columns if column.train == result.task.game]
-            shown = list(_first_of_each(path, tests))
-            found.append((f"{result.task.game}, {result.task.cell}", shown))
+    for state in states:
+        task = state.task
+        path = root / (state.source or task).path / TEST / EPISODES
+        if task.seed == 0 and path.exists():
+            tests = [column.test for column in columns if column.train == task.game]
+            found.append((f"{task.game}, {task.cell}", list(_first_of_each(path, tests))))
     return found
 
 

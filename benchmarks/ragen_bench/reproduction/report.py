@@ -36,7 +36,7 @@ class Report:
 
     def __init__(self, what: Reproduction, run: SweepRun, beside: Sequence[Beside] = ()) -> None:
         self.what, self._run, self._beside = what, run, beside
-        states = run.states()
+        states = self._states = run.states()
         self._sampling = states[0].task.suite.sampling
         self._results = [state.result for state in states if state.result is not None]
         self._own = [s.result for s in states if s.result is not None and s.source is None]
@@ -80,7 +80,9 @@ class Report:
         if self._missing:
             found.append(f"unfinished: {self._missing} tasks are missing")
         if self._results and max(self.data["seeds"], default=0) < 2:
-            found.append("one seed: intervals and tests speak of these runs, not of the method")
+            found.append(
+                "one seed: intervals speak of these runs, not of the method, and nothing is decided"
+            )
         if self.what.source:
             found.append(f"paper: {self.what.source}")
         found += dict.fromkeys(
@@ -125,16 +127,24 @@ class Report:
     def write(self, folder: Path) -> list[Path]:
         """Write all files and return them: results below a folder, the rest beside the runs.
 
-        The table is kept with the results that it can be made of again. With agents beside it, it cannot.
+        The table is kept with the results that it can be made of again. With agents beside it, it cannot;
+        and one that leaves out some of them would take the place of a better one.
         """
         archive = self._run.archive(folder)
+        chosen = {state.task.path for state in self._states}
+        games = {state.task.game for state in self._states}
+        all_kept = [r.task for r in read_archive(archive) if r.task.game in games]
+        whole = all(task.path in chosen for task in all_kept)
         add_to_archive(archive, self._own)
         drawing = self.drawing
         beside_runs = self._run.root / f"{self.what.name}-{self._run.choice.name}"
         beside_runs.parent.mkdir(parents=True, exist_ok=True)
-        base = str(beside_runs if self._beside else archive.parent / self.what.name)
+        is_kept = whole and bool(self._results) and not self._beside
+        base = str(archive.parent / self.what.name if is_kept else beside_runs)
+        claims = pd.DataFrame(self.verdicts, columns=Verdict._fields)
         texts: dict[Path, str | bytes] = {
             Path(base + ".csv"): self.data.to_csv(index=False),
+            Path(base + "-claims.csv"): claims.to_csv(index=False),
             Path(base + ".md"): self.markdown(),
             **({} if drawing is None else {Path(base + ".svg"): drawing}),
             Path(f"{beside_runs}.html"): self._page(drawing),
@@ -149,7 +159,7 @@ class Report:
         return render_page(
             self.what.title, self._run.choice.name, self.notes(), self.claims, self.table, self.stages,
             drawing,
-            sample_episodes(self._run.root, self._results, self.what.columns),
+            sample_episodes(self._run.root, self._states, self.what.columns),
         )  # fmt: skip
 
 

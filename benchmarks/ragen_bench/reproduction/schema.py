@@ -48,6 +48,8 @@ class ScalarClaim(_Model):
     scalar: Scalar
     train: Name
     """The game that was trained on."""
+    paper: str = ""
+    """What the paper says of it, as it is shown."""
     more: Name | None = None
     """None for zero."""
     less: Name | None = None

@@ -32,8 +32,8 @@ def tabulate(what: Reproduction, runs: Runs, beside: Sequence[Beside] = ()) -> p
     ``success`` with its interval over seeds and levels ``low`` and ``high``; ``score``, the success
     normalised to the random agent (0) and the optimum (100), both taken as known; ``paper``, the paper's
     success rate; ``against``, the cell of the same design that it is compared with, ``difference`` with
-    ``difference_low`` and ``difference_high``, ``p``, ``p_holm`` over all comparisons of the table, and
-    ``verdict``. Shares are in [0, 1]; what is not defined is nan or "".
+    ``difference_low`` and ``difference_high``, ``p`` (nan where a side has one seed), ``p_holm`` over all
+    comparisons of the table, and ``verdict``. Shares are in [0, 1]; what is not defined is nan or "".
     """
     rows = [row for i in range(len(what.columns)) for row in _column(what, runs, beside, i)]
     data = pd.DataFrame(rows, columns=_COLUMNS)
@@ -112,13 +112,13 @@ def _comparison(runs: Runs, column: Column, cell: str, sample: FloatArray) -> di
         "difference": found.interval.estimate,
         "difference_low": found.interval.low,
         "difference_high": found.interval.high,
-        "p": found.p_value,
+        "p": found.p_value if min(found.seeds) > 1 else _NAN,
     }
 
 
 def _verdict(row: dict[Any, Any]) -> str:
     if not np.isfinite(row["p_holm"]):
-        return ""
+        return "one seed" if np.isfinite(row["difference"]) else ""
     if row["p_holm"] > ALPHA:
         return "tied"
     return "better" if row["difference"] > 0 else "worse"
@@ -159,7 +159,7 @@ def _controls(data: pd.DataFrame, row: dict[Any, Any]) -> str:
 
 
 def _difference(row: dict[Any, Any]) -> str:
-    if not math.isfinite(row["p"]):
+    if not math.isfinite(row["difference"]):
         return ""
     return percent_interval(row["difference"], row["difference_low"], row["difference_high"])
 

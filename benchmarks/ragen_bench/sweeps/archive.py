@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ragen_bench.configs import differences_of
 from ragen_bench.runs import write_atomically
 from ragen_bench.sweeps.results import TaskResult, parse_result
 from ragen_bench.sweeps.tasks import SweepTask
@@ -56,6 +57,25 @@ def matching(results: Iterable[TaskResult], tasks: Sequence[SweepTask]) -> dict[
         for result in results
         if wanted.get(result.task.path) == result.task
     }
+
+
+def check_same(results: Iterable[TaskResult], tasks: Sequence[SweepTask], folder: Path) -> None:
+    """Check that no result stands where that of a task would go and is one of other settings.
+
+    Raises:
+        RagenError: There is one; the message says what differs.
+    """
+    wanted = {task.path: task for task in tasks}
+    for result in results:
+        task = wanted.get(result.task.path)
+        if task is not None and task != result.task:
+            differs = differences_of(
+                result.task.model_dump(mode="json"), task.model_dump(mode="json")
+            )
+            raise RagenError(
+                f"'{folder}' keeps a result of {task.path} under other settings: {differs}; give "
+                "another --results, or move its file away"
+            )
 
 
 def borrowed(results: Iterable[TaskResult], tasks: Sequence[SweepTask]) -> dict[Path, Borrowed]:

@@ -76,11 +76,12 @@ class Local:
     """Does tasks in processes of this machine.
 
     Args:
+        slots: How many find room at the same time, >= 1.
         threads: How many threads each of them has, >= 1.
     """
 
-    def __init__(self, threads: int) -> None:
-        self.slots = available_cpus()
+    def __init__(self, slots: int, threads: int) -> None:
+        self.slots = slots
         self._environment = task_environment(threads)
 
     def start(self, folder: Path) -> Job:

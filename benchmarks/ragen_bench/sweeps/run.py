@@ -8,7 +8,14 @@ from typing import Final, Literal
 import pandas as pd
 
 from ragen_bench.formats import Grid, duration
-from ragen_bench.sweeps.archive import archive_path, borrowed, matching, read_archives
+from ragen_bench.sweeps.archive import (
+    archive_path,
+    borrowed,
+    check_same,
+    matching,
+    read_archive,
+    read_archives,
+)
 from ragen_bench.sweeps.jobs import Launcher, Local, available_cpus
 from ragen_bench.sweeps.pool import Pool
 from ragen_bench.sweeps.ray_jobs import OnRay
@@ -32,7 +39,8 @@ class SweepRun:
         sweep: The sweep.
         choice: Which part of it.
         root: Folder of all sweeps.
-        workers: Tasks at the same time; None for one a processor, or as many as fit on the cluster.
+        workers: Tasks at the same time; None for one a processor at the laptop's scale and one at the
+            paper's, whose tasks would share a GPU, or on Ray as many as fit on the cluster.
         place: Where tasks are done.
         gpus: GPUs that each task declares to Ray; None for one at the paper's scale and none at the
             laptop's.
@@ -53,6 +61,16 @@ class SweepRun:
         kept = [] if self.kept is None else read_archives(self.archive(self.kept).parent)
         return read_states(tasks, self.root, matching(kept, tasks), borrowed(kept, tasks))
 
+    def check_kept(self) -> None:
+        """Check that no result that is kept would be lost to one of other settings.
+
+        Raises:
+            RagenError: One would.
+        """
+        if self.kept is not None:
+            folder = self.archive(self.kept)
+            check_same(read_archive(folder), plan(self.sweep, self.choice), folder)
+
     def archive(self, folder: Path) -> Path:
         """Return the file of this sweep's results in a folder of results that are kept."""
         return archive_path(folder, self.sweep.name, self.choice.name)
@@ -65,7 +83,8 @@ class SweepRun:
             return []
         launcher = self._launcher()
         with SweepView(self.root, states) as view:
-            return Pool(self.root, self.workers or launcher.slots, launcher, view).run(missing)
+            slots = self.workers or launcher.slots
+            return Pool(self.root, slots, launcher, view).run(missing)
 
     def _launcher(self) -> Launcher:
         laptop = self.choice.scale == "laptop"
@@ -73,11 +92,12 @@ class SweepRun:
             gpus = (0.0 if laptop else 1.0) if self.gpus is None else self.gpus
             return OnRay(1 if laptop else _RAY_CPUS, gpus)
         # The starter model is too small to gain from a second thread, and loses where cores are shared.
-        return Local(1 if laptop else max(1, available_cpus() // self._local_workers))
+        workers = self._local_workers
+        return Local(workers, 1 if laptop else max(1, available_cpus() // workers))
 
     @property
     def _local_workers(self) -> int:
-        return self.workers or available_cpus()
+        return self.workers or (available_cpus() if self.choice.scale == "laptop" else 1)
 
     def cost(self) -> tuple[pd.DataFrame, list[str]]:
         """Return a row for each game and cell with what is done and what is left, and notes.

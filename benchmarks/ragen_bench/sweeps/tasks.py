@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
+import gymnasium as gym
 from pydantic import BaseModel, ConfigDict
 
 from ragen_agents.policies import CONTROLS, VLLM
@@ -15,6 +16,7 @@ from ragen_bench.sweeps.schema import Cell, ScaleName, Sweep, core_tasks
 from ragen_bench.training import layered_config
 from ragen_bench.yaml_files import validate
 from ragen_envs import SUITE_VERSION
+from ragen_envs.conversation import make_conversation
 from ragen_envs.errors import RagenError
 
 INITIAL: Final = "initial"
@@ -156,6 +158,9 @@ def _task(sweep: Sweep, choice: Choice, game: str, name: str, seed: int | None) 
     cell = sweep.cells[name]
     try:
         train = _train(sweep, choice, game, cell, seed or 0)
+        make_conversation(
+            **{**gym.spec(train.game).kwargs, **train.env_kwargs}
+        )  # refuses wrong ones
         supervised = None
         if cell.supervised is not None and seed is not None:
             given = {"game": train.game, "model": train.model, "seed": seed, **cell.supervised}
