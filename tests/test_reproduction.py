@@ -25,7 +25,7 @@ PAPERS = ("Bandit", "Sokoban", "FrozenLake")
 def test_every_table_and_figure_of_the_package_can_be_made(name):
     what, results = results_of(name, {}, seeds=2)
     runs = Runs(what.load_sweep(), results)
-    data = tabulate(what, runs)
+    data = tabulate(what.columns, what.paper, runs)
     sweep = what.load_sweep()
     cells = sweep.scales["laptop"].cells or list(sweep.cells)
     assert set(data["row"]) == {*cells, "random", "initial", "oracle"}

@@ -219,6 +219,11 @@ def test_a_killed_sweep_leaves_no_process_and_goes_on(tiny, tmp_path, capsys):
     assert (
         main([*arguments, "--format", "json"]) == 0
     )  # nothing is left to do, and nothing is touched
+    rows = {row["row"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert set(rows) == {"a", "random", "oracle", "initial"}
+    successes = found.outcomes["policy"]["Bandit"].success
+    assert rows["a"]["success"] == successes.count("1") / 64
+    assert main([*arguments, "--format", "json", "--dry-run"]) == 0
     assert [row["done"] for row in json.loads(capsys.readouterr().out)["rows"]] == [2]
     assert {p: p.stat().st_mtime_ns for p in out.rglob("*") if p.is_file()} == stamps
 

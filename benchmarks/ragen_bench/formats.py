@@ -30,6 +30,12 @@ class Grid(NamedTuple):
     left: int
     """How many columns are names, aligned left."""
 
+    def without(self, name: str) -> "Grid":
+        """Return the table without a column that is no name."""
+        place = self.header.index(name)
+        rows = [[*row[:place], *row[place + 1 :]] for row in [self.header, *self.rows]]
+        return Grid(rows[0], rows[1:], self.left)
+
 
 def print_table(
     data: pd.DataFrame, grid: Grid, style: Format, title: str, notes: Sequence[str] = (),

@@ -43,9 +43,30 @@ def sweep(
     was killed is gone on with, by the same command.
     """
     run = options.make_run(name, game, seeds, scale, quick, model, out, workers, on, gpus)
-    print_cost(run, style)
-    if not dry_run and not finish(run):
+    if dry_run:
+        print_cost(run, style)
+        return
+    if style is Format.TABLE:
+        print_cost(run, style)
+    finished = finish(run)
+    _print_results(run, style)
+    if not finished:
         raise typer.Exit(UNFINISHED)
+
+
+def _print_results(run: "SweepRun", style: Format) -> None:
+    """Print what was found so far: each cell on each test, against the cell that it is compared with."""
+    from ragen_bench.reproduction.runs import Runs
+    from ragen_bench.reproduction.schema import Column
+    from ragen_bench.reproduction.table import table_grid, tabulate
+
+    states = run.states()
+    pairs = dict.fromkeys((s.task.game, test) for s in states for test in s.task.suite.tasks)
+    columns = [Column(train=game, test=test) for game, test in pairs]
+    runs = Runs(run.sweep, [s.result for s in states if s.result is not None])
+    data = tabulate(columns, {}, runs)
+    grid = table_grid(data).without("paper\n%")
+    print_table(data, grid, style, f"{run.sweep.name} {run.sweep.version}, {run.choice.name}")
 
 
 def print_cost(run: "SweepRun", style: Format) -> None:

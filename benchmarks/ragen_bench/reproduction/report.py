@@ -43,7 +43,7 @@ class Report:
         self._borrowed = [(s.task, s.source) for s in states if s.source is not None]
         self._missing = len(states) - len(self._results)
         self._runs = Runs(run.sweep, self._results)
-        self.data: pd.DataFrame = tabulate(what, self._runs, beside)
+        self.data: pd.DataFrame = tabulate(what.columns, what.paper, self._runs, beside)
         self.stages_data: pd.DataFrame | None = tabulate_stages(what, self._runs)
         self.verdicts: list[Verdict] = judge(what, self._runs)
 

@@ -1,7 +1,7 @@
 """The table of a reproduction: every cell and test beside the paper's number, and the controls."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +14,7 @@ from ragen_bench.paired import holm
 from ragen_bench.reproduction.beside import ZERO_SHOT, Beside
 from ragen_bench.reproduction.claims import Verdict
 from ragen_bench.reproduction.runs import Runs, sample_of
-from ragen_bench.reproduction.schema import Column, Reproduction
+from ragen_bench.reproduction.schema import Column
 from ragen_bench.statistics import FloatArray, normalised_score
 from ragen_bench.sweeps.tasks import INITIAL, controls_cell
 
@@ -22,8 +22,20 @@ _NAN: Final = math.nan
 _AGENTS: Final = ("random", INITIAL, "oracle")
 
 
-def tabulate(what: Reproduction, runs: Runs, beside: Sequence[Beside] = ()) -> pd.DataFrame:
-    """Return a row for each column of the paper's table and each cell, agent or control that has results.
+def tabulate(
+    columns: Sequence[Column],
+    paper: Mapping[str, Sequence[float | None]],
+    runs: Runs,
+    beside: Sequence[Beside] = (),
+) -> pd.DataFrame:
+    """Return a row for each pair of games and each cell, agent or control that has results.
+
+    Args:
+        columns: What was trained on and tested on.
+        paper: By cell the paper's success rates in percent, one for each of the pairs; None where it
+            prints none.
+        runs: The results.
+        beside: Agents that were only benchmarked.
 
     Columns: ``trained_on`` (of benchmarked agents and controls that of the cells beside them), ``test``,
     ``row`` (a cell, an agent that was only benchmarked, or a control), ``cell`` (whose settings those were
@@ -35,7 +47,11 @@ def tabulate(what: Reproduction, runs: Runs, beside: Sequence[Beside] = ()) -> p
     ``difference_low`` and ``difference_high``, ``p`` (nan where a side has one seed), ``p_holm`` over all
     comparisons of the table, and ``verdict``. Shares are in [0, 1]; what is not defined is nan or "".
     """
-    rows = [row for i in range(len(what.columns)) for row in _column(what, runs, beside, i)]
+    rows = [
+        row
+        for i, column in enumerate(columns)
+        for row in _column(column, {c: printed[i] for c, printed in paper.items()}, runs, beside)
+    ]
     data = pd.DataFrame(rows, columns=_COLUMNS)
     compared = data["p"].notna()
     data.loc[compared, "p_holm"] = holm(data.loc[compared, "p"].to_numpy())
@@ -51,15 +67,14 @@ _COLUMNS: Final = (
 
 
 def _column(
-    what: Reproduction, runs: Runs, beside: Sequence[Beside], number_: int
+    column: Column, printed: Mapping[str, float | None], runs: Runs, beside: Sequence[Beside]
 ) -> Iterator[dict[str, Any]]:
-    column, sweep = what.columns[number_], runs.sweep
+    sweep = runs.sweep
     for cell in sweep.cells:
         sample = runs.sample(column, cell)
         if sample is None:
             continue
-        printed = what.paper.get(cell)
-        paper = None if printed is None else printed[number_]
+        paper = printed.get(cell)
         row = _row(runs, column, cell, cell, sample)
         yield {
             **row,
