@@ -1,0 +1,50 @@
+"""That training learns: with a sign wrong anywhere from rollout to update, nothing here is reached."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("accelerate")
+
+from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged  # noqa: E402
+from ragen_agents.starpo.trainer import Trainer  # noqa: E402
+
+
+def reached(folder, preset, metric, wanted, **own):
+    """Train the starter until a metric reaches what is wanted, and return the metric's values."""
+    base = {"rollout": {"groups": 8, "members": 8, "max_tokens": 120},
+            "update": {"batch": 16, "learning_rate": 5e-4}, "iterations": 24, "save_every": 100,
+            "evaluation": {"every": 0}, "monitor": {"information_every": 0}}  # fmt: skip
+    config = TrainConfig(**merged(SCALES["laptop"], PRESETS[preset], base, own))
+    seen = []
+
+    def report(iteration, metrics):
+        if metric in metrics:
+            seen.append(metrics[metric])
+            if seen[-1] >= wanted:
+                trainer.stop()
+
+    trainer = Trainer(config, folder, report, print)
+    trainer.run()
+    return seen
+
+
+# Group-relative advantages of all groups prefer the arm without spread, which is the better one of the trap.
+@pytest.mark.parametrize(
+    ("preset", "game"), [(p, "BanditTrap" if p == "starpo-grpo" else "Bandit") for p in PRESETS]
+)
+def test_every_preset_learns_to_pull_the_better_arm(preset, game, tmp_path):
+    seen = reached(
+        tmp_path, preset, "validation/success", 0.9,
+        game=f"ragen/{game}Text-v0", evaluation={"every": 4, "episodes": 64},
+    )  # fmt: skip
+    assert seen[0] < 0.65  # the starter pulls either arm
+    assert seen[-1] >= 0.9
+
+
+def test_a_single_level_of_sokoban_is_learned(tmp_path):
+    seen = reached(
+        tmp_path, "starpo-grpo", "success", 0.75, game="ragen/SokobanText-v0", seed=4, levels=1,
+        rollout={"groups": 1, "members": 32},
+    )  # fmt: skip
+    assert seen[0] < 0.3
+    assert seen[-1] >= 0.75
