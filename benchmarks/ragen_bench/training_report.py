@@ -24,8 +24,15 @@ _PANELS: Final = (
     ("share of valid replies", ("valid", "validation/valid")),
     ("tokens a reply", ("reply_tokens", "validation/reply_tokens")),
     ("repetition", ("template_share", "distinct_2")),
+    ("what replies tell of their prompts", ("mutual_information", "retrieval_accuracy")),
+    ("parts of the reward", ("reward/game", "reward/penalty", "reward/format", "reward/grounded")),
+    (
+        "how episodes end",
+        ("end/terminated", "end/budget", "end/truncated", "end/overflow", "end/error"),
+    ),
     ("critic's explained variance", ("explained_variance",)),
     ("divergence and clipping", ("kl_step", "clip_fraction")),
+    ("divergence from the initial policy", ("kl_to_initial",)),
     ("seconds an iteration", ("seconds/rollout", "seconds/scores", "seconds/update")),
 )
 _SHOWN: Final = 3
@@ -89,7 +96,7 @@ def _drawn(title: str, series: dict[str, list[tuple[int, float]]], marked: Seque
     figure = Figure(figsize=(4.2, 2.6), layout="constrained")
     axes = figure.subplots()
     for name, points in series.items():
-        marker = "o" if name.startswith("validation/") else ""
+        marker = "o" if len(points) < 2 or points[1][0] - points[0][0] > 1 else ""
         axes.plot(
             *zip(*points, strict=True), label=name, marker=marker, markersize=3, linewidth=1.4
         )

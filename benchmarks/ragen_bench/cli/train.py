@@ -82,10 +82,8 @@ def _train(folder: Path, config: "TrainConfig") -> None:
     except KeyboardInterrupt:
         stopped = [True]
     if stopped:
-        print(
-            f"\ninterrupted; what is done is in {folder}, and the same command goes on",
-            file=sys.stderr,
-        )
+        where = f"what is done is in {folder}, and" if folder.exists() else "nothing is done yet;"
+        print(f"\ninterrupted; {where} the same command goes on", file=sys.stderr)
         raise typer.Exit(130) from None
 
 
