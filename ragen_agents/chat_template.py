@@ -24,12 +24,13 @@ def template_ids(tokenizer: Any, messages: Sequence[Mapping[str, Any]], reply: b
     Raises:
         RagenError: The template refuses it, for example because it has no system messages.
     """
+    tells_date = "strftime_now" in str(tokenizer.chat_template)
     try:
         ids: list[int] = tokenizer.apply_chat_template(
             list(messages),
             add_generation_prompt=reply,
             return_dict=False,
-            strftime_now=_DATE.strftime,
+            **({"strftime_now": _DATE.strftime} if tells_date else {}),
         )
     except TemplateError as error:
         roles = ", ".join(message["role"] for message in messages)

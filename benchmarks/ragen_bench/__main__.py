@@ -24,10 +24,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 _EXTRAS = {
     "api": ("httpx2", "openai", "PIL"),
-    "models": ("jinja2", "torch", "transformers", "safetensors", "tokenizers"),
+    "models": ("torch", "transformers", "safetensors", "tokenizers"),
     "multi-agent": ("pettingzoo",),
     "leaderboard": ("PIL", "pyarrow"),
-    "train": ("accelerate", "datasets", "matplotlib", "peft", "trl"),
+    "train": ("accelerate", "datasets", "jinja2", "matplotlib", "peft", "trl"),
 }
 
 

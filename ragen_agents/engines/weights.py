@@ -43,7 +43,9 @@ def named_weights(model: Any) -> Iterator[tuple[str, Tensor]]:
 
 def probe(model: Any) -> list[int]:
     """Return the fixed prompt of the comparison: tokens of the whole vocabulary."""
-    drawn = np.random.default_rng(0).integers(model.config.vocab_size, size=PROBE_LENGTH)
+    drawn = np.random.default_rng(0).integers(
+        model.config.get_text_config().vocab_size, size=PROBE_LENGTH
+    )
     ids: list[int] = drawn.tolist()
     return ids
 

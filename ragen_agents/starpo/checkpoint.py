@@ -37,7 +37,7 @@ class Progress:
     best: float | None = None
     """Validation success of the best checkpoint, in [0, 1]."""
     empty: int = 0
-    """Iterations in a row whose filter kept nothing."""
+    """Iterations in a row that had nothing to learn from, though not every episode succeeded."""
     rolled_back: int | None = None
     """Iteration after which the run went back to the best checkpoint's weights."""
     collapsed: bool = False

@@ -120,7 +120,7 @@ def chunked_logprobs(
 
 def _logits(policy: Any, states: Tensor) -> Tensor:
     """Return what a model's own pass makes of its last hidden states: (n, vocabulary), float32."""
-    head, config = policy.get_output_embeddings(), policy.config
+    head, config = policy.get_output_embeddings(), policy.config.get_text_config()
     logits = nn.functional.linear(states, head.weight, head.bias).float()
     if scale := getattr(config, "logits_scaling", None):  # Granite
         logits = logits / scale
@@ -165,7 +165,7 @@ def _check_scores(model: Any, name: str) -> None:
     if not gap <= TOLERANCE["float32"]:
         raise RagenError(
             f"model is '{name}', whose log-probabilities the trainer would get wrong by {gap:.3g} nats a "
-            f"token: {type(model).__name__} makes something of its logits that is not known here"
+            f"token: {type(model).__name__} does something to its logits or cache that is not known here"
         )
 
 

@@ -12,6 +12,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 
+from ragen_agents.engines.base import EngineError
 from ragen_agents.engines.decoding import end_tokens
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.collect import Collector, GroupSpec
@@ -37,7 +38,7 @@ from ragen_envs.splits import VALIDATION
 CHECKPOINTS: Final = "checkpoints"
 BEST: Final = "best"
 _EMPTY_LIMIT: Final = 10
-"""Iterations in a row in which the filter keeps nothing, after which a run stops."""
+"""Iterations in a row with nothing to learn from, after which a run stops."""
 
 Report = Callable[[int, dict[str, Any]], None]
 
@@ -47,7 +48,11 @@ class DivergedError(RagenError):
 
 
 class NothingKeptError(RagenError):
-    """The filter kept nothing in too many iterations in a row; the weights did not change in them."""
+    """There was nothing to learn from in too many iterations in a row; the weights did not change in them."""
+
+
+class BrokenGamesError(RagenError):
+    """Every game broke in too many iterations in a row."""
 
 
 class Trainer:
@@ -100,15 +105,13 @@ class Trainer:
             DivergedError: Gradients were not finite several times in a row; the state is saved.
             EngineError: The engine cannot go on; the state is saved.
             NothingKeptError: There was nothing to learn from too often; the state is saved.
-            RagenError: Every game broke; the state is saved.
+            BrokenGamesError: Every game broke too often; the state is saved.
         """
         self._resume()
         with Journal(self.folder, self.progress, self.accelerator.is_main_process) as journal:
             try:
                 self._run(journal)
-            except DivergedError:
-                raise
-            except RagenError:
+            except (EngineError, NothingKeptError, BrokenGamesError):
                 self._save_due(journal, now=True)
                 raise
             finally:
@@ -233,7 +236,10 @@ class Trainer:
         self.progress = replace(self.progress, empty=empty)
         if empty < _EMPTY_LIMIT:
             return
-        raise _nothing_learnable(trajectories, self.config.filter.kind, empty)
+        error = _nothing_learnable(trajectories, self.config.filter.kind, empty)
+        if isinstance(error, BrokenGamesError):
+            self.progress = replace(self.progress, empty=0)  # games can be mended meanwhile
+        raise error
 
     def _groups(self, iteration: int) -> list[GroupSpec]:
         config = self.config
@@ -394,9 +400,11 @@ def _nothing_learnable(trajectories: list[Trajectory], kind: str, iterations: in
     lasting = f"in {iterations} iterations in a row"
     broken = [t.error for t in trajectories if t.error is not None]
     if len(broken) == len(trajectories):
-        return RagenError(f"every game broke {lasting}: {broken[0]}")
+        return BrokenGamesError(f"every game broke {lasting}: {broken[0]}")
     if not any(t.written for t in trajectories):
-        return RagenError(f"no prompt fitted the model's context {lasting}, so nothing was written")
+        return NothingKeptError(
+            f"no prompt fitted the model's context {lasting}, so nothing was written"
+        )
     return NothingKeptError(
         f"the filter '{kind}' kept nothing {lasting}: the members of each group all have the same return"
     )

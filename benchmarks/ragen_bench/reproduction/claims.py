@@ -65,7 +65,7 @@ def judge(what: Reproduction, runs: Runs) -> list[Verdict]:
     """
     findings = [_find(what, claim, runs) for claim in what.claims]
     known = [not math.isnan(f.p_value) for f in findings]
-    level = ALPHA / max(sum(known), 1)
+    level = ALPHA / max(len(findings), 1)
     adjusted = np.full(len(findings), np.nan)
     adjusted[known] = holm([f.p_value for f in findings if not math.isnan(f.p_value)])
     return [
@@ -158,7 +158,7 @@ def _seeds_needed(found: Difference, printed: float | None, alpha: float) -> str
     if seeds > there:
         return f"{seeds} seeds to find {size} 4 times of 5"
     smaller = needed(_POINTS) if points > _POINTS else None
-    more = f"; {smaller} seeds to find {_POINTS:.1f}" if smaller is not None else ""
+    more = f"; {smaller} seeds to find {_POINTS:.1f}" if smaller and smaller > there else ""
     return f"these seeds would have found {size} 4 times of 5{more}"
 
 

@@ -48,7 +48,7 @@ def sample_episodes(
     for state in states:
         task = state.task
         path = root / (state.source or task).path / TEST / EPISODES
-        if task.seed == 0 and path.exists():
+        if task.seed == 0 and state.result is not None and path.exists():
             tests = [column.test for column in columns if column.train == task.game]
             found.append((f"{task.game}, {task.cell}", list(_first_of_each(path, tests))))
     return found

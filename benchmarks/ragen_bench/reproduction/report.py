@@ -1,6 +1,7 @@
 """Write what a reproduction found: results, table, claims, drawing."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -131,15 +132,11 @@ class Report:
         and one that leaves out some of them would take the place of a better one.
         """
         archive = self._run.archive(folder)
-        chosen = {state.task.path for state in self._states}
-        games = {state.task.game for state in self._states}
-        all_kept = [r.task for r in read_archive(archive) if r.task.game in games]
-        whole = all(task.path in chosen for task in all_kept)
         add_to_archive(archive, self._own)
         drawing = self.drawing
         beside_runs = self._run.root / f"{self.what.name}-{self._run.choice.name}"
         beside_runs.parent.mkdir(parents=True, exist_ok=True)
-        is_kept = whole and bool(self._results) and not self._beside
+        is_kept = bool(self._results) and not self._beside and not self._leaves_out(folder)
         base = str(archive.parent / self.what.name if is_kept else beside_runs)
         claims = pd.DataFrame(self.verdicts, columns=Verdict._fields)
         texts: dict[Path, str | bytes] = {
@@ -153,6 +150,13 @@ class Report:
         for path, text in texts.items():
             write_atomically(path, text)
         return [archive, *texts]
+
+    def _leaves_out(self, folder: Path) -> bool:
+        """Return whether a folder of results that are kept has more seeds than were asked for."""
+        seeds = self._run.choice.seeds
+        more = replace(self._run.choice, seeds=seeds + 1)
+        kept = replace(self._run, choice=more, root=folder / "no-runs", kept=folder)
+        return any(s.task.seed == seeds and s.result is not None for s in kept.states())
 
     def _page(self, drawing: str | None) -> str:
         """Return the page; with its episodes it is too large to be kept with results."""

@@ -72,6 +72,8 @@ def check_same(results: Iterable[TaskResult], tasks: Sequence[SweepTask], folder
             differs = differences_of(
                 result.task.model_dump(mode="json"), task.model_dump(mode="json")
             )
+            if differs is None:
+                continue
             raise RagenError(
                 f"'{folder}' keeps a result of {task.path} under other settings: {differs}; give "
                 "another --results, or move its file away"
