@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -12,10 +13,12 @@ pytest.importorskip("matplotlib")
 
 from ragen_bench.__main__ import main
 from ragen_bench.reproduction.claims import judge
+from ragen_bench.reproduction.page import sample_episodes
 from ragen_bench.reproduction.runs import Runs, collapsed_at, happened, scalar_of
 from ragen_bench.reproduction.schema import bundled_reproductions
 from ragen_bench.reproduction.table import tabulate
 from ragen_bench.sweeps.archive import add_to_archive, archive_path
+from ragen_bench.sweeps.state import TaskState
 from results import outcome, results_of
 
 PAPERS = ("Bandit", "Sokoban", "FrozenLake")
@@ -259,6 +262,44 @@ def test_fewer_seeds_than_are_kept_do_not_take_their_place(kept, capsys):
     assert reproduce(kept, "--seeds", "1") == 0
     assert {path.name: path.read_bytes() for path in (kept / "laptop").iterdir()} == before
     assert "One seed" in (kept.parent / "out/table4-laptop.md").read_text()
+
+
+def test_fewer_seeds_of_borrowed_runs_do_not_take_their_place_either(tmp_path):
+    what, results = results_of("figure5", {})
+    add_to_archive(archive_path(tmp_path, what.sweep, "laptop"), results)
+    arguments = ["reproduce", "figure7", "--results", str(tmp_path), "--out", str(tmp_path / "out")]
+    assert main([*arguments, "--no-run"]) == 0
+    before = (tmp_path / "laptop/figure7.md").read_bytes()
+    assert main([*arguments, "--no-run", "--seeds", "1"]) == 0
+    assert (tmp_path / "laptop/figure7.md").read_bytes() == before
+
+
+def test_a_table_that_cannot_be_finished_stops_no_other(kept, monkeypatch, capsys):
+    from ragen_bench.cli import reproduce as command
+
+    monkeypatch.setattr(command, "finish", lambda run: False)
+    out = str(kept.parent / "out")
+    assert main(["reproduce", "all", "--results", str(kept), "--out", out]) == 1
+    said = capsys.readouterr().out
+    assert said.index("Table 2") < said.index("Table 4") < said.index("Figure 11")
+    assert (kept / "laptop/table4.md").exists()
+
+
+def test_episodes_of_a_borrowed_run_are_shown(benched, tmp_path):
+    what, results = results_of("table4", {})
+    result = next(r for r in results if r.task.seed == 0 and r.task.game == "Sokoban")
+    source = result.task.model_copy(update={"sweep": "other", "cell": "twin"})
+    folder = tmp_path / source.path / "test"
+    folder.mkdir(parents=True)
+    shutil.copy(benched / "episodes.jsonl", folder)
+    for state, count in (
+        (TaskState(result.task, result, 1, source), 1),
+        (TaskState(result.task, result, 1, None), 0),
+        (TaskState(result.task, None, 1, source), 0),
+    ):
+        found = sample_episodes(tmp_path, [state], what.columns)
+        assert len(found) == count
+        assert all(episodes for _, episodes in found)
 
 
 def test_one_seed_decides_nothing(kept, capsys):

@@ -172,6 +172,26 @@ def test_what_does_not_exist_is_named(capsys):
     assert "unknown scale 'moon'" in capsys.readouterr().err
 
 
+def test_what_no_task_could_begin_with_is_refused_before_any_work(tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(["sweep", "filter", "--model", "/nowhere", "--dry-run", "--out", str(out)]) == 2
+    assert "model is '/nowhere'" in capsys.readouterr().err
+    path = small_sweep(tmp_path, cells={"a": {"settings": {"max_turn": 2}}})
+    assert main(["sweep", str(path), "--dry-run", "--out", str(out)]) == 2
+    assert "cell 'a'" in (said := capsys.readouterr().err)
+    assert "max_turns" in said
+    assert not out.exists()
+
+
+def test_tasks_of_the_papers_scale_do_not_share_a_gpu_unless_asked_to(tmp_path, capsys):
+    scale = {"iterations": 2, "quick": 2, "seconds": {"Bandit": 1}}
+    path = small_sweep(tmp_path, scales={"paper": scale})
+    for more, count in (([], 1), (["--workers", "3"], 3)):
+        arguments = ["sweep", str(path), "--scale", "paper", "--dry-run", *more]
+        assert main([*arguments, "--out", str(tmp_path / "out"), "--format", "json"]) == 0
+        assert f"with {count} tasks at a time" in json.loads(capsys.readouterr().out)["notes"][0]
+
+
 def wait_for(found, seconds=300):
     for _ in range(10 * seconds):
         if found():

@@ -73,7 +73,8 @@ def reproduce(
             print_cost(wanted, style)
             continue
         if run:
-            print_cost(wanted, Format.TABLE) if style is Format.TABLE else None
+            if style is Format.TABLE:
+                print_cost(wanted, style)
             finished &= finish(wanted)
         from ragen_bench.reproduction.report import Report
 
