@@ -102,3 +102,21 @@ def test_recorded_collapses_are_seen_and_healthy_runs_raise_no_alarm(name):
         assert "entropy" in seen
     else:
         assert not {"collapse", "reward_std", "entropy"} & set(seen)
+
+
+def test_a_run_is_healthy_until_a_sign_or_halfway_to_a_collapse():
+    monitor = EchoTrapMonitor(Monitor(window=2))
+    healthy = []
+    for success, spread in (
+        (0.8, 1),
+        (0.8, 1),
+        (0.8, 1),
+        (0.62, 1),
+        (0.55, 1),
+        (0.8, 1),
+        (0.8, 0.1),
+        (0.8, 0.1),
+    ):
+        monitor.observe({"success": success, "reward_std": spread, "entropy": 0.5})
+        healthy.append(monitor.healthy)
+    assert healthy == [True, True, True, True, False, True, True, False]

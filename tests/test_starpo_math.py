@@ -267,14 +267,17 @@ def test_optimizer_batches_use_everything_once_an_epoch(count, steps, epochs, se
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
-@given(st.lists(st.integers(1, 50), min_size=1, max_size=30), st.integers(10, 200))
+@given(
+    st.lists(st.tuples(st.integers(1, 50), st.integers(0, 50)), min_size=1, max_size=30),
+    st.integers(10, 400),
+)
 @QUICK
-def test_passes_stay_in_their_budget(lengths, budget):
-    parts = passes(torch.tensor(lengths), range(len(lengths)), budget)
-    assert sorted(row for part in parts for row in part) == list(range(len(lengths)))
+def test_passes_stay_in_their_budget(sizes, budget):
+    parts = passes(sizes, range(len(sizes)), budget)
+    assert sorted(row for part in parts for row in part) == list(range(len(sizes)))
     for part in parts:
-        size = len(part) * max(lengths[row] for row in part)
-        assert size <= budget or len(part) == 1
+        width = max(sizes[row][0] for row in part) + max(sizes[row][1] for row in part)
+        assert len(part) * width <= budget or len(part) == 1
 
 
 def test_prompt_information():

@@ -38,9 +38,11 @@ class TrainBatch:
         return self.turn_ids != CONTEXT
 
     @property
-    def lengths(self) -> Tensor:
-        """(B,) int64, tokens of each."""
-        return self.real.sum(1)
+    def sizes(self) -> list[tuple[int, int]]:
+        """Tokens of the first prompt of each, and tokens after it."""
+        before = self.real[:, : self.start].sum(1).tolist()
+        after = self.real[:, self.start :].sum(1).tolist()
+        return list(zip(before, after, strict=True))
 
     @classmethod
     def of(cls, trajectories: list[Trajectory], pad: int) -> "TrainBatch":
@@ -85,18 +87,23 @@ def optimizer_batches(count: int, steps: int, epochs: int, seed: int) -> list[li
     return parts
 
 
-def passes(lengths: Tensor, rows: Sequence[int], budget: int) -> list[list[int]]:
+def passes(sizes: Sequence[tuple[int, int]], rows: Sequence[int], budget: int) -> list[list[int]]:
     """Cut trajectories into parts of similar lengths whose padded size is at most ``budget`` tokens.
 
     A trajectory longer than the budget is a part of its own. The longest come first, so that memory
     runs out at once or never.
+
+    Args:
+        sizes: Tokens of each trajectory's first prompt and after it; both are padded to the part's longest.
+        rows: The trajectories to cut.
+        budget: Tokens.
     """
-    order = sorted(rows, key=lambda row: (-int(lengths[row]), row))
     parts: list[list[int]] = []
-    longest = 0
-    for row in order:
-        if not parts or (len(parts[-1]) + 1) * longest > budget:
+    before = after = 0
+    for row in sorted(rows, key=lambda row: (-sum(sizes[row]), row)):
+        before, after = max(before, sizes[row][0]), max(after, sizes[row][1])
+        if not parts or (len(parts[-1]) + 1) * (before + after) > budget:
             parts.append([])
-            longest = int(lengths[row])
+            before, after = sizes[row]
         parts[-1].append(row)
     return parts

@@ -38,8 +38,10 @@ class Progress:
     """Validation success of the best checkpoint, in [0, 1]."""
     empty: int = 0
     """Iterations in a row that had nothing to learn from, though not every episode succeeded."""
+    healthy: int | None = None
+    """Iterations of the last checkpoint in which the monitor saw nothing wrong."""
     rolled_back: int | None = None
-    """Iteration after which the run went back to the best checkpoint's weights."""
+    """Iteration after which the run went back to that checkpoint's weights."""
     collapsed: bool = False
     """Whether the monitor has ended the run."""
     pending: dict[str, Any] | None = None
@@ -110,12 +112,19 @@ def latest(folder: Path) -> Path | None:
     return found[-1] if found else None
 
 
-def prune(folder: Path, keep: int) -> None:
-    """Remove all but the last checkpoints, and what a killed run left of one."""
+def path_of(folder: Path, iteration: int) -> Path:
+    """Return where a run's ``checkpoints`` folder has the checkpoint of an iteration."""
+    return folder / f"{iteration:06d}"
+
+
+def prune(folder: Path, keep: int, healthy: int | None) -> None:
+    """Remove all but the last checkpoints and the last healthy one, and what a killed run left."""
+    spared = None if healthy is None else path_of(folder, healthy)
     for path in [*folder.glob("*.writing"), *folder.glob("*.old")]:
         shutil.rmtree(path, ignore_errors=True)
     for path in sorted(folder.glob("[0-9]*"))[:-keep]:
-        shutil.rmtree(path, ignore_errors=True)
+        if path != spared:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _tensors(learner: Learner, keep: bool) -> dict[str, Tensor]:

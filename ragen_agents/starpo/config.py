@@ -199,8 +199,8 @@ class Monitor(_Section):
     information_every: Annotated[int, Field(ge=0)] = 10
     """Iterations between two measurements of the replies' information about their prompts; 0 for none."""
     action: Literal["warn", "stop", "rollback"] = "warn"
-    """What a collapse leads to. rollback goes back to the best checkpoint, once, and stops at the next one;
-    a run that was stopped stays so."""
+    """What a collapse leads to. rollback goes back to the last healthy checkpoint, once, and stops at the
+    next one; a run that was stopped stays so."""
 
 
 class TrainConfig(_Section):
@@ -242,7 +242,7 @@ class TrainConfig(_Section):
     save_every: Positive = 10
     """Iterations between two checkpoints."""
     keep: Positive = 2
-    """Checkpoints that are kept, besides the best one."""
+    """Checkpoints that are kept, besides the best and the last healthy one."""
 
     @property
     def has_critic(self) -> bool:
@@ -277,11 +277,6 @@ class TrainConfig(_Section):
             raise ValueError(
                 f"update.critic_warmup is {self.update.critic_warmup}, but with advantage.kind=grpo there "
                 "is no critic: nothing would be learned meanwhile"
-            )
-        if self.monitor.action == "rollback" and not self.evaluation.every:
-            raise ValueError(
-                "monitor.action=rollback needs evaluations, which say what weights were best: "
-                "evaluation.every must be at least 1"
             )
         if self.loss.kl == "reward" and self.loss.kl_estimator != "k1":
             raise ValueError("loss.kl_estimator must be k1 where loss.kl=reward")

@@ -160,7 +160,7 @@ class Learner:
             float(prepared.value_mask[rows].sum()),
         )
         totals: dict[str, Tensor] = {}
-        for shared, weight, context in self._shares(prepared.batch.lengths, rows):
+        for shared, weight, context in self._shares(prepared.batch, rows):
             with context:
                 loss, metrics = self._loss(prepared, shared, sizes, iteration)
                 self.accelerator.backward(loss * weight)
@@ -173,7 +173,7 @@ class Learner:
         return {**whole, **norms, "skipped_steps": 0.0} if norms else {"skipped_steps": 1.0}
 
     def _shares(
-        self, lengths: Tensor, rows: Sequence[int]
+        self, batch: TrainBatch, rows: Sequence[int]
     ) -> Iterator[tuple[list[int], float, Any]]:
         """Yield this process's passes, each with the factor of its loss.
 
@@ -181,7 +181,7 @@ class Learner:
         Every process makes as many passes as the others; those beyond its share weigh nothing. Gradients
         are averaged over processes, so the factor is their number.
         """
-        parts = passes(lengths, rows, self.config.update.micro_tokens)
+        parts = passes(batch.sizes, rows, self.config.update.micro_tokens)
         world, rank = self.accelerator.num_processes, self.accelerator.process_index
         rounds = -(-len(parts) // world)
         for k in range(rounds):
@@ -268,7 +268,7 @@ class Learner:
         """Score every trajectory, each process its share, and put the parts together."""
         device = self.accelerator.device
         whole = [torch.zeros(batch.ids.shape, device=device) for _ in range(3)]
-        for rows, weight, _ in self._shares(batch.lengths, range(len(batch.trajectories))):
+        for rows, weight, _ in self._shares(batch, range(len(batch.trajectories))):
             columns = batch.columns(rows)
             with self.accelerator.autocast():
                 scores = models(

@@ -46,6 +46,12 @@ class EchoTrapMonitor:
         self._seen = set(found)
         return new
 
+    @property
+    def healthy(self) -> bool:
+        """Whether no sign stands, and success is nearer to its best window's than to a collapse."""
+        now, best = self._success()
+        return not self._seen and now >= (1 + self.config.reward_drop) / 2 * best
+
     def _signs(self) -> list[tuple[Sign, str]]:
         window = self.config.window
         if len(self.history) < 2 * window:
@@ -80,13 +86,16 @@ class EchoTrapMonitor:
         return f"gradient norm {now:.3g} is {now / usual:.1f} times its usual {usual:.3g}"
 
     def _collapse(self) -> str:
-        window = self.config.window
-        success = self._values("success")
-        means = [fmean(success[i : i + window]) for i in range(len(success) - window + 1)]
-        best = max(means, default=0.0)
-        if best <= 0.05 or means[-1] >= self.config.reward_drop * best:
+        now, best = self._success()
+        if best <= 0.05 or now >= self.config.reward_drop * best:
             return ""
-        return f"success fell to {means[-1]:.2f} over {window} iterations, from {best:.2f}"
+        return f"success fell to {now:.2f} over {self.config.window} iterations, from {best:.2f}"
+
+    def _success(self) -> tuple[float, float]:
+        """Return mean success of the last window and of the best one; zeros before there is one."""
+        window, success = self.config.window, self._values("success")
+        means = [fmean(success[i : i + window]) for i in range(len(success) - window + 1)]
+        return (means[-1], max(means)) if means else (0.0, 0.0)
 
     def _values(self, name: str) -> list[float]:
         return [metrics[name] for metrics in self.history if name in metrics]

@@ -128,6 +128,8 @@ class Trainer:
             self._sync()
             if self.config.evaluation.every and not self.progress.metrics_size:
                 self._save_best(journal, self._evaluate(journal, 0))
+            if self.config.monitor.action == "rollback" and not self.progress.iteration:
+                self._save_due(journal, now=True)
         while self.progress.iteration < self.config.iterations:
             if self._iterate(journal):
                 return
@@ -295,9 +297,11 @@ class Trainer:
         """Save a checkpoint if it is time for one, or if it has to be now."""
         done, folder = self.progress.iteration, self.folder / CHECKPOINTS
         if now or done % self.config.save_every == 0 or done == self.config.iterations:
-            self._write(journal, folder / f"{done:06d}")
+            if self.monitor.healthy:
+                self.progress = replace(self.progress, healthy=done)
+            self._write(journal, checkpoint.path_of(folder, done))
             if self.accelerator.is_main_process:
-                checkpoint.prune(folder, self.config.keep)
+                checkpoint.prune(folder, self.config.keep, self.progress.healthy)
 
     def _write(self, journal: Journal, folder: Path) -> None:
         if self.accelerator.is_main_process:
@@ -323,18 +327,19 @@ class Trainer:
         """Do what the config asks for at a collapse.
 
         Returns:
-            Whether the run ends, and whether it went back to the best weights. If it did, the monitor
-            begins anew, so that it can see the next collapse.
+            Whether the run ends, and whether it went back to the last healthy weights. If it did, the
+            monitor begins anew, so that it can see the next collapse.
         """
         action, at = self.config.monitor.action, self.progress
         if "collapse" not in signs or action == "warn":
             return False, False
-        if action == "rollback" and at.rolled_back is None and (self.folder / BEST).exists():
-            back = checkpoint.load(self.folder / BEST, self.learner)
+        if action == "rollback" and at.rolled_back is None and at.healthy is not None:
+            back = checkpoint.path_of(self.folder / CHECKPOINTS, at.healthy)
+            checkpoint.load(back, self.learner)
             self.progress = replace(at, rolled_back=at.iteration)
             self.monitor = EchoTrapMonitor(self.config.monitor)
             self._sync()
-            self._warn(f"went back to the weights of iteration {back.iteration}")
+            self._warn(f"went back to the weights of iteration {at.healthy}")
             return False, True
         self._warn("stopped because success has collapsed")
         self.progress = replace(at, collapsed=True)
