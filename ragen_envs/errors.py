@@ -15,3 +15,8 @@ class InstanceError(RagenError):
 
 class SolverLimitError(RagenError):
     """The exact search ran out of its memory bound before it could decide."""
+
+
+def first_line(error: BaseException) -> str:
+    """Return what a library's error says in its first line, for a message of our own."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

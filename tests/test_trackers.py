@@ -6,6 +6,7 @@ pytest.importorskip("torch")
 
 from ragen_agents.starpo.checkpoint import Progress
 from ragen_agents.starpo.journal import Journal
+from ragen_envs.errors import RagenError
 
 
 def journal(folder, done, *rows):
@@ -33,3 +34,14 @@ def test_wandb_keeps_a_run_offline(tmp_path, monkeypatch):
     monkeypatch.delenv("WANDB_MODE", raising=False)
     journal(tmp_path, 0, (1, 0.25), (2, 0.5))
     assert list((tmp_path / "wandb").glob("offline-run-*/run-*.wandb"))
+
+
+@pytest.mark.parametrize(
+    ("mode", "told"), [("online", "No API key"), ("sometimes", "does not start")]
+)
+def test_wandb_that_cannot_start_is_told_before_training(tmp_path, monkeypatch, mode, told):
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", mode)
+    monkeypatch.setenv("WANDB_API_KEY", "")
+    with pytest.raises(RagenError, match=f"(?s)WANDB_MODE is '{mode}', but.*{told}"):
+        journal(tmp_path, 0)

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from torch import Tensor
 
 from ragen_agents.engines.base import EngineError
-from ragen_envs.errors import RagenError
+from ragen_envs.errors import RagenError, first_line
 
 SUPPORTED: Final = ((0, 32), (0, 33))
 """The first version, and the first that is none any more."""
@@ -254,7 +254,7 @@ class LocalModel:
                 enable_prefix_caching=True, disable_log_stats=True, **settings,
             ).llm_engine  # fmt: skip
         except Exception as error:
-            raise RagenError(f"vLLM could not load '{source}': {_first_line(error)}") from error
+            raise RagenError(f"vLLM could not load '{source}': {first_line(error)}") from error
 
     def add(self, name: str, ids: Sequence[int], fields: dict[str, Any]) -> None:
         """Queue a request; the name is the caller's, the fields those of `sampling_fields`."""
@@ -351,11 +351,7 @@ def _failures_told() -> Iterator[None]:
     except EngineError:
         raise
     except Exception as error:
-        raise EngineError(f"vLLM failed: {_first_line(error)}") from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise EngineError(f"vLLM failed: {first_line(error)}") from error
 
 
 def _finished(output: Any) -> Finished:

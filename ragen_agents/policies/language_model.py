@@ -9,7 +9,7 @@ from transformers import AutoTokenizer
 
 from ragen_agents.chat_template import template_ids
 from ragen_agents.policies.base import Reply, Request, Sampling
-from ragen_envs.errors import RagenError
+from ragen_envs.errors import RagenError, first_line
 
 _WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*.bin")
 
@@ -68,8 +68,7 @@ class LanguageModelPolicy(ABC):
 
 def not_loaded(source: str | Path, error: Exception) -> RagenError:
     """Return the error of a model that could not be loaded."""
-    first = str(error).strip().splitlines()[0]
-    return RagenError(f"model '{source}' could not be loaded: {first}")
+    return RagenError(f"model '{source}' could not be loaded: {first_line(error)}")
 
 
 def _check_folder(folder: Path) -> None:

@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM
 from ragen_agents.engines.weights import without_adapters
 from ragen_agents.starpo.learner import Learner
 from ragen_agents.starpo.sharding import part_like, whole
-from ragen_envs.errors import RagenError
+from ragen_envs.errors import RagenError, first_line
 
 STATE: Final = "trainer.json"
 TENSORS: Final = "trainer.safetensors"
@@ -99,8 +99,7 @@ def load(folder: Path, learner: Learner) -> Progress:
     except (
         OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError,
     ) as error:  # fmt: skip
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise RagenError(f"'{folder}' is no checkpoint of this run: {first}") from error
+        raise RagenError(f"'{folder}' is no checkpoint of this run: {first_line(error)}") from error
     return progress
 
 

@@ -14,7 +14,7 @@ from transformers.utils import logging as transformers_logging
 from ragen_agents.engines.weights import PROBE_LENGTH, TOLERANCE, logprobs_of, probe
 from ragen_agents.model_source import model_source
 from ragen_agents.starpo.config import TrainConfig
-from ragen_envs.errors import RagenError
+from ragen_envs.errors import RagenError, first_line
 
 _CHUNK = 2048
 """Action tokens whose logits exist at the same time."""
@@ -143,9 +143,8 @@ def load_policy(config: TrainConfig, device: torch.device) -> tuple[Any, Any]:
         tokenizer = AutoTokenizer.from_pretrained(source)
         model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
     except (OSError, ValueError, SafetensorError) as error:
-        first = str(error).strip().splitlines()[0]
         raise RagenError(
-            f"model is '{config.model}', which could not be loaded: {first}"
+            f"model is '{config.model}', which could not be loaded: {first_line(error)}"
         ) from error
     model.to(device)
     _check_scores(model.eval(), config.model)

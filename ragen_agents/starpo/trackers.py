@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 from typing import Any, Protocol
 
+from ragen_envs.errors import RagenError, first_line
+
 
 class Tracker(Protocol):
     """Takes scalars."""
@@ -44,15 +46,22 @@ class WandbTracker:
 
         # The same directory is the same run, also after a kill.
         identity = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
-        self._run: Any = wandb.init(
-            project=os.environ.get("WANDB_PROJECT", "ragen"),
-            id=identity,
-            name=folder.name,
-            dir=str(folder),
-            mode=os.environ.get("WANDB_MODE", "offline"),
-            resume="allow" if done else None,
-            settings=wandb.Settings(console="off", silent=True),
-        )
+        mode: Any = os.environ.get("WANDB_MODE", "offline")
+        try:
+            self._run: Any = wandb.init(
+                project=os.environ.get("WANDB_PROJECT", "ragen"),
+                id=identity,
+                name=folder.name,
+                dir=str(folder),
+                mode=mode,
+                resume="allow" if done else None,
+                settings=wandb.Settings(console="off", silent=True),
+            )
+        except (wandb.Error, ValueError) as error:
+            raise RagenError(
+                f"WANDB_MODE is '{mode}', but Weights & Biases does not start: {first_line(error)}; "
+                "without WANDB_MODE the run is kept offline"
+            ) from error
 
     def add(self, iteration: int, values: dict[str, float]) -> None:
         """Log the scalars as one step."""
@@ -69,6 +78,9 @@ def open_trackers(folder: Path, done: int) -> list[Tracker]:
     Args:
         folder: The run directory.
         done: Iterations that the run has done already.
+
+    Raises:
+        RagenError: One that is installed does not start as the environment asks.
     """
     trackers: list[Tracker] = []
     for kind in (TensorBoardTracker, WandbTracker):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ragen_bench.sweeps.jobs import Job, Leashed, task_environment
-from ragen_envs.errors import RagenError
+from ragen_envs.errors import RagenError, first_line
 
 _LOST = 1
 """Exit code of a task whose machine or process was lost."""
@@ -61,9 +61,8 @@ def _connected() -> Any:
         if not ray.is_initialized():
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise RagenError(
-            f"RAY_ADDRESS is '{address}', but there is no such cluster: {first}"
+            f"RAY_ADDRESS is '{address}', but there is no such cluster: {first_line(error)}"
         ) from error
     return ray
 
