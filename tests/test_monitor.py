@@ -89,19 +89,22 @@ RECORDED = json.loads((Path(__file__).parent / "data/recorded_runs.json").read_t
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_collapses_are_seen_and_healthy_runs_raise_no_alarm(name):
     """StarPO with group-relative advantages falls into the safe arm of Bandit; the other runs learn."""
-    run, monitor, seen = RECORDED[name], EchoTrapMonitor(Monitor()), {}
+    run, monitor, seen, healthy = RECORDED[name], EchoTrapMonitor(Monitor()), {}, []
     for i in range(len(run["success"])):
         metrics = {key: values[i] for key, values in run.items() if values[i] is not None}
         for sign in monitor.observe(metrics):
             seen.setdefault(sign.sign, i + 1)
+        healthy += [i] if monitor.healthy else []
     if name.startswith("Bandit starpo-grpo"):
         assert run["success"][0] > 0.4
         assert max(run["success"][10:]) < 0.1
         assert seen["collapse"] <= 10
         assert seen["reward_std"] <= 15
         assert "entropy" in seen
+        assert run["success"][healthy[-1]] > 0.5 * run["success"][0]
     else:
         assert not {"collapse", "reward_std", "entropy"} & set(seen)
+        assert healthy[-1] > len(run["success"]) - 10
 
 
 def test_a_run_is_healthy_until_a_sign_or_halfway_to_a_collapse():

@@ -37,11 +37,12 @@ def test_wandb_keeps_a_run_offline(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("mode", "told"), [("online", "No API key"), ("sometimes", "does not start")]
+    ("mode", "told"),
+    [("online", "WANDB_MODE online: No API key"), ("sometimes", "but must be online, offline")],
 )
 def test_wandb_that_cannot_start_is_told_before_training(tmp_path, monkeypatch, mode, told):
     pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", mode)
     monkeypatch.setenv("WANDB_API_KEY", "")
-    with pytest.raises(RagenError, match=f"(?s)WANDB_MODE is '{mode}', but.*{told}"):
+    with pytest.raises(RagenError, match=told):
         journal(tmp_path, 0)

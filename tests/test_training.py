@@ -208,19 +208,19 @@ def test_a_collapse_is_undone_once_also_by_a_run_that_was_cut(tiny, tmp_path, mo
     """Success is dictated; the weights that the run goes back to, and the later ones, are real."""
     from ragen_agents.starpo import trainer as module
 
-    told = [0.9, 0.7, 0.6, 0.05, 0.6, 0.6, 0.05]
+    told = [0.9, 0.8, 0.8, 0.6, 0.6, 0.05, 0.6, 0.6, 0.05]
     real, warnings = module.rollout_metrics, []
     folders = [tmp_path / "whole", tmp_path / "cut"]
-    for folder, lengths in zip(folders, ((9,), (3, 9)), strict=True):
+    for folder, lengths in zip(folders, ((12,), (3, 5, 12)), strict=True):
         for iterations in lengths:
             layer = {"model": str(tiny), "iterations": iterations, "filter": {"kind": "none"},
-                     "monitor": {"window": 1, "action": "rollback"}, "save_every": 1, "keep": 1,
-                     "evaluation": {"every": 1}}  # fmt: skip
+                     "monitor": {"window": 1, "action": "rollback"}, "save_every": 2, "keep": 1,
+                     "evaluation": {"every": 0}}  # fmt: skip
             one = trainer(folder, layer)
             one._warn = warnings.append
             monkeypatch.setattr(
                 module, "rollout_metrics",
-                lambda t, one=one: {**real(t), "success": told[min(6, one.progress.iteration)]},
+                lambda t, one=one: {**real(t), "success": told[min(8, one.progress.iteration)]},
             )  # fmt: skip
             one.run()
     assert warnings.count("went back to the weights of iteration 2") == 2
@@ -235,6 +235,19 @@ def test_a_collapse_is_undone_once_also_by_a_run_that_was_cut(tiny, tmp_path, mo
     last = [sorted((folder / "checkpoints").iterdir())[-1] for folder in folders]
     assert last[0].name == last[1].name
     assert_equal_weights(*last)
+
+
+def test_a_run_that_may_go_back_begins_with_a_checkpoint(tiny, tmp_path):
+    layer = {"model": str(tiny), "iterations": 1, "filter": {"kind": "none"},
+             "monitor": {"action": "rollback"}}  # fmt: skip
+    saved = tmp_path / "run" / "checkpoints"
+    trainer(tmp_path / "run", layer).run()
+    assert sorted(path.name for path in saved.iterdir()) == ["000000", "000001"]
+    before = lines(tmp_path / "run")
+    (saved / "000001").rename(tmp_path / "first")
+    trainer(tmp_path / "run", layer).run()
+    assert lines(tmp_path / "run") == before
+    assert_equal_weights(tmp_path / "first", saved / "000001")
 
 
 def watch(engine, what, fail_at=None):

@@ -242,7 +242,7 @@ class TrainConfig(_Section):
     save_every: Positive = 10
     """Iterations between two checkpoints."""
     keep: Positive = 2
-    """Checkpoints that are kept, besides the best and the last healthy one."""
+    """Checkpoints that are kept, besides the best and, for a rollback, the last healthy one."""
 
     @property
     def has_critic(self) -> bool:

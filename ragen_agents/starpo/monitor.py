@@ -48,9 +48,13 @@ class EchoTrapMonitor:
 
     @property
     def healthy(self) -> bool:
-        """Whether no sign stands, and success is nearer to its best window's than to a collapse."""
+        """Whether no sign stands, and success is nearer to its best window's than to a collapse.
+
+        The last iteration's too: a window's mean tells of a steep fall too late.
+        """
         now, best = self._success()
-        return not self._seen and now >= (1 + self.config.reward_drop) / 2 * best
+        worst = min([now, *self._values("success")[-1:]])
+        return not self._seen and worst >= (1 + self.config.reward_drop) / 2 * best
 
     def _signs(self) -> list[tuple[Sign, str]]:
         window = self.config.window
@@ -92,8 +96,9 @@ class EchoTrapMonitor:
         return f"success fell to {now:.2f} over {self.config.window} iterations, from {best:.2f}"
 
     def _success(self) -> tuple[float, float]:
-        """Return mean success of the last window and of the best one; zeros before there is one."""
-        window, success = self.config.window, self._values("success")
+        """Return mean success of the last window and of the best one; at first, of what there is."""
+        success = self._values("success")
+        window = max(1, min(self.config.window, len(success)))
         means = [fmean(success[i : i + window]) for i in range(len(success) - window + 1)]
         return (means[-1], max(means)) if means else (0.0, 0.0)
 

@@ -3,9 +3,11 @@
 import hashlib
 import os
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from ragen_envs.errors import RagenError, first_line
+
+_WANDB_MODES: Final = ("online", "offline", "disabled")
 
 
 class Tracker(Protocol):
@@ -47,6 +49,8 @@ class WandbTracker:
         # The same directory is the same run, also after a kill.
         identity = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
         mode: Any = os.environ.get("WANDB_MODE", "offline")
+        if mode not in _WANDB_MODES:
+            raise RagenError(f"WANDB_MODE is '{mode}', but must be {', '.join(_WANDB_MODES)}")
         try:
             self._run: Any = wandb.init(
                 project=os.environ.get("WANDB_PROJECT", "ragen"),
@@ -59,8 +63,8 @@ class WandbTracker:
             )
         except (wandb.Error, ValueError) as error:
             raise RagenError(
-                f"WANDB_MODE is '{mode}', but Weights & Biases does not start: {first_line(error)}; "
-                "without WANDB_MODE the run is kept offline"
+                f"Weights & Biases does not start, with WANDB_MODE {mode}: {first_line(error)}; with "
+                "WANDB_MODE=disabled the run goes without"
             ) from error
 
     def add(self, iteration: int, values: dict[str, float]) -> None:

@@ -107,15 +107,16 @@ class Trainer:
             NothingKeptError: There was nothing to learn from too often; the state is saved.
             BrokenGamesError: Every game broke too often; the state is saved.
         """
-        self._resume()
-        with Journal(self.folder, self.progress, self.accelerator.is_main_process) as journal:
-            try:
-                self._run(journal)
-            except (EngineError, NothingKeptError, BrokenGamesError):
-                self._save_due(journal, now=True)
-                raise
-            finally:
-                self.engine.close()
+        try:
+            self._resume()
+            with Journal(self.folder, self.progress, self.accelerator.is_main_process) as journal:
+                try:
+                    self._run(journal)
+                except (EngineError, NothingKeptError, BrokenGamesError):
+                    self._save_due(journal, now=True)
+                    raise
+        finally:
+            self.engine.close()
 
     def _run(self, journal: Journal) -> None:
         if self.progress.collapsed:
@@ -128,7 +129,7 @@ class Trainer:
             self._sync()
             if self.config.evaluation.every and not self.progress.metrics_size:
                 self._save_best(journal, self._evaluate(journal, 0))
-            if self.config.monitor.action == "rollback" and not self.progress.iteration:
+            if self._rolls_back and not self.progress.iteration:
                 self._save_due(journal, now=True)
         while self.progress.iteration < self.config.iterations:
             if self._iterate(journal):
@@ -296,8 +297,15 @@ class Trainer:
     def _save_due(self, journal: Journal, now: bool) -> None:
         """Save a checkpoint if it is time for one, or if it has to be now."""
         done, folder = self.progress.iteration, self.folder / CHECKPOINTS
-        if now or done % self.config.save_every == 0 or done == self.config.iterations:
-            if self.monitor.healthy:
+        regular = done % self.config.save_every == 0
+        if now or regular or done == self.config.iterations:
+            # Only regular ones: where an interrupted run stopped must not decide where it goes back to.
+            if (
+                regular
+                and self.progress.pending is None
+                and self._rolls_back
+                and self.monitor.healthy
+            ):
                 self.progress = replace(self.progress, healthy=done)
             self._write(journal, checkpoint.path_of(folder, done))
             if self.accelerator.is_main_process:
@@ -333,7 +341,7 @@ class Trainer:
         action, at = self.config.monitor.action, self.progress
         if "collapse" not in signs or action == "warn":
             return False, False
-        if action == "rollback" and at.rolled_back is None and at.healthy is not None:
+        if self._rolls_back and at.rolled_back is None and at.healthy is not None:
             back = checkpoint.path_of(self.folder / CHECKPOINTS, at.healthy)
             checkpoint.load(back, self.learner)
             self.progress = replace(at, rolled_back=at.iteration)
@@ -344,6 +352,10 @@ class Trainer:
         self._warn("stopped because success has collapsed")
         self.progress = replace(at, collapsed=True)
         return True, False
+
+    @property
+    def _rolls_back(self) -> bool:
+        return self.config.monitor.action == "rollback"
 
     def _reference(self, policy: Any) -> Any | None:
         """Return a frozen copy of the initial policy if a divergence from it is charged."""
