@@ -1,14 +1,9 @@
 """Training runs through their public faces: the trainer, the command, the run directory."""
 
-import json
 import math
-import os
 import random
-import re
-import shutil
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -21,45 +16,15 @@ transformers = pytest.importorskip("transformers")
 
 from processes import interruptible  # noqa: E402
 from ragen_bench.__main__ import main  # noqa: E402
-from ragen_bench.training import make_train_config  # noqa: E402
+from training_runs import assert_equal_weights, command, lines, trainer, weights  # noqa: E402
 
 from ragen_agents.engines import EngineError  # noqa: E402
 from ragen_agents.rollout.collect import GroupSpec  # noqa: E402
-from ragen_agents.starpo import PRESETS, TrainConfig, merged  # noqa: E402
+from ragen_agents.starpo import PRESETS, merged  # noqa: E402
 from ragen_agents.starpo.batch import TrainBatch  # noqa: E402
 from ragen_agents.starpo.mutual_information import prompt_information  # noqa: E402
-from ragen_agents.starpo.trainer import DivergedError, NothingKeptError, Trainer  # noqa: E402
+from ragen_agents.starpo.trainer import DivergedError, NothingKeptError  # noqa: E402
 from ragen_envs.registration import text_ids  # noqa: E402
-
-SMALL = {
-    "rollout": {"groups": 2, "members": 4, "max_tokens": 24},
-    "update": {"batch": 4, "learning_rate": 1e-3, "critic_learning_rate": 1e-3},
-    "evaluation": {"every": 2, "episodes": 4},
-    "save_every": 1,
-    "iterations": 2,
-}
-
-
-def trainer(folder, *layers, preset="starpo-s", reports=None):
-    config = TrainConfig(**merged(SMALL, PRESETS[preset], *layers))
-    folder.mkdir(exist_ok=True)
-    told = [] if reports is None else reports
-    return Trainer(config, folder, lambda i, m: told.append((i, m)), print)
-
-
-def lines(folder):
-    """Metrics without what depends on the clock."""
-    found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in line.items() if not k.startswith("seconds/")} for line in found]
-
-
-def weights(folder):
-    return transformers.AutoModelForCausalLM.from_pretrained(folder).state_dict()
-
-
-def assert_equal_weights(first, second, tolerance=0.0):
-    for (name, a), b in zip(weights(first).items(), weights(second).values(), strict=True):
-        assert torch.allclose(a, b, rtol=0, atol=tolerance), name
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -308,15 +273,6 @@ def test_evaluating_does_not_change_training(tiny, tmp_path):
     )
 
 
-def command(tiny, out, *more, iterations=6):
-    return [
-        sys.executable, "-m", "ragen_bench", "train", "frozenlake-deterministic", "--out", str(out),
-        f"model={tiny}", f"iterations={iterations}", "rollout.groups=2", "rollout.members=4",
-        "rollout.max_tokens=16", "update.batch=4", "save_every=1", "evaluation.every=3",
-        "evaluation.episodes=4", "filter.kind=none", *more,
-    ]  # fmt: skip
-
-
 def test_killed_and_continued_is_as_never_stopped(tiny, tmp_path):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     subprocess.run(command(tiny, whole), check=True, capture_output=True)
@@ -365,114 +321,6 @@ def test_a_run_can_be_made_longer(tiny, tmp_path):
     assert_equal_weights(short / "checkpoints" / "000004", whole / "checkpoints" / "000004")
 
 
-def in_two_processes(arguments):
-    """Run what follows python in a command under torchrun, and return what both print."""
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_PORT": "0"}
-    done = subprocess.run(
-        [*launch, "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", *arguments[1:]],
-        capture_output=True, text=True, env=environment, timeout=300, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
-
-
-def assert_same_run(alone, together, iterations):
-    for one, two in zip(lines(alone), lines(together), strict=True):
-        assert one.keys() == two.keys()
-        for name in one:
-            if name != "warnings":
-                assert two[name] == pytest.approx(one[name], rel=1e-3, abs=1e-5), name
-    last = Path("checkpoints", f"{iterations:06d}")
-    assert_equal_weights(alone / last, together / last, 1e-4)
-
-
-FAST = ("update.learning_rate=1e-3", "update.critic_learning_rate=1e-3", "save_every=1")
-"""Rates at which a step that is left out shows."""
-
-
-def test_two_processes_learn_what_one_does(tiny, tmp_path):
-    one, two = tmp_path / "one", tmp_path / "two"
-    subprocess.run(command(tiny, one, *FAST, iterations=2), check=True, capture_output=True)
-    in_two_processes(command(tiny, two, *FAST, iterations=2))
-    assert_same_run(one, two, 2)
-
-
-PARTED = """
-import sys
-import torch.distributed as dist
-from ragen_bench.__main__ import main
-
-assert main(sys.argv[1:]) == 0
-print("together" if dist.is_initialized() else "parted", flush=True)
-"""
-
-
-def test_processes_part_before_they_end(tiny, tmp_path):
-    """One that ends while gloo still holds a message of it aborts now and then."""
-    (tmp_path / "parted.py").write_text(PARTED)
-    arguments = command(tiny, tmp_path / "run", "evaluation.every=0", iterations=1)
-    said = in_two_processes([sys.executable, tmp_path / "parted.py", *arguments[3:]])
-    assert re.findall("parted|together", said) == ["parted"] * 2
-
-
-@pytest.mark.parametrize(
-    "more",
-    [["--preset", "starpo-ppo"], ["--preset", "starpo-grpo", "lora.rank=4", "update.learning_rate=1e-2"]],
-)  # fmt: skip
-def test_processes_that_split_the_weights_learn_what_one_does(more, tiny, tmp_path):
-    """Also where they go on from the checkpoint of one that had all weights, and it from theirs."""
-    one, two = tmp_path / "one", tmp_path / "two"
-    arguments = [*FAST, *more]
-    for iterations in (1, 3, 4):
-        alone = command(tiny, one, *arguments, iterations=iterations)
-        subprocess.run(alone, check=True, capture_output=True)
-        if iterations == 1:
-            shutil.copytree(one, two)
-        if iterations == 3:
-            in_two_processes(command(tiny, two, *arguments, "shard=true", iterations=3))
-            assert_same_run(one, two, 3)
-    subprocess.run(command(tiny, two, *arguments, iterations=4), check=True, capture_output=True)
-    assert_same_run(one, two, 4)
-
-
-HELD = """
-import sys
-from pathlib import Path
-from ragen_agents.starpo import PRESETS, TrainConfig, merged
-from ragen_agents.starpo.batch import TrainBatch
-from ragen_agents.starpo.checkpoint import load
-from ragen_agents.starpo.trainer import Trainer
-
-own = {"model": sys.argv[1], "game": "ragen/BanditText-v0", "shard": True, "iterations": 1,
-       "rollout": {"groups": 2, "members": 2, "max_tokens": 8}, "evaluation": {"every": 0}}
-trainer = Trainer(TrainConfig(**merged(PRESETS["starpo-ppo"], own)), Path(sys.argv[2]), print, print)
-trainer.run()
-learner = trainer.learner
-batch = TrainBatch.of(trainer.collector.collect(trainer._groups(0), 0), trainer.codec.pad)
-learner.score(batch)  # without a backward pass behind it
-load(Path(sys.argv[2], "checkpoints", "000001"), learner)
-for parameters, optimizer in (
-    (learner.models.policy_parameters(), learner.optimizer),
-    (learner.models.critic_parameters(), learner.critic_optimizer),
-):
-    held = sum(p.to_local().numel() for p in parameters) / sum(p.numel() for p in parameters)
-    moments = [optimizer.state[p]["exp_avg"] for p in parameters]
-    kept = sum(m.to_local().numel() for m in moments) / sum(m.numel() for m in moments)
-    print(f"held {held:.2f} {kept:.2f}", flush=True)
-trainer.close()
-"""
-
-
-def test_each_process_holds_its_half_of_what_is_split(tiny, tmp_path):
-    """Also right after a pass without gradients, when weights are loaded for a rollback."""
-    (tmp_path / "held.py").write_text(HELD)
-    (tmp_path / "run").mkdir()
-    said = in_two_processes([sys.executable, tmp_path / "held.py", tiny, tmp_path / "run"])
-    shares = [float(s) for pair in re.findall(r"held (\d\.\d\d) (\d\.\d\d)", said) for s in pair]
-    assert shares == pytest.approx([0.5] * 8, abs=0.02)
-
-
 @pytest.mark.parametrize("critic", ["separate", "shared"])
 def test_adapters_learn_and_go_on_as_never_stopped(critic, tiny, tmp_path):
     """Only low-rank matrices change, the saved model has them merged, and half-way is exact."""
@@ -504,93 +352,6 @@ def test_what_was_trained_is_an_ordinary_model(tiny, tmp_path, capsys):
                  "--game", "Bandit", "--episodes", "4", "--out", str(tmp_path / "scored")]  # fmt: skip
     assert main(arguments) == 0
     assert "best" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["chess"], ["unknown game 'chess'", "sokoban"]),
-        (["sokoban", "--preset", "ppo"], ["unknown preset 'ppo'", "starpo-s"]),
-        (["sokoban", "--scale", "huge"], ["unknown scale 'huge'", "laptop"]),
-        (["sokoban", "update.lr=1"], ["unknown option 'lr' in update", "learning_rate"]),
-        (["sokoban", "update.batch=0"], ["update.batch", "greater than or equal to 1", "0"]),
-        (["sokoban", "update.batch"], ["'update.batch' must have the form field=value"]),
-        (["sokoban", "advantage.kind=ppo"], ["advantage.kind", "'gae'", "'ppo'"]),
-        (["sokoban", "rollout.members=1"], ["rollout.members is 1", "at least 2"]),
-        (["sokoban", "env_kwargs.history=none"], ["history must be full"]),
-        (["sokoban", "env_kwargs.observation=image"], ["observation is image", "grid"]),
-        (["sokoban", "--preset", "starpo-grpo", "update.critic_warmup=2"], ["critic_warmup is 2"]),
-        (["sokoban", "model=nowhere"], ["model is 'nowhere'", "folder that exists"]),
-        (["sokoban", "rollout.max_tokens=4000"], ["reads 2048 tokens", "rollout.max_tokens=4000"]),
-        (["sokoban", "env_kwargs.boxes=none"], ["boxes"]),
-        (["sokoban", "evaluation.episodes=600"], ["evaluation.episodes is 600", "0 to 511"]),
-        (["sokoban", "env_kwargs.size=7"], ["no frozen instances", "evaluation.every=0"]),
-        (["missing.yaml"], ["missing.yaml", "cannot be read"]),
-    ],
-)  # fmt: skip
-def test_bad_input_is_one_line_and_leaves_nothing(arguments, words, tmp_path, capsys):
-    out = tmp_path / "run"
-    assert main(["train", *arguments, "--out", str(out)]) == 2
-    said = capsys.readouterr().err.strip().splitlines()[-1]
-    assert said.startswith("error: ")
-    for word in words:
-        assert word in said
-    assert not out.exists()
-
-
-def test_a_directory_of_another_run_is_refused(tiny, tmp_path, capsys):
-    out = tmp_path / "run"
-    assert main(command(tiny, out, iterations=1)[3:]) == 0
-    assert main(command(tiny, out, "loss.clip_high=0.3", iterations=1)[3:]) == 2
-    assert "holds another run: loss.clip_high" in capsys.readouterr().err
-    assert main([*command(tiny, out, iterations=1)[3:], "--no-resume"]) == 2
-    assert "holds a run already" in capsys.readouterr().err
-
-
-def test_a_file_of_settings(tiny, tmp_path):
-    path = tmp_path / "mine.yaml"
-    path.write_text(f"game: bandit\nmodel: {tiny}\niterations: 1\nevaluation: {{every: 0}}\n"
-                    "rollout: {groups: 2, members: 2, max_tokens: 8}\n")  # fmt: skip
-    out = tmp_path / "run"
-    assert main(["train", str(path), "--out", str(out), "--preset", "starpo-grpo"]) == 0
-    assert "game: ragen/BanditText-v0" in Path(out / "config.yaml").read_text()
-
-
-def test_a_file_has_the_fields_own_defaults_unless_a_preset_is_named(tiny, tmp_path):
-    path = tmp_path / "mine.yaml"
-    path.write_text(f"game: bandit\nmodel: {tiny}\nupdate: {{batch: 8}}\n")
-    plain = make_train_config(str(path), None, None, [])
-    assert plain.model_copy(update={"game": "", "model": "", "weights": None}) == TrainConfig(
-        game="", model="", update={"batch": 8}
-    )
-    assert make_train_config(str(path), "starpo-s", None, []).filter.kind == "std"
-    named = make_train_config("bandit", None, None, [])
-    assert (named.filter.kind, named.update.learning_rate) == ("std", 3e-4)
-    other = make_train_config("bandit", None, None, [f"model={tiny}"])
-    assert other.update.learning_rate == TrainConfig().update.learning_rate
-
-
-def test_a_run_is_of_the_weights_that_it_began_with(tiny, tmp_path, capsys):
-    model, out = tmp_path / "model", tmp_path / "run"
-    shutil.copytree(tiny, model)
-    assert main(command(model, out, iterations=1)[3:]) == 0
-    config = json.loads((model / "config.json").read_text())
-    (model / "config.json").write_text(json.dumps({**config, "note": "another model"}))
-    assert main(command(model, out, iterations=2)[3:]) == 2
-    assert "holds another run: weights" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", ["model.safetensors", "trainer.safetensors"])
-def test_a_damaged_file_is_one_line(name, tiny, tmp_path, capsys):
-    out, model = tmp_path / "run", tmp_path / "model"
-    shutil.copytree(tiny, model)
-    assert main(command(model, out, iterations=1)[3:]) == 0
-    damaged = out / "checkpoints" / "000001" / name
-    damaged.write_bytes(damaged.read_bytes()[:100])
-    assert main(command(model, out, iterations=2)[3:]) == 2
-    said = capsys.readouterr().err.strip().splitlines()[-1]
-    assert said.startswith("error: ")
-    assert "000001' is no checkpoint of this run" in said
 
 
 def test_information_is_about_different_prompts(tiny, tmp_path):

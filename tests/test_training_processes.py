@@ -1,0 +1,123 @@
+"""Training in several processes: it learns what one process does."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from training_runs import assert_equal_weights, command, lines
+
+
+def in_two_processes(arguments):
+    """Run what follows python in a command under torchrun, and return what both print."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_PORT": "0"}
+    done = subprocess.run(
+        [*launch, "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", *arguments[1:]],
+        capture_output=True, text=True, env=environment, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def assert_same_run(alone, together, iterations):
+    for one, two in zip(lines(alone), lines(together), strict=True):
+        assert one.keys() == two.keys()
+        for name in one:
+            if name != "warnings":
+                assert two[name] == pytest.approx(one[name], rel=1e-3, abs=1e-5), name
+    last = Path("checkpoints", f"{iterations:06d}")
+    assert_equal_weights(alone / last, together / last, 1e-4)
+
+
+FAST = ("update.learning_rate=1e-3", "update.critic_learning_rate=1e-3", "save_every=1")
+"""Rates at which a step that is left out shows."""
+
+
+def test_two_processes_learn_what_one_does(tiny, tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    subprocess.run(command(tiny, one, *FAST, iterations=2), check=True, capture_output=True)
+    in_two_processes(command(tiny, two, *FAST, iterations=2))
+    assert_same_run(one, two, 2)
+
+
+PARTED = """
+import sys
+import torch.distributed as dist
+from ragen_bench.__main__ import main
+
+assert main(sys.argv[1:]) == 0
+print("together" if dist.is_initialized() else "parted", flush=True)
+"""
+
+
+def test_processes_part_before_they_end(tiny, tmp_path):
+    """One that ends while gloo still holds a message of it aborts now and then."""
+    (tmp_path / "parted.py").write_text(PARTED)
+    arguments = command(tiny, tmp_path / "run", "evaluation.every=0", iterations=1)
+    said = in_two_processes([sys.executable, tmp_path / "parted.py", *arguments[3:]])
+    assert re.findall("parted|together", said) == ["parted"] * 2
+
+
+@pytest.mark.parametrize(
+    "more",
+    [["--preset", "starpo-ppo"], ["--preset", "starpo-grpo", "lora.rank=4", "update.learning_rate=1e-2"]],
+)  # fmt: skip
+def test_processes_that_split_the_weights_learn_what_one_does(more, tiny, tmp_path):
+    """Also where they go on from the checkpoint of one that had all weights, and it from theirs."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    arguments = [*FAST, *more]
+    for iterations in (1, 3, 4):
+        alone = command(tiny, one, *arguments, iterations=iterations)
+        subprocess.run(alone, check=True, capture_output=True)
+        if iterations == 1:
+            shutil.copytree(one, two)
+        if iterations == 3:
+            in_two_processes(command(tiny, two, *arguments, "shard=true", iterations=3))
+            assert_same_run(one, two, 3)
+    subprocess.run(command(tiny, two, *arguments, iterations=4), check=True, capture_output=True)
+    assert_same_run(one, two, 4)
+
+
+HELD = """
+import sys
+from pathlib import Path
+from ragen_agents.starpo import PRESETS, TrainConfig, merged
+from ragen_agents.starpo.batch import TrainBatch
+from ragen_agents.starpo.checkpoint import load
+from ragen_agents.starpo.trainer import Trainer
+
+own = {"model": sys.argv[1], "game": "ragen/BanditText-v0", "shard": True, "iterations": 1,
+       "rollout": {"groups": 2, "members": 2, "max_tokens": 8}, "evaluation": {"every": 0}}
+trainer = Trainer(TrainConfig(**merged(PRESETS["starpo-ppo"], own)), Path(sys.argv[2]), print, print)
+trainer.run()
+learner = trainer.learner
+batch = TrainBatch.of(trainer.collector.collect(trainer._groups(0), 0), trainer.codec.pad)
+learner.score(batch)  # without a backward pass behind it
+load(Path(sys.argv[2], "checkpoints", "000001"), learner)
+for parameters, optimizer in (
+    (learner.models.policy_parameters(), learner.optimizer),
+    (learner.models.critic_parameters(), learner.critic_optimizer),
+):
+    held = sum(p.to_local().numel() for p in parameters) / sum(p.numel() for p in parameters)
+    moments = [optimizer.state[p]["exp_avg"] for p in parameters]
+    kept = sum(m.to_local().numel() for m in moments) / sum(m.numel() for m in moments)
+    print(f"held {held:.2f} {kept:.2f}", flush=True)
+trainer.close()
+"""
+
+
+def test_each_process_holds_its_half_of_what_is_split(tiny, tmp_path):
+    """Also right after a pass without gradients, when weights are loaded for a rollback."""
+    (tmp_path / "held.py").write_text(HELD)
+    (tmp_path / "run").mkdir()
+    said = in_two_processes([sys.executable, tmp_path / "held.py", tiny, tmp_path / "run"])
+    shares = [float(s) for pair in re.findall(r"held (\d\.\d\d) (\d\.\d\d)", said) for s in pair]
+    assert shares == pytest.approx([0.5] * 8, abs=0.02)
