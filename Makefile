@@ -11,10 +11,10 @@ QUIET := --quiet --disable-pip-version-check
 
 install: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+$(VENV)/.installed: pyproject.toml constraints/dev.txt
 	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info[:2] <= (3, 13) else "Python 3.11 to 3.13 is needed, this is " + sys.version.split()[0] + "; try make PYTHON=python3.12")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install $(QUIET) -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install $(QUIET) -c constraints/dev.txt -e '.[dev]'
 	touch $@
 
 bench: install
@@ -25,24 +25,24 @@ test: install lint
 
 # vLLM on a machine without a GPU, in an environment of its own: it wants other versions of common packages.
 test-vllm: $(VLLM)/.installed
-	$(VLLM)/bin/python -m pytest tests_vllm -W ignore::DeprecationWarning -W ignore::FutureWarning
+	$(VLLM)/bin/python -m pytest tests/vllm -W ignore::DeprecationWarning -W ignore::FutureWarning
 
-$(VLLM)/.installed: pyproject.toml constraints-vllm.txt
+$(VLLM)/.installed: pyproject.toml constraints/vllm.txt
 	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
-	$(VLLM)/bin/python -m pip install $(QUIET) --no-deps -r constraints-vllm.txt
+	$(VLLM)/bin/python -m pip install $(QUIET) --no-deps -r constraints/vllm.txt
 	$(VLLM)/bin/python -m pip install $(QUIET) --no-deps -e .
 	touch $@
 
 # In an environment of its own, because these libraries want other versions of what they share with us.
 test-integrations:
 	test -x $(INTEGRATIONS)/bin/python || $(PYTHON) -m venv $(INTEGRATIONS)
-	$(INTEGRATIONS)/bin/python -m pip install $(QUIET) -c tests_integrations/constraints.txt -e '.[openenv,verifiers]' pytest
-	$(INTEGRATIONS)/bin/python -m pytest -W ignore tests_integrations
+	$(INTEGRATIONS)/bin/python -m pip install $(QUIET) -c constraints/integrations.txt -e '.[openenv,verifiers]' pytest
+	$(INTEGRATIONS)/bin/python -m pytest -W ignore tests/integrations
 
 # The pages in a real browser; needs Debian's chromium, or CHROMIUM=path.
 test-site: install
 	command -v $${CHROMIUM:-chromium} || (apt-get update && apt-get install -y --no-install-recommends chromium)
-	RAGEN_BROWSER=1 $(BIN)/python -m pytest tests/test_site.py
+	RAGEN_BROWSER=1 $(BIN)/python -m pytest tests/bench/test_site.py
 
 lint: install
 	$(BIN)/ruff check .
@@ -65,9 +65,9 @@ leaderboard-entries: install
 # In an environment of its own, because the peers bring much along. Wants a quiet machine.
 speed:
 	test -x $(SPEED)/bin/python || $(PYTHON) -m venv $(SPEED)
-	$(SPEED)/bin/python -m pip install $(QUIET) -c constraints.txt -e . pytest pytest-benchmark
+	$(SPEED)/bin/python -m pip install $(QUIET) -c constraints/dev.txt -e . pytest pytest-benchmark
 	grep -v '^#' benchmarks/speed/requirements.txt | while read -r peer; do \
-		$(SPEED)/bin/python -m pip install $(QUIET) -c constraints.txt "$$peer" || echo "left out: $$peer"; done
+		$(SPEED)/bin/python -m pip install $(QUIET) -c constraints/dev.txt "$$peer" || echo "left out: $$peer"; done
 	mkdir -p .benchmarks
 	$(SPEED)/bin/python -W ignore -m pytest benchmarks/speed -rs -W ignore --benchmark-json=.benchmarks/speed.json
 	$(SPEED)/bin/python benchmarks/speed/report.py .benchmarks/speed.json docs/performance.md

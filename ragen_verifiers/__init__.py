@@ -1,5 +1,5 @@
-"""The module that verifiers' loader finds; see ``ragen_envs.adapters.verifiers``."""
+"""The module that verifiers' loader finds; see ``ragen_envs.adapters.verifiers_env``."""
 
-from ragen_envs.adapters.verifiers import RagenEnv, RagenHarness, RagenTaskset
+from ragen_envs.adapters.verifiers_env import RagenEnv, RagenHarness, RagenTaskset
 
 __all__ = ["RagenEnv", "RagenHarness", "RagenTaskset"]

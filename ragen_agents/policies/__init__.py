@@ -61,10 +61,10 @@ def make_policy(agent: str, sampling: Sampling) -> Policy:
         )
     try:
         if agent != model:
-            from ragen_agents.policies.vllm import VllmPolicy
+            from ragen_agents.policies.vllm_policy import VllmPolicy
 
             return VllmPolicy(source, sampling, agent)
-        from ragen_agents.policies.transformers import TransformersPolicy
+        from ragen_agents.policies.transformers_policy import TransformersPolicy
 
         return TransformersPolicy(source, sampling, agent)
     except ImportError as error:

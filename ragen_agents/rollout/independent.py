@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ragen_agents.policies.base import AsyncPolicy, BudgetReachedError
 from ragen_agents.rollout.episode import Episode
-from ragen_agents.rollout.game import EpisodeSpec, Game, play_replies
+from ragen_agents.rollout.episode_runner import EpisodeSpec, Game, play_replies
 from ragen_envs.errors import RagenError
 
 Keep = Callable[[Sequence[Episode]], None]

@@ -21,7 +21,7 @@ from ragen_agents.starpo import checkpoint
 from ragen_agents.starpo.batch import TrainBatch
 from ragen_agents.starpo.checkpoint import Progress
 from ragen_agents.starpo.config import TrainConfig
-from ragen_agents.starpo.engines import make_engine
+from ragen_agents.starpo.engine_setup import make_engine
 from ragen_agents.starpo.filters import keep_groups
 from ragen_agents.starpo.journal import Journal, read_metrics
 from ragen_agents.starpo.learner import Learner, Prepared, is_split

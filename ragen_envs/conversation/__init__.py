@@ -6,7 +6,7 @@ import gymnasium as gym
 from gymnasium.envs.registration import load_env_creator
 
 from ragen_envs.conversation.parser import Defect, ParsedReply, format_reply, parse_reply
-from ragen_envs.conversation.playable import Playable
+from ragen_envs.conversation.player_view import Playable
 from ragen_envs.conversation.settings import SETTING_NAMES, ConversationSettings
 from ragen_envs.conversation.vector import ConversationVector
 from ragen_envs.conversation.wrapper import ConversationWrapper, FreeText, Picture, TurnResult

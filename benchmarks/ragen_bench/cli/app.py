@@ -63,7 +63,7 @@ def _options(
     ] = None,
 ) -> None:
     if extension:
-        from ragen_bench.extensions import import_extension
+        from ragen_bench.config.extensions import import_extension
 
         for name in extension:
             import_extension(name)

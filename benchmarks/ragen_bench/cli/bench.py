@@ -2,7 +2,7 @@
 
 from ragen_bench.cli import run_options as options
 from ragen_bench.cli.options import FormatOption
-from ragen_bench.formats import Format
+from ragen_bench.console.formats import Format
 
 DEFAULT_AGENTS = ["random", "starter", "oracle"]
 
@@ -36,12 +36,12 @@ def bench(
 
     A run directory that is there already is gone on with: nothing is lost or played twice.
     """
-    from ragen_bench.agents import check_sight, normalise_agents
-    from ragen_bench.cli.conduct import Storage, conduct
-    from ragen_bench.configs import make_config
-    from ragen_bench.remote import make_budget, make_remote
-    from ragen_bench.runner import play_run
-    from ragen_bench.suites import adapt_suite, check_suite, load_suite
+    from ragen_bench.cli.endpoint_options import make_budget, make_remote
+    from ragen_bench.cli.run_and_report import Storage, conduct
+    from ragen_bench.config.agents import check_sight, normalise_agents
+    from ragen_bench.config.run_config import make_config
+    from ragen_bench.config.suites import adapt_suite, check_suite, load_suite
+    from ragen_bench.evaluation.runner import play_run
     from ragen_envs.registration import text_ids
 
     sampling = {"temperature": temperature, "max_tokens": max_reply_tokens}

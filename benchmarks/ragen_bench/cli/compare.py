@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ragen_bench.cli.options import FormatOption
-from ragen_bench.formats import Format, Grid, number, print_table
+from ragen_bench.console.formats import Format, Grid, number, print_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +21,7 @@ def compare(
     Success by the exact McNemar test, return by the paired bootstrap, p-values Holm-adjusted over
     the games. Without AGENT: the only agent of the run that is no control.
     """
-    from ragen_bench.compare import compare_sides, read_side
+    from ragen_bench.stats.compare import compare_sides, read_side
 
     first = read_side(a)
     second = read_side(b, first)

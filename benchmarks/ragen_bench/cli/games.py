@@ -4,7 +4,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from ragen_bench.cli.options import FormatOption
-from ragen_bench.formats import Format, Grid, print_table
+from ragen_bench.console.formats import Format, Grid, print_table
 
 
 def games(style: FormatOption = Format.TABLE) -> None:

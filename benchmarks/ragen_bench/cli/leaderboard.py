@@ -24,11 +24,11 @@ def check(
     entries: EntriesOption = Path("leaderboards"),
 ) -> None:
     """Play every reply of entries again and compute every number; exit 1 if any is rejected."""
-    from ragen_bench.cli.bars import bar
+    from ragen_bench.console.escaping import visible
+    from ragen_bench.console.row_bar import bar
     from ragen_bench.leaderboard.check import check_entry
     from ragen_bench.leaderboard.rules import EntryError
     from ragen_bench.leaderboard.store import entry_folders
-    from ragen_bench.leaderboard.visible import visible
 
     rejected = False
     for folder in entry or entry_folders(entries):
@@ -65,7 +65,7 @@ def build(
     ] = None,
 ) -> None:
     """Check all entries and write them as a site: one folder, no server, no request leaves it."""
-    from ragen_bench.cli.bars import bar
+    from ragen_bench.console.row_bar import bar
     from ragen_bench.leaderboard.site import build_site
     from ragen_envs.errors import RagenError
 

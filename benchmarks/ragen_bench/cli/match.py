@@ -2,7 +2,7 @@
 
 from ragen_bench.cli import run_options as options
 from ragen_bench.cli.options import FormatOption
-from ragen_bench.formats import Format
+from ragen_bench.console.formats import Format
 
 DEFAULT_AGENTS = ["random", "noop", "oracle"]
 
@@ -36,12 +36,12 @@ def match(
 
     Prints self-play and cross-play tables. A run directory that is there already is gone on with.
     """
-    from ragen_bench.agents import normalise_agents
-    from ragen_bench.cli.conduct import Storage, conduct
-    from ragen_bench.configs import MatchConfig, agent_entries
-    from ragen_bench.match.play import count_seats, play_match_run
-    from ragen_bench.remote import make_budget, make_remote
-    from ragen_bench.suites import adapt_suite, load_suite
+    from ragen_bench.cli.endpoint_options import make_budget, make_remote
+    from ragen_bench.cli.run_and_report import Storage, conduct
+    from ragen_bench.config.agents import normalise_agents
+    from ragen_bench.config.run_config import MatchConfig, agent_entries
+    from ragen_bench.config.suites import adapt_suite, load_suite
+    from ragen_bench.match.runner import count_seats, play_match_run
     from ragen_envs.multi_agent import MULTI_AGENT_GAMES
 
     sampling = {"temperature": temperature, "max_tokens": max_reply_tokens}

@@ -13,7 +13,7 @@ def new_game(
     ] = None,
 ) -> None:
     """Write the package of a new game, with tests and a page, to be changed into your own."""
-    from ragen_bench.new_game import new_game
+    from ragen_bench.new_game.create import new_game
 
     folder = out or Path(name)
     for path in new_game(name, folder):

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from ragen_bench.formats import Format
+from ragen_bench.console.formats import Format
 
 RunArgument: TypeAlias = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 FormatOption: TypeAlias = Annotated[

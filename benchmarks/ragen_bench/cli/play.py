@@ -21,7 +21,7 @@ def play(
     """Play a game yourself. Actions by name or first letter; hint shows the best move, quit ends."""
     from rich.console import Console
 
-    from ragen_bench.play import open_game, play_game
+    from ragen_bench.console.human_play import open_game, play_game
 
     console = Console(highlight=False)
     play_game(open_game(game, index, split, seed), console, _read_line)

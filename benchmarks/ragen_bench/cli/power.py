@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ragen_bench.cli.options import FormatOption
-from ragen_bench.formats import Format, Grid, print_table
+from ragen_bench.console.formats import Format, Grid, print_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +34,7 @@ def power(
 
     Two-sided at 5%; levels are paired, seeds are not. --seed-sd 0pp compares two fixed models.
     """
-    from ragen_bench.power import MOST_SEEDS, Design, plan_designs
+    from ragen_bench.stats.power import MOST_SEEDS, Design, plan_designs
 
     wanted = _points(effect, "--effect")
     spread = _points(seed_sd, "--seed-sd")

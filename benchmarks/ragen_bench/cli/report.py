@@ -13,7 +13,7 @@ def report(
     ] = None,
 ) -> None:
     """Write one self-contained HTML page of a training run: curves, warnings, conversations."""
-    from ragen_bench.training_report import write_report
+    from ragen_bench.training.html_report import write_report
 
     page = out or run / "report.html"
     write_report(run, page)

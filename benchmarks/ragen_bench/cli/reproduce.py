@@ -10,7 +10,7 @@ import typer
 from ragen_bench.cli import sweep_options as options
 from ragen_bench.cli.options import FormatOption
 from ragen_bench.cli.sweep import UNFINISHED, finish, print_cost
-from ragen_bench.formats import Format, plain_rows, print_table
+from ragen_bench.console.formats import Format, plain_rows, print_table
 from ragen_envs.errors import RagenError
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ def sft(
     """Train a model to imitate the oracle, as the paper's supervised baseline does."""
     from ragen_agents.sft import SftConfig, train
     from ragen_agents.starpo import merged
-    from ragen_bench.training import game_id, read_override
-    from ragen_bench.yaml_files import validate
+    from ragen_bench.config.yaml_files import validate
+    from ragen_bench.training.run_directory import game_id, read_override
 
     given = merged({"game": game}, *map(read_override, setting or []))
     given["game"] = game_id(str(given["game"]))

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragen_bench.cli.options import FormatOption, RunArgument
-from ragen_bench.formats import Format, Grid, print_table, score_grid
+from ragen_bench.console.formats import Format, Grid, print_table, score_grid
 
 if TYPE_CHECKING:
-    from ragen_bench.configs import BaseConfig
+    from ragen_bench.config.run_config import BaseConfig
 
 
 def show(run: RunArgument, style: FormatOption = Format.TABLE) -> None:
@@ -17,7 +17,7 @@ def show(run: RunArgument, style: FormatOption = Format.TABLE) -> None:
 
 def print_run(folder: Path, style: Format) -> None:
     """Print the table of a run of agents alone, or of matches."""
-    from ragen_bench.configs import MatchConfig, load_config
+    from ragen_bench.config.run_config import MatchConfig, load_config
 
     if isinstance(load_config(folder), MatchConfig):
         _print_matches(folder, style)
@@ -26,7 +26,7 @@ def print_run(folder: Path, style: Format) -> None:
 
 
 def _print_bench(folder: Path, style: Format) -> None:
-    from ragen_bench.tables import notes, read_run, summarise
+    from ragen_bench.evaluation.tables import notes, read_run, summarise
 
     run = read_run(folder)
     data = summarise(run)

@@ -29,9 +29,9 @@ def submit(
     entries: EntriesOption = Path("leaderboards"),
 ) -> None:
     """Make a leaderboard entry of an agent's run, and check it as a stranger would."""
-    from ragen_bench.cli.bars import bar
-    from ragen_bench.compare import read_side
+    from ragen_bench.console.row_bar import bar
     from ragen_bench.leaderboard.submit import read_training, read_words, submit
+    from ragen_bench.stats.compare import read_side
 
     side = read_side(run)
     words = read_words(about, entries, side.agent)

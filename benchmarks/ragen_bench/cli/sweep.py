@@ -7,7 +7,7 @@ import typer
 
 from ragen_bench.cli import sweep_options as options
 from ragen_bench.cli.options import FormatOption
-from ragen_bench.formats import Format, print_table
+from ragen_bench.console.formats import Format, print_table
 
 if TYPE_CHECKING:
     from ragen_bench.sweeps.run import SweepRun

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Final
 
 from ragen_agents.rollout import Episode
+from ragen_bench.config.suites import check_suite
+from ragen_bench.evaluation.tables import summarise_episodes
 from ragen_bench.leaderboard.entry import Entry, GameResult
 from ragen_bench.leaderboard.rules import EntryError
 from ragen_bench.leaderboard.store import EPISODES, StoredEntry, read_entry
-from ragen_bench.records import Record
-from ragen_bench.suites import check_suite
-from ragen_bench.tables import summarise_episodes
-from ragen_bench.verify import MismatchError, verify_record
+from ragen_bench.runs.records import Record
+from ragen_bench.verification.verify import MismatchError, verify_record
 from ragen_envs.errors import RagenError
 
 _MAX_SECONDS: Final = 86_400

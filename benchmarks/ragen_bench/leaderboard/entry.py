@@ -4,8 +4,8 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from ragen_bench.configs import RunConfig
-from ragen_bench.suites import Name
+from ragen_bench.config.run_config import RunConfig
+from ragen_bench.config.suites import Name
 
 SCHEMA_VERSION: Final = 1
 

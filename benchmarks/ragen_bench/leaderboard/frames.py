@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ragen_agents.rollout import Episode, EpisodeSpec, TurnRecord
-from ragen_agents.rollout.game import make_env
-from ragen_bench.leaderboard.visible import visible
+from ragen_agents.rollout.episode_runner import make_env
+from ragen_bench.console.escaping import visible
 from ragen_envs.conversation import ConversationWrapper
 from ragen_envs.oracle import Budget
 from ragen_envs.text import GRID

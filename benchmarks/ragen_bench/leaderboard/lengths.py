@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
+from ragen_bench.evaluation.tables import Sample
 from ragen_bench.leaderboard.standings import OPTIMUM, Samples
-from ragen_bench.statistics import Interval, wilson
-from ragen_bench.tables import Sample
+from ragen_bench.stats.intervals import Interval, wilson
 
 
 class LengthRow(NamedTuple):

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 import jinja2
 
 from ragen_agents.policies import CONTROLS
-from ragen_bench.formats import number, percent
+from ragen_bench.console.formats import number, percent
+from ragen_bench.evaluation.tables import REFERENCE
 from ragen_bench.leaderboard.charts import HEIGHT, WIDTH, lengths_plot, tokens_plot, training_plot
 from ragen_bench.leaderboard.frames import show_episode
 from ragen_bench.leaderboard.lengths import by_length
 from ragen_bench.leaderboard.standings import Samples, Standing
 from ragen_bench.leaderboard.store import StoredEntry
 from ragen_bench.leaderboard.tiles import tile_set
-from ragen_bench.tables import REFERENCE
 
 if TYPE_CHECKING:
     from ragen_bench.reproduction.claims import Word

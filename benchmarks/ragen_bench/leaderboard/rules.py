@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from ragen_agents.policies import CONTROLS
+from ragen_bench.config.suites import Suite, load_suite
 from ragen_bench.leaderboard.entry import Entry
-from ragen_bench.suites import Suite, load_suite
 from ragen_envs import SUITE_VERSION
 from ragen_envs.errors import RagenError
 

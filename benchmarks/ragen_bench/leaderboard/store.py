@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ragen_agents.rollout import Episode
+from ragen_bench.config.yaml_files import validate
 from ragen_bench.leaderboard.entry import Entry
 from ragen_bench.leaderboard.rules import EntryError, check_rules
 from ragen_bench.leaderboard.untrusted import (
@@ -21,8 +22,7 @@ from ragen_bench.leaderboard.untrusted import (
     read_file,
     unpack,
 )
-from ragen_bench.records import Record, parse_records
-from ragen_bench.yaml_files import validate
+from ragen_bench.runs.records import Record, parse_records
 from ragen_envs.errors import RagenError
 
 ENTRY: Final = "entry.json"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from ragen_bench.formats import Grid, number, percent_interval
+from ragen_bench.console.formats import Grid, number, percent_interval
 from ragen_bench.match.tables import ALL
 
 

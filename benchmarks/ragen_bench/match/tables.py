@@ -8,11 +8,11 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 
 from ragen_agents.rollout import MatchRecord, SeatRecord
-from ragen_bench.configs import MatchConfig, lineup, load_config
-from ragen_bench.records import read_records
-from ragen_bench.runs import EPISODES
-from ragen_bench.statistics import bootstrap_mean, wilson_mean
-from ragen_bench.tables import incomplete, mean
+from ragen_bench.config.run_config import MatchConfig, lineup, load_config
+from ragen_bench.evaluation.tables import incomplete, mean
+from ragen_bench.runs.directory import EPISODES
+from ragen_bench.runs.records import read_records
+from ragen_bench.stats.intervals import bootstrap_mean, wilson_mean
 from ragen_envs.errors import RagenError
 
 ALL: Final = "all"

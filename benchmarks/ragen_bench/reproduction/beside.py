@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Final
 
 from ragen_agents.policies import CONTROLS
+from ragen_bench.config.suites import SamplingSettings, Task
+from ragen_bench.evaluation.tables import Run, read_run
 from ragen_bench.reproduction.schema import Reproduction
-from ragen_bench.suites import SamplingSettings, Task
 from ragen_bench.sweeps.results import Outcome, outcome_of
 from ragen_bench.sweeps.schema import core_tasks
-from ragen_bench.tables import Run, read_run
 from ragen_envs.errors import RagenError
 
 ZERO_SHOT: Final = "zero-shot"

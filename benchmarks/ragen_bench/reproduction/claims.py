@@ -7,11 +7,7 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 from scipy import stats
 
-from ragen_bench.compare import ALPHA
-from ragen_bench.crossed import Difference, share_difference
-from ragen_bench.formats import number, percent
-from ragen_bench.paired import holm
-from ragen_bench.power import seeds_for
+from ragen_bench.console.formats import number, percent
 from ragen_bench.reproduction.runs import Runs, happened, scalar_of
 from ragen_bench.reproduction.schema import (
     Claim,
@@ -20,7 +16,11 @@ from ragen_bench.reproduction.schema import (
     ShareClaim,
     SuccessClaim,
 )
-from ragen_bench.statistics import FloatArray, wilson
+from ragen_bench.stats.compare import ALPHA
+from ragen_bench.stats.intervals import FloatArray, wilson
+from ragen_bench.stats.mixed_effects import Difference, share_difference
+from ragen_bench.stats.paired import holm
+from ragen_bench.stats.power import seeds_for
 
 _POINTS: Final = 5.0
 """Difference that is worth finding where the paper prints none."""

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from ragen_bench.reproduction.runs import Runs, collapsed_at, curve, smoothed
 from ragen_bench.reproduction.schema import Reproduction
-from ragen_bench.statistics import FloatArray
+from ragen_bench.stats.intervals import FloatArray
 from ragen_bench.sweeps.results import TaskResult
 
 _LABELS: Final = {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ragen_bench.formats import Grid, markdown
+from ragen_bench.console.formats import Grid, markdown
 from ragen_bench.reproduction.beside import Beside
 from ragen_bench.reproduction.claims import Verdict, judge
 from ragen_bench.reproduction.figures import draw_curves
@@ -20,7 +20,7 @@ from ragen_bench.reproduction.schema import (
 )
 from ragen_bench.reproduction.stages import stages_grid, tabulate_stages
 from ragen_bench.reproduction.table import claims_grid, table_grid, tabulate
-from ragen_bench.runs import write_atomically
+from ragen_bench.runs.directory import write_atomically
 from ragen_bench.sweeps.archive import add_to_archive, archive_path, read_archive
 from ragen_bench.sweeps.run import SweepRun
 from ragen_bench.sweeps.tasks import Choice

@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ragen_bench.suites import Name
+from ragen_bench.config.suites import Name
+from ragen_bench.config.yaml_files import bundled_names, load_yaml, validate
 from ragen_bench.sweeps.results import CURVES
 from ragen_bench.sweeps.schema import Sweep, load_sweep
-from ragen_bench.yaml_files import bundled_names, load_yaml, validate
 from ragen_envs.errors import RagenError
 
 Scalar = Literal["seconds", "thought", "peak", "last", "clipped", "updates"]

@@ -5,10 +5,10 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from ragen_bench.formats import Grid, number
+from ragen_bench.console.formats import Grid, number
 from ragen_bench.reproduction.runs import Runs, curve, smoothed
 from ragen_bench.reproduction.schema import Reproduction
-from ragen_bench.statistics import FloatArray
+from ragen_bench.stats.intervals import FloatArray
 from ragen_bench.sweeps.results import TaskResult
 
 _PLACES: Final = ("start", "half way", "end")

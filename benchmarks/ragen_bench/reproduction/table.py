@@ -7,15 +7,15 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from ragen_bench.compare import ALPHA
-from ragen_bench.crossed import crossed_rate, share_difference
-from ragen_bench.formats import Grid, number, percent, percent_interval
-from ragen_bench.paired import holm
+from ragen_bench.console.formats import Grid, number, percent, percent_interval
 from ragen_bench.reproduction.beside import ZERO_SHOT, Beside
 from ragen_bench.reproduction.claims import Verdict
 from ragen_bench.reproduction.runs import Runs, sample_of
 from ragen_bench.reproduction.schema import Column
-from ragen_bench.statistics import FloatArray, normalised_score
+from ragen_bench.stats.compare import ALPHA
+from ragen_bench.stats.intervals import FloatArray, normalised_score
+from ragen_bench.stats.mixed_effects import crossed_rate, share_difference
+from ragen_bench.stats.paired import holm
 from ragen_bench.sweeps.tasks import INITIAL, controls_cell
 
 _NAN: Final = math.nan

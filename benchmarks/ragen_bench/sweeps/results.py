@@ -8,10 +8,10 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ragen_agents.rollout import Episode
-from ragen_bench.configs import differences_of
-from ragen_bench.runs import write_atomically
+from ragen_bench.config.run_config import differences_of
+from ragen_bench.config.yaml_files import explain
+from ragen_bench.runs.directory import write_atomically
 from ragen_bench.sweeps.tasks import SweepTask
-from ragen_bench.yaml_files import explain
 from ragen_envs.errors import RagenError
 
 RESULT: Final = "result.json"

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 import pandas as pd
 
-from ragen_bench.formats import Grid, duration
+from ragen_bench.console.formats import Grid, duration
 from ragen_bench.sweeps.archive import (
     archive_path,
     borrowed,

@@ -6,10 +6,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ragen_bench.formats import duration
+from ragen_bench.console.formats import duration
+from ragen_bench.console.terminal_bar import TerminalBar
 from ragen_bench.sweeps.state import TaskState, iterations_done
 from ragen_bench.sweeps.tasks import SweepTask
-from ragen_bench.terminal_bar import TerminalBar
 
 
 class SweepView(TerminalBar):

@@ -57,8 +57,8 @@ def _end_with_standard_input() -> None:
 
 def _do(task: SweepTask) -> None:
     from ragen_agents.starpo.journal import read_metrics
-    from ragen_bench.agents import weights_of
-    from ragen_bench.environment import describe_environment
+    from ragen_bench.config.agents import weights_of
+    from ragen_bench.runs.provenance import describe_environment
 
     agents, ended = task.agents, None
     started = time.perf_counter()
@@ -105,8 +105,8 @@ def _train(task: SweepTask) -> str | None:
 
 def _starpo(task: SweepTask) -> str | None:
     from ragen_agents.starpo.trainer import DivergedError, NothingKeptError, Trainer
-    from ragen_bench.training import train_directory
-    from ragen_bench.training_view import TrainingView
+    from ragen_bench.training.progress_view import TrainingView
+    from ragen_bench.training.run_directory import train_directory
 
     with TrainingView(task.train) as view:
         trainer = Trainer(task.train, TRAIN, view.report, view.warn)
@@ -132,12 +132,12 @@ def _export() -> None:
 
 
 def _test(task: SweepTask, agents: dict[str, str]) -> dict[str, dict[str, Outcome]]:
-    from ragen_bench.budget import Budget
-    from ragen_bench.configs import RunConfig, agent_entries
-    from ragen_bench.playing import play_missing
-    from ragen_bench.remote import make_remote
-    from ragen_bench.runner import play_run
-    from ragen_bench.tables import read_run
+    from ragen_bench.cli.endpoint_options import make_remote
+    from ragen_bench.config.run_config import RunConfig, agent_entries
+    from ragen_bench.evaluation.budget import Budget
+    from ragen_bench.evaluation.resume import play_missing
+    from ragen_bench.evaluation.runner import play_run
+    from ragen_bench.evaluation.tables import read_run
 
     remote = make_remote(None, "OPENAI_API_KEY", None, None, "3m", 10, 32)
     entries = agent_entries(list(agents.values()), remote.settings)

@@ -1,0 +1,140 @@
+"""Agents as the harness sees them: their names, what identifies their weights, their policies."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ragen_agents.policies import CONTROLS, VLLM, AsyncPolicy, Policy, Sampling, make_policy
+from ragen_agents.policies.endpoint.key import read_key
+from ragen_agents.policies.endpoint.settings import Connection, EndpointSettings
+from ragen_agents.policies.python_agent import is_python_agent, load_agent, source_of
+from ragen_agents.starter import STARTER
+from ragen_bench.config.suites import SamplingSettings, Task
+from ragen_envs.errors import RagenError
+from ragen_envs.text import IMAGE
+
+CONTROL_CHUNK: Final = 32
+"""Levels that controls play between two writes; their replies do not depend on it."""
+
+OPENAI: Final = "openai:"
+"""Before the name of a model behind an endpoint."""
+
+_WEIGHTS: Final = ("*.safetensors", "pytorch_model*.bin")
+_IDENTITY: Final = (*_WEIGHTS, "*.json", "*.jinja", "*.txt", "*.model")
+_WHOLE: Final = 1 << 26
+_PIECE: Final = 1 << 20
+
+
+def normalise_agents(agents: Iterable[str]) -> list[str]:
+    """Return the names of agents, folders without trailing slashes, or raise on a repeated one."""
+    names: list[str] = []
+    for agent in agents:
+        model = agent.removeprefix(VLLM)
+        is_path = model != "starter" and _folder(agent) is not None
+        name = agent.removesuffix(model) + str(Path(model)) if is_path else agent
+        if name in names:
+            raise RagenError(f"agent '{name}' is named twice")
+        names.append(name)
+    return names
+
+
+def weights_of(agent: str) -> str | None:
+    """Return a hash of a local model's files or a Python agent's source, or None for other agents.
+
+    Files over 64 MiB are known by their size, their first and their last MiB.
+
+    Raises:
+        RagenError: The folder holds no weights, or there is no such module.
+    """
+    if is_python_agent(agent):
+        return hashlib.sha256(source_of(agent)).hexdigest()
+    folder = _folder(agent)
+    if folder is None:
+        return None
+    if not any(any(folder.glob(pattern)) for pattern in _WEIGHTS):
+        hint = "; make it with ragen starter build" if folder == STARTER else ""
+        raise RagenError(f"model folder '{folder}' holds no weights (model.safetensors){hint}")
+    digest = hashlib.sha256()
+    for path in sorted({path for pattern in _IDENTITY for path in folder.glob(pattern)}):
+        digest.update(f"{path.name} {path.stat().st_size}\n".encode())
+        digest.update(_contents(path))
+    return digest.hexdigest()
+
+
+def _folder(agent: str) -> Path | None:
+    """Return the folder of a local model, or None."""
+    model = agent.removeprefix(VLLM)
+    if model == "starter":
+        return STARTER
+    return Path(model) if agent not in CONTROLS and Path(model).is_dir() else None
+
+
+def _contents(path: Path) -> bytes:
+    with path.open("rb") as file:
+        if path.stat().st_size <= _WHOLE:
+            return file.read()
+        first = file.read(_PIECE)
+        file.seek(-_PIECE, 2)
+        return first + file.read()
+
+
+def check_sight(agents: Iterable[str], tasks: Mapping[str, Task]) -> None:
+    """Raise `RagenError` if an agent that reads words only would have to look at pictures."""
+    for name, task in tasks.items():
+        if task.settings.get("observation") != IMAGE:
+            continue
+        for agent in agents:
+            if (
+                agent not in CONTROLS
+                and not agent.startswith(OPENAI)
+                and not is_python_agent(agent)
+            ):
+                raise RagenError(
+                    f"agent '{agent}' reads words only, but task '{name}' shows pictures"
+                )
+
+
+@dataclass(frozen=True)
+class Remote:
+    """How agents are asked that do not run here as models."""
+
+    settings: EndpointSettings
+    connection: Connection
+    key_variable: str
+    """Environment variable that holds the endpoint's key."""
+
+
+def make_policies(
+    agents: Iterable[str],
+    sampling: SamplingSettings,
+    remote: Remote,
+    tell: Callable[[str], None],
+) -> dict[str, Policy | AsyncPolicy]:
+    """Make the policies of agents. Called only for agents with episodes left to play."""
+    decoding = Sampling(sampling.temperature, sampling.max_tokens)
+    return {agent: _make(agent, decoding, remote, tell) for agent in agents}
+
+
+def _make(
+    agent: str, sampling: Sampling, remote: Remote, tell: Callable[[str], None]
+) -> Policy | AsyncPolicy:
+    if is_python_agent(agent):
+        return load_agent(agent, remote.connection.concurrency)
+    if not agent.startswith(OPENAI):
+        return make_policy(agent, sampling)
+    from ragen_agents.policies.endpoint.policy import EndpointPolicy
+
+    key = read_key(remote.settings.base_url, remote.key_variable)
+    model = agent.removeprefix(OPENAI)
+    return EndpointPolicy(agent, model, sampling, remote.settings, key, remote.connection, tell)
+
+
+def chunk_size(agent: str, policy: Policy) -> int:
+    """Return how many levels are played and written together.
+
+    A constant of the policy: the rounding of a model's batch must not depend on what a run that is
+    resumed has done already.
+    """
+    return CONTROL_CHUNK if agent in CONTROLS else policy.batch_size

@@ -1,0 +1,199 @@
+"""The config of a run: everything that decides what is played, by one agent or by several together."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from ragen_agents.policies.endpoint.settings import EndpointSettings
+from ragen_agents.rollout import EpisodeKey, MatchKey
+from ragen_bench.config.agents import OPENAI, weights_of
+from ragen_bench.config.suites import Suite
+from ragen_bench.config.yaml_files import load_yaml, validate
+from ragen_envs import SUITE_VERSION
+from ragen_envs.errors import RagenError
+
+CONFIG: Final = "config.yaml"
+
+
+class EditedConfigError(RagenError):
+    """A run's config is not what it was when the run began."""
+
+
+class AgentEntry(BaseModel):
+    """An agent of a run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: str
+    """As given on the command line."""
+    weights: str | None = None
+    """Hash of a local model's files, or of a Python agent's source."""
+    endpoint: EndpointSettings | None = Field(default=None, exclude_if=lambda e: e is None)
+    """What a model behind an endpoint is asked; left out where there is none."""
+
+
+class BaseConfig(BaseModel):
+    """What the configs of all runs have."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    format: Literal[1] = 1
+    """Version of the directory's layout."""
+    suite_version: int = SUITE_VERSION
+    """Version of the games and their frozen levels."""
+    agents: list[AgentEntry]
+    """Who plays, in the order of the table."""
+    suite: Suite
+    """What is played, with the command line's options applied."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the whole config."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+class RunConfig(BaseConfig):
+    """Everything that decides what a run plays."""
+
+    @property
+    def keys(self) -> list[EpisodeKey]:
+        """The keys of all episodes of the run, in the order in which they are played."""
+        return [
+            EpisodeKey(agent.name, task, index, 0)
+            for agent in self.agents
+            for task in self.suite.tasks
+            for index in range(self.suite.episodes)
+        ]
+
+
+class MatchConfig(BaseConfig):
+    """Everything that decides what a run of matches plays."""
+
+    kind: Literal["match"] = "match"
+    """Tells it from a run of ``ragen bench``."""
+    seats: dict[str, Annotated[int, Field(ge=1, le=64)]]
+    """How many players each task has."""
+
+    @model_validator(mode="after")
+    def _check_seats(self) -> Self:
+        if set(self.seats) != set(self.suite.tasks):
+            raise ValueError(f"seats must name the tasks {', '.join(self.suite.tasks)}")
+        return self
+
+    @property
+    def keys(self) -> list[MatchKey]:
+        """The keys of all matches of the run."""
+        return [
+            MatchKey(lineup, task, level)
+            for task in self.suite.tasks
+            for lineup in self.lineups(task)
+            for level in range(self.suite.episodes)
+        ]
+
+    def lineups(self, task: str) -> list[tuple[str, ...]]:
+        """Return who plays whom: on each seat each agent, with each agent on all other seats."""
+        names, seats = [agent.name for agent in self.agents], self.seats[task]
+        return list(
+            dict.fromkeys(
+                lineup(one, others, own, seats)
+                for one in names
+                for others in names
+                for own in range(seats)
+            )
+        )
+
+
+def lineup(one: str, others: str, own: int, seats: int) -> tuple[str, ...]:
+    """Return the agents of all seats where one has a seat of its own, and another all others."""
+    return tuple(one if seat == own else others for seat in range(seats))
+
+
+AnyConfig = RunConfig | MatchConfig
+ConfigT = TypeVar("ConfigT", bound=AnyConfig)
+
+
+def agent_entries(agents: Sequence[str], endpoint: EndpointSettings) -> list[AgentEntry]:
+    """Return the agents of a config; the endpoint is that of ``openai:`` agents."""
+    return [
+        AgentEntry(
+            name=agent,
+            weights=weights_of(agent),
+            endpoint=endpoint if agent.startswith(OPENAI) else None,
+        )
+        for agent in agents
+    ]
+
+
+def make_config(suite: Suite, agents: Sequence[str], endpoint: EndpointSettings) -> RunConfig:
+    """Return the config of a run of agents on a suite."""
+    return RunConfig(agents=agent_entries(agents, endpoint), suite=suite)
+
+
+def default_directory(config: BaseConfig) -> Path:
+    """Return a path under ``runs/`` that depends on the config only, so that a command resumes."""
+    names = (agent.name.rstrip("/").split("/")[-1] for agent in config.agents)
+    slug = "-".join("".join(c if c.isalnum() or c in "._" else "_" for c in n) for n in names)
+    return Path("runs") / f"{config.suite.name}-{slug[:80]}-{config.digest[:8]}"
+
+
+def load_config(folder: Path) -> AnyConfig:
+    """Read the config of a run.
+
+    Raises:
+        RagenError: There is no run, or it is of another suite version.
+        EditedConfigError: Its config was edited.
+    """
+    path = folder / CONFIG
+    if not folder.is_dir():
+        raise RagenError(f"there is no run directory '{folder}'")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise RagenError(f"'{folder}' is not a run directory: it has no {CONFIG}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise RagenError(f"'{path}' cannot be read: {error}") from error
+    data = load_yaml(text, str(path), aliases=False)
+    version = data.get("suite_version") if isinstance(data, dict) else None
+    if isinstance(version, int) and version != SUITE_VERSION:
+        raise RagenError(
+            f"'{folder}' is a run of suite version {version}, but this is suite version "
+            f"{SUITE_VERSION}; results of different versions are not comparable"
+        )
+    digest = data.pop("digest", None) if isinstance(data, dict) else None
+    config: AnyConfig
+    if isinstance(data, dict) and data.get("kind") == "match":
+        config = validate(MatchConfig, data, str(path))
+    else:
+        config = validate(RunConfig, data, str(path))
+    if digest != config.digest:
+        raise EditedConfigError(f"{path} was edited: its digest is not that of its contents")
+    return config
+
+
+def differences(there: BaseConfig, here: BaseConfig) -> str | None:
+    """Return in which field two configs differ first, or None."""
+    return differences_of(there.model_dump(mode="json"), here.model_dump(mode="json"))
+
+
+def differences_of(there: dict[str, Any], here: dict[str, Any]) -> str | None:
+    """Return in which field two configs, as plain data, differ first, or None."""
+    return _first_difference(there, here, "")
+
+
+def _first_difference(there: object, here: object, where: str) -> str | None:
+    if isinstance(there, dict) and isinstance(here, dict):
+        for name in [*there, *(n for n in here if n not in there)]:
+            inside = f"{where}.{name}" if where else str(name)
+            found = _first_difference(there.get(name), here.get(name), inside)
+            if found is not None:
+                return found
+        # The order of the tasks is the order of the episodes.
+        return None if list(there) == list(here) else f"the order of {where}"
+    if there == here:
+        return None
+    return f"{where} is {there!r:.120} there and {here!r:.120} now"

@@ -1,0 +1,189 @@
+"""Suites: which games are played, how many levels of each, and how language models decode."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import gymnasium as gym
+from gymnasium.envs.registration import load_env_creator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from ragen_agents.rollout.episode_runner import EpisodeSpec, make_env
+from ragen_bench.config.yaml_files import bundled_names, load_yaml, validate
+from ragen_envs.conversation.settings import SETTING_NAMES
+from ragen_envs.errors import RagenError
+from ragen_envs.registration import text_ids
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class SamplingSettings(_Model):
+    """How language models decode; controls do not."""
+
+    temperature: float = Field(default=0.5, ge=0, le=100)
+    """0 is greedy decoding (paper: 0.5 in evaluation)."""
+    max_tokens: int = Field(default=200, ge=1, le=1 << 20)
+    """Most tokens of one reply."""
+
+
+class Task(_Model):
+    """One row of the table: a game in its text form."""
+
+    env: str
+    """Id of a conversation env, such as ``ragen/SokobanText-v0``."""
+    settings: dict[str, JsonValue] = Field(default_factory=dict)
+    """Conversation settings and keywords of the game that differ from those of the id."""
+
+
+class Suite(_Model):
+    """What an agent is benchmarked on."""
+
+    name: Name
+    """Part of the names of run directories."""
+    version: int = Field(ge=1)
+    """Raised with any change, because results of different versions are not comparable."""
+    description: str = ""
+    """One sentence."""
+    split: Literal["train", "validation", "test"] = "test"
+    """Split of the frozen levels."""
+    episodes: int = Field(default=256, ge=1)
+    """Levels of each task: the first ones of the split's pack."""
+    seed: int = Field(default=0, ge=0, lt=1 << 63)
+    """What the draws of the policies derive from; levels and their chance do not depend on it."""
+    sampling: SamplingSettings = SamplingSettings()
+    """How language models decode."""
+    tasks: dict[Name, Task] = Field(min_length=1)
+    """The rows of the table, in their order."""
+
+
+def bundled_suites() -> list[str]:
+    """Return the names of the suites that come with the package."""
+    return bundled_names("suites")
+
+
+def load_suite(suite: str) -> Suite:
+    """Load a suite by its name or from a YAML file.
+
+    Raises:
+        RagenError: There is no such suite, or the file is not a suite.
+    """
+    if suite in bundled_suites():
+        source = resources.files("ragen_bench") / "suites" / f"{suite}.yaml"
+        text = source.read_text(encoding="utf-8")
+    elif Path(suite).is_file():
+        try:
+            text = Path(suite).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise RagenError(f"suite '{suite}' cannot be read: {error}") from error
+    else:
+        known = ", ".join(bundled_suites())
+        raise RagenError(f"unknown suite '{suite}'; use {known}, or the path of a YAML file")
+    return validate(Suite, load_yaml(text, f"suite '{suite}'"), f"suite '{suite}'")
+
+
+def adapt_suite(
+    suite: Suite,
+    episodes: int | None,
+    seed: int | None,
+    games: list[str] | None,
+    sampling: Mapping[str, float | None],
+    known: Sequence[str],
+) -> Suite:
+    """Return the suite with fewer or more levels, another seed or sampling, or other games.
+
+    What is None stays as it is. Games are names of the suite's tasks, or ids of text faces, which become
+    tasks; ``known`` are the ids that there are.
+    """
+    changes: dict[str, Any] = {}
+    decoding = {name: value for name, value in sampling.items() if value is not None}
+    if decoding:
+        changed = {**dict(suite.sampling), **decoding}
+        changes["sampling"] = validate(SamplingSettings, changed, f"suite '{suite.name}', sampling")
+    if episodes is not None:
+        changes["episodes"] = episodes
+    if seed is not None:
+        changes["seed"] = seed
+    if games:
+        changes["tasks"] = _choose(suite, games, known)
+    return validate(Suite, {**dict(suite), **changes}, f"suite '{suite.name}'")
+
+
+def _choose(suite: Suite, games: list[str], known: Sequence[str]) -> dict[str, Task]:
+    """Return the tasks that are named, the suite's own in the suite's order, then the others."""
+    ids = [game for game in games if game not in suite.tasks]
+    for game in ids:
+        if game not in known:
+            raise RagenError(
+                f"unknown game '{game}'; suite '{suite.name}' has {', '.join(suite.tasks)}, and "
+                f"these ids can be added: {', '.join(known)}"
+            )
+    own = {name: task for name, task in suite.tasks.items() if name in games}
+    return {**own, **{_task_name(text_id): Task(env=text_id) for text_id in ids}}
+
+
+def _task_name(text_id: str) -> str:
+    """Return the name of the task that an id becomes, such as "Sokoban" or "mine.Corridor"."""
+    name = text_id.removeprefix("ragen/").replace("/", ".").removesuffix("-v0")
+    return name.removesuffix("Text").removesuffix("_text")
+
+
+def check_suite(suite: Suite) -> None:
+    """Make every game once, with the last level that it needs.
+
+    Raises:
+        RagenError: A game, a setting, or a level does not exist; the message names the task.
+    """
+
+    def make(name: str) -> None:
+        _check_task(suite.tasks[name])
+        make_env(task_spec(suite, name, suite.episodes - 1)).close()
+
+    check_tasks(suite, make)
+
+
+def check_tasks(suite: Suite, make: Callable[[str], None]) -> None:
+    """Make every task by its name; an error becomes a `RagenError` that names the task."""
+    for name in suite.tasks:
+        try:
+            make(name)
+        except RagenError as error:
+            raise RagenError(f"suite '{suite.name}', task '{name}': {error}") from error
+        except TypeError as error:
+            raise RagenError(
+                f"suite '{suite.name}', task '{name}': a setting has a wrong type: {error}"
+            ) from error
+
+
+def task_spec(suite: Suite, name: str, index: int) -> EpisodeSpec:
+    """Return what is played for one level of a task."""
+    task = suite.tasks[name]
+    return EpisodeSpec(name, task.env, index, suite.split, env_kwargs=dict(task.settings))
+
+
+def _check_task(task: Task) -> None:
+    games = text_ids()
+    if task.env not in gym.registry or "game" not in gym.registry[task.env].kwargs:
+        raise RagenError(
+            f"unknown game '{task.env}'; use one of {', '.join(games)}; ragen match plays those of "
+            "several players"
+        )
+    known = known_settings(task.env)
+    for setting in task.settings:
+        if setting not in known:
+            raise RagenError(f"unknown setting '{setting}'; known are {', '.join(known)}")
+
+
+def known_settings(text_id: str) -> tuple[str, ...]:
+    """Return the names of a conversation env's settings and of its game's keywords."""
+    entry_point = gym.registry[gym.registry[text_id].kwargs["game"]].entry_point
+    creator = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
+    if creator is None:
+        return SETTING_NAMES
+    game = [p for p in inspect.signature(creator).parameters if p != "render_mode"]
+    return (*SETTING_NAMES, *game)

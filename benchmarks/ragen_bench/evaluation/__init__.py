@@ -1,0 +1,1 @@
+"""Play what a run lacks, within its limits, and summarise it."""

@@ -1,0 +1,155 @@
+"""What a run has spent at endpoints: a line in ``usage.jsonl`` for each answer, and prices."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Final, NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ragen_agents.policies import Reply
+from ragen_bench.config.yaml_files import load_yaml, validate
+from ragen_envs.errors import RagenError
+
+USAGE: Final = "usage.jsonl"
+_MILLION: Final = 1_000_000
+
+
+class Price(BaseModel):
+    """Money for a million tokens, in any currency."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    input: float = Field(ge=0)
+    """For a million tokens of prompts."""
+    output: float = Field(ge=0)
+    """For a million tokens of replies, thoughts included."""
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    agent: str
+    prompt_tokens: int = Field(ge=0)
+    reply_tokens: int = Field(ge=0)
+    estimated: bool
+
+
+class Spent(NamedTuple):
+    """Tokens of one agent."""
+
+    prompt_tokens: int = 0
+    reply_tokens: int = 0
+    estimated: bool = False
+    """Whether some of them are estimates."""
+
+
+class Ledger:
+    """The file of a run that is being played; a context manager.
+
+    Answers of episodes that were never finished are in it too: they were paid for.
+
+    Raises:
+        RagenError: The file is broken or cannot be written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / USAGE
+        self._file: BinaryIO | None = None
+        self.spent: defaultdict[str, Spent] = defaultdict(Spent)
+
+    def __enter__(self) -> Self:
+        if self._path.exists():
+            self._read()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def add(self, agent: str, reply: Reply) -> None:
+        """Count an answer; it survives the end of this process when this returns."""
+        line = _Line(
+            agent=agent,
+            prompt_tokens=reply.prompt_tokens or 0,
+            reply_tokens=reply.reply_tokens or 0,
+            estimated=reply.tokens_estimated,
+        )
+        try:
+            if self._file is None:
+                self._file = self._path.open("ab")
+            self._file.write(line.model_dump_json().encode() + b"\n")
+            self._file.flush()
+        except OSError as error:
+            raise RagenError(f"'{self._path}' cannot be written: {error.strerror}") from error
+        self._count(line)
+
+    def _read(self) -> None:
+        """Count what is there, and cut off a line that a kill has torn."""
+        with self._path.open("rb+") as file:
+            size = 0
+            for number, line in enumerate(file, start=1):
+                if not line.endswith(b"\n"):
+                    break
+                try:
+                    self._count(_Line.model_validate_json(line))
+                except ValidationError:
+                    raise RagenError(f"{self._path} line {number} was changed") from None
+                size += len(line)
+            file.truncate(size)
+
+    def _count(self, line: _Line) -> None:
+        before = self.spent[line.agent]
+        self.spent[line.agent] = Spent(
+            before.prompt_tokens + line.prompt_tokens,
+            before.reply_tokens + line.reply_tokens,
+            before.estimated or line.estimated,
+        )
+
+    @property
+    def tokens(self) -> int:
+        """All tokens, of prompts and replies."""
+        return sum(spent.prompt_tokens + spent.reply_tokens for spent in self.spent.values())
+
+    def cost(self, prices: Mapping[str, Price]) -> float:
+        """Return what all tokens cost; agents without a price cost nothing."""
+        return sum(
+            (spent.prompt_tokens * price.input + spent.reply_tokens * price.output) / _MILLION
+            for agent, spent in self.spent.items()
+            if (price := price_of(agent, prices)) is not None
+        )
+
+    def summary(self, prices: Mapping[str, Price]) -> str:
+        """Return a line for people."""
+        prompts = sum(spent.prompt_tokens for spent in self.spent.values())
+        replies = sum(spent.reply_tokens for spent in self.spent.values())
+        about = "about " if any(spent.estimated for spent in self.spent.values()) else ""
+        cost = f", cost {self.cost(prices):.4f}" if prices else ""
+        return f"{about}{prompts} prompt tokens, {replies} reply tokens{cost}"
+
+
+def price_of(agent: str, prices: Mapping[str, Price]) -> Price | None:
+    """Return the price of an agent, which may be listed with or without its kind."""
+    return prices.get(agent) or prices.get(agent.partition(":")[2])
+
+
+def load_prices(path: Path) -> dict[str, Price]:
+    """Read a YAML mapping from model names to ``{input: …, output: …}``.
+
+    Raises:
+        RagenError: There is no such file, or a price in it is not one.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RagenError(f"prices '{path}' cannot be read: {error}") from error
+    data = load_yaml(text, f"prices '{path}'")
+    if not isinstance(data, dict):
+        raise RagenError(f"prices '{path}' must be a mapping from model names to input and output")
+    return {str(k): validate(Price, v, f"prices '{path}', '{k}'") for k, v in data.items()}

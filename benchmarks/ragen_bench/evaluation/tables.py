@@ -1,0 +1,170 @@
+"""What a run's episodes say: one row for each agent and task, computed from ``episodes.jsonl``."""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pandas as pd
+
+from ragen_agents.rollout import Episode
+from ragen_bench.config.run_config import MatchConfig, RunConfig, load_config
+from ragen_bench.runs.directory import EPISODES
+from ragen_bench.runs.records import read_records
+from ragen_bench.stats.intervals import Interval, normalised_interval, wilson
+from ragen_envs.errors import RagenError
+
+REFERENCE: Final = "random"
+"""The agent whose score is 0."""
+_RESAMPLES: Final = 2000
+
+Sample = Mapping[int | None, Episode]
+"""An agent's episodes of one task by instance."""
+
+
+class Run(NamedTuple):
+    """A run as read from its directory."""
+
+    folder: Path
+    config: RunConfig
+    samples: Mapping[tuple[str, str], Sample]
+    """By agent and task."""
+    torn: bool
+    """Whether the last line is broken."""
+
+    @property
+    def missing(self) -> int:
+        """How many episodes the run still lacks."""
+        return len(self.config.keys) - sum(len(sample) for sample in self.samples.values())
+
+
+def read_run(folder: Path) -> Run:
+    """Read a run of ``ragen bench``; raises `RagenError` if it is none or broken."""
+    config = load_config(folder)
+    if isinstance(config, MatchConfig):
+        raise RagenError(f"'{folder}' is a run of ragen match, whose table ragen show prints")
+    found = read_records(folder / EPISODES, Episode)
+    samples: dict[tuple[str, str], dict[int | None, Episode]] = defaultdict(dict)
+    for episode in sorted(found.episodes, key=lambda episode: episode.instance.index or 0):
+        samples[episode.agent, episode.task][episode.instance.index] = episode
+    return Run(folder, config, dict(samples), found.torn)
+
+
+def summarise(run: Run) -> pd.DataFrame:
+    """Return the table of a run: a row for each task and agent that has episodes.
+
+    Columns: ``game``, ``agent``, ``n`` (episodes), ``success`` with its Wilson 95% interval
+    ``success_low`` and ``success_high``; ``mean_return``; ``score``, the success normalised to the
+    random agent (0) and the optimum under the same budget (100) on the same instances, with its
+    bootstrap interval; ``valid``, the share of replies without a defect; ``effective``, the share of
+    executed actions that changed the state; ``turns``, ``reply_tokens`` and ``seconds``, means of an
+    episode; ``errors``, episodes that ended in an error or outgrew the model's context. What is not
+    defined is nan.
+    """
+    rows = [
+        {
+            "game": task,
+            "agent": agent.name,
+            **summarise_sample(sample, run.samples.get((REFERENCE, task))),
+        }
+        for task in run.config.suite.tasks
+        for agent in run.config.agents
+        if (sample := run.samples.get((agent.name, task)))
+    ]
+    return pd.DataFrame(rows, columns=["game", "agent", *_COLUMNS])
+
+
+_COLUMNS: Final = (
+    "n", "success", "success_low", "success_high", "mean_return", "score", "score_low",
+    "score_high", "valid", "effective", "turns", "reply_tokens", "seconds", "errors",
+)  # fmt: skip
+
+
+def summarise_sample(sample: Sample, reference: Sample | None) -> dict[str, Any]:
+    """Return the columns of ``summarise`` for one agent and game; the reference is the random agent's."""
+    score = _score(sample, reference)
+    return {
+        **summarise_episodes(list(sample.values())),
+        "score": score.estimate,
+        "score_low": score.low,
+        "score_high": score.high,
+    }
+
+
+def summarise_episodes(episodes: Sequence[Episode]) -> dict[str, Any]:
+    """Return the columns of ``summarise`` that one agent's episodes of a game give, at least one."""
+    turns = [turn for episode in episodes for turn in episode.turns]
+    effective = [hit for turn in turns for hit in turn.effective]
+    success = wilson(sum(episode.success for episode in episodes), len(episodes))
+    return {
+        "n": len(episodes),
+        "success": success.estimate,
+        "success_low": success.low,
+        "success_high": success.high,
+        "mean_return": mean([episode.episode_return for episode in episodes]),
+        "valid": mean([not turn.defects for turn in turns]),
+        "effective": mean(effective),
+        "turns": mean([len(episode.turns) for episode in episodes]),
+        "reply_tokens": _tokens(episodes),
+        "seconds": mean([sum(turn.seconds for turn in e.turns) for e in episodes]),
+        "errors": sum(episode.end in ("error", "overflow") for episode in episodes),
+    }
+
+
+def mean(values: Sequence[float]) -> float:
+    """Return the mean, or nan of nothing."""
+    return math.fsum(values) / len(values) if values else math.nan
+
+
+def _tokens(episodes: Sequence[Episode]) -> float:
+    counts = [turn.reply_tokens for episode in episodes for turn in episode.turns]
+    known = [count for count in counts if count is not None]
+    return sum(known) / len(episodes) if known else math.nan
+
+
+def _score(sample: Sample, reference: Sample | None) -> Interval:
+    """Return the normalised success on the instances that the random agent has played too."""
+    shared = [index for index in sample if reference and index in reference]
+    if not shared or reference is None:
+        return Interval(math.nan, math.nan, math.nan)
+    return normalised_interval(
+        [float(sample[index].success) for index in shared],
+        [float(reference[index].success) for index in shared],
+        [sample[index].optimal_success for index in shared],
+        resamples=_RESAMPLES,
+        seed=0,
+    )
+
+
+def _has_estimates(run: Run, agent: str) -> bool:
+    return any(
+        turn.tokens_estimated
+        for (name, _), sample in run.samples.items()
+        if name == agent
+        for episode in sample.values()
+        for turn in episode.turns
+    )
+
+
+def notes(run: Run) -> list[str]:
+    """Return what a reader of the table must know."""
+    found = []
+    if not any(agent == REFERENCE for agent, _ in run.samples):
+        found.append(f"no score: it needs the agent '{REFERENCE}' in the same run")
+    found += [
+        f"the token counts of {agent} are estimates"
+        for agent in dict.fromkeys(agent for agent, _ in run.samples)
+        if _has_estimates(run, agent)
+    ]
+    return found + incomplete(run.missing, len(run.config.keys), run.torn)
+
+
+def incomplete(missing: int, total: int, torn: bool) -> list[str]:
+    """Return what a reader must know of a run that was interrupted."""
+    found = []
+    if missing:
+        found.append(f"unfinished: {missing} of {total} episodes are missing")
+    if torn:
+        found.append(f"the last line of {EPISODES} is broken and was left out")
+    return found

@@ -1,0 +1,143 @@
+"""Play the matches that a run still lacks."""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from ragen_agents.policies import CONTROLS, AsyncPolicy, Policy
+from ragen_agents.rollout import MatchKey, MatchRecord
+from ragen_agents.rollout.match_lockstep import play_matches
+from ragen_agents.rollout.match_runner import MatchSpec, make_table
+from ragen_bench.config.run_config import MatchConfig
+from ragen_bench.config.suites import Suite, check_tasks
+from ragen_bench.evaluation.runner import Purse, Report, equipped
+from ragen_bench.runs.directory import RunDirectory
+
+CHUNK: Final = 16
+"""Levels that a lineup plays together; what the oracles remember suffices for so many."""
+
+
+def count_seats(suite: Suite, agents: Sequence[str]) -> dict[str, int]:
+    """Return how many players each task has, having made its first level.
+
+    Raises:
+        RagenError: A game or a setting does not exist, or the oracle is asked for more than it can.
+    """
+    found = {}
+
+    def make(name: str) -> None:
+        task = suite.tasks[name]
+        table = make_table(task.env, task.settings)
+        table.reset(seed=0, options={"split": suite.split})
+        if "oracle" in agents:
+            table.game.oracle(0)
+        found[name] = table.game.players
+
+    check_tasks(suite, make)
+    return found
+
+
+def match_spec(suite: Suite, key: MatchKey) -> MatchSpec:
+    """Return what is played for a key."""
+    task = suite.tasks[key.task]
+    settings = dict(task.settings)
+    return MatchSpec(key.task, task.env, key.lineup, key.level, suite.split, settings)
+
+
+def play_match_run(
+    run: RunDirectory[MatchConfig],
+    policies: Mapping[str, Policy | AsyncPolicy],
+    report: Report,
+    purse: Purse,
+) -> None:
+    """Play every missing match.
+
+    Args:
+        run: The open run.
+        policies: The policy of each agent with work left.
+        report: Who is told.
+        purse: What may be spent.
+
+    Raises:
+        BudgetReachedError: The budget was reached before the end.
+        RagenError: The run cannot go on.
+    """
+    entries = {agent.name: agent for agent in run.config.agents}
+    ready = {
+        name: equipped(policy, entries[name], run, purse)
+        if isinstance(policy, AsyncPolicy)
+        else policy
+        for name, policy in policies.items()
+    }
+    asyncio.run(_play_all(run, ready, report, purse))
+
+
+async def _play_all(
+    run: RunDirectory[MatchConfig],
+    policies: Mapping[str, Policy | AsyncPolicy],
+    report: Report,
+    purse: Purse,
+) -> None:
+    try:
+        async with asyncio.timeout(purse.budget.seconds_left):
+            for task in run.config.suite.tasks:
+                await _play_task(run, policies, task, report, purse)
+    except TimeoutError:
+        purse.budget.check_time()
+        raise
+    finally:
+        for policy in policies.values():
+            if isinstance(policy, AsyncPolicy):
+                await policy.close()
+
+
+async def _play_task(
+    run: RunDirectory[MatchConfig],
+    policies: Mapping[str, Policy | AsyncPolicy],
+    task: str,
+    report: Report,
+    purse: Purse,
+) -> None:
+    lineups = run.config.lineups(task)
+    done = sum(key.task == task for key in run.done)
+    report.start(f"{len(lineups)} lineups", task, done, len(lineups) * run.config.suite.episodes)
+    try:
+        for keys in _chunks(run.config, task):
+            await _play_chunk(run, policies, keys, report, purse)
+    finally:
+        report.finish()
+
+
+def _chunks(config: MatchConfig, task: str) -> Iterator[list[MatchKey]]:
+    """Yield the keys that are played together: some levels by each lineup, then the next levels."""
+    for first in range(0, config.suite.episodes, CHUNK):
+        levels = range(first, min(first + CHUNK, config.suite.episodes))
+        for lineup in config.lineups(task):
+            yield [MatchKey(lineup, task, level) for level in levels]
+
+
+async def _play_chunk(
+    run: RunDirectory[MatchConfig],
+    policies: Mapping[str, Policy | AsyncPolicy],
+    keys: list[MatchKey],
+    report: Report,
+    purse: Purse,
+) -> None:
+    """Play what is missing of a chunk; a local model plays all of it, so that its batches are the same."""
+    missing = {key for key in keys if key not in run.done}
+    if not missing:
+        return
+    purse.budget.check_time()
+    whole = any(_is_model(agent, policies[agent]) for agent in keys[0].lineup)
+    specs = [match_spec(run.config.suite, key) for key in keys if whole or key in missing]
+
+    def keep(matches: Sequence[MatchRecord]) -> None:
+        new = [match for match in matches if match.key in missing]
+        run.append(new)
+        report.advance(len(new))
+
+    await play_matches(specs, policies, run.config.suite.seed, keep)
+
+
+def _is_model(agent: str, policy: Policy | AsyncPolicy) -> bool:
+    return agent not in CONTROLS and not isinstance(policy, AsyncPolicy)

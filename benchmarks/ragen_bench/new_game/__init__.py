@@ -1,0 +1,1 @@
+"""The package that `ragen new-game` writes."""

@@ -1,0 +1,60 @@
+"""Start a game of one's own: a package with rules, words, levels, an oracle and tests that pass."""
+
+import keyword
+import re
+import shutil
+import sys
+from importlib import resources
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from ragen_envs.errors import RagenError
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{1,39}")
+
+
+def new_game(name: str, folder: Path) -> list[Path]:
+    """Write the package of a new game.
+
+    Args:
+        name: Name of the package, such as "tower_of_hanoi".
+        folder: Where to; it must not exist.
+
+    Returns:
+        The files, relative to the folder.
+
+    Raises:
+        RagenError: The name is no name for a package, or is taken, or the folder exists. Nothing has
+            been written then.
+    """
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
+        raise RagenError(
+            f"name is '{name}', but must be a Python name of 2 to 40 lower-case letters, digits and _"
+        )
+    if name in sys.stdlib_module_names or find_spec(name) is not None:
+        raise RagenError(f"name is '{name}', but there is a package of that name; choose another")
+    if folder.exists():
+        raise RagenError(f"'{folder}' exists already; choose another --out")
+    words = {"newgame": name, "NewGame": "".join(part.title() for part in name.split("_"))}
+    unfinished = folder.with_name(f".{folder.name}.tmp")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    with resources.as_file(resources.files("ragen_bench.new_game") / "template") as template:
+        files = [_copy(path, template, unfinished, words) for path in _files(template)]
+    unfinished.rename(folder)
+    return sorted(files)
+
+
+def _files(template: Path) -> list[Path]:
+    return [path for path in template.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+
+
+def _copy(path: Path, template: Path, folder: Path, words: dict[str, str]) -> Path:
+    """Write one file with the game's names in place of the template's; return its relative path."""
+    relative, text = str(path.relative_to(template)), path.read_text(encoding="utf-8")
+    for old, new in words.items():
+        relative, text = relative.replace(old, new), text.replace(old, new)
+    target = folder / relative
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text, encoding="utf-8")
+    return Path(relative)

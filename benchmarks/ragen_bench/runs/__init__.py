@@ -1,0 +1,1 @@
+"""Run directories: what was run, on what, and every episode of it."""

@@ -1,0 +1,65 @@
+"""``episodes.sha256``: a hash of each line, written after it.
+
+Replaying an episode checks all that the game decides. It cannot tell a reply from another one with
+the same actions, nor a token count or a time from another; these hashes can.
+"""
+
+import os
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from ragen_bench.runs.records import EpisodeT, Record
+from ragen_envs.errors import RagenError
+
+CHECKSUMS: Final = "episodes.sha256"
+_WIDTH: Final = 65
+
+
+class Checksums:
+    """The file of a run that is being played."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / CHECKSUMS
+
+    def append(self, lines: Sequence[bytes]) -> None:
+        """Add the hashes of lines that are on the disk already."""
+        self._write([sha256(line[:-1]).hexdigest() for line in lines])
+
+    def repair(self, records: Sequence[Record[EpisodeT]]) -> None:
+        """Bring the file in step with the episodes that survived an interruption.
+
+        Raises:
+            RagenError: An episode differs from its hash, so it was changed later.
+        """
+        there = read_checksums(self._path.parent) or []
+        for record, checksum in zip(records, there, strict=False):
+            if record.sha256 != checksum:
+                raise RagenError(
+                    f"{self._path.with_suffix('.jsonl')} line {record.line} was changed after it "
+                    "was written"
+                )
+        kept = min(len(there), len(records))
+        with self._path.open("ab") as file:
+            file.truncate(kept * _WIDTH)
+        self._write([record.sha256 for record in records[kept:]])
+
+    def _write(self, checksums: Sequence[str]) -> None:
+        with self._path.open("ab") as file:
+            file.write("".join(f"{checksum}\n" for checksum in checksums).encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def read_checksums(folder: Path) -> list[str] | None:
+    """Return the complete hashes of a run's lines in order, or None if it has no such file."""
+    try:
+        data = (folder / CHECKSUMS).read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RagenError(f"'{folder / CHECKSUMS}' cannot be read: {error.strerror}") from error
+    count = len(data) // _WIDTH
+    lines = [data[i * _WIDTH : (i + 1) * _WIDTH] for i in range(count)]
+    return [line[:-1].decode("ascii", "replace") for line in lines]

@@ -1,0 +1,153 @@
+"""Run directories: what was run, on what, and every episode of it."""
+
+import fcntl
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Generic, Self
+
+from ragen_agents.rollout import Episode, EpisodeKey, MatchKey, MatchRecord
+from ragen_bench.config.run_config import (
+    CONFIG,
+    AnyConfig,
+    ConfigT,
+    MatchConfig,
+    differences,
+    load_config,
+)
+from ragen_bench.config.yaml_files import dump_yaml
+from ragen_bench.runs.checksums import Checksums
+from ragen_bench.runs.provenance import describe_environment
+from ragen_bench.runs.records import Records, encode_episode, read_records
+from ragen_envs.errors import RagenError
+
+ENVIRONMENT: Final = "environment.json"
+EPISODES: Final = "episodes.jsonl"
+
+
+class RunDirectory(Generic[ConfigT]):
+    """A run that is being played; a context manager that holds the directory's lock.
+
+    Entering makes the directory, or checks that it holds the same run, and cuts a torn last line off.
+
+    Raises:
+        RagenError: The directory holds something else, is in use, or cannot be written.
+    """
+
+    def __init__(self, folder: Path, config: ConfigT) -> None:
+        self.folder = folder
+        self.config = config
+        self.done: set[EpisodeKey | MatchKey] = set()
+
+    def __enter__(self) -> Self:
+        try:
+            self._check_contents()
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._file = (self.folder / EPISODES).open("ab")
+            try:
+                self._start()
+            except BaseException:
+                self._file.close()
+                raise
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise RagenError(f"'{self.folder}' cannot be written: {reason}") from error
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    def append(self, episodes: Sequence[Episode | MatchRecord]) -> None:
+        """Write episodes that are not there yet; they are on the disk when this returns."""
+        new = [episode for episode in episodes if episode.key not in self.done]
+        lines = [encode_episode(episode) for episode in new]
+        try:
+            self._file.write(b"".join(lines))
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._checksums.append(lines)
+        except OSError as error:
+            raise RagenError(
+                f"'{self.folder}' cannot be written: {error.strerror}; the same command goes on"
+            ) from error
+        self.done.update(episode.key for episode in new)
+
+    def _check_contents(self) -> None:
+        if not self.folder.is_dir() or (self.folder / CONFIG).exists():
+            return
+        # What a run leaves that was killed before its config was in place.
+        own = {EPISODES, ENVIRONMENT, *(Path(n).stem + ".tmp" for n in (CONFIG, ENVIRONMENT))}
+        there = list(self.folder.iterdir())
+        if any(p.name not in own or (p.name == EPISODES and p.stat().st_size) for p in there):
+            raise RagenError(
+                f"'{self.folder}' is not a run directory and not empty; choose another --out"
+            )
+
+    def _start(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RagenError(f"'{self.folder}' is in use by another command") from None
+        if not (self.folder / CONFIG).exists():
+            self._write_head()
+        found = check_run(self.folder, self.config)
+        self.done = {episode.key for episode in found.episodes}
+        self._file.truncate(found.size)
+        self._checksums = Checksums(self.folder)
+        self._checksums.repair(found.records)
+
+    def _write_head(self) -> None:
+        environment = json.dumps(describe_environment(), indent=1) + "\n"
+        write_atomically(self.folder / ENVIRONMENT, environment)
+        data = {**self.config.model_dump(mode="json"), "digest": self.config.digest}
+        write_atomically(self.folder / CONFIG, dump_yaml(data))
+
+
+def check_run(folder: Path, config: AnyConfig) -> Records[Any]:
+    """Return the episodes of a directory that must hold a run with this config; reads only.
+
+    Raises:
+        RagenError: It holds another run, or an episode that is not of this run.
+    """
+    differs = differences(load_config(folder), config)
+    if differs is not None:
+        raise RagenError(f"'{folder}' holds another run: {differs}; choose another --out")
+    found = read_episodes(folder, config)
+    expected = set(config.keys)
+    for record in found.records:
+        key = record.episode.key
+        if key not in expected:
+            raise RagenError(f"{folder / EPISODES} line {record.line} is not of this run: {key}")
+    return found
+
+
+def read_episodes(folder: Path, config: AnyConfig) -> Records[Any]:
+    """Read the episodes of a run, or its matches; see ``read_records``."""
+    return read_records(
+        folder / EPISODES, MatchRecord if isinstance(config, MatchConfig) else Episode
+    )
+
+
+def missing_agents(folder: Path, config: AnyConfig) -> list[str]:
+    """Return the agents that lack episodes, in the run's order; reads only."""
+    started = (folder / CONFIG).exists()
+    done = {e.key for e in check_run(folder, config).episodes} if started else set()
+    lacking = {agent for key in config.keys if key not in done for agent in key.agents}
+    return [agent.name for agent in config.agents if agent.name in lacking]
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file that is there whole or not at all; text as UTF-8."""
+    temporary = path.with_suffix(".tmp")
+    with temporary.open("wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

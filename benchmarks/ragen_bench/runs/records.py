@@ -1,0 +1,112 @@
+"""Read ``episodes.jsonl``: an Episode or a match a line, from anywhere, so bounded and checked."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final, Generic, TypeVar
+
+from pydantic import ValidationError
+
+from ragen_agents.rollout import Episode, EpisodeKey, MatchKey, MatchRecord
+from ragen_bench.config.yaml_files import explain
+from ragen_envs.errors import RagenError
+
+MAX_LINE: Final = 1 << 24
+"""Most bytes of one episode."""
+
+EpisodeT = TypeVar("EpisodeT", Episode, MatchRecord)
+"""What a run's lines hold: episodes of one player, or of several."""
+
+
+class DuplicateError(RagenError):
+    """An episode is there twice."""
+
+
+@dataclass(frozen=True)
+class Record(Generic[EpisodeT]):
+    """One line of the file."""
+
+    line: int
+    """Number of the line, from 1."""
+    episode: EpisodeT
+    sha256: str
+    """Hash of the line without its end."""
+
+
+@dataclass(frozen=True)
+class Records(Generic[EpisodeT]):
+    """All of the file that can be read."""
+
+    records: list[Record[EpisodeT]]
+    size: int
+    """Bytes up to the end of the last good line."""
+    torn: bool
+    """Whether a broken last line follows, as a kill in the middle of a write leaves it."""
+
+    @property
+    def episodes(self) -> list[EpisodeT]:
+        """The episodes in their order."""
+        return [record.episode for record in self.records]
+
+
+def encode_episode(episode: Episode | MatchRecord) -> bytes:
+    """Return an episode as a line, with its end."""
+    line = episode.model_dump_json().encode()
+    if len(line) >= MAX_LINE:
+        raise RagenError(f"the episode {episode.key} has more than {MAX_LINE} bytes")
+    return line + b"\n"
+
+
+def read_records(path: Path, kind: type[EpisodeT]) -> Records[EpisodeT]:
+    """Read an episodes file whose lines are of one kind.
+
+    Raises:
+        RagenError: It cannot be read, or a line other than the last is broken; the message names
+            file and line.
+        DuplicateError: An episode is there twice.
+    """
+    try:
+        with path.open("rb") as file:
+            return parse_records(file, str(path), kind)
+    except OSError as error:
+        raise RagenError(f"'{path}' cannot be read: {error.strerror}") from error
+
+
+def parse_records(file: BinaryIO, what: str, kind: type[EpisodeT]) -> Records[EpisodeT]:
+    """Read episodes from an open file; ``what`` is how errors call it. See ``read_records``."""
+    records: list[Record[EpisodeT]] = []
+    seen: dict[EpisodeKey | MatchKey, int] = {}
+    size = 0
+    for number, line in _lines(file):
+        if not line.endswith(b"\n") and len(line) <= MAX_LINE:
+            return Records(records, size, torn=True)
+        try:
+            episode = _parse(line, kind)
+        except ValueError as error:
+            if file.read(1):
+                raise RagenError(f"{what} line {number} is corrupt: {error}") from error
+            return Records(records, size, torn=True)
+        key = episode.key
+        if key in seen:
+            raise DuplicateError(f"{what} line {number} repeats line {seen[key]}: {key}")
+        seen[key] = number
+        records.append(Record(number, episode, hashlib.sha256(line[:-1]).hexdigest()))
+        size += len(line)
+    return Records(records, size, torn=False)
+
+
+def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    number = 0
+    while line := file.readline(MAX_LINE + 1):
+        number += 1
+        yield number, line
+
+
+def _parse(line: bytes, kind: type[EpisodeT]) -> EpisodeT:
+    if len(line) > MAX_LINE:
+        raise ValueError("longer than allowed")
+    try:
+        return kind.model_validate_json(line, strict=True)
+    except ValidationError as error:
+        raise ValueError(explain(error, kind)) from error

@@ -1,0 +1,160 @@
+"""Compare two agents on the instances that both have played."""
+
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from ragen_agents.policies import CONTROLS
+from ragen_bench.evaluation.tables import Run, Sample, read_run
+from ragen_bench.stats.paired import PairedResult, holm, mcnemar_exact, paired_bootstrap
+from ragen_envs.errors import RagenError
+
+ALPHA: Final = 0.05
+"""Largest adjusted p-value that is called a difference."""
+
+
+class Side(NamedTuple):
+    """One of the two: an agent of a run."""
+
+    run: Run
+    agent: str
+
+    def __str__(self) -> str:
+        return f"{self.run.folder}:{self.agent}"
+
+
+def read_side(text: str, other: Side | None = None) -> Side:
+    """Return the side that ``RUN`` or ``RUN:AGENT`` stands for; ``:AGENT`` is in the other's run.
+
+    Without an agent it is the only one of the run that is no control, or the only one.
+
+    Raises:
+        RagenError: There is no such run or agent, or the run has several.
+    """
+    folder, agent = _split(text)
+    if folder is None:
+        if other is None:
+            raise RagenError(f"'{text}' has no run; write RUN:AGENT")
+        run = other.run
+    else:
+        run = read_run(folder)
+    names = [entry.name for entry in run.config.agents]
+    if agent is None:
+        candidates = [name for name in names if name not in CONTROLS] or names
+        if len(candidates) != 1:
+            raise RagenError(f"'{text}' has the agents {', '.join(names)}; write {text}:AGENT")
+        agent = candidates[0]
+    if agent not in names:
+        raise RagenError(f"unknown agent '{agent}'; '{run.folder}' has {', '.join(names)}")
+    return Side(run, agent)
+
+
+def _split(text: str) -> tuple[Path | None, str | None]:
+    """Split at the first colon after which a directory ends: agents may have colons too."""
+    if Path(text).is_dir():
+        return Path(text), None
+    places = [i for i, character in enumerate(text) if character == ":"]
+    for place in places:
+        folder = text[:place]
+        if not folder or Path(folder).is_dir():
+            return (Path(folder) if folder else None), text[place + 1 :]
+    raise RagenError(f"there is no run directory '{text.split(':')[0]}'")
+
+
+def compare_sides(a: Side, b: Side) -> tuple[pd.DataFrame, list[str]]:
+    """Compare two sides, game by game.
+
+    Success is compared by the exact McNemar test and return by the paired bootstrap, both on the
+    instances that both have; p-values are Holm-adjusted over the games, for each measure.
+
+    Returns:
+        A row for each game and measure ("success", "return") with the columns ``game``,
+        ``measure``, ``n``, ``a``, ``b`` (means), ``difference`` (a - b) with ``low`` and ``high``,
+        ``a_more`` and ``b_more`` (instances), ``p``, ``p_holm``, ``verdict``; and notes.
+
+    Raises:
+        RagenError: The runs have no game in common, or a game was played under other settings.
+    """
+    if a.run.config.suite.split != b.run.config.suite.split:
+        raise RagenError("the runs were played on different splits")
+    pairs = {task: pair for task in a.run.config.suite.tasks if (pair := _pair(a, b, task))}
+    if not pairs:
+        raise RagenError(f"{a} and {b} have no instance in common")
+    rows = [row for measure in ("success", "return") for row in _rows(pairs, measure)]
+    return pd.DataFrame(rows), _notes(a, b, list(pairs))
+
+
+Pair = list[tuple[Any, Any]]
+"""Episodes of the same instance."""
+
+
+def _pair(a: Side, b: Side, task: str) -> Pair:
+    first: Sample = a.run.samples.get((a.agent, task), {})
+    second: Sample = b.run.samples.get((b.agent, task), {})
+    shared = [index for index in first if index in second]
+    if not shared:
+        return []
+    if a.run.config.suite.tasks[task] != b.run.config.suite.tasks[task]:
+        raise RagenError(f"'{task}' was played under different settings in the two runs")
+    pairs = [(first[index], second[index]) for index in shared]
+    for one, other in pairs:
+        if one.instance != other.instance:
+            raise RagenError(
+                f"'{task}' instance {one.instance.index} is another level in the two runs; "
+                "ragen verify tells which run is not right"
+            )
+    return pairs
+
+
+def _rows(pairs: dict[str, Pair], measure: str) -> list[dict[str, Any]]:
+    results = {task: _test(pair, measure) for task, pair in pairs.items()}
+    adjusted = holm([result.p_value for _, _, result in results.values()])
+    return [
+        {
+            "game": task,
+            "measure": measure,
+            "n": result.n,
+            "a": mean_a,
+            "b": mean_b,
+            "difference": result.difference.estimate,
+            "low": result.difference.low,
+            "high": result.difference.high,
+            "a_more": result.a_better,
+            "b_more": result.b_better,
+            "p": result.p_value,
+            "p_holm": float(p),
+            "verdict": _verdict(result.difference.estimate, float(p)),
+        }
+        for (task, (mean_a, mean_b, result)), p in zip(results.items(), adjusted, strict=True)
+    ]
+
+
+def _test(pair: Pair, measure: str) -> tuple[float, float, PairedResult]:
+    if measure == "success":
+        a = np.array([one.success for one, _ in pair])
+        b = np.array([other.success for _, other in pair])
+        return float(a.mean()), float(b.mean()), mcnemar_exact(a, b)
+    a = np.array([one.episode_return for one, _ in pair])
+    b = np.array([other.episode_return for _, other in pair])
+    return float(a.mean()), float(b.mean()), paired_bootstrap(a, b, seed=0)
+
+
+def _verdict(difference: float, p: float) -> str:
+    if p > ALPHA:
+        return "tied"
+    return "A better" if difference > 0 else "B better"
+
+
+def _notes(a: Side, b: Side, compared: list[str]) -> list[str]:
+    tasks = [*a.run.config.suite.tasks, *b.run.config.suite.tasks]
+    alone = [task for task in dict.fromkeys(tasks) if task not in compared]
+    notes = [f"A = {a}", f"B = {b}", f"tied: Holm-adjusted p above {ALPHA:g}"]
+    if alone:
+        notes.append(f"not in both: {', '.join(alone)}")
+    if a.run.config.suite.sampling != b.run.config.suite.sampling:
+        notes.append("the runs differ in how language models decode")
+    unfinished = dict.fromkeys(side.run.folder for side in (a, b) if side.run.missing)
+    notes += [f"{folder} is unfinished" for folder in unfinished]
+    return notes

@@ -1,0 +1,259 @@
+"""Estimates with intervals: rates, mean returns, normalised scores, pass@k.
+
+Pure functions of numbers and arrays. The unit of resampling is the *instance*: entries of a sample
+must be independent, so several episodes of one instance are averaged before they come here.
+Comparisons of two policies on the same instances are in :mod:`ragen_bench.stats.paired`.
+
+Whatever draws random numbers takes a seed and uses a generator of its own: equal arguments give
+equal results.
+"""
+
+import math
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+
+_BLOCK = 1 << 21
+"""Most indices drawn at once; bounds the memory of a bootstrap to some tens of MiB."""
+
+
+class Interval(NamedTuple):
+    """An estimate and its confidence interval; low <= estimate <= high unless all three are nan."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
+    """Return a success rate with Wilson's score interval (Wilson 1927).
+
+    It stays inside [0, 1], has no zero width at 0% or 100%, and its coverage is close to nominal on
+    average over rates, also for few trials; at a single rate it can be some points below.
+
+    Args:
+        successes: Number of successes, in [0, n].
+        n: Number of independent trials, >= 1.
+        confidence: Nominal coverage, in (0, 1).
+
+    Raises:
+        ValueError: If there is no trial, or an argument is out of range.
+    """
+    check_confidence(confidence)
+    if n < 1:
+        raise ValueError(f"a rate needs at least one trial, got n={n}")
+    if not 0 <= successes <= n:
+        raise ValueError(f"successes must be in [0, {n}], got {successes}")
+    bounds = stats.binomtest(successes, n).proportion_ci(confidence, method="wilson")
+    rate = successes / n
+    return Interval(rate, min(float(bounds.low), rate), max(float(bounds.high), rate))
+
+
+def wilson_mean(values: npt.ArrayLike, confidence: float = 0.95) -> Interval:
+    """Return a mean of shares with Wilson's score interval, as if each were one trial.
+
+    For a success that is averaged over several episodes of an instance: a number in [0, 1] varies no
+    more than a coin with its mean, so the interval is that of :func:`wilson` for 0 and 1, and too wide
+    rather than too narrow for what lies between.
+
+    Args:
+        values: One share in [0, 1] per instance, of shape (n,), n >= 1.
+        confidence: Nominal coverage, in (0, 1).
+
+    Raises:
+        ValueError: If the values are empty, not in [0, 1] or not of one dimension, or the confidence is
+            out of range.
+    """
+    check_confidence(confidence)
+    (sample,) = as_samples(values=values)
+    if sample.min() < 0 or sample.max() > 1:
+        raise ValueError("values must be in [0, 1]")
+    mean, n = math.fsum(sample) / len(sample), len(sample)
+    z2 = float(stats.norm.ppf((1 + confidence) / 2)) ** 2
+    middle = (mean + z2 / (2 * n)) / (1 + z2 / n)
+    half = math.sqrt(z2 * (mean * (1 - mean) / n + z2 / (4 * n * n))) / (1 + z2 / n)
+    return Interval(mean, min(max(middle - half, 0.0), mean), max(min(middle + half, 1.0), mean))
+
+
+def bootstrap_mean(
+    values: npt.ArrayLike,
+    confidence: float = 0.95,
+    resamples: int = 10_000,
+    *,
+    seed: int | np.random.Generator,
+) -> Interval:
+    """Return a mean with its percentile bootstrap interval (Efron 1979).
+
+    Meant for returns and lengths; for success rates :func:`wilson` is better. Below about 30 values
+    the interval is too narrow, and a constant sample (so also a single value) has zero width, which
+    says nothing about how certain the mean is.
+
+    Args:
+        values: One finite number per instance, of shape (n,), n >= 1, in any unit.
+        confidence: Nominal coverage, in (0, 1).
+        resamples: Number of bootstrap samples, >= 1.
+        seed: Seed >= 0, or a generator, which is advanced.
+
+    Raises:
+        ValueError: If the values are empty, not finite or not of one dimension, or an argument is
+            out of range.
+    """
+    (sample,) = as_samples(values=values)
+    deviations = sample - sample[0]  # a constant sample is then exact zeros, free of rounding
+    means = sample[0] + bootstrap_means(deviations[None], resamples, seed)[0]
+    return percentile_interval(float(sample[0] + deviations.mean()), means, confidence)
+
+
+def normalised_score(policy: float, random: float, optimal: float) -> float:
+    """Return where a score lies between chance and the optimum, in percent.
+
+    (policy - random) / (optimal - random) * 100: 0 is a random policy, 100 the oracle. It is not
+    clipped: worse than chance is negative, and luck can exceed 100.
+
+    Args:
+        policy: Mean score of the policy, in the unit of the other two.
+        random: Mean score of the random policy under the same budget.
+        optimal: Mean score of the oracle under the same budget.
+
+    Returns:
+        The score in percent; nan where it is not defined: optimal <= random, or an argument is nan.
+    """
+    gap = optimal - random
+    return (policy - random) / gap * 100 if gap > 0 else math.nan
+
+
+def normalised_interval(
+    policy: npt.ArrayLike,
+    random: npt.ArrayLike,
+    optimal: npt.ArrayLike,
+    confidence: float = 0.95,
+    resamples: int = 10_000,
+    *,
+    seed: int | np.random.Generator,
+) -> Interval:
+    """Return the normalised score of the means, with a percentile bootstrap interval.
+
+    Instances are resampled with their three scores together. A resample whose optimal mean does not
+    exceed its random mean has no score; it counts as arbitrarily low for the lower bound and as
+    arbitrarily high for the upper one. So where chance and optimum can hardly be told apart the
+    interval is (-inf, inf), not falsely narrow.
+
+    Args:
+        policy: Score of the policy on each instance, of shape (n,), n >= 1, finite.
+        random: Score of the random policy on the same instances in the same order, of shape (n,);
+            best a mean of many random episodes.
+        optimal: Score of the oracle on the same instances, of shape (n,).
+        confidence: Nominal coverage, in (0, 1).
+        resamples: Number of bootstrap samples, >= 1.
+        seed: Seed >= 0, or a generator, which is advanced.
+
+    Returns:
+        The interval in percent; all three numbers are nan if the mean optimal score does not exceed
+        the mean random score.
+
+    Raises:
+        ValueError: If the samples are empty, not finite, not of one dimension or of different
+            lengths, or an argument is out of range.
+    """
+    played, chance, best = as_samples(policy=policy, random=random, optimal=optimal)
+    columns = np.stack([played - chance, best - chance])
+    gain, gap = bootstrap_means(columns, resamples, seed)
+    resampled = 100 * np.divide(gain, gap, out=np.full_like(gain, np.nan), where=gap > 0)
+    mean_gain, mean_gap = columns.mean(axis=1).tolist()
+    return percentile_interval(normalised_score(mean_gain, 0.0, mean_gap), resampled, confidence)
+
+
+def pass_at_k(successes: int, attempts: int, k: int) -> float:
+    """Return the unbiased estimate that at least one of k attempts succeeds (Chen et al. 2021).
+
+    The share of the k-subsets of the attempts that hold a success; average it over instances.
+
+    Args:
+        successes: Number of successful attempts at one instance, in [0, attempts].
+        attempts: Number of attempts at the instance.
+        k: Number of attempts that count, in [1, attempts].
+
+    Returns:
+        A probability in [0, 1], exact up to its last rounding.
+
+    Raises:
+        ValueError: If an argument is out of range.
+    """
+    _check_attempts(successes, attempts, k)
+    subsets = math.comb(attempts, k)
+    return (subsets - math.comb(attempts - successes, k)) / subsets
+
+
+def pass_hat_k(successes: int, attempts: int, k: int) -> float:
+    """Return the unbiased estimate that all of k attempts succeed (pass^k, Yao et al. 2024).
+
+    The share of the k-subsets of the attempts that hold only successes; average it over instances.
+    Arguments, range and errors are those of :func:`pass_at_k`.
+    """
+    _check_attempts(successes, attempts, k)
+    return math.comb(successes, k) / math.comb(attempts, k)
+
+
+def as_samples(**samples: npt.ArrayLike) -> list[FloatArray]:
+    """Return samples of one length as floats of shape (n,).
+
+    Raises:
+        ValueError: If one is empty, not finite or not of one dimension, or their lengths differ.
+    """
+    arrays = [np.asarray(values, dtype=np.float64) for values in samples.values()]
+    for name, array in zip(samples, arrays, strict=True):
+        if array.ndim != 1 or not array.size:
+            raise ValueError(f"{name} must be of shape (n,) with n >= 1, got {array.shape}")
+        if not np.isfinite(array).all():
+            raise ValueError(f"{name} must be finite")
+        if len(array) != len(arrays[0]):
+            raise ValueError(f"lengths differ: {[len(other) for other in arrays]}")
+    return arrays
+
+
+def bootstrap_means(
+    columns: FloatArray, resamples: int, seed: int | np.random.Generator
+) -> FloatArray:
+    """Return the means, of shape (c, resamples), of rows (c, n) whose entries are drawn jointly."""
+    if resamples < 1:
+        raise ValueError(f"resamples must be at least 1, got {resamples}")
+    rng = np.random.default_rng(seed)
+    n = columns.shape[1]
+    block = max(1, _BLOCK // columns.size)
+    means = np.empty((len(columns), resamples))
+    for start in range(0, resamples, block):
+        chosen = rng.integers(n, size=(min(block, resamples - start), n))
+        means[:, start : start + block] = columns[:, chosen].mean(axis=2)
+    return means
+
+
+def percentile_interval(estimate: float, resampled: FloatArray, confidence: float) -> Interval:
+    """Return the central share of a statistic's resampled values, widened to hold the estimate.
+
+    Bounds are resampled values, rounded outwards. A nan stands for a value that may be anything: it
+    counts against both bounds. If the estimate itself is nan, so are the bounds.
+    """
+    check_confidence(confidence)
+    if math.isnan(estimate):
+        return Interval(math.nan, math.nan, math.nan)
+    unknown, tail = np.isnan(resampled), (1 - confidence) / 2
+    low = np.quantile(np.where(unknown, -np.inf, resampled), tail, method="lower")
+    high = np.quantile(np.where(unknown, np.inf, resampled), 1 - tail, method="higher")
+    return Interval(estimate, min(float(low), estimate), max(float(high), estimate))
+
+
+def check_confidence(confidence: float) -> None:
+    """Raise ValueError unless a confidence is strictly between 0 and 1."""
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must be in (0, 1), got {confidence}")
+
+
+def _check_attempts(successes: int, attempts: int, k: int) -> None:
+    if not 1 <= k <= attempts:
+        raise ValueError(f"k must be in [1, {attempts}] for {attempts} attempts, got {k}")
+    if not 0 <= successes <= attempts:
+        raise ValueError(f"successes must be in [0, {attempts}], got {successes}")

@@ -1,0 +1,188 @@
+"""Estimates over seeds and levels at once: training runs are a sample, and so are the levels.
+
+A sample has shape (S, n): entry (s, i) is what the run of seed s did on level i, the same levels for all
+runs. Both are random effects, crossed: another seed would shift all levels, other levels all seeds. The
+variance of a mean is that of the two-way analysis of variance, its degrees of freedom Satterthwaite's
+(1946). With one seed nothing is known of other seeds; results then speak of this run only and say so.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from ragen_bench.stats.intervals import FloatArray, Interval, check_confidence
+from ragen_bench.stats.paired import mcnemar_exact
+
+
+class Parts(NamedTuple):
+    """The variance of a mean or of a difference, by where it comes from."""
+
+    seeds: float
+    """Of the choice of seeds; 0 where there is one."""
+    levels: float
+    """Of the choice of levels."""
+    freedom: float
+    """Degrees of freedom of the sum, >= 1."""
+
+    @property
+    def total(self) -> float:
+        """Variance of the estimate."""
+        return self.seeds + self.levels
+
+
+class Difference(NamedTuple):
+    """The mean of sample a minus that of sample b."""
+
+    interval: Interval
+    p_value: float
+    """Two-sided."""
+    parts: Parts
+    seeds: tuple[int, int]
+    """How many each side has."""
+
+
+def crossed_rate(sample: npt.ArrayLike, confidence: float = 0.95) -> Interval:
+    """Return a success rate with its interval over seeds and levels.
+
+    Wilson's score interval for the number of independent trials that would have the same variance (Korn
+    & Graubard 1998), with Student's quantile. So it stays inside [0, 1] and has no zero width.
+
+    Args:
+        sample: (S, n), S >= 1 and n >= 2, with a mean in [0, 1]; see :func:`distinct_levels`.
+        confidence: Nominal coverage, in (0, 1).
+
+    Raises:
+        ValueError: If the sample is not of that form, or the confidence out of range.
+    """
+    values = _as_sample(sample)
+    check_confidence(confidence)
+    rate = float(values.mean())
+    parts = _parts(values)
+    n = values.shape[1]
+    spread = rate * (1 - rate)
+    trials = min(spread / parts.total, values.size) if spread > 0 and parts.total > 0 else n
+    z = _quantile(confidence, parts.freedom)
+    share = z * z / trials
+    centre = (rate + share / 2) / (1 + share)
+    half = math.sqrt(share * spread + share * share / 4) / (1 + share)
+    return Interval(rate, min(max(centre - half, 0.0), rate), max(min(centre + half, 1.0), rate))
+
+
+def crossed_difference(a: npt.ArrayLike, b: npt.ArrayLike, confidence: float = 0.95) -> Difference:
+    """Compare two settings on the same levels, each with seeds of its own.
+
+    Levels are paired, seeds are not: the runs of one setting share nothing with those of the other. The
+    test is Student's with the variance above, which is never taken to be below that of a single level's
+    change. With one seed on both sides and outcomes that are 0 or 1 it is the exact McNemar test.
+
+    Args:
+        a: (S, n), S >= 1 and n >= 2.
+        b: (T, n), T >= 1, the same levels in the same order.
+        confidence: Nominal coverage, in (0, 1).
+
+    Raises:
+        ValueError: If a sample is not of that form, or they have different numbers of levels.
+    """
+    first, second = _as_sample(a), _as_sample(b)
+    check_confidence(confidence)
+    if first.shape[1] != second.shape[1]:
+        raise ValueError(f"levels differ: {first.shape[1]} and {second.shape[1]}")
+    parts = _difference_parts(first, second)
+    estimate = float(first.mean() - second.mean())
+    seeds = (len(first), len(second))
+    if seeds == (1, 1) and _is_binary(first) and _is_binary(second):
+        exact = mcnemar_exact(first[0] == 1, second[0] == 1, confidence)
+        return Difference(exact.difference, exact.p_value, parts, seeds)
+    error = math.sqrt(max(parts.total, 1 / first.shape[1] ** 2))
+    half = _quantile(confidence, parts.freedom) * error
+    p_value = float(2 * stats.t.sf(abs(estimate) / error, parts.freedom))
+    return Difference(Interval(estimate, estimate - half, estimate + half), p_value, parts, seeds)
+
+
+def share_difference(a: npt.ArrayLike, b: npt.ArrayLike) -> Difference:
+    """Return `crossed_difference` of success rates, its interval cut at -1 and 1, where it must end."""
+    found = crossed_difference(a, b)
+    estimate, low, high = found.interval
+    return found._replace(interval=Interval(estimate, max(low, -1.0), min(high, 1.0)))
+
+
+def distinct_levels(successes: npt.ArrayLike, levels: list[int] | None) -> FloatArray:
+    """Return one value for each distinct level, such that the mean of a run stays what it is.
+
+    Several episodes of one level are not independent. Each level's value is the run's mean plus the sum
+    of its episodes' deviations, scaled; with equally many episodes a level it is its success rate.
+
+    Args:
+        successes: (S, episodes).
+        levels: The distinct level of each episode, from 0; None where none repeats.
+
+    Returns:
+        (S, distinct levels).
+    """
+    values = np.asarray(successes, dtype=np.float64)
+    if levels is None:
+        return values
+    members = np.equal.outer(np.arange(max(levels) + 1), levels).astype(np.float64)
+    means = values.mean(axis=1, keepdims=True)
+    scale = len(members) / values.shape[1]
+    result: FloatArray = means + scale * ((values - means) @ members.T)
+    return result
+
+
+def _parts(values: FloatArray) -> Parts:
+    """Return the variance of the mean of a sample (S, n)."""
+    seeds, n = values.shape
+    of_seeds, error = _seed_variance(values)
+    of_levels = float(values.mean(axis=0).var(ddof=1)) / n
+    return _sum([(of_seeds, seeds - 1)], max(of_levels - error, 0.0), n)
+
+
+def _difference_parts(a: FloatArray, b: FloatArray) -> Parts:
+    sides = [(*_seed_variance(values), len(values) - 1) for values in (a, b)]
+    n = a.shape[1]
+    of_levels = float((a.mean(axis=0) - b.mean(axis=0)).var(ddof=1)) / n
+    errors = sum(error for _, error, _ in sides)
+    return _sum([(v, freedom) for v, _, freedom in sides], max(of_levels - errors, 0.0), n)
+
+
+def _seed_variance(values: FloatArray) -> tuple[float, float]:
+    """Return the variance of the mean over seeds, and the part of it that is no seed's, but chance.
+
+    The first holds the second: the means of runs differ by chance too.
+    """
+    seeds, n = values.shape
+    if seeds == 1:
+        return 0.0, 0.0
+    by_seed, by_level = values.mean(axis=1), values.mean(axis=0)
+    residual = values - by_seed[:, None] - by_level + values.mean()
+    error = float((residual**2).sum()) / ((seeds - 1) * (n - 1)) / (seeds * n)
+    return max(float(by_seed.var(ddof=1)) / seeds, error), error
+
+
+def _sum(seeds: list[tuple[float, int]], levels: float, n: int) -> Parts:
+    parts = [(v, freedom) for v, freedom in [*seeds, (levels, n - 1)] if v > 0 and freedom > 0]
+    total = sum(v for v, _ in parts)
+    if not total:
+        return Parts(0.0, 0.0, sum(freedom for _, freedom in seeds) or n - 1)
+    freedom = total**2 / sum(v**2 / each for v, each in parts)
+    return Parts(sum(v for v, _ in seeds), levels, max(freedom, 1.0))
+
+
+def _quantile(confidence: float, freedom: float) -> float:
+    return float(stats.t.ppf(1 - (1 - confidence) / 2, freedom))
+
+
+def _as_sample(sample: npt.ArrayLike) -> FloatArray:
+    values = np.asarray(sample, dtype=np.float64)
+    if values.ndim != 2 or len(values) < 1 or values.shape[1] < 2:
+        raise ValueError(f"a sample must be of shape (S, n), S >= 1 and n >= 2, got {values.shape}")
+    if not np.isfinite(values).all():
+        raise ValueError("a sample must be finite")
+    return values
+
+
+def _is_binary(values: FloatArray) -> bool:
+    return bool(((values == 0) | (values == 1)).all())

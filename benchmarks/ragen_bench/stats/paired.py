@@ -1,0 +1,185 @@
+"""Comparisons of two policies that played the same instances, and correction for many of them.
+
+Entry i of both samples belongs to the same instance; entries are independent of each other. All
+differences are first minus second.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from ragen_bench.stats.intervals import (
+    FloatArray,
+    Interval,
+    as_samples,
+    bootstrap_mean,
+    wilson,
+)
+
+_BLOCK = 1 << 21
+"""Most signs drawn at once."""
+
+
+class PairedResult(NamedTuple):
+    """The outcome of a paired comparison of policy a with policy b.
+
+    Interval and test are computed by different methods: close to the border one may call a
+    difference significant and the other not. The p-value decides, the interval shows the size.
+
+    Attributes:
+        difference: Mean of a minus mean of b, with its interval.
+        p_value: Two-sided, in (0, 1].
+        n: Number of instances.
+        a_better: On how many instances a scored more than b.
+        b_better: On how many instances b scored more than a.
+    """
+
+    difference: Interval
+    p_value: float
+    n: int
+    a_better: int
+    b_better: int
+
+
+def mcnemar_exact(a: npt.ArrayLike, b: npt.ArrayLike, confidence: float = 0.95) -> PairedResult:
+    """Compare two success rates by the exact conditional McNemar test (McNemar 1947).
+
+    Under the null hypothesis each discordant pair is a fair coin, so the p-value is that of a
+    two-sided binomial test; it is conservative, and 1 if no pair is discordant. The interval is
+    Newcombe's square-and-add of two Wilson intervals with the corrected correlation ("method 10",
+    Newcombe 1998, Statistics in Medicine 17:2635); it stays inside [-1, 1].
+
+    Args:
+        a: Whether the first policy solved each instance: booleans of shape (n,), n >= 1.
+        b: The same for the second policy, of shape (n,).
+        confidence: Nominal coverage of the interval, in (0, 1).
+
+    Returns:
+        The comparison; differences of rates in [-1, 1].
+
+    Raises:
+        ValueError: If the samples are empty, not boolean, not of one dimension or of different
+            lengths, or the confidence is out of range.
+    """
+    first, second = np.asarray(a), np.asarray(b)
+    for solved in (first, second):
+        if solved.dtype != np.bool_ or solved.ndim != 1 or not solved.size:
+            raise ValueError(
+                f"expected booleans of shape (n,) with n >= 1, got {solved.dtype} {solved.shape}"
+            )
+    if len(first) != len(second):
+        raise ValueError(f"lengths differ: {len(first)} and {len(second)}")
+    a_only = int(np.count_nonzero(first & ~second))
+    b_only = int(np.count_nonzero(second & ~first))
+    both = int(np.count_nonzero(first & second))
+    discordant = a_only + b_only
+    p_value = float(stats.binomtest(a_only, discordant).pvalue) if discordant else 1.0
+    difference = _newcombe(both, a_only, b_only, len(first), confidence)
+    return PairedResult(difference, p_value, len(first), a_only, b_only)
+
+
+def paired_bootstrap(
+    a: npt.ArrayLike,
+    b: npt.ArrayLike,
+    confidence: float = 0.95,
+    resamples: int = 10_000,
+    *,
+    seed: int | np.random.Generator,
+) -> PairedResult:
+    """Compare two mean returns.
+
+    The interval is the percentile bootstrap of the mean difference over instances. The p-value is
+    that of the sign-flip test (Fisher 1935): if both policies are exchangeable on each instance,
+    every difference is as likely with the other sign, so the test is valid for any number of
+    instances, where a bootstrap p-value is not (for one instance it would be the smallest
+    possible). With success coded as 0 and 1 it estimates the p-value of :func:`mcnemar_exact`. The
+    observed signs count as one of the draws (Phipson & Smyth 2010), so no p-value is below
+    1 / (resamples + 1).
+
+    Args:
+        a: Return of the first policy on each instance, of shape (n,), n >= 1, finite.
+        b: Return of the second policy on the same instances, of shape (n,), in the same unit.
+        confidence: Nominal coverage of the interval, in (0, 1).
+        resamples: Number of bootstrap samples, and of sign-flips, >= 1.
+        seed: Seed >= 0, or a generator, which is advanced.
+
+    Returns:
+        The comparison; differences in the unit of the returns.
+
+    Raises:
+        ValueError: If the samples are empty, not finite, not of one dimension or of different
+            lengths, or an argument is out of range.
+    """
+    first, second = as_samples(a=a, b=b)
+    differences = first - second
+    rng = np.random.default_rng(seed)
+    return PairedResult(
+        bootstrap_mean(differences, confidence, resamples, seed=rng),
+        _sign_flip(differences, resamples, rng),
+        len(first),
+        int(np.count_nonzero(differences > 0)),
+        int(np.count_nonzero(differences < 0)),
+    )
+
+
+def holm(p_values: npt.ArrayLike) -> FloatArray:
+    """Return p-values adjusted for their number by Holm's step-down method (Holm 1979).
+
+    Rejecting where the adjusted value is at most alpha keeps the chance of any false rejection in
+    the family at most alpha, however the tests depend on each other.
+
+    Args:
+        p_values: The p-values of one family, of shape (m,), in [0, 1]; m may be 0.
+
+    Returns:
+        Adjusted p-values in the order of the argument, of shape (m,): never smaller than the
+        original, in the same ranking, at most 1.
+
+    Raises:
+        ValueError: If they are not of one dimension, or one is nan or out of range.
+    """
+    raw = np.asarray(p_values, dtype=np.float64)
+    if raw.ndim != 1:
+        raise ValueError(f"p_values must be of shape (m,), got {raw.shape}")
+    if not ((raw >= 0) & (raw <= 1)).all():
+        raise ValueError("p-values must be in [0, 1]")
+    order = np.argsort(raw, kind="stable")
+    stepped = np.maximum.accumulate(raw[order] * np.arange(len(raw), 0, -1))
+    adjusted = np.empty_like(raw)
+    adjusted[order] = np.minimum(stepped, 1.0)
+    return adjusted
+
+
+def _newcombe(both: int, a_only: int, b_only: int, n: int, confidence: float) -> Interval:
+    """Return Newcombe's interval for the difference of two paired rates."""
+    neither = n - both - a_only - b_only
+    first, second = wilson(both + a_only, n, confidence), wilson(both + b_only, n, confidence)
+    association = float(both * neither - a_only * b_only)
+    if association > 0:
+        association = max(association - n / 2, 0.0)
+    margins = math.prod((both + a_only, b_only + neither, both + b_only, a_only + neither))
+    phi = association / math.sqrt(margins) if margins else 0.0
+
+    def combine(x: float, y: float) -> float:
+        return math.sqrt(max(x * x - 2 * phi * x * y + y * y, 0.0))
+
+    estimate = (a_only - b_only) / n
+    below = combine(first.estimate - first.low, second.high - second.estimate)
+    above = combine(first.high - first.estimate, second.estimate - second.low)
+    return Interval(estimate, max(estimate - below, -1.0), min(estimate + above, 1.0))
+
+
+def _sign_flip(differences: FloatArray, resamples: int, rng: np.random.Generator) -> float:
+    """Return the two-sided Monte Carlo p-value of the sum of differences under random signs."""
+    n = len(differences)
+    # A sum that ties with the observed one must count, whatever the order of summation rounded.
+    bound = abs(float(differences.sum())) - 1e-12 * float(np.abs(differences).sum())
+    extreme = 0
+    block = max(1, _BLOCK // n)
+    for start in range(0, resamples, block):
+        signs = 2.0 * rng.integers(2, size=(min(block, resamples - start), n)) - 1.0
+        extreme += int(np.count_nonzero(np.abs(signs @ differences) >= bound))
+    return (1 + extreme) / (1 + resamples)

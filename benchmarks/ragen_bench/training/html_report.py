@@ -1,0 +1,127 @@
+"""A training run as one HTML page: curves, warnings, and conversations before and after."""
+
+import base64
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import jinja2
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from ragen_agents.starpo.journal import SAMPLES, read_metrics
+from ragen_bench.training.run_directory import load_train_config
+from ragen_envs.errors import RagenError
+
+_PANELS: Final = (
+    ("success", ("success", "validation/success")),
+    ("return", ("return", "validation/return")),
+    ("in-group deviation of the return", ("reward_std",)),
+    ("entropy, nats a token", ("entropy",)),
+    ("gradient norm", ("gradient_norm", "critic_gradient_norm")),
+    ("share of valid replies", ("valid", "validation/valid")),
+    ("tokens a reply", ("reply_tokens", "validation/reply_tokens")),
+    ("repetition", ("template_share", "distinct_2")),
+    ("what replies tell of their prompts", ("mutual_information", "retrieval_accuracy")),
+    ("parts of the reward", ("reward/game", "reward/penalty", "reward/format", "reward/grounded")),
+    (
+        "how episodes end",
+        ("end/terminated", "end/budget", "end/truncated", "end/overflow", "end/error"),
+    ),
+    ("critic's explained variance", ("explained_variance",)),
+    ("divergence and clipping", ("kl_step", "clip_fraction")),
+    ("divergence from the initial policy", ("kl_to_initial",)),
+    ("seconds an iteration", ("seconds/rollout", "seconds/scores", "seconds/update")),
+)
+_SHOWN: Final = 3
+"""Conversations before and after."""
+
+
+def write_report(run: Path, out: Path) -> None:
+    """Write the page of a run.
+
+    Raises:
+        RagenError: There is no such run, or it has no iterations yet.
+    """
+    config = load_train_config(run)
+    metrics = read_metrics(run)
+    if not metrics:
+        raise RagenError(f"'{run}' has no iterations yet")
+    warnings = [(line["iteration"], text) for line in metrics for text in line.get("warnings", [])]
+    scored = [line for line in metrics if "validation/success" in line]
+    facts = [
+        ("game", config.game),
+        ("model", config.model),
+        ("advantage", config.advantage.kind),
+        ("filter", f"{config.filter.kind}, keep {config.filter.keep:g}"),
+        ("seed", config.seed),
+        ("iterations", f"{metrics[-1]['iteration']} of {config.iterations}"),
+    ]
+    if scored:
+        best = max(scored, key=lambda line: line["validation/success"])
+        facts += [
+            ("validation success, first", f"{100 * scored[0]['validation/success']:.1f}%"),
+            ("validation success, best",
+             f"{100 * best['validation/success']:.1f}% after iteration {best['iteration']}"),
+        ]  # fmt: skip
+    loader = jinja2.PackageLoader("ragen_bench")
+    page = jinja2.Environment(loader=loader, autoescape=True).get_template("training.html.j2")
+    text = page.render(
+        title=f"{config.game} · seed {config.seed}",
+        facts=facts,
+        warnings=warnings,
+        curves=_curves(metrics, [iteration for iteration, _ in warnings]),
+        conversations=_conversations(run),
+    )
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RagenError(f"'{out}' cannot be written: {error.strerror}") from error
+
+
+def _curves(metrics: Sequence[dict[str, Any]], marked: Sequence[int]) -> list[tuple[str, str]]:
+    found = []
+    for title, names in _PANELS:
+        series = {name: [(m["iteration"], m[name]) for m in metrics if name in m] for name in names}
+        series = {name: points for name, points in series.items() if points}
+        if series:
+            found.append((title, _drawn(title, series, marked)))
+    return found
+
+
+def _drawn(title: str, series: dict[str, list[tuple[int, float]]], marked: Sequence[int]) -> str:
+    """Return a plot as the source of an image."""
+    figure = Figure(figsize=(4.2, 2.6), layout="constrained")
+    axes = figure.subplots()
+    for name, points in series.items():
+        marker = "o" if len(points) < 2 or points[1][0] - points[0][0] > 1 else ""
+        axes.plot(
+            *zip(*points, strict=True), label=name, marker=marker, markersize=3, linewidth=1.4
+        )
+    for iteration in marked:
+        axes.axvline(iteration, color="#c0392b", linewidth=0.8, linestyle=":")
+    axes.set_title(title, fontsize=10)
+    axes.tick_params(labelsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    if len(series) > 1:
+        axes.legend(fontsize=7, frameon=False)
+    drawing = io.BytesIO()
+    with mpl.rc_context({"svg.hashsalt": title}):
+        figure.savefig(drawing, format="svg", metadata={"Date": None})
+    return "data:image/svg+xml;base64," + base64.b64encode(drawing.getvalue()).decode()
+
+
+def _conversations(run: Path) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Return the first and the last validation conversations, or those of training if there are none."""
+    lines = (run / SAMPLES).read_text(encoding="utf-8").split("\n")[:-1]
+    samples = [json.loads(line) for line in lines]
+    chosen = [s for s in samples if s["kind"] == "validation"] or samples
+    if not chosen:
+        return []
+    numbers = sorted({sample["iteration"] for sample in chosen})
+    ends = dict.fromkeys((numbers[0], numbers[-1]))
+    return [
+        (f"After iteration {n}", [s for s in chosen if s["iteration"] == n][:_SHOWN]) for n in ends
+    ]

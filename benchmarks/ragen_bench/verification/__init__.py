@@ -1,0 +1,1 @@
+"""Replay what a run recorded and compare every number."""

@@ -1,0 +1,140 @@
+"""Play a recorded episode again from its replies, and say what every field should be."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ragen_agents.pictures import picture_hash
+from ragen_agents.policies import CONTROLS, Request
+from ragen_agents.policies.python_agent import is_python_agent
+from ragen_agents.rollout import Episode, EpisodeSpec, TurnRecord, sampling_seed
+from ragen_agents.rollout.episode_runner import make_env
+from ragen_bench.config.run_config import BaseConfig, RunConfig
+from ragen_envs import SUITE_VERSION
+from ragen_envs.conversation import ConversationWrapper
+from ragen_envs.conversation.wrapper import TurnResult
+
+UNFINISHED = ("error", "overflow")
+"""Ends that the policy caused, before the game's own."""
+
+
+class Check(NamedTuple):
+    """One field as it was recorded and as it must be."""
+
+    turn: int | None
+    """Number of the turn from 1, or None for what belongs to the whole episode."""
+    field: str
+    recorded: Any
+    recomputed: Any
+
+    @property
+    def holds(self) -> bool:
+        """Whether both are exactly equal, floats included: the same code made them."""
+        return bool(self.recorded == self.recomputed)
+
+
+def config_checks(config: RunConfig, episode: Episode) -> Iterator[Check]:
+    """Yield what the run's config says of one of its episodes; the key must be one of its keys."""
+    task = config.suite.tasks[episode.task]
+    instance = episode.instance
+    yield Check(None, "suite_version", episode.suite_version, SUITE_VERSION)
+    yield Check(None, "env_id", episode.env_id, task.env)
+    yield Check(None, "env_kwargs", episode.env_kwargs, task.settings)
+    yield Check(None, "instance.split", instance.split, config.suite.split)
+    yield Check(None, "instance.seed", instance.seed, None)
+    yield Check(None, "instance.noise", instance.noise, 0)
+    yield Check(None, "sampling_seed", episode.sampling_seed, config.suite.seed)
+    yield from token_checks(config, episode.agent, episode.turns)
+
+
+def token_checks(config: BaseConfig, agent: str, turns: Sequence[TurnRecord]) -> Iterator[Check]:
+    """Yield checks of how many tokens an agent's replies have, where this suite has counted them."""
+    if not _counts_here(config, agent):
+        return
+    limit = config.suite.sampling.max_tokens
+    for number, turn in enumerate(turns, start=1):
+        tokens = turn.reply_tokens
+        if tokens is not None:
+            yield Check(number, "reply_tokens", tokens, min(max(tokens, 0), limit))
+
+
+def _counts_here(config: BaseConfig, agent: str) -> bool:
+    """Return whether the tokens of an agent were counted by this suite, not told by a server."""
+    entry = next(entry for entry in config.agents if entry.name == agent)
+    return entry.endpoint is None and not is_python_agent(agent)
+
+
+def replay(episode: Episode) -> Iterator[Check]:
+    """Yield a check of every field that the game decides, in the order of play.
+
+    The first that does not hold is the one to look at: what comes after it may be another game. The
+    episode's config must have been checked before.
+    """
+    instance = episode.instance
+    assert instance.index is not None
+    spec = EpisodeSpec(
+        episode.task,
+        episode.env_id,
+        instance.index,
+        instance.split,
+        instance.noise,
+        episode.attempt,
+        episode.env_kwargs,
+    )
+    env = make_env(spec)
+    for name, value in vars(env.unwrapped.instance).items():  # type: ignore[attr-defined]
+        yield Check(None, f"instance.{name}", getattr(instance, name), value)
+    yield Check(None, "system", episode.system, env.system)
+    optimum = env.oracle()
+    yield Check(None, "optimal_success", episode.optimal_success, optimum.value)
+    yield Check(None, "optimal_return", episode.optimal_return, optimum.expected_return)
+    total: list[float] = []
+    for number, turn in enumerate(episode.turns):
+        if env.end is not None:
+            yield Check(None, "turns", len(episode.turns), number)
+        if episode.agent in CONTROLS:
+            seed = sampling_seed(episode.sampling_seed, spec, number)
+            request = Request(env.messages, seed, env)
+            yield from control_checks(number + 1, turn, episode.agent, request)
+        yield from _turn(number + 1, turn, env, total)
+    yield from _outcome(episode, env, total)
+
+
+def control_checks(number: int, turn: TurnRecord, agent: str, request: Request) -> Iterator[Check]:
+    """Yield checks of the reply itself: those of the controls can be given again."""
+    (reply,) = CONTROLS[agent]().act([request])
+    yield Check(number, "reply", turn.reply, reply.text)
+    for name in ("cut_off", "prompt_tokens", "reply_tokens"):
+        yield Check(number, name, getattr(turn, name), getattr(reply, name))
+
+
+def _turn(
+    number: int, turn: TurnRecord, env: ConversationWrapper, total: list[float]
+) -> Iterator[Check]:
+    yield Check(number, "user", turn.user, env.user)
+    picture = picture_hash(env.pictures[-1]) if env.pictures else None
+    yield Check(number, "picture", turn.picture, picture)
+    result = env.play(turn.reply, truncated=turn.cut_off)
+    total.append(result.reward)
+    yield from result_checks(number, turn, result, env.names)
+
+
+def result_checks(
+    number: int, turn: TurnRecord, result: TurnResult, names: Sequence[str]
+) -> Iterator[Check]:
+    """Yield checks of what a reply did."""
+    actions = tuple(names[a] for a in result.parsed.actions)
+    yield Check(number, "defects", turn.defects, tuple(str(d) for d in result.parsed.defects))
+    yield Check(number, "actions", turn.actions, actions)
+    yield Check(number, "executed", turn.executed, tuple(names[a] for a in result.executed))
+    yield Check(number, "effective", turn.effective, result.effective)
+    yield Check(number, "rewards", turn.rewards, result.rewards)
+    yield Check(number, "penalty", turn.penalty, result.penalty)
+
+
+def _outcome(episode: Episode, env: ConversationWrapper, total: list[float]) -> Iterator[Check]:
+    cut_short = episode.end in UNFINISHED and env.end is None
+    yield Check(None, "end", episode.end, episode.end if cut_short else env.end)
+    yield Check(None, "error", episode.error is not None, episode.end == "error")
+    yield Check(None, "success", episode.success, env.success and not cut_short)
+    yield Check(None, "episode_return", episode.episode_return, sum(total))
+    yield Check(None, "closing", episode.closing, "" if cut_short else env.user)

@@ -1,0 +1,118 @@
+"""Play a recorded match again from its replies, and say what every field should be."""
+
+from collections.abc import Iterator
+
+from ragen_agents.policies import CONTROLS, Request
+from ragen_agents.rollout import MatchRecord
+from ragen_agents.rollout.match_runner import MatchSpec, make_table, seat_seed
+from ragen_bench.config.run_config import MatchConfig
+from ragen_bench.match.runner import match_spec
+from ragen_bench.verification.episode_replay import (
+    UNFINISHED,
+    Check,
+    control_checks,
+    result_checks,
+    token_checks,
+)
+from ragen_envs import SUITE_VERSION
+from ragen_envs.conversation.wrapper import EndReason
+
+
+def match_checks(config: MatchConfig, match: MatchRecord) -> Iterator[Check]:
+    """Yield a check of every field of a match, in the order of play; its key must be the config's.
+
+    The first that does not hold is the one to look at: what comes after it may be another game.
+    """
+    task, instance = config.suite.tasks[match.task], match.instance
+    yield Check(None, "suite_version", match.suite_version, SUITE_VERSION)
+    yield Check(None, "env_id", match.env_id, task.env)
+    yield Check(None, "env_kwargs", match.env_kwargs, task.settings)
+    yield Check(None, "instance.split", instance.split, config.suite.split)
+    yield Check(None, "sampling_seed", match.sampling_seed, config.suite.seed)
+    for number, seat in enumerate(match.seats):
+        for check in token_checks(config, seat.agent, seat.turns):
+            yield _of_seat(number, check)
+    yield from _Replay(match, match_spec(config.suite, match.key)).checks()
+
+
+def _of_seat(number: int, check: Check) -> Check:
+    return check._replace(field=f"player_{number}.{check.field}")
+
+
+class _Replay:
+    """A match that is played again."""
+
+    def __init__(self, match: MatchRecord, spec: MatchSpec) -> None:
+        self.match, self.spec = match, spec
+        self.table = make_table(spec.env_id, spec.env_kwargs)
+        self.table.reset(seed=spec.level, options={"split": spec.split})
+        self._ends: dict[int, EndReason | None] = {}
+        """Why each seat left the game, as its last turn has it."""
+        self._returns = [0.0] * len(match.seats)
+
+    def checks(self) -> Iterator[Check]:
+        match, table = self.match, self.table
+        yield Check(None, "seats", len(match.seats), table.game.players)
+        for name, value in vars(table.game.instance).items():
+            yield Check(None, f"instance.{name}", getattr(match.instance, name), value)
+        for number, seat in enumerate(match.seats):
+            yield _of_seat(number, Check(None, "system", seat.system, table.seats[number].system))
+        for turn in range(max(len(seat.turns) for seat in match.seats)):
+            yield from self._before(turn)
+            yield from self._round(turn)
+        for number in range(len(match.seats)):
+            for check in self._outcome(number):
+                yield _of_seat(number, check)
+
+    def _before(self, turn: int) -> Iterator[Check]:
+        """Yield checks of who speaks in a round, what each is told, and what controls reply."""
+        for number, (seat, record) in enumerate(
+            zip(self.table.seats, self.match.seats, strict=True)
+        ):
+            count = len(record.turns)
+            if turn >= count:
+                if seat.end is None and record.end not in UNFINISHED:
+                    yield _of_seat(number, Check(None, "turns", count, turn + 1))
+                continue
+            if seat.end is not None:
+                yield _of_seat(number, Check(None, "turns", count, turn))
+            told = record.turns[turn]
+            yield _of_seat(number, Check(turn + 1, "user", told.user, seat.user))
+            yield _of_seat(number, Check(turn + 1, "picture", told.picture, None))
+            if record.agent in CONTROLS:
+                seed = seat_seed(self.match.sampling_seed, self.spec, number, turn)
+                request = Request(seat.messages, seed, seat)
+                for check in control_checks(turn + 1, told, record.agent, request):
+                    yield _of_seat(number, check)
+
+    def _round(self, turn: int) -> Iterator[Check]:
+        """Play a round, in which those who have failed are silent, and yield checks of what it did."""
+        agents = self.table.possible_agents
+        spoken = {
+            number: seat.turns[turn]
+            for number, seat in enumerate(self.match.seats)
+            if turn < len(seat.turns)
+        }
+        replies = dict.fromkeys(self.table.agents, "")
+        replies |= {agents[number]: told.reply for number, told in spoken.items()}
+        cut_off = {agents[number]: told.cut_off for number, told in spoken.items()}
+        results = self.table.play(replies, cut_off)
+        for number, told in spoken.items():
+            result, names = results[agents[number]], self.table.seats[number].names
+            self._ends[number] = result.end
+            self._returns[number] += result.reward
+            for check in result_checks(turn + 1, told, result, names):
+                yield _of_seat(number, check)
+
+    def _outcome(self, number: int) -> Iterator[Check]:
+        record, seat, end = (
+            self.match.seats[number],
+            self.table.seats[number],
+            self._ends.get(number),
+        )
+        cut_short = record.end in UNFINISHED and end is None
+        yield Check(None, "end", record.end, record.end if cut_short else end)
+        yield Check(None, "error", record.error is not None, record.end == "error")
+        yield Check(None, "success", record.success, seat.success and not cut_short)
+        yield Check(None, "episode_return", record.episode_return, self._returns[number])
+        yield Check(None, "closing", record.closing, "" if cut_short else seat.user)

@@ -1,0 +1,149 @@
+"""Verify a run: every number of every episode is computed again from its replies."""
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ragen_agents.policies import CONTROLS
+from ragen_agents.rollout import MatchRecord
+from ragen_bench.config.run_config import AnyConfig, EditedConfigError, MatchConfig, load_config
+from ragen_bench.config.suites import check_suite
+from ragen_bench.runs.checksums import CHECKSUMS, read_checksums
+from ragen_bench.runs.directory import EPISODES, read_episodes
+from ragen_bench.runs.picture_files import PICTURES, kept_hash
+from ragen_bench.runs.records import DuplicateError, Record
+from ragen_bench.verification.episode_replay import Check, config_checks, replay
+from ragen_envs.errors import RagenError
+
+
+class MismatchError(Exception):
+    """The first thing in a run that is not what it should be."""
+
+
+class Verified(NamedTuple):
+    """What was found in order."""
+
+    episodes: int
+    turns: int
+    missing: int
+    """Episodes of the config that are not there."""
+    torn: bool
+    """Whether a broken last line was left out."""
+    hashed: bool
+    """Whether there were checksums."""
+
+
+def verify_run(folder: Path, tick: Callable[[int, int], None] | None = None) -> Verified:
+    """Play every episode of a run again.
+
+    Args:
+        folder: The run directory.
+        tick: Told after each episode how many are done, and of how many.
+
+    Raises:
+        MismatchError: Something differs; the message names file, line, episode, turn and field.
+        RagenError: The run cannot be read.
+    """
+    path = folder / EPISODES
+    checksums = read_checksums(folder)  # before the episodes, so that a run may go on meanwhile
+    try:
+        config = load_config(folder)
+        found = read_episodes(folder, config)
+    except (DuplicateError, EditedConfigError) as error:
+        raise MismatchError(str(error)) from error
+    _check_games(config)
+    expected = set(config.keys)
+    for count, record in enumerate(found.records, start=1):
+        if record.episode.key not in expected:
+            raise MismatchError(
+                f"{path} line {record.line}: {record.episode.key!s} is not an episode of this run"
+            )
+        verify_record(str(path), record, config)
+        _verify_pictures(path, record)
+        if checksums is not None:
+            _verify_checksum(path, record, checksums)
+        if tick is not None:
+            tick(count, len(found.records))
+    if checksums is not None and len(checksums) > len(found.records):
+        raise MismatchError(
+            f"{path} line {len(found.records) + 1}: {CHECKSUMS} has {len(checksums)} episodes, but "
+            f"{len(found.records)} can be read"
+        )
+    turns = sum(len(episode.turns) for episode in found.episodes)
+    missing = len(expected) - len(found.records)
+    return Verified(len(found.records), turns, missing, found.torn, checksums is not None)
+
+
+def _check_games(config: AnyConfig) -> None:
+    """Raise `RagenError` if a game of a run, a setting or a level does not exist."""
+    if isinstance(config, MatchConfig):
+        from ragen_bench.match.runner import count_seats
+
+        count_seats(config.suite, ())
+    else:
+        check_suite(config.suite)
+
+
+def verify_record(what: str, record: Record[Any], config: AnyConfig) -> None:
+    """Play one episode of a run again; its key must be one of the config's.
+
+    Args:
+        what: How messages call the file.
+        record: The episode and its line.
+        config: Of the run.
+
+    Raises:
+        MismatchError: Something differs; the message names line, episode, turn and field.
+    """
+    key = record.episode.key
+    for check in _checks(config, record):
+        if not check.holds:
+            turn = "" if check.turn is None else f", turn {check.turn}"
+            raise MismatchError(
+                f"{what} line {record.line}: {key}{turn}, {check.field}: "
+                f"recorded {_short(check.recorded)}, recomputed {_short(check.recomputed)}"
+            )
+
+
+def _checks(config: AnyConfig, record: Record[Any]) -> Iterator[Check]:
+    try:
+        if isinstance(config, MatchConfig):
+            from ragen_bench.verification.match_replay import match_checks
+
+            yield from match_checks(config, record.episode)
+        else:
+            yield from chain(config_checks(config, record.episode), replay(record.episode))
+    except RagenError as error:
+        yield Check(None, "replay", "was played", f"{error}")
+
+
+def _verify_pictures(path: Path, record: Record[Any]) -> None:
+    """Check that the files hold the pictures that the agent was shown; controls and seats look at none."""
+    if isinstance(record.episode, MatchRecord) or record.episode.agent in CONTROLS:
+        return
+    for number, turn in enumerate(record.episode.turns, start=1):
+        if turn.picture is None:
+            continue
+        found = kept_hash(path.parent, turn.picture)
+        if found != turn.picture:
+            raise MismatchError(
+                f"{path} line {record.line}: {record.episode.key}, turn {number}, the file "
+                f"{PICTURES}/{turn.picture}.png: recorded {turn.picture[:12]}, found {found[:80]}"
+            )
+
+
+def _verify_checksum(path: Path, record: Record[Any], checksums: list[str]) -> None:
+    if record.line > len(checksums):
+        return  # killed between the two writes
+    if checksums[record.line - 1] != record.sha256:
+        raise MismatchError(
+            f"{path} line {record.line}: {record.episode.key}, the line: recorded with SHA-256 "
+            f"{checksums[record.line - 1][:12]}, recomputed {record.sha256[:12]}"
+        )
+
+
+def _short(value: object) -> str:
+    """Return a value for a message; ``repr`` escapes what a terminal would obey."""
+    text = repr(value)
+    return text if len(text) <= 300 else f"{text[:297]}..."

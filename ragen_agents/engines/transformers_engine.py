@@ -1,0 +1,64 @@
+"""Rollouts by a transformers model in this process: requests of one temperature in lock-step."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ragen_agents.engines.base import Completion, TokenRequest
+from ragen_agents.engines.decoding import Decoder
+from ragen_agents.engines.prefix_cache import Memory
+
+
+class TransformersEngine:
+    """Generates with the very module that is trained, or a whole copy where that one is split.
+
+    Keys and values stay until the next requests, and what a request shares with an earlier one is not
+    read again. Members of a group share those of their prompt.
+
+    Args:
+        model: A causal language model with its weights.
+        ends: Tokens that end a turn.
+        pad: Any token id.
+        max_tokens: Most tokens of one reply.
+    """
+
+    def __init__(self, model: Any, ends: frozenset[int], pad: int, max_tokens: int) -> None:
+        self.version = 0
+        self._model = model
+        self._ends, self._pad, self._max_tokens = ends, pad, max_tokens
+        self._queue: list[TokenRequest] = []
+        self._memory = Memory()
+
+    def submit(self, requests: Sequence[TokenRequest]) -> None:
+        """Queue requests."""
+        self._queue.extend(requests)
+
+    def poll(self) -> list[Completion]:
+        """Answer everything that is queued with the temperature of the first request."""
+        if not self._queue:
+            return []
+        temperature = self._queue[0].temperature
+        requests = [r for r in self._queue if r.temperature == temperature]
+        self._queue = [r for r in self._queue if r.temperature != temperature]
+        training = self._model.training
+        self._model.eval()
+        decoder = Decoder(self._model, self._ends, self._pad, temperature, self._max_tokens)
+        prompts, seeds = [request.ids for request in requests], [r.seed for r in requests]
+        samples = self._memory.sample(decoder, prompts, seeds)
+        self._model.train(training)
+        return [
+            Completion(request.key, sample.ids, sample.logprobs, sample.finish, self.version)
+            for request, sample in zip(requests, samples, strict=True)
+        ]
+
+    def sync(self, model: Any, version: int) -> None:
+        """Take over a model, which may be the one it has, after its weights have changed."""
+        self._model, self.version = model, version
+        self.rest()
+
+    def rest(self) -> None:
+        """Let go of the keys and values."""
+        self._memory.forget()
+
+    def close(self) -> None:
+        """Let go of the keys and values; the model is the caller's."""
+        self.rest()

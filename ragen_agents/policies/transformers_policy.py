@@ -1,0 +1,63 @@
+"""A causal language model of the transformers library as a policy."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM
+from transformers.utils import logging as transformers_logging
+
+from ragen_agents.engines.decoding import Decoder, end_tokens
+from ragen_agents.engines.prefix_cache import Memory
+from ragen_agents.policies.base import Sampling
+from ragen_agents.policies.language_model import LanguageModelPolicy, not_loaded
+
+
+class TransformersPolicy(LanguageModelPolicy):
+    """Batched generation from a local or hub model with a chat template.
+
+    Args:
+        source: Folder of a saved model, or a hub id.
+        sampling: How to decode.
+        name: How tables call it; the folder's name by default.
+        batch_size: Conversations generated together.
+        device: "cpu", "cuda", or "auto" for the GPU if there is one.
+        dtype: "float32", "bfloat16", "float16", or "auto": float32 on the CPU, else bfloat16.
+
+    Raises:
+        RagenError: The folder holds no weights, or the model has no chat template.
+    """
+
+    def __init__(
+        self,
+        source: str | Path,
+        sampling: Sampling,
+        name: str | None = None,
+        batch_size: int = 128,
+        device: str = "auto",
+        dtype: str = "auto",
+    ) -> None:
+        super().__init__(source, sampling, name, batch_size)
+        transformers_logging.disable_progress_bar()
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        if dtype == "auto":
+            dtype = "float32" if device == "cpu" else "bfloat16"
+        try:
+            model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
+        except (OSError, ValueError) as error:
+            raise not_loaded(source, error) from error
+        model.eval().to(device)
+        self._context = int(getattr(model.config, "max_position_embeddings", 1 << 30))
+        ends = end_tokens(model.generation_config, self._tokenizer)
+        pad = self._tokenizer.pad_token_id or 0
+        self._decoder = Decoder(model, ends, pad, sampling.temperature, sampling.max_tokens)
+        self._memory = Memory()
+
+    def _write(self, prompts: list[list[int]], seeds: list[int]) -> list[tuple[list[int], bool]]:
+        samples = self._memory.sample(self._decoder, prompts, seeds)
+        return [(sample.ids, sample.finish == "stop") for sample in samples]
+
+    def rest(self) -> None:
+        """Let go of the keys and values of the conversations."""
+        self._memory.forget()

@@ -1,0 +1,155 @@
+"""One episode while it is played, and what it leaves: however it is played, the record is the same."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+
+from ragen_agents.policies.base import Reply, Request
+from ragen_agents.rollout.episode import End, Episode, InstanceRecord, TurnRecord
+from ragen_agents.rollout.turn_record import describe_error, record_turn
+from ragen_envs import SUITE_VERSION
+from ragen_envs.conversation import (
+    ConversationVector,
+    ConversationWrapper,
+    Picture,
+    TurnResult,
+    make_conversation,
+)
+from ragen_envs.errors import RagenError
+from ragen_envs.seeding import new_stream
+
+
+@dataclass(frozen=True)
+class EpisodeSpec:
+    """What is to be played."""
+
+    task: str
+    """Row of the suite."""
+    env_id: str
+    """Id of a conversation env."""
+    index: int
+    """Index of the frozen instance."""
+    split: str = "test"
+    noise: int = 0
+    """Number of the instance's noise draw."""
+    attempt: int = 0
+    """Number of the try, which changes the policy's draws and nothing else."""
+    env_kwargs: dict[str, Any] = field(default_factory=dict, hash=False)
+    """Keywords for the env, over those of its id."""
+
+
+def sampling_seed(run_seed: int, spec: EpisodeSpec, turn: int) -> int:
+    """Return the seed of a reply's draws, in [0, 2^63); it depends on nothing but its arguments."""
+    what = f"{spec.env_id} {spec.split} {spec.noise} {spec.attempt} {turn}"
+    return new_stream(f"policy {run_seed}", what, spec.index)
+
+
+def make_env(spec: EpisodeSpec) -> ConversationWrapper:
+    """Make the conversation that a spec names and load its instance.
+
+    Raises:
+        RagenError: There is no such game or instance.
+    """
+    try:
+        defaults = gym.spec(spec.env_id).kwargs
+    except gym.error.Error as error:
+        raise RagenError(f"unknown game '{spec.env_id}'; `ragen games` lists them") from error
+    env = make_conversation(**{**defaults, **spec.env_kwargs})
+    env.reset(options={"split": spec.split, "index": spec.index, "noise": spec.noise})
+    return env
+
+
+class Asked(NamedTuple):
+    """The last message that a game has sent."""
+
+    user: str
+    pictures: Sequence[Picture]
+
+
+class Game:
+    """One episode: the request that waits for a reply, the replies so far, the record at the end.
+
+    Args:
+        spec: What is played.
+        run_seed: What the seeds of the requests derive from.
+
+    Raises:
+        RagenError: There is no such game or instance.
+    """
+
+    def __init__(self, spec: EpisodeSpec, run_seed: int) -> None:
+        self.spec = spec
+        self.run_seed = run_seed
+        self.env = make_env(spec)
+        self.turns: list[TurnRecord] = []
+        self.end: End | None = None
+        self.error: str | None = None
+        advice = self.env.oracle()
+        self._optimum = (advice.value, advice.expected_return)
+
+    def request(self) -> Request:
+        """Return what the policy is asked now."""
+        seed = sampling_seed(self.run_seed, self.spec, len(self.turns))
+        return Request(self.env.messages, seed, self.env, tuple(self.env.pictures))
+
+    def record(self, asked: Asked, reply: Reply, result: TurnResult, seconds: float) -> None:
+        """Record what the game asked, what it was replied within so many seconds, and what that did."""
+        self.turns.append(record_turn(*asked, reply, result, self.env.names, seconds))
+        self.end = result.end
+
+    def fail(self, error: Exception) -> None:
+        """End the episode because of an error, which is part of its record."""
+        self.end = "error"
+        self.error = describe_error(error)
+
+    def episode(self, agent: str) -> Episode:
+        """Return the record of the episode, which must have ended."""
+        assert self.end is not None
+        instance = self.env.unwrapped.instance  # type: ignore[attr-defined]
+        return Episode(
+            suite_version=SUITE_VERSION,
+            task=self.spec.task,
+            env_id=self.spec.env_id,
+            env_kwargs=dict(self.spec.env_kwargs),
+            instance=InstanceRecord(**vars(instance)),
+            agent=agent,
+            attempt=self.spec.attempt,
+            sampling_seed=self.run_seed,
+            system=self.env.system,
+            turns=tuple(self.turns),
+            closing=self.env.user if self.env.end is not None else "",
+            success=self.env.success and self.end not in ("error", "overflow"),
+            episode_return=sum(turn.reward for turn in self.turns),
+            optimal_success=self._optimum[0],
+            optimal_return=self._optimum[1],
+            end=self.end,
+            error=self.error,
+        )
+
+
+def play_replies(games: Sequence[Game], replies: Sequence[Reply], seconds: float) -> None:
+    """Play one reply in each of the games and record what it did.
+
+    A game that breaks ends its episode as an error.
+
+    Args:
+        games: Episodes that go on.
+        replies: One for each game.
+        seconds: What each reply took.
+    """
+    for game, reply in zip(games, replies, strict=True):
+        game.end = "overflow" if reply.overflow else None
+    played = [(g, r) for g, r in zip(games, replies, strict=True) if not r.overflow]
+    if not played:
+        return
+    asked = [Asked(game.env.user, game.env.pictures) for game, _ in played]
+    results = ConversationVector([game.env for game, _ in played]).play(
+        [reply.text for _, reply in played], truncated=[reply.cut_off for _, reply in played]
+    )
+    for (game, reply), was, result in zip(played, asked, results, strict=True):
+        if isinstance(result, Exception):
+            game.fail(result)
+        else:
+            game.record(was, reply, result, seconds)

@@ -1,0 +1,65 @@
+"""Which engine a run's rollouts come from."""
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ragen_agents.engines import Engine
+from ragen_agents.engines.transformers_engine import TransformersEngine
+from ragen_agents.model_source import model_source
+from ragen_agents.rollout.chat import ChatCodec
+from ragen_agents.starpo.config import TrainConfig
+from ragen_envs.errors import RagenError
+
+
+def make_engine(
+    config: TrainConfig,
+    policy: Any,
+    codec: ChatCodec,
+    processes: int,
+    folder: Path,
+    warn: Callable[[str], None],
+) -> Engine:
+    """Make the engine that a config names.
+
+    Args:
+        config: The run's.
+        policy: The model that learns.
+        codec: Its chat template.
+        processes: Of the run.
+        folder: The run directory.
+        warn: Called with each line that a person should see.
+
+    Raises:
+        RagenError: It cannot be had.
+    """
+    max_tokens = config.rollout.max_tokens
+    if config.engine == "transformers":
+        return TransformersEngine(policy, codec.ends, codec.pad, max_tokens)
+    if processes > 1:
+        raise RagenError(
+            f"engine is {config.engine}, which runs with one process of the trainer, not {processes}"
+        )
+    from ragen_agents.engines.vllm_engine import VllmEngine
+
+    if config.engine == "vllm-server":
+        model = _served(config, policy, folder, warn)
+        return VllmEngine(model, codec.ends, max_tokens, run=f"{uuid.uuid4().hex[:8]}-")
+    from ragen_agents.engines.vllm_api import LocalModel
+
+    settings = config.vllm
+    local = LocalModel(model_source(config.model), settings.precision, settings.cache_gib)
+    return VllmEngine(local, codec.ends, max_tokens)
+
+
+def _served(config: TrainConfig, policy: Any, folder: Path, warn: Callable[[str], None]) -> Any:
+    from ragen_agents.engines.vllm_server import ServedModel
+    from ragen_agents.policies.endpoint.settings import check_base_url
+
+    server = config.server
+    shared = folder if server.folder is None else Path(server.folder)
+    return ServedModel(
+        check_base_url(server.url), shared, policy.config.vocab_size,
+        policy.config.max_position_embeddings, server.timeout, server.patience, warn,
+    )  # fmt: skip

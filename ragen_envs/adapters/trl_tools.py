@@ -1,0 +1,63 @@
+"""Games as tools of TRL's ``GRPOTrainer``.
+
+``environment_factory=partial(GameTools, "ragen/SokobanText-v0")``: the model plays by calling the tool
+``act``, so its chat template must know tools. Where it is to answer in text, as everywhere else in the
+suite, use the rollout function of ``ragen_agents.adapters.trl_rollouts``.
+"""
+
+from typing import Any
+
+import gymnasium as gym
+
+from ragen_envs.conversation import format_reply, make_conversation
+from ragen_envs.conversation.prompt import introduction
+
+
+class GameTools:
+    """One conversation game for TRL, which makes every public method but ``reset`` and ``get_reward`` a tool.
+
+    Args:
+        env_id: Id of a conversation env.
+        **settings: Over those of the id; ``think`` is off, because a call of a tool holds no thought.
+    """
+
+    def __init__(self, env_id: str, **settings: Any) -> None:
+        import ragen_envs  # noqa: F401
+
+        given = {**gym.spec(env_id).kwargs, **settings, "think": False}
+        self._env = make_conversation(**given)
+        self._return = 0.0
+
+    def reset(
+        self, seed: int | None = None, split: str | None = None, index: int | None = None, **_: Any
+    ) -> str:
+        """Start an episode from a row of the dataset; return what is appended to its prompt.
+
+        Args:
+            seed: Seed of a fresh level.
+            split: Split of the level, "train" if left out.
+            index: Index of a frozen instance, instead of a seed.
+        """
+        given = {"split": split, "index": index}
+        options = {name: value for name, value in given.items() if value is not None}
+        self._env.reset(seed=seed, options=options)
+        self._return = 0.0
+        env = self._env
+        rules, legend = env.face.rules(env.unwrapped), env.face.legend(env.symbols)
+        return f"\n{introduction(rules, legend, env.names, env.settings)}\n\n{env.user}"
+
+    def act(self, actions: str) -> str:
+        """Play actions and see what they did.
+
+        Args:
+            actions: Names of actions, separated by ||, for example "Up || Right".
+        """
+        if self._env.end is not None:
+            return "The game is over."
+        text, reward, *_ = self._env.step(format_reply([actions], None))
+        self._return += float(reward)
+        return text
+
+    def get_reward(self) -> float:
+        """Return the sum of the rewards so far."""
+        return self._return

@@ -1,0 +1,237 @@
+"""Other libraries' faces play the same games: same seed, same actions, same rewards as ``gym.make``."""
+
+import itertools
+import json
+from functools import partial
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from stable_baselines3 import PPO
+from stable_baselines3.common.vec_env import VecMonitor
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from ragen_agents.adapters.trl_rollouts import GameRollouts, episode_return
+from ragen_agents.starter import STARTER
+from ragen_envs.adapters.sb3_env import GameVecEnv
+from ragen_envs.adapters.trl_tools import GameTools
+from ragen_envs.errors import RagenError
+
+SMALL_LAKE = {"level": ["P_O", "___", "O_G"], "success_rate": 1.0}
+
+
+def test_stable_baselines3_steps_the_same_games():
+    envs = GameVecEnv("ragen/FrozenLake-v0", 4, max_episode_steps=6)
+    singles = [gym.make("ragen/FrozenLake-v0", max_episode_steps=6) for _ in range(4)]
+    envs.seed(30)
+    seen = envs.reset()
+    expected = [env.reset(seed=30 + i)[0] for i, env in enumerate(singles)]
+    assert np.array_equal(seen, expected)
+    rng = np.random.default_rng(0)
+    ended = 0
+    for _ in range(40):
+        actions = rng.integers(4, size=4)
+        seen, rewards, dones, infos = envs.step(actions)
+        for i, env in enumerate(singles):
+            observation, reward, terminated, truncated, info = env.step(actions[i])
+            assert (rewards[i], dones[i]) == (reward, terminated or truncated)
+            if dones[i]:
+                ended += 1
+                assert np.array_equal(infos[i]["terminal_observation"], observation)
+                assert infos[i]["TimeLimit.truncated"] == (truncated and not terminated)
+                assert infos[i]["success"] == info["success"]
+                observation, _ = env.reset()
+            assert np.array_equal(seen[i], observation)
+    assert ended > 8
+
+
+def test_ppo_of_stable_baselines3_learns_a_small_lake():
+    torch.set_num_threads(1)
+    envs = VecMonitor(GameVecEnv("ragen/FrozenLake-v0", 16, max_episode_steps=12, **SMALL_LAKE))
+    settings = {"n_steps": 16, "batch_size": 64, "n_epochs": 4, "learning_rate": 2e-3}
+    model = PPO("MlpPolicy", envs, seed=0, device="cpu", gamma=0.9, **settings)
+    model.learn(4096)
+    env = gym.make("ragen/FrozenLake-v0", max_episode_steps=12, **SMALL_LAKE)
+    observation, _ = env.reset(seed=0)
+    steps, over = 0, False
+    while not over:
+        action, _ = model.predict(observation, deterministic=True)
+        observation, reward, terminated, truncated, _ = env.step(action)
+        steps, over = steps + 1, terminated or truncated
+    assert (reward, steps) == (1.0, 4)
+
+
+def test_tools_play_the_same_game():
+    tools = GameTools("ragen/SokobanText-v0", actions_per_turn=2)
+    env = gym.make("ragen/SokobanText-v0", think=False, actions_per_turn=2)
+    told = tools.reset(seed=8, prompt="a column of the dataset")
+    env.reset(seed=8)
+    assert told.endswith(env.get_wrapper_attr("user"))
+    assert "<answer>" not in told
+    total = 0.0
+    for actions in ("Up || Right", "Down || Down", "Jump", "Left"):
+        text = tools.act(actions)
+        expected, reward, terminated, truncated, _ = env.step(f"<answer>{actions}</answer>")
+        total += reward
+        assert text == expected
+        assert not terminated
+        assert not truncated
+    assert tools.get_reward() == total
+    while not truncated:
+        tools.act("Up || Up")
+        *_, truncated, _ = env.step("<answer>Up || Up</answer>")
+    before = tools.get_reward()
+    assert tools.act("Up") == "The game is over."
+    assert tools.get_reward() == before
+    assert tools.reset(split="test", index=3) != told
+
+
+@pytest.fixture(scope="module")
+def starter():
+    return (
+        AutoModelForCausalLM.from_pretrained(STARTER, dtype="float32"),
+        AutoTokenizer.from_pretrained(STARTER),
+    )
+
+
+def grpo(folder, starter, **given):
+    from trl import GRPOConfig, GRPOTrainer
+
+    model, tokenizer = starter
+    args = GRPOConfig(
+        output_dir=str(folder), per_device_train_batch_size=16, num_generations=8, max_steps=1,
+        max_completion_length=512, report_to=[], use_cpu=True, bf16=False, save_strategy="no",
+        logging_steps=1, temperature=1.0, learning_rate=1e-3, seed=0,
+    )  # fmt: skip
+    return GRPOTrainer(model=model, args=args, processing_class=tokenizer, **given)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_trl_takes_a_step_on_rollouts(tmp_path, starter, monkeypatch):
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+    rollouts = GameRollouts("ragen/FrozenLakeText-v0", max_tokens=100, max_turns=3)
+    kept = []
+
+    def keep(prompts, trainer):
+        kept.append((prompts, rollouts(prompts, trainer)))
+        return kept[-1][1]
+
+    trainer = grpo(
+        tmp_path, starter, reward_funcs=episode_return, rollout_func=keep,
+        train_dataset=rollouts.dataset(8),
+    )  # fmt: skip
+    before = {name: value.clone() for name, value in trainer.model.named_parameters()}
+    result = trainer.train()
+    assert np.isfinite(result.training_loss)
+    assert any(not torch.equal(value, before[n]) for n, value in trainer.model.named_parameters())
+    (prompts, output), *_ = kept
+    assert len(prompts) == 16
+    assert len({tuple(ids) for ids in output["prompt_ids"]}) == 2
+    assert any(0 in mask for mask in output["env_mask"])  # some took several turns
+    assert_rollouts_are_the_games(starter[1], prompts, output)
+    logged = [row["reward"] for row in trainer.state.log_history if "reward" in row]
+    assert logged[0] == pytest.approx(np.mean(output["episode_returns"]), abs=1e-4)
+
+
+def assert_rollouts_are_the_games(tokenizer, prompts, output):
+    """Read the replies out of the tokens that are trained, and play them again."""
+    for row, prompt in enumerate(prompts):
+        seed = int(prompt[-1]["content"].split()[-1])
+        member = [p[-1]["content"] for p in prompts[:row]].count(prompt[-1]["content"])
+        env = gym.make("ragen/FrozenLakeText-v0", max_turns=3)
+        env.reset(seed=seed, options={"noise": member})
+        first = tokenizer.apply_chat_template(
+            env.get_wrapper_attr("messages"), add_generation_prompt=True, return_dict=False
+        )
+        assert output["prompt_ids"][row] == first
+        ids, mask = output["completion_ids"][row], output["env_mask"][row]
+        assert len(ids) == len(mask) == len(output["logprobs"][row])
+        total, reply = 0.0, []
+        for token, own in zip([*ids, 0], [*mask, 0], strict=True):
+            if own:
+                reply.append(token)
+            elif reply:
+                text = tokenizer.decode(reply, skip_special_tokens=True)
+                _, reward, *_ = env.step(text)
+                total, reply = total + reward, []
+        assert total == pytest.approx(output["episode_returns"][row])
+
+
+class Caller:
+    """Stands in for a model's ``generate``: writes calls of the tool, as one that knows tools does."""
+
+    def __init__(self, tokenizer):
+        self.tokenizer, self.rng, self.read = tokenizer, np.random.default_rng(0), []
+
+    def __call__(self, input_ids, **_):
+        self.read += self.tokenizer.batch_decode(input_ids)
+        written = [self.tokenizer.encode(self.call(), add_special_tokens=False) for _ in input_ids]
+        longest = max(map(len, written))
+        rows = [ids + [self.tokenizer.pad_token_id] * (longest - len(ids)) for ids in written]
+        return torch.cat([input_ids, torch.tensor(rows)], dim=1)
+
+    def call(self):
+        if self.rng.random() < 0.2:
+            return "I stop here.<|im_end|>"
+        actions = " || ".join(self.rng.choice(["Up", "Down", "Left", "Right", "Jump"], 2))
+        call = json.dumps({"name": "act", "arguments": {"actions": actions}})
+        return f"<tool_call>\n{call}\n</tool_call><|im_end|>"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_trl_takes_a_step_on_tools(tmp_path, monkeypatch):
+    import trl
+    from datasets import Dataset
+
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+    tokenizer = AutoTokenizer.from_pretrained(STARTER)
+    known = Path(trl.__file__).parent / "chat_templates" / "qwen2_5.jinja"
+    tokenizer.chat_template = known.read_text("utf-8")  # one that knows tools
+    model = AutoModelForCausalLM.from_pretrained(STARTER, dtype="float32")
+    model.generate = caller = Caller(tokenizer)
+    seen = []
+
+    def keep(completions, environments, seed, **_):
+        seen.extend(zip(completions, [e.get_reward() for e in environments], seed, strict=True))
+        return [0.0] * len(completions)
+
+    rows = [{"prompt": [{"role": "user", "content": "Play."}], "seed": seed} for seed in range(8)]
+    trainer = grpo(
+        tmp_path, (model, tokenizer), reward_funcs=keep, train_dataset=Dataset.from_list(rows),
+        environment_factory=partial(GameTools, "ragen/SokobanText-v0", max_turns=3),
+    )  # fmt: skip
+    before = {name: value.clone() for name, value in trainer.model.named_parameters()}
+    assert np.isfinite(trainer.train().training_loss)
+    assert any(not torch.equal(value, before[n]) for n, value in trainer.model.named_parameters())
+    assert all('"name": "act"' in text and "Push every box" in text for text in caller.read)
+    assert len(seen) == 16
+    for completion, reward, seed in seen:
+        assert reward == pytest.approx(played_again(completion, seed))
+    assert len({reward for _, reward, _ in seen}) > 2
+    logged = [row for row in trainer.state.log_history if "rewards/GameTools/mean" in row]
+    mean = np.mean([reward for _, reward, _ in seen])
+    assert logged[0]["rewards/GameTools/mean"] == pytest.approx(mean, abs=1e-4)
+
+
+def played_again(completion, seed):
+    """Play the calls of a conversation in the game itself, and compare what the tool has said."""
+    env = gym.make("ragen/SokobanText-v0", max_turns=3, think=False)
+    env.reset(seed=seed)
+    total, over = 0.0, False
+    for message, answer in itertools.pairwise(completion):
+        for call in message.get("tool_calls") or ():
+            text = "The game is over."
+            if not over:
+                actions = call["function"]["arguments"]["actions"]
+                text, reward, terminated, truncated, _ = env.step(f"<answer>{actions}</answer>")
+                total, over = total + reward, terminated or truncated
+            assert answer["content"] == text
+    return total
+
+
+def test_rollouts_refuse_other_datasets():
+    rollouts = GameRollouts("ragen/SokobanText-v0")
+    with pytest.raises(RagenError, match=r"must be a row of dataset\(\)"):
+        rollouts([[{"role": "user", "content": "2 + 2?"}]], trainer=None)

@@ -1,0 +1,545 @@
+"""Agents behind an endpoint: really over HTTP, through faults, kills and budgets."""
+
+import json
+import logging
+import multiprocessing
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from endpoint_server import FAULTS, EndpointServer, completion, failure, plays
+from processes import interruptible
+from ragen_bench.__main__ import main
+from ragen_bench.runs.records import read_records
+
+from ragen_agents.policies.endpoint import policy
+from ragen_agents.rollout import Episode
+
+GAMES = ("Bandit", "Sokoban", "FrozenLakeDeterministic")
+KEY = "sk-test-3141592653589793"
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr(policy, "FIRST_DELAY", 0.001)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+
+@pytest.fixture
+def server():
+    with EndpointServer() as made:
+        yield made
+
+
+def words(server, out, *more, episodes=8, games=GAMES):
+    named = [word for game in games for word in ("--game", game)]
+    return ["bench", "--agent", "openai:m", "--base-url", server.url, *named,
+            "--episodes", str(episodes), "--out", str(out), *map(str, more)]  # fmt: skip
+
+
+def bench(server, out, *more, code=0, **what):
+    assert main(words(server, out, *more, **what)) == code
+    return records(out)
+
+
+def records(out):
+    """All that decides a table, in one order."""
+    episodes = [json.loads(line) for line in (out / "episodes.jsonl").read_text().splitlines()]
+    for episode in episodes:
+        for turn in episode["turns"]:
+            del turn["seconds"]
+    return sorted(episodes, key=lambda e: (e["agent"], e["task"], e["instance"]["index"]))
+
+
+def table(out, capsys):
+    capsys.readouterr()
+    assert main(["show", str(out), "--format", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
+
+
+def everything(out):
+    return b"".join(path.read_bytes() for path in sorted(Path(out).rglob("*")) if path.is_file())
+
+
+# --- faults --------------------------------------------------------------------------------------
+
+
+def test_faults_change_nothing(server, tmp_path, capsys):
+    expected = bench(server, tmp_path / "calm", "--agent", "random", episodes=12)
+    with EndpointServer(faults=0.3) as faulty:
+        # Another server is another endpoint of the run's config, and nothing else.
+        found = bench(faulty, tmp_path / "faulty", "--agent", "random", "--timeout", "5s",
+                      episodes=12)  # fmt: skip
+        assert set(faulty.hit) == set(FAULTS)
+    assert found == expected
+    assert table(tmp_path / "faulty", capsys) == table(tmp_path / "calm", capsys)
+    assert main(["verify", str(tmp_path / "faulty")]) == 0
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_results_do_not_depend_on_concurrency(concurrency, server, tmp_path):
+    def answer(body, _):
+        return completion(f"{plays(body)}{body['seed']}")
+
+    server.answer = answer
+    expected = bench(server, tmp_path / "a", episodes=4)
+    assert bench(server, tmp_path / "b", "--concurrency", concurrency, episodes=4) == expected
+
+
+def test_killed_at_ten_moments_each_episode_is_there_once(tmp_path):
+    import asyncio
+
+    async def answer(body, _):
+        await asyncio.sleep(0.02)
+        return completion(plays(body))
+
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(
+        ["ragen_bench.evaluation.tables", "openai", "ragen_bench.evaluation.runner"]
+    )
+    rng, kills, out = random.Random(1), 0, tmp_path / "killed"
+    with EndpointServer(answer) as server:
+        what = {"episodes": 40, "games": GAMES[1:]}
+        run = words(server, out, "--concurrency", "4", **what)
+        while kills < 10:
+            target = _lines(out) + rng.randint(0, 6)
+            process = context.Process(target=main, args=(run,))
+            process.start()
+            while process.is_alive() and (not out.exists() or _lines(out) < target):
+                time.sleep(0.002)
+            time.sleep(rng.uniform(0, 0.05))
+            process.kill()
+            process.join()
+            assert process.exitcode == -9, "ended before it was killed"
+            kills += 1
+        assert 0 < _lines(out) < 80
+        found = bench(server, out, **what)
+        assert found == bench(server, tmp_path / "whole", **what)
+    assert len(read_records(out / "episodes.jsonl", Episode).episodes) == 80
+    assert main(["verify", str(out)]) == 0
+
+
+def test_a_real_ctrl_c_keeps_what_was_said(tmp_path):
+    import asyncio
+
+    async def answer(body, _):
+        await asyncio.sleep(0.02)
+        return completion(plays(body))
+
+    with EndpointServer(answer) as server:
+        what = {"episodes": 100, "games": GAMES[1:]}
+        out = tmp_path / "run"
+        command = [sys.executable, "-m", "ragen_bench", *words(server, out, **what)]
+        process = subprocess.Popen(
+            [*command, "--concurrency", "4"],
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=interruptible,
+        )
+        while process.poll() is None and not _lines(out):
+            time.sleep(0.002)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=300)
+        assert process.returncode == 130
+        assert "the same command goes on" in error
+        assert "Traceback" not in error
+        assert 0 < _lines(out) < 200
+        assert bench(server, out, **what) == bench(server, tmp_path / "whole", **what)
+
+
+def _lines(out):
+    path = out / "episodes.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+@pytest.mark.parametrize("kind", ["hang", "reset", "500", "429", "no_choices"])
+def test_an_endpoint_that_stops_answering_ends_in_one_line(kind, server, tmp_path, capsys):
+    expected = bench(server, tmp_path / "whole", games=GAMES[1:2])
+    server.bodies.clear()
+    server.answer = lambda body, _: _until(server, 12, kind, body)
+    server.kinds = (kind,)
+    bench(server, tmp_path / "run", "--tries", 2, "--timeout", "2s" if kind != "hang" else "1s",
+          "--concurrency", 2, games=GAMES[1:2], code=2)  # fmt: skip
+    error = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert "does not answer, after 2 tries" in error[0]
+    assert "the same command goes on" in error[0]
+    kept = len(records(tmp_path / "run"))
+    assert 0 < kept < 8
+    server.answer, server.faults = lambda body, _: completion(plays(body)), 0.0
+    assert bench(server, tmp_path / "run", games=GAMES[1:2]) == expected
+
+
+def _until(server, count, kind, body):
+    """Answer a few requests well, and misbehave for ever after."""
+    if len(server.bodies) >= count:
+        server.faults = 1.0
+    return completion(plays(body))
+
+
+def test_nobody_waits_for_a_slow_reply(tmp_path):
+    """The first reply comes when all other episodes have ended, which lock-step never sees."""
+    import asyncio
+
+    async def answer(body, _):
+        if server.slow is None:
+            server.slow = body["messages"]
+            while _lines(tmp_path / "run") < 7:
+                await asyncio.sleep(0.01)
+        return completion(plays(body))
+
+    with EndpointServer(answer) as server:
+        server.slow = None
+        assert len(bench(server, tmp_path / "run", games=GAMES[1:2])) == 8
+
+
+def test_a_server_that_takes_few_requests_is_asked_less(server, tmp_path):
+    import asyncio
+
+    expected = bench(server, tmp_path / "whole")
+    state = {"open": 0, "refused": 0}
+
+    async def answer(body, _):
+        if state["open"] >= 3:
+            state["refused"] += 1
+            return 429, failure("slow down"), [("Retry-After", "0.02")]
+        state["open"] += 1
+        await asyncio.sleep(0.01)
+        state["open"] -= 1
+        return completion(plays(body))
+
+    with EndpointServer(answer) as busy:
+        assert bench(busy, tmp_path / "busy", "--concurrency", 24, "--tries", 50) == expected
+        assert 0 < state["refused"] < len(busy.bodies) / 2
+
+
+# --- whom an error concerns ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "named"),
+    [
+        (401, failure("Incorrect API key"), "does not accept the key: HTTP 401"),
+        (403, failure("no"), "does not accept the key"),
+        (402, failure("Insufficient balance"), "nothing left to spend"),
+        (429, failure("You exceeded your quota", "insufficient_quota"), "nothing left to spend"),
+        (404, failure("The model `m` does not exist", "model_not_found"), "no such model"),
+        (404, b"<html>not here</html>", "no endpoint at this base URL"),
+        (400, failure("Unsupported parameter: 'max_tokens'"), "refuses these settings: HTTP 400"),
+        (422, failure("temperature is too high"), "refuses these settings"),
+    ],
+)
+def test_an_error_that_stops_the_run_is_one_line(status, body, named, server, tmp_path, capsys):
+    server.answer = lambda *_: (status, body)
+    bench(server, tmp_path / "run", code=2)
+    error = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
+    assert len(error) == 1
+    assert named in error[0]
+    assert records(tmp_path / "run") == []
+
+
+def test_prompts_that_outgrow_the_context_are_records(server, tmp_path):
+    long = "This model's maximum context length is 512 tokens. However, you requested 600 tokens"
+    server.answer = lambda body, _: (
+        (400, failure(long)) if len(body["messages"]) > 2 else completion(plays(body))
+    )
+    found = bench(server, tmp_path / "run", games=GAMES[1:2])
+    assert {e["end"] for e in found} <= {"overflow", "terminated"}
+    assert any(e["end"] == "overflow" and len(e["turns"]) == 1 for e in found)
+    assert main(["verify", str(tmp_path / "run")]) == 0
+
+
+@pytest.mark.parametrize("status", [400, 500])
+def test_a_request_that_alone_fails_is_a_record(status, server, tmp_path, capsys):
+    expected = bench(server, tmp_path / "whole", games=GAMES[1:2])
+    poison = expected[3]["turns"][0]["user"]
+    server.answer = lambda body, _: (
+        (status, failure("not this one"))
+        if body["messages"][-1]["content"] == poison
+        else completion(plays(body))
+    )
+    found = bench(server, tmp_path / "run", "--tries", 2, games=GAMES[1:2])
+    assert found[3]["end"] == "error"
+    assert found[3]["error"] == f"RequestFailedError: HTTP {status}: not this one"
+    assert [e for e in found if e["end"] != "error"] == [*expected[:3], *expected[4:]]
+    assert main(["verify", str(tmp_path / "run")]) == 0
+    assert "errors" in capsys.readouterr().out
+
+
+# --- the key -------------------------------------------------------------------------------------
+
+
+def _echo(status):
+    def answer(body, headers):
+        told = f"you sent {headers['authorization']} and {KEY}"
+        if status == 200:
+            return completion(f"{plays(body)} {told}", reasoning_content=told)
+        return status, failure(told) if status != 404 else told.encode()
+
+    return answer
+
+
+@pytest.mark.parametrize("status", [200, 400, 401, 404, 429, 500])
+def test_the_key_is_shown_nowhere(status, server, tmp_path, capsys, caplog, monkeypatch):
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    server.answer = _echo(status)
+    out = tmp_path / "run"
+    code = main(words(server, out, "--tries", 2, games=GAMES[:1]))
+    assert code == (0 if status == 200 else 2)
+    if status == 200:
+        assert main(["verify", str(out)]) == main(["show", str(out)]) == 0
+        assert "[key]" in records(out)[0]["turns"][0]["reply"]
+        assert "[key]" in records(out)[0]["turns"][0]["reasoning"]
+    shown = capsys.readouterr()
+    assert KEY not in shown.out + shown.err + caplog.text
+    assert KEY.encode() not in everything(tmp_path)
+
+
+def test_another_variable_may_hold_the_key(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("MY_KEY", KEY)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-somebody-else")
+    seen = []
+    server.answer = lambda body, h: seen.append(h["authorization"]) or completion(plays(body))
+    bench(server, tmp_path / "run", "--key-variable", "MY_KEY", games=GAMES[:1])
+    assert set(seen) == {f"Bearer {KEY}"}
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        (["--base-url", f"https://me:{KEY}@host/v1"], "must have no user, password"),
+        (["--base-url", f"https://host/v1?key={KEY}"], "must have no user, password, query"),
+        (["--base-url", "host:80"], "http or https URL"),
+        (["--base-url", "https://api.openai.com/v1", "--key-variable", "NONE"], "variable NONE"),
+        (["--extra-body", json.dumps({"user": KEY})], "the key is part of the settings"),
+        (["--extra-body", "{"], "--extra-body must be a JSON object"),
+        (["--extra-body", '{"model": "other"}'], "'model' is set by the harness"),
+        (["--timeout", "soon"], "duration is 'soon'"),
+        (["--concurrency", "0"], "concurrency is 0"),
+        (["--max-cost", "1"], "--max-cost needs the price of openai:m"),
+        (["--max-tokens", "0"], "budget of tokens is 0"),
+        (["--cache", "x", "--no-cache"], "contradict"),
+        (["--agent", "starter", "--suite", "PICTURES"], "reads words only"),
+    ],
+)
+def test_wrong_words(more, named, server, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    more = [str(picture_suite(tmp_path)) if word == "PICTURES" else word for word in more]
+    games = () if "--suite" in more else GAMES
+    bench_words = words(server, tmp_path / "run", *more, games=games)
+    assert main(bench_words) == 2
+    error = capsys.readouterr().err
+    assert named in error
+    assert KEY not in error
+    assert not (tmp_path / "run").exists()
+
+
+# --- what is asked, what is kept -----------------------------------------------------------------
+
+
+def test_requests_say_what_the_config_says(server, tmp_path):
+    extra = {"max_tokens": None, "max_completion_tokens": 77, "chat": {"think": True}}
+    more = [
+        "--temperature",
+        "0.7",
+        "--max-reply-tokens",
+        "77",
+        "--stop",
+        "</answer>",
+        "--seed",
+        "5",
+    ]
+    found = bench(server, tmp_path / "run", *more, "--extra-body", json.dumps(extra), episodes=3)
+    bodies = server.bodies
+    assert len(bodies) == sum(len(e["turns"]) for e in found)
+    assert len({body["seed"] for body in bodies}) == len(bodies)
+    assert all(0 <= body["seed"] < 1 << 31 for body in bodies)
+    for body in bodies:
+        del body["seed"], body["messages"]
+        assert body == {
+            "model": "m", "temperature": 0.7, "stop": ["</answer>"], "max_completion_tokens": 77,
+            "chat": {"think": True},
+        }  # fmt: skip
+    config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert config["agents"][0]["endpoint"]["extra_body"] == extra
+    bench(server, tmp_path / "run", *more, episodes=3, code=2)
+
+
+def test_thoughts_are_kept_and_missing_token_counts_estimated(server, tmp_path, capsys):
+    def answer(body, _):
+        full = completion(plays(body), reasoning="Ünd so, " * 10)
+        return {"choices": full["choices"]}
+
+    server.answer = answer
+    found = bench(server, tmp_path / "run")
+    turns = [turn for e in found for turn in e["turns"]]
+    assert {turn["reasoning"] for turn in turns} == {"Ünd so, " * 10}
+    assert all(turn["tokens_estimated"] and turn["prompt_tokens"] > 50 for turn in turns)
+    assert "token counts of openai:m are estimates" in capsys.readouterr().out
+    assert main(["verify", str(tmp_path / "run")]) == 0
+
+
+def test_a_reply_cut_off_by_its_limit(server, tmp_path):
+    def answer(body, _):
+        found = completion(None, reasoning_content="hm")
+        found["choices"][0]["finish_reason"] = "length"
+        found["usage"]["completion_tokens"] = 5000  # more than asked for, as some servers do
+        return found
+
+    server.answer = answer
+    (first, *_) = bench(server, tmp_path / "run")
+    assert first["turns"][0]["defects"] == ["empty", "truncated"]
+    assert main(["verify", str(tmp_path / "run")]) == 0
+
+
+def test_records_of_the_first_version_are_read(server, tmp_path):
+    bench(server, tmp_path / "run")
+    path = tmp_path / "run" / "episodes.jsonl"
+    episodes = [json.loads(line) for line in path.read_text().splitlines()]
+    for episode in episodes:
+        episode["schema_version"] = 1
+        for turn in episode["turns"]:
+            del turn["picture"], turn["reasoning"], turn["tokens_estimated"]
+    path.write_text("".join(json.dumps(episode) + "\n" for episode in episodes))
+    (tmp_path / "run" / "episodes.sha256").unlink()
+    assert main(["verify", str(tmp_path / "run")]) == main(["show", str(tmp_path / "run")]) == 0
+
+
+# --- budgets and the cache -----------------------------------------------------------------------
+
+
+def test_a_budget_stops_a_run_that_a_larger_one_ends(server, tmp_path, capsys):
+    expected = bench(server, tmp_path / "whole")
+    server.bodies.clear()
+    out, prices = tmp_path / "run", tmp_path / "prices.yaml"
+    prices.write_text("m: {input: 1000, output: 10000}\n")
+    few = ["--concurrency", "2", "--prices", prices]
+    bench(server, out, *few, "--max-tokens", 3200, code=3)
+    assert len(server.bodies) in (10, 11)  # 320 tokens each; one more may be in flight
+    shown = capsys.readouterr()
+    assert "tokens are used; what is played is kept" in shown.err
+    assert "are missing" in shown.out
+    bench(server, out, *few, "--max-tokens", 3200, code=3)
+    assert len(server.bodies) in (10, 11)
+    bench(server, out, *few, "--max-cost", 10, code=3)  # 0.5 each
+    assert len(server.bodies) in (20, 21)
+    assert "of 10 is spent" in capsys.readouterr().err
+    usage = (out / "usage.jsonl").read_bytes()
+    (out / "usage.jsonl").write_bytes(usage[:-5])
+    assert bench(server, out, *few, "--max-cost", 1000) == expected
+    assert main(["verify", str(out)]) == 0
+
+
+def test_time_over_is_a_clean_stop(tmp_path, capsys):
+    server = EndpointServer(faults=1.0, kinds=("hang",))
+    with server:
+        bench(server, tmp_path / "run", "--max-time", "0.2s", code=3)
+        assert "0.2 s are over" in capsys.readouterr().err
+        server.faults = 0.0
+        assert len(bench(server, tmp_path / "run")) == 24
+
+
+def test_a_cache_asks_for_nothing_twice(server, tmp_path):
+    greedy = ["--temperature", "0", "--cache", tmp_path / "cache"]
+    expected = bench(server, tmp_path / "a", *greedy)
+    asked = len(server.bodies)
+    assert bench(server, tmp_path / "b", *greedy) == expected
+    assert len(server.bodies) == asked
+    bench(server, tmp_path / "c", *greedy, "--max-reply-tokens", "99")
+    assert len(server.bodies) == 2 * asked
+    (tmp_path / "cache").write_bytes(b"no database" * 100)
+    assert main(words(server, tmp_path / "d", *greedy)) == 2
+
+
+def test_by_default_only_greedy_replies_are_kept(server, tmp_path):
+    bench(server, tmp_path / "sampled", games=GAMES[:1])
+    bench(server, tmp_path / "greedy", "--temperature", "0", games=GAMES[:1])
+    bench(server, tmp_path / "none", "--temperature", "0", "--no-cache", games=GAMES[:1])
+    kept = [name for name in ("sampled", "greedy", "none")
+            if (tmp_path / name / "responses.sqlite").exists()]  # fmt: skip
+    assert kept == ["greedy"]
+
+
+# --- pictures ------------------------------------------------------------------------------------
+
+
+def picture_suite(folder):
+    settings = {"observation": "image", "history": "last"}
+    tasks = {
+        "Sokoban": {"env": "ragen/SokobanText-v0", "settings": settings},
+        "Bandit": {"env": "ragen/BanditText-v0", "settings": settings},
+    }
+    path = folder / "pictures.yaml"
+    path.write_text(yaml.safe_dump({"name": "see", "version": 1, "episodes": 4, "tasks": tasks}))
+    return path
+
+
+def test_boards_are_sent_and_kept_as_pictures(server, tmp_path, capsys):
+    import base64
+    import io
+
+    from PIL import Image
+
+    out = tmp_path / "run"
+    more = ["--agent", "oracle", "--suite", picture_suite(tmp_path)]
+    found = bench(server, out, *more, episodes=4, games=())
+    last = max(server.bodies, key=lambda body: len(body["messages"]))["messages"]
+    users = [m["content"] for m in last if m["role"] == "user"]
+    assert [m["role"] for m in last] == ["system", "user", "assistant", "user"]
+    sent = {json.dumps(m) for body in server.bodies for m in body["messages"]}
+    assert len({json.loads(m)["content"][1]["image_url"]["url"] for m in sent if "url" in m}) > 8
+    url = users[0][1]["image_url"]["url"]
+    image = Image.open(io.BytesIO(base64.b64decode(url.removeprefix("data:image/png;base64,"))))
+    assert image.size == (288, 288)
+    assert "#" not in users[0][0]["text"] + last[0]["content"]
+    shown = {turn["picture"] for e in found if e["agent"] == "openai:m" for turn in e["turns"]}
+    assert {path.stem for path in (out / "pictures").iterdir()} == shown
+    assert main(["verify", str(out)]) == 0
+
+    cached = [*more, "--cache", tmp_path / "cache"]
+    for name in ("first", "second"):
+        assert bench(server, tmp_path / name, *cached, episodes=4, games=()) == found
+        assert main(["verify", str(tmp_path / name)]) == 0
+
+    one = next((out / "pictures").iterdir())
+    image.rotate(90).save(one)
+    assert main(["verify", str(out)]) == 1
+    assert one.name in capsys.readouterr().err
+    one.unlink()
+    assert main(["verify", str(out)]) == 1
+    assert "no file" in capsys.readouterr().err
+
+
+# --- a real model --------------------------------------------------------------------------------
+
+
+def test_a_served_model_plays_as_the_one_in_process(tmp_path):
+    """Greedy replies of the starter over HTTP are those of ``--agent starter``."""
+    pytest.importorskip("torch")
+    from ragen_agents.policies import Request, Sampling, make_policy
+
+    model = make_policy("starter", Sampling(0.0, 200))
+
+    def answer(body, _):
+        (reply,) = model.act([Request(body["messages"], body["seed"], None)])
+        found = completion(reply.text)
+        found["choices"][0]["finish_reason"] = "length" if reply.cut_off else "stop"
+        found["usage"] = {"prompt_tokens": reply.prompt_tokens,
+                          "completion_tokens": reply.reply_tokens}  # fmt: skip
+        return found
+
+    with EndpointServer(answer) as server:
+        out = tmp_path / "run"
+        found = bench(server, out, "--agent", "starter", "--temperature", "0", episodes=6)
+    by_agent = {}
+    for episode in found:
+        by_agent.setdefault(episode.pop("agent"), []).append(episode)
+    assert by_agent["openai:m"] == by_agent["starter"]
+    assert main(["verify", str(out)]) == 0

@@ -1,0 +1,312 @@
+"""Training with a server: over HTTP, through faults, restarts and wrong servers. `VllmServer` plays it."""
+
+import json
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("httpx2")
+
+from endpoint_server import completion  # noqa: E402
+from ragen_bench.__main__ import main  # noqa: E402
+from vllm_server import VllmServer  # noqa: E402
+
+from ragen_agents.engines import EngineError, TokenRequest, vllm_server  # noqa: E402
+from ragen_agents.engines.transformers_engine import TransformersEngine  # noqa: E402
+from ragen_agents.engines.vllm_engine import VllmEngine  # noqa: E402
+from ragen_agents.engines.vllm_server import WEIGHTS, ServedModel  # noqa: E402
+from ragen_envs.errors import RagenError  # noqa: E402
+
+ENDS, TOKENS = frozenset({2}), 12
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch):
+    monkeypatch.setattr(vllm_server, "FIRST_DELAY", 0.01)
+    monkeypatch.setattr(vllm_server, "LONGEST_DELAY", 0.05)
+
+
+@pytest.fixture
+def policy(tiny):
+    """What is trained: other weights than the server begins with."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(tiny, dtype="float32").eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(1.2)
+    return model
+
+
+def engine_of(server, folder, policy, patience=30.0, timeout=30.0, told=None):
+    model = ServedModel(
+        server if isinstance(server, str) else server.root, folder, policy.config.vocab_size, 64,
+        timeout, patience, print if told is None else told.append,
+    )  # fmt: skip
+    return VllmEngine(model, ENDS, TOKENS, run="run-")
+
+
+def requests(count=8, temperature=1.0):
+    return [TokenRequest(k, list(range(5, 12 + k)), 1000 + k, temperature) for k in range(count)]
+
+
+def answers(engine, asked):
+    engine.submit(asked)
+    found = {}
+    while done := engine.poll():
+        found |= {completion.key: completion for completion in done}
+    return found
+
+
+def assert_as_in_this_process(found, policy, asked):
+    expected = answers(TransformersEngine(policy, ENDS, 0, TOKENS), asked)
+    assert found.keys() == expected.keys()
+    for key, reply in found.items():
+        assert reply.ids == expected[key].ids
+        assert reply.finish == expected[key].finish
+        assert reply.logprobs == pytest.approx(expected[key].logprobs, abs=1e-4)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_replies_are_those_of_the_model_that_was_sent(tiny, policy, tmp_path, temperature):
+    with VllmServer(tiny) as server:
+        engine = engine_of(server, tmp_path, policy)
+        engine.sync(policy, 3)
+        found = answers(engine, requests(8, temperature))
+        engine.close()
+        assert server.loads == [tmp_path / WEIGHTS]
+    assert_as_in_this_process(found, policy, requests(8, temperature))
+    assert {reply.version for reply in found.values()} == {3}
+    assert not list(tmp_path.iterdir())
+
+
+FAULTS = (
+    "reset", "half_reset", "429", "500", "503", "truncated", "wrong_types", "nul", "broken_utf8",
+    "no_choices", "error_200", "html",
+)  # fmt: skip
+
+
+def test_faults_change_nothing(tiny, policy, tmp_path):
+    with VllmServer(tiny) as server:
+        engine = engine_of(server, tmp_path, policy)
+        engine.sync(policy, 1)
+        server.faults, server.kinds = 0.5, FAULTS
+        found = answers(engine, requests(24))
+        engine.close()
+        assert set(server.hit) == set(FAULTS)
+    assert_as_in_this_process(found, policy, requests(24))
+
+
+def altered(**changes):
+    """A reply in which something is not as it must be."""
+    reply = {
+        "finish_reason": "stop", "token_ids": [5, 2], "weight_versions": [{"version": "run-1"}],
+        "logprobs": {"content": [{"token_id": t, "logprob": -1.0} for t in (5, 2)]},
+    }  # fmt: skip
+    return {"choices": [{**reply, **changes}]}
+
+
+GARBAGE = {
+    "no tokens": altered(token_ids=[], logprobs={"content": []}),
+    "a token that does not exist": altered(
+        token_ids=[10**6], logprobs={"content": [{"token_id": 10**6, "logprob": -1.0}]}
+    ),
+    "too many tokens": altered(
+        token_ids=[5] * 99, logprobs={"content": [{"token_id": 5, "logprob": -1.0}] * 99}
+    ),
+    "other tokens": altered(token_ids=[6, 2]),
+    "no log-probabilities": altered(logprobs=None),
+    "an unlikely probability": altered(
+        logprobs={"content": [{"token_id": t, "logprob": 3.0} for t in (5, 2)]}
+    ),
+    "no number": altered(
+        logprobs={"content": [{"token_id": t, "logprob": float("nan")} for t in (5, 2)]}
+    ),
+    "aborted": altered(finish_reason="abort"),
+    "nobody's": altered(weight_versions=[]),
+    "a chat": completion("<answer>Up</answer>"),
+}
+
+
+@pytest.mark.parametrize("kind", GARBAGE)
+def test_garbage_is_no_reply(kind, tiny, policy, tmp_path, monkeypatch):
+    with VllmServer(tiny) as server:
+        engine = engine_of(server, tmp_path, policy, patience=0.1)
+        engine.sync(policy, 1)
+        monkeypatch.setattr(server, "post_inference_v1_generate", lambda *_: GARBAGE[kind])
+        with pytest.raises(EngineError, match="the server does not answer"):
+            answers(engine, requests(2))
+        engine.close()
+
+
+def test_the_reply_of_which_garbage_is_made_would_do(tiny, policy, tmp_path, monkeypatch):
+    with VllmServer(tiny) as server:
+        engine = engine_of(server, tmp_path, policy)
+        engine.sync(policy, 1)
+        monkeypatch.setattr(server, "post_inference_v1_generate", lambda *_: altered())
+        assert answers(engine, requests(1))[0].ids == [5, 2]
+        engine.close()
+
+
+@pytest.mark.parametrize(("kind", "timeout"), [("hang", 5.0), ("503", 60.0)])
+def test_a_server_that_stays_silent_is_given_up(kind, timeout, tiny, policy, tmp_path):
+    told = []
+    with VllmServer(tiny) as server:
+        engine = engine_of(server, tmp_path, policy, patience=0.3, timeout=timeout, told=told)
+        engine.sync(policy, 1)
+        server.faults, server.kinds = 1.0, (kind,)
+        with pytest.raises(EngineError, match=f"does not answer: {server.root}/inference/v1"):
+            answers(engine, requests(6))
+        engine.close()
+    assert len(told) == 1
+    assert "trying again for 0.3 s" in told[0]
+
+
+def test_a_server_that_was_restarted_gets_the_weights_again(tiny, policy, tmp_path, monkeypatch):
+    with VllmServer(tiny) as server:
+        engine = engine_of(server, tmp_path, policy)
+        engine.sync(policy, 5)
+        real, served = server.post_inference_v1_generate, []
+
+        def generate(*arguments):
+            served.append(1)
+            if len(served) == 4:
+                server.restart()
+            return real(*arguments)
+
+        monkeypatch.setattr(server, "post_inference_v1_generate", generate)
+        found = answers(engine, requests(12))
+        engine.close()
+        assert server.label == "run-5"
+    assert_as_in_this_process(found, policy, requests(12))
+
+
+def test_a_server_that_always_dies_is_given_up(tiny, policy, tmp_path, monkeypatch):
+    with VllmServer(tiny) as server:
+        engine = engine_of(server, tmp_path, policy)
+        engine.sync(policy, 5)
+        real = server.post_inference_v1_generate
+
+        def generate(body, query):
+            if "prompt_logprobs" not in body["sampling_params"]:
+                server.label = "default"
+            return real(body, query)
+
+        monkeypatch.setattr(server, "post_inference_v1_generate", generate)
+        with pytest.raises(EngineError, match="lost version 5 of the weights 4 times"):
+            answers(engine, requests(3))
+        engine.close()
+
+
+def test_weights_of_another_run_are_noticed(tiny, policy, tmp_path):
+    with VllmServer(tiny) as server:
+        engine = engine_of(server, tmp_path, policy)
+        engine.sync(policy, 1)
+        server.label = "other-1"
+        with pytest.raises(EngineError, match="written by weights 'other-1', but 'run-1' was sent"):
+            answers(engine, requests(2))
+        engine.close()
+
+
+def test_weights_that_do_not_arrive_are_noticed(tiny, policy, tmp_path, monkeypatch):
+    with VllmServer(tiny) as server:
+        engine = engine_of(server, tmp_path, policy)
+        monkeypatch.setattr(server, "post_collective_rpc", lambda *_: {"results": [None]})
+        with pytest.raises(EngineError, match="the engine does not have these weights"):
+            engine.sync(policy, 1)
+        engine.close()
+
+
+def test_a_prefix_cache_that_is_busy_is_cleared_later(tiny, policy, tmp_path, monkeypatch):
+    found = [{"success": True}, {"success": False}, {"success": False}]
+    with VllmServer(tiny) as server:
+        engine = engine_of(server, tmp_path, policy)
+        monkeypatch.setattr(server, "post_reset_prefix_cache", lambda *_: found.pop())
+        engine.sync(policy, 1)
+        engine.close()
+    assert not found
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"version": "0.31.0"}, "vLLM 0.31.0 serves at .* needs vllm>=0.32,<0.33"),
+        ({"settings": {"logprobs_mode": "raw_logprobs"}}, "--logprobs-mode processed_logprobs"),
+        ({"settings": {"dtype": "torch.float16"}}, "--dtype float32 or bfloat16"),
+        (
+            {"settings": {"max_model_len": 63}},
+            "reads 63 tokens, the model 64; .*--max-model-len 64",
+        ),
+    ],
+)
+def test_a_server_with_other_settings_is_refused(wrong, words, tiny, policy, tmp_path):
+    with VllmServer(tiny, **wrong) as server, pytest.raises(RagenError, match=words):
+        engine_of(server, tmp_path, policy)
+
+
+def test_a_server_without_the_routes_is_refused_at_once(tiny, policy, tmp_path, monkeypatch):
+    monkeypatch.setattr(VllmServer, "get_server_info", None)
+    with VllmServer(tiny) as server, pytest.raises(RagenError) as told:
+        engine_of(server, tmp_path, policy)
+    assert "refuses /server_info?config_format=json: HTTP 404" in str(told.value)
+    assert "VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --enable-scale-out" in str(told.value)
+
+
+SMALL = [
+    "engine=vllm-server", "rollout.groups=2", "rollout.members=4", "rollout.max_tokens=24",
+    "update.batch=4", "evaluation.every=2", "evaluation.episodes=4", "save_every=9",
+    "filter.kind=none", "server.patience=0.3",
+]  # fmt: skip
+
+
+def train(out, tiny, *settings):
+    words = [*SMALL, f"model={tiny}", "update.learning_rate=1e-3", *settings]
+    return main(["train", "bandit", "--out", str(out), *words])
+
+
+def metrics(folder):
+    found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    drop = ("seconds/", "mismatch")
+    return [{k: v for k, v in line.items() if not k.startswith(drop)} for line in found]
+
+
+def test_a_run_goes_on_with_another_server_as_if_the_first_had_not_died(tiny, tmp_path, capsys):
+    """The server dies for good in the second iteration; the same command goes on with one elsewhere."""
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    with VllmServer(tiny) as server:
+        assert train(whole, tiny, "iterations=3", f"server.url={server.root}") == 0
+    with VllmServer(tiny) as server:
+        real, served = server.post_inference_v1_generate, []
+
+        def generate(*arguments):
+            served.append(server.label)
+            if sum(label.endswith("-1") for label in served) == 5:
+                server.faults, server.kinds = 1.0, ("reset",)
+            return real(*arguments)
+
+        server.post_inference_v1_generate = generate
+        assert train(cut, tiny, "iterations=3", f"server.url={server.root}") == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert said.startswith("error: the server does not answer")
+    assert [path.name for path in (cut / "checkpoints").iterdir()] == ["000001"]
+    with VllmServer(tiny) as server:
+        assert train(cut, tiny, "iterations=3", f"server.url={server.root}") == 0
+    for mine, theirs in zip(metrics(cut), metrics(whole), strict=True):
+        assert mine.keys() == theirs.keys()
+        for name, value in mine.items():
+            assert value == pytest.approx(theirs[name], rel=1e-3, abs=1e-6), name
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("http://127.0.0.1:9", "the server does not answer: http://127.0.0.1:9/version"),
+        ("http://me:secret@host", "base URL must have no user"),
+        ("ftp://host", "base URL must be an http or https URL"),
+    ],
+)
+def test_a_wrong_url_is_one_line_and_leaves_nothing(url, words, tiny, tmp_path, capsys):
+    assert train(tmp_path / "run", tiny, f"server.url={url}", "server.patience=600") == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert words in said
+    assert "secret" not in said
+    assert not (tmp_path / "run").exists()

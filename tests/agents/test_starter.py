@@ -1,0 +1,210 @@
+import json
+import re
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragen_agents.starter import STARTER
+from ragen_agents.starter.build import IGNORED, Recipe, encode
+from ragen_agents.starter.demonstrations import SHARES, demonstrate
+from ragen_agents.starter.names import name_pair
+from ragen_agents.starter.thoughts import lake_thought, sokoban_thought
+from ragen_envs.bandit import name_pairs
+from ragen_envs.conversation import parse_reply
+from ragen_envs.frozen_lake.text import decode_level as decode_map
+from ragen_envs.sokoban.text import decode_level as decode_board
+
+transformers = pytest.importorskip("transformers")
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return transformers.AutoTokenizer.from_pretrained(STARTER)
+
+
+@pytest.fixture(scope="module")
+def chats():
+    rng = np.random.default_rng(7)
+    return [demonstrate(rng).chat for _ in range(150)]
+
+
+def _system(chat):
+    return chat[0]["content"]
+
+
+def _names(chat):
+    return re.search(r"Actions: (.*)\.", _system(chat)).group(1).split(", ")
+
+
+def test_demonstrations_are_valid_replies(chats):
+    for chat in chats:
+        per_turn = int(re.search(r"Limits: (\d+) action", _system(chat)).group(1))
+        think = "First think" in _system(chat)
+        for message in chat[2::2]:
+            parsed = parse_reply(message["content"], _names(chat), per_turn, think)
+            assert parsed.defects == ()
+
+
+def test_demonstrations_cover_every_game(chats):
+    openings = {_system(chat)[:30] for chat in chats}
+    assert len(openings) == 3
+    assert sum(SHARES.values()) == pytest.approx(1)
+
+
+def test_thoughts_tell_true_places(chats):
+    seen = 0
+    for chat in chats:
+        if "Sokoban" not in _system(chat) or "W wall" in _system(chat):
+            continue
+        rows = chat[1]["content"].split("\n")[1:]
+        told = re.search(r"<think>Player (\d) (\d)\.", chat[2]["content"])
+        if told:
+            row, column = map(int, told.groups())
+            assert rows[row][column] in "PS"
+            seen += 1
+    assert seen > 10
+
+
+def test_sokoban_thought_follows_the_rules():
+    board, height, width = decode_board("#####/#PXO#/#___#/#####")
+    cells = np.frombuffer(board, np.uint8).reshape(height, width)
+    expected = "Player 1 1. Box 1 2. Target 1 3. Limit 5. Plan: 5 Left blocked. 4 Right 1 2 push 1 3. Solved."
+    assert sokoban_thought(cells, (2, 3), 5) == expected
+
+
+def test_lake_thought_stops_where_the_game_does():
+    tiles, height, width, start = decode_map("P_/OG")
+    thought = lake_thought(tiles, height, width, start, (1, 2), 2)
+    assert thought == "Player 0 0. Goal 1 1. Hole 1 0. Limit 2. Plan: 2 Down 1 0 hole."
+
+
+def test_held_out_pairs_are_never_demonstrated_though_their_words_are():
+    pairs = [p for split in ("validation", "test") for p in name_pairs()[split]]
+    rng = np.random.default_rng(0)
+    drawn = [name_pair(rng) for _ in range(8000)]
+    assert not {frozenset(pair) for pair in drawn} & {frozenset(pair) for pair in pairs}
+    assert {name for pair in pairs for name in pair} <= {name for pair in drawn for name in pair}
+
+
+def test_skipped_replies_and_the_system_message_are_not_learned(tokenizer):
+    rng = np.random.default_rng(3)
+    shown = [demonstrate(rng, bandits=0.1, late=0.8) for _ in range(40)]
+    assert {demonstration.skipped for demonstration in shown} >= {0, 1, 2}
+    for demonstration in shown:
+        row = encode(demonstration, tokenizer)
+        pairs = list(zip(row["input_ids"], row["labels"], strict=True))
+        assert all(label in (token, IGNORED) for token, label in pairs)
+        ignored = tokenizer.decode([token for token, label in pairs if label == IGNORED])
+        chat, skipped = demonstration
+        told = [chat[0], *[m for m in chat if m["role"] == "assistant"][:skipped]]
+        assert ignored == "".join(
+            f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in told
+        )
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=st.text(max_size=80))
+def test_any_text_survives_the_tokenizer(tokenizer, text):
+    if any(token in text for token in tokenizer.all_special_tokens):
+        return
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_board_symbols_and_digits_are_tokens_of_their_own(tokenizer):
+    row = "#_O√XPS#"
+    assert [tokenizer.decode([i]) for i in tokenizer.encode(row)] == list(row)
+    assert [tokenizer.decode([i]).strip() for i in tokenizer.encode(" 1 2")] == ["1", "2"]
+
+
+def test_chat_template_extends_a_conversation_without_changing_its_tokens(tokenizer, chats):
+    chat = max(chats, key=len)
+    whole = tokenizer.apply_chat_template(chat, return_dict=False)
+    start = tokenizer.apply_chat_template(chat[:2], add_generation_prompt=True, return_dict=False)
+    assert whole[: len(start)] == start
+
+
+def test_saved_model_computes_what_was_trained(tmp_path):
+    import torch
+
+    from ragen_agents.starter.build import Recipe, as_llama, new_model
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(STARTER)
+    trained = new_model(Recipe(hidden_size=64, layers=2, heads=2), tokenizer).eval()
+    for weight in trained.parameters():
+        torch.nn.init.normal_(weight, std=0.1)
+    as_llama(trained).save_pretrained(tmp_path)
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+    ids = torch.arange(5, 105).reshape(2, 50)
+    with torch.no_grad():
+        assert torch.equal(trained(ids).logits, loaded(ids).logits)
+
+
+# The bar of the shipped model: game, least share of valid replies, least success rate, most.
+BAR = [
+    ("Bandit", 0.97, 0.25, 0.70),
+    ("BanditRev", 0.97, 0.25, 0.70),
+    ("BanditTrap", 0.97, 0.25, 0.75),
+    ("Sokoban", 0.97, 0.30, 0.90),
+    ("SokobanNewVocab", 0.97, 0.15, 0.90),
+    ("SokobanLarge", 0.97, 0.0, 0.3),
+    ("FrozenLake", 0.97, 0.17, 0.45),
+    ("FrozenLakeDeterministic", 0.97, 0.45, 0.95),
+]
+
+
+@pytest.mark.parametrize(("game", "readable", "least", "most"), BAR)
+def test_starter_meets_its_bar(game, readable, least, most):
+    from ragen_agents.policies import Sampling, make_policy
+    from ragen_agents.rollout import EpisodeSpec, play_batch
+
+    policy = make_policy("starter", Sampling(0.5, 200))
+    specs = [EpisodeSpec(game, f"ragen/{game}Text-v0", index) for index in range(128)]
+    episodes = play_batch(specs, policy, 0)
+    valid = [not turn.defects for episode in episodes for turn in episode.turns]
+    assert np.mean(valid) >= readable
+    assert least <= np.mean([episode.success for episode in episodes]) <= most
+
+
+def test_what_was_played_before_changes_no_reply():
+    pytest.importorskip("torch")
+    from ragen_agents.policies import Sampling
+    from ragen_agents.policies.transformers_policy import TransformersPolicy
+    from ragen_agents.rollout import EpisodeSpec, play_batch
+
+    def texts(policy, levels):
+        specs = [EpisodeSpec("Sokoban", "ragen/SokobanText-v0", i) for i in levels]
+        return [[turn.reply for turn in e.turns] for e in play_batch(specs, policy, 0)]
+
+    # Half precision, where a sum in another order is often another reply.
+    first, second = (
+        TransformersPolicy(STARTER, Sampling(0.5, 200), dtype="bfloat16") for _ in range(2)
+    )
+    texts(first, range(8))
+    assert texts(first, range(8, 24)) == texts(second, range(8, 24))
+
+
+def test_shipped_folder_is_small_and_tells_its_recipe():
+    size = sum(path.stat().st_size for path in STARTER.iterdir())
+    assert size < 15e6
+    recipe = json.loads((STARTER / "recipe.json").read_text())["recipe"]
+    assert recipe == json.loads(json.dumps(asdict(Recipe())))
+
+
+def test_build_makes_the_same_small_model_twice(tmp_path):
+    import torch
+    from rich.console import Console
+
+    from ragen_agents.starter.build import Stage, build
+
+    stages = (Stage(32, 1e-3), Stage(16, 1e-3, bandits=0.5, hurried=0.5, late=0.5))
+    recipe = Recipe(0, stages, batch_size=8, hidden_size=32, layers=1, heads=1, kv_heads=1)
+    console = Console(quiet=True)
+    models = []
+    for name in ("a", "b"):
+        build(tmp_path / name, recipe, console)
+        models.append(transformers.AutoModelForCausalLM.from_pretrained(tmp_path / name))
+    for first, second in zip(*(model.parameters() for model in models), strict=True):
+        assert torch.equal(first, second)

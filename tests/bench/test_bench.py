@@ -1,0 +1,463 @@
+"""`ragen bench`: run directories, resuming, tables."""
+
+import csv
+import io
+import json
+import math
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from processes import interruptible
+from ragen_bench.__main__ import main
+from ragen_bench.config import agents
+from ragen_bench.config.run_config import load_config
+from ragen_bench.evaluation import runner
+from ragen_bench.evaluation.tables import read_run, summarise
+from ragen_bench.runs.checksums import read_checksums
+from ragen_bench.runs.directory import RunDirectory
+from ragen_bench.runs.records import read_records
+from ragen_bench.stats.intervals import wilson
+
+from ragen_agents.policies import ScriptedPolicy
+from ragen_agents.rollout import Episode
+
+GAMES = ("Bandit", "FrozenLakeDeterministic")
+CONTROLS = ("random", "noop", "oracle")
+
+
+def options(out, episodes=6, agents=CONTROLS, games=GAMES):
+    named = [o for agent in agents for o in ("--agent", str(agent))]
+    named += [o for game in games for o in ("--game", game)]
+    return ["bench", *named, "--episodes", str(episodes), "--out", str(out)]
+
+
+def bench(out, *more, **what):
+    assert main([*options(out, **what), *more]) == 0
+    return out
+
+
+def timeless(out):
+    """The episodes without the one field that depends on the machine."""
+    episodes = [json.loads(line) for line in (out / "episodes.jsonl").read_text().splitlines()]
+    for episode in episodes:
+        for turn in episode["turns"]:
+            del turn["seconds"]
+    return episodes
+
+
+def python(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        capture_output=True, text=True, timeout=600, env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    return bench(tmp_path_factory.mktemp("runs") / "finished", episodes=40)
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A tiny model with random weights."""
+    torch = pytest.importorskip("torch")
+    from ragen_agents.starter.build import Recipe, new_model
+    from ragen_agents.starter.tokenizer import build_tokenizer
+
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    torch.manual_seed(0)
+    tokenizer = build_tokenizer(["Pull one arm, once, by its name.", "Walk to the goal."])
+    recipe = Recipe(hidden_size=32, layers=1, heads=2, kv_heads=1, intermediate_size=32)
+    new_model(recipe, tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def suite_file(folder, **changes):
+    task = {"env": "ragen/BanditText-v0"}
+    suite = {"name": "mine", "version": 3, "episodes": 5, "tasks": {"B": task}, **changes}
+    path = folder / "mine.yaml"
+    path.write_text(yaml.safe_dump(suite, sort_keys=False))
+    return path
+
+
+# --- the run directory ---------------------------------------------------------------------------
+
+
+def test_a_run_directory_holds_all_that_was_run(finished):
+    config = load_config(finished)
+    assert [agent.name for agent in config.agents] == list(CONTROLS)
+    assert tuple(config.suite.tasks) == GAMES
+    assert config.suite.episodes == 40
+    episodes = read_records(finished / "episodes.jsonl", Episode).episodes
+    assert [(e.agent, e.task, e.instance.index) for e in episodes] == [
+        (a, g, i) for a in CONTROLS for g in GAMES for i in range(40)
+    ]
+    environment = json.loads((finished / "environment.json").read_text())
+    assert {"packages", "python", "platform", "cpu_count", "git_commit"} <= set(environment)
+    assert "numpy" in environment["packages"]
+    assert len(read_checksums(finished)) == len(episodes)
+
+
+def test_the_default_directory_depends_on_the_config_only(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    command = ["bench", "--agent", "random", "--game", "Bandit", "--episodes", "2"]
+    assert main(command) == main(command) == main([*command, "--seed", "5"]) == 0
+    folders = sorted(path.name for path in (tmp_path / "runs").iterdir())
+    assert len(folders) == 2
+    assert all(name.startswith("core-random-") for name in folders)
+
+
+def test_a_finished_run_is_not_played_again(run, monkeypatch):
+    before = (run / "episodes.jsonl").read_bytes()
+    monkeypatch.setattr(runner, "play_batch", None)
+    monkeypatch.setattr(agents, "make_policy", None)
+    bench(run, episodes=40)
+    assert (run / "episodes.jsonl").read_bytes() == before
+
+
+def test_controls_do_not_load_torch(tmp_path):
+    program = (
+        "import sys; from ragen_bench.__main__ import main; assert main(sys.argv[1:]) == 0; "
+        "assert not {'torch', 'transformers'} & set(sys.modules)"
+    )
+    done = python("-c", program, *options(tmp_path / "run", episodes=2))
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_seed_changes_draws_but_no_level(run, tmp_path):
+    other = bench(tmp_path / "other", "--seed", "1", episodes=40, agents=("random",))
+    first = [e for e in timeless(run) if e["agent"] == "random"]
+    second = timeless(other)
+    assert [e["instance"] for e in first] == [e["instance"] for e in second]
+    assert [e["turns"] for e in first] != [e["turns"] for e in second]
+
+
+def test_fewer_episodes_are_the_first_ones(run, tmp_path):
+    few = timeless(bench(tmp_path / "few", episodes=3))
+    assert few == [e for e in timeless(run) if e["instance"]["index"] < 3]
+
+
+# --- interruptions -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.2, 0.37, 0.5, 0.8, 0.9999])
+def test_a_run_cut_anywhere_ends_the_same(run, share):
+    expected = timeless(run)
+    for name, extra in (("episodes.jsonl", 0), ("episodes.sha256", -40)):
+        path = run / name
+        keep = max(0, int(share * path.stat().st_size) + extra)
+        path.write_bytes(path.read_bytes()[:keep])
+    bench(run, episodes=40)
+    assert timeless(run) == expected
+    assert main(["verify", str(run)]) == 0
+
+
+@pytest.mark.parametrize("tail", [b"{", b"{}\n", b"\x00" * 50, b"\xff\xfe\n"])
+def test_a_broken_last_line_is_tolerated(run, tail, capsys):
+    whole = (run / "episodes.jsonl").read_bytes()
+    (run / "episodes.jsonl").write_bytes(whole + tail)
+    assert main(["show", str(run)]) == 0
+    assert "last line" in capsys.readouterr().out
+    bench(run, episodes=40)
+    assert (run / "episodes.jsonl").read_bytes() == whole
+
+
+@pytest.mark.parametrize("left", [(), ("config.tmp",), ("environment.json", "config.tmp")])
+def test_killed_before_its_config_was_there_a_run_begins_again(left, tmp_path):
+    out = tmp_path / "run"
+    out.mkdir()
+    for name in ("episodes.jsonl", *left):
+        (out / name).write_text("half" if name == "config.tmp" else "")
+    bench(out)
+    assert len(timeless(out)) == 36
+    assert json.loads((out / "environment.json").read_text())["python"]
+    assert not list(out.glob("*.tmp"))
+
+
+def test_a_chunk_is_replayed_as_a_whole(run, monkeypatch):
+    """What a model's batch was made of decides its rounding."""
+    lines = (run / "episodes.jsonl").read_bytes().splitlines(keepends=True)
+    (run / "episodes.jsonl").write_bytes(b"".join(lines[:-1]))
+    (run / "episodes.sha256").unlink()
+    played = []
+    play = runner.play_batch
+    monkeypatch.setattr(
+        runner,
+        "play_batch",
+        lambda specs, *rest: played.append([s.index for s in specs]) or play(specs, *rest),
+    )
+    bench(run, episodes=40)
+    assert played == [list(range(agents.CONTROL_CHUNK, 40))]
+
+
+def test_a_changed_line_is_not_gone_on_with(run, capsys):
+    text = (run / "episodes.jsonl").read_text()
+    (run / "episodes.jsonl").write_text(text.replace("random</think>", "rndom</think>", 1))
+    assert main(options(run, episodes=40)) == 2
+    assert "line 1 was changed" in capsys.readouterr().err
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch, capsys):
+    play = runner.play_batch
+    calls = iter(range(100))
+
+    def interrupted(*arguments):
+        if next(calls) == 2:
+            raise KeyboardInterrupt
+        return play(*arguments)
+
+    monkeypatch.setattr(runner, "play_batch", interrupted)
+    assert main(options(tmp_path / "run")) == 130
+    error = capsys.readouterr().err
+    assert "the same command goes on" in error
+    assert "Traceback" not in error
+    assert len(timeless(tmp_path / "run")) == 12
+    bench(tmp_path / "run")
+    assert len(timeless(tmp_path / "run")) == 36
+
+
+def test_a_real_ctrl_c_ends_with_130(tmp_path):
+    command = [sys.executable, "-m", "ragen_bench", *options(tmp_path / "run", episodes=1024)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=interruptible
+    )
+    while process.poll() is None and not _lines(tmp_path / "run"):
+        time.sleep(0.001)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=300)
+    assert process.returncode == 130
+    assert "the same command goes on" in error
+    assert "Traceback" not in error
+
+
+def test_a_full_disk_loses_nothing_that_was_written(tmp_path, monkeypatch, capsys):
+    calls = iter(range(100))
+    sync = os.fsync
+
+    def fsync(file):
+        if next(calls) == 6:
+            raise OSError(28, "No space left on device")
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    assert main(options(tmp_path / "run")) == 2
+    assert "No space left" in capsys.readouterr().err
+    bench(tmp_path / "run")
+    assert timeless(tmp_path / "run") == timeless(bench(tmp_path / "other"))
+
+
+def test_two_runs_at_once_are_refused(run, capsys):
+    with RunDirectory(run, load_config(run)):
+        assert main(options(run, episodes=40)) == 2
+    assert "in use" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
+def test_killed_at_any_moment_a_run_ends_the_same(tmp_path):
+    what = {"episodes": 192, "agents": ("random", "oracle")}
+    out, rng, kills = tmp_path / "killed", random.Random(0), 0
+    command = [sys.executable, "-m", "ragen_bench", *options(out, **what)]
+    for _ in range(6):
+        done = _lines(out)
+        target = done + rng.randint(1, 200)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while process.poll() is None and _lines(out) < target:
+            time.sleep(0.001)
+        time.sleep(rng.uniform(0, 0.03))
+        process.kill()
+        kills += process.wait() == -signal.SIGKILL
+        if kills == 4:
+            break
+    assert kills >= 2
+    bench(out, **what)
+    assert timeless(out) == timeless(bench(tmp_path / "whole", **what))
+    first, second = (summarise(read_run(tmp_path / name)) for name in ("killed", "whole"))
+    assert first.drop(columns="seconds").equals(second.drop(columns="seconds"))
+
+
+def _lines(out):
+    path = out / "episodes.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def test_results_depend_on_no_hash_seed_and_no_process(tmp_path):
+    tables = []
+    for seed in ("0", "1"):
+        command = [*options(tmp_path / seed), "--format", "json"]
+        done = python("-m", "ragen_bench", *command, PYTHONHASHSEED=seed)
+        assert done.returncode == 0, done.stderr
+        rows = json.loads(done.stdout)["rows"]
+        tables.append([{k: v for k, v in row.items() if k != "seconds"} for row in rows])
+    assert tables[0] == tables[1]
+    assert timeless(tmp_path / "0") == timeless(tmp_path / "1")
+
+
+# --- the table -----------------------------------------------------------------------------------
+
+
+def test_the_table_says_what_the_episodes_say(run):
+    table = summarise(read_run(run)).set_index(["game", "agent"])
+    for (game, agent), row in table.iterrows():
+        episodes = [e for e in timeless(run) if (e["task"], e["agent"]) == (game, agent)]
+        turns = [turn for e in episodes for turn in e["turns"]]
+        hits = [hit for turn in turns for hit in turn["effective"]]
+        wins = sum(e["success"] for e in episodes)
+        assert row["n"] == 40
+        assert (row["success"], row["success_low"], row["success_high"]) == wilson(wins, 40)
+        mean = sum(e["episode_return"] for e in episodes) / 40
+        assert row["mean_return"] == pytest.approx(mean)
+        assert row["valid"] == sum(not turn["defects"] for turn in turns) / len(turns)
+        assert row["turns"] == len(turns) / 40
+        assert math.isnan(row["reply_tokens"])
+        assert row["errors"] == 0
+        if hits:
+            assert row["effective"] == sum(hits) / len(hits)
+    for game in GAMES:
+        assert table.loc[(game, "random"), "score"] == 0
+        assert table.loc[(game, "oracle"), "score"] == pytest.approx(100)
+        assert table.loc[(game, "noop"), "success"] == 0
+        assert table.loc[(game, "noop"), "score"] < 0
+        assert math.isnan(table.loc[(game, "noop"), "effective"])
+
+
+def test_without_a_random_agent_there_is_no_score(tmp_path, capsys):
+    bench(tmp_path / "run", agents=("oracle",))
+    printed = capsys.readouterr().out
+    assert "needs the agent 'random'" in printed
+    assert summarise(read_run(tmp_path / "run"))["score"].isna().all()
+
+
+def test_an_unfinished_run_says_so(run, capsys):
+    lines = (run / "episodes.jsonl").read_bytes().splitlines(keepends=True)
+    (run / "episodes.jsonl").write_bytes(b"".join(lines[:100]))
+    assert main(["show", str(run)]) == 0
+    assert "140 of 240 episodes are missing" in capsys.readouterr().out
+
+
+def test_formats(run, capsys):
+    shown = {}
+    for style in ("table", "markdown", "csv", "json"):
+        assert main(["show", str(run), "--format", style]) == 0
+        shown[style] = capsys.readouterr().out
+    rows = json.loads(shown["json"])["rows"]
+    assert [(row["game"], row["agent"]) for row in rows] == [
+        (g, a) for g in GAMES for a in CONTROLS
+    ]
+    table = list(csv.DictReader(io.StringIO(shown["csv"])))
+    assert [float(row["success"]) for row in table] == [row["success"] for row in rows]
+    assert shown["markdown"].count("\n| Bandit | ") == 3
+    assert {line.count("|") for line in shown["markdown"].splitlines()} == {12}
+    assert all(name in shown["table"] for name in (*GAMES, *CONTROLS))
+    assert "…" not in shown["table"]
+
+
+# --- agents --------------------------------------------------------------------------------------
+
+
+def test_an_agent_that_raises_leaves_records(tmp_path, monkeypatch, capsys):
+    def fail(_):
+        raise RuntimeError("no reply today")
+
+    monkeypatch.setattr(agents, "make_policy", lambda name, _: ScriptedPolicy(name, fail))
+    bench(tmp_path / "run", agents=("hf:broken/model",))
+    episodes = read_records(tmp_path / "run" / "episodes.jsonl", Episode).episodes
+    assert {e.end for e in episodes} == {"error"}
+    assert episodes[0].error == "RuntimeError: no reply today"
+    assert "errors" in capsys.readouterr().out
+    assert summarise(read_run(tmp_path / "run"))["errors"].tolist() == [6, 6]
+    assert main(["verify", str(tmp_path / "run")]) == 0
+
+
+def test_a_game_that_breaks_leaves_a_record(tmp_path, monkeypatch):
+    from ragen_envs.bandit.env import BanditEnv
+
+    real, played = BanditEnv.act, []
+
+    def act(self, action):
+        played.append(action)
+        if len(played) == 3:
+            raise ZeroDivisionError("a broken rule")
+        return real(self, action)
+
+    monkeypatch.setattr(BanditEnv, "act", act)
+    bench(tmp_path / "run", agents=("random",))
+    monkeypatch.undo()
+    episodes = read_records(tmp_path / "run" / "episodes.jsonl", Episode).episodes
+    broken = [e for e in episodes if e.end == "error"]
+    assert [(e.error, e.success, e.turns) for e in broken] == [
+        ("ZeroDivisionError: a broken rule", False, ())
+    ]
+    assert len(episodes) == 12
+    assert main(["verify", str(tmp_path / "run")]) == 0
+
+
+def test_a_model_folder_is_an_agent(model, tmp_path):
+    suite = suite_file(tmp_path, sampling={"temperature": 1.0, "max_tokens": 12})
+    out = tmp_path / "run"
+    command = ["bench", "--suite", str(suite), "--agent", "random", "--agent", f"{model}/"]
+    assert main([*command, "--out", str(out)]) == 0
+    expected = timeless(out)
+    ours = [e for e in expected if e["agent"] == str(model)]
+    assert len(ours) == 5
+    assert all(0 < turn["reply_tokens"] <= 12 for e in ours for turn in e["turns"])
+    assert len({turn["reply"] for e in ours for turn in e["turns"]}) > 1
+    assert main(["verify", str(out)]) == 0
+
+    path = out / "episodes.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-3]))
+    (out / "episodes.sha256").unlink()
+    assert main([*command, "--out", str(out)]) == 0
+    assert timeless(out) == expected
+
+
+def test_other_weights_are_another_run(model, tmp_path, capsys):
+    suite = suite_file(tmp_path, episodes=1, sampling={"max_tokens": 2})
+    changed = Path(shutil.copytree(model, tmp_path / "model"))
+    command = ["bench", "--suite", str(suite), "--agent", str(changed)]
+    assert main([*command, "--out", str(tmp_path / "run")]) == 0
+    weights = changed / "model.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(data)
+    assert main([*command, "--out", str(tmp_path / "run")]) == 2
+    assert "weights" in capsys.readouterr().err
+
+
+def test_prompts_that_outgrow_the_model_are_records(model, tmp_path):
+    suite = suite_file(tmp_path, sampling={"max_tokens": 2047})
+    command = ["bench", "--suite", str(suite), "--agent", str(model)]
+    assert main([*command, "--out", str(tmp_path / "run")]) == 0
+    assert {e["end"] for e in timeless(tmp_path / "run")} == {"overflow"}
+    assert main(["verify", str(tmp_path / "run")]) == 0
+
+
+def test_a_suite_of_ones_own(tmp_path):
+    tasks = {
+        "Blind": {
+            "env": "ragen/FrozenLakeText-v0",
+            "settings": {"history": "none", "think": False, "max_turns": 3, "success_rate": 0.8},
+        }
+    }
+    suite = suite_file(tmp_path, tasks=tasks, split="validation")
+    out = tmp_path / "run"
+    command = ["bench", "--suite", str(suite), "--agent", "random", "--agent", "oracle"]
+    assert main([*command, "--out", str(out)]) == 0
+    episodes = timeless(out)
+    assert {e["instance"]["split"] for e in episodes} == {"validation"}
+    assert episodes[0]["env_kwargs"] == tasks["Blind"]["settings"]
+    assert "0.8" in episodes[0]["system"]
+    assert main(["verify", str(out)]) == 0

@@ -1,0 +1,389 @@
+"""The command line: help, lists, playing, and one clear line for whatever is wrong."""
+
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from ragen_bench.__main__ import main
+from ragen_bench.cli import app
+from ragen_bench.console.human_play import read_actions
+from typer.testing import CliRunner
+
+from ragen_agents.starter import STARTER
+from ragen_envs import GAMES, __version__
+from ragen_envs.errors import RagenError
+from ragen_envs.multi_agent import MULTI_AGENT_GAMES
+from ragen_envs.registration import text_ids
+
+QUICK = ("--agent", "random", "--game", "Bandit", "--episodes", "3")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "finished"
+    assert main(["bench", *QUICK, "--out", str(out)]) == 0
+    return out
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+@pytest.fixture
+def fails(capsys):
+    def check(*arguments):
+        capsys.readouterr()
+        assert main([str(a) for a in arguments]) == 2
+        shown = capsys.readouterr()
+        assert shown.err.startswith("error: ")
+        assert len(shown.err.splitlines()) == 1
+        assert not shown.out
+        return shown.err
+
+    return check
+
+
+def python(*arguments, **how):
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)], capture_output=True, text=True, timeout=600, **how
+    )
+
+
+# --- what is there -------------------------------------------------------------------------------
+
+
+def test_version():
+    result = CliRunner().invoke(app, ["--version"])
+    assert result.exit_code == 0
+    assert __version__ in result.output
+
+
+def test_help_lists_every_command():
+    result = CliRunner().invoke(app, ["--help"])
+    assert result.exit_code == 0
+    for name in (
+        "bench",
+        "match",
+        "show",
+        "compare",
+        "verify",
+        "play",
+        "games",
+        "starter",
+        "submit",
+        "leaderboard",
+    ):
+        assert name in result.output
+        assert CliRunner().invoke(app, [name, "--help"]).exit_code == 0
+
+
+def test_games_lists_every_id(capsys):
+    assert main(["games"]) == 0
+    shown = capsys.readouterr().out
+    for name in (*(game.id for game in GAMES), *text_ids()):
+        assert name in shown
+    assert all(game.text_id in shown for game in MULTI_AGENT_GAMES)
+    assert "2048 / 512 / 1024" in shown
+    assert "sokoban-8x8-2" in shown
+
+
+# --- what is wrong with the words ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["bench", "--agent", "nobody"], ["unknown agent 'nobody'", "random", "oracle"]),
+        (["bench", "--suite", "nothing"], ["unknown suite 'nothing'", "core"]),
+        (["bench", "--game", "Chess"], ["unknown game 'Chess'", "Sokoban"]),
+        (["bench", "--agent", "random", "--agent", "random"], ["'random' is named twice"]),
+        (["bench", *QUICK[:4], "--episodes", "0"], ["episodes", "0"]),
+        (["bench", *QUICK[:4], "--episodes", "5000"], ["'Bandit'", "4999", "1023"]),
+        (["bench", *QUICK[:4], "--episodes", "many"], ["--episodes", "integer"]),
+        (["bench", *QUICK, "--seed", "-1"], ["seed", "-1"]),
+        (["bench", *QUICK, "--format", "pdf"], ["pdf"]),
+        (["bench", "--frobnicate"], ["--frobnicate"]),
+        (["frobnicate"], ["frobnicate"]),
+        (["show"], ["RUN"]),
+        (["show", "nowhere"], ["nowhere"]),
+        (["verify", "nowhere"], ["nowhere"]),
+        (["play", "Chess"], ["unknown game 'Chess'", "FrozenLake"]),
+        (["play", "Sokoban", "--index", "5000"], ["5000", "1023"]),
+        (["play", "Sokoban", "--index", "-1"], ["-1"]),
+        (["play", "Sokoban", "--index", "1", "--split", "exam"], ["'exam'", "validation"]),
+        (["play", "Sokoban", "--index", "1", "--seed", "1"], ["--index", "--seed"]),
+        (["play", "Sokoban", "--seed", "-1"], ["seed", "-1"]),
+    ],
+)
+def test_wrong_words_are_named(arguments, named, fails, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    error = fails(*arguments)
+    assert all(part in error for part in named), error
+    assert not any(tmp_path.iterdir())
+
+
+SUITE = {"name": "mine", "version": 1, "tasks": {"B": {"env": "ragen/BanditText-v0"}}}
+
+
+def _task(**task):
+    return {"tasks": {"B": {"env": "ragen/SokobanText-v0", **task}}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"epsiodes": 4}, ["unknown option 'epsiodes'", "episodes"]),
+        ({"sampling": {"top_k": 3}}, ["unknown option 'top_k' in sampling", "temperature"]),
+        (_task(setings={}), ["unknown option 'setings' in tasks.B", "settings"]),
+        (_task(settings={"turns": 3}), ["unknown setting 'turns'", "max_turns", "boxes"]),
+        (_task(settings={"max_turns": 0}), ["'B'", "max_turns is 0"]),
+        (_task(settings={"boxes": "two"}), ["boxes is 'two'"]),
+        (_task(settings={"boxes": 9}), ["no frozen instances", "sokoban-6x6-9"]),
+        (_task(settings={"symbols": "emoji"}), ["'emoji'", "new_vocab"]),
+        (_task(settings={"history": "some"}), ["'some'", "full"]),
+        (_task(env="ragen/Sokoban-v0"), ["unknown game 'ragen/Sokoban-v0'", "SokobanText"]),
+        (_task(env="os:system-v0"), ["unknown game 'os:system-v0'"]),
+        ({"split": "exam"}, ["split", "'exam'", "validation"]),
+        ({"episodes": "4"}, ["episodes", "'4'"]),
+        ({"sampling": {"temperature": -1}}, ["sampling.temperature", "-1"]),
+        ({"sampling": {"temperature": float("nan")}}, ["sampling.temperature"]),
+        ({"sampling": {"max_tokens": 0}}, ["sampling.max_tokens"]),
+        ({"tasks": {}}, ["tasks"]),
+        ({"tasks": {"../B": {"env": "ragen/BanditText-v0"}}}, ["tasks"]),
+        ({"name": "a/b"}, ["name"]),
+        ({"version": None}, ["version"]),
+    ],
+)
+def test_wrong_suites_are_named(changes, named, fails, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump({**SUITE, **changes}))
+    error = fails("bench", "--suite", path, "--agent", "random", "--out", tmp_path / "run")
+    assert all(part in error for part in named), error
+    assert "mine" in error
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("name: a\nname: b\n", "line 2: 'name' is there twice"),
+        ("name: [", "line 1"),
+        ("- a\n- b\n", "must be a mapping"),
+        ("", "must be a mapping"),
+        ("!!python/object/apply:os.system [ls]", "line 1"),
+        ("a: " + "[" * 5000, "mine.yaml"),
+        ("\x00", "mine.yaml"),
+    ],
+)
+def test_files_that_are_no_yaml_are_named(text, named, fails, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    assert named in fails("bench", "--suite", path)
+
+
+# --- what is wrong with a directory --------------------------------------------------------------
+
+
+def test_a_model_folder_without_weights(fails, tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    out = tmp_path / "run"
+    assert "holds no weights" in fails("bench", "--agent", tmp_path / "model", "--out", out)
+    assert not out.exists()
+
+
+@pytest.mark.skipif(STARTER.exists(), reason="the starter model is there")
+def test_without_the_starter_model_its_command_is_named(fails, tmp_path):
+    assert "ragen starter build" in fails("bench", *QUICK[2:], "--out", tmp_path / "run")
+
+
+def test_a_model_that_cannot_be_loaded_leaves_nothing(fails, tmp_path):
+    pytest.importorskip("transformers")
+    (tmp_path / "model").mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / "model" / name).write_text("{}")
+    out = tmp_path / "run"
+    error = fails("bench", *QUICK, "--agent", tmp_path / "model", "--out", out)
+    assert str(tmp_path / "model") in error
+    assert not out.exists()
+
+
+def test_another_config_in_the_same_directory(run, fails):
+    before = {path.name: path.read_bytes() for path in run.iterdir()}
+    for change, named in (
+        (["--seed", "7"], "suite.seed is 0 there and 7 now"),
+        (["--episodes", "4"], "suite.episodes"),
+        (["--agent", "oracle"], "agents"),
+        (["--game", "Sokoban"], "Sokoban"),
+    ):
+        assert named in fails("bench", *QUICK, *change, "--out", run)
+    assert before == {path.name: path.read_bytes() for path in run.iterdir()}
+
+
+def test_a_run_is_not_gone_on_with_against_ones_will(run, fails):
+    assert "--no-resume" in fails("bench", *QUICK, "--out", run, "--no-resume")
+    assert main(["bench", *QUICK, "--out", str(run), "--resume"]) == 0
+
+
+def test_another_suite_version(run, fails):
+    path = run / "config.yaml"
+    path.write_text(path.read_text().replace("suite_version: 1", "suite_version: 0"))
+    for command in (["bench", *QUICK, "--out", run], ["verify", run], ["show", run]):
+        assert "suite version 0" in fails(*command)
+
+
+def test_an_edited_config(run, fails):
+    path = run / "config.yaml"
+    path.write_text(path.read_text().replace("temperature: 0.5", "temperature: 0.7"))
+    assert "was edited" in fails("show", run)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [("a: &x [1]\nb: *x\n", "aliases"), ("", "mapping"), ("format: 1", "agents"), ("\t", "line")],
+)
+def test_a_broken_config(run, text, named, fails):
+    (run / "config.yaml").write_text(text)
+    assert named in fails("show", run)
+
+
+@pytest.mark.parametrize("line", ["", "{}", "not json", '{"schema_version": 3}', "\ufffd"])
+def test_a_corrupt_middle_line_is_named(run, line, fails):
+    lines = (run / "episodes.jsonl").read_text().splitlines()
+    (run / "episodes.jsonl").write_text("\n".join([lines[0], line, *lines[2:], ""]))
+    for command in (["bench", *QUICK, "--out", run], ["show", run], ["verify", run]):
+        assert "episodes.jsonl line 2 is corrupt" in fails(*command)
+
+
+def test_a_repeated_line_is_named(run, fails):
+    with (run / "episodes.jsonl").open("a") as file:
+        file.write((run / "episodes.jsonl").read_text().splitlines()[0] + "\n")
+    assert "line 4 repeats line 1" in fails("show", run)
+
+
+def test_directories_that_are_something_else(fails, tmp_path):
+    (tmp_path / "thesis.tex").write_text("x")
+    assert "not empty" in fails("bench", *QUICK, "--out", tmp_path)
+    assert "cannot be written" in fails("bench", *QUICK, "--out", tmp_path / "thesis.tex")
+    assert "not a run directory" in fails("show", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc")
+def test_a_place_where_nothing_can_be_written(fails):
+    assert "cannot be written" in fails("bench", *QUICK, "--out", "/proc/ragen")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_directory(run, fails, tmp_path):
+    tmp_path.chmod(0o500)
+    assert "Permission denied" in fails("bench", *QUICK, "--out", tmp_path / "new")
+    (run / "episodes.jsonl").chmod(0o400)
+    assert "Permission denied" in fails("bench", *QUICK, "--out", run)
+
+
+# --- real processes ------------------------------------------------------------------------------
+
+
+def test_a_process_ends_with_code_2_and_one_line():
+    done = python("-m", "ragen_bench", "bench", "--agent", "nobody")
+    assert done.returncode == 2
+    assert re.fullmatch(r"error: unknown agent 'nobody'.*\n", done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "command"),
+    [
+        ("typer", "bench", "bench"),
+        ("torch", "models", "bench"),
+        ("pettingzoo", "multi-agent", "match"),
+    ],
+)
+def test_a_missing_extra_is_named(package, extra, command, tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "model.safetensors").write_text("{}")
+    program = (
+        f"import sys; sys.modules[{package!r}] = None; from ragen_bench.__main__ import main; "
+        f"sys.exit(main([{command!r}, '--agent', {str(tmp_path / 'model')!r}]))"
+    )
+    done = python("-c", program, cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"pip install 'ragen-suite[{extra}]'" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_person_plays_through_a_pipe():
+    done = python("-m", "ragen_bench", "play", "FrozenLakeDeterministic", "--index", "0",
+                  input="hint\nsideways\ndddddddddddd\nd\n\nquit\n")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for part in ("best: ", "'sideways' is not an action", "at most 5", "Done: Down", "stopped"):
+        assert part in done.stdout, done.stdout
+    assert not done.stderr
+
+
+# --- playing -------------------------------------------------------------------------------------
+
+
+def _play(monkeypatch, capsys, text, *arguments):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    assert main(["play", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_following_the_hints_wins(monkeypatch, capsys):
+    shown = _play(monkeypatch, capsys, "hint\n", "FrozenLakeDeterministic", "--index", "1")
+    best = re.search(r"best: (.*)", shown)[1]
+    shown = _play(monkeypatch, capsys, f"{best}\n", "FrozenLakeDeterministic", "--index", "1")
+    assert "The game is over: success." in shown
+    assert "return 1" in shown
+
+
+@pytest.mark.parametrize("game", ["Bandit", "ragen/Bandit-v0", "ragen/BanditText-v0", "bandit"])
+def test_a_game_is_known_by_all_its_names(game, monkeypatch, capsys):
+    assert "Arms: " in _play(monkeypatch, capsys, "q\n", game, "--seed", "3")
+
+
+def test_the_same_seed_is_the_same_level(monkeypatch, capsys):
+    first = _play(monkeypatch, capsys, "", "FrozenLake", "--seed", "3")
+    assert first == _play(monkeypatch, capsys, "", "FrozenLake", "--seed", "3")
+    assert first != _play(monkeypatch, capsys, "", "FrozenLake", "--seed", "4")
+
+
+@pytest.mark.parametrize(
+    ("line", "actions"),
+    [
+        ("Up", [0]),
+        ("up || Left", [0, 2]),
+        ("u", [0]),
+        ("uurd", [0, 0, 3, 1]),
+        ("u u r", [0, 0, 3]),
+        ("r || uu", [3, 0, 0]),
+        ("→", [3]),
+        ("↑←", [0, 2]),
+        ("dow", [1]),
+    ],
+)
+def test_actions_can_be_written_in_short(line, actions):
+    assert read_actions(line, ("Up", "Down", "Left", "Right")) == actions
+
+
+@pytest.mark.parametrize("line", ["", "x", "Up ||", "north", "Up Down", "||"])
+def test_what_is_no_action_is_refused(line):
+    with pytest.raises(RagenError):
+        read_actions(line, ("Up", "Down", "Left", "Right"))
+
+
+def test_arms_are_written_by_name_or_beginning():
+    names = ("Librarian", "Trader")
+    assert read_actions("trader", names) == [1]
+    assert read_actions("lib", names) == [0]
+    with pytest.raises(RagenError):
+        read_actions("Librarian Trader", names)

@@ -1,0 +1,150 @@
+"""`ragen compare`: pairs, tests, ties, and how the two sides are named."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from ragen_bench.__main__ import main
+from ragen_bench.stats.compare import compare_sides, read_side
+from ragen_bench.stats.paired import holm, mcnemar_exact, paired_bootstrap
+
+GAMES = ("Bandit", "BanditTrap", "FrozenLakeDeterministic")
+AGENTS = ("random", "noop", "oracle")
+
+
+def bench(out, agents=AGENTS, games=GAMES, episodes=24, more=()):
+    named = [o for agent in agents for o in ("--agent", agent)]
+    named += [o for game in games for o in ("--game", game)]
+    command = ["bench", *named, "--episodes", str(episodes), "--out", str(out), *more]
+    assert main(command) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return bench(tmp_path_factory.mktemp("runs") / "run")
+
+
+def compare(capsys, *arguments):
+    capsys.readouterr()
+    assert main(["compare", *map(str, arguments), "--format", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    return {(row["game"], row["measure"]): row for row in answer["rows"]}, answer["notes"]
+
+
+def test_known_differences_are_found(run, capsys):
+    rows, _ = compare(capsys, f"{run}:oracle", ":noop")
+    for game in GAMES:
+        row = rows[game, "success"]
+        assert (row["a"], row["b"], row["difference"]) == (1, 0, 1)
+        assert (row["n"], row["a_more"], row["b_more"]) == (24, 24, 0)
+        assert row["p"] == pytest.approx(2 * 0.5**24)
+        assert row["verdict"] == "A better"
+    rows, _ = compare(capsys, f"{run}:noop", ":oracle")
+    assert {row["verdict"] for row in rows.values() if row["measure"] == "success"} == {"B better"}
+
+
+def test_an_agent_ties_with_itself(run, capsys):
+    rows, _ = compare(capsys, f"{run}:random", f"{run}:random")
+    assert {(row["verdict"], row["p"], row["difference"]) for row in rows.values()} == {
+        ("tied", 1.0, 0.0)
+    }
+
+
+def test_tests_are_paired_by_instance_and_adjusted_over_games(run):
+    a, b = read_side(f"{run}:random"), read_side(f"{run}:oracle")
+    data, _ = compare_sides(a, b)
+    for measure in ("success", "return"):
+        part = data[data["measure"] == measure]
+        expected = []
+        for game in GAMES:
+            first, second = a.run.samples["random", game], b.run.samples["oracle", game]
+            if measure == "success":
+                values = [[s[i].success for i in range(24)] for s in (first, second)]
+                expected.append(mcnemar_exact(*map(np.array, values)))
+            else:
+                values = [[s[i].episode_return for i in range(24)] for s in (first, second)]
+                expected.append(paired_bootstrap(*values, seed=0))
+        assert part["p"].tolist() == [e.p_value for e in expected]
+        assert part["p_holm"].tolist() == holm([e.p_value for e in expected]).tolist()
+        assert part["difference"].tolist() == [e.difference.estimate for e in expected]
+
+
+def test_runs_with_other_episodes_are_paired_where_they_meet(run, tmp_path, capsys):
+    few = bench(tmp_path / "few", ("oracle",), ("BanditTrap", "Sokoban"), 5)
+    rows, notes = compare(capsys, f"{run}:oracle", few)
+    assert set(rows) == {("BanditTrap", "success"), ("BanditTrap", "return")}
+    assert rows["BanditTrap", "success"]["n"] == 5
+    assert "not in both: Bandit, FrozenLakeDeterministic, Sokoban" in notes
+
+
+def test_people_see_the_sides_and_the_ties(run, capsys):
+    capsys.readouterr()
+    assert main(["compare", f"{run}:random", ":random"]) == 0
+    shown = capsys.readouterr().out
+    assert f"A = {run}:random" in shown
+    assert shown.count("tied") >= 2 * len(GAMES)
+    assert main(["compare", f"{run}:random", ":oracle", "--format", "markdown"]) == 0
+    assert capsys.readouterr().out.count("| Bandit |") == 2
+
+
+def test_a_run_with_one_agent_that_is_no_control_needs_no_name(run, tmp_path, capsys):
+    copy = Path(shutil.copytree(run, tmp_path / "copy"))
+    _rename(copy, "noop", "hf:mine/model")
+    rows, _ = compare(capsys, copy, ":oracle")
+    assert rows["Bandit", "success"]["b"] == 1
+    rows, _ = compare(capsys, f"{copy}:hf:mine/model", f"{run}:noop")
+    assert {row["verdict"] for row in rows.values()} == {"tied"}
+
+
+def _rename(run, old, new):
+    from ragen_bench.config.run_config import RunConfig
+
+    config = yaml.safe_load((run / "config.yaml").read_text().replace(old, new))
+    del config["digest"]
+    digest = RunConfig.model_validate(config).digest
+    (run / "config.yaml").write_text(yaml.safe_dump({**config, "digest": digest}, sort_keys=False))
+    text = (run / "episodes.jsonl").read_text()
+    (run / "episodes.jsonl").write_text(text.replace(f'"agent":"{old}"', f'"agent":"{new}"'))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "named"),
+    [
+        ("{run}", "{run}:oracle", "has the agents random, noop, oracle"),
+        ("{run}:nobody", "{run}:oracle", "unknown agent 'nobody'"),
+        ("{run}:oracle", "nowhere", "no run directory 'nowhere'"),
+        ("nowhere:oracle", "{run}:oracle", "no run directory 'nowhere'"),
+        (":oracle", "{run}:oracle", "write RUN:AGENT"),
+    ],
+)
+def test_sides_that_are_not_there(run, a, b, named, capsys):
+    assert main(["compare", a.format(run=run), b.format(run=run)]) == 2
+    assert named in capsys.readouterr().err
+
+
+def test_other_games_settings_splits_and_levels_are_refused(run, tmp_path, capsys):
+    other = bench(tmp_path / "other", ("oracle",), ("Sokoban",), 2)
+    assert main(["compare", f"{run}:oracle", str(other)]) == 2
+    assert "no instance in common" in capsys.readouterr().err
+
+    task = {"env": "ragen/BanditText-v0", "settings": {"think": False}}
+    suite = {"name": "mine", "version": 1, "episodes": 3, "tasks": {"Bandit": task}}
+    path = tmp_path / "mine.yaml"
+    for changes, named in (({}, "different settings"), ({"split": "train"}, "different splits")):
+        path.write_text(yaml.safe_dump({**suite, **changes}))
+        out = tmp_path / named
+        command = ["bench", "--suite", str(path), "--agent", "oracle", "--out", str(out)]
+        assert main(command) == 0
+        assert main(["compare", f"{run}:oracle", str(out)]) == 2
+        assert named in capsys.readouterr().err
+
+    copy = Path(shutil.copytree(run, tmp_path / "copy"))
+    text = (copy / "episodes.jsonl").read_text()
+    level = json.loads(text.splitlines()[0])["instance"]["level"]
+    (copy / "episodes.jsonl").write_text(text.replace(level, "Baker/Pilot", 1))
+    assert main(["compare", f"{run}:random", f"{copy}:random"]) == 2
+    assert "another level" in capsys.readouterr().err

@@ -1,0 +1,409 @@
+"""Sweeps: what they consist of, and that their tasks survive whatever happens to their processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from processes import interruptible  # noqa: E402
+from ragen_bench.__main__ import main  # noqa: E402
+from ragen_bench.config.yaml_files import dump_yaml  # noqa: E402
+from ragen_bench.sweeps.archive import borrowed, matching  # noqa: E402
+from ragen_bench.sweeps.results import parse_result, write_result  # noqa: E402
+from ragen_bench.sweeps.schema import bundled_sweeps, load_sweep  # noqa: E402
+from ragen_bench.sweeps.state import read_states  # noqa: E402
+from ragen_bench.sweeps.tasks import Choice, plan  # noqa: E402
+from results import make_result  # noqa: E402
+
+PAPER = Choice(scale="paper", seeds=1)
+
+
+def small_sweep(folder, iterations=2, **changes):
+    data = {
+        "name": "small", "version": 1, "description": "For tests.", "preset": "starpo-grpo",
+        "train": {"rollout": {"groups": 2, "members": 4, "max_tokens": 24}, "save_every": 1},
+        "games": {"Bandit": ["Bandit"]}, "reference": "a", "cells": {"a": {}},
+        "scales": {"laptop": {"iterations": iterations, "quick": iterations}}, **changes,
+    }  # fmt: skip
+    path = folder / "small.yaml"
+    path.write_text(dump_yaml(data))
+    return path
+
+
+def command(sweep, tiny, out, *more):
+    return ["sweep", str(sweep), "--quick", "--model", str(tiny), "--out", str(out), *more]
+
+
+@pytest.mark.parametrize("scale", ["laptop", "paper"])
+@pytest.mark.parametrize("quick", [[], ["--quick"]])
+@pytest.mark.parametrize("name", bundled_sweeps())
+def test_a_dry_run_shows_every_cell_and_makes_nothing(name, quick, scale, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(["sweep", name, "--scale", scale, *quick, "--dry-run", "--out", str(out),
+                 "--format", "json"]) == 0  # fmt: skip
+    found = json.loads(capsys.readouterr().out)
+    sweep = load_sweep(name)
+    cells = sweep.scales[scale].cells or list(sweep.cells)
+    assert {row["cell"] for row in found["rows"]} == set(cells)
+    trained = sum(row["tasks"] for row in found["rows"])
+    games = {row["game"] for row in found["rows"]}
+    assert trained >= len(games) * len(cells) * (1 if quick else 3)
+    assert all(row["done"] == 0 for row in found["rows"])
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("name", bundled_sweeps())
+def test_the_papers_scale_has_the_papers_settings(name):
+    """Appendix B.2: P = 8, N = 16, 200 iterations, batch 32, Adam at 1e-6 and 1e-5, 256 prompts at 0.5."""
+    sweep = load_sweep(name)
+    reference = [t for t in plan(sweep, PAPER) if t.cell == sweep.reference and t.seed == 0]
+    for task in reference:
+        config = task.train
+        assert config.model == "hf:Qwen/Qwen2.5-0.5B-Instruct"
+        assert config.engine == "vllm"
+        assert config.iterations == 200
+        assert (config.rollout.groups, config.rollout.members) == (8, 16)
+        assert config.rollout.temperature == 1
+        update = config.update
+        assert (update.batch, update.epochs, update.betas) == (32, 1, (0.9, 0.999))
+        assert update.learning_rate == pytest.approx(1e-6)
+        assert update.critic_learning_rate == pytest.approx(1e-5)
+        assert (config.advantage.gamma, config.advantage.lam) == (1, 1)
+        assert config.loss.entropy == 0.001
+        assert (task.suite.episodes, task.suite.split) == (256, "test")
+        assert task.suite.sampling.temperature == 0.5
+
+
+def train_of(name, cell, scale="laptop"):
+    tasks = plan(load_sweep(name), Choice(scale=scale, seeds=1))
+    return next(task.train for task in tasks if task.cell == cell and task.seed == 0)
+
+
+def test_every_cell_of_diversity_has_as_many_trajectories():
+    for scale, trajectories, members in (
+        ("laptop", 64, {32, 16, 4, 1}),
+        ("paper", 128, {32, 16, 8, 4, 2, 1}),
+    ):
+        tasks = plan(load_sweep("diversity"), Choice(scale=scale))
+        assert {task.train.episodes for task in tasks} == {trajectories}
+        assert {task.train.rollout.members for task in tasks} == members
+
+
+def test_the_controlled_granularity_differs_in_nothing_but_the_actions_a_turn():
+    kwargs = [train_of("granularity", f"fixed-{k}", "paper").env_kwargs for k in (1, 3, 5, 7)]
+    rest = [{n: v for n, v in each.items() if n != "actions_per_turn"} for each in kwargs]
+    assert rest == [rest[0]] * 4
+    assert [each["actions_per_turn"] for each in kwargs] == [1, 3, 5, 7]
+    published = train_of("granularity", "6", "paper").env_kwargs
+    assert published == {"max_turns": 5, "actions_per_turn": 6, "max_actions": 30}
+
+
+def test_conversation_settings_hold_in_the_tests_too():
+    tasks = plan(load_sweep("granularity"), Choice())
+    for task in tasks:
+        assert all(test.settings == task.train.env_kwargs for test in task.suite.tasks.values())
+
+
+def test_online_k_has_equal_updates_as_published_and_equal_rollouts_controlled():
+    once = train_of("freshness", "1")
+    for k in (2, 5, 10):
+        config = train_of("freshness", str(k))
+        assert config.iterations * config.update.epochs == once.iterations
+    for k in (2, 5):
+        config = train_of("freshness", f"rollouts-{k}", "paper")
+        assert (config.iterations, config.update.epochs) == (200, k)
+
+
+def test_adapters_have_tenfold_learning_rates_at_every_scale():
+    for scale in ("laptop", "paper"):
+        full, lora = (train_of("lora", cell, scale).update for cell in ("full", "lora"))
+        assert lora.learning_rate == pytest.approx(10 * full.learning_rate)
+        assert lora.critic_learning_rate == pytest.approx(10 * full.critic_learning_rate)
+
+
+def test_seeds_differ_in_nothing_else_and_have_folders_of_their_own():
+    tasks = plan(load_sweep("reasoning"), Choice(seeds=4))
+    assert len({task.path for task in tasks}) == len(tasks)
+    cell = [t for t in tasks if (t.game, t.cell) == ("Bandit", "think") and t.seed is not None]
+    assert [task.train.seed for task in cell] == [0, 1, 2, 3]
+    assert len({task.train.model_copy(update={"seed": 0}).model_dump_json() for task in cell}) == 1
+
+
+def test_another_game_is_trained_on_and_tested_on_itself():
+    tasks = plan(load_sweep("diversity"), Choice(games=("frozenlakedeterministic",)))
+    assert {task.game for task in tasks} == {"FrozenLakeDeterministic"}
+    assert {name for task in tasks for name in task.suite.tasks} == {"FrozenLakeDeterministic"}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"games": {"Chess": ["Bandit"]}}, "unknown game 'Chess'"),
+        ({"reference": "b"}, "unknown cell 'b'"),
+        ({"preset": "ppo"}, "unknown preset 'ppo'"),
+        (
+            {"cells": {"a": {"train": {"rollouts": 1}}}},
+            "cell 'a': config: unknown option 'rollouts'",
+        ),
+        ({"cells": {"a": {"shorter": 0}}}, "cells.a.shorter"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named(change, said, tmp_path, capsys):
+    path = small_sweep(tmp_path, **change)
+    assert main(["sweep", str(path), "--dry-run", "--out", str(tmp_path / "out")]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_what_does_not_exist_is_named(capsys):
+    assert main(["sweep", "nothing", "--dry-run"]) == 2
+    assert "granularity" in capsys.readouterr().err
+    assert main(["sweep", "risk", "--game", "chess", "--dry-run"]) == 2
+    assert "unknown game 'chess'" in capsys.readouterr().err
+    assert main(["sweep", "risk", "--scale", "moon", "--dry-run"]) == 2
+    assert "unknown scale 'moon'" in capsys.readouterr().err
+
+
+def test_what_no_task_could_begin_with_is_refused_before_any_work(tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(["sweep", "filter", "--model", "/nowhere", "--dry-run", "--out", str(out)]) == 2
+    assert "model is '/nowhere'" in capsys.readouterr().err
+    path = small_sweep(tmp_path, cells={"a": {"settings": {"max_turn": 2}}})
+    assert main(["sweep", str(path), "--dry-run", "--out", str(out)]) == 2
+    assert "cell 'a'" in (said := capsys.readouterr().err)
+    assert "max_turns" in said
+    assert not out.exists()
+
+
+def test_tasks_of_the_papers_scale_do_not_share_a_gpu_unless_asked_to(tmp_path, capsys):
+    scale = {"iterations": 2, "quick": 2, "seconds": {"Bandit": 1}}
+    path = small_sweep(tmp_path, scales={"paper": scale})
+    for more, count in (([], 1), (["--workers", "3"], 3)):
+        arguments = ["sweep", str(path), "--scale", "paper", "--dry-run", *more]
+        assert main([*arguments, "--out", str(tmp_path / "out"), "--format", "json"]) == 0
+        assert f"with {count} tasks at a time" in json.loads(capsys.readouterr().out)["notes"][0]
+
+
+def wait_for(found, seconds=300):
+    for _ in range(10 * seconds):
+        if found():
+            return
+        time.sleep(0.1)
+    raise AssertionError("waited too long")
+
+
+def processes_of(folder):
+    """Ids of the processes that work in a folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if f"ragen_bench.sweeps.work\0{folder.resolve()}" in path.read_text():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks at processes in /proc")
+def test_a_killed_sweep_leaves_no_process_and_goes_on(tiny, tmp_path, capsys):
+    out = tmp_path / "out"
+    arguments = command(small_sweep(tmp_path, iterations=4), tiny, out, "--workers", "2")
+    killed = subprocess.Popen([sys.executable, "-m", "ragen_bench", *arguments],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    metrics = out / "small/laptop-quick/Bandit/a/seed0/train/metrics.jsonl"
+    wait_for(lambda: metrics.exists() and metrics.read_text().count("\n") >= 2)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    wait_for(lambda: not processes_of(out))
+
+    assert main(arguments) == 0
+    found = parse_result((metrics.parents[1] / "result.json").read_text(), "result")
+    assert found.iterations == [0, 1, 2, 3, 4]
+    assert len(found.outcomes["policy"]["Bandit"].success) == 64
+    assert found.weights != found.task.train.weights
+    assert (metrics.parents[1] / "model" / "model.safetensors").exists()
+    assert not (metrics.parent / "checkpoints").exists()
+    controls = parse_result((metrics.parents[2] / "controls/result.json").read_text(), "controls")
+    assert set(controls.outcomes) == {"random", "oracle", "initial"}
+
+    stamps = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
+    capsys.readouterr()
+    assert (
+        main([*arguments, "--format", "json"]) == 0
+    )  # nothing is left to do, and nothing is touched
+    rows = {row["row"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert set(rows) == {"a", "random", "oracle", "initial"}
+    successes = found.outcomes["policy"]["Bandit"].success
+    assert rows["a"]["success"] == successes.count("1") / 64
+    assert main([*arguments, "--format", "json", "--dry-run"]) == 0
+    assert [row["done"] for row in json.loads(capsys.readouterr().out)["rows"]] == [2]
+    assert {p: p.stat().st_mtime_ns for p in out.rglob("*") if p.is_file()} == stamps
+
+    other = command(small_sweep(tmp_path, iterations=4, preset="starpo-s-grpo"), tiny, out)
+    assert main(other) == 2
+    assert "holds another task: train.filter.kind is 'none' there" in capsys.readouterr().err
+
+
+def test_a_broken_task_is_told_of_and_done_by_the_same_command(tiny, tmp_path, capsys):
+    out = tmp_path / "out"
+    sweep = small_sweep(tmp_path, iterations=1)
+    arguments = command(sweep, tiny, out, "--workers", "1")
+    controls = out / "small/laptop-quick/Bandit/a/controls"
+    controls.mkdir(parents=True)
+    (controls / "test").write_text("in the way")
+    assert main(arguments) == 1
+    said = capsys.readouterr().err
+    assert "it is tried again at the end" in said
+    assert "1 tasks are not done" in said
+    assert str(controls / "log.txt") in said
+    assert (controls.parent / "seed0/result.json").exists()  # one broken task stops no other
+    (controls / "test").unlink()
+    assert main(arguments) == 0
+    assert (controls / "result.json").exists()
+
+
+def test_the_threads_of_tasks_are_capped(monkeypatch):
+    from ragen_bench.sweeps.jobs import task_environment
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "64")
+    environment = task_environment(threads=3)
+    assert environment["OMP_NUM_THREADS"] == environment["NUMBA_NUM_THREADS"] == "3"
+    assert os.environ["OMP_NUM_THREADS"] == "64"
+
+
+def test_what_another_sweep_has_done_is_not_done_again():
+    """The same method, begun from the same weights, is one run wherever it is compared."""
+    algorithm, shares = load_sweep("algorithm"), load_sweep("filter")
+    lake = Choice(games=("FrozenLakeDeterministic",))
+    done = [make_result(task) for task in plan(algorithm, lake)]
+    tasks = plan(shares, lake)
+    found = borrowed(done, tasks)
+    cells = {(r.result.task.cell, r.result.task.seed) for r in found.values()}
+    assert cells == {("all", None), *((c, s) for c in ("all", "grpo-all") for s in range(3))}
+    assert all(path == result.task.path for path, (result, _) in found.items())
+    assert {source.sweep for _, source in found.values()} == {"algorithm"}
+    assert not any("seconds/total" in result.curves for result, _ in found.values())
+    assert not matching(done, tasks)
+    assert not borrowed(done, plan(shares, replace(lake, quick=True)))
+    assert not borrowed([make_result(task) for task in tasks], tasks)  # those are its own
+    other = [
+        r.model_copy(update={"task": r.task.model_copy(update={"suite_version": 0})}) for r in done
+    ]
+    assert not borrowed(other, tasks)
+
+
+def test_a_sweeps_own_runs_go_before_those_of_others(tmp_path):
+    tasks = plan(load_sweep("filter"), Choice(seeds=1))
+    task = next(t for t in tasks if (t.cell, t.seed) == ("all", 0))
+    twin = task.model_copy(update={"sweep": "algorithm", "cell": "starpo-ppo"})
+    others = borrowed([make_result(twin)], [task])
+    (state,) = read_states([task], tmp_path, {}, others)
+    assert state.status == "done"
+    assert state.source == twin
+    (tmp_path / task.path).mkdir(parents=True)
+    write_result(tmp_path / task.path, make_result(task))
+    (state,) = read_states([task], tmp_path, {}, others)
+    assert state.source is None
+
+
+def test_a_result_serves_a_task_with_fewer_tests_and_no_other():
+    sweep = load_sweep("granularity")
+    task = next(t for t in plan(sweep, Choice()) if t.seed == 0)
+    suite = task.suite
+    fewer = {name: suite.tasks[name] for name in list(suite.tasks)[:2]}
+    narrow = task.model_copy(
+        update={"sweep": "mine", "suite": suite.model_copy(update={"tasks": fewer})}
+    )
+    (found,) = borrowed([make_result(task)], [narrow]).values()
+    assert found.result.task == narrow
+    assert {tuple(tests) for tests in found.result.outcomes.values()} == {tuple(fewer)}
+    assert not borrowed([make_result(narrow)], [task])
+
+
+# --- on Ray --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own_ray(monkeypatch):
+    """A cluster of the command's own, whatever else runs on this machine."""
+    pytest.importorskip("ray")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+
+
+def test_an_address_without_a_cluster_is_named(tiny, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_ADDRESS", "headnode")
+    arguments = command(small_sweep(tmp_path), tiny, tmp_path / "out", "--on", "ray")
+    assert main(arguments) == 2
+    assert "RAY_ADDRESS is 'headnode'" in capsys.readouterr().err
+
+
+def test_the_processes_that_ray_started_end_with_it(own_ray, tiny, tmp_path):
+    out = tmp_path / "out"
+    arguments = command(small_sweep(tmp_path, iterations=50), tiny, out, "--on", "ray")
+    run = [sys.executable, "-m", "ragen_bench", *arguments]
+    stopped = subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                               preexec_fn=interruptible)  # fmt: skip
+    wait_for(lambda: processes_of(out))
+    stopped.send_signal(signal.SIGINT)
+    _, said = stopped.communicate(timeout=120)
+    assert stopped.returncode == 130
+    assert "the same command goes on" in said
+    wait_for(lambda: not processes_of(out))
+
+
+def test_a_sweep_on_a_real_ray_ends_in_the_numbers_of_a_local_one(own_ray, tiny, tmp_path):
+    sweep, local, remote = small_sweep(tmp_path, iterations=1), tmp_path / "local", tmp_path / "ray"
+    assert main(command(sweep, tiny, local)) == 0
+    arguments = command(sweep, tiny, remote, "--on", "ray")
+    done = subprocess.run([sys.executable, "-m", "ragen_bench", *arguments], capture_output=True,
+                          text=True, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found, same = ({path.relative_to(out): parse_result(path.read_text(), "result")
+                    for path in out.rglob("result.json")} for out in (remote, local))  # fmt: skip
+    assert len(found) == 2
+    assert found.keys() == same.keys()
+    assert all(found[path].outcomes == same[path].outcomes for path in found)
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks at processes in /proc")
+def test_a_killed_sweep_on_ray_leaves_no_process_and_goes_on(own_ray, tiny, tmp_path):
+    out = tmp_path / "out"
+    arguments = command(small_sweep(tmp_path, iterations=4), tiny, out, "--on", "ray")
+    run = [sys.executable, "-m", "ragen_bench", *arguments]
+    killed = subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    metrics = out / "small/laptop-quick/Bandit/a/seed0/train/metrics.jsonl"
+    wait_for(lambda: metrics.exists() and metrics.read_text().count("\n") >= 2)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    wait_for(lambda: not processes_of(out))
+    assert subprocess.run(run, check=False, capture_output=True).returncode == 0
+    found = parse_result((metrics.parents[1] / "result.json").read_text(), "result")
+    assert found.iterations == [0, 1, 2, 3, 4]
+
+
+def test_what_no_machine_of_the_cluster_has_is_said_before_anything_runs(own_ray, tiny, tmp_path):
+    out = tmp_path / "out"
+    arguments = command(small_sweep(tmp_path), tiny, out, "--on", "ray", "--gpus", "10000")
+    done = subprocess.run([sys.executable, "-m", "ragen_bench", *arguments], capture_output=True,
+                          text=True, check=False)  # fmt: skip
+    assert done.returncode == 2
+    assert "10000 GPUs of one machine" in done.stderr
+    assert "--gpus" in done.stderr
+    assert not out.exists()
+
+
+def test_where_tasks_are_done_is_checked(tmp_path, capsys):
+    sweep = str(small_sweep(tmp_path))
+    assert main(["sweep", sweep, "--on", "moon", "--dry-run"]) == 2
+    assert "--on is 'moon', but must be local or ray" in capsys.readouterr().err
+    assert main(["sweep", sweep, "--gpus", "1", "--dry-run"]) == 2
+    assert "--gpus is 1, but is only for --on ray" in capsys.readouterr().err

@@ -1,0 +1,59 @@
+"""The page of a training run."""
+
+import json
+import re
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("matplotlib")
+
+from ragen_bench.__main__ import main
+from ragen_bench.config.yaml_files import dump_yaml
+
+from ragen_agents.starpo import TrainConfig
+
+
+@pytest.fixture
+def run(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "config.yaml").write_text(dump_yaml(TrainConfig().model_dump(mode="json")))
+    metrics = [{"iteration": 0, "validation/success": 0.25}]
+    for i in range(1, 6):
+        metrics.append({"iteration": i, "success": 0.1 * i, "entropy": 0.5, "gradient_norm": 1.0 / i,
+                        "warnings": ["entropy <fell>"] if i == 4 else []})  # fmt: skip
+    metrics[-1]["validation/success"] = 0.5
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(m) + "\n" for m in metrics))
+    samples = [
+        {"iteration": i, "kind": "validation", "group": 0, "return": 1.0, "success": i > 0,
+         "end": "budget", "messages": [{"role": "assistant", "content": f"<script>alert({i})</script>"}]}
+        for i in (0, 5)
+    ]  # fmt: skip
+    (folder / "samples.jsonl").write_text("".join(json.dumps(s) + "\n" for s in samples))
+    return folder
+
+
+def test_the_page_shows_curves_warnings_and_conversations(run, capsys):
+    assert main(["report", str(run)]) == 0
+    assert capsys.readouterr().out.strip() == str(run / "report.html")
+    page = (run / "report.html").read_text()
+    assert page.count('src="data:image/svg+xml;base64,') == 3
+    assert "50.0% after iteration 5" in page
+    assert "iteration 4: entropy &lt;fell&gt;" in page
+    assert "After iteration 0" in page
+    assert "After iteration 5" in page
+
+
+def test_the_page_is_inert_and_needs_nothing_else(run):
+    main(["report", str(run)])
+    page = (run / "report.html").read_text()
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(5)" in page
+    assert "default-src 'none'" in page
+    assert not re.search(r'(?:src|href)="(?!data:)', page)
+
+
+def test_what_is_no_run_is_named(tmp_path, capsys):
+    assert main(["report", str(tmp_path)]) == 2
+    assert "is not a training run" in capsys.readouterr().err

@@ -1,0 +1,264 @@
+"""`ragen verify`: what was played is accepted, and nothing else."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from ragen_bench.__main__ import main
+from ragen_bench.config.run_config import RunConfig
+
+GAMES = ("Bandit", "FrozenLake")
+AGENTS = ("random", "noop", "oracle")
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "played"
+    named = [o for agent in AGENTS for o in ("--agent", agent)]
+    named += [o for game in GAMES for o in ("--game", game)]
+    assert main(["bench", *named, "--episodes", "4", "--out", str(out)]) == 0
+    return out
+
+
+@pytest.fixture
+def run(played, tmp_path):
+    return Path(shutil.copytree(played, tmp_path / "run"))
+
+
+def read(run):
+    return [json.loads(line) for line in (run / "episodes.jsonl").read_text().splitlines()]
+
+
+def write(run, episodes):
+    """Write episodes as a careful forger would: with the checksums that belong to them."""
+    lines = [json.dumps(e, ensure_ascii=False, separators=(",", ":")) for e in episodes]
+    (run / "episodes.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    sums = [hashlib.sha256(line.encode()).hexdigest() for line in lines]
+    (run / "episodes.sha256").write_text("".join(f"{s}\n" for s in sums))
+
+
+def rejected(run, capsys):
+    capsys.readouterr()
+    assert main(["verify", str(run)]) == 1
+    error = capsys.readouterr().err.strip()
+    assert error.startswith("MISMATCH ")
+    assert len(error.splitlines()) == 1
+    return error
+
+
+def lake(episodes):
+    """A slippery episode of the random agent with a whole turn."""
+    return next(e for e in episodes if (e["agent"], e["task"]) == ("random", "FrozenLake"))
+
+
+def test_a_run_is_accepted(run, capsys):
+    assert main(["verify", str(run)]) == 0
+    out = capsys.readouterr().out
+    assert "OK 24 episodes" in out
+    assert "complete" in out
+
+
+def test_rewriting_alone_changes_nothing(run):
+    write(run, read(run))
+    assert main(["verify", str(run)]) == 0
+
+
+def test_an_unfinished_run_is_accepted_and_named(run, capsys):
+    write(run, read(run)[:-5])
+    assert main(["verify", str(run)]) == 0
+    assert "5 episodes missing" in capsys.readouterr().out
+
+
+def _bump(record, name):
+    record[name] = record[name] + 0.1
+
+
+def _first_turn(change):
+    return lambda episode: change(episode["turns"][0])
+
+
+def _put(record, **fields):
+    assert all(record[name] != value for name, value in fields.items())
+    record.update(fields)
+
+
+EPISODE_CHANGES = {
+    "success": lambda e: _put(e, success=not e["success"]),
+    "episode_return": lambda e: _bump(e, "episode_return"),
+    "optimal_success": lambda e: _bump(e, "optimal_success"),
+    "optimal_return": lambda e: _bump(e, "optimal_return"),
+    "end": lambda e: _put(e, end="invalid"),
+    "error": lambda e: _put(e, error="timeout"),
+    "closing": lambda e: _put(e, closing=e["closing"] + " "),
+    "system": lambda e: _put(e, system=e["system"].replace("Walk", "Run")),
+    "sampling_seed": lambda e: _put(e, sampling_seed=1),
+    "suite_version": lambda e: _put(e, suite_version=99),
+    "env_id": lambda e: _put(e, env_id="ragen/FrozenLakeDeterministicText-v0"),
+    "env_kwargs": lambda e: _put(e, env_kwargs={"max_turns": 9}),
+    "attempt": lambda e: _put(e, attempt=1),
+    "agent": lambda e: _put(e, agent="oracle"),
+    "unknown agent": lambda e: _put(e, agent="champion"),
+    "task": lambda e: _put(e, task="Sokoban"),
+    "index": lambda e: _put(e["instance"], index=3),
+    "index beyond": lambda e: _put(e["instance"], index=4),
+    "instance.seed": lambda e: _put(e["instance"], seed=0),
+    "instance.noise": lambda e: _put(e["instance"], noise=1),
+    "instance.split": lambda e: _put(e["instance"], split="train"),
+    "instance.distribution": lambda e: _put(e["instance"], distribution="frozen_lake-9x9"),
+    "instance.key": lambda e: _put(e["instance"], key="0" * 16),
+    "instance.level": lambda e: _put(e["instance"], level=e["instance"]["level"][::-1]),
+    "turns fewer": lambda e: e["turns"].pop(),
+    "turns more": lambda e: e["turns"].append(e["turns"][-1]),
+}
+TURN_CHANGES = {
+    "user": lambda t: _put(t, user=t["user"].replace("Turn 1", "Turn 2")),
+    "reply": lambda t: _put(t, reply="<think>random</think><answer>Up</answer>"),
+    "reply's thought": lambda t: _put(t, reply=t["reply"].replace("random", "wise")),
+    "reply's form": lambda t: _put(t, reply=t["reply"].replace("</answer>", "")),
+    "cut_off": lambda t: _put(t, cut_off=True),
+    "prompt_tokens": lambda t: _put(t, prompt_tokens=7),
+    "reply_tokens": lambda t: _put(t, reply_tokens=7),
+    "actions": lambda t: t["actions"].reverse() or t["actions"].append("Up"),
+    "executed": lambda t: t["executed"].pop(),
+    "effective": lambda t: t["effective"].__setitem__(0, not t["effective"][0]),
+    "defects": lambda t: t["defects"].append("empty"),
+    "rewards": lambda t: t["rewards"].__setitem__(0, t["rewards"][0] + 1e-9),
+    "penalty": lambda t: _put(t, penalty=-0.1),
+}
+CHANGES = {**EPISODE_CHANGES, **{name: _first_turn(c) for name, c in TURN_CHANGES.items()}}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_single_change_is_rejected(run, name, capsys):
+    episodes = read(run)
+    CHANGES[name](lake(episodes))
+    write(run, episodes)
+    assert "line 5" in rejected(run, capsys) or name in ("index", "agent")
+
+
+def test_the_message_names_what_differs(run, capsys):
+    episodes = read(run)
+    TURN_CHANGES["rewards"](lake(episodes)["turns"][0])
+    write(run, episodes)
+    error = rejected(run, capsys)
+    for part in ("episodes.jsonl line 5", "random / FrozenLake / instance 0", "turn 1, rewards"):
+        assert part in error
+    assert "recorded (1e-09" in error
+    assert "recomputed (0.0" in error
+
+
+def test_swapped_levels_are_rejected(run, capsys):
+    episodes = read(run)
+    first, second = episodes[4], episodes[5]
+    first["instance"]["index"], second["instance"]["index"] = 1, 0
+    write(run, episodes)
+    assert "instance.level" in rejected(run, capsys)
+
+
+@pytest.mark.parametrize("field", ["seconds", "reply"])
+def test_what_no_replay_can_tell_the_checksums_can(run, field, capsys):
+    """A reply of a model with other thoughts and the same actions, for example."""
+    text = (run / "episodes.jsonl").read_text()
+    line = text.splitlines()[4]
+    episode = json.loads(line)
+    if field == "reply":
+        episode["turns"][0]["reply"] += " "
+    else:
+        episode["turns"][0]["seconds"] = 5.0
+    changed = json.dumps(episode, ensure_ascii=False, separators=(",", ":"))
+    (run / "episodes.jsonl").write_text(text.replace(line, changed))
+    assert "line 5" in rejected(run, capsys)
+
+
+def test_without_checksums_the_replay_still_counts(run, capsys):
+    (run / "episodes.sha256").unlink()
+    assert main(["verify", str(run)]) == 0
+    assert "no checksums" in capsys.readouterr().out
+
+
+def test_a_destroyed_last_line_is_rejected(run, capsys):
+    """It was recorded as whole, so no interrupted write has left it."""
+    text = (run / "episodes.jsonl").read_text()
+    (run / "episodes.jsonl").write_text(text[:-100] + "\n")
+    assert "line 24" in rejected(run, capsys)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda c: c["suite"]["sampling"].update(temperature=0.0),
+        lambda c: c["suite"]["sampling"].update(max_tokens=5),
+        lambda c: c["suite"].update(seed=1),
+        lambda c: c["suite"].update(episodes=3),
+        lambda c: c["suite"].update(split="train"),
+        lambda c: c["suite"]["tasks"].pop("Bandit"),
+        lambda c: c["agents"].pop(),
+    ],
+)
+def test_an_edited_config_is_rejected(run, change, capsys):
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    change(config)
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    assert "config.yaml was edited" in rejected(run, capsys)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda s: s.update(seed=1), "sampling_seed"),
+        (lambda s: s.update(split="train"), "instance.split"),
+        (lambda s: s.update(episodes=3), "not an episode of this run"),
+        (lambda s: s["tasks"]["Bandit"].update(settings={"sure": 0.2}), "env_kwargs"),
+    ],
+)
+def test_a_forged_config_is_rejected_by_its_episodes(run, change, named, capsys):
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    del config["digest"]
+    change(config["suite"])
+    digest = RunConfig.model_validate(config).digest
+    (run / "config.yaml").write_text(yaml.safe_dump({**config, "digest": digest}))
+    assert named in rejected(run, capsys)
+
+
+def test_a_model_cannot_have_used_more_tokens_than_allowed(run, capsys):
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    del config["digest"]
+    config["agents"][0]["name"] = "hf:some/model"
+    digest = RunConfig.model_validate(config).digest
+    (run / "config.yaml").write_text(yaml.safe_dump({**config, "digest": digest}))
+    episodes = read(run)
+    for episode in episodes:
+        if episode["agent"] == "random":
+            episode["agent"] = "hf:some/model"
+            episode["turns"][0].update(prompt_tokens=100, reply_tokens=20)
+    write(run, episodes)
+    assert main(["verify", str(run)]) == 0
+    episodes[2]["turns"][0]["reply_tokens"] = 201
+    write(run, episodes)
+    assert "reply_tokens: recorded 201, recomputed 200" in rejected(run, capsys)
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", '"1"', "null", "[]"])
+def test_unreadable_values_are_an_error(run, value, capsys):
+    text = (run / "episodes.jsonl").read_text()
+    (run / "episodes.jsonl").write_text(text.replace('"penalty":0.0', f'"penalty":{value}', 1))
+    assert main(["verify", str(run)]) == 2
+    error = capsys.readouterr().err
+    assert "episodes.jsonl line 1 is corrupt" in error
+    assert "penalty" in error or "JSON" in error
+
+
+def test_an_endless_line_is_not_read(run, monkeypatch, capsys):
+    monkeypatch.setattr("ragen_bench.runs.records.MAX_LINE", 500)
+    assert main(["verify", str(run)]) == 2
+    assert "longer than allowed" in capsys.readouterr().err
+
+
+def test_what_a_terminal_would_obey_is_escaped(run, capsys):
+    episodes = read(run)
+    lake(episodes)["closing"] = "\x1b[2J"
+    write(run, episodes)
+    assert "\x1b" not in rejected(run, capsys)

@@ -1,0 +1,116 @@
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from replies import NAMES, QUICK, REPLIES
+
+from ragen_envs.conversation import (
+    Defect,
+    format_reply,
+    parse_reply,
+)
+
+ROWS = yaml.safe_load((Path(__file__).parents[1] / "data" / "replies.yaml").read_text("utf-8"))
+
+
+def row_id(row):
+    return ascii(row["reply"][:50]).replace("::", ":") + str(row.get("times", row.get("lead", "")))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=row_id)
+def test_conformance(row):
+    parsed = parse_reply(
+        "x" * row.get("lead", 0) + row["reply"] * row.get("times", 1),
+        row.get("names", NAMES),
+        row.get("actions_per_turn", 5),
+        row.get("think", True),
+        row.get("truncated", False),
+    )
+    assert list(parsed.actions) == row.get("actions", [])
+    named = {Defect(name) for name in row.get("defects", [])}
+    assert set(parsed.defects) == named
+    assert parsed.is_valid == (not named)
+    if "thought" in row:
+        assert parsed.thought == row["thought"]
+
+
+def test_the_table_is_complete():
+    assert len(ROWS) >= 60
+    known = {"reply", "times", "lead", "names", "think", "actions_per_turn", "truncated"}
+    for row in ROWS:
+        assert set(row) <= known | {"actions", "defects", "thought"}
+    count = Counter(name for row in ROWS for name in row.get("defects", []))
+    assert set(count) == set(Defect)
+    assert min(count.values()) >= 2
+
+
+def test_defects_come_in_a_fixed_order():
+    reply = "<think>a<answer>Up||||Down||Left</answer><answer>"
+    parsed = parse_reply(reply, NAMES, 2, think=False, truncated=True)
+    assert len(parsed.defects) == 6
+    assert list(parsed.defects) == [defect for defect in Defect if defect in parsed.defects]
+
+
+@given(REPLIES, st.integers(1, 6), st.booleans(), st.booleans())
+@settings(QUICK, max_examples=400)
+def test_parsing_is_total(reply, limit, think, truncated):
+    parsed = parse_reply(reply, NAMES, limit, think, truncated)
+    assert len(parsed.actions) <= limit
+    assert all(type(action) is int and 0 <= action < 4 for action in parsed.actions)
+    assert parsed.is_valid == (parsed.defects == ())
+    assert all(isinstance(defect, Defect) for defect in parsed.defects)
+    assert len(set(parsed.defects)) == len(parsed.defects)
+    assert (Defect.TRUNCATED in parsed.defects) == truncated
+    assert parsed.thought in reply
+    assert parsed == parse_reply(reply, NAMES, limit, think, truncated)
+    if parsed.is_valid:
+        assert parsed.actions
+        assert "<answer>" in reply.lower()
+
+
+@given(REPLIES, st.booleans())
+@settings(QUICK, max_examples=200)
+def test_a_smaller_limit_only_shortens(reply, think):
+    wide = parse_reply(reply, NAMES, 10**6, think)
+    for limit in range(1, 5):
+        assert parse_reply(reply, NAMES, limit, think).actions == wide.actions[:limit]
+
+
+THOUGHTS = st.none() | st.text().filter(lambda t: "</think>" not in t.lower())
+
+
+@given(st.lists(st.sampled_from(NAMES), min_size=1, max_size=6), THOUGHTS)
+@QUICK
+def test_formatted_replies_parse_back(actions, thought):
+    reply = format_reply(actions, thought)
+    parsed = parse_reply(reply, NAMES, 6, think=thought is not None)
+    assert parsed.is_valid
+    assert [NAMES[action] for action in parsed.actions] == actions
+    assert parsed.thought == (thought or "")
+
+
+AROUND = st.lists(
+    st.sampled_from(["Up", "||", " ", "\n", "<", "<answer>", "</answer>", "<think>", "</THINK>"])
+    | st.text(max_size=3),
+    max_size=2,
+).map("".join)
+
+
+@given(st.tuples(AROUND, AROUND, AROUND, AROUND, AROUND), st.integers(1, 3), st.booleans())
+@settings(QUICK, max_examples=400)
+def test_what_follows_the_last_tag_changes_nothing(parts, limit, think):
+    reply = "{}<think>{}</Think>{}<ANSWER>{}</answer>{}".format(*parts)
+    parsed = parse_reply(reply, NAMES, limit, think)
+    assert parse_reply(f"{reply} 1 < 2", NAMES, limit, think) == parsed
+
+
+def test_parsing_hostile_replies_is_quick():
+    began = time.process_time()
+    for piece in ("<think>", "<answer>", "</answer>", "||", "Up||", "<", "\0", " ", "<answer>Up||"):
+        for think in (True, False):
+            parse_reply(piece * 200_000, NAMES, 5, think)
+    assert time.process_time() - began < 5

@@ -1,0 +1,79 @@
+"""The OpenEnv server and client, over the loopback, play the games of ``gym.make``."""
+
+import socket
+import threading
+import time
+
+import gymnasium as gym
+import pytest
+import uvicorn
+from openenv.core import GenericEnvClient
+
+from ragen_envs.adapters.openenv_server import GameAction, GameClient, app
+from ragen_envs.errors import RagenError
+
+REPLIES = [
+    "<think>a</think><answer>Down || Right</answer>",
+    "hm",
+    "<think>b</think><answer>Up</answer>",
+]
+
+
+@pytest.fixture(scope="module")
+def url():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    config = uvicorn.Config(app("ragen/SokobanText-v0"), port=port, log_level="warning")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.05)
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    thread.join(timeout=10)
+
+
+@pytest.mark.parametrize("start", [{"seed": 4}, {"split": "test", "index": 9}])
+def test_client_plays_the_same_game(url, start):
+    env = gym.make("ragen/SokobanText-v0")
+    options = {name: value for name, value in start.items() if name != "seed"}
+    prompt, _ = env.reset(seed=start.get("seed"), options=options)
+    with GameClient(base_url=url).sync() as game:
+        told = game.reset(**start)
+        assert told.observation.text == prompt
+        assert told.observation.messages == env.get_wrapper_attr("messages")
+        done, number = False, 0
+        while not done:
+            reply = REPLIES[number % len(REPLIES)]
+            told = game.step(GameAction(reply=reply))
+            text, reward, terminated, truncated, info = env.step(reply)
+            done, number = terminated or truncated, number + 1
+            assert (told.observation.text, told.reward, told.done) == (text, reward, done)
+            assert (told.observation.success, told.observation.end) == (
+                info["success"],
+                info["end"],
+            )
+            assert game.state().step_count == number
+
+
+def test_sessions_do_not_share_a_game(url):
+    with GameClient(base_url=url).sync() as one, GameClient(base_url=url).sync() as other:
+        first = one.reset(seed=1).observation.text
+        assert other.reset(seed=2).observation.text != first
+        one.step(GameAction(reply="hm"))
+        assert other.state().step_count == 0
+
+
+def test_a_client_that_knows_nothing_of_the_suite(url):
+    with GenericEnvClient(base_url=url).sync() as game:
+        game.reset(seed=0)
+        told = game.step({"reply": REPLIES[0]})
+        assert told.observation["text"].startswith("Done: Down")
+
+
+def test_unknown_game(monkeypatch):
+    monkeypatch.setenv("RAGEN_GAME", "ragen/Chess-v0")
+    with pytest.raises(RagenError, match="RAGEN_GAME is 'ragen/Chess-v0'"):
+        app()

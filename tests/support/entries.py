@@ -1,0 +1,61 @@
+"""Entries as a careful forger would write them: with all hashes that belong to their contents."""
+
+import hashlib
+import json
+import lzma
+import shutil
+from pathlib import Path
+
+ENTRIES = Path(__file__).parents[2] / "leaderboards"
+
+
+def copy_of(name, root):
+    return Path(shutil.copytree(ENTRIES / name, root / name))
+
+
+def unpack(folder):
+    return lzma.decompress((folder / "episodes.jsonl.xz").read_bytes())
+
+
+def pack(folder, data):
+    (folder / "episodes.jsonl.xz").write_bytes(lzma.compress(data, preset=0))
+    change(folder, lambda entry: entry.update(episodes_sha256=hashlib.sha256(data).hexdigest()))
+
+
+def change(folder, how):
+    path = folder / "entry.json"
+    entry = json.loads(path.read_text())
+    how(entry)
+    path.write_text(json.dumps(entry, indent=1))
+
+
+def read(folder):
+    return [json.loads(line) for line in unpack(folder).splitlines()]
+
+
+def write(folder, episodes):
+    lines = [json.dumps(e, ensure_ascii=False, separators=(",", ":")) for e in episodes]
+    pack(folder, "".join(f"{line}\n" for line in lines).encode())
+
+
+def as_model(folder, name, reply=None):
+    """Turn the entry of a control into one that a model could have made."""
+    moved = folder.rename(folder.with_name(name))
+    episodes = read(moved)
+    for episode in episodes:
+        episode["agent"] = name
+        for turn in episode["turns"]:
+            turn["reply_tokens"], turn["prompt_tokens"] = 20, 200
+            if reply is not None:
+                turn["reply"] = turn["reply"].replace("random", reply)
+    write(moved, episodes)
+
+    def rename(entry):
+        entry["about"].update(name=name, title=name.title())
+        entry["config"]["agents"][0]["name"] = name
+        for game, result in entry["results"].items():
+            own = [e for e in episodes if e["task"] == game]
+            result["reply_tokens"] = 20 * sum(len(e["turns"]) for e in own) / len(own)
+
+    change(moved, rename)
+    return moved
