@@ -21,7 +21,7 @@ holds all of them.
 ```yaml
 game: ragen/SokobanText-v0
 iterations: 50
-rollout: {groups: 8, members: 8}
+rollout: {prompts_per_iteration: 8, group_size: 8}
 update:
   batch: 16
   learning_rate: 3.0e-4

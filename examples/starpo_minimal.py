@@ -25,8 +25,8 @@ parser.add_argument("--iterations", type=int, default=60)
 parser.add_argument("--groups", type=int, default=8, help="P, initial states an iteration")
 parser.add_argument("--members", type=int, default=16, help="N, episodes from each")
 parser.add_argument("--keep", type=float, default=0.25, help="share of groups that is learned from")
-parser.add_argument("--clip-low", type=float, default=0.2)
-parser.add_argument("--clip-high", type=float, default=0.28)
+parser.add_argument("--clip-ratio-low", type=float, default=0.2)
+parser.add_argument("--clip-ratio-high", type=float, default=0.28)
 parser.add_argument("--entropy", type=float, default=0.001)
 parser.add_argument("--batch", type=int, default=32, help="E, trajectories of an optimizer step")
 parser.add_argument("--lr", type=float, default=1e-3)
@@ -136,7 +136,7 @@ for iteration in range(args.iterations):
             before = torch.nn.utils.rnn.pad_sequence([old[i] for i in part], batch_first=True)
             gain = torch.tensor([gains[i] for i in part], dtype=torch.float32)[:, None]
             ratio = torch.exp(logprobs - before)
-            clipped = ratio.clamp(1 - args.clip_low, 1 + args.clip_high)
+            clipped = ratio.clamp(1 - args.clip_ratio_low, 1 + args.clip_ratio_high)
             loss = -torch.minimum(ratio * gain, clipped * gain)[
                 mask
             ].mean()  # one mean of tokens [10]

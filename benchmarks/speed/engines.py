@@ -10,13 +10,13 @@ first iteration, which loads and compiles, is left out, and sums are over the ot
 import argparse
 import os
 import tempfile
-from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from transformers.utils import logging as transformers_logging
 
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
+from ragen_agents.starpo.callbacks import ReportMetrics
 from ragen_agents.starpo.trainer import Trainer
 
 STILL = 1e-12
@@ -28,7 +28,9 @@ def measure(config: TrainConfig) -> dict[str, float]:
     """Return the sums of a run's iterations but the first: trajectories, tokens, seconds by phase."""
     rows: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as folder:
-        Trainer(config, Path(folder), lambda _, metrics: rows.append(metrics), print).run()
+        Trainer(
+            config, folder, callbacks=[ReportMetrics(lambda _, metrics: rows.append(metrics))]
+        ).run()
     sums = {"trajectories": float(config.episodes * len(rows[1:]))}
     sums["tokens"] = sum(row["reply_tokens"] * row["turns"] * config.episodes for row in rows[1:])
     for phase in ("rollout", "games", "scores", "update", "sync", "total"):

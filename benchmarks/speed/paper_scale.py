@@ -3,7 +3,7 @@
 ``python benchmarks/speed/paper_scale.py --engine vllm`` on a GPU takes the paper's settings as they are:
 8 initial states, 16 episodes each, replies of up to 256 tokens. A machine without one takes fewer:
 
-``python benchmarks/speed/paper_scale.py --groups 2 --members 2 --max-tokens 4 --iterations 1``
+``python benchmarks/speed/paper_scale.py --prompts-per-iteration 2 --group-size 2 --max-tokens 4``
 
 The weights mean nothing, so a reply says nothing that a game could read, and is as long as it may be:
 such an iteration costs at least what one of a trained model does. All returns are then the same, which
@@ -14,7 +14,6 @@ the tokenizer is the starter's, the embedding as large as Qwen's.
 import argparse
 import os
 import resource
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
+from ragen_agents.starpo.callbacks import ReportMetrics
 from ragen_agents.starpo.config import Filter
 from ragen_agents.starpo.trainer import Trainer
 from ragen_agents.starter import STARTER
@@ -54,15 +54,21 @@ def settings(args: argparse.Namespace, model: Path) -> TrainConfig:
     """Return the paper's settings, with those of the command line."""
     own: dict[str, Any] = {
         "game": args.game, "model": str(model), "iterations": args.iterations, "engine": args.engine,
-        "rollout": {"groups": args.groups, "members": args.members, "max_tokens": args.max_tokens},
-        "update": {"batch": min(32, args.groups * args.members), "micro_tokens": args.micro_tokens},
+        "rollout": {
+            "prompts_per_iteration": args.prompts_per_iteration, "group_size": args.group_size,
+            "max_tokens": args.max_tokens,
+        },
+        "update": {
+            "mini_batch_size": min(32, args.prompts_per_iteration * args.group_size),
+            "max_tokens_per_micro_batch": args.max_tokens_per_micro_batch,
+        },
         "lora": {"rank": 64, "alpha": 64} if args.lora else None,
         "evaluation": {"every": 0}, "monitor": {"information_every": 0}, "save_every": 10_000,
     }  # fmt: skip
     config = TrainConfig(**merged(SCALES["paper"], PRESETS[args.preset], own))
     if config.filter.kind != "std":
         return config
-    return config.model_copy(update={"filter": Filter(kind="random", keep=config.filter.keep)})
+    return config.model_copy(update={"filter": Filter(kind="random", ratio=config.filter.ratio)})
 
 
 def memory() -> str:
@@ -81,10 +87,14 @@ def main() -> None:
     parser.add_argument("--game", default="ragen/SokobanText-v0")
     parser.add_argument("--preset", default="starpo-s", choices=list(PRESETS))
     parser.add_argument("--engine", default="transformers", choices=("transformers", "vllm"))
-    parser.add_argument("--groups", type=int, default=paper.rollout.groups)
-    parser.add_argument("--members", type=int, default=paper.rollout.members)
+    parser.add_argument(
+        "--prompts-per-iteration", type=int, default=paper.rollout.prompts_per_iteration
+    )
+    parser.add_argument("--group-size", type=int, default=paper.rollout.group_size)
     parser.add_argument("--max-tokens", type=int, default=paper.rollout.max_tokens)
-    parser.add_argument("--micro-tokens", type=int, default=paper.update.micro_tokens)
+    parser.add_argument(
+        "--max-tokens-per-micro-batch", type=int, default=paper.update.max_tokens_per_micro_batch
+    )
     parser.add_argument("--iterations", type=int, default=3, help="the first one warms up")
     parser.add_argument("--lora", action="store_true", help="adapters of rank 64")
     args = parser.parse_args()
@@ -93,7 +103,12 @@ def main() -> None:
 
     def show(iteration: int, metrics: dict[str, Any]) -> None:
         spent = "  ".join(f"{name} {metrics.get(f'seconds/{name}', 0.0):.1f}" for name in PHASES)
-        tokens = metrics["reply_tokens"] * metrics["turns"] * args.groups * args.members
+        tokens = (
+            metrics["reply_tokens"]
+            * metrics["turns"]
+            * args.prompts_per_iteration
+            * args.group_size
+        )
         print(f"iteration {iteration}: {spent} s, {tokens:.0f} tokens written", flush=True)
         learned = {name: metrics[name] for name in ("gradient_norm", "optimizer_steps", "entropy")}
         print(
@@ -103,8 +118,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         model, run = Path(folder, "model"), Path(folder, "run")
         make_model(model)
-        run.mkdir()
-        Trainer(settings(args, model), run, show, lambda line: print(line, file=sys.stderr)).run()
+        Trainer(settings(args, model), run, callbacks=[ReportMetrics(show)]).run()
         saved = sum(f.stat().st_size for f in run.rglob("*") if f.is_file())
         print(f"{memory()}, checkpoint {saved / 2**30:.1f} GiB")
 

@@ -13,7 +13,6 @@ import os
 import tempfile
 import time
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,6 +27,8 @@ from ragen_agents.engines.base import Completion, TokenRequest
 from ragen_agents.rollout.collect import Collector
 from ragen_agents.rollout.trajectory import CONTEXT
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
+from ragen_agents.starpo.callbacks import ReportMetrics
+from ragen_agents.starpo.levels import training_groups
 from ragen_agents.starpo.trainer import Trainer
 
 STILL = 1e-12
@@ -37,7 +38,7 @@ STILL = 1e-12
 def config(game: str, iterations: int, **layers: Any) -> TrainConfig:
     """Return StarPO with group-relative advantages and no divergence: what TRL's defaults do."""
     fixed = {
-        "game": game, "iterations": iterations, "loss": {"kl": "none", "entropy": 0.0},
+        "game": game, "iterations": iterations, "loss": {"kl": "none", "entropy_coef": 0.0},
         "update": {"learning_rate": STILL}, "evaluation": {"every": 0}, "save_every": 10_000,
         "monitor": {"information_every": 0},
     }  # fmt: skip
@@ -48,7 +49,9 @@ def time_ours(settings: TrainConfig) -> tuple[list[float], list[dict[str, float]
     """Return seconds and metrics of each iteration."""
     rows: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as folder:
-        trainer = Trainer(settings, Path(folder), lambda _, metrics: rows.append(metrics), print)
+        trainer = Trainer(
+            settings, folder, callbacks=[ReportMetrics(lambda _, metrics: rows.append(metrics))]
+        )
         trainer.run()
     return [row["seconds/total"] for row in rows], rows
 
@@ -92,7 +95,7 @@ class GenerateEngine:
 def time_trl(settings: TrainConfig, rollout: str) -> tuple[list[float], list[float]]:
     """Return seconds of each of TRL's iterations, and those that the rollouts took."""
     with tempfile.TemporaryDirectory() as folder:
-        ours = Trainer(settings, Path(folder), lambda *_: None, print)
+        ours = Trainer(settings, folder)
         collector: Collector = ours.collector
         if rollout == "generate":
             collector.engine = GenerateEngine(  # type: ignore[assignment]
@@ -102,7 +105,7 @@ def time_trl(settings: TrainConfig, rollout: str) -> tuple[list[float], list[flo
 
         def play(prompts: list[str], _: GRPOTrainer) -> dict[str, Any]:
             started = time.perf_counter()
-            specs = ours._groups(len(spent))
+            specs = training_groups(settings, len(spent))
             assert len(prompts) == sum(spec.size for spec in specs)
             found = collector.collect(specs, len(spent))
             cuts = [t.turn_ids.index(0) for t in found]
@@ -121,12 +124,12 @@ def time_trl(settings: TrainConfig, rollout: str) -> tuple[list[float], list[flo
         def outcome(outcome: list[float], **_: Any) -> list[float]:
             return outcome
 
-        groups, members = settings.rollout.groups, settings.rollout.members
+        groups, members = settings.rollout.prompts_per_iteration, settings.rollout.group_size
         arguments = GRPOConfig(
-            output_dir=folder, per_device_train_batch_size=settings.update.batch,
+            output_dir=folder, per_device_train_batch_size=settings.update.mini_batch_size,
             gradient_accumulation_steps=1, num_generations=members, max_steps=settings.iterations
-            * (groups * members // settings.update.batch), steps_per_generation=groups * members
-            // settings.update.batch, learning_rate=STILL, beta=0.0, temperature=1.0, bf16=False,
+            * (groups * members // settings.update.mini_batch_size), steps_per_generation=groups * members
+            // settings.update.mini_batch_size, learning_rate=STILL, beta=0.0, temperature=1.0, bf16=False,
             use_cpu=True, save_strategy="no", report_to="none", logging_steps=10_000,
             disable_tqdm=True, max_completion_length=2000, lr_scheduler_type="constant",
         )  # fmt: skip
@@ -135,7 +138,7 @@ def time_trl(settings: TrainConfig, rollout: str) -> tuple[list[float], list[flo
             processing_class=ours.tokenizer, rollout_func=play,
             train_dataset=Dataset.from_list([{"prompt": f"{i}"} for i in range(groups * 4)]),
         )  # fmt: skip
-        steps_each = groups * members // settings.update.batch
+        steps_each = groups * members // settings.update.mini_batch_size
         _note_steps(trainer, times, steps_each)
         trainer.train()
     return [b - a for a, b in pairwise(times)], spent
@@ -174,7 +177,9 @@ def main() -> None:
     whole = config(args.game, args.iterations)
     seconds, rows = time_ours(whole)
     print(f"StarPO trainer, all groups      {rate(seconds)}   {phases(rows)}")
-    part, rows = time_ours(config(args.game, args.iterations, filter={"kind": "std", "keep": 0.25}))
+    part, rows = time_ours(
+        config(args.game, args.iterations, filter={"kind": "std", "ratio": 0.25})
+    )
     print(f"StarPO trainer, 25% by std      {rate(part)}   {phases(rows)}")
     found, spent = time_trl(whole, args.rollout)
     middle = sorted(spent[1:])[len(spent[1:]) // 2]

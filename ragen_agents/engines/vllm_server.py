@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -34,6 +35,8 @@ LONGEST_DELAY: Final = 10.0
 _PASSING: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 _MAX_MESSAGE: Final = 300
 
+_log = logging.getLogger("ragen.engines")
+
 AnswerT = TypeVar("AnswerT", bound=BaseModel)
 T = TypeVar("T")
 
@@ -54,8 +57,7 @@ class ServedModel:
         vocabulary: Number of tokens; a reply has no other.
         context: Tokens that a prompt and its reply may have together.
         timeout: Seconds that one request may take, > 0.
-        patience: Seconds without an answer after which it is given up, >= 0.
-        tell: Told in a line of what makes it wait.
+        outage_timeout: Seconds without an answer after which an `EngineError` is raised, >= 0.
 
     Raises:
         RagenError: There is no such server, or not with the settings that are needed.
@@ -68,12 +70,11 @@ class ServedModel:
         vocabulary: int,
         context: int,
         timeout: float,
-        patience: float,
-        tell: Callable[[str], None],
+        outage_timeout: float,
     ) -> None:
         self._url, self._folder = url, folder.absolute() / WEIGHTS
         self._vocabulary = vocabulary
-        self._timeout, self._patience, self._tell = timeout, patience, tell
+        self._timeout, self._outage_timeout = timeout, outage_timeout
         self._silent_since: float | None = None
         self._loop = asyncio.new_event_loop()
         self._room = asyncio.Semaphore(CONCURRENCY)
@@ -135,13 +136,13 @@ class ServedModel:
 
     def _check(self, context: int) -> str:
         """Check the server's version and settings; returns its arithmetic."""
-        patience, self._patience = self._patience, 0.0
+        patience, self._outage_timeout = self._outage_timeout, 0.0
         try:
             version = self._get(api.VERSION, api.ServerVersion).version
             api.check_supported(version, f"serves at {self._url}")
             served = self._get(api.SETTINGS, api.ServerInfo).model
         finally:
-            self._patience = patience
+            self._outage_timeout = patience
         precision = served.dtype.removeprefix("torch.")
         for name, found, wanted in (
             ("dtype", precision, tuple(TOLERANCE)),
@@ -211,9 +212,11 @@ class ServedModel:
         now = time.monotonic()
         if self._silent_since is None:
             self._silent_since = now
-            if self._patience:
-                self._tell(f"{self._url}{trouble}; trying again for {self._patience:g} s")
-        if now - self._silent_since >= self._patience:
+            if self._outage_timeout:
+                _log.warning(
+                    "%s%s; trying again for %g s", self._url, trouble, self._outage_timeout
+                )
+        if now - self._silent_since >= self._outage_timeout:
             raise EngineError(f"the server does not answer: {self._url}{trouble}")
 
 

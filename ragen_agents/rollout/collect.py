@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from ragen_agents.engines.base import Completion, Engine, TokenRequest
 from ragen_agents.rollout.chat import ChatCodec
@@ -13,8 +13,9 @@ from ragen_envs.conversation.wrapper import Message
 from ragen_envs.seeding import new_stream
 
 
+@runtime_checkable
 class RewardFunction(Protocol):
-    """Names the parts of a turn's reward."""
+    """Names the parts of a turn's reward. What a turn earns is their sum; each part is logged."""
 
     def before(self, env: ConversationWrapper) -> str:
         """Return what must be remembered of the state that the model is about to reply to."""

@@ -21,14 +21,14 @@ class TrainBatch:
     trajectories: list[Trajectory]
     ids: Tensor
     """(B, T) int64."""
-    real: Tensor
-    """(B, T) bool, which are no padding."""
+    attention_mask: Tensor
+    """(B, T) bool: False for padding."""
     start: int
     """Column at which the first prompts end."""
     turn_ids: Tensor
     """(B, T) int64, -1 for context and padding."""
-    engine: Tensor
-    """(B, T), the engine's log-probabilities."""
+    rollout_logprobs: Tensor
+    """(B, T) float: the engine's log-probabilities when it sampled the tokens, in nats."""
     groups: Tensor
     """(B,) int64."""
 
@@ -40,8 +40,8 @@ class TrainBatch:
     @property
     def sizes(self) -> list[tuple[int, int]]:
         """Tokens of the first prompt of each, and tokens after it."""
-        before = self.real[:, : self.start].sum(1).tolist()
-        after = self.real[:, self.start :].sum(1).tolist()
+        before = self.attention_mask[:, : self.start].sum(1).tolist()
+        after = self.attention_mask[:, self.start :].sum(1).tolist()
         return list(zip(before, after, strict=True))
 
     @classmethod
@@ -61,16 +61,16 @@ class TrainBatch:
         return cls(
             trajectories=trajectories,
             ids=aligned([t.ids for t in trajectories], pad, torch.int64),
-            real=aligned([[True] * len(t.ids) for t in trajectories], False, torch.bool),
+            attention_mask=aligned([[True] * len(t.ids) for t in trajectories], False, torch.bool),
             start=start,
             turn_ids=aligned([t.turn_ids for t in trajectories], CONTEXT, torch.int64),
-            engine=aligned([t.logprobs for t in trajectories], 0.0, torch.float32),
+            rollout_logprobs=aligned([t.logprobs for t in trajectories], 0.0, torch.float32),
             groups=torch.tensor([t.group for t in trajectories]),
         )
 
     def columns(self, rows: Sequence[int]) -> slice:
         """Return the columns that some trajectories fill."""
-        filled = torch.nonzero(self.real[list(rows)].any(0))[:, 0]
+        filled = torch.nonzero(self.attention_mask[list(rows)].any(0))[:, 0]
         return slice(int(filled[0]), int(filled[-1]) + 1)
 
 

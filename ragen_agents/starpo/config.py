@@ -1,11 +1,15 @@
-"""Everything that decides a training run, as data. Each field says what it does and where it comes from."""
+"""All settings of a training run, as data. Each field says what it does and where its default comes from."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
-from ragen_agents.starpo.filters import FilterKind
-from ragen_agents.starpo.losses import Aggregation, KlEstimator
+from ragen_agents.starpo.estimators import ESTIMATORS
+from ragen_agents.starpo.filters import FILTERS
+from ragen_agents.starpo.losses import KlEstimator
+from ragen_agents.starpo.objectives import AGGREGATIONS, POLICY_LOSSES
+from ragen_agents.starpo.registry import Registry
 from ragen_envs.text import FORMATS, IMAGE
 
 Positive = Annotated[int, Field(ge=1)]
@@ -14,23 +18,51 @@ Unit = Annotated[float, Field(ge=0, le=1)]
 Amount = Annotated[float, Field(ge=0)]
 
 
+def _registered(registry: Registry[Any]) -> Any:
+    schema = {"type": "string", "examples": list(registry.names)}
+    return Annotated[str, AfterValidator(registry.check), WithJsonSchema(schema)]
+
+
+EstimatorName = _registered(ESTIMATORS)
+FilterName = _registered(FILTERS)
+PolicyLossName = _registered(POLICY_LOSSES)
+AggregationName = _registered(AGGREGATIONS)
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
     )
+    _renamed: ClassVar[Mapping[str, str]] = {}
+    """Keys of version 0.1 and what they are called now."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_old_keys(cls, data: Any) -> Any:
+        for old in data if isinstance(data, dict) else ():
+            if old in cls._renamed:
+                new = cls._renamed[old]
+                where = new.rpartition(".")[0]
+                raise ValueError(f"{where}{'.' * bool(where)}{old} was renamed; use {new}")
+        return data
 
 
 class Rollout(_Section):
     """How trajectories are collected."""
 
-    groups: Positive = 8
-    """P, initial states an iteration (paper: 8)."""
-    members: Positive = 16
-    """N, episodes from each initial state (paper: 16)."""
+    _renamed = {
+        "groups": "rollout.prompts_per_iteration",
+        "members": "rollout.group_size",
+    }
+
+    prompts_per_iteration: Positive = 8
+    """P, the initial states of an iteration, one group each (paper: 8)."""
+    group_size: Positive = 16
+    """N, the episodes that start from each initial state (paper: 16)."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
-    """Of the sampling (paper: 1). Losses use the same, so that ratios compare like with like."""
+    """Sampling temperature (paper: 1). The losses use the same one, so that ratios compare like with like."""
     max_tokens: Positive = 200
-    """Most tokens of one reply."""
+    """Maximum number of tokens in a reply."""
 
 
 class Vllm(_Section):
@@ -39,37 +71,43 @@ class Vllm(_Section):
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Arithmetic of the rollouts; auto is float32 on a CPU and bfloat16 on a GPU."""
     cache_gib: Annotated[float, Field(gt=0)] = 1.0
-    """Memory for keys and values, in GiB; too little costs speed, not correctness."""
+    """Size of the KV cache in GiB; too little costs speed, not correctness."""
 
 
 class Server(_Section):
-    """Where the server is where ``engine`` is vllm-server. Nothing here decides a result."""
+    """Where the server is if ``engine`` is vllm-server. Nothing here affects results."""
+
+    _renamed = {"patience": "server.outage_timeout"}
 
     url: str = "http://127.0.0.1:8000"
-    """Of the server's root."""
+    """Root URL of the server."""
     folder: str | None = None
-    """Of this run alone, seen by trainer and server under the same path: through it the server gets new
-    weights. By default the run directory."""
+    """Folder through which the server receives new weights. Trainer and server must see it under the same
+    path, and no other run may use it. The run directory by default."""
     timeout: Annotated[float, Field(gt=0)] = 300.0
-    """Seconds that one request may take."""
-    patience: Amount = 300.0
-    """Seconds without an answer after which the run stops, its state saved."""
+    """Timeout of one request, in seconds."""
+    outage_timeout: Amount = 300.0
+    """Seconds without an answer after which the run saves its state and stops."""
 
 
 class Filter(_Section):
     """Which groups are learned from."""
 
-    kind: FilterKind = "none"
-    """none, std (StarPO-S), variance-share (RAGEN-2), nonzero, or random (the control)."""
-    keep: Share = 0.25
-    """The share that std, variance-share and random keep (paper: 0.25)."""
+    _renamed = {"keep": "filter.ratio"}
+
+    kind: FilterName = "none"
+    """Name of a registered filter."""
+    ratio: Share = 0.25
+    """The share to keep, for the filters that have one (paper: 0.25)."""
 
 
 class Advantage(_Section):
     """How returns become advantages."""
 
-    kind: Literal["grpo", "gae", "turn-gae", "bilevel-gae"] = "gae"
-    """grpo needs no critic; gae is the paper's PPO; the others count turns."""
+    _renamed = {"kind": "advantage.estimator"}
+
+    estimator: EstimatorName = "gae"
+    """Name of a registered estimator."""
     gamma: Unit = 1.0
     """Discount per action token (paper: 1)."""
     lam: Unit = 1.0
@@ -79,69 +117,93 @@ class Advantage(_Section):
     turn_lam: Unit = 1.0
     """Lambda per turn, for turn-gae and bilevel-gae."""
     whiten: bool = True
-    """Whether advantages of a critic are whitened over the kept action tokens."""
+    """Whether the advantages of an estimator with a critic are whitened over the kept action tokens."""
 
 
 class Loss(_Section):
     """What is minimised."""
 
-    clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    _renamed = {
+        "entropy": "loss.entropy_coef",
+        "kl_coefficient": "loss.kl_coef",
+        "importance_cap": "loss.tis_cap",
+        "clip_low": "loss.clip_ratio_low",
+        "clip_high": "loss.clip_ratio_high",
+        "value_clip": "loss.cliprange_value",
+        "aggregation": "loss.agg_mode",
+    }
+
+    policy_loss: PolicyLossName = "ppo-clip"
+    """Name of a registered policy loss."""
+    clip_ratio_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """The ratio is clipped to at least 1 - this (paper: 0.2)."""
-    clip_high: Annotated[float, Field(gt=0)] = 0.2
-    """And to at most 1 + this (paper: 0.2; StarPO-S 0.28)."""
+    clip_ratio_high: Annotated[float, Field(gt=0)] = 0.2
+    """The ratio is clipped to at most 1 + this (paper: 0.2; StarPO-S: 0.28)."""
     dual_clip: Annotated[float, Field(gt=1)] | None = None
-    """Bound of the loss where the advantage is negative; verl has 3, the paper none."""
-    entropy: Amount = 0.001
+    """Bound of the loss where the advantage is negative; verl uses 3, the paper none."""
+    entropy_coef: Amount = 0.001
     """Coefficient of the entropy bonus (paper: 0.001)."""
     kl: Literal["none", "reward", "loss"] = "none"
     """Where the divergence from the initial policy is charged (paper: reward; StarPO-S: none)."""
-    kl_coefficient: Amount = 0.001
-    """Its coefficient (paper: 0.001)."""
+    kl_coef: Amount = 0.001
+    """Coefficient of the divergence (paper: 0.001)."""
     kl_estimator: KlEstimator = "k1"
-    """Estimator of that divergence; rewards take k1 (paper), losses k2 or k3."""
-    aggregation: Aggregation = "token-mean"
-    """token-mean, or sequence-mean, the paper's formula."""
-    value_clip: Amount | None = None
-    """Values are clipped to within this of the old ones; none by default."""
-    importance_cap: Annotated[float, Field(ge=1)] | None = 2.0
-    """Cap of the weights that correct for an engine unlike the trainer; None for no correction."""
+    """Estimator of the divergence; rewards take k1 (paper), losses k2 or k3."""
+    agg_mode: AggregationName = "token-mean"
+    """Name of a registered aggregation of the losses over tokens."""
+    length_norm: Positive | None = None
+    """The constant length by which seq-mean-token-sum-norm divides; rollout.max_tokens by default."""
+    cliprange_value: Amount | None = None
+    """Values are clipped to within this of the old ones; not clipped by default."""
+    tis_cap: Annotated[float, Field(ge=1)] | None = 2.0
+    """Cap of the truncated importance weights, which correct for the difference between engine and trainer;
+    None switches the correction off."""
 
 
 class Update(_Section):
     """How the weights change."""
 
-    batch: Positive = 32
-    """E, trajectories of an optimizer step (paper: 32)."""
+    _renamed = {
+        "batch": "update.mini_batch_size",
+        "max_gradient": "update.max_grad_norm",
+        "micro_tokens": "update.max_tokens_per_micro_batch",
+        "patience": "update.max_nonfinite_steps",
+    }
+
+    mini_batch_size: Positive = 32
+    """E, trajectories per optimizer step (paper: 32)."""
     steps: Literal["as-published", "equal"] = "as-published"
-    """as-published: one step for each E of the trajectories kept, so a filter also cuts the steps.
+    """as-published: one step for each E of the trajectories kept, so a filter also reduces the steps.
     equal: as many steps as without a filter, each on fewer trajectories."""
     epochs: Positive = 1
-    """Online-k: updates, each a pass over the kept trajectories, before the next are collected
-    (paper: 1; its study of freshness has 5 and 10)."""
+    """Online-k: passes over the kept trajectories before new ones are collected (paper: 1; its study of
+    freshness uses 5 and 10)."""
     learning_rate: Annotated[float, Field(gt=0)] = 1e-6
-    """Of the policy (RAGEN's code: 1e-6)."""
+    """Learning rate of the policy (RAGEN's code: 1e-6)."""
     critic_learning_rate: Annotated[float, Field(gt=0)] = 1e-5
-    """Of the critic (RAGEN's code: 1e-5)."""
+    """Learning rate of the critic (RAGEN's code: 1e-5)."""
     critic_warmup: Annotated[int, Field(ge=0)] = 0
-    """Iterations in which only the critic learns."""
+    """Iterations at the start in which only the critic learns."""
     betas: tuple[Unit, Unit] = (0.9, 0.999)
-    """Adam's (paper: 0.9, 0.999)."""
-    max_gradient: Annotated[float, Field(gt=0)] = 1.0
-    """Gradients are clipped to this norm, policy and critic apart."""
-    micro_tokens: Positive = 16384
-    """Most tokens, padding counted, of one pass; only memory and speed depend on it."""
+    """Adam's betas (paper: 0.9, 0.999)."""
+    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
+    """Maximum norm of the gradients, clipped separately for policy and critic."""
+    max_tokens_per_micro_batch: Positive = 16384
+    """Maximum number of tokens in a forward pass, padding included; affects memory and speed only."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Arithmetic of the passes (autocast); weights stay in float32."""
-    patience: Positive = 3
-    """Optimizer steps with a gradient that is not finite, in a row, that end the run."""
+    max_nonfinite_steps: Positive = 3
+    """Consecutive optimizer steps with a gradient that is not finite after which the run stops."""
 
 
 class Critic(_Section):
-    """The value model, for every advantage but grpo."""
+    """The value model, for estimators that need one."""
+
+    _renamed = {"coefficient": "critic.vf_coef"}
 
     kind: Literal["separate", "shared"] = "separate"
-    """A model of its own that begins as the policy's trunk, or a head on the policy's."""
-    coefficient: Amount = 0.5
+    """A model of its own that starts as the policy's trunk, or a head on the policy's trunk."""
+    vf_coef: Amount = 0.5
     """Weight of the value loss where the trunk is shared."""
 
 
@@ -149,62 +211,69 @@ class Lora(_Section):
     """Low-rank adapters on all linear layers instead of all weights (paper, appendix D)."""
 
     rank: Positive = 64
-    """Of each adapter (paper: 64)."""
+    """Rank of each adapter (paper: 64)."""
     alpha: Positive = 64
-    """What an adapter adds is multiplied by alpha / rank (paper: 64)."""
+    """The adapters' output is multiplied by alpha / rank (paper: 64)."""
 
 
 class Reward(_Section):
-    """Parts of a turn's reward, each with its weight; they are logged apart."""
+    """The parts of a turn's reward and their weights. Each part is logged separately."""
 
     game: Amount = 1.0
     """The game's own reward."""
     penalty: Amount = 1.0
     """The conversation's format penalty."""
     format: Amount = 0.0
-    """Graded form of the reply: up to 1 for a thought and an answer that can be read."""
+    """A graded format reward: up to 1 for a thought and an answer that can be parsed."""
     grounded: Amount = 0.0
-    """Share of the places that the thought tells which are true of the board: 0 to 1; 0 in games without
-    places."""
+    """The share of the positions in the thought that are right: 0 to 1; 0 in games without positions."""
     in_filter: bool = True
-    """Whether the filter's spread is that of the whole reward, or of the game's alone."""
+    """Whether the filter looks at the deviation of the whole reward, or of the game's alone."""
 
 
 class Evaluation(_Section):
-    """How the policy is scored while it trains."""
+    """How the policy is evaluated during training."""
 
     every: Annotated[int, Field(ge=0)] = 10
-    """Iterations between two evaluations; 0 for none at all."""
+    """Iterations between two evaluations; 0 switches evaluation off."""
     episodes: Positive = 256
-    """Validation instances (paper: 256)."""
+    """Number of validation instances (paper: 256)."""
     temperature: Amount = 0.5
-    """Of the sampling (paper: 0.5)."""
+    """Sampling temperature (paper: 0.5)."""
 
 
 class Monitor(_Section):
-    """When the echo-trap monitor warns, and what then happens. See docs/metrics.md."""
+    """When the echo-trap monitor warns, and what happens then. See docs/metrics.md."""
+
+    _renamed = {
+        "spread_floor": "monitor.reward_std_floor",
+        "gradient_spike": "monitor.grad_norm_spike",
+        "reward_drop": "monitor.success_floor",
+    }
 
     window: Positive = 5
-    """Iterations that are compared with as many first ones. On recorded runs a longer one saw collapses
-    later, and gave no fewer false alarms."""
-    spread_floor: Share = 0.3
-    """Early sign: in-group reward deviation under this share of its baseline."""
+    """Iterations that are compared with as many at the start. On recorded runs a longer window saw collapses
+    later and gave no fewer false alarms."""
+    reward_std_floor: Share = 0.3
+    """Early sign: the in-group reward deviation is below this share of its baseline."""
     entropy_floor: Share = 0.3
-    """Early sign: token entropy under this share of its baseline."""
-    gradient_spike: Annotated[float, Field(gt=1)] = 5.0
-    """Late sign: gradient norms of three iterations in a row above this many times the median of the
-    window before."""
-    reward_drop: Share = 0.5
-    """Collapse: mean success under this share of the best window's."""
+    """Early sign: the token entropy is below this share of its baseline."""
+    grad_norm_spike: Annotated[float, Field(gt=1)] = 5.0
+    """Late sign: the gradient norms of three iterations in a row exceed this many times the median of the
+    window before them."""
+    success_floor: Share = 0.5
+    """Collapse: the mean success is below this share of the best window's."""
     information_every: Annotated[int, Field(ge=0)] = 10
-    """Iterations between two measurements of the replies' information about their prompts; 0 for none."""
+    """Iterations between two measurements of the mutual information of replies and prompts; 0 for none."""
     action: Literal["warn", "stop", "rollback"] = "warn"
-    """What a collapse leads to. rollback goes back to the last healthy checkpoint, once, and stops at the
-    next one; a run that was stopped stays so."""
+    """What happens at a collapse. rollback returns to the last healthy checkpoint once, and stops at the
+    next collapse; a stopped run stays stopped."""
 
 
 class TrainConfig(_Section):
     """A training run."""
+
+    _renamed = {"shard": "fsdp", "keep": "save_total_limit"}
 
     format: Literal[1] = 1
     """Version of the run directory's layout."""
@@ -213,22 +282,22 @@ class TrainConfig(_Section):
     game: str = "ragen/SokobanText-v0"
     """Id of a conversation env."""
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
-    """Keywords for it: conversation settings and the game's."""
+    """Conversation settings and keywords of the game that differ from those of the id."""
     model: str = "starter"
-    """"starter", a folder, or "hf:NAME"."""
+    """"starter", a model folder, or "hf:NAME"."""
     seed: Annotated[int, Field(ge=0)] = 0
-    """Of everything."""
+    """Seed of all random numbers of the run."""
     iterations: Positive = 200
-    """Rollout-update iterations (paper: 200)."""
+    """Number of iterations, each a rollout and an update (paper: 200)."""
     levels: Annotated[int, Field(ge=0)] = 0
-    """How many training levels there are; 0 for endless fresh ones."""
+    """Number of training levels; 0 for an endless supply of fresh ones."""
     engine: Literal["transformers", "vllm", "vllm-server"] = "transformers"
-    """What generates the rollouts: transformers in the same process, vLLM there, or a server."""
+    """What generates the rollouts: transformers or vLLM in the same process, or a vLLM server."""
     vllm: Vllm = Vllm()
     server: Server = Server()
-    shard: bool = False
-    """Whether several processes split weights, gradients and optimizer state (FSDP), instead of each
-    holding all of them. It decides no result."""
+    fsdp: bool = False
+    """Whether several processes shard weights, gradients and optimizer state (FSDP) instead of each holding
+    all of them. Affects memory and speed only."""
     rollout: Rollout = Rollout()
     filter: Filter = Filter()
     advantage: Advantage = Advantage()
@@ -241,51 +310,63 @@ class TrainConfig(_Section):
     monitor: Monitor = Monitor()
     save_every: Positive = 10
     """Iterations between two checkpoints."""
-    keep: Positive = 2
-    """Checkpoints that are kept, besides the best and, for a rollback, the last healthy one."""
+    save_total_limit: Positive = 2
+    """Number of checkpoints to keep, besides the best and, for a rollback, the last healthy one."""
 
     @property
     def has_critic(self) -> bool:
-        """Whether a critic learns."""
-        return self.advantage.kind != "grpo"
+        """Whether a critic learns, which depends on the estimator."""
+        return ESTIMATORS[self.advantage.estimator].needs_critic
 
     @property
     def episodes(self) -> int:
-        """Trajectories an iteration."""
-        return self.rollout.groups * self.rollout.members
+        """Trajectories per iteration."""
+        return self.rollout.prompts_per_iteration * self.rollout.group_size
 
     @model_validator(mode="after")
-    def _check(self) -> "TrainConfig":
-        if self.advantage.kind == "grpo" and self.rollout.members < 2:
+    def _check_parts(self) -> "TrainConfig":
+        """Check that estimator and filter get what they are registered to need."""
+        estimator, group_filter = ESTIMATORS[self.advantage.estimator], FILTERS[self.filter.kind]
+        if self.rollout.group_size < 2:
+            for needs, setting in (
+                (estimator.needs_group, f"advantage.estimator={estimator.name}"),
+                (group_filter.needs_group, f"filter.kind={group_filter.name}"),
+            ):
+                if needs:
+                    raise ValueError(
+                        f"rollout.group_size is 1, but {setting} compares the members of a group: it must "
+                        "be at least 2"
+                    )
+        if self.update.critic_warmup and not estimator.needs_critic:
             raise ValueError(
-                "rollout.members is 1, but advantage.kind=grpo compares members: at least 2"
+                f"update.critic_warmup is {self.update.critic_warmup}, but with advantage.estimator="
+                f"{estimator.name} there is no critic: nothing would be learned meanwhile"
             )
-        if self.filter.kind not in ("none", "random") and self.rollout.members < 2:
+        if self.loss.kl == "reward" and not estimator.reads_token_rewards:
             raise ValueError(
-                f"rollout.members is 1, but filter.kind={self.filter.kind} needs at least 2: the returns "
-                "of a single episode have no spread, so nothing would be kept"
+                f"loss.kl=reward has no effect on advantage.estimator={estimator.name}, which does not read "
+                "the rewards of tokens; use loss.kl=loss"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_kl(self) -> "TrainConfig":
+        if self.loss.kl == "reward" and self.loss.kl_estimator != "k1":
+            raise ValueError("loss.kl_estimator must be k1 where loss.kl=reward")
+        if self.loss.kl == "loss" and self.loss.kl_estimator == "k1":
+            raise ValueError(
+                "loss.kl_estimator k1 has no gradient of its own as a loss; use k2 or k3"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_conversation(self) -> "TrainConfig":
         if self.env_kwargs.get("history", "full") != "full":
             raise ValueError(
                 "env_kwargs.history must be full in training: trajectories are built by appending tokens"
             )
         if self.env_kwargs.get("observation") == IMAGE:
             raise ValueError(
-                f"env_kwargs.observation is image, but models read text here: {', '.join(FORMATS)}"
-            )
-        if self.update.critic_warmup and not self.has_critic:
-            raise ValueError(
-                f"update.critic_warmup is {self.update.critic_warmup}, but with advantage.kind=grpo there "
-                "is no critic: nothing would be learned meanwhile"
-            )
-        if self.loss.kl == "reward" and self.loss.kl_estimator != "k1":
-            raise ValueError("loss.kl_estimator must be k1 where loss.kl=reward")
-        if self.loss.kl == "reward" and not self.has_critic:
-            raise ValueError(
-                "loss.kl=reward needs a critic; with advantage.kind=grpo use loss.kl=loss"
-            )
-        if self.loss.kl == "loss" and self.loss.kl_estimator == "k1":
-            raise ValueError(
-                "loss.kl_estimator k1 has no gradient of its own as a loss; use k2 or k3"
+                f"env_kwargs.observation is image, but training takes text: {', '.join(FORMATS)}"
             )
         return self

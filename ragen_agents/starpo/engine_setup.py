@@ -1,7 +1,6 @@
 """Which engine a run's rollouts come from."""
 
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ def make_engine(
     codec: ChatCodec,
     processes: int,
     folder: Path,
-    warn: Callable[[str], None],
 ) -> Engine:
     """Make the engine that a config names.
 
@@ -29,10 +27,9 @@ def make_engine(
         codec: Its chat template.
         processes: Of the run.
         folder: The run directory.
-        warn: Called with each line that a person should see.
 
     Raises:
-        RagenError: It cannot be had.
+        RagenError: It is not available.
     """
     max_tokens = config.rollout.max_tokens
     if config.engine == "transformers":
@@ -44,7 +41,7 @@ def make_engine(
     from ragen_agents.engines.vllm_engine import VllmEngine
 
     if config.engine == "vllm-server":
-        model = _served(config, policy, folder, warn)
+        model = _served(config, policy, folder)
         return VllmEngine(model, codec.ends, max_tokens, run=f"{uuid.uuid4().hex[:8]}-")
     from ragen_agents.engines.vllm_api import LocalModel
 
@@ -53,7 +50,7 @@ def make_engine(
     return VllmEngine(local, codec.ends, max_tokens)
 
 
-def _served(config: TrainConfig, policy: Any, folder: Path, warn: Callable[[str], None]) -> Any:
+def _served(config: TrainConfig, policy: Any, folder: Path) -> Any:
     from ragen_agents.engines.vllm_server import ServedModel
     from ragen_agents.policies.endpoint.settings import check_base_url
 
@@ -61,5 +58,5 @@ def _served(config: TrainConfig, policy: Any, folder: Path, warn: Callable[[str]
     shared = folder if server.folder is None else Path(server.folder)
     return ServedModel(
         check_base_url(server.url), shared, policy.config.vocab_size,
-        policy.config.max_position_embeddings, server.timeout, server.patience, warn,
+        policy.config.max_position_embeddings, server.timeout, server.outage_timeout,
     )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
@@ -10,38 +9,14 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from ragen_agents.starpo import advantages as adv
 from ragen_agents.starpo.batch import TrainBatch, optimizer_batches, passes
 from ragen_agents.starpo.config import TrainConfig
-from ragen_agents.starpo.losses import (
-    aggregate,
-    clipped_surrogate,
-    explained_variance,
-    importance_weights,
-    kl_estimate,
-    value_loss,
-)
 from ragen_agents.starpo.models import ActorCritic, Scores
+from ragen_agents.starpo.objectives import BatchTotals
+from ragen_agents.starpo.prepared import Prepared, prepare
 from ragen_agents.starpo.sharding import WholeCopy, let_go, split, whole
+from ragen_agents.starpo.total_loss import batch_totals, critic_loss, policy_loss
 from ragen_envs.seeding import new_stream
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A batch with everything that the losses need, (B, T) each and without gradient."""
-
-    batch: TrainBatch
-    old: Tensor
-    """Log-probabilities under the policy as it was when the batch was prepared."""
-    values: Tensor
-    advantages: Tensor
-    returns: Tensor
-    value_mask: Tensor
-    """Tokens whose values have a target."""
-    weights: Tensor
-    """Importance weights."""
-    reference: Tensor | None
-    metrics: dict[str, float] = field(default_factory=dict)
 
 
 class Learner:
@@ -52,7 +27,7 @@ class Learner:
 
     Args:
         config: The run's.
-        policy: The model that learns; with ``config.shard`` it need not be on its device yet.
+        policy: The model that learns; with ``config.fsdp`` it need not be on its device yet.
         reference: The initial policy, frozen, or None.
         accelerator: Device, precision and processes.
     """
@@ -99,32 +74,10 @@ class Learner:
 
     def prepare(self, batch: TrainBatch) -> Prepared:
         """Score a batch under the present models and turn its rewards into advantages."""
-        config, mask = self.config, batch.mask
-        scores = self.score(batch)
         reference = None
         if self.reference is not None:
             reference = self._score_all(self.reference, batch).logprobs
-        rewards = self._rewards(batch, scores.logprobs, reference)
-        advantages, returns, value_mask = self._advantages(batch, rewards, scores.values)
-        gap = (scores.logprobs - batch.engine)[mask]
-        weights = torch.ones_like(scores.logprobs)
-        if config.loss.importance_cap is not None:
-            weights = importance_weights(scores.logprobs, batch.engine, config.loss.importance_cap)
-        metrics = {
-            "entropy": _mean(scores.entropies[mask]),
-            "mismatch_mean": _mean(gap.abs()),
-            "mismatch_max": float(gap.abs().max()) if len(gap) else 0.0,
-        }
-        if reference is not None:
-            metrics["kl_to_initial"] = _mean((scores.logprobs - reference)[mask])
-        if config.has_critic:
-            metrics["explained_variance"] = explained_variance(
-                scores.values[value_mask], returns[value_mask]
-            )
-        return Prepared(
-            batch, scores.logprobs, scores.values, advantages, returns, value_mask, weights,
-            reference, metrics,
-        )  # fmt: skip
+        return prepare(self.config, batch, self.score(batch), reference)
 
     def score(self, batch: TrainBatch) -> Scores:
         """Return what the present models say of a batch."""
@@ -137,7 +90,7 @@ class Learner:
         """
         config = self.config
         count = len(prepared.batch.trajectories)
-        size = config.update.batch
+        size = config.update.mini_batch_size
         full = count if config.update.steps == "as-published" else config.episodes
         steps = -(-full // size)
         order = new_stream("optimizer batches", str(config.seed), iteration)
@@ -150,19 +103,14 @@ class Learner:
     @property
     def diverged(self) -> bool:
         """Whether too many gradients in a row were not finite."""
-        return self.bad_steps >= self.config.update.patience
+        return self.bad_steps >= self.config.update.max_nonfinite_steps
 
     def _step(self, prepared: Prepared, rows: list[int], iteration: int) -> dict[str, float]:
-        mask = prepared.batch.mask[rows]
-        sizes = (
-            float(mask.sum()),
-            float(mask.any(1).sum()),
-            float(prepared.value_mask[rows].sum()),
-        )
+        counts = batch_totals(self.config, prepared.inputs, rows)
         totals: dict[str, Tensor] = {}
         for shared, weight, context in self._shares(prepared.batch, rows):
             with context:
-                loss, metrics = self._loss(prepared, shared, sizes, iteration)
+                loss, metrics = self._loss(prepared, shared, counts, iteration)
                 self.accelerator.backward(loss * weight)
             for name, value in metrics.items():
                 totals[name] = totals.get(name, value.new_zeros(())) + value.detach() * min(
@@ -181,7 +129,7 @@ class Learner:
         Every process makes as many passes as the others; those beyond its share weigh nothing. Gradients
         are averaged over processes, so the factor is their number.
         """
-        parts = passes(batch.sizes, rows, self.config.update.micro_tokens)
+        parts = passes(batch.sizes, rows, self.config.update.max_tokens_per_micro_batch)
         world, rank = self.accelerator.num_processes, self.accelerator.process_index
         rounds = -(-len(parts) // world)
         for k in range(rounds):
@@ -192,60 +140,30 @@ class Learner:
             yield parts[min(mine, len(parts) - 1)], weight, context
 
     def _loss(
-        self, prepared: Prepared, rows: list[int], sizes: tuple[float, float, float], iteration: int
+        self, prepared: Prepared, rows: list[int], counts: BatchTotals, iteration: int
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        config = self.config.loss
-        device = self.accelerator.device
-        columns = prepared.batch.columns(rows)
-
-        def part(whole: Tensor) -> Tensor:
-            return whole[rows, columns].to(device)
-
-        mask = part(prepared.batch.mask)
+        config, device, batch = self.config, self.accelerator.device, prepared.batch
+        columns = batch.columns(rows)
+        inputs = prepared.inputs.part(rows, columns, device)
         with self.accelerator.autocast():
             scores: Scores = self._wrapped(
-                part(prepared.batch.ids), part(prepared.batch.real), mask,
-                prepared.batch.start - columns.start,
+                batch.ids[rows, columns].to(device), batch.attention_mask[rows, columns].to(device),
+                inputs.mask, batch.start - columns.start,
             )  # fmt: skip
-        old = part(prepared.old)
-        tokens, sequences, targets = sizes
-
-        def mean(per_token: Tensor) -> Tensor:
-            return aggregate(per_token, mask, config.aggregation, tokens, sequences)
-
-        surrogate = clipped_surrogate(
-            scores.logprobs, old, part(prepared.advantages), config.clip_low, config.clip_high,
-            config.dual_clip,
-        )  # fmt: skip
-        policy = mean(surrogate.loss * part(prepared.weights))
-        entropy = mean(scores.entropies)
-        loss = policy - config.entropy * entropy
-        metrics = {
-            "policy_loss": policy,
-            "entropy_after": entropy,
-            "clip_fraction": mean(surrogate.clipped.float()),
-            "kl_step": mean(kl_estimate(old, scores.logprobs, "k3")),
-        }
-        if config.kl == "loss" and prepared.reference is not None:
-            divergence = mean(
-                kl_estimate(scores.logprobs, part(prepared.reference), config.kl_estimator)
-            )
-            loss = loss + config.kl_coefficient * divergence
-        if iteration < self.config.update.critic_warmup:
+        loss, metrics = policy_loss(config, scores, inputs, counts)
+        if iteration < config.update.critic_warmup:
             loss = loss * 0.0
         if self.critic_optimizer is not None:
-            errors = value_loss(
-                scores.values, part(prepared.values), part(prepared.returns), config.value_clip
+            critic = critic_loss(config, scores, inputs, counts)
+            loss = loss + critic * (
+                config.critic.vf_coef if config.critic.kind == "shared" else 1.0
             )
-            critic = aggregate(errors, part(prepared.value_mask), "token-mean", targets, sequences)
-            shared = self.config.critic.kind == "shared"
-            loss = loss + critic * (self.config.critic.coefficient if shared else 1.0)
             metrics["value_loss"] = critic
         return loss, metrics
 
     def _apply(self, iteration: int) -> dict[str, float]:
         """Clip, and step both optimizers; returns no norms where one is not finite and nothing was done."""
-        limit = self.config.update.max_gradient
+        limit = self.config.update.max_grad_norm
         norms = {"gradient_norm": _clip(self.models.policy_parameters(), limit)}
         if self.critic_optimizer is not None:
             norms["critic_gradient_norm"] = _clip(self.models.critic_parameters(), limit)
@@ -272,7 +190,7 @@ class Learner:
             columns = batch.columns(rows)
             with self.accelerator.autocast():
                 scores = models(
-                    batch.ids[rows, columns].to(device), batch.real[rows, columns].to(device),
+                    batch.ids[rows, columns].to(device), batch.attention_mask[rows, columns].to(device),
                     batch.mask[rows, columns].to(device), batch.start - columns.start,
                 )  # fmt: skip
             if weight == 0:
@@ -284,38 +202,6 @@ class Learner:
         let_go(models)
         return Scores(*(self._summed(part).cpu() for part in whole))
 
-    def _rewards(self, batch: TrainBatch, logprobs: Tensor, reference: Tensor | None) -> Tensor:
-        rewards = adv.place_rewards(
-            [[turn.reward for turn in t.turns] for t in batch.trajectories], batch.turn_ids
-        )
-        if self.config.loss.kl == "reward" and reference is not None:
-            gap = kl_estimate(logprobs, reference, self.config.loss.kl_estimator)
-            rewards = rewards - self.config.loss.kl_coefficient * torch.where(batch.mask, gap, 0.0)
-        return rewards
-
-    def _advantages(
-        self, batch: TrainBatch, rewards: Tensor, values: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return advantages, the critic's targets, and which tokens have one."""
-        how, mask = self.config.advantage, batch.mask
-        if how.kind == "grpo":
-            returns = torch.tensor([t.episode_return for t in batch.trajectories])
-            per_row = adv.grpo(returns, batch.groups)
-            return torch.where(mask, per_row[:, None], 0.0), torch.zeros_like(values), mask
-        if how.kind == "turn-gae":
-            advantages, returns, targets = adv.turn_gae(
-                rewards, values, batch.turn_ids, how.turn_gamma, how.turn_lam
-            )
-        elif how.kind == "bilevel-gae":
-            advantages, returns = adv.bilevel_gae(
-                rewards, values, batch.turn_ids, how.gamma, how.lam, how.turn_gamma, how.turn_lam
-            )
-            targets = mask
-        else:
-            advantages, returns = adv.gae(rewards, values, mask, how.gamma, how.lam)
-            targets = mask
-        return (adv.whiten(advantages, mask) if how.whiten else advantages), returns, targets
-
     def _summed(self, part: Tensor) -> Tensor:
         whole: Tensor = self.accelerator.reduce(part, "sum")
         return whole
@@ -323,11 +209,7 @@ class Learner:
 
 def is_split(config: TrainConfig, accelerator: Accelerator) -> bool:
     """Return whether the processes of a run share its weights out."""
-    return config.shard and accelerator.num_processes > 1
-
-
-def _mean(values: Tensor) -> float:
-    return float(values.mean()) if len(values) else 0.0
+    return config.fsdp and accelerator.num_processes > 1
 
 
 def _clip(parameters: list[Any], limit: float) -> float:

@@ -6,13 +6,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-Aggregation = Literal["token-mean", "sequence-mean"]
 KlEstimator = Literal["k1", "k2", "k3"]
 
 
 @dataclass(frozen=True)
-class PolicyLoss:
-    """The clipped surrogate, per token."""
+class TokenLoss:
+    """A policy loss, per token."""
 
     loss: Tensor
     """(B, T), to be minimised; not masked."""
@@ -21,21 +20,21 @@ class PolicyLoss:
 
 
 def clipped_surrogate(
-    logprobs: Tensor, old: Tensor, advantages: Tensor, low: float, high: float,
+    logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, low: float, high: float,
     dual: float | None = None,
-) -> PolicyLoss:  # fmt: skip
+) -> TokenLoss:  # fmt: skip
     """Return PPO's clipped loss (Schulman et al. 2017) with separate bounds (clip-higher, DAPO).
 
     Args:
         logprobs: Under the policy that is trained.
-        old: Under the policy that the ratio is taken to; without gradient.
+        old_logprobs: Under the policy that the ratio is taken to; without gradient.
         advantages: Per token.
         low: The ratio is clipped to at least 1 - low.
         high: And to at most 1 + high.
         dual: Where the advantage is negative the loss is at most ``-dual * advantage`` (dual clip, Ye et
             al. 2020), with ``dual`` > 1; None for no such bound.
     """
-    ratio = torch.exp((logprobs - old).clamp(-20.0, 20.0))
+    ratio = torch.exp((logprobs - old_logprobs).clamp(-20.0, 20.0))
     plain = -advantages * ratio
     bounded = -advantages * ratio.clamp(1.0 - low, 1.0 + high)
     loss = torch.maximum(plain, bounded)
@@ -45,7 +44,7 @@ def clipped_surrogate(
         beyond = (advantages < 0) & (ceiling < loss)
         loss = torch.where(beyond, ceiling, loss)
         clipped = clipped | beyond
-    return PolicyLoss(loss, clipped)
+    return TokenLoss(loss, clipped)
 
 
 def value_loss(values: Tensor, old: Tensor, returns: Tensor, clip: float | None = None) -> Tensor:
@@ -75,35 +74,12 @@ def kl_estimate(logprobs: Tensor, reference: Tensor, kind: KlEstimator) -> Tenso
     return torch.exp((-gap).clamp(-20.0, 20.0)) - 1.0 + gap
 
 
-def aggregate(
-    per_token: Tensor, mask: Tensor, how: Aggregation, tokens: float, sequences: float
-) -> Tensor:
-    """Return one number from per-token losses of a part of an optimizer batch.
-
-    The denominators are those of the whole batch, so that the sum over its parts does not depend on how it
-    is cut: token-mean is sum / tokens; sequence-mean is the sum over trajectories of their own mean /
-    sequences (the paper's formula, 1/G sum 1/|tau|).
-
-    Args:
-        per_token: (B, T).
-        mask: (B, T) bool.
-        how: Which mean.
-        tokens: Action tokens of the whole batch.
-        sequences: Trajectories with action tokens of the whole batch.
-    """
-    inside = torch.where(mask, per_token, 0.0)
-    if how == "token-mean":
-        return inside.sum() / max(tokens, 1.0)
-    lengths = mask.sum(1).clamp(min=1)
-    return (inside.sum(1) / lengths).sum() / max(sequences, 1.0)
-
-
-def importance_weights(trainer: Tensor, engine: Tensor, cap: float) -> Tensor:
+def importance_weights(old_logprobs: Tensor, rollout_logprobs: Tensor, cap: float) -> Tensor:
     """Return truncated importance weights min(pi_trainer / pi_engine, cap) per token, without gradient.
 
     They correct for an engine whose arithmetic, or whose weights, differ from the trainer's.
     """
-    return torch.exp((trainer - engine).clamp(-20.0, 20.0)).clamp(max=cap).detach()
+    return torch.exp((old_logprobs - rollout_logprobs).clamp(-20.0, 20.0)).clamp(max=cap).detach()
 
 
 def explained_variance(values: Tensor, returns: Tensor) -> float:

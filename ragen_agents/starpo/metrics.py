@@ -6,14 +6,23 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ragen_agents.rollout.trajectory import Trajectory
+from ragen_agents.rollout.trajectory import Trajectory, TrajectoryTurn
+from ragen_envs.errors import RagenError
 
 _THOUGHT = re.compile(r"<think>(.*?)</think>", re.DOTALL)
 _NUMBER = re.compile(r"\d+")
 
 
 def group_returns(trajectories: Sequence[Trajectory], game_only: bool = False) -> list[np.ndarray]:
-    """Return the members' returns of each group, groups in their order; errors are left out."""
+    """Return the members' returns of each group, groups in their order; errors are left out.
+
+    Args:
+        trajectories: Of one iteration.
+        game_only: Whether to count only the part of the reward that is named "game".
+
+    Raises:
+        RagenError: Only the game's part is asked for, and the reward has none.
+    """
     groups: dict[int, list[float]] = {}
     for trajectory in trajectories:
         members = groups.setdefault(trajectory.group, [])
@@ -21,9 +30,18 @@ def group_returns(trajectories: Sequence[Trajectory], game_only: bool = False) -
             continue
         whole = trajectory.episode_return
         if game_only:
-            whole = sum(turn.rewards.get("game", 0.0) for turn in trajectory.turns)
+            whole = sum(_game_part(turn) for turn in trajectory.turns)
         members.append(whole)
     return [np.array(groups[group]) for group in sorted(groups)]
+
+
+def _game_part(turn: TrajectoryTurn) -> float:
+    if "game" not in turn.rewards:
+        raise RagenError(
+            f"reward.in_filter is false, but the reward has no part named 'game', only "
+            f"{', '.join(turn.rewards)}"
+        )
+    return turn.rewards["game"]
 
 
 def rollout_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:

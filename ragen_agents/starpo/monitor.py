@@ -54,7 +54,7 @@ class EchoTrapMonitor:
         """
         now, best = self._success()
         worst = min([now, *self._values("success")[-1:]])
-        return not self._seen and worst >= (1 + self.config.reward_drop) / 2 * best
+        return not self._seen and worst >= (1 + self.config.success_floor) / 2 * best
 
     def _signs(self) -> list[tuple[Sign, str]]:
         window = self.config.window
@@ -64,7 +64,7 @@ class EchoTrapMonitor:
         signs: list[tuple[Sign, str]] = [("collapse", self._collapse())]
         if not solved:
             signs += [
-                ("reward_std", self._floor("reward_std", self.config.spread_floor)),
+                ("reward_std", self._floor("reward_std", self.config.reward_std_floor)),
                 ("entropy", self._floor("entropy", self.config.entropy_floor)),
                 ("gradient", self._spike()),
             ]
@@ -85,13 +85,13 @@ class EchoTrapMonitor:
         # A single iteration proves nothing: where few groups have a spread, its norm is one group's.
         now = min(norms[-_LASTING:])
         usual = median(norms[-window - _LASTING : -_LASTING])
-        if usual <= 0 or now <= self.config.gradient_spike * usual:
+        if usual <= 0 or now <= self.config.grad_norm_spike * usual:
             return ""
         return f"gradient norm {now:.3g} is {now / usual:.1f} times its usual {usual:.3g}"
 
     def _collapse(self) -> str:
         now, best = self._success()
-        if best <= 0.05 or now >= self.config.reward_drop * best:
+        if best <= 0.05 or now >= self.config.success_floor * best:
             return ""
         return f"success fell to {now:.2f} over {self.config.window} iterations, from {best:.2f}"
 

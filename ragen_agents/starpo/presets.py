@@ -4,22 +4,22 @@ from typing import Any, Final
 
 PRESETS: Final[dict[str, dict[str, Any]]] = {
     "starpo-ppo": {
-        "advantage": {"kind": "gae"},
+        "advantage": {"estimator": "gae"},
         "loss": {"kl": "reward", "kl_estimator": "k1"},
     },
     "starpo-grpo": {
-        "advantage": {"kind": "grpo"},
+        "advantage": {"estimator": "grpo"},
         "loss": {"kl": "loss", "kl_estimator": "k2"},
     },
     "starpo-s": {
-        "advantage": {"kind": "gae"},
-        "filter": {"kind": "std", "keep": 0.25},
-        "loss": {"clip_high": 0.28},
+        "advantage": {"estimator": "gae"},
+        "filter": {"kind": "std", "ratio": 0.25},
+        "loss": {"clip_ratio_high": 0.28},
     },
     "starpo-s-grpo": {
-        "advantage": {"kind": "grpo"},
-        "filter": {"kind": "std", "keep": 0.25},
-        "loss": {"clip_high": 0.28},
+        "advantage": {"estimator": "grpo"},
+        "filter": {"kind": "std", "ratio": 0.25},
+        "loss": {"clip_ratio_high": 0.28},
     },
 }
 """The paper's methods (sections 3 and 4.2)."""
@@ -28,7 +28,11 @@ SCALES: Final[dict[str, dict[str, Any]]] = {
     "laptop": {
         "model": "starter",
         # Small passes stay in a processor's cache and are padded less.
-        "update": {"learning_rate": 3e-4, "critic_learning_rate": 1e-3, "micro_tokens": 3072},
+        "update": {
+            "learning_rate": 3e-4,
+            "critic_learning_rate": 1e-3,
+            "max_tokens_per_micro_batch": 3072,
+        },
     },
     "paper": {
         "model": "hf:Qwen/Qwen2.5-0.5B-Instruct",

@@ -4,11 +4,17 @@ The paper finds that reasoning fades where only the outcome is rewarded (section
 rewards that see it. Each part is weighted, summed, and logged apart.
 """
 
+import inspect
+import math
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from ragen_agents.rollout.collect import RewardFunction
 from ragen_agents.starpo.config import Reward
 from ragen_envs.conversation import ConversationWrapper, Defect, ParsedReply, TurnResult
+from ragen_envs.errors import RagenError
 from ragen_envs.text import COORDINATES
 
 _PLACE = re.compile(r"\(?(\d+)\W{1,2}(\d+)\)?")
@@ -40,6 +46,55 @@ class TurnReward:
         if weights.grounded:
             parts["grounded"] = weights.grounded * grounded(result.parsed.thought, before)
         return parts
+
+
+@dataclass(frozen=True)
+class FunctionReward:
+    """A plain function of the reply and what it did, as a reward."""
+
+    function: Callable[[str, TurnResult], float | Mapping[str, float]]
+
+    def before(self, env: ConversationWrapper) -> str:  # noqa: ARG002
+        """Return nothing: the function sees only what the reply did."""
+        return ""
+
+    def parts(self, before: str, reply: str, result: TurnResult) -> dict[str, float]:  # noqa: ARG002
+        """Return the named parts, or the number under the function's name.
+
+        Raises:
+            RagenError: The function returned something else, or a number that is not finite.
+        """
+        found = self.function(reply, result)
+        name = getattr(self.function, "__name__", "reward")
+        parts = found if isinstance(found, Mapping) else {name: found}
+        for part, value in parts.items():
+            if not isinstance(value, int | float) or not math.isfinite(value):
+                raise RagenError(
+                    f"the reward '{name}' returned {value!r} for '{part}', but must return finite numbers"
+                )
+        return {part: float(value) for part, value in parts.items()}
+
+
+def as_reward(reward: RewardFunction | Callable[..., Any]) -> RewardFunction:
+    """Return a reward as the collector takes it.
+
+    Args:
+        reward: A `RewardFunction`, or a function ``(reply, result)`` that returns a number or named parts.
+
+    Raises:
+        RagenError: It is neither.
+    """
+    if isinstance(reward, RewardFunction):
+        return reward
+    if callable(reward):
+        try:
+            inspect.signature(reward).bind("", None)
+        except TypeError:
+            raise RagenError(
+                f"the reward {reward!r} must take two arguments, the reply and its TurnResult"
+            ) from None
+        return FunctionReward(reward)
+    raise RagenError(f"the reward is {reward!r}, but must be a function or a RewardFunction")
 
 
 def graded_format(parsed: ParsedReply) -> float:

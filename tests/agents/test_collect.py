@@ -71,7 +71,7 @@ def test_a_batch_holds_the_trajectories_and_nothing_else(codec):
     found += collector(codec, by_seed, "ragen/FrozenLake-v0").collect(specs, 0)
     batch = TrainBatch.of(found, codec.pad)
     for row, trajectory in enumerate(found):
-        real = batch.real[row]
+        real = batch.attention_mask[row]
         assert batch.ids[row][real].tolist() == trajectory.ids
         assert batch.turn_ids[row][real].tolist() == trajectory.turn_ids
         assert batch.turn_ids[row, batch.start] == 0

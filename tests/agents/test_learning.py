@@ -6,13 +6,14 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("accelerate")
 
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged  # noqa: E402
+from ragen_agents.starpo.callbacks import ReportMetrics  # noqa: E402
 from ragen_agents.starpo.trainer import Trainer  # noqa: E402
 
 
 def reached(folder, preset, metric, wanted, **own):
     """Train the starter until a metric reaches what is wanted, and return the metric's values."""
-    base = {"rollout": {"groups": 8, "members": 8, "max_tokens": 120},
-            "update": {"batch": 16, "learning_rate": 5e-4}, "iterations": 24, "save_every": 100,
+    base = {"rollout": {"prompts_per_iteration": 8, "group_size": 8, "max_tokens": 120},
+            "update": {"mini_batch_size": 16, "learning_rate": 5e-4}, "iterations": 24, "save_every": 100,
             "evaluation": {"every": 0}, "monitor": {"information_every": 0}}  # fmt: skip
     config = TrainConfig(**merged(SCALES["laptop"], PRESETS[preset], base, own))
     seen = []
@@ -23,7 +24,7 @@ def reached(folder, preset, metric, wanted, **own):
             if seen[-1] >= wanted:
                 trainer.stop()
 
-    trainer = Trainer(config, folder, report, print)
+    trainer = Trainer(config, folder, callbacks=[ReportMetrics(report)])
     trainer.run()
     return seen
 
@@ -44,7 +45,7 @@ def test_every_preset_learns_to_pull_the_better_arm(preset, game, tmp_path):
 def test_a_single_level_of_sokoban_is_learned(tmp_path):
     seen = reached(
         tmp_path, "starpo-grpo", "success", 0.75, game="ragen/SokobanText-v0", seed=4, levels=1,
-        rollout={"groups": 1, "members": 32},
+        rollout={"prompts_per_iteration": 1, "group_size": 32},
     )  # fmt: skip
     assert seen[0] < 0.3
     assert seen[-1] >= 0.75

@@ -9,8 +9,12 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
+from ragen_agents.starpo import (  # noqa: E402
+    AGGREGATIONS,
+    BatchTotals,
+    losses,
+)
 from ragen_agents.starpo import advantages as adv  # noqa: E402
-from ragen_agents.starpo import losses  # noqa: E402
 from ragen_agents.starpo.batch import optimizer_batches, passes  # noqa: E402
 from ragen_agents.starpo.filters import keep_groups  # noqa: E402
 from ragen_agents.starpo.mutual_information import summarise  # noqa: E402
@@ -189,26 +193,28 @@ def test_k2_has_the_gradient_of_the_divergence():
     assert torch.allclose(exact, logits.grad, atol=1e-6)
 
 
-@pytest.mark.parametrize("how", ["token-mean", "sequence-mean"])
+AGGREGATED = {
+    "token-mean": lambda rows: float(torch.cat(rows).mean()),
+    "seq-mean-token-mean": lambda rows: float(np.mean([float(r.mean()) for r in rows])),
+    "seq-mean-token-sum-norm": lambda rows: float(np.mean([float(r.sum()) for r in rows])) / 50,
+}
+
+
+@pytest.mark.parametrize("how", AGGREGATIONS.names)
 @given(case=trajectories(), cut=st.integers(0, 4))
 @QUICK
 def test_aggregation_does_not_depend_on_the_cut(how, case, cut):
     turn_ids, values, _ = case
     mask = turn_ids >= 0
-    tokens, sequences = float(mask.sum()), float(len(mask))
-    whole = losses.aggregate(values, mask, how, tokens, sequences)
+    totals = BatchTotals(float(mask.sum()), float(len(mask)), 0.0, 50.0)
+    aggregate = AGGREGATIONS[how].function
+    whole = aggregate(values, mask, totals)
     parts = [
-        losses.aggregate(values[part], mask[part], how, tokens, sequences)
-        for part in (slice(0, cut), slice(cut, None))
+        aggregate(values[part], mask[part], totals) for part in (slice(0, cut), slice(cut, None))
     ]
     assert float(sum(parts)) == pytest.approx(float(whole), abs=1e-5)
     rows = [values[i][mask[i]] for i in range(len(mask))]
-    expected = (
-        float(torch.cat(rows).mean())
-        if how == "token-mean"
-        else float(np.mean([float(r.mean()) for r in rows]))
-    )
-    assert float(whole) == pytest.approx(expected, abs=1e-5)
+    assert float(whole) == pytest.approx(AGGREGATED[how](rows), abs=1e-5)
 
 
 def test_importance_weights_are_truncated_and_without_gradient():

@@ -51,15 +51,16 @@ def prepared(one):
 
 
 @pytest.mark.parametrize("kind", ["gae", "turn-gae", "bilevel-gae", "grpo"])
-@pytest.mark.parametrize("aggregation", ["token-mean", "sequence-mean"])
+@pytest.mark.parametrize("aggregation", ["token-mean", "seq-mean-token-mean"])
 def test_the_cut_into_passes_changes_nothing(kind, aggregation, tiny, tmp_path):
     changed = []
     for number, budget in enumerate((100_000, 900)):
         one = trainer(
             tmp_path / str(number),
             {
-                "model": str(tiny), "advantage": {"kind": kind}, "loss": {"aggregation": aggregation},
-                "update": {"micro_tokens": budget, "batch": 8}, "critic": {"kind": "shared"},
+                "model": str(tiny), "advantage": {"estimator": kind}, "loss": {"agg_mode": aggregation},
+                "update": {"max_tokens_per_micro_batch": budget, "mini_batch_size": 8},
+                "critic": {"kind": "shared"},
             },
         )  # fmt: skip
         ready = prepared(one)
@@ -73,7 +74,7 @@ def test_what_the_model_reads_is_not_learned(tiny, tmp_path):
     one = trainer(tmp_path / "run", {"model": str(tiny), "rollout": {"max_tokens": 8}})
     batch = prepared(one).batch
     models = one.learner.models
-    scores = models(batch.ids, batch.real, batch.mask, batch.start)
+    scores = models(batch.ids, batch.attention_mask, batch.mask, batch.start)
     assert not scores.logprobs[~batch.mask].any()
     assert not scores.values[~batch.mask].any()
     assert (scores.logprobs[batch.mask] < 0).all()
@@ -90,8 +91,8 @@ def test_what_the_model_reads_is_not_learned(tiny, tmp_path):
 
 def test_filtering_cuts_the_steps_unless_they_are_made_equal(tiny, tmp_path):
     base = {
-        "model": str(tiny), "filter": {"kind": "random", "keep": 0.25}, "iterations": 1,
-        "rollout": {"groups": 4, "members": 2}, "update": {"batch": 2},
+        "model": str(tiny), "filter": {"kind": "random", "ratio": 0.25}, "iterations": 1,
+        "rollout": {"prompts_per_iteration": 4, "group_size": 2}, "update": {"mini_batch_size": 2},
     }  # fmt: skip
     steps = {}
     for how in ("as-published", "equal"):
@@ -110,7 +111,7 @@ def test_rollouts_are_learned_from_more_than_once(tiny, tmp_path):
     found = {}
     for epochs in (1, 3):
         reports = []
-        layer = {"model": str(tiny), "iterations": 1, "update": {"epochs": epochs, "batch": 8},
+        layer = {"model": str(tiny), "iterations": 1, "update": {"epochs": epochs, "mini_batch_size": 8},
                  "evaluation": {"every": 0}}  # fmt: skip
         trainer(tmp_path / str(epochs), layer, preset="starpo-grpo", reports=reports).run()
         found[epochs] = reports[0][1]
@@ -145,7 +146,8 @@ def test_a_run_that_has_learned_everything_goes_on_to_its_end(tiny, tmp_path):
 
 def test_gradients_that_are_not_finite_stop_the_run_with_its_state_saved(tiny, tmp_path):
     one = trainer(tmp_path / "run", {"model": str(tiny), "evaluation": {"every": 0}, "iterations": 9,
-                                     "update": {"batch": 2}, "filter": {"kind": "none"}})  # fmt: skip
+                                     "update": {"mini_batch_size": 2},
+                                     "filter": {"kind": "none"}})  # fmt: skip
     real, loss, steps, clean = one.learner._step, one.learner._loss, [], {}
 
     def step(*arguments):
@@ -169,33 +171,32 @@ def test_gradients_that_are_not_finite_stop_the_run_with_its_state_saved(tiny, t
     assert all(math.isfinite(v) for v in last_line.values() if isinstance(v, float))
 
 
-def test_a_collapse_is_undone_once_also_by_a_run_that_was_cut(tiny, tmp_path, monkeypatch):
+def test_a_collapse_is_undone_once_also_by_a_run_that_was_cut(tiny, tmp_path, monkeypatch, caplog):
     """Success is dictated; the weights that the run goes back to, and the later ones, are real."""
     from ragen_agents.starpo import trainer as module
 
     told = [0.9, 0.8, 0.8, 0.6, 0.6, 0.05, 0.6, 0.6, 0.05]
-    real, warnings = module.rollout_metrics, []
+    real = module.rollout_metrics
     folders = [tmp_path / "whole", tmp_path / "cut"]
     for folder, lengths in zip(folders, ((12,), (3, 5, 12)), strict=True):
         for iterations in lengths:
             layer = {"model": str(tiny), "iterations": iterations, "filter": {"kind": "none"},
-                     "monitor": {"window": 1, "action": "rollback"}, "save_every": 2, "keep": 1,
+                     "monitor": {"window": 1, "action": "rollback"}, "save_every": 2, "save_total_limit": 1,
                      "evaluation": {"every": 0}}  # fmt: skip
             one = trainer(folder, layer)
-            one._warn = warnings.append
             monkeypatch.setattr(
                 module, "rollout_metrics",
-                lambda t, one=one: {**real(t), "success": told[min(8, one.progress.iteration)]},
+                lambda t, one=one: {**real(t), "success": told[min(8, one.state.progress.iteration)]},
             )  # fmt: skip
             one.run()
+    warnings = caplog.messages
     assert warnings.count("went back to the weights of iteration 2") == 2
     assert warnings.count("stopped because success has collapsed") == 2
     before = lines(folders[0])
     again = trainer(folders[0], layer)
-    again._warn = warnings.append
     again.run()
     assert lines(folders[0]) == before
-    assert "has stopped this run" in warnings[-1]
+    assert "has stopped this run" in caplog.messages[-1]
     assert lines(folders[0]) == lines(folders[1])
     last = [sorted((folder / "checkpoints").iterdir())[-1] for folder in folders]
     assert last[0].name == last[1].name

@@ -23,10 +23,19 @@ from ragen_agents.starpo import TrainConfig
         (["sokoban", "--preset", "ppo"], ["unknown preset 'ppo'", "starpo-s"]),
         (["sokoban", "--scale", "huge"], ["unknown scale 'huge'", "laptop"]),
         (["sokoban", "update.lr=1"], ["unknown option 'lr' in update", "learning_rate"]),
-        (["sokoban", "update.batch=0"], ["update.batch", "greater than or equal to 1", "0"]),
-        (["sokoban", "update.batch"], ["'update.batch' must have the form field=value"]),
-        (["sokoban", "advantage.kind=ppo"], ["advantage.kind", "'gae'", "'ppo'"]),
-        (["sokoban", "rollout.members=1"], ["rollout.members is 1", "at least 2"]),
+        (
+            ["sokoban", "update.mini_batch_size=0"],
+            ["update.mini_batch_size", "greater than or equal to 1", "0"],
+        ),
+        (["sokoban", "update.mini_batch_size"], ["'update.mini_batch_size' must have the form field=value"]),
+        (["sokoban", "advantage.estimator=ppo"], ["advantage.estimator", "'gae'", "'ppo'"]),
+        (["sokoban", "rollout.group_size=1"], ["rollout.group_size is 1", "at least 2"]),
+        (["sokoban", "--preset", "starpo-grpo", "loss.kl=reward", "loss.kl_estimator=k1"],
+         ["loss.kl=reward has no effect on advantage.estimator=grpo"]),
+        (["sokoban", "loss.entropy=0.1"], ["loss.entropy was renamed; use loss.entropy_coef"]),
+        (["sokoban", "filter.keep=0.1"], ["filter.keep was renamed; use filter.ratio"]),
+        (["sokoban", "rollout.members=8"], ["rollout.members was renamed; use rollout.group_size"]),
+        (["sokoban", "keep=3"], ["keep was renamed; use save_total_limit"]),
         (["sokoban", "env_kwargs.history=none"], ["history must be full"]),
         (["sokoban", "env_kwargs.observation=image"], ["observation is image", "grid"]),
         (["sokoban", "--preset", "starpo-grpo", "update.critic_warmup=2"], ["critic_warmup is 2"]),
@@ -51,8 +60,8 @@ def test_bad_input_is_one_line_and_leaves_nothing(arguments, words, tmp_path, ca
 def test_a_directory_of_another_run_is_refused(tiny, tmp_path, capsys):
     out = tmp_path / "run"
     assert main(command(tiny, out, iterations=1)[3:]) == 0
-    assert main(command(tiny, out, "loss.clip_high=0.3", iterations=1)[3:]) == 2
-    assert "holds another run: loss.clip_high" in capsys.readouterr().err
+    assert main(command(tiny, out, "loss.clip_ratio_high=0.3", iterations=1)[3:]) == 2
+    assert "holds another run: loss.clip_ratio_high" in capsys.readouterr().err
     assert main([*command(tiny, out, iterations=1)[3:], "--no-resume"]) == 2
     assert "holds a run already" in capsys.readouterr().err
 
@@ -60,7 +69,7 @@ def test_a_directory_of_another_run_is_refused(tiny, tmp_path, capsys):
 def test_a_file_of_settings(tiny, tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(f"game: bandit\nmodel: {tiny}\niterations: 1\nevaluation: {{every: 0}}\n"
-                    "rollout: {groups: 2, members: 2, max_tokens: 8}\n")  # fmt: skip
+                    "rollout: {prompts_per_iteration: 2, group_size: 2, max_tokens: 8}\n")  # fmt: skip
     out = tmp_path / "run"
     assert main(["train", str(path), "--out", str(out), "--preset", "starpo-grpo"]) == 0
     assert "game: ragen/BanditText-v0" in Path(out / "config.yaml").read_text()
@@ -68,10 +77,10 @@ def test_a_file_of_settings(tiny, tmp_path):
 
 def test_a_file_has_the_fields_own_defaults_unless_a_preset_is_named(tiny, tmp_path):
     path = tmp_path / "mine.yaml"
-    path.write_text(f"game: bandit\nmodel: {tiny}\nupdate: {{batch: 8}}\n")
+    path.write_text(f"game: bandit\nmodel: {tiny}\nupdate: {{mini_batch_size: 8}}\n")
     plain = make_train_config(str(path), None, None, [])
     assert plain.model_copy(update={"game": "", "model": "", "weights": None}) == TrainConfig(
-        game="", model="", update={"batch": 8}
+        game="", model="", update={"mini_batch_size": 8}
     )
     assert make_train_config(str(path), "starpo-s", None, []).filter.kind == "std"
     named = make_train_config("bandit", None, None, [])

@@ -80,7 +80,7 @@ def test_processes_that_split_the_weights_learn_what_one_does(more, tiny, tmp_pa
         if iterations == 1:
             shutil.copytree(one, two)
         if iterations == 3:
-            in_two_processes(command(tiny, two, *arguments, "shard=true", iterations=3))
+            in_two_processes(command(tiny, two, *arguments, "fsdp=true", iterations=3))
             assert_same_run(one, two, 3)
     subprocess.run(command(tiny, two, *arguments, iterations=4), check=True, capture_output=True)
     assert_same_run(one, two, 4)
@@ -92,14 +92,15 @@ from pathlib import Path
 from ragen_agents.starpo import PRESETS, TrainConfig, merged
 from ragen_agents.starpo.batch import TrainBatch
 from ragen_agents.starpo.checkpoint import load
+from ragen_agents.starpo.levels import training_groups
 from ragen_agents.starpo.trainer import Trainer
 
-own = {"model": sys.argv[1], "game": "ragen/BanditText-v0", "shard": True, "iterations": 1,
-       "rollout": {"groups": 2, "members": 2, "max_tokens": 8}, "evaluation": {"every": 0}}
-trainer = Trainer(TrainConfig(**merged(PRESETS["starpo-ppo"], own)), Path(sys.argv[2]), print, print)
+own = {"model": sys.argv[1], "game": "ragen/BanditText-v0", "fsdp": True, "iterations": 1,
+       "rollout": {"prompts_per_iteration": 2, "group_size": 2, "max_tokens": 8}, "evaluation": {"every": 0}}
+trainer = Trainer(TrainConfig(**merged(PRESETS["starpo-ppo"], own)), sys.argv[2])
 trainer.run()
 learner = trainer.learner
-batch = TrainBatch.of(trainer.collector.collect(trainer._groups(0), 0), trainer.codec.pad)
+batch = TrainBatch.of(trainer.collector.collect(training_groups(trainer.config, 0), 0), trainer.codec.pad)
 learner.score(batch)  # without a backward pass behind it
 load(Path(sys.argv[2], "checkpoints", "000001"), learner)
 for parameters, optimizer in (

@@ -109,7 +109,8 @@ def test_an_installed_game_is_listed_and_benched(installed, tmp_path):
 
 
 SMALL = (
-    "iterations=1", "rollout.groups=2", "rollout.members=2", "rollout.max_tokens=24", "update.batch=4",
+    "iterations=1", "rollout.prompts_per_iteration=2", "rollout.group_size=2", "rollout.max_tokens=24",
+    "update.mini_batch_size=4",
     "evaluation.every=1", "evaluation.episodes=2", "filter.kind=none",
 )  # fmt: skip
 

@@ -30,7 +30,9 @@ PAPER = Choice(scale="paper", seeds=1)
 def small_sweep(folder, iterations=2, **changes):
     data = {
         "name": "small", "version": 1, "description": "For tests.", "preset": "starpo-grpo",
-        "train": {"rollout": {"groups": 2, "members": 4, "max_tokens": 24}, "save_every": 1},
+        "train": {
+            "rollout": {"prompts_per_iteration": 2, "group_size": 4, "max_tokens": 24}, "save_every": 1,
+        },
         "games": {"Bandit": ["Bandit"]}, "reference": "a", "cells": {"a": {}},
         "scales": {"laptop": {"iterations": iterations, "quick": iterations}}, **changes,
     }  # fmt: skip
@@ -71,14 +73,14 @@ def test_the_papers_scale_has_the_papers_settings(name):
         assert config.model == "hf:Qwen/Qwen2.5-0.5B-Instruct"
         assert config.engine == "vllm"
         assert config.iterations == 200
-        assert (config.rollout.groups, config.rollout.members) == (8, 16)
+        assert (config.rollout.prompts_per_iteration, config.rollout.group_size) == (8, 16)
         assert config.rollout.temperature == 1
         update = config.update
-        assert (update.batch, update.epochs, update.betas) == (32, 1, (0.9, 0.999))
+        assert (update.mini_batch_size, update.epochs, update.betas) == (32, 1, (0.9, 0.999))
         assert update.learning_rate == pytest.approx(1e-6)
         assert update.critic_learning_rate == pytest.approx(1e-5)
         assert (config.advantage.gamma, config.advantage.lam) == (1, 1)
-        assert config.loss.entropy == 0.001
+        assert config.loss.entropy_coef == 0.001
         assert (task.suite.episodes, task.suite.split) == (256, "test")
         assert task.suite.sampling.temperature == 0.5
 
@@ -95,7 +97,7 @@ def test_every_cell_of_diversity_has_as_many_trajectories():
     ):
         tasks = plan(load_sweep("diversity"), Choice(scale=scale))
         assert {task.train.episodes for task in tasks} == {trajectories}
-        assert {task.train.rollout.members for task in tasks} == members
+        assert {task.train.rollout.group_size for task in tasks} == members
 
 
 def test_the_controlled_granularity_differs_in_nothing_but_the_actions_a_turn():

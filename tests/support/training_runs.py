@@ -7,22 +7,23 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from ragen_agents.starpo import PRESETS, TrainConfig, merged
+from ragen_agents.starpo.callbacks import ReportMetrics
 from ragen_agents.starpo.trainer import Trainer
 
 SMALL = {
-    "rollout": {"groups": 2, "members": 4, "max_tokens": 24},
-    "update": {"batch": 4, "learning_rate": 1e-3, "critic_learning_rate": 1e-3},
+    "rollout": {"prompts_per_iteration": 2, "group_size": 4, "max_tokens": 24},
+    "update": {"mini_batch_size": 4, "learning_rate": 1e-3, "critic_learning_rate": 1e-3},
     "evaluation": {"every": 2, "episodes": 4},
     "save_every": 1,
     "iterations": 2,
 }
 
 
-def trainer(folder, *layers, preset="starpo-s", reports=None):
+def trainer(folder, *layers, preset="starpo-s", reports=None, **parts):
     config = TrainConfig(**merged(SMALL, PRESETS[preset], *layers))
     folder.mkdir(exist_ok=True)
-    told = [] if reports is None else reports
-    return Trainer(config, folder, lambda i, m: told.append((i, m)), print)
+    callbacks = [] if reports is None else [ReportMetrics(lambda i, m: reports.append((i, m)))]
+    return Trainer(config, folder, callbacks=callbacks, **parts)
 
 
 def lines(folder):
@@ -43,7 +44,8 @@ def assert_equal_weights(first, second, tolerance=0.0):
 def command(tiny, out, *more, iterations=6):
     return [
         sys.executable, "-m", "ragen_bench", "train", "frozenlake-deterministic", "--out", str(out),
-        f"model={tiny}", f"iterations={iterations}", "rollout.groups=2", "rollout.members=4",
-        "rollout.max_tokens=16", "update.batch=4", "save_every=1", "evaluation.every=3",
+        f"model={tiny}", f"iterations={iterations}", "rollout.prompts_per_iteration=2",
+        "rollout.group_size=4",
+        "rollout.max_tokens=16", "update.mini_batch_size=4", "save_every=1", "evaluation.every=3",
         "evaluation.episodes=4", "filter.kind=none", *more,
     ]  # fmt: skip

@@ -12,8 +12,9 @@ from ragen_agents.starter import STARTER
 def train(out, iterations):
     ragen(
         "train", "bandit", "--preset", "starpo-s", "--out", out, "engine=vllm", "vllm.cache_gib=0.25",
-        f"iterations={iterations}", "rollout.groups=4", "rollout.members=4", "rollout.max_tokens=60",
-        "update.batch=4", "evaluation.every=3", "evaluation.episodes=8", "save_every=2",
+        f"iterations={iterations}", "rollout.prompts_per_iteration=4", "rollout.group_size=4",
+        "rollout.max_tokens=60",
+        "update.mini_batch_size=4", "evaluation.every=3", "evaluation.episodes=8", "save_every=2",
     )  # fmt: skip
 
 

@@ -47,8 +47,8 @@ def test_new_weights_of_a_tied_model_arrive_through_a_folder(engine, starter, co
 def arguments(out, url):
     return [
         "train", "frozenlake", "--preset", "starpo-s", "--out", out, "engine=vllm-server",
-        f"server.url={url}", "server.patience=600", "iterations=2", "rollout.groups=4",
-        "rollout.members=4", "rollout.max_tokens=60", "update.batch=4", "evaluation.every=0",
+        f"server.url={url}", "server.outage_timeout=600", "iterations=2", "rollout.prompts_per_iteration=4",
+        "rollout.group_size=4", "rollout.max_tokens=60", "update.mini_batch_size=4", "evaluation.every=0",
     ]  # fmt: skip
 
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from ragen_agents.starpo import TrainConfig
-    from ragen_agents.starpo.trainer import Trainer
+    from ragen_agents.starpo import TrainConfig, Trainer
 
 
 def train(
@@ -23,7 +22,9 @@ def train(
     ],
     setting: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FIELD=VALUE]...", help="Settings, such as update.batch=16."),
+        typer.Argument(
+            metavar="[FIELD=VALUE]...", help="Settings, such as update.mini_batch_size=16."
+        ),
     ] = None,
     preset: Annotated[
         str | None,
@@ -60,7 +61,7 @@ def train(
         raise RagenError(f"'{folder}' holds a run already; leave --no-resume out to go on with it")
     _train(folder, config)
     from ragen_agents.starpo.checkpoint import latest
-    from ragen_agents.starpo.trainer import BEST, CHECKPOINTS
+    from ragen_agents.starpo.run_state import BEST, CHECKPOINTS
 
     best = folder / BEST
     model = best if best.exists() else latest(folder / CHECKPOINTS)
@@ -68,14 +69,14 @@ def train(
 
 
 def _train(folder: Path, config: "TrainConfig") -> None:
-    from ragen_agents.starpo.trainer import Trainer
+    from ragen_agents.starpo import ReportMetrics, Trainer
     from ragen_bench.training.progress_view import TrainingView
     from ragen_bench.training.run_directory import train_directory
 
     first = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun has started
     try:
         with TrainingView(config, shown=first) as view:
-            trainer = Trainer(config, folder, view.report, view.warn)
+            trainer = Trainer(config, folder, callbacks=[ReportMetrics(view.report)])
             with closing(trainer), train_directory(folder, config) if first else nullcontext():
                 stopped = _stop_at_interrupt(trainer)
                 trainer.run()

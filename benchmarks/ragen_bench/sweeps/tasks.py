@@ -29,8 +29,8 @@ _QUICK_LEVELS: Final = 64
 _SCALES: Final[dict[ScaleName, dict[str, Any]]] = {
     # Half the trajectories, and half the batch, so that there are as many optimizer steps.
     "laptop": {
-        "rollout": {"groups": 8, "members": 8},
-        "update": {"batch": 16},
+        "rollout": {"prompts_per_iteration": 8, "group_size": 8},
+        "update": {"mini_batch_size": 16},
         "evaluation": {"every": 10, "episodes": 64},
         # Only warnings depend on it; it is what the results that are kept were made with.
         "monitor": {"window": 10},

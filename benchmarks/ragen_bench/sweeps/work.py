@@ -104,12 +104,12 @@ def _train(task: SweepTask) -> str | None:
 
 
 def _starpo(task: SweepTask) -> str | None:
-    from ragen_agents.starpo.trainer import DivergedError, NothingKeptError, Trainer
+    from ragen_agents.starpo import DivergedError, NothingKeptError, ReportMetrics, Trainer
     from ragen_bench.training.progress_view import TrainingView
     from ragen_bench.training.run_directory import train_directory
 
     with TrainingView(task.train) as view:
-        trainer = Trainer(task.train, TRAIN, view.report, view.warn)
+        trainer = Trainer(task.train, TRAIN, callbacks=[ReportMetrics(view.report)])
         with train_directory(TRAIN, task.train):
             try:
                 trainer.run()
@@ -121,7 +121,7 @@ def _starpo(task: SweepTask) -> str | None:
 def _export() -> None:
     """Copy the last weights, without what only training needs. They are there whole or not at all."""
     from ragen_agents.starpo.checkpoint import STATE, TENSORS, latest
-    from ragen_agents.starpo.trainer import CHECKPOINTS
+    from ragen_agents.starpo.run_state import CHECKPOINTS
 
     last = latest(TRAIN / CHECKPOINTS)
     assert last is not None  # however a run ends, it saves its state

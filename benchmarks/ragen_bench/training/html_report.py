@@ -54,8 +54,8 @@ def write_report(run: Path, out: Path) -> None:
     facts = [
         ("game", config.game),
         ("model", config.model),
-        ("advantage", config.advantage.kind),
-        ("filter", f"{config.filter.kind}, keep {config.filter.keep:g}"),
+        ("advantage", config.advantage.estimator),
+        ("filter", f"{config.filter.kind}, keep {config.filter.ratio:g}"),
         ("seed", config.seed),
         ("iterations", f"{metrics[-1]['iteration']} of {config.iterations}"),
     ]

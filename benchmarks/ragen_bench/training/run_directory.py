@@ -96,7 +96,7 @@ def config_digest(config: TrainConfig) -> str:
 def default_train_directory(config: TrainConfig) -> Path:
     """Return a path under ``runs/`` that depends on the config only, so that a command resumes."""
     game = config.game.split("/")[1].removesuffix("Text-v0")
-    how = f"{config.advantage.kind}-{config.filter.kind}-seed{config.seed}"
+    how = f"{config.advantage.estimator}-{config.filter.kind}-seed{config.seed}"
     return Path("runs") / f"train-{game}-{how}-{config_digest(config)[:8]}"
 
 
@@ -177,7 +177,9 @@ def read_override(text: str) -> dict[str, Any]:
     """
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise RagenError(f"'{text}' must have the form field=value, such as update.batch=16")
+        raise RagenError(
+            f"'{text}' must have the form field=value, such as update.mini_batch_size=16"
+        )
     try:
         data: Any = yaml.safe_load(value)
     except yaml.YAMLError as error:

@@ -1,0 +1,39 @@
+"""The end of a run that has nothing to learn from."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from ragen_agents.rollout.trajectory import Trajectory
+from ragen_envs.errors import RagenError
+
+EMPTY_LIMIT: Final = 10
+"""Consecutive iterations with nothing to learn from after which a run stops."""
+
+
+class NothingKeptError(RagenError):
+    """There was nothing to learn from in too many iterations in a row; the weights did not change in them."""
+
+
+class BrokenGamesError(RagenError):
+    """Every game broke in too many iterations in a row."""
+
+
+def empty_error(trajectories: Sequence[Trajectory], kind: str, iterations: int) -> RagenError:
+    """Return the error of a run that has had nothing to learn from, with the cause.
+
+    Args:
+        trajectories: Of the last iteration.
+        kind: The filter's name.
+        iterations: How many in a row were empty.
+    """
+    lasting = f"in {iterations} iterations in a row"
+    broken = [t.error for t in trajectories if t.error is not None]
+    if len(broken) == len(trajectories):
+        return BrokenGamesError(f"every game broke {lasting}: {broken[0]}")
+    if not any(t.written for t in trajectories):
+        return NothingKeptError(
+            f"no prompt fitted the model's context {lasting}, so nothing was written"
+        )
+    return NothingKeptError(
+        f"the filter '{kind}' kept nothing {lasting}: the members of each group all have the same return"
+    )

@@ -1,0 +1,145 @@
+"""Advantage estimators: what turns rewards and values into advantages, and what each of them needs.
+
+A new one is a function, a registration and a test::
+
+    from ragen_agents.starpo import AdvantageEstimate, Estimator, register_estimator, per_token
+
+    def best_of_group(batch):
+        best = torch.stack([batch.returns[batch.groups == g].max() for g in batch.groups])
+        return AdvantageEstimate(per_token(batch.returns - best, batch.mask))
+
+    register_estimator(
+        Estimator("best-of-group", best_of_group, "return - best of the group", needs_group=True)
+    )
+
+``advantage.estimator=best-of-group`` then trains with it. The trainer makes a critic only where
+``needs_critic`` says so, and refuses groups of one where ``needs_group`` does.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from torch import Tensor
+
+from ragen_agents.rollout.trajectory import CONTEXT
+from ragen_agents.starpo import advantages as adv
+from ragen_agents.starpo.registry import Registry
+
+if TYPE_CHECKING:
+    from ragen_agents.starpo.config import Advantage
+
+
+@dataclass(frozen=True)
+class EstimatorInput:
+    """What an estimator sees of a batch of B trajectories and T tokens, without gradient."""
+
+    rewards: Tensor
+    """(B, T) float: each turn's reward on its last action token, minus the KL charge of each token
+    where ``loss.kl`` is "reward"."""
+    values: Tensor
+    """(B, T) float: the critic's value of the state before each token; 0 without a critic."""
+    returns: Tensor
+    """(B,) float: the sum of each trajectory's turn rewards, without any KL charge."""
+    groups: Tensor
+    """(B,) int64: which group each trajectory belongs to."""
+    turn_ids: Tensor
+    """(B, T) int64: turn of each action token, from 0; -1 for context and padding."""
+    settings: "Advantage"
+    """The config's section ``advantage``."""
+
+    @property
+    def mask(self) -> Tensor:
+        """(B, T) bool: the action tokens, which the model wrote."""
+        return self.turn_ids != CONTEXT
+
+
+@dataclass(frozen=True)
+class AdvantageEstimate:
+    """What an estimator returns."""
+
+    advantages: Tensor
+    """(B, T) float; 0 outside the mask."""
+    value_targets: Tensor | None = None
+    """(B, T) float: what the critic should learn; None without a critic."""
+    value_mask: Tensor | None = None
+    """(B, T) bool: tokens with a value target; None for all action tokens."""
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """An advantage estimator and what it needs of the trainer."""
+
+    name: str
+    """Its name in ``advantage.estimator``."""
+    function: Callable[[EstimatorInput], AdvantageEstimate]
+    """A pure function of the batch."""
+    summary: str
+    """One line for the documentation, with the source."""
+    needs_critic: bool = False
+    """Whether it reads ``values``. The trainer then trains a critic, and whitens the advantages where
+    ``advantage.whiten`` asks for it; the estimate must have value targets."""
+    needs_group: bool = False
+    """Whether it compares the members of a group, so that ``rollout.group_size`` must be at least 2."""
+    reads_token_rewards: bool = False
+    """Whether it reads ``rewards`` rather than ``returns``, so that ``loss.kl=reward`` has an effect."""
+
+
+ESTIMATORS: Final[Registry[Estimator]] = Registry("advantage.estimator")
+"""All estimators by name."""
+
+register_estimator = ESTIMATORS.register
+
+
+def per_token(per_trajectory: Tensor, mask: Tensor) -> Tensor:
+    """Return (B, T) with each trajectory's number, (B,), on all of its action tokens and 0 elsewhere."""
+    return per_trajectory[:, None].expand(mask.shape).where(mask, 0.0)
+
+
+def _gae(batch: EstimatorInput) -> AdvantageEstimate:
+    how = batch.settings
+    return AdvantageEstimate(*adv.gae(batch.rewards, batch.values, batch.mask, how.gamma, how.lam))
+
+
+def _turn_gae(batch: EstimatorInput) -> AdvantageEstimate:
+    how = batch.settings
+    return AdvantageEstimate(
+        *adv.turn_gae(batch.rewards, batch.values, batch.turn_ids, how.turn_gamma, how.turn_lam)
+    )
+
+
+def _bilevel_gae(batch: EstimatorInput) -> AdvantageEstimate:
+    how = batch.settings
+    return AdvantageEstimate(
+        *adv.bilevel_gae(
+            batch.rewards, batch.values, batch.turn_ids, how.gamma, how.lam, how.turn_gamma,
+            how.turn_lam,
+        )
+    )  # fmt: skip
+
+
+def _grpo(batch: EstimatorInput) -> AdvantageEstimate:
+    return AdvantageEstimate(per_token(adv.grpo(batch.returns, batch.groups), batch.mask))
+
+
+for _estimator in (
+    Estimator(
+        "grpo", _grpo, "(return - mean) / deviation within the group (Shao et al. 2024)",
+        needs_group=True,
+    ),
+    Estimator(
+        "gae", _gae,
+        "generalised advantages over action tokens, the paper's PPO (Schulman et al. 2016)",
+        needs_critic=True, reads_token_rewards=True,
+    ),
+    Estimator(
+        "turn-gae", _turn_gae, "generalised advantages over turns, equal on all tokens of a turn",
+        needs_critic=True, reads_token_rewards=True,
+    ),
+    Estimator(
+        "bilevel-gae", _bilevel_gae,
+        "generalised advantages over turns, then over the tokens of each turn (RAGEN v2)",
+        needs_critic=True, reads_token_rewards=True,
+    ),
+):  # fmt: skip
+    register_estimator(_estimator)

@@ -1,0 +1,141 @@
+"""From scored trajectories to everything that the losses need: rewards, advantages, targets, weights."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from ragen_agents.starpo.advantages import place_rewards, whiten
+from ragen_agents.starpo.batch import TrainBatch
+from ragen_agents.starpo.config import TrainConfig
+from ragen_agents.starpo.estimators import ESTIMATORS, AdvantageEstimate, EstimatorInput
+from ragen_agents.starpo.losses import explained_variance, importance_weights, kl_estimate
+from ragen_agents.starpo.models import Scores
+from ragen_envs.errors import RagenError
+
+
+@dataclass(frozen=True)
+class LossInput:
+    """The tensors that the losses read, (B, T) each and without gradient."""
+
+    turn_ids: Tensor
+    """int64: turn of each action token, from 0; -1 for context and padding."""
+    mask: Tensor
+    """bool: action tokens."""
+    old_logprobs: Tensor
+    """Log-probabilities under the policy as it was before the update, in nats."""
+    advantages: Tensor
+    value_targets: Tensor
+    value_mask: Tensor
+    """bool: tokens with a value target."""
+    old_values: Tensor
+    weights: Tensor
+    """Truncated importance weights; 1 where they are switched off."""
+    reference_logprobs: Tensor | None
+    """Log-probabilities under the initial policy, if a divergence from it is charged."""
+
+    def part(self, rows: Sequence[int], columns: slice, device: torch.device) -> "LossInput":
+        """Return some rows and columns, on a device."""
+        cut = {
+            name: value[list(rows), columns].to(device)
+            for name, value in vars(self).items()
+            if value is not None
+        }
+        return replace(self, **cut)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A batch that an update can learn from."""
+
+    batch: TrainBatch
+    inputs: LossInput
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+def prepare(
+    config: TrainConfig, batch: TrainBatch, scores: Scores, reference_logprobs: Tensor | None
+) -> Prepared:
+    """Turn the rewards of scored trajectories into advantages.
+
+    Args:
+        config: The settings.
+        batch: B trajectories.
+        scores: What the present models say of them.
+        reference_logprobs: (B, T), under the initial policy, or None if no divergence is charged.
+
+    Raises:
+        RagenError: The estimator returned something it must not.
+    """
+    mask, logprobs = batch.mask, scores.logprobs
+    estimate = _estimate(config, batch, scores, reference_logprobs)
+    targets = estimate.value_targets
+    value_mask = mask if estimate.value_mask is None else estimate.value_mask
+    weights = torch.ones_like(logprobs)
+    if config.loss.tis_cap is not None:
+        weights = importance_weights(logprobs, batch.rollout_logprobs, config.loss.tis_cap)
+    gap = (logprobs - batch.rollout_logprobs)[mask]
+    metrics = {
+        "entropy": _mean(scores.entropies[mask]),
+        "mismatch_mean": _mean(gap.abs()),
+        "mismatch_max": float(gap.abs().max()) if len(gap) else 0.0,
+    }
+    if reference_logprobs is not None:
+        metrics["kl_to_initial"] = _mean((logprobs - reference_logprobs)[mask])
+    if targets is not None:
+        metrics["explained_variance"] = explained_variance(
+            scores.values[value_mask], targets[value_mask]
+        )
+    inputs = LossInput(
+        turn_ids=batch.turn_ids, mask=mask, old_logprobs=logprobs, advantages=estimate.advantages,
+        value_targets=torch.zeros_like(scores.values) if targets is None else targets,
+        value_mask=value_mask, old_values=scores.values, weights=weights,
+        reference_logprobs=reference_logprobs,
+    )  # fmt: skip
+    return Prepared(batch, inputs, metrics)
+
+
+def _estimate(
+    config: TrainConfig, batch: TrainBatch, scores: Scores, reference_logprobs: Tensor | None
+) -> AdvantageEstimate:
+    estimator = ESTIMATORS[config.advantage.estimator]
+    rewards = place_rewards(
+        [[turn.reward for turn in t.turns] for t in batch.trajectories], batch.turn_ids
+    )
+    if config.loss.kl == "reward" and reference_logprobs is not None:
+        gap = kl_estimate(scores.logprobs, reference_logprobs, config.loss.kl_estimator)
+        rewards = rewards - config.loss.kl_coef * torch.where(batch.mask, gap, 0.0)
+    returns = torch.tensor([t.episode_return for t in batch.trajectories])
+    estimate = estimator.function(
+        EstimatorInput(
+            rewards, scores.values, returns, batch.groups, batch.turn_ids, config.advantage
+        )
+    )
+    _check(estimate, estimator.name, estimator.needs_critic, batch.mask)
+    if estimator.needs_critic and config.advantage.whiten:
+        estimate = replace(estimate, advantages=whiten(estimate.advantages, batch.mask))
+    return estimate
+
+
+def _check(estimate: AdvantageEstimate, name: str, needs_critic: bool, mask: Tensor) -> None:
+    """Refuse what would train silently wrong."""
+    where = f"advantage.estimator={name} returned"
+    found = estimate.advantages
+    if found.shape != mask.shape:
+        raise RagenError(
+            f"{where} advantages of the shape {tuple(found.shape)}, but must be {tuple(mask.shape)}"
+        )
+    if not torch.isfinite(found[mask]).all():
+        raise RagenError(f"{where} advantages that are not finite")
+    if found.requires_grad:
+        raise RagenError(f"{where} advantages with a gradient; detach them")
+    if needs_critic != (estimate.value_targets is not None):
+        raise RagenError(
+            f"{where} {'no ' if needs_critic else ''}value targets, but is registered with "
+            f"needs_critic={needs_critic}"
+        )
+
+
+def _mean(values: Tensor) -> float:
+    return float(values.mean()) if len(values) else 0.0

@@ -1,0 +1,117 @@
+"""Where a run is: its progress, its checkpoints, and the way back to a healthy one."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from ragen_agents.starpo import checkpoint
+from ragen_agents.starpo.checkpoint import Progress
+from ragen_agents.starpo.config import TrainConfig
+from ragen_agents.starpo.journal import Journal, read_metrics
+from ragen_agents.starpo.learner import Learner
+from ragen_agents.starpo.monitor import EchoTrapMonitor, SignSeen
+
+CHECKPOINTS: Final = "checkpoints"
+BEST: Final = "best"
+
+log = logging.getLogger("ragen.starpo")
+
+
+class RunState:
+    """Saves a run, resumes it, and rolls it back.
+
+    Args:
+        config: The run's.
+        run_dir: The run directory.
+        learner: Models and optimizers.
+        tokenizer: Saved beside the model.
+        on_save: Called with the folder of each checkpoint that was written.
+    """
+
+    def __init__(
+        self, config: TrainConfig, run_dir: Path, learner: Learner, tokenizer: Any,
+        on_save: Callable[[Path], None],
+    ) -> None:  # fmt: skip
+        self.config, self.run_dir = config, run_dir
+        self.learner, self.tokenizer = learner, tokenizer
+        self.progress = Progress()
+        self.monitor = EchoTrapMonitor(config.monitor)
+        self._on_save = on_save
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of all checkpoints."""
+        return self.run_dir / CHECKPOINTS
+
+    @property
+    def rolls_back(self) -> bool:
+        """Whether a collapse leads back to the last healthy checkpoint."""
+        return self.config.monitor.action == "rollback"
+
+    def update(self, **changes: Any) -> None:
+        """Change fields of the progress."""
+        self.progress = replace(self.progress, **changes)
+
+    def resume(self) -> None:
+        """Load the latest checkpoint, if there is one, and show the monitor what came before it."""
+        found = checkpoint.latest(self.checkpoints)
+        if found is None:
+            return
+        self.progress = checkpoint.load(found, self.learner)
+        written = self.progress.iteration - (self.progress.pending is not None)
+        for line in read_metrics(self.run_dir)[: written + 1]:
+            if (self.progress.rolled_back or 0) < line["iteration"] <= written:
+                self.monitor.observe(line)
+
+    def save_best(self, journal: Journal, metrics: dict[str, Any]) -> None:
+        """Save the weights if they were evaluated and are better than any before."""
+        score, best = metrics.get("validation/success"), self.progress.best
+        if score is not None and (best is None or score > best):
+            self.update(best=score)
+            self._write(journal, self.run_dir / BEST)
+
+    def save_due(self, journal: Journal, now: bool = False) -> None:
+        """Save a checkpoint if it is time for one, or if it has to be now."""
+        done = self.progress.iteration
+        regular = done % self.config.save_every == 0
+        if not (now or regular or done == self.config.iterations):
+            return
+        # Only regular ones: where an interrupted run stopped must not decide where it goes back to.
+        settled = regular and self.progress.pending is None
+        if settled and self.rolls_back and self.monitor.healthy:
+            self.update(healthy=done)
+        self._write(journal, checkpoint.path_of(self.checkpoints, done))
+        if self.learner.accelerator.is_main_process:
+            checkpoint.prune(self.checkpoints, self.config.save_total_limit, self.progress.healthy)
+
+    def act_on(self, signs: list[SignSeen]) -> tuple[bool, bool]:
+        """Do what the config asks for at a collapse.
+
+        Returns:
+            Whether the run ends, and whether it went back to the last healthy weights. If it did, the
+            monitor starts anew, so that it can see the next collapse.
+        """
+        action, at = self.config.monitor.action, self.progress
+        if action == "warn" or all(sign.sign != "collapse" for sign in signs):
+            return False, False
+        if self.rolls_back and at.rolled_back is None and at.healthy is not None:
+            checkpoint.load(checkpoint.path_of(self.checkpoints, at.healthy), self.learner)
+            self.update(rolled_back=at.iteration)
+            self.monitor = EchoTrapMonitor(self.config.monitor)
+            log.warning("went back to the weights of iteration %d", at.healthy)
+            return False, True
+        log.warning("stopped because success has collapsed")
+        self.update(collapsed=True)
+        return True, False
+
+    def _write(self, journal: Journal, folder: Path) -> None:
+        accelerator = self.learner.accelerator
+        if accelerator.is_main_process:
+            metrics_size, samples_size = journal.sizes
+            self.update(metrics_size=metrics_size, samples_size=samples_size)
+            folder.parent.mkdir(exist_ok=True)
+        checkpoint.save(folder, self.learner, self.tokenizer, self.progress)
+        accelerator.wait_for_everyone()
+        self._on_save(folder)

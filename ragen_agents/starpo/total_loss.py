@@ -1,0 +1,76 @@
+"""The loss of a micro-batch: policy loss, entropy bonus, divergence and value loss, weighted."""
+
+import torch
+from torch import Tensor
+
+from ragen_agents.starpo.config import TrainConfig
+from ragen_agents.starpo.losses import kl_estimate, value_loss
+from ragen_agents.starpo.models import Scores
+from ragen_agents.starpo.objectives import (
+    AGGREGATIONS,
+    POLICY_LOSSES,
+    BatchTotals,
+    PolicyLossInput,
+    token_mean,
+)
+from ragen_agents.starpo.prepared import LossInput
+
+
+def batch_totals(config: TrainConfig, inputs: LossInput, rows: list[int]) -> BatchTotals:
+    """Return the counts of an optimizer batch, by which its micro-batches are normalised."""
+    mask = inputs.mask[rows]
+    return BatchTotals(
+        tokens=float(mask.sum()),
+        sequences=float(mask.any(1).sum()),
+        value_tokens=float(inputs.value_mask[rows].sum()),
+        length=float(config.loss.length_norm or config.rollout.max_tokens),
+    )
+
+
+def policy_loss(
+    config: TrainConfig, scores: Scores, inputs: LossInput, totals: BatchTotals
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the loss of the policy and its metrics.
+
+    Args:
+        config: The settings.
+        scores: What the models say of the micro-batch now, with gradient.
+        inputs: The micro-batch.
+        totals: Counts of the optimizer batch that it is a part of.
+    """
+    how = config.loss
+    aggregation = AGGREGATIONS[how.agg_mode].function
+
+    def mean(per_token: Tensor) -> Tensor:
+        return aggregation(per_token, inputs.mask, totals)
+
+    found = POLICY_LOSSES[how.policy_loss].function(
+        PolicyLossInput(
+            scores.logprobs, inputs.old_logprobs, inputs.advantages, inputs.turn_ids, how
+        )
+    )
+    policy = mean(found.loss * inputs.weights)
+    entropy = mean(scores.entropies)
+    loss = policy - how.entropy_coef * entropy
+    metrics = {
+        "policy_loss": policy,
+        "entropy_after": token_mean(scores.entropies, inputs.mask, totals),
+        "clip_fraction": token_mean(found.clipped.float(), inputs.mask, totals),
+        "kl_step": token_mean(
+            kl_estimate(inputs.old_logprobs, scores.logprobs, "k3"), inputs.mask, totals
+        ),
+    }
+    if how.kl == "loss" and inputs.reference_logprobs is not None:
+        estimate = kl_estimate(scores.logprobs, inputs.reference_logprobs, how.kl_estimator)
+        loss = loss + how.kl_coef * mean(estimate)
+    return loss, metrics
+
+
+def critic_loss(
+    config: TrainConfig, scores: Scores, inputs: LossInput, totals: BatchTotals
+) -> Tensor:
+    """Return the value loss: the mean over all tokens of the optimizer batch that have a target."""
+    errors = value_loss(
+        scores.values, inputs.old_values, inputs.value_targets, config.loss.cliprange_value
+    )
+    return torch.where(inputs.value_mask, errors, 0.0).sum() / max(totals.value_tokens, 1.0)
