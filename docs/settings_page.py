@@ -3,7 +3,8 @@
 import json
 from typing import Any, Final
 
-from ragen_agents.starpo import TrainConfig
+from ragen_agents.starpo import AGGREGATIONS, ESTIMATORS, FILTERS, POLICY_LOSSES, TrainConfig
+from ragen_agents.starpo.registry import Registry
 
 _BOUNDS: Final = {
     "minimum": "at least {}",
@@ -11,6 +12,8 @@ _BOUNDS: Final = {
     "maximum": "at most {}",
     "exclusiveMaximum": "below {}",
 }
+_PARTS: Final[tuple[Registry[Any], ...]] = (FILTERS, ESTIMATORS, POLICY_LOSSES, AGGREGATIONS)
+_NEEDS: Final = {"needs_critic": "a critic", "needs_group": "groups of at least 2"}
 _TOP: Final = """\
 # Settings of a training run
 
@@ -23,7 +26,7 @@ game: ragen/SokobanText-v0
 iterations: 50
 rollout: {prompts_per_iteration: 8, group_size: 8}
 update:
-  batch: 16
+  mini_batch_size: 16
   learning_rate: 3.0e-4
 ```
 """
@@ -42,7 +45,17 @@ def settings_page() -> str:
         found = schema["$defs"][section]
         told = found["description"].replace("``", "`")
         blocks += [f"\n## {name}\n\n{told}\n", _table(f"{name}.", found["properties"])]
+        blocks += [_parts(parts) for parts in _PARTS if parts.field.startswith(f"{name}.")]
     return "\n".join(blocks)
+
+
+def _parts(registry: Registry[Any]) -> str:
+    """Return the table of what a field chooses among."""
+    rows = [f"`{registry.field}`:\n", "| name | | needs |", "|---|---|---|"]
+    for part in registry:
+        needs = [said for flag, said in _NEEDS.items() if getattr(part, flag, False)]
+        rows.append(f"| `{part.name}` | {part.summary} | {', '.join(needs)} |")
+    return "\n".join(rows) + "\n"
 
 
 def _table(prefix: str, fields: dict[str, Any]) -> str:
@@ -60,8 +73,8 @@ def _values(field: dict[str, Any]) -> str:
 
 
 def _one(variant: dict[str, Any]) -> str:
-    if "enum" in variant:
-        return ", ".join(f"`{choice}`" for choice in variant["enum"])
+    if choices := variant.get("enum") or variant.get("examples"):
+        return ", ".join(f"`{choice}`" for choice in choices)
     if "const" in variant:
         return f"`{variant['const']}`"
     if variant.get("prefixItems"):
