@@ -32,6 +32,24 @@ def grpo(returns: Tensor, groups: Tensor) -> Tensor:
     return advantages
 
 
+def rloo(returns: Tensor, groups: Tensor) -> Tensor:
+    """Return R minus the mean of the *others* of the group (Ahmadian et al. 2024, arXiv 2402.14740), (B,).
+
+    A group of one has advantage 0.
+
+    Args:
+        returns: (B,), of whole trajectories.
+        groups: (B,) int64, which group each belongs to.
+    """
+    advantages = torch.zeros_like(returns)
+    for group in groups.unique():
+        members = groups == group
+        inside = returns[members]
+        if len(inside) > 1:
+            advantages[members] = inside - (inside.sum() - inside) / (len(inside) - 1)
+    return advantages
+
+
 def gae(
     rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float
 ) -> tuple[Tensor, Tensor]:

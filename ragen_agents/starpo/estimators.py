@@ -122,9 +122,17 @@ def _grpo(batch: EstimatorInput) -> AdvantageEstimate:
     return AdvantageEstimate(per_token(adv.grpo(batch.returns, batch.groups), batch.mask))
 
 
+def _rloo(batch: EstimatorInput) -> AdvantageEstimate:
+    return AdvantageEstimate(per_token(adv.rloo(batch.returns, batch.groups), batch.mask))
+
+
 for _estimator in (
     Estimator(
         "grpo", _grpo, "(return - mean) / deviation within the group (Shao et al. 2024)",
+        needs_group=True,
+    ),
+    Estimator(
+        "rloo", _rloo, "return - mean of the others of the group (arXiv 2402.14740)",
         needs_group=True,
     ),
     Estimator(
