@@ -32,6 +32,20 @@ def grpo(returns: Tensor, groups: Tensor) -> Tensor:
     return advantages
 
 
+def dr_grpo(returns: Tensor, groups: Tensor) -> Tensor:
+    """Return R minus the mean of the group, not divided by a deviation (Liu et al. 2025), (B,).
+
+    Args:
+        returns: (B,), of whole trajectories.
+        groups: (B,) int64, which group each belongs to.
+    """
+    advantages = torch.zeros_like(returns)
+    for group in groups.unique():
+        members = groups == group
+        advantages[members] = returns[members] - returns[members].mean()
+    return advantages
+
+
 def rloo(returns: Tensor, groups: Tensor) -> Tensor:
     """Return R minus the mean of the *others* of the group (Ahmadian et al. 2024, arXiv 2402.14740), (B,).
 

@@ -126,6 +126,10 @@ def _rloo(batch: EstimatorInput) -> AdvantageEstimate:
     return AdvantageEstimate(per_token(adv.rloo(batch.returns, batch.groups), batch.mask))
 
 
+def _dr_grpo(batch: EstimatorInput) -> AdvantageEstimate:
+    return AdvantageEstimate(per_token(adv.dr_grpo(batch.returns, batch.groups), batch.mask))
+
+
 for _estimator in (
     Estimator(
         "grpo", _grpo, "(return - mean) / deviation within the group (Shao et al. 2024)",
@@ -133,6 +137,12 @@ for _estimator in (
     ),
     Estimator(
         "rloo", _rloo, "return - mean of the others of the group (arXiv 2402.14740)",
+        needs_group=True,
+    ),
+    Estimator(
+        "dr-grpo", _dr_grpo,
+        "return - mean of the group; with `loss.agg_mode=seq-mean-token-sum-norm` it is Dr.GRPO "
+        "(arXiv 2503.20783)",
         needs_group=True,
     ),
     Estimator(
