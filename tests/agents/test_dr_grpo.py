@@ -37,6 +37,10 @@ def test_the_loss_is_the_published_one(tiny, tmp_path):
     """At the first step every ratio is 1: minus the advantages over all tokens, over B times the constant."""
     one = trainer(tmp_path, DR_GRPO, {"model": str(tiny), "update": {"mini_batch_size": 8}})
     trajectories = one.collector.collect(training_groups(one.config, 0), 0)
+    for number, trajectory in enumerate(trajectories):
+        trajectory.turns[0].rewards = {"game": float(number**2)}
+        if number % 2:  # trajectories of different lengths
+            trajectory.turn_ids = [-1 if turn else 0 for turn in trajectory.turn_ids]
     returns = [t.episode_return for t in trajectories]
     groups = [t.group for t in trajectories]
     centred = [
@@ -44,6 +48,7 @@ def test_the_loss_is_the_published_one(tiny, tmp_path):
         for r, own in zip(returns, groups, strict=True)
     ]
     expected = -sum(a * t.written for a, t in zip(centred, trajectories, strict=True)) / (8 * 50)
+    assert abs(expected) > 0.1
     metrics = one.learner.update(
         one.learner.prepare(TrainBatch.of(trajectories, one.codec.pad)), iteration=0
     )
