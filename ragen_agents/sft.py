@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 from typing import Any, Final
 
-import gymnasium as gym
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ragen_agents.engines.decoding import end_tokens
@@ -13,7 +12,7 @@ from ragen_agents.model_source import model_source
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.trajectory import CONTEXT, Trajectory
 from ragen_agents.starter.demonstrations import explain
-from ragen_envs.conversation import ConversationWrapper, format_reply, make_conversation
+from ragen_envs.conversation import ConversationWrapper, format_reply, make
 from ragen_envs.errors import RagenError
 from ragen_envs.seeding import new_stream
 
@@ -59,7 +58,7 @@ def demonstrations(config: SftConfig, codec: ChatCodec) -> list[Trajectory]:
     Raises:
         RagenError: The game has too few levels that can be solved within its budget.
     """
-    env = make_conversation(**{**gym.spec(config.game).kwargs, **config.env_kwargs})
+    env = make(config.game, **config.env_kwargs)
     found: list[Trajectory] = []
     for number in range(_TRIES * config.demonstrations):
         env.reset(seed=new_stream(f"sft {config.seed}", config.game, number))

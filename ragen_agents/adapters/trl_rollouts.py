@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import gymnasium as gym
 from datasets import Dataset
 
 from ragen_agents.engines.decoding import end_tokens
@@ -13,7 +12,7 @@ from ragen_agents.rollout.collect import Collector, GroupSpec
 from ragen_agents.rollout.trajectory import CONTEXT, Trajectory
 from ragen_agents.starpo.config import Reward
 from ragen_agents.starpo.rewards import TurnReward
-from ragen_envs.conversation import ConversationWrapper, make_conversation
+from ragen_envs.conversation import ConversationWrapper, make
 from ragen_envs.conversation.wrapper import Message
 from ragen_envs.errors import RagenError
 
@@ -33,10 +32,9 @@ class GameRollouts:
     """
 
     def __init__(self, env_id: str, max_tokens: int = 200, seed: int = 0, **settings: Any) -> None:
-        import ragen_envs  # noqa: F401
-
         self.env_id, self.max_tokens, self.seed = env_id, max_tokens, seed
-        self._settings = {**gym.spec(env_id).kwargs, **settings}
+        self._settings = settings
+        self._make_env()  # refuses unknown ids and settings before the training starts
         self._collector: Collector | None = None
 
     def dataset(self, levels: int, first_seed: int = 0) -> Dataset:
@@ -91,7 +89,7 @@ class GameRollouts:
         )  # fmt: skip
 
     def _make_env(self) -> ConversationWrapper:
-        return make_conversation(**self._settings)
+        return make(self.env_id, **self._settings)
 
 
 def episode_return(episode_returns: list[float], **_: Any) -> list[float]:

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import gymnasium as gym
-
 from ragen_agents.policies.base import Reply, Request
 from ragen_agents.rollout.episode import End, Episode, InstanceRecord, TurnRecord
 from ragen_agents.rollout.turn_record import describe_error, record_turn
@@ -15,9 +13,8 @@ from ragen_envs.conversation import (
     ConversationWrapper,
     Picture,
     TurnResult,
-    make_conversation,
+    make,
 )
-from ragen_envs.errors import RagenError
 from ragen_envs.seeding import new_stream
 
 
@@ -52,11 +49,7 @@ def make_env(spec: EpisodeSpec) -> ConversationWrapper:
     Raises:
         RagenError: There is no such game or instance.
     """
-    try:
-        defaults = gym.spec(spec.env_id).kwargs
-    except gym.error.Error as error:
-        raise RagenError(f"unknown game '{spec.env_id}'; `ragen games` lists them") from error
-    env = make_conversation(**{**defaults, **spec.env_kwargs})
+    env = make(spec.env_id, **spec.env_kwargs)
     env.reset(options={"split": spec.split, "index": spec.index, "noise": spec.noise})
     return env
 

@@ -66,6 +66,17 @@ class TurnResult(NamedTuple):
         return sum(self.rewards) + self.penalty
 
 
+def _refuse_nesting(env: gym.Env[Any, Any]) -> None:
+    layer = env
+    while isinstance(layer, gym.Wrapper):
+        if isinstance(layer, ConversationWrapper):
+            raise RagenError(
+                f"{env} is a conversation already; wrap the game itself, or give "
+                "ragen_envs.conversation.make the text id with other settings"
+            )
+        layer = layer.env
+
+
 def _check_pictures(env: gym.Env[Any, Any]) -> None:
     known = env.metadata.get("render_modes", ())
     if "rgb_array" not in known or env.render_mode != "rgb_array":
@@ -86,11 +97,14 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     (some action changed the state), ``defects`` (tuple of names), ``executed`` (tuple of action names),
     ``end`` (why the episode ended, or ""), ``turns_left`` and ``actions_left``.
 
+    ``ragen_envs.conversation.make`` makes one from an id, and ``ConversationVector`` plays many at once.
+
     Args:
-        env: A game with a ``text`` face; its own time limit, if any, still holds.
+        env: A game with a ``text`` face, not in a conversation already; its own time limit, if any, holds.
         **settings: Fields of ``ConversationSettings``.
 
-    ``ConversationVector`` plays many of them at once.
+    Raises:
+        RagenError: The env is a conversation or has no text face, or a setting is unknown or wrong.
     """
 
     env: gym.Env[Any, Any]
@@ -98,6 +112,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     def __init__(self, env: gym.Env[Any, Any], **settings: Any) -> None:
         RecordConstructorArgs.__init__(self, **settings)
         gym.Wrapper.__init__(self, env)
+        _refuse_nesting(env)
         try:
             self.settings = ConversationSettings(**settings)
         except TypeError:

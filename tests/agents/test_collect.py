@@ -13,7 +13,7 @@ from ragen_agents.starpo.batch import TrainBatch  # noqa: E402
 from ragen_agents.starpo.config import Reward  # noqa: E402
 from ragen_agents.starpo.rewards import TurnReward, graded_format, grounded  # noqa: E402
 from ragen_agents.starter import STARTER  # noqa: E402
-from ragen_envs.conversation import make_conversation, parse_reply  # noqa: E402
+from ragen_envs.conversation import make, parse_reply  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def collector(codec, write, game="ragen/Sokoban-v0", context=2048, reward=None, 
         return ids if text.endswith("…") else [*ids, codec.close]
 
     return Collector(
-        ScriptedEngine(written, codec.ends), codec, lambda: make_conversation(game, **settings),
+        ScriptedEngine(written, codec.ends), codec, lambda: make(game, **settings),
         context, 64, 1.0, "test", TurnReward(reward or Reward()),
     )  # fmt: skip
 
@@ -156,7 +156,7 @@ def test_a_game_that_breaks_ends_its_episode_only(codec):
     made = []
 
     def make():
-        env = make_conversation("ragen/Sokoban-v0")
+        env = make("ragen/Sokoban-v0")
         if not made:
             env.play = lambda *_, **__: 1 / 0
         made.append(env)
