@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ragen_agents.policies.base import Reply, Request
-from ragen_agents.rollout.episode import End, Episode, InstanceRecord, TurnRecord
+from ragen_agents.rollout.episode import Episode, InstanceRecord, TurnRecord
 from ragen_agents.rollout.turn_record import describe_error, record_turn
 from ragen_envs import SUITE_VERSION
 from ragen_envs.conversation import (
     ConversationVector,
     ConversationWrapper,
+    EndReason,
     Picture,
     TurnResult,
     make,
@@ -77,7 +78,7 @@ class Game:
         self.run_seed = run_seed
         self.env = make_env(spec)
         self.turns: list[TurnRecord] = []
-        self.end: End | None = None
+        self.end: EndReason | None = None
         self.error: str | None = None
         advice = self.env.oracle()
         self._optimum = (advice.value, advice.expected_return)
@@ -94,7 +95,7 @@ class Game:
 
     def fail(self, error: Exception) -> None:
         """End the episode because of an error, which is part of its record."""
-        self.end = "error"
+        self.end = EndReason.ERROR
         self.error = describe_error(error)
 
     def episode(self, agent: str) -> Episode:
@@ -113,7 +114,7 @@ class Game:
             system=self.env.system,
             turns=tuple(self.turns),
             closing=self.env.user if self.env.end is not None else "",
-            success=self.env.success and self.end not in ("error", "overflow"),
+            success=self.env.success and not self.end.is_failure,
             episode_return=sum(turn.reward for turn in self.turns),
             optimal_success=self._optimum[0],
             optimal_return=self._optimum[1],
@@ -133,7 +134,7 @@ def play_replies(games: Sequence[Game], replies: Sequence[Reply], seconds: float
         seconds: What each reply took.
     """
     for game, reply in zip(games, replies, strict=True):
-        game.end = "overflow" if reply.overflow else None
+        game.end = EndReason.OVERFLOW if reply.overflow else None
     played = [(g, r) for g, r in zip(games, replies, strict=True) if not r.overflow]
     if not played:
         return

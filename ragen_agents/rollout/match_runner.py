@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import pettingzoo
 
 from ragen_agents.policies.base import Reply, Request
-from ragen_agents.rollout.episode import End, InstanceRecord, TurnRecord
+from ragen_agents.rollout.episode import InstanceRecord, TurnRecord
 from ragen_agents.rollout.match_record import MatchRecord, SeatRecord
 from ragen_agents.rollout.turn_record import describe_error, record_turn
 from ragen_envs import SUITE_VERSION
-from ragen_envs.conversation.wrapper import TurnResult
+from ragen_envs.conversation import EndReason, TurnResult
 from ragen_envs.errors import RagenError
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES
 from ragen_envs.multi_agent.conversation import MultiAgentConversation
@@ -70,15 +70,15 @@ class _Place:
 
     agent: str
     turns: list[TurnRecord] = field(default_factory=list)
-    end: End | None = None
+    end: EndReason | None = None
     error: str | None = None
 
     @property
     def is_silent(self) -> bool:
-        return self.end in ("error", "overflow")
+        return self.end is not None and self.end.is_failure
 
     def fail(self, error: Exception) -> None:
-        self.end, self.error = "error", describe_error(error)
+        self.end, self.error = EndReason.ERROR, describe_error(error)
 
 
 class Match:
@@ -154,7 +154,7 @@ class Match:
             place.fail(reply)
             return None
         if reply.overflow:
-            place.end = "overflow"
+            place.end = EndReason.OVERFLOW
             return None
         return reply
 

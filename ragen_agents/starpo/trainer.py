@@ -34,6 +34,7 @@ from ragen_agents.starpo.prepared import Prepared
 from ragen_agents.starpo.rewards import TurnReward, as_reward
 from ragen_agents.starpo.run_state import RunState, log
 from ragen_agents.starpo.setup import check_fits, env_factory, frozen_reference, make_accelerator
+from ragen_envs.conversation import EndReason
 from ragen_envs.errors import RagenError
 from ragen_envs.seeding import new_stream
 
@@ -233,7 +234,7 @@ class Trainer:
                 metrics |= prompt_information(self.learner, trajectories, self.codec.pad)
         kept = self._kept(trajectories, iteration)
         metrics["kept_groups"] = float(len(kept))
-        learnable = [t for t in trajectories if t.group in kept and t.end != "error" and t.written]
+        learnable = [t for t in trajectories if t.group in kept and t.end != EndReason.ERROR and t.written]
         self._count_empty(bool(learnable), trajectories)
         if iteration % config.save_every == 0:
             for trajectory in trajectories[: config.rollout.group_size : 4][:4]:

@@ -1,5 +1,6 @@
 """Any game as a conversation: prompts, replies, defects. ``make`` is the way in."""
 
+from ragen_envs.conversation.end_reason import ConversationEnd, EndReason
 from ragen_envs.conversation.factory import make, make_vector
 from ragen_envs.conversation.parser import Defect, ParsedReply, format_reply, parse_reply
 from ragen_envs.conversation.player_view import Playable
@@ -8,10 +9,12 @@ from ragen_envs.conversation.vector import ConversationVector
 from ragen_envs.conversation.wrapper import ConversationWrapper, FreeText, Picture, TurnResult
 
 __all__ = [
+    "ConversationEnd",
     "ConversationSettings",
     "ConversationVector",
     "ConversationWrapper",
     "Defect",
+    "EndReason",
     "FreeText",
     "ParsedReply",
     "Picture",

@@ -155,7 +155,7 @@ def test_a_reply_that_was_cut_off_is_closed_as_context(codec):
 def test_a_game_that_breaks_ends_its_episode_only(codec):
     made = []
 
-    def make():
+    def make_env():
         env = make("ragen/Sokoban-v0")
         if not made:
             env.play = lambda *_, **__: 1 / 0
@@ -163,7 +163,7 @@ def test_a_game_that_breaks_ends_its_episode_only(codec):
         return env
 
     working = collector(codec, by_seed)
-    working.make_env = make
+    working.make_env = make_env
     found = working.collect([GroupSpec(0, 2, {"seed": 1})], 0)
     assert found[0].end == "error"
     assert "ZeroDivisionError" in found[0].error
