@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ragen_agents.engines.decoding import end_tokens
+from ragen_agents.engines.decoding import stop_token_ids
 from ragen_agents.model_source import model_source
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.trajectory import CONTEXT, Trajectory
@@ -111,7 +111,7 @@ def train(config: SftConfig, out: Path) -> None:
     source = model_source(config.model)
     tokenizer: Any = AutoTokenizer.from_pretrained(source)
     model: Any = AutoModelForCausalLM.from_pretrained(source, dtype="float32")
-    codec = ChatCodec(tokenizer, end_tokens(model.generation_config, tokenizer))
+    codec = ChatCodec(tokenizer, stop_token_ids(model.generation_config, tokenizer))
     shown = demonstrations(config, codec)
     work = out.with_name(out.name + ".writing")
     micro = min(config.micro_batch, config.batch)

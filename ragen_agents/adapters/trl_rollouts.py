@@ -5,7 +5,7 @@ from typing import Any
 
 from datasets import Dataset
 
-from ragen_agents.engines.decoding import end_tokens
+from ragen_agents.engines.decoding import stop_token_ids
 from ragen_agents.engines.transformers_engine import TransformersEngine
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.collect import Collector, GroupSpec
@@ -79,9 +79,9 @@ class GameRollouts:
 
     def _make_collector(self, trainer: Any, model: Any) -> Collector:
         tokenizer = trainer.processing_class
-        codec = ChatCodec(tokenizer, end_tokens(model.generation_config, tokenizer))
+        codec = ChatCodec(tokenizer, stop_token_ids(model.generation_config, tokenizer))
         temperature = float(trainer.args.temperature)
-        engine = TransformersEngine(model, codec.ends, codec.pad, self.max_tokens)
+        engine = TransformersEngine(model, codec.stop_token_ids, codec.pad, self.max_tokens)
         context = int(getattr(model.config, "max_position_embeddings", 1 << 30))
         return Collector(
             engine, codec, self._make_env, context, self.max_tokens, temperature,

@@ -91,7 +91,7 @@ class Collector:
             self._ask(key, trajectories[key], iteration)
         self.clock.games += time.perf_counter() - started
         self._play(trajectories, iteration)
-        self.engine.rest()
+        self.engine.release()
         return trajectories
 
     def _play(self, trajectories: list[Trajectory], iteration: int) -> None:
@@ -158,7 +158,7 @@ class Collector:
         trajectory.end = result.end
         trajectory.success = env.success
         if result.end is None:
-            closed = bool(completion.ids) and completion.ids[-1] in self.codec.ends
+            closed = bool(completion.ids) and completion.ids[-1] in self.codec.stop_token_ids
             trajectory.append_context(self.codec.bridge(env.user, closed))
         else:
             trajectory.messages = [*chat, {"role": "user", "content": env.user}]

@@ -55,14 +55,15 @@ def make_env(spec: EpisodeSpec) -> ConversationWrapper:
     return env
 
 
-class Asked(NamedTuple):
-    """The last message that a game has sent."""
+class UserMessage(NamedTuple):
+    """The message that waits for a reply."""
 
-    user: str
+    text: str
     pictures: Sequence[Picture]
+    """The picture beside each user message so far; empty where the game is told in words."""
 
 
-class Game:
+class EpisodeRunner:
     """One episode: the request that waits for a reply, the replies so far, the record at the end.
 
     Args:
@@ -88,9 +89,11 @@ class Game:
         seed = sampling_seed(self.run_seed, self.spec, len(self.turns))
         return Request(self.env.messages, seed, self.env, tuple(self.env.pictures))
 
-    def record(self, asked: Asked, reply: Reply, result: TurnResult, seconds: float) -> None:
-        """Record what the game asked, what it was replied within so many seconds, and what that did."""
-        self.turns.append(record_turn(*asked, reply, result, self.env.names, seconds))
+    def add_turn(
+        self, message: UserMessage, reply: Reply, result: TurnResult, seconds: float
+    ) -> None:
+        """Record a message, the reply that took so many seconds, and what the reply did."""
+        self.turns.append(record_turn(*message, reply, result, self.env.names, seconds))
         self.end = result.end
 
     def fail(self, error: Exception) -> None:
@@ -98,7 +101,7 @@ class Game:
         self.end = EndReason.ERROR
         self.error = describe_error(error)
 
-    def episode(self, agent: str) -> Episode:
+    def record(self, agent: str) -> Episode:
         """Return the record of the episode, which must have ended."""
         assert self.end is not None
         instance = self.env.unwrapped.instance  # type: ignore[attr-defined]
@@ -123,27 +126,29 @@ class Game:
         )
 
 
-def play_replies(games: Sequence[Game], replies: Sequence[Reply], seconds: float) -> None:
-    """Play one reply in each of the games and record what it did.
+def play_replies(
+    runners: Sequence[EpisodeRunner], replies: Sequence[Reply], seconds: float
+) -> None:
+    """Play one reply in each of the episodes and record what it did.
 
     A game that breaks ends its episode as an error.
 
     Args:
-        games: Episodes that go on.
-        replies: One for each game.
+        runners: Episodes that go on.
+        replies: One for each episode.
         seconds: What each reply took.
     """
-    for game, reply in zip(games, replies, strict=True):
-        game.end = EndReason.OVERFLOW if reply.overflow else None
-    played = [(g, r) for g, r in zip(games, replies, strict=True) if not r.overflow]
+    for runner, reply in zip(runners, replies, strict=True):
+        runner.end = EndReason.OVERFLOW if reply.overflow else None
+    played = [(r, reply) for r, reply in zip(runners, replies, strict=True) if not reply.overflow]
     if not played:
         return
-    asked = [Asked(game.env.user, game.env.pictures) for game, _ in played]
-    results = ConversationVector([game.env for game, _ in played]).play(
+    messages = [UserMessage(runner.env.user, runner.env.pictures) for runner, _ in played]
+    results = ConversationVector([runner.env for runner, _ in played]).play(
         [reply.text for _, reply in played], truncated=[reply.cut_off for _, reply in played]
     )
-    for (game, reply), was, result in zip(played, asked, results, strict=True):
+    for (runner, reply), message, result in zip(played, messages, results, strict=True):
         if isinstance(result, Exception):
-            game.fail(result)
+            runner.fail(result)
         else:
-            game.record(was, reply, result, seconds)
+            runner.add_turn(message, reply, result, seconds)

@@ -3,12 +3,13 @@
 from ragen_envs.conversation.end_reason import ConversationEnd, EndReason
 from ragen_envs.conversation.factory import make, make_vector
 from ragen_envs.conversation.parser import Defect, ParsedReply, format_reply, parse_reply
-from ragen_envs.conversation.player_view import Playable
+from ragen_envs.conversation.protocol import Conversation
 from ragen_envs.conversation.settings import ConversationSettings
 from ragen_envs.conversation.vector import ConversationVector
 from ragen_envs.conversation.wrapper import ConversationWrapper, FreeText, Picture, TurnResult
 
 __all__ = [
+    "Conversation",
     "ConversationEnd",
     "ConversationSettings",
     "ConversationVector",
@@ -18,7 +19,6 @@ __all__ = [
     "FreeText",
     "ParsedReply",
     "Picture",
-    "Playable",
     "TurnResult",
     "format_reply",
     "make",

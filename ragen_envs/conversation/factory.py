@@ -106,9 +106,8 @@ def _find_spec(env_id: str) -> EnvSpec:
 
 def _create(spec: EnvSpec, keywords: Mapping[str, Any]) -> gym.Env[Any, Any]:
     """Make a game without the wrappers, and so without the time limit, that ``gym.make`` adds."""
-    creator = spec.entry_point
-    if isinstance(creator, str):
-        creator = load_env_creator(creator)
+    entry_point = spec.entry_point
+    creator: Any = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
     if creator is None:
         raise RagenError(f"{spec.id} has vector envs only; a conversation needs single ones")
     try:

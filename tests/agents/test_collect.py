@@ -28,7 +28,7 @@ def collector(codec, write, game="ragen/Sokoban-v0", context=2048, reward=None, 
         return ids if text.endswith("…") else [*ids, codec.close]
 
     return Collector(
-        ScriptedEngine(written, codec.ends), codec, lambda: make(game, **settings),
+        ScriptedEngine(written, codec.stop_token_ids), codec, lambda: make(game, **settings),
         context, 64, 1.0, "test", TurnReward(reward or Reward()),
     )  # fmt: skip
 
@@ -119,7 +119,7 @@ def test_continuous_and_lock_step_engines_give_the_same_trajectories(codec):
     one = collector(codec, by_seed)
     continuous = one.collect(specs, 0)
     other = collector(codec, by_seed)
-    other.engine = LockStep(one.engine._write, codec.ends)
+    other.engine = LockStep(one.engine._write, codec.stop_token_ids)
     assert other.collect(specs, 0) == continuous
     assert len({len(trajectory.turns) for trajectory in continuous}) > 1
 

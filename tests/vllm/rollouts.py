@@ -15,7 +15,7 @@ SPECS = [GroupSpec(group, 3, {"seed": group}) for group in range(4)]
 
 
 def beside(model, codec):
-    return TransformersEngine(model, codec.ends, codec.pad, TOKENS)
+    return TransformersEngine(model, codec.stop_token_ids, codec.pad, TOKENS)
 
 
 def collect(engine, codec, game, temperature):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ragen_agents.policies import CONTROLS, Request
 from ragen_agents.rollout import MatchRecord
-from ragen_agents.rollout.match_runner import MatchSpec, make_table, seat_seed
+from ragen_agents.rollout.match_runner import MatchSpec, make_match_env, seat_seed
 from ragen_bench.config.run_config import MatchConfig
 from ragen_bench.match.runner import match_spec
 from ragen_bench.verification.episode_replay import (
@@ -43,7 +43,7 @@ class _Replay:
 
     def __init__(self, match: MatchRecord, spec: MatchSpec) -> None:
         self.match, self.spec = match, spec
-        self.table = make_table(spec.env_id, spec.env_kwargs)
+        self.table = make_match_env(spec.env_id, spec.env_kwargs)
         self.table.reset(seed=spec.level, options={"split": spec.split})
         self._ends: dict[int, ConversationEnd | None] = {}
         """Why each seat left the game, as its last turn has it."""
