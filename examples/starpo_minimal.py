@@ -13,10 +13,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ragen_agents.starter import STARTER
-from ragen_envs.conversation import make_conversation
+from ragen_envs.conversation import make
 from ragen_envs.seeding import new_stream
-
-import gymnasium as gym  # isort: skip
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--game", default="ragen/BanditText-v0", help="a conversation env")
@@ -74,7 +72,7 @@ def collect(iteration):
     for group in range(args.groups):
         seed = new_stream(f"minimal {args.seed}", args.game, iteration * args.groups + group)
         for member in range(args.members):  # one level, independent noise [4]
-            env = make_conversation(**gym.spec(args.game).kwargs)
+            env = make(args.game)
             env.reset(seed=seed, options={"noise": member})
             ids = template(env.messages, True)
             episodes.append(

@@ -5,15 +5,14 @@ import shutil
 from pathlib import Path
 from typing import Any, Final
 
-import gymnasium as gym
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ragen_agents.engines.decoding import end_tokens
+from ragen_agents.engines.decoding import stop_token_ids
 from ragen_agents.model_source import model_source
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.trajectory import CONTEXT, Trajectory
 from ragen_agents.starter.demonstrations import explain
-from ragen_envs.conversation import ConversationWrapper, format_reply, make_conversation
+from ragen_envs.conversation import ConversationWrapper, format_reply, make
 from ragen_envs.errors import RagenError
 from ragen_envs.seeding import new_stream
 
@@ -59,7 +58,7 @@ def demonstrations(config: SftConfig, codec: ChatCodec) -> list[Trajectory]:
     Raises:
         RagenError: The game has too few levels that can be solved within its budget.
     """
-    env = make_conversation(**{**gym.spec(config.game).kwargs, **config.env_kwargs})
+    env = make(config.game, **config.env_kwargs)
     found: list[Trajectory] = []
     for number in range(_TRIES * config.demonstrations):
         env.reset(seed=new_stream(f"sft {config.seed}", config.game, number))
@@ -112,7 +111,7 @@ def train(config: SftConfig, out: Path) -> None:
     source = model_source(config.model)
     tokenizer: Any = AutoTokenizer.from_pretrained(source)
     model: Any = AutoModelForCausalLM.from_pretrained(source, dtype="float32")
-    codec = ChatCodec(tokenizer, end_tokens(model.generation_config, tokenizer))
+    codec = ChatCodec(tokenizer, stop_token_ids(model.generation_config, tokenizer))
     shown = demonstrations(config, codec)
     work = out.with_name(out.name + ".writing")
     micro = min(config.micro_batch, config.batch)

@@ -75,6 +75,8 @@ TEXT_VARIANTS: Final = {
 }
 """Text ids that are settings of another game's conversation."""
 
+TEXT_ENTRY_POINT: Final = "ragen_envs.conversation.factory:make_registered"
+"""What Gymnasium calls for every text id, with the id of the game and the defaults of the text id."""
 
 GAMES_GROUP: Final = "ragen.games"
 """Entry points of installed packages that add games: each a ``GameSpec``, or several of them."""
@@ -149,6 +151,14 @@ def _games_of(point: EntryPoint) -> tuple[GameSpec, ...]:
     return games
 
 
+def game_of(text_id: str) -> str | None:
+    """Return the id of the game that a text id is registered for, or None where it is no text id."""
+    spec = gym.registry.get(text_id)
+    if spec is None or spec.entry_point != TEXT_ENTRY_POINT:
+        return None
+    return str(spec.kwargs["game"])
+
+
 def register_text(text_id: str, game_id: str, **settings: Any) -> None:
     """Register the conversation face of a registered game under an id of its own.
 
@@ -159,6 +169,6 @@ def register_text(text_id: str, game_id: str, **settings: Any) -> None:
     """
     gym.register(
         text_id,
-        entry_point="ragen_envs.conversation:make_conversation",
+        entry_point=TEXT_ENTRY_POINT,
         kwargs={"game": game_id, **settings},
     )

@@ -1,6 +1,6 @@
 """One rule for every random number of the suite.
 
-A *stream* is a 63-bit integer. It starts as a hash of what it is for (suite version, split, game,
+A *stream* is a 63-bit integer. It starts as a hash of what it is for (suite version, purpose, scope,
 index, noise) through numpy's ``SeedSequence``, and is advanced by a permuted congruential generator
 (O'Neill 2014, XSH-RR output) that is written so that the same source runs as plain Python on
 unbounded integers and compiled on 64-bit integers, with the same results: the modulus is 2^63, and
@@ -24,16 +24,32 @@ _PLUS_LOW: Final = 1442695040888963407 & _LOW
 _PLUS_HIGH: Final = 1442695040888963407 >> 31
 
 
-def new_stream(split: str, game: str, index: int, noise: int = 0) -> int:
-    """Return the start of a stream, in [0, 2^63).
+def new_stream(purpose: str, scope: str, index: int, noise: int = 0) -> int:
+    """Return the start of a stream, in [0, 2^63). Different arguments start independent streams.
+
+    What the callers pass:
+
+    - Levels and the chance of games: the split, the name of the level distribution, the number of the
+      level or the seed of the reset, and the number of the noise draw.
+    - Frozen packs: the split, ``"pack <distribution>"``, 0.
+    - Replies of policies and engines: ``"policy <run seed>"`` or what the engine writes for; the
+      episode and the turn; the number of the instance or of the iteration.
+    - Training: ``"<what is drawn> <run seed>"``, the id of the game, a running number; or what is drawn,
+      the run seed, the iteration.
 
     Args:
-        split: Name of the split that the numbers are for.
-        game: Name of the game's level distribution.
-        index: Number of the instance, or the seed; any integer >= 0.
-        noise: Number of the independent noise draw within the instance, >= 0.
+        purpose: What the numbers are for.
+        scope: What of that purpose they belong to, such as a level distribution or an episode.
+        index: Which one within the scope, >= 0.
+        noise: Number of the independent draw within the index, >= 0.
     """
-    entropy = (SUITE_VERSION, zlib.crc32(split.encode()), zlib.crc32(game.encode()), index, noise)
+    entropy = (
+        SUITE_VERSION,
+        zlib.crc32(purpose.encode()),
+        zlib.crc32(scope.encode()),
+        index,
+        noise,
+    )
     words = np.random.SeedSequence(entropy).generate_state(1, np.uint64)
     return int(words[0]) & STREAM_MASK
 

@@ -8,7 +8,7 @@ import gymnasium as gym
 import pytest
 from measuring import measure
 
-from ragen_envs.conversation import format_reply, make_conversation_vector, parse_reply
+from ragen_envs.conversation import format_reply, make_vector, parse_reply
 
 TURN = "Turns of conversation"
 COUNT = 128
@@ -35,7 +35,7 @@ def reply_for(names: tuple[str, ...], actions: int) -> str:
 @pytest.mark.parametrize("game", ["Sokoban", "FrozenLake"])
 def test_turns_of_a_vector(benchmark: Any, game: str, actions: int) -> None:
     kwargs, names = NEVER_ENDING[game]
-    vector = make_conversation_vector(f"ragen/{game}-v0", COUNT, **ENDLESS, **kwargs)
+    vector = make_vector(f"ragen/{game}-v0", COUNT, **ENDLESS, **kwargs)
     vector.reset(seeds=range(COUNT))
     replies = [reply_for(names, actions)] * COUNT
 
@@ -54,7 +54,7 @@ def test_parsing(benchmark: Any) -> None:
 
 
 def test_episodes_of_a_vector(benchmark: Any) -> None:
-    vector = make_conversation_vector("ragen/Sokoban-v0", COUNT)
+    vector = make_vector("ragen/Sokoban-v0", COUNT)
     frozen = list(range(COUNT))
     reply = reply_for(("Up", "Down"), 2)
 

@@ -59,8 +59,15 @@ def time_ours(settings: TrainConfig) -> tuple[list[float], list[dict[str, float]
 class GenerateEngine:
     """The engine protocol by ``model.generate``: every turn reads its whole prompt again."""
 
-    def __init__(self, model: Any, ends: frozenset[int], pad: int, max_tokens: int) -> None:
-        self.model, self.ends, self.pad, self.max_tokens = model, ends, pad, max_tokens
+    def __init__(
+        self, model: Any, stop_token_ids: frozenset[int], pad: int, max_tokens: int
+    ) -> None:
+        self.model, self.stop_token_ids, self.pad, self.max_tokens = (
+            model,
+            stop_token_ids,
+            pad,
+            max_tokens,
+        )
         self._waiting: list[TokenRequest] = []
 
     def submit(self, requests: list[TokenRequest]) -> None:
@@ -76,19 +83,19 @@ class GenerateEngine:
         real = torch.tensor([[0] * (longest - len(r.ids)) + [1] * len(r.ids) for r in batch])
         output = self.model.generate(
             input_ids=ids, attention_mask=real, max_new_tokens=self.max_tokens, do_sample=True,
-            temperature=batch[0].temperature, top_k=0, top_p=1.0, eos_token_id=list(self.ends),
+            temperature=batch[0].temperature, top_k=0, top_p=1.0, eos_token_id=list(self.stop_token_ids),
             pad_token_id=self.pad,
         )  # fmt: skip
         found = []
         for request, row in zip(batch, output[:, longest:].tolist(), strict=True):
-            stop = next((i + 1 for i, t in enumerate(row) if t in self.ends), None)
+            stop = next((i + 1 for i, t in enumerate(row) if t in self.stop_token_ids), None)
             reply = row[:stop]
             found.append(
                 Completion(request.key, reply, [0.0] * len(reply), "length" if stop is None else "stop", 0)
             )  # fmt: skip
         return found
 
-    def rest(self) -> None:
+    def release(self) -> None:
         """Do nothing; nothing is kept."""
 
 
@@ -99,7 +106,8 @@ def time_trl(settings: TrainConfig, rollout: str) -> tuple[list[float], list[flo
         collector: Collector = ours.collector
         if rollout == "generate":
             collector.engine = GenerateEngine(  # type: ignore[assignment]
-                ours.learner.models.policy, ours.codec.ends, ours.codec.pad, settings.rollout.max_tokens
+                ours.learner.models.policy, ours.codec.stop_token_ids, ours.codec.pad,
+                settings.rollout.max_tokens,
             )  # fmt: skip
         times, spent = [time.perf_counter()], []
 

@@ -3,17 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
-import gymnasium as gym
 from datasets import Dataset
 
-from ragen_agents.engines.decoding import end_tokens
+from ragen_agents.engines.decoding import stop_token_ids
 from ragen_agents.engines.transformers_engine import TransformersEngine
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.collect import Collector, GroupSpec
 from ragen_agents.rollout.trajectory import CONTEXT, Trajectory
 from ragen_agents.starpo.config import Reward
 from ragen_agents.starpo.rewards import TurnReward
-from ragen_envs.conversation import ConversationWrapper, make_conversation
+from ragen_envs.conversation import ConversationWrapper, make
 from ragen_envs.conversation.wrapper import Message
 from ragen_envs.errors import RagenError
 
@@ -33,10 +32,9 @@ class GameRollouts:
     """
 
     def __init__(self, env_id: str, max_tokens: int = 200, seed: int = 0, **settings: Any) -> None:
-        import ragen_envs  # noqa: F401
-
         self.env_id, self.max_tokens, self.seed = env_id, max_tokens, seed
-        self._settings = {**gym.spec(env_id).kwargs, **settings}
+        self._settings = settings
+        self._make_env()  # refuses unknown ids and settings before the training starts
         self._collector: Collector | None = None
 
     def dataset(self, levels: int, first_seed: int = 0) -> Dataset:
@@ -81,9 +79,9 @@ class GameRollouts:
 
     def _make_collector(self, trainer: Any, model: Any) -> Collector:
         tokenizer = trainer.processing_class
-        codec = ChatCodec(tokenizer, end_tokens(model.generation_config, tokenizer))
+        codec = ChatCodec(tokenizer, stop_token_ids(model.generation_config, tokenizer))
         temperature = float(trainer.args.temperature)
-        engine = TransformersEngine(model, codec.ends, codec.pad, self.max_tokens)
+        engine = TransformersEngine(model, codec.stop_token_ids, codec.pad, self.max_tokens)
         context = int(getattr(model.config, "max_position_embeddings", 1 << 30))
         return Collector(
             engine, codec, self._make_env, context, self.max_tokens, temperature,
@@ -91,7 +89,7 @@ class GameRollouts:
         )  # fmt: skip
 
     def _make_env(self) -> ConversationWrapper:
-        return make_conversation(**self._settings)
+        return make(self.env_id, **self._settings)
 
 
 def episode_return(episode_returns: list[float], **_: Any) -> list[float]:

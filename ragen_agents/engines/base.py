@@ -65,8 +65,8 @@ class Engine(Protocol):
             EngineError: They did not arrive.
         """
 
-    def rest(self) -> None:
-        """Free what memory can be freed until the next request; called when nothing is queued."""
+    def release(self) -> None:
+        """Release what memory can be freed until the next request; called when nothing is queued."""
 
     def close(self) -> None:
         """End the engine."""

@@ -32,7 +32,7 @@ class Decoder:
     """
 
     model: Any
-    ends: frozenset[int]
+    stop_token_ids: frozenset[int]
     """Tokens that end a turn."""
     pad: int
     temperature: float
@@ -116,7 +116,7 @@ class Decoder:
                 continue
             samples[row].ids.append(tokens[place])
             samples[row].logprobs.append(logprobs[place])
-            if tokens[place] in self.ends:
+            if tokens[place] in self.stop_token_ids:
                 samples[row].finish = "stop"
                 batch.open[place] = False
 
@@ -147,7 +147,7 @@ def _shared_beginning(prompts: Sequence[Sequence[int]]) -> int:
     )
 
 
-def end_tokens(generation_config: Any, tokenizer: Any) -> frozenset[int]:
+def stop_token_ids(generation_config: Any, tokenizer: Any) -> frozenset[int]:
     """Return the tokens that end a turn, as a model's generation config and its tokenizer name them."""
     named = generation_config.eos_token_id
     listed = named if isinstance(named, list) else [named]

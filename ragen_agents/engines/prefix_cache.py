@@ -1,4 +1,4 @@
-"""What a model has read of conversations, so that their next turns begin where the last ones ended."""
+"""The prefix cache: the next turn of a conversation is decoded from where its last one ended."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -9,28 +9,28 @@ from ragen_agents.engines.decoding import Decoder, Sample, fresh_tokens
 from ragen_agents.engines.key_values import KeyValues
 
 
-class Memory:
+class PrefixCache:
     """Keys and values of the last batch of prompts and replies, and the tokens that they are of.
 
     It is for one model with the same weights; whoever changes them, or is done with the conversations,
-    lets it forget.
+    clears it.
     """
 
     def __init__(self) -> None:
-        self.forget()
+        self.clear()
 
-    def forget(self) -> None:
-        """Let go of everything."""
+    def clear(self) -> None:
+        """Release the keys and values."""
         self._past: KeyValues | None = None
         self._read: list[list[int]] = []
 
     def sample(
         self, decoder: Decoder, prompts: Sequence[list[int]], seeds: Sequence[int]
     ) -> list[Sample]:
-        """Sample a reply to each prompt, and read only what is not in memory.
+        """Sample a reply to each prompt, and read only what is not cached.
 
         Args:
-            decoder: With the model that has read what is in memory.
+            decoder: With the model that has read what is cached.
             prompts: Token ids, none empty.
             seeds: One a prompt.
         """
@@ -65,7 +65,7 @@ class Memory:
         return found
 
     def _taken(self, places: list[tuple[int, int]]) -> KeyValues | None:
-        """Take the keys and values out of memory, so that they do not lie beside those that grow."""
+        """Take the keys and values out of the cache, so that they do not lie beside those that grow."""
         past, self._past = self._past, None
         if past is None or not any(n for _, n in places):
             return None

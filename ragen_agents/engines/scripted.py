@@ -11,13 +11,15 @@ class ScriptedEngine:
 
     Args:
         write: Returns the tokens of the reply.
-        ends: Tokens that end a turn.
+        stop_token_ids: Tokens that end a turn.
     """
 
-    def __init__(self, write: Callable[[TokenRequest], list[int]], ends: frozenset[int]) -> None:
+    def __init__(
+        self, write: Callable[[TokenRequest], list[int]], stop_token_ids: frozenset[int]
+    ) -> None:
         self.version = 0
         self._write = write
-        self._ends = ends
+        self._stop_token_ids = stop_token_ids
         self._queue: list[TokenRequest] = []
 
     def submit(self, requests: Sequence[TokenRequest]) -> None:
@@ -30,14 +32,15 @@ class ScriptedEngine:
             return []
         request = self._queue.pop()
         ids = self._write(request)
-        finish: Literal["stop", "length"] = "stop" if ids and ids[-1] in self._ends else "length"
+        stopped = bool(ids) and ids[-1] in self._stop_token_ids
+        finish: Literal["stop", "length"] = "stop" if stopped else "length"
         return [Completion(request.key, ids, [0.0] * len(ids), finish, self.version)]
 
     def sync(self, model: Any, version: int) -> None:  # noqa: ARG002
         """Take over the version; there are no weights."""
         self.version = version
 
-    def rest(self) -> None:
+    def release(self) -> None:
         """Do nothing; there is no memory to free."""
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from ragen_agents.engines.base import Completion, TokenRequest
 from ragen_agents.engines.decoding import Decoder
-from ragen_agents.engines.prefix_cache import Memory
+from ragen_agents.engines.prefix_cache import PrefixCache
 
 
 class TransformersEngine:
@@ -16,17 +16,19 @@ class TransformersEngine:
 
     Args:
         model: A causal language model with its weights.
-        ends: Tokens that end a turn.
+        stop_token_ids: Tokens that end a turn.
         pad: Any token id.
         max_tokens: Most tokens of one reply.
     """
 
-    def __init__(self, model: Any, ends: frozenset[int], pad: int, max_tokens: int) -> None:
+    def __init__(
+        self, model: Any, stop_token_ids: frozenset[int], pad: int, max_tokens: int
+    ) -> None:
         self.version = 0
         self._model = model
-        self._ends, self._pad, self._max_tokens = ends, pad, max_tokens
+        self._stop_token_ids, self._pad, self._max_tokens = stop_token_ids, pad, max_tokens
         self._queue: list[TokenRequest] = []
-        self._memory = Memory()
+        self._prefix_cache = PrefixCache()
 
     def submit(self, requests: Sequence[TokenRequest]) -> None:
         """Queue requests."""
@@ -41,9 +43,11 @@ class TransformersEngine:
         self._queue = [r for r in self._queue if r.temperature != temperature]
         training = self._model.training
         self._model.eval()
-        decoder = Decoder(self._model, self._ends, self._pad, temperature, self._max_tokens)
+        decoder = Decoder(
+            self._model, self._stop_token_ids, self._pad, temperature, self._max_tokens
+        )
         prompts, seeds = [request.ids for request in requests], [r.seed for r in requests]
-        samples = self._memory.sample(decoder, prompts, seeds)
+        samples = self._prefix_cache.sample(decoder, prompts, seeds)
         self._model.train(training)
         return [
             Completion(request.key, sample.ids, sample.logprobs, sample.finish, self.version)
@@ -53,12 +57,12 @@ class TransformersEngine:
     def sync(self, model: Any, version: int) -> None:
         """Take over a model, which may be the one it has, after its weights have changed."""
         self._model, self.version = model, version
-        self.rest()
+        self.release()
 
-    def rest(self) -> None:
-        """Let go of the keys and values."""
-        self._memory.forget()
+    def release(self) -> None:
+        """Release the keys and values."""
+        self._prefix_cache.clear()
 
     def close(self) -> None:
-        """Let go of the keys and values; the model is the caller's."""
-        self.rest()
+        """Release the keys and values; the model is the caller's."""
+        self.release()

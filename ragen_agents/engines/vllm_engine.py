@@ -50,16 +50,16 @@ class VllmEngine:
 
     Args:
         model: The loaded model.
-        ends: Tokens that end a turn.
+        stop_token_ids: Tokens that end a turn.
         max_tokens: Most tokens of one reply.
         run: What weights are labelled with, besides their version; another run's must differ.
     """
 
     def __init__(
-        self, model: VllmModel, ends: frozenset[int], max_tokens: int, run: str = ""
+        self, model: VllmModel, stop_token_ids: frozenset[int], max_tokens: int, run: str = ""
     ) -> None:
         self.version = 0
-        self._model, self._ends, self._max_tokens = model, ends, max_tokens
+        self._model, self._stop_token_ids, self._max_tokens = model, stop_token_ids, max_tokens
         self._run = run
         self._label: str | None = None
         self._source: Any = None
@@ -94,7 +94,7 @@ class VllmEngine:
         self._restarts = 0
         self._hand_over()
 
-    def rest(self) -> None:
+    def release(self) -> None:
         """Leave the device's memory to the trainer, where vLLM can sleep."""
         self._model.sleep()
 
@@ -104,7 +104,9 @@ class VllmEngine:
 
     def _add(self, name: str) -> None:
         request = self._asked[name]
-        fields = sampling_fields(request.seed, request.temperature, self._max_tokens, self._ends)
+        fields = sampling_fields(
+            request.seed, request.temperature, self._max_tokens, self._stop_token_ids
+        )
         self._model.add(name, request.ids, fields)
 
     def _hand_over(self) -> None:

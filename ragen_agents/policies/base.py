@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from ragen_envs.conversation import Picture, Playable
+from ragen_envs.conversation import Conversation, Picture
 from ragen_envs.errors import RagenError
 
 
@@ -16,7 +16,7 @@ class Request:
     """Chat messages with the keys ``role`` and ``content``, ending with the user's."""
     seed: int
     """Seed of this reply's draws, in [0, 2^63); the only randomness that a policy may use."""
-    conversation: Playable
+    conversation: Conversation
     """The env itself, or a seat of it. Only controls (random, oracle) may look into it; agents see the
     rest."""
     pictures: tuple[Picture, ...] = ()
@@ -60,11 +60,11 @@ class Policy(Protocol):
 
 
 @runtime_checkable
-class Resting(Protocol):
-    """A policy that keeps something between the turns of conversations."""
+class Releasable(Protocol):
+    """A policy that keeps something between the turns of conversations, such as a KV cache."""
 
-    def rest(self) -> None:
-        """Let go of it, because these conversations are over."""
+    def release(self) -> None:
+        """Release it, because these conversations are over."""
 
 
 @runtime_checkable

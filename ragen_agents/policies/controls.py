@@ -6,12 +6,12 @@ from typing import Final
 import numpy as np
 
 from ragen_agents.policies.base import Reply, Request
-from ragen_envs.conversation import Playable, format_reply
+from ragen_envs.conversation import Conversation, format_reply
 
 _BATCH: Final = 256
 
 
-def _reply(env: Playable, actions: Sequence[int], thought: str) -> Reply:
+def _reply(env: Conversation, actions: Sequence[int], thought: str) -> Reply:
     names = [env.names[action] for action in actions]
     return Reply(format_reply(names, thought if env.settings.think else None))
 

@@ -7,8 +7,8 @@ import torch
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
-from ragen_agents.engines.decoding import Decoder, end_tokens
-from ragen_agents.engines.prefix_cache import Memory
+from ragen_agents.engines.decoding import Decoder, stop_token_ids
+from ragen_agents.engines.prefix_cache import PrefixCache
 from ragen_agents.policies.base import Sampling
 from ragen_agents.policies.language_model import LanguageModelPolicy, not_loaded
 
@@ -49,15 +49,15 @@ class TransformersPolicy(LanguageModelPolicy):
             raise not_loaded(source, error) from error
         model.eval().to(device)
         self._context = int(getattr(model.config, "max_position_embeddings", 1 << 30))
-        ends = end_tokens(model.generation_config, self._tokenizer)
+        stops = stop_token_ids(model.generation_config, self._tokenizer)
         pad = self._tokenizer.pad_token_id or 0
-        self._decoder = Decoder(model, ends, pad, sampling.temperature, sampling.max_tokens)
-        self._memory = Memory()
+        self._decoder = Decoder(model, stops, pad, sampling.temperature, sampling.max_tokens)
+        self._prefix_cache = PrefixCache()
 
     def _write(self, prompts: list[list[int]], seeds: list[int]) -> list[tuple[list[int], bool]]:
-        samples = self._memory.sample(self._decoder, prompts, seeds)
+        samples = self._prefix_cache.sample(self._decoder, prompts, seeds)
         return [(sample.ids, sample.finish == "stop") for sample in samples]
 
-    def rest(self) -> None:
-        """Let go of the keys and values of the conversations."""
-        self._memory.forget()
+    def release(self) -> None:
+        """Release the keys and values of the conversations."""
+        self._prefix_cache.clear()

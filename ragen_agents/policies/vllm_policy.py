@@ -5,7 +5,7 @@ from pathlib import Path
 from transformers import AutoConfig, GenerationConfig
 
 from ragen_agents.engines import Completion, TokenRequest
-from ragen_agents.engines.decoding import end_tokens
+from ragen_agents.engines.decoding import stop_token_ids
 from ragen_agents.engines.vllm_api import LocalModel, check_version
 from ragen_agents.engines.vllm_engine import VllmEngine
 from ragen_agents.policies.base import Sampling
@@ -48,9 +48,9 @@ class VllmPolicy(LanguageModelPolicy):
             generation = GenerationConfig.from_pretrained(source)
         except OSError:  # a model may be saved without one
             generation = GenerationConfig.from_model_config(config)
-        ends = end_tokens(generation, self._tokenizer)
+        stops = stop_token_ids(generation, self._tokenizer)
         model = LocalModel(source, precision, cache_gib)
-        self._engine = VllmEngine(model, ends, sampling.max_tokens)
+        self._engine = VllmEngine(model, stops, sampling.max_tokens)
 
     def _write(self, prompts: list[list[int]], seeds: list[int]) -> list[tuple[list[int], bool]]:
         pairs = enumerate(zip(prompts, seeds, strict=True))

@@ -1,7 +1,7 @@
 """Episodes: how policies play the games, and the record that everything downstream reads."""
 
 from ragen_agents.rollout.episode import Episode, EpisodeKey, InstanceRecord, TurnRecord
-from ragen_agents.rollout.episode_runner import EpisodeSpec, Game, make_env, sampling_seed
+from ragen_agents.rollout.episode_runner import EpisodeRunner, EpisodeSpec, make_env, sampling_seed
 from ragen_agents.rollout.independent import play_independently
 from ragen_agents.rollout.lockstep import play_batch
 from ragen_agents.rollout.match_record import MatchKey, MatchRecord, SeatRecord
@@ -9,8 +9,8 @@ from ragen_agents.rollout.match_record import MatchKey, MatchRecord, SeatRecord
 __all__ = [
     "Episode",
     "EpisodeKey",
+    "EpisodeRunner",
     "EpisodeSpec",
-    "Game",
     "InstanceRecord",
     "MatchKey",
     "MatchRecord",

@@ -29,17 +29,17 @@ class ChatCodec:
 
     Args:
         tokenizer: A tokenizer with a chat template.
-        ends: Further ids that end a turn, such as those of the model's generation config.
+        stop_token_ids: Further ids that end a turn, such as those of the model's generation config.
 
     Raises:
         RagenError: There is no chat template, or it is none to which turns can be appended.
     """
 
-    def __init__(self, tokenizer: Any, ends: Iterable[int] = ()) -> None:
+    def __init__(self, tokenizer: Any, stop_token_ids: Iterable[int] = ()) -> None:
         if tokenizer.chat_template is None:
             raise RagenError("the tokenizer has no chat template; save one with it")
         self.tokenizer = tokenizer
-        known = {*ends, tokenizer.eos_token_id} - {None}
+        known = {*stop_token_ids, tokenizer.eos_token_id} - {None}
         self._base = self._template(_BASE, reply=False)
         closes = [i for i, token in enumerate(self._base) if token in known]
         if not closes:
@@ -50,7 +50,7 @@ class ChatCodec:
         self._cut = closes[-1] + 1
         self.close: int = self._base[closes[-1]]
         """The token that ends a turn."""
-        self.ends = frozenset({*known, self.close})
+        self.stop_token_ids = frozenset({*known, self.close})
         """All tokens that end a turn."""
         self.pad: int = self.close if tokenizer.pad_token_id is None else tokenizer.pad_token_id
         self._verify()
@@ -69,7 +69,7 @@ class ChatCodec:
     def text(self, ids: Sequence[int]) -> str:
         """Return what sampled ids say, without the end of the turn."""
         written = list(ids)
-        while written and written[-1] in self.ends:
+        while written and written[-1] in self.stop_token_ids:
             written.pop()
         text: str = self.tokenizer.decode(written, skip_special_tokens=True)
         return text

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 from ragen_agents.engines.base import Completion, Engine, TokenRequest
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.trajectory import Trajectory, TrajectoryTurn
-from ragen_envs.conversation import ConversationVector, ConversationWrapper, TurnResult
+from ragen_envs.conversation import ConversationVector, ConversationWrapper, EndReason, TurnResult
 from ragen_envs.conversation.wrapper import Message
 from ragen_envs.seeding import new_stream
 
@@ -91,7 +91,7 @@ class Collector:
             self._ask(key, trajectories[key], iteration)
         self.clock.games += time.perf_counter() - started
         self._play(trajectories, iteration)
-        self.engine.rest()
+        self.engine.release()
         return trajectories
 
     def _play(self, trajectories: list[Trajectory], iteration: int) -> None:
@@ -110,7 +110,7 @@ class Collector:
 
     def _ask(self, key: int, trajectory: Trajectory, iteration: int) -> None:
         if len(trajectory.ids) + self.max_tokens > self.context:
-            trajectory.end = "overflow"
+            trajectory.end = EndReason.OVERFLOW
             trajectory.messages = self._envs[key].messages
             return
         what = f"{trajectory.group} {trajectory.member} {len(trajectory.turns)}"
@@ -137,7 +137,7 @@ class Collector:
             chat = [*messages[k], {"role": "assistant", "content": replies[k]}]
             trajectory.append_reply(completion.ids, completion.logprobs, completion.version)
             if isinstance(result, Exception):  # a game that breaks ends its episode, not the run
-                trajectory.end = "error"
+                trajectory.end = EndReason.ERROR
                 trajectory.error = f"{type(result).__name__}: {result}"[:2000]
                 trajectory.messages = chat
             else:
@@ -158,7 +158,7 @@ class Collector:
         trajectory.end = result.end
         trajectory.success = env.success
         if result.end is None:
-            closed = bool(completion.ids) and completion.ids[-1] in self.codec.ends
+            closed = bool(completion.ids) and completion.ids[-1] in self.codec.stop_token_ids
             trajectory.append_context(self.codec.bridge(env.user, closed))
         else:
             trajectory.messages = [*chat, {"role": "user", "content": env.user}]

@@ -4,13 +4,10 @@ from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ragen_envs.conversation import EndReason
+
 SCHEMA_VERSION: Final = 2
 """2 added ``picture``, ``reasoning`` and ``tokens_estimated``; records of version 1 lack them."""
-
-End = Literal["terminated", "truncated", "budget", "invalid", "overflow", "error"]
-"""terminated: the game ended. truncated: its own time limit. budget: turns or actions used up.
-invalid: a defect where the settings end the episode. overflow: the prompt outgrew the model's context.
-error: the policy or the game failed; ``error`` says how."""
 
 
 class EpisodeKey(NamedTuple):
@@ -128,7 +125,7 @@ class Episode(RecordModel):
     """Largest probability of success that any policy has under the same budget."""
     optimal_return: float
     """Expected return of the oracle under the same budget."""
-    end: End
+    end: EndReason
     error: str | None = None
 
     @property

@@ -4,20 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import gymnasium as gym
-
 from ragen_agents.policies.base import Reply, Request
-from ragen_agents.rollout.episode import End, Episode, InstanceRecord, TurnRecord
+from ragen_agents.rollout.episode import Episode, InstanceRecord, TurnRecord
 from ragen_agents.rollout.turn_record import describe_error, record_turn
 from ragen_envs import SUITE_VERSION
 from ragen_envs.conversation import (
     ConversationVector,
     ConversationWrapper,
+    EndReason,
     Picture,
     TurnResult,
-    make_conversation,
+    make,
 )
-from ragen_envs.errors import RagenError
 from ragen_envs.seeding import new_stream
 
 
@@ -52,23 +50,20 @@ def make_env(spec: EpisodeSpec) -> ConversationWrapper:
     Raises:
         RagenError: There is no such game or instance.
     """
-    try:
-        defaults = gym.spec(spec.env_id).kwargs
-    except gym.error.Error as error:
-        raise RagenError(f"unknown game '{spec.env_id}'; `ragen games` lists them") from error
-    env = make_conversation(**{**defaults, **spec.env_kwargs})
+    env = make(spec.env_id, **spec.env_kwargs)
     env.reset(options={"split": spec.split, "index": spec.index, "noise": spec.noise})
     return env
 
 
-class Asked(NamedTuple):
-    """The last message that a game has sent."""
+class UserMessage(NamedTuple):
+    """The message that waits for a reply."""
 
-    user: str
+    text: str
     pictures: Sequence[Picture]
+    """The picture beside each user message so far; empty where the game is told in words."""
 
 
-class Game:
+class EpisodeRunner:
     """One episode: the request that waits for a reply, the replies so far, the record at the end.
 
     Args:
@@ -84,7 +79,7 @@ class Game:
         self.run_seed = run_seed
         self.env = make_env(spec)
         self.turns: list[TurnRecord] = []
-        self.end: End | None = None
+        self.end: EndReason | None = None
         self.error: str | None = None
         advice = self.env.oracle()
         self._optimum = (advice.value, advice.expected_return)
@@ -94,17 +89,19 @@ class Game:
         seed = sampling_seed(self.run_seed, self.spec, len(self.turns))
         return Request(self.env.messages, seed, self.env, tuple(self.env.pictures))
 
-    def record(self, asked: Asked, reply: Reply, result: TurnResult, seconds: float) -> None:
-        """Record what the game asked, what it was replied within so many seconds, and what that did."""
-        self.turns.append(record_turn(*asked, reply, result, self.env.names, seconds))
+    def add_turn(
+        self, message: UserMessage, reply: Reply, result: TurnResult, seconds: float
+    ) -> None:
+        """Record a message, the reply that took so many seconds, and what the reply did."""
+        self.turns.append(record_turn(*message, reply, result, self.env.names, seconds))
         self.end = result.end
 
     def fail(self, error: Exception) -> None:
         """End the episode because of an error, which is part of its record."""
-        self.end = "error"
+        self.end = EndReason.ERROR
         self.error = describe_error(error)
 
-    def episode(self, agent: str) -> Episode:
+    def record(self, agent: str) -> Episode:
         """Return the record of the episode, which must have ended."""
         assert self.end is not None
         instance = self.env.unwrapped.instance  # type: ignore[attr-defined]
@@ -120,7 +117,7 @@ class Game:
             system=self.env.system,
             turns=tuple(self.turns),
             closing=self.env.user if self.env.end is not None else "",
-            success=self.env.success and self.end not in ("error", "overflow"),
+            success=self.env.success and not self.end.is_failure,
             episode_return=sum(turn.reward for turn in self.turns),
             optimal_success=self._optimum[0],
             optimal_return=self._optimum[1],
@@ -129,27 +126,29 @@ class Game:
         )
 
 
-def play_replies(games: Sequence[Game], replies: Sequence[Reply], seconds: float) -> None:
-    """Play one reply in each of the games and record what it did.
+def play_replies(
+    runners: Sequence[EpisodeRunner], replies: Sequence[Reply], seconds: float
+) -> None:
+    """Play one reply in each of the episodes and record what it did.
 
     A game that breaks ends its episode as an error.
 
     Args:
-        games: Episodes that go on.
-        replies: One for each game.
+        runners: Episodes that go on.
+        replies: One for each episode.
         seconds: What each reply took.
     """
-    for game, reply in zip(games, replies, strict=True):
-        game.end = "overflow" if reply.overflow else None
-    played = [(g, r) for g, r in zip(games, replies, strict=True) if not r.overflow]
+    for runner, reply in zip(runners, replies, strict=True):
+        runner.end = EndReason.OVERFLOW if reply.overflow else None
+    played = [(r, reply) for r, reply in zip(runners, replies, strict=True) if not reply.overflow]
     if not played:
         return
-    asked = [Asked(game.env.user, game.env.pictures) for game, _ in played]
-    results = ConversationVector([game.env for game, _ in played]).play(
+    messages = [UserMessage(runner.env.user, runner.env.pictures) for runner, _ in played]
+    results = ConversationVector([runner.env for runner, _ in played]).play(
         [reply.text for _, reply in played], truncated=[reply.cut_off for _, reply in played]
     )
-    for (game, reply), was, result in zip(played, asked, results, strict=True):
+    for (runner, reply), message, result in zip(played, messages, results, strict=True):
         if isinstance(result, Exception):
-            game.fail(result)
+            runner.fail(result)
         else:
-            game.record(was, reply, result, seconds)
+            runner.add_turn(message, reply, result, seconds)

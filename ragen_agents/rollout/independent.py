@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ragen_agents.policies.base import AsyncPolicy, BudgetReachedError
 from ragen_agents.rollout.episode import Episode
-from ragen_agents.rollout.episode_runner import EpisodeSpec, Game, play_replies
+from ragen_agents.rollout.episode_runner import EpisodeRunner, EpisodeSpec, play_replies
 from ragen_envs.errors import RagenError
 
 Keep = Callable[[Sequence[Episode]], None]
@@ -58,19 +58,19 @@ async def play_independently(
 
 
 async def _play(spec: EpisodeSpec, policy: AsyncPolicy, run_seed: int) -> Episode:
-    game = Game(spec, run_seed)
-    while game.end is None:
+    runner = EpisodeRunner(spec, run_seed)
+    while runner.end is None:
         started = time.perf_counter()
         try:
-            reply = await policy.reply(game.request())
+            reply = await policy.reply(runner.request())
         except RagenError:
             raise
         except Exception as error:
-            game.fail(error)
+            runner.fail(error)
         else:
             waited = time.perf_counter() - started
-            play_replies([game], [reply], waited if reply.seconds is None else reply.seconds)
-    return game.episode(policy.name)
+            play_replies([runner], [reply], waited if reply.seconds is None else reply.seconds)
+    return runner.record(policy.name)
 
 
 async def _write(

@@ -3,9 +3,9 @@
 import time
 from collections.abc import Sequence
 
-from ragen_agents.policies.base import Policy, Resting
+from ragen_agents.policies.base import Policy, Releasable
 from ragen_agents.rollout.episode import Episode
-from ragen_agents.rollout.episode_runner import EpisodeSpec, Game, play_replies
+from ragen_agents.rollout.episode_runner import EpisodeRunner, EpisodeSpec, play_replies
 from ragen_envs.errors import RagenError
 
 
@@ -15,26 +15,26 @@ def play_batch(specs: Sequence[EpisodeSpec], policy: Policy, run_seed: int) -> l
     A policy that raises ends the open episodes of its batch as errors, which are records too. Errors
     in the specs themselves (an unknown game or instance) are raised.
     """
-    games = [Game(spec, run_seed) for spec in specs]
+    runners = [EpisodeRunner(spec, run_seed) for spec in specs]
     try:
-        _play_out(games, policy)
+        _play_out(runners, policy)
     finally:
-        if isinstance(policy, Resting):
-            policy.rest()
-    return [game.episode(policy.name) for game in games]
+        if isinstance(policy, Releasable):
+            policy.release()
+    return [runner.record(policy.name) for runner in runners]
 
 
-def _play_out(games: Sequence[Game], policy: Policy) -> None:
-    while waiting := [game for game in games if game.end is None]:
+def _play_out(runners: Sequence[EpisodeRunner], policy: Policy) -> None:
+    while waiting := [runner for runner in runners if runner.end is None]:
         batch = waiting[: policy.batch_size]
         started = time.perf_counter()
         try:
-            replies = policy.act([game.request() for game in batch])
+            replies = policy.act([runner.request() for runner in batch])
         except RagenError:
             raise
         except Exception as error:
-            for game in batch:
-                game.fail(error)
+            for runner in batch:
+                runner.fail(error)
             continue
         seconds = (time.perf_counter() - started) / len(batch)
         play_replies(batch, replies, seconds)

@@ -6,17 +6,17 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ragen_agents.policies.base import AsyncPolicy, BudgetReachedError, Policy, Request, Resting
+from ragen_agents.policies.base import AsyncPolicy, BudgetReachedError, Policy, Releasable, Request
 from ragen_agents.rollout.match_record import MatchRecord
-from ragen_agents.rollout.match_runner import Answer, Match, MatchSpec
+from ragen_agents.rollout.match_runner import MatchRunner, MatchSpec, SeatReply
 from ragen_envs.errors import RagenError
 
 Keep = Callable[[Sequence[MatchRecord]], None]
 """Writes matches that are over."""
 
 
-class _Asked(NamedTuple):
-    match: Match
+class _SeatRequest(NamedTuple):
+    match: MatchRunner
     seat: int
     request: Request
 
@@ -46,20 +46,22 @@ async def play_matches(
         BudgetReachedError: No more replies are paid for; replies under way were waited for.
         RagenError: Nothing can be played, or kept; all matches that were over before are kept.
     """
-    going = [Match(spec, run_seed) for spec in specs]
+    going = [MatchRunner(spec, run_seed) for spec in specs]
     try:
         await _play_out(going, policies, keep)
     finally:
         for policy in policies.values():
-            if isinstance(policy, Resting):
-                policy.rest()
+            if isinstance(policy, Releasable):
+                policy.release()
 
 
 async def _play_out(
-    going: Sequence[Match], policies: Mapping[str, Policy | AsyncPolicy], keep: Keep
+    going: Sequence[MatchRunner], policies: Mapping[str, Policy | AsyncPolicy], keep: Keep
 ) -> None:
     while going:
-        asked = [_Asked(m, seat, request) for m in going for seat, request in m.requests().items()]
+        asked = [
+            _SeatRequest(m, seat, request) for m in going for seat, request in m.requests().items()
+        ]
         answers = await _ask_all(asked, policies)
         for match in going:
             match.play(answers[id(match)])
@@ -68,15 +70,15 @@ async def _play_out(
 
 
 async def _ask_all(
-    asked: Sequence[_Asked], policies: Mapping[str, Policy | AsyncPolicy]
-) -> dict[int, dict[int, Answer]]:
+    asked: Sequence[_SeatRequest], policies: Mapping[str, Policy | AsyncPolicy]
+) -> dict[int, dict[int, SeatReply]]:
     """Return the answers of a round by the identity of the match and by seat."""
-    of_agent: defaultdict[str, list[_Asked]] = defaultdict(list)
+    of_agent: defaultdict[str, list[_SeatRequest]] = defaultdict(list)
     for one in asked:
         of_agent[one.agent].append(one)
     everything = [_ask(policies[agent], part) for agent, part in of_agent.items()]
     found = await asyncio.gather(*everything, return_exceptions=True)
-    answers: defaultdict[int, dict[int, Answer]] = defaultdict(dict)
+    answers: defaultdict[int, dict[int, SeatReply]] = defaultdict(dict)
     for part, given in zip(of_agent.values(), found, strict=True):
         if isinstance(given, BaseException):
             raise given
@@ -85,7 +87,7 @@ async def _ask_all(
     return answers
 
 
-async def _ask(policy: Policy | AsyncPolicy, asked: Sequence[_Asked]) -> list[Answer]:
+async def _ask(policy: Policy | AsyncPolicy, asked: Sequence[_SeatRequest]) -> list[SeatReply]:
     requests = [one.request for one in asked]
     if not isinstance(policy, AsyncPolicy):
         size = policy.batch_size
@@ -98,23 +100,23 @@ async def _ask(policy: Policy | AsyncPolicy, asked: Sequence[_Asked]) -> list[An
     # What stops the run matters more than a budget that is reached at the same time.
     for stop in sorted(stops, key=lambda stop: isinstance(stop, BudgetReachedError)):
         raise stop
-    return [given for given in found if isinstance(given, Answer)]
+    return [given for given in found if isinstance(given, SeatReply)]
 
 
-def _act(policy: Policy, requests: Sequence[Request]) -> list[Answer]:
+def _act(policy: Policy, requests: Sequence[Request]) -> list[SeatReply]:
     """Ask a local policy for a batch; what it raises is its answer on every seat of the batch."""
     started = time.perf_counter()
     try:
         replies = policy.act(requests)
         seconds = (time.perf_counter() - started) / len(requests)
-        return [Answer(reply, seconds) for _, reply in zip(requests, replies, strict=True)]
+        return [SeatReply(reply, seconds) for _, reply in zip(requests, replies, strict=True)]
     except RagenError:
         raise
     except Exception as error:
-        return [Answer(error, 0.0) for _ in requests]
+        return [SeatReply(error, 0.0) for _ in requests]
 
 
-async def _reply(policy: AsyncPolicy, request: Request, places: asyncio.Semaphore) -> Answer:
+async def _reply(policy: AsyncPolicy, request: Request, places: asyncio.Semaphore) -> SeatReply:
     async with places:
         started = time.perf_counter()
         try:
@@ -122,6 +124,6 @@ async def _reply(policy: AsyncPolicy, request: Request, places: asyncio.Semaphor
         except RagenError:
             raise
         except Exception as error:
-            return Answer(error, 0.0)
+            return SeatReply(error, 0.0)
     waited = time.perf_counter() - started
-    return Answer(reply, waited if reply.seconds is None else reply.seconds)
+    return SeatReply(reply, waited if reply.seconds is None else reply.seconds)

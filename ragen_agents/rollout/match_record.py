@@ -2,7 +2,8 @@
 
 from typing import Any, Final, Literal, NamedTuple
 
-from ragen_agents.rollout.episode import End, InstanceRecord, RecordModel, TurnRecord
+from ragen_agents.rollout.episode import InstanceRecord, RecordModel, TurnRecord
+from ragen_envs.conversation import EndReason
 
 MATCH_VERSION: Final = 1
 
@@ -40,7 +41,7 @@ class SeatRecord(RecordModel):
     """Whether the seat had what the game is about when it left the game."""
     episode_return: float
     """Sum of the seat's rewards and penalties."""
-    end: End
+    end: EndReason
     """After "error" and "overflow" the seat says nothing more, and the others play on."""
     error: str | None = None
 

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import pettingzoo
 
 from ragen_agents.policies.base import Reply, Request
-from ragen_agents.rollout.episode import End, InstanceRecord, TurnRecord
+from ragen_agents.rollout.episode import InstanceRecord, TurnRecord
 from ragen_agents.rollout.match_record import MatchRecord, SeatRecord
 from ragen_agents.rollout.turn_record import describe_error, record_turn
 from ragen_envs import SUITE_VERSION
-from ragen_envs.conversation.wrapper import TurnResult
+from ragen_envs.conversation import EndReason, TurnResult
 from ragen_envs.errors import RagenError
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES
 from ragen_envs.multi_agent.conversation import MultiAgentConversation
@@ -35,8 +35,8 @@ class MatchSpec:
     """Keywords for the env, over those of its id."""
 
 
-class Answer(NamedTuple):
-    """What an agent said on a seat, or how it failed to."""
+class SeatReply(NamedTuple):
+    """What an agent replied on a seat, or the error instead."""
 
     reply: Reply | Exception
     seconds: float
@@ -51,7 +51,7 @@ def seat_seed(run_seed: int, spec: MatchSpec, seat: int, turn: int) -> int:
     return new_stream(f"policy {run_seed}", what, spec.level)
 
 
-def make_table(env_id: str, kwargs: Mapping[str, Any]) -> MultiAgentConversation:
+def make_match_env(env_id: str, kwargs: Mapping[str, Any]) -> MultiAgentConversation:
     """Make the text face of a game for several players.
 
     Raises:
@@ -60,28 +60,28 @@ def make_table(env_id: str, kwargs: Mapping[str, Any]) -> MultiAgentConversation
     known = [game.text_id for game in MULTI_AGENT_GAMES]
     if env_id not in known:
         raise RagenError(f"unknown game of several players '{env_id}'; use {', '.join(known)}")
-    table: MultiAgentConversation = pettingzoo.make("parallel", env_id, **kwargs)
-    return table
+    env: MultiAgentConversation = pettingzoo.make("parallel", env_id, **kwargs)
+    return env
 
 
 @dataclass
-class _Place:
-    """A seat and who sits on it."""
+class _SeatState:
+    """The agent of a seat, its turns so far, and how it left the game."""
 
     agent: str
     turns: list[TurnRecord] = field(default_factory=list)
-    end: End | None = None
+    end: EndReason | None = None
     error: str | None = None
 
     @property
     def is_silent(self) -> bool:
-        return self.end in ("error", "overflow")
+        return self.end is not None and self.end.is_failure
 
     def fail(self, error: Exception) -> None:
-        self.end, self.error = "error", describe_error(error)
+        self.end, self.error = EndReason.ERROR, describe_error(error)
 
 
-class Match:
+class MatchRunner:
     """A match: the requests that wait for replies, the replies so far, the record at the end.
 
     A seat whose agent fails, or whose conversation outgrows its model's context, says nothing from
@@ -98,35 +98,35 @@ class Match:
     def __init__(self, spec: MatchSpec, run_seed: int) -> None:
         self.spec = spec
         self.run_seed = run_seed
-        self.table = make_table(spec.env_id, spec.env_kwargs)
-        self.table.reset(seed=spec.level, options={"split": spec.split})
-        self._places = [_Place(agent) for agent in spec.lineup]
+        self.env = make_match_env(spec.env_id, spec.env_kwargs)
+        self.env.reset(seed=spec.level, options={"split": spec.split})
+        self._seats = [_SeatState(agent) for agent in spec.lineup]
 
     def requests(self) -> dict[int, Request]:
         """Return what each seat is asked now; nothing once the match is over."""
         return {
             number: Request(seat.messages, self._seed(number), seat)
-            for number, seat in enumerate(self.table.seats)
-            if self._places[number].end is None
+            for number, seat in enumerate(self.env.seats)
+            if self._seats[number].end is None
         }
 
-    def play(self, answers: Mapping[int, Answer]) -> None:
-        """Play a round with the answers of all seats that were asked.
+    def play(self, answers: Mapping[int, SeatReply]) -> None:
+        """Play a round with the replies of all seats that were asked.
 
         A game that breaks ends the match of all who are in it as an error.
         """
-        asked = {number: self.table.seats[number].user for number in answers}
+        asked = {number: self.env.seats[number].user for number in answers}
         said = {number: self._said(number, answer) for number, answer in answers.items()}
         spoken = {number: reply for number, reply in said.items() if reply is not None}
-        agents = self.table.possible_agents
-        replies = dict.fromkeys(self.table.agents, "")
+        agents = self.env.possible_agents
+        replies = dict.fromkeys(self.env.agents, "")
         replies |= {agents[number]: reply.text for number, reply in spoken.items()}
         cut_off = {agents[number]: reply.cut_off for number, reply in spoken.items()}
         try:
-            results = self.table.play(replies, cut_off)
+            results = self.env.play(replies, cut_off)
         except Exception as error:
             for number in spoken:
-                self._places[number].fail(error)
+                self._seats[number].fail(error)
             return
         for number, reply in spoken.items():
             result = results[agents[number]]
@@ -139,42 +139,42 @@ class Match:
             task=self.spec.task,
             env_id=self.spec.env_id,
             env_kwargs=dict(self.spec.env_kwargs),
-            instance=InstanceRecord(**vars(self.table.game.instance)),
+            instance=InstanceRecord(**vars(self.env.game.instance)),
             sampling_seed=self.run_seed,
-            seats=tuple(self._seat(number) for number in range(len(self._places))),
+            seats=tuple(self._seat(number) for number in range(len(self._seats))),
         )
 
     def _seed(self, number: int) -> int:
-        return seat_seed(self.run_seed, self.spec, number, len(self._places[number].turns))
+        return seat_seed(self.run_seed, self.spec, number, len(self._seats[number].turns))
 
-    def _said(self, number: int, answer: Answer) -> Reply | None:
+    def _said(self, number: int, answer: SeatReply) -> Reply | None:
         """Return the reply of a seat that was asked, or None if it has none, and none any more."""
-        place, reply = self._places[number], answer.reply
+        state, reply = self._seats[number], answer.reply
         if isinstance(reply, Exception):
-            place.fail(reply)
+            state.fail(reply)
             return None
         if reply.overflow:
-            place.end = "overflow"
+            state.end = EndReason.OVERFLOW
             return None
         return reply
 
     def _record(
         self, number: int, user: str, reply: Reply, result: TurnResult, seconds: float
     ) -> None:
-        place, names = self._places[number], self.table.seats[number].names
-        place.turns.append(record_turn(user, (), reply, result, names, seconds))
-        place.end = result.end
+        state, names = self._seats[number], self.env.seats[number].names
+        state.turns.append(record_turn(user, (), reply, result, names, seconds))
+        state.end = result.end
 
     def _seat(self, number: int) -> SeatRecord:
-        place, seat = self._places[number], self.table.seats[number]
-        assert place.end is not None
+        state, seat = self._seats[number], self.env.seats[number]
+        assert state.end is not None
         return SeatRecord(
-            agent=place.agent,
+            agent=state.agent,
             system=seat.system,
-            turns=tuple(place.turns),
-            closing="" if place.is_silent else seat.user,
-            success=seat.success and not place.is_silent,
-            episode_return=sum(turn.reward for turn in place.turns),
-            end=place.end,
-            error=place.error,
+            turns=tuple(state.turns),
+            closing="" if state.is_silent else seat.user,
+            success=seat.success and not state.is_silent,
+            episode_return=sum(turn.reward for turn in state.turns),
+            end=state.end,
+            error=state.error,
         )

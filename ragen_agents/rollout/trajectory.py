@@ -1,13 +1,11 @@
 """Trajectories: an episode in tokens, built only by appending."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+
+from ragen_envs.conversation import EndReason
 
 CONTEXT = -1
 """Turn id of the tokens that the model did not write."""
-
-End = Literal["terminated", "truncated", "budget", "invalid", "overflow", "error"]
-"""As in ``Episode``."""
 
 
 @dataclass
@@ -56,7 +54,7 @@ class Trajectory:
     """The conversation, for people."""
     replies: int = 0
     """How many replies were appended."""
-    end: End | None = None
+    end: EndReason | None = None
     """Why it ended; None while it goes on."""
     success: bool = False
     error: str | None = None

@@ -33,7 +33,7 @@ def make_engine(
     """
     max_tokens = config.rollout.max_tokens
     if config.engine == "transformers":
-        return TransformersEngine(policy, codec.ends, codec.pad, max_tokens)
+        return TransformersEngine(policy, codec.stop_token_ids, codec.pad, max_tokens)
     if processes > 1:
         raise RagenError(
             f"engine is {config.engine}, which runs with one process of the trainer, not {processes}"
@@ -42,12 +42,12 @@ def make_engine(
 
     if config.engine == "vllm-server":
         model = _served(config, policy, folder)
-        return VllmEngine(model, codec.ends, max_tokens, run=f"{uuid.uuid4().hex[:8]}-")
+        return VllmEngine(model, codec.stop_token_ids, max_tokens, run=f"{uuid.uuid4().hex[:8]}-")
     from ragen_agents.engines.vllm_api import LocalModel
 
     settings = config.vllm
     local = LocalModel(model_source(config.model), settings.precision, settings.cache_gib)
-    return VllmEngine(local, codec.ends, max_tokens)
+    return VllmEngine(local, codec.stop_token_ids, max_tokens)
 
 
 def _served(config: TrainConfig, policy: Any, folder: Path) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ragen_agents.rollout.trajectory import Trajectory, TrajectoryTurn
+from ragen_envs.conversation import EndReason
 from ragen_envs.errors import RagenError
 
 _THOUGHT = re.compile(r"<think>(.*?)</think>", re.DOTALL)
@@ -26,7 +27,7 @@ def group_returns(trajectories: Sequence[Trajectory], game_only: bool = False) -
     groups: dict[int, list[float]] = {}
     for trajectory in trajectories:
         members = groups.setdefault(trajectory.group, [])
-        if trajectory.end == "error":
+        if trajectory.end == EndReason.ERROR:
             continue
         whole = trajectory.episode_return
         if game_only:
@@ -67,7 +68,7 @@ def rollout_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     }
     for name in sorted({name for turn in turns for name in turn.rewards}):
         metrics[f"reward/{name}"] = sum(turn.rewards.get(name, 0.0) for turn in turns) / count
-    for end in ("terminated", "truncated", "budget", "invalid", "overflow", "error"):
+    for end in EndReason:
         metrics[f"end/{end}"] = ends[end] / count
     return metrics
 

@@ -4,14 +4,13 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-import gymnasium as gym
 import torch
 from accelerate import Accelerator
 
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.models import ActorCritic
-from ragen_envs.conversation import ConversationWrapper, make_conversation
+from ragen_envs.conversation import ConversationWrapper, make
 from ragen_envs.errors import InstanceError, RagenError
 from ragen_envs.splits import VALIDATION
 
@@ -42,21 +41,15 @@ def env_factory(config: TrainConfig, env: Callable[[], Any] | None) -> MakeEnv:
         env: Makes a conversation, or a game with a text face, which is then wrapped with ``env_kwargs``.
     """
 
-    def make() -> ConversationWrapper:
+    def make_env() -> ConversationWrapper:
         if env is not None:
             made = env()
             if isinstance(made, ConversationWrapper):
                 return made
-            return ConversationWrapper(made, **config.env_kwargs)
-        try:
-            defaults = gym.spec(config.game).kwargs
-        except gym.error.Error as error:
-            raise RagenError(
-                f"game is '{config.game}', which is unknown; `ragen games` lists them"
-            ) from error
-        return make_conversation(**{**defaults, **config.env_kwargs})
+            return make(made, **config.env_kwargs)
+        return make(config.game, **config.env_kwargs)
 
-    return make
+    return make_env
 
 
 def frozen_reference(config: TrainConfig, policy: Any) -> ActorCritic | None:

@@ -8,7 +8,7 @@ import torch
 from accelerate.utils import gather_object
 
 from ragen_agents.engines.base import Engine, EngineError
-from ragen_agents.engines.decoding import end_tokens
+from ragen_agents.engines.decoding import stop_token_ids
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.collect import Collector, RewardFunction
 from ragen_agents.rollout.trajectory import Trajectory
@@ -34,6 +34,7 @@ from ragen_agents.starpo.prepared import Prepared
 from ragen_agents.starpo.rewards import TurnReward, as_reward
 from ragen_agents.starpo.run_state import RunState, log
 from ragen_agents.starpo.setup import check_fits, env_factory, frozen_reference, make_accelerator
+from ragen_envs.conversation import EndReason
 from ragen_envs.errors import RagenError
 from ragen_envs.seeding import new_stream
 
@@ -85,7 +86,9 @@ class Trainer:
         apart = is_split(config, self.accelerator)
         device = torch.device("cpu") if apart else self.accelerator.device
         policy, self.tokenizer = load_policy(config, device)
-        self.codec = ChatCodec(self.tokenizer, end_tokens(policy.generation_config, self.tokenizer))
+        self.codec = ChatCodec(
+            self.tokenizer, stop_token_ids(policy.generation_config, self.tokenizer)
+        )
         self.learner = Learner(config, policy, frozen_reference(config, policy), self.accelerator)
         self._make_env = env_factory(config, env)
         self._context = int(getattr(policy.config, "max_position_embeddings", 1 << 30))
@@ -233,7 +236,9 @@ class Trainer:
                 metrics |= prompt_information(self.learner, trajectories, self.codec.pad)
         kept = self._kept(trajectories, iteration)
         metrics["kept_groups"] = float(len(kept))
-        learnable = [t for t in trajectories if t.group in kept and t.end != "error" and t.written]
+        learnable = [
+            t for t in trajectories if t.group in kept and t.end != EndReason.ERROR and t.written
+        ]
         self._count_empty(bool(learnable), trajectories)
         if iteration % config.save_every == 0:
             for trajectory in trajectories[: config.rollout.group_size : 4][:4]:

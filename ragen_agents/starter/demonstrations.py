@@ -12,7 +12,7 @@ import numpy as np
 from ragen_agents.starter import thoughts
 from ragen_agents.starter.names import name_pair
 from ragen_envs.bandit.env import BanditEnv
-from ragen_envs.conversation import ConversationWrapper, format_reply, make_conversation
+from ragen_envs.conversation import ConversationWrapper, format_reply, make
 from ragen_envs.frozen_lake import dynamics as lake
 from ragen_envs.frozen_lake.env import FrozenLakeEnv
 from ragen_envs.frozen_lake.oracle import advise
@@ -130,7 +130,7 @@ def _env(text_id: str, rng: np.random.Generator, hurried: float) -> Conversation
     if hurried and text_id != BANDIT and rng.random() < hurried:
         settings = (*settings, ("max_actions", int(rng.integers(1, 7))))
     if text_id == BANDIT:
-        env = _make(text_id, level=name_pair(rng), **dict(settings))
+        env = make(text_id, level=name_pair(rng), **dict(settings))
     else:
         env = _shared(text_id, settings)
     seeds = SLIPPERY_MAPS if text_id == "ragen/FrozenLakeText-v0" else 1 << 62
@@ -138,15 +138,9 @@ def _env(text_id: str, rng: np.random.Generator, hurried: float) -> Conversation
     return env
 
 
-def _make(text_id: str, **kwargs: Any) -> ConversationWrapper:
-    import gymnasium as gym
-
-    return make_conversation(**{**gym.spec(text_id).kwargs, **kwargs})
-
-
 @lru_cache(maxsize=512)
 def _shared(text_id: str, settings: Settings) -> ConversationWrapper:
-    return _make(text_id, **dict(settings))
+    return make(text_id, **dict(settings))
 
 
 def _settings(text_id: str, rng: np.random.Generator) -> Settings:

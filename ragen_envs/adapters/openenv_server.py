@@ -9,15 +9,15 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-import gymnasium as gym
 from openenv.core import EnvClient
 from openenv.core.client_types import StepResult
 from openenv.core.env_server import create_fastapi_app
 from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import Action, Observation, State
 
-from ragen_envs.conversation import make_conversation
+from ragen_envs.conversation import make
 from ragen_envs.errors import RagenError
+from ragen_envs.registration import game_of
 
 SESSIONS = 256
 """Most sessions at a time."""
@@ -54,10 +54,8 @@ class GameEnvironment(Environment[GameAction, GameObservation, State]):
     SUPPORTS_CONCURRENT_SESSIONS = True
 
     def __init__(self, env_id: str, **settings: Any) -> None:
-        import ragen_envs  # noqa: F401
-
         super().__init__()
-        self._env = make_conversation(**{**gym.spec(env_id).kwargs, **settings})
+        self._env = make(env_id, **settings)
         self._state = State(episode_id=None, step_count=0)
 
     def reset(
@@ -124,10 +122,8 @@ def app(env_id: str | None = None, **settings: Any) -> Any:
     Raises:
         RagenError: There is no such game.
     """
-    import ragen_envs  # noqa: F401
-
     name = env_id or os.environ.get("RAGEN_GAME", "ragen/SokobanText-v0")
-    if name not in gym.registry or "game" not in gym.registry[name].kwargs:
+    if game_of(name) is None:
         raise RagenError(f"RAGEN_GAME is '{name}', but must be the id of a conversation env")
-    make = partial(GameEnvironment, name, **settings)
-    return create_fastapi_app(make, GameAction, GameObservation, max_concurrent_envs=SESSIONS)
+    session = partial(GameEnvironment, name, **settings)
+    return create_fastapi_app(session, GameAction, GameObservation, max_concurrent_envs=SESSIONS)

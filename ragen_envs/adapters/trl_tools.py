@@ -7,9 +7,7 @@ suite, use the rollout function of ``ragen_agents.adapters.trl_rollouts``.
 
 from typing import Any
 
-import gymnasium as gym
-
-from ragen_envs.conversation import format_reply, make_conversation
+from ragen_envs.conversation import format_reply, make
 from ragen_envs.conversation.prompt import introduction
 
 
@@ -22,10 +20,7 @@ class GameTools:
     """
 
     def __init__(self, env_id: str, **settings: Any) -> None:
-        import ragen_envs  # noqa: F401
-
-        given = {**gym.spec(env_id).kwargs, **settings, "think": False}
-        self._env = make_conversation(**given)
+        self._env = make(env_id, **{**settings, "think": False})
         self._return = 0.0
 
     def reset(

@@ -7,14 +7,12 @@ verifiers finds an environment by the name of a top-level module, which is ``rag
 from collections.abc import Iterator
 from typing import Any
 
-import gymnasium as gym
 import verifiers.v1 as vf
 from openai import AsyncOpenAI
 from verifiers.v1.dialects.chat import message_to_wire
 from verifiers.v1.runtimes import ProgramResult, SubprocessConfig
 
-import ragen_envs  # noqa: F401
-from ragen_envs.conversation import ConversationWrapper, make_conversation
+from ragen_envs.conversation import ConversationWrapper, make
 
 
 class RagenConfig(vf.TasksetConfig):
@@ -113,6 +111,6 @@ class RagenEnv(vf.Env[RagenEnvConfig]):
 
 
 def _open(game: str, split: str, index: int, settings: dict[str, Any]) -> ConversationWrapper:
-    env = make_conversation(**{**gym.spec(game).kwargs, **settings})
+    env = make(game, **settings)
     env.reset(options={"split": split, "index": index})
     return env

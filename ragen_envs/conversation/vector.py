@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ragen_envs.conversation.wrapper import ConversationWrapper, EndReason, Message, TurnResult
+from ragen_envs.conversation.end_reason import ConversationEnd
+from ragen_envs.conversation.wrapper import ConversationWrapper, Message, TurnResult
 from ragen_envs.errors import RagenError
 
 
@@ -98,7 +99,7 @@ class ConversationVector:
         return [conversation.messages for conversation in self._choose(ids)]
 
     @property
-    def ends(self) -> list[EndReason | None]:
+    def ends(self) -> list[ConversationEnd | None]:
         """Why each episode ended, or None where it goes on."""
         return [conversation.end for conversation in self.conversations]
 

@@ -1,6 +1,6 @@
 """Any game with a text face as a conversation: text in, text out."""
 
-from typing import Any, Literal, NamedTuple, SupportsFloat
+from typing import Any, NamedTuple, SupportsFloat
 
 import gymnasium as gym
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ragen_envs.base import GameEnv
 from ragen_envs.conversation import prompt
+from ragen_envs.conversation.end_reason import ConversationEnd, EndReason
 from ragen_envs.conversation.parser import MAX_REPLY_CHARACTERS, Defect, ParsedReply, parse_reply
 from ragen_envs.conversation.settings import ConversationSettings, resolve_symbols
 from ragen_envs.errors import RagenError
@@ -21,10 +22,6 @@ Message = dict[str, str]
 
 Picture = NDArray[np.uint8]
 """An RGB picture, uint8 (H, W, 3)."""
-
-EndReason = Literal["terminated", "truncated", "budget", "invalid"]
-"""terminated: the game ended. truncated: the game's own time limit. budget: turns or actions used up.
-invalid: a reply with a defect where the setting ``invalid`` is "end"."""
 
 MAX_TEXT: int = 1 << 20
 _IN_PICTURE = "The board is in the picture."
@@ -55,7 +52,7 @@ class TurnResult(NamedTuple):
     """The game's reward of each."""
     penalty: float
     """The format penalty charged, 0 or negative."""
-    end: EndReason | None
+    end: ConversationEnd | None
     """Why the episode ended, or None if it goes on."""
     text: str
     """The next user message, or the closing text."""
@@ -64,6 +61,17 @@ class TurnResult(NamedTuple):
     def reward(self) -> float:
         """Sum of the game's rewards and the penalty."""
         return sum(self.rewards) + self.penalty
+
+
+def _refuse_nesting(env: gym.Env[Any, Any]) -> None:
+    layer = env
+    while isinstance(layer, gym.Wrapper):
+        if isinstance(layer, ConversationWrapper):
+            raise RagenError(
+                f"{env} is a conversation already; wrap the game itself, or give "
+                "ragen_envs.conversation.make the text id with other settings"
+            )
+        layer = layer.env
 
 
 def _check_pictures(env: gym.Env[Any, Any]) -> None:
@@ -86,11 +94,14 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     (some action changed the state), ``defects`` (tuple of names), ``executed`` (tuple of action names),
     ``end`` (why the episode ended, or ""), ``turns_left`` and ``actions_left``.
 
+    ``ragen_envs.conversation.make`` makes one from an id, and ``ConversationVector`` plays many at once.
+
     Args:
-        env: A game with a ``text`` face; its own time limit, if any, still holds.
+        env: A game with a ``text`` face, not in a conversation already; its own time limit, if any, holds.
         **settings: Fields of ``ConversationSettings``.
 
-    ``ConversationVector`` plays many of them at once.
+    Raises:
+        RagenError: The env is a conversation or has no text face, or a setting is unknown or wrong.
     """
 
     env: gym.Env[Any, Any]
@@ -98,6 +109,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     def __init__(self, env: gym.Env[Any, Any], **settings: Any) -> None:
         RecordConstructorArgs.__init__(self, **settings)
         gym.Wrapper.__init__(self, env)
+        _refuse_nesting(env)
         try:
             self.settings = ConversationSettings(**settings)
         except TypeError:
@@ -115,7 +127,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self.observation_space: spaces.Space[str] = FreeText(MAX_TEXT)
         self.action_space: spaces.Space[str] = FreeText(MAX_REPLY_CHARACTERS)
         self.names: tuple[str, ...] = ()
-        self.end: EndReason | None = None
+        self.end: ConversationEnd | None = None
         self._turns: list[tuple[str, str]] = []
         self._pictures: list[Picture] = []
         # A game without wrappers of its own is played without making what nobody reads.
@@ -151,7 +163,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             tuple(self.names[a] for a in result.executed),
             any(result.effective),
         )
-        terminated = result.end == "terminated"
+        terminated = result.end == EndReason.TERMINATED
         truncated = result.end is not None and not terminated
         return result.text, result.reward, terminated, truncated, info
 
@@ -206,7 +218,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             effective.append(bool(changed))
             rewards.append(float(reward))
             if terminated or truncated:
-                self.end = "terminated" if terminated else "truncated"
+                self.end = EndReason.TERMINATED if terminated else EndReason.TRUNCATED
                 break
         if actions:
             if self._game is not None:
@@ -214,12 +226,12 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             self.success = bool(self._game_info["success"])
         return tuple(effective), tuple(rewards)
 
-    def _limit_end(self, valid: bool) -> EndReason | None:
+    def _limit_end(self, valid: bool) -> ConversationEnd | None:
         settings = self.settings
         if not valid and settings.invalid == "end":
-            return "invalid"
+            return EndReason.INVALID
         spent = len(self._turns) == settings.max_turns or self._actions_used == settings.max_actions
-        return "budget" if spent else None
+        return EndReason.BUDGET if spent else None
 
     def _next_text(self, told: str) -> str:
         state = self.state_text()
@@ -289,7 +301,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             "action_is_effective": effective,
             "defects": tuple(str(d) for d in defects),
             "executed": executed,
-            "end": self.end or "",
+            "end": "" if self.end is None else self.end.value,
             "turns_left": self.budget.turns,
             "actions_left": self.budget.actions,
         }

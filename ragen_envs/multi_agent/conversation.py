@@ -6,9 +6,10 @@ from typing import Any
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
+from ragen_envs.conversation.end_reason import ConversationEnd, EndReason
 from ragen_envs.conversation.parser import MAX_REPLY_CHARACTERS
 from ragen_envs.conversation.settings import ConversationSettings
-from ragen_envs.conversation.wrapper import MAX_TEXT, EndReason, FreeText, TurnResult
+from ragen_envs.conversation.wrapper import MAX_TEXT, FreeText, TurnResult
 from ragen_envs.errors import RagenError
 from ragen_envs.multi_agent.base import Infos, MultiAgentEnv, Step
 from ragen_envs.multi_agent.seat import Seat
@@ -118,13 +119,13 @@ class MultiAgentConversation(ParallelEnv[str, Any, str]):
         _, rewards, out, late, infos = done
         results = {}
         for agent, seat in seats.items():
-            end: EndReason | None = "budget" if late[agent] else None
+            end: ConversationEnd | None = EndReason.BUDGET if late[agent] else None
             results[agent] = seat.tell(
                 replies[agent],
                 parsed[agent],
                 rewards[agent],
                 infos[agent]["action_is_effective"],
-                "terminated" if out[agent] else end,
+                EndReason.TERMINATED if out[agent] else end,
             )
         return done, results
 

@@ -4,9 +4,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ragen_envs.conversation import prompt
+from ragen_envs.conversation.end_reason import ConversationEnd
 from ragen_envs.conversation.parser import ParsedReply, parse_reply
 from ragen_envs.conversation.settings import SETTING_NAMES, ConversationSettings, resolve_symbols
-from ragen_envs.conversation.wrapper import EndReason, Message, TurnResult
+from ragen_envs.conversation.wrapper import Message, TurnResult
 from ragen_envs.errors import RagenError
 from ragen_envs.multi_agent.base import MultiAgentEnv, SeatView
 from ragen_envs.oracle import Advice, Budget
@@ -36,7 +37,7 @@ class Seat:
         self.settings = replace(self._asked, max_turns=limit, max_actions=limit, actions_per_turn=1)
         face, view = self.game.text, SeatView(self.game, self.number)
         self.names: tuple[str, ...] = face.actions(view)
-        self.end: EndReason | None = None
+        self.end: ConversationEnd | None = None
         self.success = False
         self._turns: list[tuple[str, str]] = []
         legend = face.legend(self.symbols)
@@ -60,7 +61,12 @@ class Seat:
         return parsed.actions[0] if runs and parsed.actions else None
 
     def tell(
-        self, reply: str, parsed: ParsedReply, reward: float, effective: bool, end: EndReason | None
+        self,
+        reply: str,
+        parsed: ParsedReply,
+        reward: float,
+        effective: bool,
+        end: ConversationEnd | None,
     ) -> TurnResult:
         """Tell the player what the round did, and what is asked next."""
         choice = self.choice(parsed)

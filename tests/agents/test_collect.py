@@ -13,7 +13,7 @@ from ragen_agents.starpo.batch import TrainBatch  # noqa: E402
 from ragen_agents.starpo.config import Reward  # noqa: E402
 from ragen_agents.starpo.rewards import TurnReward, graded_format, grounded  # noqa: E402
 from ragen_agents.starter import STARTER  # noqa: E402
-from ragen_envs.conversation import make_conversation, parse_reply  # noqa: E402
+from ragen_envs.conversation import make, parse_reply  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def collector(codec, write, game="ragen/Sokoban-v0", context=2048, reward=None, 
         return ids if text.endswith("…") else [*ids, codec.close]
 
     return Collector(
-        ScriptedEngine(written, codec.ends), codec, lambda: make_conversation(game, **settings),
+        ScriptedEngine(written, codec.stop_token_ids), codec, lambda: make(game, **settings),
         context, 64, 1.0, "test", TurnReward(reward or Reward()),
     )  # fmt: skip
 
@@ -119,7 +119,7 @@ def test_continuous_and_lock_step_engines_give_the_same_trajectories(codec):
     one = collector(codec, by_seed)
     continuous = one.collect(specs, 0)
     other = collector(codec, by_seed)
-    other.engine = LockStep(one.engine._write, codec.ends)
+    other.engine = LockStep(one.engine._write, codec.stop_token_ids)
     assert other.collect(specs, 0) == continuous
     assert len({len(trajectory.turns) for trajectory in continuous}) > 1
 
@@ -155,15 +155,15 @@ def test_a_reply_that_was_cut_off_is_closed_as_context(codec):
 def test_a_game_that_breaks_ends_its_episode_only(codec):
     made = []
 
-    def make():
-        env = make_conversation("ragen/Sokoban-v0")
+    def make_env():
+        env = make("ragen/Sokoban-v0")
         if not made:
             env.play = lambda *_, **__: 1 / 0
         made.append(env)
         return env
 
     working = collector(codec, by_seed)
-    working.make_env = make
+    working.make_env = make_env
     found = working.collect([GroupSpec(0, 2, {"seed": 1})], 0)
     assert found[0].end == "error"
     assert "ZeroDivisionError" in found[0].error

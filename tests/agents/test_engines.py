@@ -13,7 +13,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS  # noqa: E402
 
 from ragen_agents.engines import TokenRequest, attention  # noqa: E402
 from ragen_agents.engines.decoding import Decoder  # noqa: E402
-from ragen_agents.engines.prefix_cache import Memory  # noqa: E402
+from ragen_agents.engines.prefix_cache import PrefixCache  # noqa: E402
 from ragen_agents.engines.transformers_engine import TransformersEngine  # noqa: E402
 
 VOCABULARY, END, PAD = 50, 1, 0
@@ -133,10 +133,10 @@ class CountingDecoder:
 
 @settings(deadline=None, max_examples=25)
 @given(data=st.data())
-def test_memory_changes_no_sample_whatever_was_read_before(model, data):
+def test_the_prefix_cache_changes_no_sample_whatever_was_read_before(model, data):
     token = st.integers(2, 5)  # few, so that beginnings are shared by chance too
     text = st.lists(token, min_size=1, max_size=9)
-    decoder, memory = CountingDecoder(model), Memory()
+    decoder, cache = CountingDecoder(model), PrefixCache()
     fresh = Decoder(model, frozenset({END}), PAD, 1.0, 12)
     given_before = []
     for turn in range(3):
@@ -146,31 +146,31 @@ def test_memory_changes_no_sample_whatever_was_read_before(model, data):
             st.lists(st.tuples(parts, text).map(lambda t: t[0] + t[1]), min_size=1, max_size=6)
         )
         seeds = [100 * turn + i for i in range(len(batch))]
-        found, expected = memory.sample(decoder, batch, seeds), fresh.run(batch, seeds)[0]
+        found, expected = cache.sample(decoder, batch, seeds), fresh.run(batch, seeds)[0]
         assert [s.ids for s in found] == [s.ids for s in expected]
         for one, other in zip(found, expected, strict=True):
             assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
         given_before = [p + s.ids for p, s in zip(batch, found, strict=True)]
 
 
-def test_memory_reads_only_what_is_new(model):
-    decoder, memory = CountingDecoder(model), Memory()
+def test_the_prefix_cache_reads_only_what_is_new(model):
+    decoder, cache = CountingDecoder(model), PrefixCache()
     batch = prompts(7)
     for turn in range(3):
-        samples = memory.sample(decoder, batch, list(range(7)))
+        samples = cache.sample(decoder, batch, list(range(7)))
         if turn:
             assert decoder.read[-1] == 7 * 4  # the last token of each reply, and the bridge
         batch = [p + s.ids + [2, 3, turn + 2] for p, s in zip(batch, samples, strict=True)][::-1]
-    memory.forget()
-    memory.sample(decoder, batch, list(range(7)))
+    cache.clear()
+    cache.sample(decoder, batch, list(range(7)))
     assert decoder.read[-1] == sum(map(len, batch))
 
 
-def test_what_has_little_in_common_with_memory_is_read_afresh(model):
-    decoder, memory = CountingDecoder(model), Memory()
-    memory.sample(decoder, [[2, 3, *p] for p in prompts(5)], list(range(5)))
+def test_what_has_little_in_common_with_the_prefix_cache_is_read_afresh(model):
+    decoder, cache = CountingDecoder(model), PrefixCache()
+    cache.sample(decoder, [[2, 3, *p] for p in prompts(5)], list(range(5)))
     other = [[2, 3, *range(4, 30), 40 + i] for i in range(5)]  # rules of their own, read once
-    memory.sample(decoder, other, list(range(5)))
+    cache.sample(decoder, other, list(range(5)))
     assert decoder.read[-1] == sum(map(len, other))
 
 
@@ -273,10 +273,10 @@ def test_a_window_of_attention_sees_tokens_and_no_padding():
     windowed = transformers.MistralForCausalLM(config).eval()
     rules = list(range(2, 22))
     short, long = [*rules, *range(5, 10)], [*rules, *range(10, 40)]
-    decoder, memory = Decoder(windowed, frozenset(), PAD, 1.0, 8), Memory()
+    decoder, cache = Decoder(windowed, frozenset(), PAD, 1.0, 8), PrefixCache()
     batch = [short, long]
     for seed in (0, 10):
-        found = memory.sample(decoder, batch, [seed, seed + 1])
+        found = cache.sample(decoder, batch, [seed, seed + 1])
         for place, prompt in enumerate(batch):
             alone = decoder.run([prompt], [seed + place])[0][0]
             assert alone.ids == found[place].ids

@@ -64,9 +64,9 @@ def test_the_single_file_learns_the_better_arm():
 def test_a_game_from_outside_is_played_by_the_oracle_to_the_end(game, examples):
     importlib.import_module(game.lower())
 
-    from ragen_envs.conversation import format_reply, make_conversation
+    from ragen_envs.conversation import format_reply, make
 
-    env = make_conversation(**gym.spec(f"mine/{game}Text-v0").kwargs)
+    env = make(f"mine/{game}Text-v0")
     for seed in range(20):
         env.reset(seed=seed)
         value = env.oracle().value

@@ -11,6 +11,7 @@ from ragen_envs.conversation import (
     ConversationSettings,
     ConversationWrapper,
     Defect,
+    EndReason,
     format_reply,
 )
 from ragen_envs.errors import RagenError
@@ -53,6 +54,16 @@ def test_stated_limits_are_enforced(limits, think):
     assert taken == turns or executed == most
     assert taken <= turns
     assert executed <= most
+
+
+def test_the_reason_for_the_end_is_a_reason_and_a_word():
+    env = sokoban(max_turns=1)
+    assert env.end is None
+    *_, info = env.step(say("Up"))
+    assert env.end is EndReason.BUDGET
+    assert (info["end"], type(info["end"])) == ("budget", str)
+    with pytest.raises(RagenError, match=r"has ended \(budget\)"):
+        env.step(say("Up"))
 
 
 def test_exactly_the_stated_limit_is_valid():

@@ -9,8 +9,8 @@ from ragen_envs.conversation import (
     ConversationVector,
     ConversationWrapper,
     format_reply,
-    make_conversation,
-    make_conversation_vector,
+    make,
+    make_vector,
 )
 from ragen_envs.errors import InstanceError, RagenError
 
@@ -63,7 +63,7 @@ def assert_same_state(ours, theirs):
 def test_a_vector_is_as_many_wrappers(game, count, kwargs, data):
     if game == SOKOBAN:
         kwargs["symbols"] = data.draw(st.sampled_from(["standard", "new_vocab", MINE]))
-    vector = make_conversation_vector(game, count, **kwargs)
+    vector = make_vector(game, count, **kwargs)
     singles = [single(game, kwargs) for _ in range(count)]
     assert len(vector) == count
     reset_all(vector, singles, list(range(count)), data)
@@ -111,7 +111,7 @@ def reset_all(vector, singles, ids, data):
 @settings(QUICK, max_examples=60)
 @given(st.sampled_from(GAME_IDS), SETTINGS, st.integers(0, 99), st.lists(SAID, max_size=6))
 def test_infos_do_not_depend_on_wrappers_inside(game, kwargs, seed, replies):
-    ours, theirs = make_conversation(game, **kwargs), single(game, kwargs)
+    ours, theirs = make(game, **kwargs), single(game, kwargs)
     assert ours.reset(seed=seed) == theirs.reset(seed=seed)
     for reply in replies:
         if theirs.end is None:
@@ -119,7 +119,7 @@ def test_infos_do_not_depend_on_wrappers_inside(game, kwargs, seed, replies):
 
 
 def test_all_are_meant_where_no_ids_are_given():
-    vector = make_conversation_vector(SOKOBAN, 3, max_turns=2)
+    vector = make_vector(SOKOBAN, 3, max_turns=2)
     vector.reset(seeds=[0, 1, 2])
     assert [len(chat) for chat in vector.messages()] == [2, 2, 2]
     assert [result.executed for result in vector.play([say("Up")] * 3)] == [(0,)] * 3
@@ -143,7 +143,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("arguments", "words"), WRONG)
 def test_wrong_turns_change_nothing(arguments, words):
-    vector = make_conversation_vector(SOKOBAN, 3, max_turns=2)
+    vector = make_vector(SOKOBAN, 3, max_turns=2)
     vector.reset(seeds=[0, 1, 2])
     if "ended" in words:
         vector.play(["x", "x"], [0, 1])
@@ -155,7 +155,7 @@ def test_wrong_turns_change_nothing(arguments, words):
 
 
 def test_a_game_that_breaks_leaves_its_exception_and_the_others_are_played():
-    vector = make_conversation_vector(SOKOBAN, 3)
+    vector = make_vector(SOKOBAN, 3)
     vector.reset(seeds=[0, 1, 2])
     vector.conversations[1].play = lambda *_: 1 / 0
     first, broken, last = vector.play([say("Up")] * 3)
@@ -164,7 +164,7 @@ def test_a_game_that_breaks_leaves_its_exception_and_the_others_are_played():
 
 
 def test_wrong_resets():
-    vector = make_conversation_vector(SOKOBAN, 2)
+    vector = make_vector(SOKOBAN, 2)
     with pytest.raises(RagenError, match="reset"):
         vector.play(["x", "x"])
     with pytest.raises(RagenError, match="seeds has 1 items, but there are 2"):
@@ -178,8 +178,8 @@ def test_wrong_resets():
 
 
 def test_no_conversations():
-    for make in (lambda: ConversationVector([]), lambda: make_conversation_vector(SOKOBAN, 0)):
+    for attempt in (lambda: ConversationVector([]), lambda: make_vector(SOKOBAN, 0)):
         with pytest.raises(RagenError, match="0 conversations"):
-            make()
+            attempt()
     with pytest.raises(RagenError, match="turns"):
-        make_conversation_vector(SOKOBAN, 2, turns=3)
+        make_vector(SOKOBAN, 2, turns=3)

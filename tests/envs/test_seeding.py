@@ -119,9 +119,9 @@ def test_known_jump():
 
 def test_every_part_of_the_name_counts():
     names = {
-        new_stream(split, game, index, noise)
-        for split in ("train", "validation", "test")
-        for game in ("a", "b", "ab")
+        new_stream(purpose=purpose, scope=scope, index=index, noise=noise)
+        for purpose in ("train", "validation", "policy 0")
+        for scope in ("a", "b", "ab")
         for index in (0, 1, 2**31, 2**32, 2**64)
         for noise in (0, 1, 2**32)
     }

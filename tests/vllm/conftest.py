@@ -9,7 +9,7 @@ import transformers
 from gymnasium import make_vec
 from serving import Serving
 
-from ragen_agents.engines.decoding import end_tokens
+from ragen_agents.engines.decoding import stop_token_ids
 from ragen_agents.engines.vllm_api import LocalModel
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.starter import STARTER
@@ -41,4 +41,4 @@ def starter():
 def codec():
     tokenizer = transformers.AutoTokenizer.from_pretrained(STARTER)
     generation = transformers.GenerationConfig.from_pretrained(STARTER)
-    return ChatCodec(tokenizer, end_tokens(generation, tokenizer))
+    return ChatCodec(tokenizer, stop_token_ids(generation, tokenizer))

@@ -8,19 +8,19 @@ from ragen_agents.engines.transformers_engine import TransformersEngine
 from ragen_agents.rollout.collect import Collector, GroupSpec
 from ragen_agents.starpo.config import Reward
 from ragen_agents.starpo.rewards import TurnReward
-from ragen_envs.conversation import make_conversation
+from ragen_envs.conversation import make
 
 TOKENS = 48
 SPECS = [GroupSpec(group, 3, {"seed": group}) for group in range(4)]
 
 
 def beside(model, codec):
-    return TransformersEngine(model, codec.ends, codec.pad, TOKENS)
+    return TransformersEngine(model, codec.stop_token_ids, codec.pad, TOKENS)
 
 
 def collect(engine, codec, game, temperature):
     collector = Collector(
-        engine, codec, lambda: make_conversation(f"ragen/{game}-v0"), 2048, TOKENS, temperature,
+        engine, codec, lambda: make(f"ragen/{game}-v0"), 2048, TOKENS, temperature,
         "test", TurnReward(Reward()),
     )  # fmt: skip
     return collector.collect(SPECS, 0)
@@ -35,7 +35,7 @@ def assert_same(found, expected):
 
 
 def requests(codec, seeds, temperature=1.0):
-    env = make_conversation("ragen/Sokoban-v0")
+    env = make("ragen/Sokoban-v0")
     made = []
     for seed in seeds:
         env.reset(seed=seed)

@@ -13,7 +13,7 @@ from ragen_agents.engines.weights import named_weights
 @pytest.fixture
 def engine(local, starter, codec):
     """The engine with the starter's own weights."""
-    ours = VllmEngine(local, codec.ends, TOKENS)
+    ours = VllmEngine(local, codec.stop_token_ids, TOKENS)
     ours.sync(starter, 0)
     return ours
 
@@ -31,7 +31,7 @@ def test_logprobs_are_the_trainers(engine, starter, codec, temperature):
     assert {completion.finish for completion in found.values()} == {"stop", "length"}
     for request in asked:
         reply = found[request.key]
-        assert (reply.ids[-1] in codec.ends) == (reply.finish == "stop")
+        assert (reply.ids[-1] in codec.stop_token_ids) == (reply.finish == "stop")
         with torch.no_grad():
             logits = starter(torch.tensor([request.ids + reply.ids])).logits[0] / temperature
         logs = torch.log_softmax(logits, -1)[len(request.ids) - 1 : -1]
@@ -61,7 +61,7 @@ class LockStep(VllmEngine):
 
 def test_continuous_and_lock_step_trajectories_are_the_same(engine, local, codec):
     continuous = collect(engine, codec, "FrozenLake", 1.0)
-    together = LockStep(local, codec.ends, TOKENS)
+    together = LockStep(local, codec.stop_token_ids, TOKENS)
     assert len({len(trajectory.turns) for trajectory in continuous}) > 1
     assert_same(continuous, collect(together, codec, "FrozenLake", 1.0))
 
@@ -129,6 +129,6 @@ def test_adapters_arrive_merged(engine, starter, codec):
 
 def test_resting_changes_nothing(engine, codec):
     before = answers(engine, requests(codec, range(3)))
-    engine.rest()
+    engine.release()
     after = answers(engine, requests(codec, range(3)))
     assert [after[k].ids for k in range(3)] == [before[k].ids for k in range(3)]

@@ -15,7 +15,7 @@ from ragen_agents.engines.vllm_server import ServedModel
 def engine(serving, starter, codec, tmp_path):
     """The engine with the starter's own weights."""
     model = ServedModel(serving.url, tmp_path, starter.config.vocab_size, 2048, 300, 300, print)
-    ours = VllmEngine(model, codec.ends, TOKENS, run="test-")
+    ours = VllmEngine(model, codec.stop_token_ids, TOKENS, run="test-")
     ours.sync(starter, 0)
     yield ours
     ours.close()
@@ -28,7 +28,7 @@ def test_greedy_trajectories_are_those_of_the_transformers_engine(engine, starte
 
 
 def test_sampled_trajectories_are_those_of_vllm_in_this_process(engine, local, starter, codec):
-    near = VllmEngine(local, codec.ends, TOKENS)
+    near = VllmEngine(local, codec.stop_token_ids, TOKENS)
     near.sync(starter, 0)
     found = collect(engine, codec, "FrozenLake", 0.7)
     assert len({len(trajectory.turns) for trajectory in found}) > 1

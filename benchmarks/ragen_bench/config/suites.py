@@ -14,7 +14,7 @@ from ragen_agents.rollout.episode_runner import EpisodeSpec, make_env
 from ragen_bench.config.yaml_files import bundled_names, load_yaml, validate
 from ragen_envs.conversation.settings import SETTING_NAMES
 from ragen_envs.errors import RagenError
-from ragen_envs.registration import text_ids
+from ragen_envs.registration import game_of, text_ids
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 
@@ -168,22 +168,23 @@ def task_spec(suite: Suite, name: str, index: int) -> EpisodeSpec:
 
 def _check_task(task: Task) -> None:
     games = text_ids()
-    if task.env not in gym.registry or "game" not in gym.registry[task.env].kwargs:
+    game = game_of(task.env)
+    if game is None:
         raise RagenError(
             f"unknown game '{task.env}'; use one of {', '.join(games)}; ragen match plays those of "
             "several players"
         )
-    known = known_settings(task.env)
+    known = known_settings(game)
     for setting in task.settings:
         if setting not in known:
             raise RagenError(f"unknown setting '{setting}'; known are {', '.join(known)}")
 
 
-def known_settings(text_id: str) -> tuple[str, ...]:
-    """Return the names of a conversation env's settings and of its game's keywords."""
-    entry_point = gym.registry[gym.registry[text_id].kwargs["game"]].entry_point
+def known_settings(game_id: str) -> tuple[str, ...]:
+    """Return the names of a conversation's settings and of its game's keywords."""
+    entry_point = gym.registry[game_id].entry_point
     creator = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
     if creator is None:
         return SETTING_NAMES
-    game = [p for p in inspect.signature(creator).parameters if p != "render_mode"]
-    return (*SETTING_NAMES, *game)
+    own = [p for p in inspect.signature(creator).parameters if p != "render_mode"]
+    return (*SETTING_NAMES, *own)

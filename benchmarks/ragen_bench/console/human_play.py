@@ -4,11 +4,10 @@ import secrets
 from collections.abc import Callable
 from typing import Final
 
-import gymnasium as gym
 from rich.console import Console
 from rich.text import Text
 
-from ragen_envs.conversation import ConversationWrapper, format_reply, make_conversation
+from ragen_envs.conversation import ConversationWrapper, format_reply, make
 from ragen_envs.errors import RagenError
 from ragen_envs.registration import text_ids
 from ragen_envs.splits import SPLITS
@@ -40,7 +39,7 @@ def open_game(game: str, index: int | None, split: str, seed: int | None) -> Con
         raise RagenError(f"unknown split '{split}'; use one of {', '.join(SPLITS)}")
     if seed is not None and seed < 0:
         raise RagenError(f"seed is {seed}, but must be an integer >= 0")
-    env = make_conversation(**gym.registry[_text_id(game)].kwargs)
+    env = make(_text_id(game))
     if index is not None:
         env.reset(options={"split": split, "index": index})
     else:

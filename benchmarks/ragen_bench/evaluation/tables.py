@@ -108,7 +108,7 @@ def summarise_episodes(episodes: Sequence[Episode]) -> dict[str, Any]:
         "turns": mean([len(episode.turns) for episode in episodes]),
         "reply_tokens": _tokens(episodes),
         "seconds": mean([sum(turn.seconds for turn in e.turns) for e in episodes]),
-        "errors": sum(episode.end in ("error", "overflow") for episode in episodes),
+        "errors": sum(episode.end.is_failure for episode in episodes),
     }
 
 

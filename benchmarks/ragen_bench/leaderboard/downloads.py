@@ -41,7 +41,7 @@ def episodes_table(entries: Sequence[StoredEntry]) -> pd.DataFrame:
             "return": record.episode.episode_return,
             "optimal_success": record.episode.optimal_success,
             "optimal_return": record.episode.optimal_return,
-            "end": record.episode.end,
+            "end": record.episode.end.value,
             "turns": len(record.episode.turns),
             "actions": sum(len(turn.executed) for turn in record.episode.turns),
             "defects": sum(len(turn.defects) for turn in record.episode.turns),

@@ -21,7 +21,7 @@ def show_episode(episode: Episode) -> dict[str, Any]:
     return {
         "index": episode.instance.index,
         "success": episode.success,
-        "end": episode.end,
+        "end": episode.end.value,
         "return": round(episode.episode_return, 6),
         "optimum": round(episode.optimal_success, 6),
         "key": episode.instance.key,

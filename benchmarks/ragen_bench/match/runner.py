@@ -7,7 +7,7 @@ from typing import Final
 from ragen_agents.policies import CONTROLS, AsyncPolicy, Policy
 from ragen_agents.rollout import MatchKey, MatchRecord
 from ragen_agents.rollout.match_lockstep import play_matches
-from ragen_agents.rollout.match_runner import MatchSpec, make_table
+from ragen_agents.rollout.match_runner import MatchSpec, make_match_env
 from ragen_bench.config.run_config import MatchConfig
 from ragen_bench.config.suites import Suite, check_tasks
 from ragen_bench.evaluation.runner import Purse, Report, equipped
@@ -27,7 +27,7 @@ def count_seats(suite: Suite, agents: Sequence[str]) -> dict[str, int]:
 
     def make(name: str) -> None:
         task = suite.tasks[name]
-        table = make_table(task.env, task.settings)
+        table = make_match_env(task.env, task.settings)
         table.reset(seed=0, options={"split": suite.split})
         if "oracle" in agents:
             table.game.oracle(0)

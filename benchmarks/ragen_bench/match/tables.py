@@ -117,7 +117,7 @@ def _summary(levels: Levels) -> dict[str, Any]:
         "valid": mean([not turn.defects for turn in turns]),
         "turns": mean([len(seat.turns) for seat in seats]),
         "reply_tokens": sum(tokens) / len(seats) if tokens else float("nan"),
-        "errors": sum(seat.end in ("error", "overflow") for seat in seats),
+        "errors": sum(seat.end.is_failure for seat in seats),
     }
 
 

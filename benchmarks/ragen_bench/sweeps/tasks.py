@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-import gymnasium as gym
 from pydantic import BaseModel, ConfigDict
 
 from ragen_agents.policies import CONTROLS, VLLM
@@ -16,7 +15,7 @@ from ragen_bench.config.yaml_files import validate
 from ragen_bench.sweeps.schema import Cell, ScaleName, Sweep, core_tasks
 from ragen_bench.training.run_directory import layered_config
 from ragen_envs import SUITE_VERSION
-from ragen_envs.conversation import make_conversation
+from ragen_envs.conversation import make
 from ragen_envs.errors import RagenError
 
 INITIAL: Final = "initial"
@@ -158,9 +157,7 @@ def _task(sweep: Sweep, choice: Choice, game: str, name: str, seed: int | None) 
     cell = sweep.cells[name]
     try:
         train = _train(sweep, choice, game, cell, seed or 0)
-        make_conversation(
-            **{**gym.spec(train.game).kwargs, **train.env_kwargs}
-        )  # refuses wrong ones
+        make(train.game, **train.env_kwargs)  # refuses wrong ones
         supervised = None
         if cell.supervised is not None and seed is not None:
             given = {"game": train.game, "model": train.model, "seed": seed, **cell.supervised}

@@ -10,11 +10,7 @@ from ragen_agents.rollout import Episode, EpisodeSpec, TurnRecord, sampling_seed
 from ragen_agents.rollout.episode_runner import make_env
 from ragen_bench.config.run_config import BaseConfig, RunConfig
 from ragen_envs import SUITE_VERSION
-from ragen_envs.conversation import ConversationWrapper
-from ragen_envs.conversation.wrapper import TurnResult
-
-UNFINISHED = ("error", "overflow")
-"""Ends that the policy caused, before the game's own."""
+from ragen_envs.conversation import ConversationWrapper, EndReason, TurnResult
 
 
 class Check(NamedTuple):
@@ -132,9 +128,9 @@ def result_checks(
 
 
 def _outcome(episode: Episode, env: ConversationWrapper, total: list[float]) -> Iterator[Check]:
-    cut_short = episode.end in UNFINISHED and env.end is None
+    cut_short = episode.end.is_failure and env.end is None
     yield Check(None, "end", episode.end, episode.end if cut_short else env.end)
-    yield Check(None, "error", episode.error is not None, episode.end == "error")
+    yield Check(None, "error", episode.error is not None, episode.end == EndReason.ERROR)
     yield Check(None, "success", episode.success, env.success and not cut_short)
     yield Check(None, "episode_return", episode.episode_return, sum(total))
     yield Check(None, "closing", episode.closing, "" if cut_short else env.user)

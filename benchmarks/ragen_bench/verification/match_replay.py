@@ -4,18 +4,17 @@ from collections.abc import Iterator
 
 from ragen_agents.policies import CONTROLS, Request
 from ragen_agents.rollout import MatchRecord
-from ragen_agents.rollout.match_runner import MatchSpec, make_table, seat_seed
+from ragen_agents.rollout.match_runner import MatchSpec, make_match_env, seat_seed
 from ragen_bench.config.run_config import MatchConfig
 from ragen_bench.match.runner import match_spec
 from ragen_bench.verification.episode_replay import (
-    UNFINISHED,
     Check,
     control_checks,
     result_checks,
     token_checks,
 )
 from ragen_envs import SUITE_VERSION
-from ragen_envs.conversation.wrapper import EndReason
+from ragen_envs.conversation import ConversationEnd, EndReason
 
 
 def match_checks(config: MatchConfig, match: MatchRecord) -> Iterator[Check]:
@@ -44,9 +43,9 @@ class _Replay:
 
     def __init__(self, match: MatchRecord, spec: MatchSpec) -> None:
         self.match, self.spec = match, spec
-        self.table = make_table(spec.env_id, spec.env_kwargs)
+        self.table = make_match_env(spec.env_id, spec.env_kwargs)
         self.table.reset(seed=spec.level, options={"split": spec.split})
-        self._ends: dict[int, EndReason | None] = {}
+        self._ends: dict[int, ConversationEnd | None] = {}
         """Why each seat left the game, as its last turn has it."""
         self._returns = [0.0] * len(match.seats)
 
@@ -71,7 +70,7 @@ class _Replay:
         ):
             count = len(record.turns)
             if turn >= count:
-                if seat.end is None and record.end not in UNFINISHED:
+                if seat.end is None and not record.end.is_failure:
                     yield _of_seat(number, Check(None, "turns", count, turn + 1))
                 continue
             if seat.end is not None:
@@ -110,9 +109,9 @@ class _Replay:
             self.table.seats[number],
             self._ends.get(number),
         )
-        cut_short = record.end in UNFINISHED and end is None
+        cut_short = record.end.is_failure and end is None
         yield Check(None, "end", record.end, record.end if cut_short else end)
-        yield Check(None, "error", record.error is not None, record.end == "error")
+        yield Check(None, "error", record.error is not None, record.end == EndReason.ERROR)
         yield Check(None, "success", record.success, seat.success and not cut_short)
         yield Check(None, "episode_return", record.episode_return, self._returns[number])
         yield Check(None, "closing", record.closing, "" if cut_short else seat.user)

@@ -1,6 +1,7 @@
 """Verify a run: every number of every episode is computed again from its replies."""
 
 from collections.abc import Callable, Iterator
+from enum import StrEnum
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -145,5 +146,5 @@ def _verify_checksum(path: Path, record: Record[Any], checksums: list[str]) -> N
 
 def _short(value: object) -> str:
     """Return a value for a message; ``repr`` escapes what a terminal would obey."""
-    text = repr(value)
+    text = repr(str(value) if isinstance(value, StrEnum) else value)
     return text if len(text) <= 300 else f"{text[:297]}..."

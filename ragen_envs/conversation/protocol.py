@@ -1,4 +1,4 @@
-"""What a policy sees of who it plays for: a single-player conversation, or a seat among several."""
+"""What policies may see of a conversation: a single player's, or that of a seat among several."""
 
 from typing import Protocol
 
@@ -6,7 +6,7 @@ from ragen_envs.conversation.settings import ConversationSettings
 from ragen_envs.oracle import Advice, Budget
 
 
-class Playable(Protocol):
+class Conversation(Protocol):
     """A conversation that waits for a reply."""
 
     names: tuple[str, ...]

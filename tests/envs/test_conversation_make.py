@@ -1,0 +1,199 @@
+"""``make``, the way into every conversation: ids, envs, overrides, games from outside, refusals."""
+
+import sys
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from replies import TEXTS, say
+
+from ragen_envs import GAMES
+from ragen_envs.bandit import BanditEnv
+from ragen_envs.base import GameEnv
+from ragen_envs.conversation import (
+    ConversationSettings,
+    ConversationWrapper,
+    make,
+    make_vector,
+)
+from ragen_envs.errors import RagenError
+from ragen_envs.registration import game_of, register_text
+from ragen_envs.sokoban import SokobanEnv
+
+NUMERIC = [game.id for game in GAMES]
+TEXT, GAME = "ragen/SokobanText-v0", "ragen/Sokoban-v0"
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+
+
+def transcript(env, seed=3):
+    """Return all that an episode of the first action says and pays."""
+    text, info = env.reset(seed=seed)
+    name, think = env.get_wrapper_attr("names")[0], env.get_wrapper_attr("settings").think
+    log = [(text, info)]
+    while True:
+        log.append(env.step(say(name, think=think)))
+        if log[-1][2] or log[-1][3]:
+            return log
+
+
+@pytest.mark.parametrize("text_id", TEXTS)
+def test_a_text_id_is_the_conversation_of_gym_make(text_id):
+    env = make(text_id)
+    assert type(env) is ConversationWrapper
+    assert isinstance(env.env, GameEnv)
+    assert transcript(env) == transcript(gym.make(text_id))
+
+
+@pytest.mark.parametrize("text_id", TEXTS)
+def test_overrides_are_those_of_gym_make(text_id):
+    given = {"max_turns": 2, "think": False, "actions_per_turn": 1}
+    env = make(text_id, **given)
+    assert {name: getattr(env.settings, name) for name in given} == given
+    assert transcript(env) == transcript(gym.make(text_id, **given))
+
+
+@pytest.mark.parametrize("game_id", NUMERIC)
+def test_a_game_has_the_default_settings(game_id):
+    env = make(game_id)
+    assert env.settings == ConversationSettings()
+    assert transcript(env) == transcript(ConversationWrapper(gym.make(game_id)))
+
+
+@pytest.mark.parametrize("game_id", NUMERIC)
+def test_an_env_keeps_its_wrappers(game_id):
+    game = gym.make(game_id)
+    env = make(game, max_turns=3)
+    assert env.env is game
+    assert env.settings == ConversationSettings(max_turns=3)
+
+
+def test_overrides_of_the_game_go_over_those_of_the_id():
+    env = make("ragen/SokobanLargeText-v0", boxes=1, actions_per_turn=2)
+    assert env.unwrapped.distribution == "sokoban-8x8-1"
+    assert env.settings.actions_per_turn == 2
+    env = make("ragen/SokobanNewVocabText-v0", size=7)
+    assert (env.settings.symbols, env.unwrapped.distribution) == ("new_vocab", "sokoban-7x7-1")
+    assert make("ragen/SokobanNewVocabText-v0", symbols="standard").settings.symbols == "standard"
+
+
+def test_a_game_has_no_limit_of_time_but_an_env_keeps_its_own():
+    endless = {"max_turns": 1000, "max_actions": 1000, "actions_per_turn": 1}
+    level = ["######", "#P___#", "#__X_#", "#__O_#", "#____#", "######"]
+    for env, end in (
+        (make(GAME, level=level, **endless), None),
+        (make(TEXT, level=level, **endless), None),
+        (make(gym.make(GAME, level=level), **endless), "truncated"),
+    ):
+        env.reset(seed=0)
+        for _ in range(100):
+            result = env.play(say("Up"))
+        assert result.end == end
+
+
+@pytest.mark.parametrize("game", [TEXT, GAME])
+def test_pictures_need_no_render_mode(game):
+    env = make(game, observation="image")
+    env.reset(seed=0)
+    (picture,) = env.pictures
+    assert picture.dtype == np.uint8
+    assert make(game, render_mode="ansi").render_mode == "ansi"
+    assert make(SokobanEnv(render_mode="rgb_array"), observation="image").render_mode == "rgb_array"
+    with pytest.raises(RagenError, match="must be rgb_array"):
+        make(SokobanEnv(), observation="image")
+
+
+def test_a_vector_of_a_text_id():
+    vector = make_vector("ragen/BanditText-v0", 3, think=False)
+    assert len(vector) == 3
+    assert len({id(env.unwrapped) for env in vector.conversations}) == 3
+    assert {env.settings for env in vector.conversations} == {
+        make("ragen/BanditText-v0", think=False).settings
+    }
+    with pytest.raises(RagenError, match="must be an id"):
+        make_vector(SokobanEnv(), 2)
+
+
+class PlainBandit(BanditEnv):
+    """A game from outside, which knows nothing of pictures."""
+
+    def __init__(self):
+        super().__init__()
+
+
+@pytest.fixture
+def outside(monkeypatch):
+    """Ids of games that were registered with Gymnasium alone: by a string, and by the class."""
+    monkeypatch.setattr(gym.envs.registration, "registry", dict(gym.registry))
+    monkeypatch.setattr(gym, "registry", gym.envs.registration.registry)
+    gym.register("elsewhere/ByName-v3", entry_point=f"{__name__}:PlainBandit")
+    gym.register("elsewhere/ByClass-v0", entry_point=PlainBandit, max_episode_steps=1)
+    return ["elsewhere/ByName-v3", "elsewhere/ByClass-v0"]
+
+
+def test_a_game_that_was_registered_with_gymnasium_alone(outside):
+    expected = transcript(make("ragen/Bandit-v0", max_turns=2))
+    for number, game_id in enumerate(outside):
+        assert transcript(make(game_id, max_turns=2)) == expected
+        text_id = f"elsewhere/Text{number}-v0"
+        register_text(text_id, game_id, max_turns=2)
+        assert game_of(text_id) == game_id
+        assert transcript(make(text_id)) == transcript(gym.make(text_id)) == expected
+        with pytest.raises(RagenError, match=rf"{game_id} does not take these keywords .*'size'"):
+            make(text_id, size=3)
+
+
+def test_a_text_id_of_a_text_id_names_the_game(outside):
+    register_text("elsewhere/TwiceText-v0", TEXT)
+    for attempt in (make, gym.make):
+        with pytest.raises(RagenError, match=f"{TEXT} is a conversation already.* {GAME}$"):
+            attempt("elsewhere/TwiceText-v0")
+
+
+def test_a_game_with_a_spec_from_outside(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    __import__("corridor")
+    env = make("mine/CorridorText-v0", length=5)
+    env.reset(seed=1)
+    assert (env.unwrapped.length, env.settings.max_actions) == (5, 20)
+    sys.modules.pop("corridor")
+
+
+@pytest.mark.parametrize("wrap", [make, ConversationWrapper])
+@pytest.mark.parametrize("made", [make, gym.make])
+@pytest.mark.parametrize("text_id", TEXTS)
+def test_a_conversation_is_not_wrapped_again(text_id, made, wrap):
+    with pytest.raises(RagenError, match="is a conversation already"):
+        wrap(made(text_id))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ragen/Chess-v0", "ragen/SokobanText-v9", "ragen/SokobanText", "nobody/Game-v0", "a b", ""],
+)
+def test_an_unknown_id_is_named(name):
+    with pytest.raises(RagenError, match=rf"^unknown game '{name}'; `ragen games` lists"):
+        make(name)
+
+
+@pytest.mark.parametrize(
+    ("game", "overrides", "words"),
+    [
+        (TEXT, {"turns": 3}, "does not take these keywords .*'turns'.*max_turns"),
+        (TEXT, {"game": "ragen/FrozenLake-v0"}, "does not take these keywords .*'game'"),
+        (TEXT, {"max_turns": 0}, "max_turns is 0"),
+        (GAME, {"size": -1}, "size"),
+        (
+            SokobanEnv(),
+            {"size": 7, "max_turns": 2, "level": []},
+            "^size, level cannot be set on .*id",
+        ),
+        (SokobanEnv(), {"render_mode": "ansi"}, "render_mode cannot be set"),
+        ("CartPole-v1", {}, "has no text face"),
+        (7, {}, "game is 7, but must be an id or a gymnasium.Env"),
+        (None, {}, "game is None"),
+    ],
+)
+def test_what_cannot_be_made_is_explained(game, overrides, words):
+    with pytest.raises(RagenError, match=words):
+        make(game, **overrides)
