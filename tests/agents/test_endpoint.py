@@ -102,7 +102,7 @@ def test_killed_at_ten_moments_each_episode_is_there_once(tmp_path):
 
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["ragen_bench.evaluation.tables", "openai", "ragen_bench.evaluation.runner"]
+        ["ragen_bench.evaluation.run_table", "openai", "ragen_bench.evaluation.runner"]
     )
     rng, kills, out = random.Random(1), 0, tmp_path / "killed"
     with EndpointServer(answer) as server:

@@ -20,7 +20,7 @@ from ragen_bench.__main__ import main
 from ragen_bench.config import agents
 from ragen_bench.config.run_config import load_config
 from ragen_bench.evaluation import runner
-from ragen_bench.evaluation.tables import read_run, summarise
+from ragen_bench.evaluation.run_table import read_run, summarise
 from ragen_bench.runs.checksums import read_checksums
 from ragen_bench.runs.directory import RunDirectory
 from ragen_bench.runs.records import read_records

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ragen_bench.__main__ import main
 from ragen_bench.leaderboard import untrusted
+from ragen_bench.leaderboard.entry_schema import entry_schema
 from ragen_bench.leaderboard.rules import EntryError
-from ragen_bench.leaderboard.schema import entry_schema
 from ragen_bench.leaderboard.store import read_entry
 
 ABOUT = {

@@ -13,7 +13,7 @@ import yaml
 from endpoint_server import EndpointServer, completion
 from ragen_bench.__main__ import main
 from ragen_bench.evaluation import resume
-from ragen_bench.match.tables import read_match_run, summarise_matches
+from ragen_bench.match.match_table import read_match_run, summarise_matches
 
 from ragen_agents.policies import OraclePolicy, RandomPolicy, Reply, ScriptedPolicy
 

@@ -12,7 +12,6 @@ from ragen_bench.cli.match import match
 from ragen_bench.cli.new_game import new_game
 from ragen_bench.cli.play import play
 from ragen_bench.cli.power import power
-from ragen_bench.cli.report import report
 from ragen_bench.cli.reproduce import reproduce
 from ragen_bench.cli.sft import sft
 from ragen_bench.cli.show import show
@@ -20,6 +19,7 @@ from ragen_bench.cli.starter import starter_app
 from ragen_bench.cli.submit import submit
 from ragen_bench.cli.sweep import sweep
 from ragen_bench.cli.train import train
+from ragen_bench.cli.training_report import report
 from ragen_bench.cli.verify import verify
 from ragen_envs import __version__
 

@@ -21,7 +21,7 @@ def compare(
     Success by the exact McNemar test, return by the paired bootstrap, p-values Holm-adjusted over
     the games. Without AGENT: the only agent of the run that is no control.
     """
-    from ragen_bench.stats.compare import compare_sides, read_side
+    from ragen_bench.evaluation.comparison import compare_sides, read_side
 
     first = read_side(a)
     second = read_side(b, first)

@@ -26,7 +26,7 @@ def check(
     """Play every reply of entries again and compute every number; exit 1 if any is rejected."""
     from ragen_bench.console.escaping import visible
     from ragen_bench.console.row_bar import bar
-    from ragen_bench.leaderboard.check import check_entry
+    from ragen_bench.leaderboard.entry_check import check_entry
     from ragen_bench.leaderboard.rules import EntryError
     from ragen_bench.leaderboard.store import entry_folders
 
@@ -48,7 +48,7 @@ def check(
 @leaderboard_app.command()
 def schema() -> None:
     """Print the JSON Schema of an entry."""
-    from ragen_bench.leaderboard.schema import entry_schema
+    from ragen_bench.leaderboard.entry_schema import entry_schema
 
     print(entry_schema(), end="")
 

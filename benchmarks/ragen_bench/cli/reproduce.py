@@ -14,7 +14,7 @@ from ragen_bench.console.formats import Format, plain_rows, print_table
 from ragen_envs.errors import RagenError
 
 if TYPE_CHECKING:
-    from ragen_bench.reproduction.report import Report
+    from ragen_bench.reproduction.reproduction_report import Report
 
 
 def reproduce(
@@ -55,7 +55,11 @@ def reproduce(
 ) -> None:
     """Run or reuse a sweep, and print the paper's numbers beside ours with a verdict on each claim."""
     from ragen_bench.reproduction.beside import read_beside
-    from ragen_bench.reproduction.schema import bundled_reproductions, games_of, load_reproduction
+    from ragen_bench.reproduction.reproduction_config import (
+        bundled_reproductions,
+        games_of,
+        load_reproduction,
+    )
 
     if beside and name == "all":
         raise RagenError("--beside is for one table; give its name instead of all")
@@ -76,7 +80,7 @@ def reproduce(
             if style is Format.TABLE:
                 print_cost(wanted, style)
             finished &= finish(wanted)
-        from ragen_bench.reproduction.report import Report
+        from ragen_bench.reproduction.reproduction_report import Report
 
         report = Report(what, wanted, others)
         _print(report, style)

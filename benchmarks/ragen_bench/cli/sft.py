@@ -18,7 +18,7 @@ def sft(
     from ragen_agents.sft import SftConfig, train
     from ragen_agents.starpo import merged
     from ragen_bench.config.yaml_files import validate
-    from ragen_bench.training.run_directory import game_id, read_override
+    from ragen_bench.training.train_settings import game_id, read_override
 
     given = merged({"game": game}, *map(read_override, setting or []))
     given["game"] = game_id(str(given["game"]))

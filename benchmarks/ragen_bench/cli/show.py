@@ -26,7 +26,7 @@ def print_run(folder: Path, style: Format) -> None:
 
 
 def _print_bench(folder: Path, style: Format) -> None:
-    from ragen_bench.evaluation.tables import notes, read_run, summarise
+    from ragen_bench.evaluation.run_table import notes, read_run, summarise
 
     run = read_run(folder)
     data = summarise(run)
@@ -37,7 +37,7 @@ def _print_bench(folder: Path, style: Format) -> None:
 
 def _print_matches(folder: Path, style: Format) -> None:
     from ragen_bench.match import grids
-    from ragen_bench.match.tables import match_notes, read_match_run, summarise_matches
+    from ragen_bench.match.match_table import match_notes, read_match_run, summarise_matches
 
     run = read_match_run(folder)
     data = summarise_matches(run)

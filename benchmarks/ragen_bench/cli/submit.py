@@ -30,8 +30,8 @@ def submit(
 ) -> None:
     """Make a leaderboard entry of an agent's run, and check it as a stranger would."""
     from ragen_bench.console.row_bar import bar
-    from ragen_bench.leaderboard.submit import read_training, read_words, submit
-    from ragen_bench.stats.compare import read_side
+    from ragen_bench.evaluation.comparison import read_side
+    from ragen_bench.leaderboard.submission import read_training, read_words, submit
 
     side = read_side(run)
     words = read_words(about, entries, side.agent)

@@ -10,7 +10,7 @@ from ragen_bench.cli.options import FormatOption
 from ragen_bench.console.formats import Format, print_table
 
 if TYPE_CHECKING:
-    from ragen_bench.sweeps.run import SweepRun
+    from ragen_bench.sweeps.sweep_run import SweepRun
 
 UNFINISHED = 1
 """Exit code where tasks could not be done."""
@@ -56,9 +56,9 @@ def sweep(
 
 def _print_results(run: "SweepRun", style: Format) -> None:
     """Print what was found so far: each cell on each test, against the cell that it is compared with."""
-    from ragen_bench.reproduction.runs import Runs
-    from ragen_bench.reproduction.schema import Column
-    from ragen_bench.reproduction.table import table_grid, tabulate
+    from ragen_bench.reproduction.measurements import Runs
+    from ragen_bench.reproduction.reproduction_config import Column
+    from ragen_bench.reproduction.success_table import table_grid, tabulate
 
     states = run.states()
     pairs = dict.fromkeys((s.task.game, test) for s in states for test in s.task.suite.tasks)
@@ -71,7 +71,7 @@ def _print_results(run: "SweepRun", style: Format) -> None:
 
 def print_cost(run: "SweepRun", style: Format) -> None:
     """Print what is there and what the rest will take."""
-    from ragen_bench.sweeps.run import cost_grid
+    from ragen_bench.sweeps.sweep_run import cost_grid
 
     data, notes = run.cost()
     title = f"{run.sweep.name} {run.sweep.version}, {run.choice.name}, in {run.root}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, cast, get_args
 import typer
 
 if TYPE_CHECKING:
-    from ragen_bench.sweeps.run import SweepRun
+    from ragen_bench.sweeps.sweep_run import SweepRun
 
 Game: TypeAlias = Annotated[
     list[str] | None,
@@ -73,8 +73,8 @@ def make_run(
     gpus: float | None,
 ) -> "SweepRun":
     """Return the run that a command line asks for; raises `RagenError` if it asks for no such thing."""
-    from ragen_bench.sweeps.run import DEFAULT_ROOT, Place, SweepRun
-    from ragen_bench.sweeps.schema import ScaleName, load_sweep
+    from ragen_bench.sweeps.sweep_config import ScaleName, load_sweep
+    from ragen_bench.sweeps.sweep_run import DEFAULT_ROOT, Place, SweepRun
     from ragen_bench.sweeps.tasks import Choice
     from ragen_envs.errors import RagenError
 

@@ -52,7 +52,8 @@ def train(
     A run directory that is there already is gone on with, from its last checkpoint.
     """
     from ragen_bench.config.run_config import CONFIG
-    from ragen_bench.training.run_directory import default_train_directory, make_train_config
+    from ragen_bench.training.train_directory import default_train_directory
+    from ragen_bench.training.train_settings import make_train_config
     from ragen_envs.errors import RagenError
 
     config = make_train_config(what, preset, scale, setting or [])
@@ -71,7 +72,7 @@ def train(
 def _train(folder: Path, config: "TrainConfig") -> None:
     from ragen_agents.starpo import ReportMetrics, Trainer
     from ragen_bench.training.progress_view import TrainingView
-    from ragen_bench.training.run_directory import train_directory
+    from ragen_bench.training.train_directory import train_directory
 
     first = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun has started
     try:

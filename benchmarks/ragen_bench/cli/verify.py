@@ -10,7 +10,7 @@ from ragen_bench.cli.options import RunArgument
 def verify(run: RunArgument) -> None:
     """Compute every number of a run again from its replies; exit 1 at the first that differs."""
     from ragen_bench.console.row_bar import bar
-    from ragen_bench.verification.verify import MismatchError, verify_run
+    from ragen_bench.verification.run_verification import MismatchError, verify_run
 
     try:
         with bar("verifying") as tick:

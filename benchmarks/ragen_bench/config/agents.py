@@ -1,8 +1,8 @@
 """Agents as the harness sees them: their names, what identifies their weights, their policies."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -100,9 +100,9 @@ def check_sight(agents: Iterable[str], tasks: Mapping[str, Task]) -> None:
 class Remote:
     """How agents are asked that do not run here as models."""
 
-    settings: EndpointSettings
-    connection: Connection
-    key_variable: str
+    settings: EndpointSettings = field(default_factory=EndpointSettings)
+    connection: Connection = field(default_factory=Connection)
+    key_variable: str = "OPENAI_API_KEY"
     """Environment variable that holds the endpoint's key."""
 
 
@@ -110,16 +110,13 @@ def make_policies(
     agents: Iterable[str],
     sampling: SamplingSettings,
     remote: Remote,
-    tell: Callable[[str], None],
 ) -> dict[str, Policy | AsyncPolicy]:
     """Make the policies of agents. Called only for agents with episodes left to play."""
     decoding = Sampling(sampling.temperature, sampling.max_tokens)
-    return {agent: _make(agent, decoding, remote, tell) for agent in agents}
+    return {agent: _make(agent, decoding, remote) for agent in agents}
 
 
-def _make(
-    agent: str, sampling: Sampling, remote: Remote, tell: Callable[[str], None]
-) -> Policy | AsyncPolicy:
+def _make(agent: str, sampling: Sampling, remote: Remote) -> Policy | AsyncPolicy:
     if is_python_agent(agent):
         return load_agent(agent, remote.connection.concurrency)
     if not agent.startswith(OPENAI):
@@ -128,7 +125,7 @@ def _make(
 
     key = read_key(remote.settings.base_url, remote.key_variable)
     model = agent.removeprefix(OPENAI)
-    return EndpointPolicy(agent, model, sampling, remote.settings, key, remote.connection, tell)
+    return EndpointPolicy(agent, model, sampling, remote.settings, key, remote.connection)
 
 
 def chunk_size(agent: str, policy: Policy) -> int:

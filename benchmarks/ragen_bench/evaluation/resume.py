@@ -1,8 +1,9 @@
 """Play what a run directory lacks: load the models, hold the lock, show how far it is."""
 
-import sys
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Final
 
 from ragen_agents.policies import AsyncPolicy, Policy
 from ragen_bench.config.agents import Remote, make_policies
@@ -12,6 +13,8 @@ from ragen_bench.evaluation.budget import Budget
 from ragen_bench.evaluation.runner import Purse, Report
 from ragen_bench.evaluation.spending import Ledger
 from ragen_bench.runs.directory import RunDirectory, missing_agents
+
+_LOG: Final = logging.getLogger("ragen.evaluation")
 
 Play = Callable[[RunDirectory[ConfigT], Mapping[str, Policy | AsyncPolicy], Report, Purse], None]
 """Plays what a run lacks."""
@@ -41,11 +44,11 @@ def play_missing(
     """
     progress = RunProgress()
     missing = missing_agents(folder, config)
-    policies = make_policies(missing, config.suite.sampling, remote, progress.say)
+    policies = make_policies(missing, config.suite.sampling, remote)
     with RunDirectory(folder, config) as run, Ledger(folder) as ledger:
         try:
             with progress.of(len(run.done), len(config.keys)):
                 play(run, policies, progress, Purse(ledger, budget, cache))
         finally:
             if ledger.spent:
-                print(f"spent: {ledger.summary(budget.prices)}", file=sys.stderr)
+                _LOG.info("spent: %s", ledger.summary(budget.prices))

@@ -8,11 +8,10 @@ import numpy as np
 
 from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import Episode
-from ragen_bench.evaluation.tables import REFERENCE, Sample, summarise_sample
+from ragen_bench.evaluation.run_table import REFERENCE, Sample, summarise_sample
 from ragen_bench.leaderboard.rules import MAX_LEVELS
 from ragen_bench.leaderboard.store import StoredEntry
-from ragen_bench.stats.compare import ALPHA
-from ragen_bench.stats.paired import holm, mcnemar_exact
+from ragen_bench.stats.paired import ALPHA, holm, mcnemar_exact
 
 OPTIMUM: Final = "oracle"
 
@@ -32,7 +31,7 @@ class Standing(NamedTuple):
     tied: bool
     """Whether another entry has the same rank."""
     row: Mapping[str, Any]
-    """The columns of ``ragen_bench.evaluation.tables.summarise``."""
+    """The columns of ``ragen_bench.evaluation.run_table.summarise``."""
 
 
 def samples_of(entries: Sequence[StoredEntry], game: str) -> Samples:

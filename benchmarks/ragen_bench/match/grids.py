@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from ragen_bench.console.formats import Grid, number, percent_interval
-from ragen_bench.match.tables import ALL
+from ragen_bench.match.match_table import ALL
 
 
 def success_cell(row: dict[Any, Any]) -> str:

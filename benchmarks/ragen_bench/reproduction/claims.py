@@ -8,18 +8,17 @@ import numpy as np
 from scipy import stats
 
 from ragen_bench.console.formats import number, percent
-from ragen_bench.reproduction.runs import Runs, happened, scalar_of
-from ragen_bench.reproduction.schema import (
+from ragen_bench.reproduction.measurements import Runs, happened, scalar_of
+from ragen_bench.reproduction.reproduction_config import (
     Claim,
     Reproduction,
     ScalarClaim,
     ShareClaim,
     SuccessClaim,
 )
-from ragen_bench.stats.compare import ALPHA
 from ragen_bench.stats.intervals import FloatArray, wilson
-from ragen_bench.stats.mixed_effects import Difference, share_difference
-from ragen_bench.stats.paired import holm
+from ragen_bench.stats.mixed_effects import Difference, mixed_effects_rate_difference
+from ragen_bench.stats.paired import ALPHA, holm
 from ragen_bench.stats.power import seeds_for
 
 _POINTS: Final = 5.0
@@ -108,7 +107,7 @@ def _success(what: Reproduction, claim: SuccessClaim, runs: Runs) -> Finding:
     paper = "" if printed is None else f"{printed:+.1f} points"
     if sides[0] is None or sides[1] is None:
         return Finding(False, math.nan, paper, "")
-    found = share_difference(sides[0], sides[1])
+    found = mixed_effects_rate_difference(sides[0], sides[1])
     low, high = (100 * bound for bound in found.interval[1:])
     ours = f"{100 * found.interval.estimate:+.1f} points [{low:+.1f}, {high:+.1f}]"
     favourable = found.interval.estimate > 0
@@ -148,7 +147,9 @@ def _seeds_needed(found: Difference, printed: float | None, alpha: float) -> str
     there = min(found.seeds)
 
     def needed(points: float) -> int | None:
-        return seeds_for(points / 100, found.parts.seeds * there, found.parts.levels, alpha=alpha)
+        return seeds_for(
+            points / 100, found.variance.seeds * there, found.variance.levels, alpha=alpha
+        )
 
     points = printed or _POINTS
     size = f"{points:.1f} points" if printed is None else f"the paper's {points:.1f} points"

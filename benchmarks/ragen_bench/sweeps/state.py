@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from ragen_agents.starpo.journal import METRICS
 from ragen_bench.sweeps.archive import Borrowed
 from ragen_bench.sweeps.results import TaskResult, read_result
-from ragen_bench.sweeps.schema import ScaleName, Sweep
+from ragen_bench.sweeps.sweep_config import ScaleName, Sweep
 from ragen_bench.sweeps.tasks import SweepTask
 from ragen_bench.sweeps.work import TRAIN
 

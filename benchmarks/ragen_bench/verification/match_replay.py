@@ -6,7 +6,7 @@ from ragen_agents.policies import CONTROLS, Request
 from ragen_agents.rollout import MatchRecord
 from ragen_agents.rollout.match_runner import MatchSpec, make_table, seat_seed
 from ragen_bench.config.run_config import MatchConfig
-from ragen_bench.match.runner import match_spec
+from ragen_bench.match.match_player import match_spec
 from ragen_bench.verification.episode_replay import (
     UNFINISHED,
     Check,

@@ -9,7 +9,7 @@ import pandas as pd
 
 from ragen_agents.rollout import MatchRecord, SeatRecord
 from ragen_bench.config.run_config import MatchConfig, lineup, load_config
-from ragen_bench.evaluation.tables import incomplete, mean
+from ragen_bench.evaluation.run_table import incomplete, mean
 from ragen_bench.runs.directory import EPISODES
 from ragen_bench.runs.records import read_records
 from ragen_bench.stats.intervals import bootstrap_mean, wilson_mean

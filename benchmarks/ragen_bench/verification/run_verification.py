@@ -78,7 +78,7 @@ def verify_run(folder: Path, tick: Callable[[int, int], None] | None = None) -> 
 def _check_games(config: AnyConfig) -> None:
     """Raise `RagenError` if a game of a run, a setting or a level does not exist."""
     if isinstance(config, MatchConfig):
-        from ragen_bench.match.runner import count_seats
+        from ragen_bench.match.match_player import count_seats
 
         count_seats(config.suite, ())
     else:

@@ -19,10 +19,10 @@ from ragen_bench.sweeps.archive import (
 from ragen_bench.sweeps.jobs import Launcher, Local, available_cpus
 from ragen_bench.sweeps.pool import Pool
 from ragen_bench.sweeps.ray_jobs import OnRay
-from ragen_bench.sweeps.schema import Sweep
 from ragen_bench.sweeps.state import Cost, TaskState, read_states
+from ragen_bench.sweeps.sweep_config import Sweep
+from ragen_bench.sweeps.sweep_view import SweepView
 from ragen_bench.sweeps.tasks import Choice, SweepTask, cells_of, plan
-from ragen_bench.sweeps.view import SweepView
 
 Place = Literal["local", "ray"]
 

@@ -10,19 +10,19 @@ from ragen_bench.console.formats import Grid, markdown
 from ragen_bench.reproduction.beside import Beside
 from ragen_bench.reproduction.claims import Verdict, judge
 from ragen_bench.reproduction.figures import draw_curves
-from ragen_bench.reproduction.page import render_page, sample_episodes
-from ragen_bench.reproduction.runs import Runs
-from ragen_bench.reproduction.schema import (
+from ragen_bench.reproduction.html_page import render_page, sample_episodes
+from ragen_bench.reproduction.measurements import Runs
+from ragen_bench.reproduction.reproduction_config import (
     Reproduction,
     bundled_reproductions,
     games_of,
     load_reproduction,
 )
 from ragen_bench.reproduction.stages import stages_grid, tabulate_stages
-from ragen_bench.reproduction.table import claims_grid, table_grid, tabulate
+from ragen_bench.reproduction.success_table import claims_grid, table_grid, tabulate
 from ragen_bench.runs.directory import write_atomically
 from ragen_bench.sweeps.archive import add_to_archive, archive_path, read_archive
-from ragen_bench.sweeps.run import SweepRun
+from ragen_bench.sweeps.sweep_run import SweepRun
 from ragen_bench.sweeps.tasks import Choice
 
 

@@ -7,11 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from ragen_bench.reproduction.schema import Column, Event, Scalar
+from ragen_bench.reproduction.reproduction_config import Column, Event, Scalar
 from ragen_bench.stats.intervals import FloatArray
 from ragen_bench.stats.mixed_effects import distinct_levels
 from ragen_bench.sweeps.results import Outcome, TaskResult
-from ragen_bench.sweeps.schema import Sweep
+from ragen_bench.sweeps.sweep_config import Sweep
 from ragen_bench.sweeps.tasks import POLICY, controls_cell
 
 WINDOW: Final = 5

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ragen_bench.console.formats import duration
+from ragen_bench.console.log_handler import stderr_console
 from ragen_bench.console.terminal_bar import TerminalBar
 from ragen_bench.sweeps.state import TaskState, iterations_done
 from ragen_bench.sweeps.tasks import SweepTask
@@ -22,7 +22,7 @@ class SweepView(TerminalBar):
 
     def __init__(self, root: Path, states: Sequence[TaskState]) -> None:
         self._root = root
-        self._console = Console(stderr=True, markup=False, highlight=False)
+        self._console = stderr_console()
         self._done = sum(state.status == "done" for state in states)
         self._tasks = len(states)
         self._finished = sum(_size(s.task) for s in states if s.status == "done")

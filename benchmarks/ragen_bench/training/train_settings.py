@@ -1,10 +1,7 @@
-"""Training runs as directories: their configs, from presets, files and the command line."""
+"""The settings of a training run, from presets, files and the command line."""
 
-import fcntl
-import hashlib
-import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,17 +10,11 @@ import yaml
 from ragen_agents.model_source import model_source
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
 from ragen_bench.config.agents import weights_of
-from ragen_bench.config.run_config import CONFIG, differences_of
-from ragen_bench.config.yaml_files import dump_yaml, load_yaml, validate
-from ragen_bench.runs.directory import ENVIRONMENT, write_atomically
-from ragen_bench.runs.provenance import describe_environment
+from ragen_bench.config.yaml_files import load_yaml, validate
 from ragen_envs.errors import RagenError
 from ragen_envs.registration import text_ids
 
 DEFAULT_PRESET: Final = "starpo-s"
-_FREE: Final = {"iterations", "server", "shard"}
-"""Fields that may change when a run goes on: it can be made longer, its server may move, and it may be
-split between processes or not."""
 
 
 def make_train_config(
@@ -46,7 +37,8 @@ def make_train_config(
             raise RagenError(f"unknown {name} '{value}'; known are {', '.join(known)}")
     is_file = what.endswith((".yaml", ".yml"))
     asked = merged(
-        _read(Path(what)) if is_file else {"game": game_id(what)}, *map(read_override, overrides)
+        read_settings(Path(what)) if is_file else {"game": game_id(what)},
+        *map(read_override, overrides),
     )
     if not is_file:
         preset = preset or DEFAULT_PRESET
@@ -87,78 +79,12 @@ def game_id(name: str) -> str:
     return found
 
 
-def config_digest(config: TrainConfig) -> str:
-    """Return a hash of everything that decides a run; what may change when it goes on is left out."""
-    data = config.model_dump(mode="json", exclude=_FREE)
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
-
-
-def default_train_directory(config: TrainConfig) -> Path:
-    """Return a path under ``runs/`` that depends on the config only, so that a command resumes."""
-    game = config.game.split("/")[1].removesuffix("Text-v0")
-    how = f"{config.advantage.estimator}-{config.filter.kind}-seed{config.seed}"
-    return Path("runs") / f"train-{game}-{how}-{config_digest(config)[:8]}"
-
-
-def load_train_config(folder: Path) -> TrainConfig:
-    """Read the config of a training run.
+def read_settings(path: Path) -> dict[str, Any]:
+    """Return the settings in a YAML file.
 
     Raises:
-        RagenError: There is none.
+        RagenError: The file cannot be read or is not a mapping.
     """
-    try:
-        return validate(TrainConfig, _read(folder / CONFIG), str(folder / CONFIG))
-    except RagenError as error:
-        if (folder / CONFIG).exists():
-            raise
-        raise RagenError(f"'{folder}' is not a training run: it has no {CONFIG}") from error
-
-
-@contextmanager
-def train_directory(folder: Path, config: TrainConfig) -> Iterator[None]:
-    """Make a run directory, or check that it holds this run; holds its lock meanwhile.
-
-    Raises:
-        RagenError: It holds something else, is in use, or cannot be written.
-    """
-    try:
-        if folder.is_dir() and any(folder.iterdir()) and not (folder / CONFIG).exists():
-            raise RagenError(
-                f"'{folder}' is not a training run and not empty; choose another --out"
-            )
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / ".lock").open("w")
-    except OSError as error:
-        raise RagenError(f"'{folder}' cannot be written: {error.strerror}") from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RagenError(f"'{folder}' is in use by another ragen train") from None
-        if (folder / CONFIG).exists():
-            _check_same(folder, config)
-        environment = json.dumps(describe_environment(), indent=1) + "\n"
-        write_atomically(folder / ENVIRONMENT, environment)
-        write_atomically(folder / CONFIG, dump_yaml(config.model_dump(mode="json")))
-        yield
-
-
-def _check_same(folder: Path, config: TrainConfig) -> None:
-    there = load_train_config(folder)
-    if config.iterations < there.iterations:
-        raise RagenError(
-            f"iterations is {config.iterations}, but the run in '{folder}' has {there.iterations}; a run "
-            "can be made longer, not shorter"
-        )
-    differs = differences_of(
-        there.model_dump(mode="json", exclude=_FREE),
-        config.model_dump(mode="json", exclude=_FREE),
-    )
-    if differs is not None:
-        raise RagenError(f"'{folder}' holds another run: {differs}; choose another --out")
-
-
-def _read(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -7,12 +7,12 @@ from typing import Final
 
 from ragen_agents.rollout import Episode
 from ragen_bench.config.suites import check_suite
-from ragen_bench.evaluation.tables import summarise_episodes
+from ragen_bench.evaluation.run_table import summarise_episodes
 from ragen_bench.leaderboard.entry import Entry, GameResult
 from ragen_bench.leaderboard.rules import EntryError
 from ragen_bench.leaderboard.store import EPISODES, StoredEntry, read_entry
 from ragen_bench.runs.records import Record
-from ragen_bench.verification.verify import MismatchError, verify_record
+from ragen_bench.verification.run_verification import MismatchError, verify_record
 from ragen_envs.errors import RagenError
 
 _MAX_SECONDS: Final = 86_400

@@ -9,7 +9,7 @@ import jinja2
 from ragen_agents.rollout import Episode
 from ragen_bench.console.escaping import visible
 from ragen_bench.console.formats import Grid
-from ragen_bench.reproduction.schema import Column
+from ragen_bench.reproduction.reproduction_config import Column
 from ragen_bench.runs.directory import EPISODES
 from ragen_bench.runs.records import read_records
 from ragen_bench.sweeps.state import TaskState
