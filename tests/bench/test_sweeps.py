@@ -358,7 +358,7 @@ def test_the_processes_that_ray_started_end_with_it(own_ray, tiny, tmp_path):
     stopped.send_signal(signal.SIGINT)
     _, said = stopped.communicate(timeout=120)
     assert stopped.returncode == 130
-    assert "the same command goes on" in said
+    assert "the same command resumes" in said
     wait_for(lambda: not processes_of(out))
 
 

@@ -1,4 +1,4 @@
-"""All commands together. What they need is imported when they run, so that help is quick."""
+"""The command line. Commands import what they need when they run, so that help is quick."""
 
 from typing import Annotated
 
@@ -24,7 +24,7 @@ from ragen_bench.cli.verify import verify
 from ragen_envs import __version__
 
 app = typer.Typer(
-    help="Games for language agents, and a benchmark whose every number can be replayed.",
+    help="Games for language agents and a benchmark in which every number can be replayed.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -57,8 +57,8 @@ def _options(
         typer.Option(
             "--import",
             metavar="FILE",
-            help="Import a Python file or module that registers games, before the command; may be "
-            "repeated.",
+            help="Import a Python file or module that registers games before running the command; may "
+            "be repeated.",
         ),
     ] = None,
 ) -> None:

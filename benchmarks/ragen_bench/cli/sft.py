@@ -14,7 +14,7 @@ def sft(
         typer.Argument(metavar="[FIELD=VALUE]...", help="Settings, such as demonstrations=2000."),
     ] = None,
 ) -> None:
-    """Train a model to imitate the oracle, as the paper's supervised baseline does."""
+    """Train a model to imitate the oracle (the paper's supervised baseline)."""
     from ragen_agents.sft import SftConfig, train
     from ragen_agents.starpo import merged
     from ragen_bench.config.yaml_files import validate

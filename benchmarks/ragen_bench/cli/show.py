@@ -1,4 +1,4 @@
-"""``ragen show``: the table of a run, computed again from its episodes."""
+"""``ragen show``: the table of a run, recomputed from its episodes."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 def show(run: RunArgument, style: FormatOption = Format.TABLE) -> None:
-    """Print the table of a run again."""
+    """Recompute the table of a run from its episodes and print it."""
     print_run(run, style)
 
 
 def print_run(folder: Path, style: Format) -> None:
-    """Print the table of a run of agents alone, or of matches."""
+    """Print the table of a run of ragen bench or of ragen match."""
     from ragen_bench.config.run_config import MatchConfig, load_config
 
     if isinstance(load_config(folder), MatchConfig):

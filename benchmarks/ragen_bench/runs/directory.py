@@ -63,7 +63,7 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
             self._checksums.append(lines)
         except OSError as error:
             raise RagenError(
-                f"'{self.folder}' cannot be written: {error.strerror}; the same command goes on"
+                f"'{self.folder}' cannot be written: {error.strerror}; the same command resumes the run"
             ) from error
         self.done.update(episode.key for episode in new)
 

@@ -22,13 +22,13 @@ split between processes or not."""
 
 
 def config_digest(config: TrainConfig) -> str:
-    """Return a hash of everything that decides a run; what may change when it goes on is left out."""
+    """Return a hash of the config without the fields that may change when the run is resumed."""
     data = config.model_dump(mode="json", exclude=_FREE)
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 def default_train_directory(config: TrainConfig) -> Path:
-    """Return a path under ``runs/`` that depends on the config only, so that a command resumes."""
+    """Return a path under ``runs/`` that depends on the config only, so that the same command resumes."""
     game = config.game.split("/")[1].removesuffix("Text-v0")
     how = f"{config.advantage.estimator}-{config.filter.kind}-seed{config.seed}"
     return Path("runs") / f"train-{game}-{how}-{config_digest(config)[:8]}"
@@ -50,7 +50,7 @@ def load_train_config(folder: Path) -> TrainConfig:
 
 @contextmanager
 def train_directory(folder: Path, config: TrainConfig) -> Iterator[None]:
-    """Make a run directory, or check that it holds this run; holds its lock meanwhile.
+    """Make a run directory, or check that it holds this run; hold its lock until the end of the block.
 
     Raises:
         RagenError: It holds something else, is in use, or cannot be written.

@@ -132,8 +132,8 @@ class EndpointPolicy:
             ) from None
         except TroubleError:
             raise EndpointDownError(
-                f"{self._where} does not answer, after {self._tries} tries: {failed}; what is "
-                "played is kept, and the same command goes on"
+                f"{self._where} does not answer, after {self._tries} tries: {failed}; finished "
+                "episodes are kept, and the same command resumes the run"
             ) from None
         except PromptTooLongError:
             return
