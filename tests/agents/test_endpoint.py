@@ -326,7 +326,7 @@ def test_another_variable_may_hold_the_key(server, tmp_path, monkeypatch):
         (["--max-cost", "1"], "--max-cost needs the price of openai:m"),
         (["--max-tokens", "0"], "budget of tokens is 0"),
         (["--cache", "x", "--no-cache"], "contradict"),
-        (["--agent", "starter", "--suite", "PICTURES"], "reads words only"),
+        (["--agent", "starter", "--suite", "PICTURES"], "is text-only"),
     ],
 )
 def test_wrong_words(more, named, server, tmp_path, capsys, monkeypatch):

@@ -263,7 +263,7 @@ def test_a_broken_task_is_told_of_and_done_by_the_same_command(tiny, tmp_path, c
     (controls / "test").write_text("in the way")
     assert main(arguments) == 1
     said = capsys.readouterr().err
-    assert "it is tried again at the end" in said
+    assert "it will be retried at the end" in said
     assert "1 tasks are not done" in said
     assert str(controls / "log.txt") in said
     assert (controls.parent / "seed0/result.json").exists()  # one broken task stops no other

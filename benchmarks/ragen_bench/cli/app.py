@@ -38,8 +38,8 @@ app.add_typer(starter_app, name="starter")
 app.add_typer(leaderboard_app, name="leaderboard")
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"ragen-suite {__version__}")
         raise typer.Exit
 

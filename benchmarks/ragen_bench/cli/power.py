@@ -37,10 +37,10 @@ def power(
     """
     from ragen_bench.stats.power import MOST_SEEDS, Design, plan_designs
 
-    wanted = _points(effect, "--effect")
+    difference = _points(effect, "--effect")
     spread = _points(seed_sd, "--seed-sd")
     base = Design(2, 2, rate, spread, correlation)
-    data = plan_designs(wanted, base)
+    data = plan_designs(difference, base)
     title = (
         f"{effect} at a rate of {rate:g}, seeds differ by {seed_sd}, correlation {correlation:g}"
     )

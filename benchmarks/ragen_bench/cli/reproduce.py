@@ -67,19 +67,19 @@ def reproduce(
     for each in bundled_reproductions() if name == "all" else [name]:
         what = load_reproduction(each)
         games = games_of(what, size.scale)
-        wanted = replace(make_run(what.sweep, games, size, placement), kept=results)
-        wanted.check_kept()
-        others = read_beside(beside or (), what, wanted.choice.levels)
+        sweep_run = replace(make_run(what.sweep, games, size, placement), kept=results)
+        sweep_run.check_kept()
+        others = read_beside(beside or (), what, sweep_run.choice.levels)
         if dry_run:
-            print_cost(wanted, style)
+            print_cost(sweep_run, style)
             continue
         if run:
             if style is Format.TABLE:
-                print_cost(wanted, style)
-            finished &= finish(wanted)
+                print_cost(sweep_run, style)
+            finished &= finish(sweep_run)
         from ragen_bench.reproduction.reproduction_report import Report
 
-        report = Report(what, wanted, others)
+        report = Report(what, sweep_run, others)
         _print(report, style)
         for path in report.write(results):
             print(path, file=sys.stderr)

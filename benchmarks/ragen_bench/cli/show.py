@@ -46,8 +46,8 @@ def _print_matches(folder: Path, style: Format) -> None:
         print_table(data, Grid([], [], 0), style, "", match_notes(run), facts)
         return
     tables = {
-        f"Success %, {_title(run.config)}, {folder}": grids.company_grid(data, "success"),
-        "Return": grids.company_grid(data, "return"),
+        f"Success %, {_title(run.config)}, {folder}": grids.cross_play_grid(data, "success"),
+        "Return": grids.cross_play_grid(data, "return"),
         "Success % by seat": grids.seat_grid(data),
         "Replies": grids.reply_grid(data),
     }

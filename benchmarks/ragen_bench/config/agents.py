@@ -1,4 +1,4 @@
-"""Agents as the harness sees them: their names, what identifies their weights, their policies."""
+"""Agents in the harness: names, hashes of their weights, policies."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ CONTROL_CHUNK: Final = 32
 """Levels that controls play between two writes; their replies do not depend on it."""
 
 OPENAI: Final = "openai:"
-"""Before the name of a model behind an endpoint."""
+"""Prefix of the name of a model behind an endpoint."""
 
 _WEIGHTS: Final = ("*.safetensors", "pytorch_model*.bin")
 _IDENTITY: Final = (*_WEIGHTS, "*.json", "*.jinja", "*.txt", "*.model")
@@ -81,7 +81,7 @@ def _contents(path: Path) -> bytes:
 
 
 def check_sight(agents: Iterable[str], tasks: Mapping[str, Task]) -> None:
-    """Raise `RagenError` if an agent that reads words only would have to look at pictures."""
+    """Raise `RagenError` if a text-only agent is to play a task with pictures."""
     for name, task in tasks.items():
         if task.settings.get("observation") != IMAGE:
             continue
@@ -91,19 +91,17 @@ def check_sight(agents: Iterable[str], tasks: Mapping[str, Task]) -> None:
                 and not agent.startswith(OPENAI)
                 and not is_python_agent(agent)
             ):
-                raise RagenError(
-                    f"agent '{agent}' reads words only, but task '{name}' shows pictures"
-                )
+                raise RagenError(f"agent '{agent}' is text-only, but task '{name}' shows pictures")
 
 
 @dataclass(frozen=True)
 class Remote:
-    """How agents are asked that do not run here as models."""
+    """How agents that are not local models are queried."""
 
     settings: EndpointSettings = field(default_factory=EndpointSettings)
     connection: Connection = field(default_factory=Connection)
     key_variable: str = "OPENAI_API_KEY"
-    """Environment variable that holds the endpoint's key."""
+    """Environment variable with the endpoint's key."""
 
 
 def make_policies(

@@ -100,7 +100,7 @@ def _pair(a: Side, b: Side, task: str) -> Pair:
         if one.instance != other.instance:
             raise RagenError(
                 f"'{task}' instance {one.instance.index} is another level in the two runs; "
-                "ragen verify tells which run is not right"
+                "run ragen verify on both to find out which is wrong"
             )
     return pairs
 

@@ -1,4 +1,4 @@
-"""Play what a run still lacks."""
+"""Play the missing episodes of a run."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

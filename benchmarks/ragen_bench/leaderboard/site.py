@@ -29,7 +29,7 @@ def build_site(root: Path, results: Path, out: Path, tick: Tick | None = None) -
         root: Folder of the entries.
         results: Folder of the results of sweeps, whose tables have pages too; it may be missing.
         out: Folder of the site.
-        tick: Told how many episodes are checked, and of how many.
+        tick: Called with the number of checked entries and their total.
 
     Raises:
         RagenError: An entry is rejected, results are broken, or the folder holds something else or

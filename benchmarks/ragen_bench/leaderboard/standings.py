@@ -66,7 +66,8 @@ def standings(entries: Sequence[StoredEntry], samples: Samples) -> list[Standing
     """Return the rows of a table, the best first.
 
     Entries are compared in pairs by the exact McNemar test on the levels that both have, p-values
-    Holm-adjusted over the pairs of the table. Who is not told apart from the best shares its rank.
+    Holm-adjusted over the pairs of the table. Entries that do not differ significantly from the best
+    share its rank.
     """
     ranked = [name for name in samples if name not in CONTROLS]
     beaten = _beaten(samples, ranked)

@@ -107,7 +107,7 @@ def _make(side: Side, about: About, training: Training | None) -> tuple[Entry, b
 
 
 def _episodes(side: Side, name: str) -> list[Episode]:
-    """Return the agent's episodes in the suite's order, named after the entry so that no path is published."""
+    """Return the agent's episodes in the suite's order, renamed so that no path is published."""
     return [
         sample[index].model_copy(update={"agent": name})
         for task in side.run.config.suite.tasks

@@ -1,4 +1,4 @@
-"""Play the matches that a run still lacks."""
+"""Play the missing matches of a run."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,14 +14,14 @@ from ragen_bench.evaluation.runner import RunLimits, RunObserver, wrap_policy
 from ragen_bench.runs.directory import RunDirectory
 
 CHUNK: Final = 16
-"""Levels that a lineup plays together; what the oracles remember suffices for so many."""
+"""Levels that a lineup plays together; the caches of the oracles hold so many."""
 
 
 def count_seats(suite: Suite, agents: Sequence[str]) -> dict[str, int]:
-    """Return how many players each task has, having made its first level.
+    """Return the number of players of each task; makes the first level of each.
 
     Raises:
-        RagenError: A game or a setting does not exist, or the oracle is asked for more than it can.
+        RagenError: A game or a setting does not exist, or the oracle cannot solve a game.
     """
     found = {}
 
@@ -38,7 +38,7 @@ def count_seats(suite: Suite, agents: Sequence[str]) -> dict[str, int]:
 
 
 def match_spec(suite: Suite, key: MatchKey) -> MatchSpec:
-    """Return what is played for a key."""
+    """Return the match that a key stands for."""
     task = suite.tasks[key.task]
     settings = dict(task.settings)
     return MatchSpec(key.task, task.env, key.lineup, key.level, suite.split, settings)

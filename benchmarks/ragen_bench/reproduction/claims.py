@@ -1,4 +1,4 @@
-"""What our runs say of a claim: supported, contradicted, or undecided, and what would decide it."""
+"""The verdict of our runs on a claim: supported, contradicted or undecided, and what would decide it."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -42,7 +42,7 @@ class Finding(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """A claim and what is said of it."""
+    """A claim and its verdict."""
 
     claim: str
     paper: str
@@ -116,8 +116,8 @@ def _success(what: Reproduction, claim: SuccessClaim, runs: Runs) -> Finding:
     outside = printed is not None and not low <= printed <= high
 
     def remedy(alpha: float) -> str:
-        told = _seeds_needed(found, abs(printed) if printed else None, alpha)
-        return f"the paper's size is outside the interval; {told}" if outside else told
+        needed = _seeds_needed(found, abs(printed) if printed else None, alpha)
+        return f"the paper's size is outside the interval; {needed}" if outside else needed
 
     return Finding(favourable, found.p_value, paper, ours, remedy)
 
@@ -157,10 +157,10 @@ def _seeds_needed(found: Difference, printed: float | None, alpha: float) -> str
     if seeds is None:
         return f"more levels: no number of seeds finds {size} on these"
     if seeds > there:
-        return f"{seeds} seeds to find {size} 4 times of 5"
+        return f"{seeds} seeds to find {size} with 80% power"
     smaller = needed(_POINTS) if points > _POINTS else None
     more = f"; {smaller} seeds to find {_POINTS:.1f}" if smaller and smaller > there else ""
-    return f"these seeds would have found {size} 4 times of 5{more}"
+    return f"these seeds would have found {size} with 80% power{more}"
 
 
 def _scalar(claim: ScalarClaim, runs: Runs) -> Finding:

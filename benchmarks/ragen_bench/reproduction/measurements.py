@@ -134,7 +134,7 @@ _SCALARS: Final[Mapping[Scalar, Callable[[TaskResult], float]]] = {
 
 
 def collapsed_at(result: TaskResult) -> int | None:
-    """Return after which iteration success had fallen to half of its best for good, or None."""
+    """Return after which iteration success stayed below half of its best, or None."""
     iterations, values = curve(result, "success")
     means = smoothed(values)
     if not len(means) or means.max() < _LEAST or means[-1] >= _FALLEN * means.max():

@@ -1,4 +1,4 @@
-"""Write what a reproduction found: results, table, claims, drawing."""
+"""Write the files of a reproduction: results, table, claims, drawing."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -60,7 +60,7 @@ class Report:
 
     @property
     def claims(self) -> Grid:
-        """The claims and what is said of them, for people."""
+        """The claims and their verdicts, for people."""
         return claims_grid(self.verdicts)
 
     @property
@@ -76,7 +76,7 @@ class Report:
         return draw_curves(self.what, self._runs)
 
     def notes(self) -> list[str]:
-        """Return what a reader of the table must know."""
+        """Return the notes below the table."""
         found = []
         if self._missing:
             found.append(f"unfinished: {self._missing} tasks are missing")
@@ -152,7 +152,7 @@ class Report:
         return [archive, *texts]
 
     def _leaves_out(self, folder: Path) -> bool:
-        """Return whether a folder of results that are kept has more seeds than were asked for."""
+        """Return whether a folder of archived results has more seeds than were requested."""
         seeds = self._run.choice.seeds
         more = replace(self._run.choice, seeds=seeds + 1)
         kept = replace(self._run, choice=more, root=folder / "no-runs", kept=folder)

@@ -179,7 +179,7 @@ def _difference(row: dict[Any, Any]) -> str:
 
 
 def claims_grid(verdicts: list[Verdict]) -> Grid:
-    """Return the claims and what is said of them for people."""
+    """Return the claims and their verdicts for people."""
     rows = [
         [
             v.claim,

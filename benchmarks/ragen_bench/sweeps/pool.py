@@ -110,8 +110,8 @@ class Pool:
             return why
         log = self.root / task.path / LOG
         lines = log.read_text("utf-8", "replace").split("\n") if log.exists() else []
-        said = next((line for line in reversed(lines) if line.strip()), "")
-        return said or f"exit code {code}"
+        last_line = next((line for line in reversed(lines) if line.strip()), "")
+        return last_line or f"exit code {code}"
 
     def _stop(self) -> None:
         # The last first: what still waits for its turn must not get it.

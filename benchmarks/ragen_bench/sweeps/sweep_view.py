@@ -1,4 +1,4 @@
-"""What one sees of a sweep: a bar of all iterations on a terminal, else a line for each task."""
+"""The display of a sweep: a bar of all iterations on a terminal, otherwise a line per task."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ class SweepView(TerminalBar):
 
     Args:
         root: Folder of all sweeps.
-        states: All tasks that are wanted, as they are at the start.
+        states: All tasks of the sweep run, as they are at the start.
     """
 
     def __init__(self, root: Path, states: Sequence[TaskState]) -> None:
@@ -55,7 +55,7 @@ class SweepView(TerminalBar):
 
     def failed(self, task: SweepTask, reason: str, again: bool) -> None:
         """Say why a task is not done."""
-        self._say(f"{task.path}: {reason}{'; it is tried again at the end' if again else ''}")
+        self._say(f"{task.path}: {reason}{'; it will be retried at the end' if again else ''}")
 
     def _say(self, text: str) -> None:
         self._console.print(text, soft_wrap=True)

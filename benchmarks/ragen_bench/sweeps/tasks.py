@@ -90,7 +90,7 @@ class SweepTask(BaseModel):
 
 @dataclass(frozen=True)
 class Choice:
-    """Which part of a sweep is wanted, and how large."""
+    """Which part of a sweep to run, and at what size."""
 
     scale: ScaleName = "laptop"
     quick: bool = False

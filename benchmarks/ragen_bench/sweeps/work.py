@@ -1,7 +1,7 @@
-"""Do one task of a sweep in this process: ``python -m ragen_bench.sweeps.work FOLDER``.
+"""Run one task of a sweep in this process: ``python -m ragen_bench.sweeps.work FOLDER``.
 
-The folder holds ``task.json``. Whatever was done before is gone on with; the last thing that is written is
-the result. The process ends when its standard input does, so it does not outlive who has started it.
+The folder holds ``task.json``. An interrupted task is resumed; the result is written last. The process exits
+when its standard input is closed, so it does not outlive the process that started it.
 """
 
 import logging
@@ -32,7 +32,7 @@ TRAIN: Final = Path("train")
 MODEL: Final = Path("model")
 TEST: Final = Path("test")
 BUSY: Final = 75
-"""Exit code where another process does the task already."""
+"""Exit code if another process is running the task."""
 
 
 def main(folder: Path) -> int:
@@ -93,7 +93,7 @@ def _do(task: SweepTask) -> None:
 
 
 def _train(task: SweepTask) -> str | None:
-    """Make the model that is tested; returns why training ended early, if it did."""
+    """Train the model that is tested; return why training ended early, or None."""
     early = Path("ended.txt")
     if MODEL.exists():
         return early.read_text(encoding="utf-8") if early.exists() else None
@@ -125,7 +125,7 @@ def _starpo(task: SweepTask) -> str | None:
 
 
 def _export() -> None:
-    """Copy the last weights, without what only training needs. They are there whole or not at all."""
+    """Copy the last weights, without what only training needs. The copy is atomic."""
     from ragen_agents.starpo.checkpoint import STATE, TENSORS, latest
     from ragen_agents.starpo.run_state import CHECKPOINTS
 

@@ -24,7 +24,7 @@ _PANELS: Final = (
     ("share of valid replies", ("valid", "validation/valid")),
     ("tokens a reply", ("reply_tokens", "validation/reply_tokens")),
     ("repetition", ("template_share", "distinct_2")),
-    ("what replies tell of their prompts", ("mutual_information", "retrieval_accuracy")),
+    ("dependence of replies on their prompts", ("mutual_information", "retrieval_accuracy")),
     ("parts of the reward", ("reward/game", "reward/penalty", "reward/format", "reward/grounded")),
     (
         "how episodes end",

@@ -20,7 +20,7 @@ DEFAULT_PRESET: Final = "starpo-s"
 def make_train_config(
     what: str, preset: str | None, scale: str | None, overrides: Sequence[str]
 ) -> TrainConfig:
-    """Return the config that a command line asks for.
+    """Return the training config that a command line specifies.
 
     Args:
         what: Name of a game, such as "sokoban", id of a conversation env, or path of a YAML file.
@@ -36,15 +36,15 @@ def make_train_config(
         if value is not None and value not in known:
             raise RagenError(f"unknown {name} '{value}'; known are {', '.join(known)}")
     is_file = what.endswith((".yaml", ".yml"))
-    asked = merged(
+    given = merged(
         read_settings(Path(what)) if is_file else {"game": game_id(what)},
         *map(read_override, overrides),
     )
     if not is_file:
         preset = preset or DEFAULT_PRESET
-        if scale is None and asked.get("model", "starter") == "starter":
+        if scale is None and given.get("model", "starter") == "starter":
             scale = "laptop"
-    return layered_config(SCALES[scale] if scale else {}, PRESETS[preset] if preset else {}, asked)
+    return layered_config(SCALES[scale] if scale else {}, PRESETS[preset] if preset else {}, given)
 
 
 def layered_config(*layers: dict[str, Any]) -> TrainConfig:
