@@ -131,7 +131,7 @@ def rows(capsys, *command):
 def test_the_table_says_what_the_matches_say(played, capsys):
     shown = rows(capsys, "show", str(played))
     assert shown["missing"] == 0
-    assert any("no ceiling" in note for note in shown["notes"])
+    assert any("not an upper bound" in note for note in shown["notes"])
     matches = read(played)
     for row in shown["rows"]:
         found = []
