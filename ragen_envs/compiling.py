@@ -5,7 +5,7 @@ package is installed read-only. Where nothing can be written, each process compi
 """
 
 import hashlib
-import sys
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +19,7 @@ from numba.extending import register_jitable
 PATIENCE: Final = 1.0
 """Seconds of compilation after which a message says what is going on."""
 
+_LOG: Final = logging.getLogger("ragen.compiling")
 _SOURCES: Final = ("seeding", "splits", "dynamics", "generator", "kernels", "search")
 _announced = threading.Event()
 
@@ -64,7 +65,7 @@ def share(*functions: Callable[..., Any]) -> None:
 
 @contextmanager
 def first_use(*kernels: Any) -> Iterator[None]:
-    """Around a call of kernels: say so on stderr, once, if their first compilation takes long."""
+    """Around a call of kernels: warn once if their first compilation takes long."""
     if _announced.is_set() or all(kernel.signatures for kernel in kernels):
         yield
         return
@@ -80,6 +81,4 @@ def first_use(*kernels: Any) -> Iterator[None]:
 def _announce() -> None:
     if not _announced.is_set():
         _announced.set()
-        print(
-            "ragen_envs: compiling the games for their first use ...", file=sys.stderr, flush=True
-        )
+        _LOG.warning("compiling the games for their first use ...")

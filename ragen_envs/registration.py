@@ -1,6 +1,6 @@
 """Every id of the suite, in one table."""
 
-import sys
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -8,6 +8,8 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
 import gymnasium as gym
+
+_LOG: Final = logging.getLogger("ragen.registration")
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ def register_game(game: GameSpec) -> None:
 def installed_games() -> tuple[GameSpec, ...]:
     """Register the games that installed packages add, and return them.
 
-    A package that cannot be loaded is told of on standard error and left out.
+    A package that cannot be loaded is skipped, with a warning.
     """
     games: list[GameSpec] = []
     for point in entry_points(group=GAMES_GROUP):
@@ -135,7 +137,7 @@ def installed_games() -> tuple[GameSpec, ...]:
             games += _games_of(point)
         except Exception as error:
             origin = point.dist.name if point.dist else "an unknown package"
-            print(f"warning: {origin} adds no game '{point.name}': {error}", file=sys.stderr)
+            _LOG.warning("%s adds no game '%s': %s", origin, point.name, error)
     return tuple(games)
 
 

@@ -32,6 +32,15 @@ _EXTRAS = {
 
 
 def _run(arguments: Sequence[str] | None) -> int:
+    from ragen_bench.console.log_handler import logs_on_stderr
+
+    with (
+        logs_on_stderr()
+    ):  # before the games are imported, which warn of packages that cannot be loaded
+        return _run_command(arguments)
+
+
+def _run_command(arguments: Sequence[str] | None) -> int:
     import typer
 
     from ragen_bench.cli import app

@@ -102,7 +102,7 @@ def test_killed_at_ten_moments_each_episode_is_there_once(tmp_path):
 
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["ragen_bench.evaluation.tables", "openai", "ragen_bench.evaluation.runner"]
+        ["ragen_bench.evaluation.run_table", "openai", "ragen_bench.evaluation.runner"]
     )
     rng, kills, out = random.Random(1), 0, tmp_path / "killed"
     with EndpointServer(answer) as server:
@@ -148,7 +148,7 @@ def test_a_real_ctrl_c_keeps_what_was_said(tmp_path):
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=300)
         assert process.returncode == 130
-        assert "the same command goes on" in error
+        assert "the same command resumes" in error
         assert "Traceback" not in error
         assert 0 < _lines(out) < 200
         assert bench(server, out, **what) == bench(server, tmp_path / "whole", **what)
@@ -169,7 +169,7 @@ def test_an_endpoint_that_stops_answering_ends_in_one_line(kind, server, tmp_pat
           "--concurrency", 2, games=GAMES[1:2], code=2)  # fmt: skip
     error = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert "does not answer, after 2 tries" in error[0]
-    assert "the same command goes on" in error[0]
+    assert "the same command resumes" in error[0]
     kept = len(records(tmp_path / "run"))
     assert 0 < kept < 8
     server.answer, server.faults = lambda body, _: completion(plays(body)), 0.0
@@ -326,7 +326,7 @@ def test_another_variable_may_hold_the_key(server, tmp_path, monkeypatch):
         (["--max-cost", "1"], "--max-cost needs the price of openai:m"),
         (["--max-tokens", "0"], "budget of tokens is 0"),
         (["--cache", "x", "--no-cache"], "contradict"),
-        (["--agent", "starter", "--suite", "PICTURES"], "reads words only"),
+        (["--agent", "starter", "--suite", "PICTURES"], "is text-only"),
     ],
 )
 def test_wrong_words(more, named, server, tmp_path, capsys, monkeypatch):
@@ -424,7 +424,7 @@ def test_a_budget_stops_a_run_that_a_larger_one_ends(server, tmp_path, capsys):
     bench(server, out, *few, "--max-tokens", 3200, code=3)
     assert len(server.bodies) in (10, 11)  # 320 tokens each; one more may be in flight
     shown = capsys.readouterr()
-    assert "tokens are used; what is played is kept" in shown.err
+    assert "tokens are used; finished episodes are kept" in shown.err
     assert "are missing" in shown.out
     bench(server, out, *few, "--max-tokens", 3200, code=3)
     assert len(server.bodies) in (10, 11)

@@ -307,7 +307,7 @@ def test_ctrl_c_saves_and_goes_on_as_never_stopped(tiny, tmp_path):
     running.send_signal(signal.SIGINT)
     said = running.communicate(timeout=60)[1]
     assert running.returncode == 130
-    assert "the same command goes on" in said
+    assert "the same command resumes" in said
     done = len(lines(cut)) - 1
     assert [path.name for path in (cut / "checkpoints").iterdir()] == [f"{done:06d}"]
     assert main(command(tiny, cut, "save_every=6")[3:]) == 0

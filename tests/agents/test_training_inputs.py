@@ -10,7 +10,7 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from ragen_bench.__main__ import main
-from ragen_bench.training.run_directory import make_train_config
+from ragen_bench.training.train_settings import make_train_config
 from training_runs import command
 
 from ragen_agents.starpo import TrainConfig

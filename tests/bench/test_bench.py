@@ -20,7 +20,7 @@ from ragen_bench.__main__ import main
 from ragen_bench.config import agents
 from ragen_bench.config.run_config import load_config
 from ragen_bench.evaluation import runner
-from ragen_bench.evaluation.tables import read_run, summarise
+from ragen_bench.evaluation.run_table import read_run, summarise
 from ragen_bench.runs.checksums import read_checksums
 from ragen_bench.runs.directory import RunDirectory
 from ragen_bench.runs.records import read_records
@@ -223,7 +223,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(runner, "play_batch", interrupted)
     assert main(options(tmp_path / "run")) == 130
     error = capsys.readouterr().err
-    assert "the same command goes on" in error
+    assert "the same command resumes" in error
     assert "Traceback" not in error
     assert len(timeless(tmp_path / "run")) == 12
     bench(tmp_path / "run")
@@ -240,7 +240,7 @@ def test_a_real_ctrl_c_ends_with_130(tmp_path):
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=300)
     assert process.returncode == 130
-    assert "the same command goes on" in error
+    assert "the same command resumes" in error
     assert "Traceback" not in error
 
 

@@ -173,7 +173,7 @@ def test_wrong_suites_are_named(changes, named, fails, tmp_path):
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("name: a\nname: b\n", "line 2: 'name' is there twice"),
+        ("name: a\nname: b\n", "line 2: 'name' is a duplicate key"),
         ("name: [", "line 1"),
         ("- a\n- b\n", "must be a mapping"),
         ("", "must be a mapping"),

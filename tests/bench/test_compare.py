@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import yaml
 from ragen_bench.__main__ import main
-from ragen_bench.stats.compare import compare_sides, read_side
+from ragen_bench.evaluation.comparison import compare_sides, read_side
 from ragen_bench.stats.paired import holm, mcnemar_exact, paired_bootstrap
 
 GAMES = ("Bandit", "BanditTrap", "FrozenLakeDeterministic")

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ragen_bench.__main__ import main
 from ragen_bench.leaderboard import untrusted
+from ragen_bench.leaderboard.entry_schema import entry_schema
 from ragen_bench.leaderboard.rules import EntryError
-from ragen_bench.leaderboard.schema import entry_schema
 from ragen_bench.leaderboard.store import read_entry
 
 ABOUT = {
@@ -241,7 +241,7 @@ def test_a_forged_hash_is_rejected(entry, rejected):
         ("", "not JSON"),
         ("[]", "must be a mapping"),
         ("{}", "about"),
-        ('{"a": 1, "a": 2}', "'a' is there twice"),
+        ('{"a": 1, "a": 2}', "'a' is a duplicate"),
         ('{"a": NaN}', "NaN is not a number"),
         ('{"a": -Infinity}', "Infinity is not a number"),
         ("[" * 60_000, "nested too deeply"),
@@ -258,7 +258,7 @@ def test_bad_json_is_named(entry, text, named, rejected):
 @pytest.mark.parametrize(
     ("line", "named"),
     [
-        ('{"task": 1, "task": 2}', "line 3 is not JSON: the key 'task' is there twice"),
+        ('{"task": 1, "task": 2}', "line 3 is not JSON: the key 'task' is a duplicate"),
         ('{"episode_return": NaN}', "line 3 is not JSON: NaN"),
         ("{" * 10, "line 3 is not JSON"),
         ("[" * 100_000, "line 3 is nested too deeply"),

@@ -13,7 +13,7 @@ import yaml
 from endpoint_server import EndpointServer, completion
 from ragen_bench.__main__ import main
 from ragen_bench.evaluation import resume
-from ragen_bench.match.tables import read_match_run, summarise_matches
+from ragen_bench.match.match_table import read_match_run, summarise_matches
 
 from ragen_agents.policies import OraclePolicy, RandomPolicy, Reply, ScriptedPolicy
 
@@ -131,7 +131,7 @@ def rows(capsys, *command):
 def test_the_table_says_what_the_matches_say(played, capsys):
     shown = rows(capsys, "show", str(played))
     assert shown["missing"] == 0
-    assert any("no ceiling" in note for note in shown["notes"])
+    assert any("not an upper bound" in note for note in shown["notes"])
     matches = read(played)
     for row in shown["rows"]:
         found = []

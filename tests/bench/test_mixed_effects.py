@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ragen_bench.stats.mixed_effects import (
-    crossed_difference,
-    crossed_rate,
     distinct_levels,
-    share_difference,
+    mixed_effects_difference,
+    mixed_effects_rate,
+    mixed_effects_rate_difference,
 )
 from ragen_bench.stats.power import Design, power_of, seeds_for, smallest_effect
 
@@ -35,7 +35,7 @@ def true_rate(seed_sd, level_sd):
 def test_the_interval_covers_the_rate_of_other_seeds_and_levels(seeds, seed_sd, level_sd):
     rng = np.random.default_rng(1)
     truth = true_rate(seed_sd, level_sd)
-    found = [crossed_rate(runs(rng, seeds, 128, seed_sd, level_sd)) for _ in range(ROUNDS)]
+    found = [mixed_effects_rate(runs(rng, seeds, 128, seed_sd, level_sd)) for _ in range(ROUNDS)]
     covered = np.mean([each.low <= truth <= each.high for each in found])
     assert covered >= 0.92
 
@@ -63,7 +63,7 @@ def test_equal_settings_are_rarely_told_apart(seeds, seed_sd):
     for _ in range(ROUNDS):
         ease = rng.normal(0, 1.5, 128)
         a, b = (runs(rng, n, 128, seed_sd, 0, ease=ease) for n in seeds)
-        rejected += crossed_difference(a, b).p_value <= 0.05
+        rejected += mixed_effects_difference(a, b).p_value <= 0.05
     assert rejected / ROUNDS <= 0.07
 
 
@@ -74,7 +74,7 @@ def test_a_large_difference_is_found():
         ease = rng.normal(0, 1, 256)
         a = runs(rng, 3, 256, 0.1, 0, shift=1.0, ease=ease)
         b = runs(rng, 3, 256, 0.1, 0, ease=ease)
-        result = crossed_difference(a, b)
+        result = mixed_effects_difference(a, b)
         found += result.p_value <= 0.05 and result.interval.low > 0
     assert found >= 95
 
@@ -111,8 +111,10 @@ def test_the_variance_is_that_of_an_independent_slow_version():
     rng = np.random.default_rng(5)
     for _ in range(20):
         a, b = runs(rng, 3, 12, 0.5, 1), runs(rng, 4, 12, 0.5, 1)
-        parts = crossed_difference(a, b).parts
-        assert (parts.seeds, parts.levels) == pytest.approx(slow_variance(a.tolist(), b.tolist()))
+        variance = mixed_effects_difference(a, b).variance
+        assert (variance.seeds, variance.levels) == pytest.approx(
+            slow_variance(a.tolist(), b.tolist())
+        )
 
 
 def test_one_seed_each_is_the_exact_test_of_mcnemar():
@@ -120,7 +122,7 @@ def test_one_seed_each_is_the_exact_test_of_mcnemar():
 
     rng = np.random.default_rng(6)
     a, b = runs(rng, 1, 64, 0, 1), runs(rng, 1, 64, 0, 1)
-    found, exact = crossed_difference(a, b), mcnemar_exact(a[0] == 1, b[0] == 1)
+    found, exact = mixed_effects_difference(a, b), mcnemar_exact(a[0] == 1, b[0] == 1)
     assert (found.interval, found.p_value) == (exact.difference, exact.p_value)
     assert found.seeds == (1, 1)
 
@@ -132,15 +134,15 @@ samples = st.integers(1, 4).flatmap(
 
 @given(samples)
 def test_intervals_hold_their_estimate_and_stay_rates(sample):
-    found = crossed_rate(np.array(sample, dtype=float))
+    found = mixed_effects_rate(np.array(sample, dtype=float))
     assert 0 <= found.low <= found.estimate <= found.high <= 1
     assert found.low < found.high
 
 
 @given(samples, samples)
 def test_a_difference_turns_its_sign_with_the_sides(a, b):
-    one = crossed_difference(np.array(a, dtype=float), np.array(b, dtype=float))
-    other = crossed_difference(np.array(b, dtype=float), np.array(a, dtype=float))
+    one = mixed_effects_difference(np.array(a, dtype=float), np.array(b, dtype=float))
+    other = mixed_effects_difference(np.array(b, dtype=float), np.array(a, dtype=float))
     assert one.interval.estimate == pytest.approx(-other.interval.estimate)
     assert one.interval.low == pytest.approx(-other.interval.high, abs=1e-9)
     assert one.p_value == pytest.approx(other.p_value)
@@ -162,8 +164,8 @@ def test_repeated_levels_do_not_count_as_independent():
     """Sixteen levels, each played sixteen times with the same outcome, are sixteen observations."""
     solved = np.repeat(np.arange(16) % 2, 16)[None].astype(float)
     levels = np.repeat(np.arange(16), 16).tolist()
-    clustered = crossed_rate(distinct_levels(solved, levels))
-    naive = crossed_rate(solved)
+    clustered = mixed_effects_rate(distinct_levels(solved, levels))
+    naive = mixed_effects_rate(solved)
     assert clustered.high - clustered.low > 3 * (naive.high - naive.low)
 
 
@@ -172,12 +174,12 @@ def test_repeated_levels_do_not_count_as_independent():
 )
 def test_what_is_no_sample_is_refused(sample):
     with pytest.raises(ValueError, match="sample"):
-        crossed_rate(sample)
+        mixed_effects_rate(sample)
 
 
 def test_samples_of_different_levels_are_refused():
     with pytest.raises(ValueError, match="levels differ"):
-        crossed_difference(np.zeros((2, 5)), np.zeros((2, 6)))
+        mixed_effects_difference(np.zeros((2, 5)), np.zeros((2, 6)))
 
 
 def test_power_is_that_of_simulated_experiments():
@@ -194,7 +196,7 @@ def test_power_is_that_of_simulated_experiments():
 def test_the_smallest_effect_has_the_power_that_was_asked_for():
     design = Design(5, 256)
     effect = smallest_effect(design)
-    assert power_of(effect, design.error, design.freedom) == pytest.approx(0.8, abs=1e-3)
+    assert power_of(effect, design.error, design.degrees_of_freedom) == pytest.approx(0.8, abs=1e-3)
     assert smallest_effect(design._replace(seeds=20)) < effect
 
 
@@ -211,8 +213,8 @@ def test_seeds_are_enough_and_not_one_more_than_that():
 def test_the_difference_of_rates_ends_where_rates_do():
     sure, never = np.ones((3, 20)), np.zeros((3, 20))
     sure[0, :4] = 0
-    found = share_difference(sure, never)
+    found = mixed_effects_rate_difference(sure, never)
     assert found.interval.high == 1.0
     assert found.interval.low > 0.5
-    assert found.p_value == crossed_difference(sure, never).p_value
-    assert crossed_difference(sure, never).interval.high > 1.0
+    assert found.p_value == mixed_effects_difference(sure, never).p_value
+    assert mixed_effects_difference(sure, never).interval.high > 1.0

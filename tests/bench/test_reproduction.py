@@ -13,10 +13,10 @@ pytest.importorskip("matplotlib")
 
 from ragen_bench.__main__ import main
 from ragen_bench.reproduction.claims import judge
-from ragen_bench.reproduction.page import sample_episodes
-from ragen_bench.reproduction.runs import Runs, collapsed_at, happened, scalar_of
-from ragen_bench.reproduction.schema import bundled_reproductions
-from ragen_bench.reproduction.table import tabulate
+from ragen_bench.reproduction.html_page import sample_episodes
+from ragen_bench.reproduction.measurements import Runs, collapsed_at, happened, scalar_of
+from ragen_bench.reproduction.reproduction_config import bundled_reproductions
+from ragen_bench.reproduction.success_table import tabulate
 from ragen_bench.sweeps.archive import add_to_archive, archive_path
 from ragen_bench.sweeps.state import TaskState
 from results import outcome, results_of

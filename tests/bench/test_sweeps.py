@@ -19,8 +19,8 @@ from ragen_bench.__main__ import main  # noqa: E402
 from ragen_bench.config.yaml_files import dump_yaml  # noqa: E402
 from ragen_bench.sweeps.archive import borrowed, matching  # noqa: E402
 from ragen_bench.sweeps.results import parse_result, write_result  # noqa: E402
-from ragen_bench.sweeps.schema import bundled_sweeps, load_sweep  # noqa: E402
 from ragen_bench.sweeps.state import read_states  # noqa: E402
+from ragen_bench.sweeps.sweep_config import bundled_sweeps, load_sweep  # noqa: E402
 from ragen_bench.sweeps.tasks import Choice, plan  # noqa: E402
 from results import make_result  # noqa: E402
 
@@ -263,7 +263,7 @@ def test_a_broken_task_is_told_of_and_done_by_the_same_command(tiny, tmp_path, c
     (controls / "test").write_text("in the way")
     assert main(arguments) == 1
     said = capsys.readouterr().err
-    assert "it is tried again at the end" in said
+    assert "it will be retried at the end" in said
     assert "1 tasks are not done" in said
     assert str(controls / "log.txt") in said
     assert (controls.parent / "seed0/result.json").exists()  # one broken task stops no other
@@ -358,7 +358,7 @@ def test_the_processes_that_ray_started_end_with_it(own_ray, tiny, tmp_path):
     stopped.send_signal(signal.SIGINT)
     _, said = stopped.communicate(timeout=120)
     assert stopped.returncode == 130
-    assert "the same command goes on" in said
+    assert "the same command resumes" in said
     wait_for(lambda: not processes_of(out))
 
 

@@ -1,7 +1,7 @@
 """Results of sweeps whose truth is known."""
 
 import numpy as np
-from ragen_bench.reproduction.schema import games_of, load_reproduction
+from ragen_bench.reproduction.reproduction_config import games_of, load_reproduction
 from ragen_bench.sweeps.results import Outcome, TaskResult
 from ragen_bench.sweeps.tasks import Choice, plan
 

@@ -1,4 +1,4 @@
-"""All commands together. What they need is imported when they run, so that help is quick."""
+"""The command line. Commands import what they need when they run, so that help is quick."""
 
 from typing import Annotated
 
@@ -12,7 +12,6 @@ from ragen_bench.cli.match import match
 from ragen_bench.cli.new_game import new_game
 from ragen_bench.cli.play import play
 from ragen_bench.cli.power import power
-from ragen_bench.cli.report import report
 from ragen_bench.cli.reproduce import reproduce
 from ragen_bench.cli.sft import sft
 from ragen_bench.cli.show import show
@@ -20,11 +19,12 @@ from ragen_bench.cli.starter import starter_app
 from ragen_bench.cli.submit import submit
 from ragen_bench.cli.sweep import sweep
 from ragen_bench.cli.train import train
+from ragen_bench.cli.training_report import report
 from ragen_bench.cli.verify import verify
 from ragen_envs import __version__
 
 app = typer.Typer(
-    help="Games for language agents, and a benchmark whose every number can be replayed.",
+    help="Games for language agents and a benchmark in which every number can be replayed.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -38,8 +38,8 @@ app.add_typer(starter_app, name="starter")
 app.add_typer(leaderboard_app, name="leaderboard")
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"ragen-suite {__version__}")
         raise typer.Exit
 
@@ -57,8 +57,8 @@ def _options(
         typer.Option(
             "--import",
             metavar="FILE",
-            help="Import a Python file or module that registers games, before the command; may be "
-            "repeated.",
+            help="Import a Python file or module that registers games before running the command; may "
+            "be repeated.",
         ),
     ] = None,
 ) -> None:

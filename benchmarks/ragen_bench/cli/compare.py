@@ -18,10 +18,11 @@ def compare(
 ) -> None:
     """Compare two agents on the levels that both have played.
 
-    Success by the exact McNemar test, return by the paired bootstrap, p-values Holm-adjusted over
-    the games. Without AGENT: the only agent of the run that is no control.
+    Success is compared with the exact McNemar test, return with the paired bootstrap;
+    p-values are Holm-adjusted over the games. Without AGENT, the only agent of the run
+    that is not a control is used.
     """
-    from ragen_bench.stats.compare import compare_sides, read_side
+    from ragen_bench.evaluation.comparison import compare_sides, read_side
 
     first = read_side(a)
     second = read_side(b, first)

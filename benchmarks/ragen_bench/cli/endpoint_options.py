@@ -1,4 +1,4 @@
-"""What the words of the command line mean for agents behind endpoints and for what they may cost."""
+"""The endpoint, the budget and the cache that the options of a command stand for."""
 
 import json
 from pathlib import Path
@@ -10,6 +10,7 @@ from ragen_agents.policies.endpoint.settings import (
     check_base_url,
 )
 from ragen_agents.policies.python_agent import is_python_agent
+from ragen_bench.cli.run_options import BudgetOptions, EndpointOptions
 from ragen_bench.config.agents import OPENAI, Remote
 from ragen_bench.config.run_config import BaseConfig
 from ragen_bench.config.suites import SamplingSettings
@@ -21,27 +22,22 @@ from ragen_envs.errors import RagenError
 RESPONSES = "responses.sqlite"
 
 
-def make_remote(
-    base_url: str | None,
-    key_variable: str,
-    stop: list[str] | None,
-    extra_body: str | None,
-    timeout: str,
-    tries: int,
-    concurrency: int,
-) -> Remote:
-    """Return how agents are asked that do not run here as models.
+def make_remote(options: EndpointOptions) -> Remote:
+    """Return how agents that are not local models are queried.
 
     Raises:
-        RagenError: A word is not what it must be.
+        RagenError: An option has a wrong value.
     """
     data = {
-        "base_url": check_base_url(base_url or OPENAI_URL),
-        "stop": stop or [],
-        "extra_body": _read_json(extra_body or "{}"),
+        "base_url": check_base_url(options.base_url or OPENAI_URL),
+        "stop": options.stop or [],
+        "extra_body": _read_json(options.extra_body or "{}"),
     }
     settings = validate(EndpointSettings, data, "endpoint")
-    return Remote(settings, Connection(read_duration(timeout), tries, concurrency), key_variable)
+    timeout = read_duration(options.timeout)
+    return Remote(
+        settings, Connection(timeout, options.tries, options.concurrency), options.key_variable
+    )
 
 
 def _read_json(text: str) -> object:
@@ -51,41 +47,33 @@ def _read_json(text: str) -> object:
         raise RagenError(f"--extra-body must be a JSON object: {error}") from None
 
 
-def make_budget(
-    config: BaseConfig,
-    cost: float | None,
-    tokens: int | None,
-    duration: str | None,
-    prices: Path | None,
-) -> Budget:
-    """Return what a run may spend; its time begins now.
+def make_budget(config: BaseConfig, options: BudgetOptions) -> Budget:
+    """Return what a run may spend; its time starts now.
 
     Raises:
-        RagenError: A word is not what it must be, or an agent whose cost is limited has no price.
+        RagenError: An option has a wrong value, or an agent whose cost is limited has no price.
     """
-    known = {} if prices is None else load_prices(prices)
-    asked = [agent.name for agent in config.agents if _is_paid(agent.name)]
-    missing = [name for name in asked if price_of(name, known) is None]
-    if cost is not None and missing:
+    known = {} if options.prices is None else load_prices(options.prices)
+    paid = [agent.name for agent in config.agents if _is_paid(agent.name)]
+    missing = [name for name in paid if price_of(name, known) is None]
+    if options.max_cost is not None and missing:
         raise RagenError(f"--max-cost needs the price of {', '.join(missing)}; add it to --prices")
-    seconds = None if duration is None else read_duration(duration)
-    return Budget(cost, tokens, seconds, known)
+    seconds = None if options.max_time is None else read_duration(options.max_time)
+    return Budget(options.max_cost, options.max_tokens, seconds, known)
 
 
 def _is_paid(agent: str) -> bool:
     return agent.startswith(OPENAI) or is_python_agent(agent)
 
 
-def cache_file(
-    chosen: Path | None, never: bool, folder: Path, sampling: SamplingSettings
-) -> Path | None:
-    """Return where replies are kept: by default in the run, and only where the same are expected.
+def cache_file(options: EndpointOptions, folder: Path, sampling: SamplingSettings) -> Path | None:
+    """Return the file of the reply cache: by default in the run directory, and only for greedy decoding.
 
     Raises:
-        RagenError: Both a file and no cache are asked for.
+        RagenError: The options name a file and also turn the cache off.
     """
-    if chosen is not None and never:
+    if options.cache is not None and options.no_cache:
         raise RagenError("--cache and --no-cache contradict each other; leave one out")
-    if chosen is not None or never:
-        return chosen
+    if options.cache is not None or options.no_cache:
+        return options.cache
     return folder / RESPONSES if sampling.temperature == 0 else None

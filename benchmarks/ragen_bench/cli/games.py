@@ -1,4 +1,4 @@
-"""``ragen games``: the list."""
+"""``ragen games``: list the games."""
 
 from importlib.util import find_spec
 from typing import Any
@@ -8,10 +8,10 @@ from ragen_bench.console.formats import Format, Grid, print_table
 
 
 def games(style: FormatOption = Format.TABLE) -> None:
-    """List the games: ids, what they are, and how many frozen levels they have."""
+    """List the games with their ids, a summary, and the number of frozen levels."""
     import pandas as pd
 
-    rows = [_row(*game) for game in _listed()] + _for_several()
+    rows = [_row(*game) for game in _listed()] + _multi_agent_rows()
     header = ["id", "text id", "summary", "frozen levels", "train / validation / test"]
     cells = [
         [
@@ -33,7 +33,7 @@ def _listed() -> list[tuple[str, str, str]]:
     listed = [(game.id, game.text_id, game.summary) for game in GAMES]
     for text_id, (game_id, settings) in TEXT_VARIANTS.items():
         how = ", ".join(f"{name} {value}" for name, value in settings.items())
-        listed.append((game_id, text_id, f"the same game told with {how}"))
+        listed.append((game_id, text_id, f"the same game with {how}"))
     listed += [(game.id, game.text_id, game.summary) for game in added_games()]
     return listed
 
@@ -52,8 +52,8 @@ def _row(game_id: str, text_id: str, summary: str) -> dict[str, Any]:
     return {"id": game_id, "text_id": text_id, "summary": summary, "levels": levels, **counts}
 
 
-def _for_several() -> list[dict[str, Any]]:
-    """Return the rows of the games of several players, where their library is installed."""
+def _multi_agent_rows() -> list[dict[str, Any]]:
+    """Return the rows of the multi-agent games, if PettingZoo is installed."""
     if find_spec("pettingzoo") is None:
         return []
     import pettingzoo

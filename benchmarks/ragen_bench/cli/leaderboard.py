@@ -1,4 +1,4 @@
-"""``ragen leaderboard``: check the published entries, and show them as pages."""
+"""``ragen leaderboard``: check the published entries and build the leaderboard site."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,7 @@ import typer
 from ragen_bench.cli.options import EntriesOption
 
 leaderboard_app = typer.Typer(
-    help="Check the published entries, and show them as pages.", no_args_is_help=True
+    help="Check the published entries and build the leaderboard site.", no_args_is_help=True
 )
 _SITE = Path("runs/leaderboard")
 _RESULTS = Path("benchmarks/results")
@@ -19,14 +19,14 @@ _RESULTS = Path("benchmarks/results")
 def check(
     entry: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="ENTRY", help="Folders of entries.  [default: all]"),
+        typer.Argument(metavar="ENTRY", help="Folders of entries.", show_default="all"),
     ] = None,
     entries: EntriesOption = Path("leaderboards"),
 ) -> None:
-    """Play every reply of entries again and compute every number; exit 1 if any is rejected."""
-    from ragen_bench.console.escaping import visible
+    """Replay entries and recompute all their numbers; exit 1 if any entry is rejected."""
+    from ragen_bench.console.escaping import escape_unprintable
     from ragen_bench.console.row_bar import bar
-    from ragen_bench.leaderboard.check import check_entry
+    from ragen_bench.leaderboard.entry_check import check_entry
     from ragen_bench.leaderboard.rules import EntryError
     from ragen_bench.leaderboard.store import entry_folders
 
@@ -37,10 +37,10 @@ def check(
                 stored = check_entry(folder, tick)
         except EntryError as error:
             rejected = True
-            print(visible(f"REJECTED {folder}: {error}"), file=sys.stderr)
+            print(escape_unprintable(f"REJECTED {folder}: {error}"), file=sys.stderr)
         else:
             games = len(stored.entry.results)
-            print(f"OK {folder}: {len(stored.records)} episodes of {games} games played again")
+            print(f"OK {folder}: {len(stored.records)} episodes of {games} games replayed")
     if rejected:
         raise typer.Exit(1)
 
@@ -48,7 +48,7 @@ def check(
 @leaderboard_app.command()
 def schema() -> None:
     """Print the JSON Schema of an entry."""
-    from ragen_bench.leaderboard.schema import entry_schema
+    from ragen_bench.leaderboard.entry_schema import entry_schema
 
     print(entry_schema(), end="")
 
@@ -60,11 +60,11 @@ def build(
     results: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Folder of the results of sweeps.  [default: benchmarks/results]"
+            metavar="DIR", help="Folder of archived sweep results.", show_default=str(_RESULTS)
         ),
     ] = None,
 ) -> None:
-    """Check all entries and write them as a site: one folder, no server, no request leaves it."""
+    """Check all entries and write a static site that needs no server and makes no requests."""
     from ragen_bench.console.row_bar import bar
     from ragen_bench.leaderboard.site import build_site
     from ragen_envs.errors import RagenError
@@ -81,14 +81,14 @@ def serve(
     site: Annotated[Path, typer.Argument(metavar="DIR", help="A built site.")] = _SITE,
     port: Annotated[int, typer.Option(min=1, max=65535)] = 8000,
 ) -> None:
-    """Serve a built site to this computer alone, until Ctrl-C."""
+    """Serve a built site on localhost, until Ctrl-C."""
     from functools import partial
     from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
     from ragen_envs.errors import RagenError
 
     if not (site / "index.html").is_file():
-        raise RagenError(f"'{site}' holds no site; ragen leaderboard build makes one")
+        raise RagenError(f"'{site}' holds no site; run ragen leaderboard build first")
     handler = partial(SimpleHTTPRequestHandler, directory=site)
     try:
         server = ThreadingHTTPServer(("127.0.0.1", port), handler)

@@ -1,4 +1,4 @@
-"""``ragen new-game``: start a game of one's own."""
+"""``ragen new-game``: start a new game."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,12 +7,15 @@ import typer
 
 
 def new_game(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Such as tower_of_hanoi.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the package, such as tower_of_hanoi.")
+    ],
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where to.  [default: ./NAME]")
+        Path | None,
+        typer.Option(metavar="DIR", help="Output folder.", show_default="./NAME"),
     ] = None,
 ) -> None:
-    """Write the package of a new game, with tests and a page, to be changed into your own."""
+    """Create the package of a new game, with tests and documentation, as a starting point."""
     from ragen_bench.new_game.create import new_game
 
     folder = out or Path(name)

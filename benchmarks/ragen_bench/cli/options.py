@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Single options that several commands share."""
 
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -8,9 +8,13 @@ import typer
 from ragen_bench.console.formats import Format
 
 RunArgument: TypeAlias = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
-FormatOption: TypeAlias = Annotated[
-    Format, typer.Option("--format", help="How the table is printed.")
-]
+FormatOption: TypeAlias = Annotated[Format, typer.Option("--format", help="Format of the table.")]
 EntriesOption: TypeAlias = Annotated[
     Path, typer.Option(metavar="DIR", help="Folder of all entries.")
+]
+RunDirectoryOption: TypeAlias = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Run directory.", show_default="under runs/")
+]
+ResumeOption: TypeAlias = Annotated[
+    bool, typer.Option(help="Resume an existing run directory, or exit with an error.")
 ]

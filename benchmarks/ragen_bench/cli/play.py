@@ -1,4 +1,4 @@
-"""``ragen play``: a person plays."""
+"""``ragen play``: play a game yourself."""
 
 import sys
 from typing import Annotated
@@ -9,7 +9,8 @@ import typer
 def play(
     game: Annotated[str, typer.Argument(metavar="GAME", help="Name or id; see ragen games.")],
     index: Annotated[
-        int | None, typer.Option(metavar="I", help="A frozen level.  [default: a fresh one]")
+        int | None,
+        typer.Option(metavar="I", help="Index of a frozen level.", show_default="a fresh level"),
     ] = None,
     split: Annotated[
         str, typer.Option(help="Split of the frozen level: train, validation or test.")
@@ -18,7 +19,7 @@ def play(
         int | None, typer.Option(metavar="S", help="Seed of a fresh training level.")
     ] = None,
 ) -> None:
-    """Play a game yourself. Actions by name or first letter; hint shows the best move, quit ends."""
+    """Play a game yourself. Type actions or their first letters, hint for the best move, or quit."""
     from rich.console import Console
 
     from ragen_bench.console.human_play import open_game, play_game

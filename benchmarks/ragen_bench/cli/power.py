@@ -1,4 +1,4 @@
-"""``ragen power``: how many seeds and levels a difference takes."""
+"""``ragen power``: how many seeds and levels it takes to detect a difference."""
 
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -18,36 +18,39 @@ def power(
     effect: Annotated[
         str, typer.Option(help="Difference of two success rates, such as 3pp (percentage points).")
     ] = "5pp",
-    rate: Annotated[
-        float, typer.Option(min=0.001, max=0.999, help="Success rate about which it is.")
-    ] = 0.2,
+    rate: Annotated[float, typer.Option(min=0.001, max=0.999, help="Baseline success rate.")] = 0.2,
     seed_sd: Annotated[
         str, typer.Option(help="Standard deviation of the success rate over training seeds.")
     ] = "3pp",
     correlation: Annotated[
         float,
-        typer.Option(min=0.0, max=0.99, help="Of two runs' outcomes on the same level."),
+        typer.Option(
+            min=0.0, max=0.99, help="Correlation of two runs' outcomes on the same level."
+        ),
     ] = 0.3,
     style: FormatOption = Format.TABLE,
 ) -> None:
-    """Say how many seeds and levels find a difference between two trained settings 4 times of 5.
+    """Show how many seeds and levels detect a difference between two settings with 80% power.
 
-    Two-sided at 5%; levels are paired, seeds are not. --seed-sd 0pp compares two fixed models.
+    The test is two-sided at 5%; levels are paired, seeds are not. With --seed-sd 0pp it
+    compares two fixed models.
     """
     from ragen_bench.stats.power import MOST_SEEDS, Design, plan_designs
 
-    wanted = _points(effect, "--effect")
+    difference = _points(effect, "--effect")
     spread = _points(seed_sd, "--seed-sd")
     base = Design(2, 2, rate, spread, correlation)
-    data = plan_designs(wanted, base)
+    data = plan_designs(difference, base)
     title = (
         f"{effect} at a rate of {rate:g}, seeds differ by {seed_sd}, correlation {correlation:g}"
     )
     needs = "seeds" if spread else "plays"
     grid = _grid(data, needs)
-    notes = [] if spread else ["plays: how often each of two fixed models plays each level"]
+    notes = (
+        [] if spread else ["plays: how many times each of the two fixed models plays each level"]
+    )
     if any(_NONE in row for row in grid.rows):
-        notes.append(f"{_NONE}: more than {MOST_SEEDS} {needs}, or no difference that there can be")
+        notes.append(f"{_NONE}: more than {MOST_SEEDS} {needs}, or an impossible difference")
     print_table(data, grid, style, title, notes)
 
 

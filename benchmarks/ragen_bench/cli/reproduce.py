@@ -7,16 +7,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ragen_bench.cli import sweep_options as options
+from ragen_bench.cli.option_groups import expand_groups
 from ragen_bench.cli.options import FormatOption
 from ragen_bench.cli.sweep import UNFINISHED, finish, print_cost
+from ragen_bench.cli.sweep_options import (
+    DryRunOption,
+    PlacementOptions,
+    SweepOptions,
+    make_run,
+)
 from ragen_bench.console.formats import Format, plain_rows, print_table
 from ragen_envs.errors import RagenError
 
 if TYPE_CHECKING:
-    from ragen_bench.reproduction.report import Report
+    from ragen_bench.reproduction.reproduction_report import Report
 
 
+@expand_groups
 def reproduce(
     name: Annotated[
         str,
@@ -25,60 +32,54 @@ def reproduce(
             help="table2, table3, table4, figure5 to figure11, sft, lora, risk, or all.",
         ),
     ],
-    seeds: options.Seeds = None,
-    scale: options.Scale = "laptop",
-    quick: options.Quick = False,
-    model: options.Model = None,
-    out: options.Out = None,
+    *,
+    size: SweepOptions,
     results: Annotated[
         Path,
-        typer.Option(
-            metavar="DIR", help="Folder of results that are kept: read first, then written."
-        ),
+        typer.Option(metavar="DIR", help="Folder of archived results: read first, then updated."),
     ] = Path("benchmarks/results"),
-    workers: options.Workers = None,
-    on: options.On = "local",
-    gpus: options.Gpus = None,
+    placement: PlacementOptions,
     beside: Annotated[
         list[Path] | None,
         typer.Option(
             metavar="RUN",
-            help="Add the agents of this run of ragen bench, such as an endpoint's, as zero-shot rows; "
+            help="Add the agents of this run of ragen bench, such as an endpoint, as zero-shot rows; "
             "may be repeated.",
         ),
     ] = None,
-    dry_run: options.DryRun = False,
+    dry_run: DryRunOption = False,
     run: Annotated[
-        bool, typer.Option(help="Do what is missing, or show only what is there.")
+        bool, typer.Option(help="Run the missing tasks, or only show existing results.")
     ] = True,
     style: FormatOption = Format.TABLE,
 ) -> None:
-    """Run or reuse a sweep, and print the paper's numbers beside ours with a verdict on each claim."""
+    """Run or reuse a sweep and print the paper's numbers beside ours, with a verdict on each claim."""
     from ragen_bench.reproduction.beside import read_beside
-    from ragen_bench.reproduction.schema import bundled_reproductions, games_of, load_reproduction
+    from ragen_bench.reproduction.reproduction_config import (
+        bundled_reproductions,
+        games_of,
+        load_reproduction,
+    )
 
     if beside and name == "all":
         raise RagenError("--beside is for one table; give its name instead of all")
     finished = True
     for each in bundled_reproductions() if name == "all" else [name]:
         what = load_reproduction(each)
-        games = games_of(what, scale)
-        wanted = replace(
-            options.make_run(what.sweep, games, seeds, scale, quick, model, out, workers, on, gpus),
-            kept=results,
-        )
-        wanted.check_kept()
-        others = read_beside(beside or (), what, wanted.choice.levels)
+        games = games_of(what, size.scale)
+        sweep_run = replace(make_run(what.sweep, games, size, placement), kept=results)
+        sweep_run.check_kept()
+        others = read_beside(beside or (), what, sweep_run.choice.levels)
         if dry_run:
-            print_cost(wanted, style)
+            print_cost(sweep_run, style)
             continue
         if run:
             if style is Format.TABLE:
-                print_cost(wanted, style)
-            finished &= finish(wanted)
-        from ragen_bench.reproduction.report import Report
+                print_cost(sweep_run, style)
+            finished &= finish(sweep_run)
+        from ragen_bench.reproduction.reproduction_report import Report
 
-        report = Report(what, wanted, others)
+        report = Report(what, sweep_run, others)
         _print(report, style)
         for path in report.write(results):
             print(path, file=sys.stderr)

@@ -1,141 +1,168 @@
-"""The options of ``ragen bench`` and ``ragen match``: who plays, how, and what it may cost."""
+"""The options of ``ragen bench`` and ``ragen match``: what is played, by which agents, at what cost."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias
 
 import typer
 
+from ragen_bench.cli.options import FormatOption, ResumeOption, RunDirectoryOption
+from ragen_bench.console.formats import Format
+
 _AGENTS: Final = (
     "random, noop, oracle, starter, the folder of a saved model, hf:NAME, openai:MODEL behind an "
-    "endpoint, or package.module:Agent; may be given several times.  "
+    "endpoint, or package.module:Agent; may be repeated."
 )
-
-BenchAgents: TypeAlias = Annotated[
-    list[str] | None, typer.Option(help=f"{_AGENTS}[default: random, starter, oracle]")
-]
-MatchAgents: TypeAlias = Annotated[
-    list[str] | None, typer.Option(help=f"{_AGENTS}[default: random, noop, oracle]")
-]
-SuiteName: TypeAlias = Annotated[
-    str, typer.Option(help="Name of a suite, or path of its YAML file.")
-]
-Episodes: TypeAlias = Annotated[
-    int | None, typer.Option(metavar="N", help="Levels of each game, instead of the suite's.")
-]
-Games: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(help="Only this game of the suite, or the text id of any; may be repeated."),
-]
-Out: TypeAlias = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Run directory.  [default: under runs/]")
-]
-Seed: TypeAlias = Annotated[
-    int | None, typer.Option(metavar="S", help="Seed of the agents' draws, not the levels'.")
-]
-Temperature: TypeAlias = Annotated[
-    float | None,
-    typer.Option(metavar="T", help="Of language models, instead of the suite's; 0 is greedy."),
-]
-MaxReplyTokens: TypeAlias = Annotated[
-    int | None,
-    typer.Option(metavar="N", help="Most tokens of one reply, instead of the suite's."),
-]
-Resume: TypeAlias = Annotated[
-    bool, typer.Option(help="Go on with a run directory that is there, or refuse to.")
-]
-
 _ENDPOINTS: Final = "Endpoints"
 _BUDGETS: Final = "Budgets"
 
-BaseUrl: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        envvar="OPENAI_BASE_URL",
-        metavar="URL",
-        rich_help_panel=_ENDPOINTS,
-        help="Endpoint of openai:MODEL, such as http://localhost:8000/v1.  [default: OpenAI's]",
-    ),
+BenchAgents: TypeAlias = Annotated[
+    list[str] | None, typer.Option(help=_AGENTS, show_default="random, starter, oracle")
 ]
-KeyVariable: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        rich_help_panel=_ENDPOINTS,
-        help="Environment variable that holds the endpoint's key.",
-    ),
+MatchAgents: TypeAlias = Annotated[
+    list[str] | None, typer.Option(help=_AGENTS, show_default="random, noop, oracle")
 ]
-Stop: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="TEXT",
-        rich_help_panel=_ENDPOINTS,
-        help="Text at which the model stops; may be repeated.",
-    ),
-]
-ExtraBody: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="JSON",
-        rich_help_panel=_ENDPOINTS,
-        help="Merged into every request; null takes a field out.",
-    ),
-]
-Timeout: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        metavar="TIME", rich_help_panel=_ENDPOINTS, help="Longest wait for one answer: 90s, 10m."
-    ),
-]
-Tries: TypeAlias = Annotated[
-    int,
-    typer.Option(
-        metavar="N", rich_help_panel=_ENDPOINTS, help="How often a request is sent at most."
-    ),
-]
-Concurrency: TypeAlias = Annotated[
-    int,
-    typer.Option(
-        metavar="N",
-        rich_help_panel=_ENDPOINTS,
-        help="Episodes in flight at most, also of Python agents.",
-    ),
-]
-CacheFile: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--cache",
-        metavar="FILE",
-        rich_help_panel=_ENDPOINTS,
-        help="Keep replies in this file, and ask for none twice.  [default: in the run directory "
-        "at temperature 0, else nowhere]",
-    ),
-]
-NoCache: TypeAlias = Annotated[
-    bool, typer.Option("--no-cache", rich_help_panel=_ENDPOINTS, help="Keep no replies.")
-]
-MaxCost: TypeAlias = Annotated[
-    float | None,
-    typer.Option(
-        metavar="MONEY",
-        rich_help_panel=_BUDGETS,
-        help="Most that the run may cost; needs --prices.",
-    ),
-]
-MaxTokens: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N", rich_help_panel=_BUDGETS, help="Most tokens of prompts and replies of the run."
-    ),
-]
-MaxTime: TypeAlias = Annotated[
-    str | None,
-    typer.Option(metavar="TIME", rich_help_panel=_BUDGETS, help="Stop after 90s, 10m or 1.5h."),
-]
-Prices: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        rich_help_panel=_BUDGETS,
-        help="YAML: MODEL: {input: …, output: …}, for a million tokens.",
-    ),
-]
+SuiteName: TypeAlias = Annotated[str, typer.Option(help="Name of a suite, or path of a YAML file.")]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What is played and where it is recorded."""
+
+    episodes: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Number of levels per game, instead of the suite's."),
+    ] = None
+    game: Annotated[
+        list[str] | None,
+        typer.Option(help="Play only this game of the suite, or any text id; may be repeated."),
+    ] = None
+    out: RunDirectoryOption = None
+    seed: Annotated[
+        int | None,
+        typer.Option(metavar="S", help="Seed of the agents' sampling; the levels stay the same."),
+    ] = None
+    temperature: Annotated[
+        float | None,
+        typer.Option(
+            metavar="T",
+            help="Sampling temperature of language models, instead of the suite's; 0 is greedy.",
+        ),
+    ] = None
+    max_reply_tokens: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Maximum tokens per reply, instead of the suite's."),
+    ] = None
+    resume: ResumeOption = True
+    style: FormatOption = Format.TABLE
+
+    @property
+    def sampling(self) -> dict[str, float | None]:
+        """The fields of the suite's sampling settings that the command line replaces."""
+        return {"temperature": self.temperature, "max_tokens": self.max_reply_tokens}
+
+
+@dataclass(frozen=True)
+class EndpointOptions:
+    """How agents behind endpoints are queried."""
+
+    base_url: Annotated[
+        str | None,
+        typer.Option(
+            envvar="OPENAI_BASE_URL",
+            metavar="URL",
+            rich_help_panel=_ENDPOINTS,
+            help="Endpoint of openai:MODEL, such as http://localhost:8000/v1.",
+            show_default="OpenAI's",
+        ),
+    ] = None
+    key_variable: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            rich_help_panel=_ENDPOINTS,
+            help="Environment variable that holds the endpoint's key.",
+        ),
+    ] = "OPENAI_API_KEY"
+    stop: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TEXT", rich_help_panel=_ENDPOINTS, help="Stop sequence; may be repeated."
+        ),
+    ] = None
+    extra_body: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JSON",
+            rich_help_panel=_ENDPOINTS,
+            help="Merged into every request; null removes a field.",
+        ),
+    ] = None
+    timeout: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            rich_help_panel=_ENDPOINTS,
+            help="Maximum time per request, such as 90s or 10m.",
+        ),
+    ] = "3m"
+    tries: Annotated[
+        int,
+        typer.Option(
+            metavar="N", rich_help_panel=_ENDPOINTS, help="Maximum number of tries per request."
+        ),
+    ] = 10
+    concurrency: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            rich_help_panel=_ENDPOINTS,
+            help="Maximum number of concurrent episodes, also of Python agents.",
+        ),
+    ] = 32
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            rich_help_panel=_ENDPOINTS,
+            help="Cache replies in this file, so that no request is sent twice.",
+            show_default="in the run directory at temperature 0, otherwise none",
+        ),
+    ] = None
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", rich_help_panel=_ENDPOINTS, help="Do not cache replies.")
+    ] = False
+
+
+@dataclass(frozen=True)
+class BudgetOptions:
+    """What a run may spend."""
+
+    max_cost: Annotated[
+        float | None,
+        typer.Option(
+            metavar="MONEY",
+            rich_help_panel=_BUDGETS,
+            help="Maximum cost of the run; needs --prices.",
+        ),
+    ] = None
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            rich_help_panel=_BUDGETS,
+            help="Maximum tokens of the run, prompts and replies together.",
+        ),
+    ] = None
+    max_time: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", rich_help_panel=_BUDGETS, help="Stop after 90s, 10m or 1.5h."),
+    ] = None
+    prices: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            rich_help_panel=_BUDGETS,
+            help="YAML: MODEL: {input: …, output: …}, the price of a million tokens.",
+        ),
+    ] = None

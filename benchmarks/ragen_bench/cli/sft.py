@@ -14,11 +14,11 @@ def sft(
         typer.Argument(metavar="[FIELD=VALUE]...", help="Settings, such as demonstrations=2000."),
     ] = None,
 ) -> None:
-    """Train a model to imitate the oracle, as the paper's supervised baseline does."""
+    """Train a model to imitate the oracle (the paper's supervised baseline)."""
     from ragen_agents.sft import SftConfig, train
     from ragen_agents.starpo import merged
     from ragen_bench.config.yaml_files import validate
-    from ragen_bench.training.run_directory import game_id, read_override
+    from ragen_bench.training.train_settings import game_id, read_override
 
     given = merged({"game": game}, *map(read_override, setting or []))
     given["game"] = game_id(str(given["game"]))

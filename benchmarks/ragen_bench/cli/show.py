@@ -1,4 +1,4 @@
-"""``ragen show``: the table of a run, computed again from its episodes."""
+"""``ragen show``: the table of a run, recomputed from its episodes."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 def show(run: RunArgument, style: FormatOption = Format.TABLE) -> None:
-    """Print the table of a run again."""
+    """Recompute the table of a run from its episodes and print it."""
     print_run(run, style)
 
 
 def print_run(folder: Path, style: Format) -> None:
-    """Print the table of a run of agents alone, or of matches."""
+    """Print the table of a run of ragen bench or of ragen match."""
     from ragen_bench.config.run_config import MatchConfig, load_config
 
     if isinstance(load_config(folder), MatchConfig):
@@ -26,7 +26,7 @@ def print_run(folder: Path, style: Format) -> None:
 
 
 def _print_bench(folder: Path, style: Format) -> None:
-    from ragen_bench.evaluation.tables import notes, read_run, summarise
+    from ragen_bench.evaluation.run_table import notes, read_run, summarise
 
     run = read_run(folder)
     data = summarise(run)
@@ -37,7 +37,7 @@ def _print_bench(folder: Path, style: Format) -> None:
 
 def _print_matches(folder: Path, style: Format) -> None:
     from ragen_bench.match import grids
-    from ragen_bench.match.tables import match_notes, read_match_run, summarise_matches
+    from ragen_bench.match.match_table import match_notes, read_match_run, summarise_matches
 
     run = read_match_run(folder)
     data = summarise_matches(run)
@@ -46,8 +46,8 @@ def _print_matches(folder: Path, style: Format) -> None:
         print_table(data, Grid([], [], 0), style, "", match_notes(run), facts)
         return
     tables = {
-        f"Success %, {_title(run.config)}, {folder}": grids.company_grid(data, "success"),
-        "Return": grids.company_grid(data, "return"),
+        f"Success %, {_title(run.config)}, {folder}": grids.cross_play_grid(data, "success"),
+        "Return": grids.cross_play_grid(data, "return"),
         "Success % by seat": grids.seat_grid(data),
         "Replies": grids.reply_grid(data),
     }

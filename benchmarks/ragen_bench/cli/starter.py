@@ -1,4 +1,4 @@
-"""``ragen starter``: make the starter model again."""
+"""``ragen starter``: rebuild the starter model."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,19 +10,22 @@ starter_app = typer.Typer(help="The small model that comes with the suite.", no_
 
 @starter_app.callback()
 def _starter() -> None:
-    """Keep ``build`` a command of its own although it is the only one."""
+    """Keep ``build`` a subcommand although it is the only one."""
 
 
 @starter_app.command()
 def build(
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder.  [default: the shipped model's]")
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Output folder.", show_default="that of the shipped model"
+        ),
     ] = None,
     seed: Annotated[
         int, typer.Option(min=0, help="Seed of the demonstrations and the weights.")
     ] = 0,
 ) -> None:
-    """Make the starter model from nothing: demonstrations, tokenizer, weights. Under an hour."""
+    """Build the starter model from scratch in under an hour: demonstrations, tokenizer, weights."""
     from rich.console import Console
 
     from ragen_agents.starter import STARTER
@@ -32,7 +35,7 @@ def build(
 
     folder = out or STARTER
     if folder.exists() and not (folder.is_dir() and _replaceable(folder)):
-        raise RagenError(f"'{folder}' is there and is not an earlier build; choose another --out")
+        raise RagenError(f"'{folder}' exists and is not an earlier build; choose another --out")
     build_model(folder, Recipe(seed=seed), Console(stderr=True))
 
 

@@ -1,4 +1,4 @@
-"""``ragen submit``: make a leaderboard entry of a run."""
+"""``ragen submit``: turn a run into a leaderboard entry."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,27 +14,27 @@ def submit(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="YAML: name, title, model, authors, description, contamination, trained_on, links. "
-            " [default: the words of the agent's entry, if there is one]",
+            help="YAML: name, title, model, authors, description, contamination, trained_on, links.",
+            show_default="that of the agent's existing entry",
         ),
     ] = None,
     training: Annotated[
         Path | None,
         typer.Option(
             metavar="RUN",
-            help="The training run that made the agent, for its curves. "
-            " [default: those of the agent's entry, if there is one]",
+            help="Training run of the agent, for its curves.",
+            show_default="those of the agent's existing entry",
         ),
     ] = None,
     entries: EntriesOption = Path("leaderboards"),
 ) -> None:
-    """Make a leaderboard entry of an agent's run, and check it as a stranger would."""
+    """Turn an agent's run into a leaderboard entry and check it as ragen leaderboard check does."""
     from ragen_bench.console.row_bar import bar
-    from ragen_bench.leaderboard.submit import read_training, read_words, submit
-    from ragen_bench.stats.compare import read_side
+    from ragen_bench.evaluation.comparison import read_side
+    from ragen_bench.leaderboard.submission import read_description, read_training, submit
 
     side = read_side(run)
-    words = read_words(about, entries, side.agent)
+    words = read_description(about, entries, side.agent)
     curves = read_training(training, entries, side.agent)
     with bar(f"checking {words.name}") as tick:
         print(submit(side, words, curves, entries, tick))

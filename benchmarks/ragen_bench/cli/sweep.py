@@ -5,17 +5,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ragen_bench.cli import sweep_options as options
+from ragen_bench.cli.option_groups import expand_groups
 from ragen_bench.cli.options import FormatOption
+from ragen_bench.cli.sweep_options import (
+    DryRunOption,
+    PlacementOptions,
+    SweepOptions,
+    make_run,
+)
 from ragen_bench.console.formats import Format, print_table
 
 if TYPE_CHECKING:
-    from ragen_bench.sweeps.run import SweepRun
+    from ragen_bench.sweeps.sweep_run import SweepRun
 
 UNFINISHED = 1
-"""Exit code where tasks could not be done."""
+"""Exit code if tasks could not be done."""
 
 
+@expand_groups
 def sweep(
     name: Annotated[
         str,
@@ -25,24 +32,22 @@ def sweep(
             "sft, or the path of a YAML file.",
         ),
     ],
-    game: options.Game = None,
-    seeds: options.Seeds = None,
-    scale: options.Scale = "laptop",
-    quick: options.Quick = False,
-    model: options.Model = None,
-    out: options.Out = None,
-    workers: options.Workers = None,
-    on: options.On = "local",
-    gpus: options.Gpus = None,
-    dry_run: options.DryRun = False,
+    game: Annotated[
+        list[str] | None,
+        typer.Option(help="Train on this game instead of the sweep's; may be repeated."),
+    ] = None,
+    *,
+    size: SweepOptions,
+    placement: PlacementOptions,
+    dry_run: DryRunOption = False,
     style: FormatOption = Format.TABLE,
 ) -> None:
-    """Train every cell of a sweep with several seeds, and test what comes out.
+    """Train every cell of a sweep with several seeds and test the resulting models.
 
-    Each cell and seed is a task with a folder of its own. What is done is not done again, what broke or
-    was killed is gone on with, by the same command.
+    Each cell and seed is a task with its own folder. The same command skips
+    finished tasks and resumes those that failed or were killed.
     """
-    run = options.make_run(name, game, seeds, scale, quick, model, out, workers, on, gpus)
+    run = make_run(name, game, size, placement)
     if dry_run:
         print_cost(run, style)
         return
@@ -55,10 +60,10 @@ def sweep(
 
 
 def _print_results(run: "SweepRun", style: Format) -> None:
-    """Print what was found so far: each cell on each test, against the cell that it is compared with."""
-    from ragen_bench.reproduction.runs import Runs
-    from ragen_bench.reproduction.schema import Column
-    from ragen_bench.reproduction.table import table_grid, tabulate
+    """Print the results so far: each cell on each test, against the cell that it is compared with."""
+    from ragen_bench.reproduction.measurements import Runs
+    from ragen_bench.reproduction.reproduction_config import Column
+    from ragen_bench.reproduction.success_table import table_grid, tabulate
 
     states = run.states()
     pairs = dict.fromkeys((s.task.game, test) for s in states for test in s.task.suite.tasks)
@@ -70,8 +75,8 @@ def _print_results(run: "SweepRun", style: Format) -> None:
 
 
 def print_cost(run: "SweepRun", style: Format) -> None:
-    """Print what is there and what the rest will take."""
-    from ragen_bench.sweeps.run import cost_grid
+    """Print what exists and how long the rest will take."""
+    from ragen_bench.sweeps.sweep_run import cost_grid
 
     data, notes = run.cost()
     title = f"{run.sweep.name} {run.sweep.version}, {run.choice.name}, in {run.root}"
@@ -80,15 +85,15 @@ def print_cost(run: "SweepRun", style: Format) -> None:
 
 
 def finish(run: "SweepRun") -> bool:
-    """Do the rest of a sweep and return whether all of it is done, or end this process at Ctrl-C."""
+    """Run the remaining tasks and return whether all are done; Ctrl-C ends this process."""
     try:
         broken = run.finish()
     except KeyboardInterrupt:
-        print("\ninterrupted; the same command goes on", file=sys.stderr)
+        print("\ninterrupted; the same command resumes the sweep", file=sys.stderr)
         raise typer.Exit(130) from None
     if broken:
         print(
-            f"{len(broken)} tasks are not done; the same command tries them again. Their logs: "
+            f"{len(broken)} tasks are not done; the same command retries them. Their logs: "
             + " ".join(str(run.root / task.path / "log.txt") for task in broken),
             file=sys.stderr,
         )

@@ -1,94 +1,112 @@
-"""Options of sweeps, which ``ragen sweep`` and ``ragen reproduce`` share."""
+"""The options that ``ragen sweep`` and ``ragen reproduce`` share."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias, cast, get_args
 
 import typer
 
 if TYPE_CHECKING:
-    from ragen_bench.sweeps.run import SweepRun
-
-Game: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(help="Train on this game instead of the sweep's; may be repeated."),
-]
-Seeds: TypeAlias = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Seeds of each cell.  [default: 3, quick 1]")
-]
-Scale: TypeAlias = Annotated[
-    str,
-    typer.Option(help="laptop: the starter model; paper: Qwen2.5-0.5B-Instruct in vLLM."),
-]
-Quick: TypeAlias = Annotated[
-    bool, typer.Option("--quick", help="Few iterations, one seed: a look at the machinery.")
-]
-Model: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="Begin from this model instead of the scale's: a folder, or hf:NAME."),
-]
-Out: TypeAlias = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Folder of all sweeps.  [default: runs/sweeps]")
-]
-Workers: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        metavar="N",
-        help="Tasks at the same time.  [default: one a processor, one at the paper's scale, as many as fit "
-        "on Ray]",
-    ),
-]
-On: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        "--on", metavar="local|ray",
-        help="ray: on the cluster that RAY_ADDRESS names, or on this machine.",
-    ),
-]  # fmt: skip
-Gpus: TypeAlias = Annotated[
-    float | None,
-    typer.Option(
-        min=0, metavar="N",
-        help="GPUs that each task declares to Ray: a whole number, or a share of one.  "
-        "[default: 1 at the paper's scale, else 0]",
-    ),
-]  # fmt: skip
-DryRun: TypeAlias = Annotated[
-    bool, typer.Option("--dry-run", help="Only show what there is and what the rest will take.")
-]
+    from ragen_bench.sweeps.sweep_run import Place, SweepRun
 
 _SEEDS = 3
 
+DryRunOption: TypeAlias = Annotated[
+    bool, typer.Option("--dry-run", help="Only show what exists and how long the rest will take.")
+]
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """How large a sweep is, and where it is recorded."""
+
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Seeds per cell.", show_default="3, with --quick 1"),
+    ] = None
+    scale: Annotated[
+        str,
+        typer.Option(help="laptop: the starter model; paper: Qwen2.5-0.5B-Instruct in vLLM."),
+    ] = "laptop"
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A smoke test: few iterations and one seed.")
+    ] = False
+    model: Annotated[
+        str | None,
+        typer.Option(help="Initial model instead of the scale's: a folder, or hf:NAME."),
+    ] = None
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder of all sweeps.", show_default="runs/sweeps"),
+    ] = None
+
+
+@dataclass(frozen=True)
+class PlacementOptions:
+    """Where the tasks of a sweep run, and how many at a time."""
+
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Number of concurrent tasks.",
+            show_default="one per CPU; one at the paper's scale; with Ray, as many as fit",
+        ),
+    ] = None
+    on: Annotated[
+        str,
+        typer.Option(
+            "--on", metavar="local|ray",
+            help="ray: on the cluster at RAY_ADDRESS, or on this machine if that is not set.",
+        ),
+    ] = "local"  # fmt: skip
+    gpus: Annotated[
+        float | None,
+        typer.Option(
+            min=0, metavar="N",
+            help="GPUs that each task requests from Ray: a whole number, or a fraction of one.",
+            show_default="1 at the paper's scale, otherwise 0",
+        ),
+    ] = None  # fmt: skip
+
 
 def make_run(
-    name: str,
-    game: list[str] | None,
-    seeds: int | None,
-    scale: str,
-    quick: bool,
-    model: str | None,
-    out: Path | None,
-    workers: int | None,
-    place: str,
-    gpus: float | None,
+    name: str, games: list[str] | None, size: SweepOptions, placement: PlacementOptions
 ) -> "SweepRun":
-    """Return the run that a command line asks for; raises `RagenError` if it asks for no such thing."""
-    from ragen_bench.sweeps.run import DEFAULT_ROOT, Place, SweepRun
-    from ragen_bench.sweeps.schema import ScaleName, load_sweep
+    """Return the sweep run that a command line asks for.
+
+    Raises:
+        RagenError: An option has a wrong value.
+    """
+    from ragen_bench.sweeps.sweep_config import ScaleName, load_sweep
+    from ragen_bench.sweeps.sweep_run import DEFAULT_ROOT, SweepRun
     from ragen_bench.sweeps.tasks import Choice
     from ragen_envs.errors import RagenError
 
     sweep = load_sweep(name)
-    if place not in get_args(Place):
-        raise RagenError(f"--on is '{place}', but must be local or ray")
-    where = cast("Place", place)
-    if gpus is not None and where == "local":
-        raise RagenError(f"--gpus is {gpus:g}, but is only for --on ray: tasks declare them to Ray")
-    if scale not in ("laptop", "paper"):
-        raise RagenError(f"unknown scale '{scale}'; known are laptop, paper")
+    if size.scale not in get_args(ScaleName):
+        raise RagenError(
+            f"unknown scale '{size.scale}'; known are {', '.join(get_args(ScaleName))}"
+        )
+    scale = cast("ScaleName", size.scale)
+    _check_placement(placement)
+    model = size.model
     if model is not None and Path(model).is_dir():
         model = str(Path(model).resolve())  # tasks run in folders of their own
-    choice = Choice(
-        cast("ScaleName", scale), quick, seeds or (1 if quick else _SEEDS), tuple(game or ()), model
-    )
-    return SweepRun(sweep, choice, out or DEFAULT_ROOT, workers, where, gpus)
+    seeds = size.seeds or (1 if size.quick else _SEEDS)
+    choice = Choice(scale, size.quick, seeds, tuple(games or ()), model)
+    root, place = size.out or DEFAULT_ROOT, cast("Place", placement.on)
+    return SweepRun(sweep, choice, root, placement.workers, place, placement.gpus)
+
+
+def _check_placement(placement: PlacementOptions) -> None:
+    from ragen_bench.sweeps.sweep_run import Place
+    from ragen_envs.errors import RagenError
+
+    if placement.on not in get_args(Place):
+        raise RagenError(f"--on is '{placement.on}', but must be local or ray")
+    if placement.gpus is not None and placement.on == "local":
+        raise RagenError(
+            f"--gpus is {placement.gpus:g}, but is only for --on ray: tasks request GPUs from Ray"
+        )

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ragen_bench.cli.options import ResumeOption, RunDirectoryOption
+
 if TYPE_CHECKING:
     from ragen_agents.starpo import TrainConfig, Trainer
 
@@ -29,36 +31,31 @@ def train(
     preset: Annotated[
         str | None,
         typer.Option(
-            help="starpo-ppo, starpo-grpo, starpo-s or starpo-s-grpo.  [default: starpo-s, and none "
-            "with a file]"
+            help="starpo-ppo, starpo-grpo, starpo-s or starpo-s-grpo.",
+            show_default="starpo-s; none with a file",
         ),
     ] = None,
     scale: Annotated[
         str | None,
         typer.Option(
-            help="laptop: the starter model; paper: Qwen2.5-0.5B-Instruct.  [default: laptop, and none "
-            "with a file or another model]"
+            help="laptop: the starter model; paper: Qwen2.5-0.5B-Instruct.",
+            show_default="laptop; none with a file or another model",
         ),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Run directory.  [default: under runs/]")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option(help="Go on with a run directory that is there, or refuse to.")
-    ] = True,
+    out: RunDirectoryOption = None,
+    resume: ResumeOption = True,
 ) -> None:
-    """Train a model on a game and keep the best of it as an ordinary model folder.
+    """Train a model on a game and keep the best checkpoint as an ordinary model folder.
 
-    A run directory that is there already is gone on with, from its last checkpoint.
+    An existing run directory is resumed from its last checkpoint.
     """
-    from ragen_bench.config.run_config import CONFIG
-    from ragen_bench.training.run_directory import default_train_directory, make_train_config
-    from ragen_envs.errors import RagenError
+    from ragen_bench.cli.resuming import check_resume
+    from ragen_bench.training.train_directory import default_train_directory
+    from ragen_bench.training.train_settings import make_train_config
 
     config = make_train_config(what, preset, scale, setting or [])
     folder = out or default_train_directory(config)
-    if not resume and (folder / CONFIG).exists():
-        raise RagenError(f"'{folder}' holds a run already; leave --no-resume out to go on with it")
+    check_resume(folder, resume)
     _train(folder, config)
     from ragen_agents.starpo.checkpoint import latest
     from ragen_agents.starpo.run_state import BEST, CHECKPOINTS
@@ -71,7 +68,7 @@ def train(
 def _train(folder: Path, config: "TrainConfig") -> None:
     from ragen_agents.starpo import ReportMetrics, Trainer
     from ragen_bench.training.progress_view import TrainingView
-    from ragen_bench.training.run_directory import train_directory
+    from ragen_bench.training.train_directory import train_directory
 
     first = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun has started
     try:
@@ -83,13 +80,17 @@ def _train(folder: Path, config: "TrainConfig") -> None:
     except KeyboardInterrupt:
         stopped = [True]
     if stopped:
-        where = f"what is done is in {folder}, and" if folder.exists() else "nothing is done yet;"
-        print(f"\ninterrupted; {where} the same command goes on", file=sys.stderr)
+        where = (
+            f"finished iterations are in {folder}, and"
+            if folder.exists()
+            else "nothing is saved yet;"
+        )
+        print(f"\ninterrupted; {where} the same command resumes the run", file=sys.stderr)
         raise typer.Exit(130) from None
 
 
 def _stop_at_interrupt(trainer: "Trainer") -> list[bool]:
-    """Let the first Ctrl-C end the run after its iteration, and the next one at once."""
+    """Make the first Ctrl-C end the run after its iteration, and the second one at once."""
     seen: list[bool] = []
 
     def handle(*_: object) -> None:
@@ -97,7 +98,7 @@ def _stop_at_interrupt(trainer: "Trainer") -> list[bool]:
             raise KeyboardInterrupt
         seen.append(True)
         trainer.stop()
-        print("\nsaving after this iteration; again to stop at once", file=sys.stderr)
+        print("\nsaving after this iteration; press Ctrl-C again to stop at once", file=sys.stderr)
 
     signal.signal(signal.SIGINT, handle)
     return seen

@@ -1,4 +1,4 @@
-"""``ragen verify``: play a run's episodes again."""
+"""``ragen verify``: replay the episodes of a run."""
 
 import sys
 
@@ -8,9 +8,9 @@ from ragen_bench.cli.options import RunArgument
 
 
 def verify(run: RunArgument) -> None:
-    """Compute every number of a run again from its replies; exit 1 at the first that differs."""
+    """Replay a run and recompute every number; exit 1 at the first that differs."""
     from ragen_bench.console.row_bar import bar
-    from ragen_bench.verification.verify import MismatchError, verify_run
+    from ragen_bench.verification.run_verification import MismatchError, verify_run
 
     try:
         with bar("verifying") as tick:
@@ -19,8 +19,8 @@ def verify(run: RunArgument) -> None:
         print(f"MISMATCH {error}", file=sys.stderr)
         raise typer.Exit(1) from None
     complete = "complete" if not found.missing else f"UNFINISHED: {found.missing} episodes missing"
-    print(f"OK {found.episodes} episodes, {found.turns} turns played again; {complete}")
+    print(f"OK {found.episodes} episodes, {found.turns} turns replayed; {complete}")
     if found.torn:
-        print("note: a broken last line was left out")
+        print("note: the incomplete last line was skipped")
     if not found.hashed:
         print("note: there are no checksums, so replies with the same actions could be swapped")

@@ -1,8 +1,8 @@
-"""Agents as the harness sees them: their names, what identifies their weights, their policies."""
+"""Agents in the harness: names, hashes of their weights, policies."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +19,7 @@ CONTROL_CHUNK: Final = 32
 """Levels that controls play between two writes; their replies do not depend on it."""
 
 OPENAI: Final = "openai:"
-"""Before the name of a model behind an endpoint."""
+"""Prefix of the name of a model behind an endpoint."""
 
 _WEIGHTS: Final = ("*.safetensors", "pytorch_model*.bin")
 _IDENTITY: Final = (*_WEIGHTS, "*.json", "*.jinja", "*.txt", "*.model")
@@ -81,7 +81,7 @@ def _contents(path: Path) -> bytes:
 
 
 def check_sight(agents: Iterable[str], tasks: Mapping[str, Task]) -> None:
-    """Raise `RagenError` if an agent that reads words only would have to look at pictures."""
+    """Raise `RagenError` if a text-only agent is to play a task with pictures."""
     for name, task in tasks.items():
         if task.settings.get("observation") != IMAGE:
             continue
@@ -91,35 +91,30 @@ def check_sight(agents: Iterable[str], tasks: Mapping[str, Task]) -> None:
                 and not agent.startswith(OPENAI)
                 and not is_python_agent(agent)
             ):
-                raise RagenError(
-                    f"agent '{agent}' reads words only, but task '{name}' shows pictures"
-                )
+                raise RagenError(f"agent '{agent}' is text-only, but task '{name}' shows pictures")
 
 
 @dataclass(frozen=True)
 class Remote:
-    """How agents are asked that do not run here as models."""
+    """How agents that are not local models are queried."""
 
-    settings: EndpointSettings
-    connection: Connection
-    key_variable: str
-    """Environment variable that holds the endpoint's key."""
+    settings: EndpointSettings = field(default_factory=EndpointSettings)
+    connection: Connection = field(default_factory=Connection)
+    key_variable: str = "OPENAI_API_KEY"
+    """Environment variable with the endpoint's key."""
 
 
 def make_policies(
     agents: Iterable[str],
     sampling: SamplingSettings,
     remote: Remote,
-    tell: Callable[[str], None],
 ) -> dict[str, Policy | AsyncPolicy]:
     """Make the policies of agents. Called only for agents with episodes left to play."""
     decoding = Sampling(sampling.temperature, sampling.max_tokens)
-    return {agent: _make(agent, decoding, remote, tell) for agent in agents}
+    return {agent: _make(agent, decoding, remote) for agent in agents}
 
 
-def _make(
-    agent: str, sampling: Sampling, remote: Remote, tell: Callable[[str], None]
-) -> Policy | AsyncPolicy:
+def _make(agent: str, sampling: Sampling, remote: Remote) -> Policy | AsyncPolicy:
     if is_python_agent(agent):
         return load_agent(agent, remote.connection.concurrency)
     if not agent.startswith(OPENAI):
@@ -128,7 +123,7 @@ def _make(
 
     key = read_key(remote.settings.base_url, remote.key_variable)
     model = agent.removeprefix(OPENAI)
-    return EndpointPolicy(agent, model, sampling, remote.settings, key, remote.connection, tell)
+    return EndpointPolicy(agent, model, sampling, remote.settings, key, remote.connection)
 
 
 def chunk_size(agent: str, policy: Policy) -> int:

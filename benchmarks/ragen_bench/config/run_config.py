@@ -33,7 +33,7 @@ class AgentEntry(BaseModel):
     weights: str | None = None
     """Hash of a local model's files, or of a Python agent's source."""
     endpoint: EndpointSettings | None = Field(default=None, exclude_if=lambda e: e is None)
-    """What a model behind an endpoint is asked; left out where there is none."""
+    """Request settings of a model behind an endpoint; omitted for other agents."""
 
 
 class BaseConfig(BaseModel):
@@ -75,7 +75,7 @@ class MatchConfig(BaseConfig):
     """Everything that decides what a run of matches plays."""
 
     kind: Literal["match"] = "match"
-    """Tells it from a run of ``ragen bench``."""
+    """Distinguishes it from a run of ``ragen bench``."""
     seats: dict[str, Annotated[int, Field(ge=1, le=64)]]
     """How many players each task has."""
 
@@ -96,7 +96,7 @@ class MatchConfig(BaseConfig):
         ]
 
     def lineups(self, task: str) -> list[tuple[str, ...]]:
-        """Return who plays whom: on each seat each agent, with each agent on all other seats."""
+        """Return the lineups: each agent on each seat, with each agent on all other seats."""
         names, seats = [agent.name for agent in self.agents], self.seats[task]
         return list(
             dict.fromkeys(
@@ -171,17 +171,17 @@ def load_config(folder: Path) -> AnyConfig:
     else:
         config = validate(RunConfig, data, str(path))
     if digest != config.digest:
-        raise EditedConfigError(f"{path} was edited: its digest is not that of its contents")
+        raise EditedConfigError(f"{path} was edited: its digest does not match its contents")
     return config
 
 
 def differences(there: BaseConfig, here: BaseConfig) -> str | None:
-    """Return in which field two configs differ first, or None."""
+    """Return the first field in which two configs differ, or None."""
     return differences_of(there.model_dump(mode="json"), here.model_dump(mode="json"))
 
 
 def differences_of(there: dict[str, Any], here: dict[str, Any]) -> str | None:
-    """Return in which field two configs, as plain data, differ first, or None."""
+    """Return the first field in which two configs, as plain data, differ, or None."""
     return _first_difference(there, here, "")
 
 

@@ -1,4 +1,4 @@
-"""YAML and pydantic as they are used here: plain data only, nothing said twice, errors of one line."""
+"""YAML and pydantic with plain data only, no duplicate keys, and one-line errors."""
 
 from collections.abc import Hashable
 from importlib import resources
@@ -16,7 +16,7 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that a mapping has already, which YAML would let overwrite the first."""
+    """Refuses duplicate keys, of which YAML would keep the last."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Any] = set()
@@ -24,7 +24,7 @@ class _Loader(yaml.SafeLoader):
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, Hashable) and key in seen:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"'{key}' is there twice", key_node.start_mark
+                    None, None, f"'{key}' is a duplicate key", key_node.start_mark
                 )
             seen.add(key) if isinstance(key, Hashable) else None
         return super().construct_mapping(node, deep)
@@ -51,7 +51,7 @@ def load_yaml(text: str, what: str, aliases: bool = True) -> Any:
 
     Args:
         text: The text.
-        what: How errors call it.
+        what: Name of the text in errors.
         aliases: Whether aliases are allowed; a few lines of them can stand for gigabytes.
 
     Raises:
@@ -61,7 +61,9 @@ def load_yaml(text: str, what: str, aliases: bool = True) -> Any:
         raise RagenError(f"{what} has more than {MAX_CHARACTERS} characters")
     try:
         if not aliases and any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
-            raise RagenError(f"{what} has YAML aliases, which a run's files never have")
+            raise RagenError(
+                f"{what} has YAML aliases, which are not allowed in the files of a run"
+            )
         return yaml.load(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         line = "" if error.problem_mark is None else f" line {error.problem_mark.line + 1}:"

@@ -1,14 +1,14 @@
-"""Texts of strangers, with what could hide in them or obey them made visible."""
+"""Escape the characters of untrusted text that are not shown as they are."""
 
 
-def visible(text: str, kept: str = "") -> str:
-    """Return a text whose unprintable characters are written by number, such as ⟨U+202E⟩.
+def escape_unprintable(text: str, kept: str = "") -> str:
+    """Return a text with its unprintable characters written as code points, such as ⟨U+202E⟩.
 
-    Those are control characters, marks that turn the direction of text, and signs without width.
+    These are control characters, marks that change the direction of text, and zero-width characters.
 
     Args:
         text: Any text.
-        kept: Characters to leave as they are, such as a line's end.
+        kept: Characters to leave as they are, such as line breaks.
     """
     if text.isprintable():
         return text

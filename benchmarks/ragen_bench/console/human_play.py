@@ -157,10 +157,10 @@ def read_actions(line: str, names: tuple[str, ...]) -> list[int]:
 
 def _read_part(part: str, names: tuple[str, ...]) -> list[int]:
     lowered = [name.casefold() for name in names]
-    wanted = "".join(_ARROWS.get(sign, sign) if len(part) == 1 else sign for sign in part)
-    matches = [i for i, name in enumerate(lowered) if name.startswith(wanted.casefold())]
-    if wanted.casefold() in lowered:
-        return [lowered.index(wanted.casefold())]
+    typed = "".join(_ARROWS.get(sign, sign) if len(part) == 1 else sign for sign in part)
+    matches = [i for i, name in enumerate(lowered) if name.startswith(typed.casefold())]
+    if typed.casefold() in lowered:
+        return [lowered.index(typed.casefold())]
     if part and len(matches) == 1:
         return matches
     letters = {name[0]: i for i, name in enumerate(lowered)}

@@ -1,4 +1,4 @@
-"""A bar of one row on a terminal, and silence elsewhere."""
+"""A progress bar of one row on a terminal, and nothing elsewhere."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on standard error; it is told how much is done, and of how much."""
+    """Show a bar on standard error; call it with the amount done and the total."""
     from rich.console import Console
     from rich.progress import Progress
 

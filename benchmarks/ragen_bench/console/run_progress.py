@@ -1,9 +1,8 @@
 """How far a run is: a bar with rate and time left on a terminal, else one line a task."""
 
 import time
-from typing import Final, Self
+from typing import Self
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -15,9 +14,8 @@ from rich.progress import (
 )  # fmt: skip
 from rich.text import Text
 
+from ragen_bench.console.log_handler import stderr_console
 from ragen_bench.console.terminal_bar import TerminalBar
-
-_QUIET: Final = 10.0
 
 
 class RateColumn(ProgressColumn):
@@ -33,7 +31,7 @@ class RunProgress(TerminalBar):
     """Reports a run on standard error; a context manager."""
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True, markup=False, highlight=False)
+        self._console = stderr_console()
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=12),
@@ -45,11 +43,10 @@ class RunProgress(TerminalBar):
             transient=True,
             speed_estimate_period=60,
         )
-        self._quiet_until = 0.0
         self._row = self._bar.add_task("", total=None)
 
     def of(self, done: int, total: int) -> Self:
-        """Return itself, told how many episodes there are in all, and how many already."""
+        """Return itself, with the number of episodes in all and of those played already."""
         self._bar.update(self._row, total=total, completed=done)
         return self
 
@@ -59,13 +56,6 @@ class RunProgress(TerminalBar):
         self._total, self._played, self._left = total, 0, total - done
         self._started = time.perf_counter()
         self._bar.update(self._row, description=self._name)
-
-    def say(self, text: str) -> None:
-        """Tell what makes the run wait, above the bar; often repeated, a line in ten seconds."""
-        now = time.monotonic()
-        if now >= self._quiet_until:
-            self._quiet_until = now + _QUIET
-            self._console.print(text, soft_wrap=True)
 
     def advance(self, episodes: int) -> None:
         """Count episodes."""

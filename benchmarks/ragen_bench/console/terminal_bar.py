@@ -1,27 +1,22 @@
 """A bar on standard error that is drawn on a terminal only."""
 
-from types import TracebackType
-from typing import Self
+from contextlib import ExitStack
 
 from rich.console import Console
 from rich.progress import Progress
 
+from ragen_bench.console.log_handler import logs_on
+from ragen_bench.context import ResourceContext
 
-class TerminalBar:
-    """Shows its bar while it is entered, if standard error is a terminal; a context manager."""
+
+class TerminalBar(ResourceContext):
+    """Shows its bar and log records above it while it is entered; the bar only on a terminal."""
 
     _console: Console
     _bar: Progress
 
-    def __enter__(self) -> Self:
+    def _open(self, resources: ExitStack) -> None:
+        resources.enter_context(logs_on(self._console))
         if self._console.is_terminal:
             self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._bar.stop()
+            resources.callback(self._bar.stop)

@@ -1,4 +1,4 @@
-"""Limits on what a run may spend. They decide when it stops, never what it plays."""
+"""Budgets of runs. They decide when a run stops, never what it plays."""
 
 import re
 import time
@@ -15,7 +15,7 @@ _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 @dataclass(frozen=True)
 class Budget:
-    """What may be spent; None is no limit. The time begins when this is made."""
+    """Limits on spending; None is no limit. The time starts when this is created."""
 
     cost: float | None = None
     """Money of the whole run, in the currency of the prices."""

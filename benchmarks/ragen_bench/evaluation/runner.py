@@ -1,4 +1,4 @@
-"""Play what a run still lacks."""
+"""Play the missing episodes of a run."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -18,11 +18,11 @@ from ragen_bench.runs.directory import RunDirectory
 from ragen_bench.runs.picture_files import Pictured
 
 
-class Report(Protocol):
-    """Who is told how far a run is."""
+class RunObserver(Protocol):
+    """Receives the progress of a run."""
 
     def start(self, agent: str, task: str, done: int, total: int) -> None:
-        """Begin a task of which some episodes are there already."""
+        """Start a task of which some episodes may already exist."""
 
     def advance(self, episodes: int) -> None:
         """Count episodes that were played and written."""
@@ -32,49 +32,49 @@ class Report(Protocol):
 
 
 @dataclass(frozen=True)
-class Purse:
-    """What asking for replies may cost, and where those are kept that were paid for."""
+class RunLimits:
+    """What a run may spend on replies, and where paid replies are cached."""
 
     ledger: Ledger
     budget: Budget
     cache: Path | None
-    """The file of the response cache, or None for none."""
+    """File of the response cache, or None."""
 
 
 def play_run(
     run: RunDirectory[RunConfig],
     policies: Mapping[str, Policy | AsyncPolicy],
-    report: Report,
-    purse: Purse,
+    observer: RunObserver,
+    limits: RunLimits,
 ) -> None:
     """Play every missing episode.
 
     Args:
         run: The open run.
         policies: The policy of each agent with work left.
-        report: Who is told.
-        purse: What may be spent.
+        observer: Receives the progress.
+        limits: What the run may spend.
 
     Raises:
         BudgetReachedError: The budget was reached before the end.
-        RagenError: The run cannot go on.
+        RagenError: The run cannot continue.
     """
     for agent in run.config.agents:
         policy = policies.get(agent.name)
         if isinstance(policy, AsyncPolicy):
-            _play_all(run, agent, policy, report, purse)
+            _play_all(run, agent, policy, observer, limits)
             continue
         for task in run.config.suite.tasks:
-            _play_task(run, agent.name, policy, task, report, purse.budget)
+            _play_task(run, agent.name, policy, task, observer, limits.budget)
 
 
-def equipped(
-    policy: AsyncPolicy, agent: AgentEntry, run: RunDirectory[ConfigT], purse: Purse
+def wrap_policy(
+    policy: AsyncPolicy, agent: AgentEntry, run: RunDirectory[ConfigT], limits: RunLimits
 ) -> AsyncPolicy:
-    """Return a policy that counts what it spends, keeps replies, and keeps pictures."""
-    policy = Metered(policy, purse.ledger, purse.budget)
-    if purse.cache is not None and agent.endpoint is not None:
-        policy = Cached(policy, purse.cache, agent, run.config.suite.sampling)
+    """Wrap a policy so that it counts its spending, caches replies and saves pictures."""
+    policy = Metered(policy, limits.ledger, limits.budget)
+    if limits.cache is not None and agent.endpoint is not None:
+        policy = Cached(policy, limits.cache, agent, run.config.suite.sampling)
     return Pictured(policy, run.folder)
 
 
@@ -82,28 +82,28 @@ def _play_all(
     run: RunDirectory[RunConfig],
     agent: AgentEntry,
     policy: AsyncPolicy,
-    report: Report,
-    purse: Purse,
+    observer: RunObserver,
+    limits: RunLimits,
 ) -> None:
     """Play all tasks of an agent whose episodes do not wait for one another."""
     suite = run.config.suite
     keys = [key for key in run.config.keys if key.agent == agent.name]
     missing = [key for key in keys if key not in run.done]
-    report.start(agent.name, f"{len(suite.tasks)} games", len(keys) - len(missing), len(keys))
+    observer.start(agent.name, f"{len(suite.tasks)} games", len(keys) - len(missing), len(keys))
 
     def keep(episodes: Sequence[Episode]) -> None:
         run.append(episodes)
-        report.advance(len(episodes))
+        observer.advance(len(episodes))
 
-    policy = equipped(policy, agent, run, purse)
+    policy = wrap_policy(policy, agent, run, limits)
     specs = (task_spec(suite, key.task, key.instance or 0) for key in missing)
 
     async def play() -> None:
         try:
-            async with asyncio.timeout(purse.budget.seconds_left):
+            async with asyncio.timeout(limits.budget.seconds_left):
                 await play_independently(specs, policy, suite.seed, keep)
         except TimeoutError:
-            purse.budget.check_time()
+            limits.budget.check_time()
             raise
         finally:
             await policy.close()
@@ -111,7 +111,7 @@ def _play_all(
     try:
         asyncio.run(play())
     finally:
-        report.finish()
+        observer.finish()
 
 
 def _play_task(
@@ -119,24 +119,24 @@ def _play_task(
     agent: str,
     policy: Policy | None,
     task: str,
-    report: Report,
+    observer: RunObserver,
     budget: Budget,
 ) -> None:
     suite = run.config.suite
     keys = [EpisodeKey(agent, task, index, 0) for index in range(suite.episodes)]
-    report.start(agent, task, sum(key in run.done for key in keys), len(keys))
+    observer.start(agent, task, sum(key in run.done for key in keys), len(keys))
     if policy is not None:
         size = chunk_size(agent, policy)
         for start in range(0, len(keys), size):
-            _play_chunk(run, policy, keys[start : start + size], report, budget)
-    report.finish()
+            _play_chunk(run, policy, keys[start : start + size], observer, budget)
+    observer.finish()
 
 
 def _play_chunk(
     run: RunDirectory[RunConfig],
     policy: Policy,
     keys: list[EpisodeKey],
-    report: Report,
+    observer: RunObserver,
     budget: Budget,
 ) -> None:
     """Play a chunk as a whole if any of it is missing, and write only what is."""
@@ -148,4 +148,4 @@ def _play_chunk(
     specs = [task_spec(suite, key.task, key.instance) for key in keys if key.instance is not None]
     played: list[Episode] = play_batch(specs, policy, suite.seed)
     run.append([episode for episode in played if episode.key in missing])
-    report.advance(len(missing))
+    observer.advance(len(missing))

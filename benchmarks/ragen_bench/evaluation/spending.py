@@ -2,14 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO, Final, NamedTuple, Self
+from typing import BinaryIO, Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ragen_agents.policies import Reply
 from ragen_bench.config.yaml_files import load_yaml, validate
+from ragen_bench.context import ResourceContext
 from ragen_envs.errors import RagenError
 
 USAGE: Final = "usage.jsonl"
@@ -45,7 +46,7 @@ class Spent(NamedTuple):
     """Whether some of them are estimates."""
 
 
-class Ledger:
+class Ledger(ResourceContext):
     """The file of a run that is being played; a context manager.
 
     Answers of episodes that were never finished are in it too: they were paid for.
@@ -59,17 +60,12 @@ class Ledger:
         self._file: BinaryIO | None = None
         self.spent: defaultdict[str, Spent] = defaultdict(Spent)
 
-    def __enter__(self) -> Self:
+    def _open(self, resources: ExitStack) -> None:
+        resources.callback(self._close)
         if self._path.exists():
             self._read()
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def _close(self) -> None:
         if self._file is not None:
             self._file.close()
 

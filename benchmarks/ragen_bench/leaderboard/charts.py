@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from ragen_agents.policies import CONTROLS
-from ragen_bench.evaluation.tables import REFERENCE
+from ragen_bench.evaluation.run_table import REFERENCE
 from ragen_bench.leaderboard.entry import Training
 from ragen_bench.leaderboard.lengths import LengthRow
 from ragen_bench.leaderboard.standings import Standing

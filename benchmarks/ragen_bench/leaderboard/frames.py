@@ -5,7 +5,7 @@ from typing import Any
 
 from ragen_agents.rollout import Episode, EpisodeSpec, TurnRecord
 from ragen_agents.rollout.episode_runner import make_env
-from ragen_bench.console.escaping import visible
+from ragen_bench.console.escaping import escape_unprintable
 from ragen_envs.conversation import ConversationWrapper
 from ragen_envs.oracle import Budget
 from ragen_envs.text import GRID
@@ -25,7 +25,7 @@ def show_episode(episode: Episode) -> dict[str, Any]:
         "return": round(episode.episode_return, 6),
         "optimum": round(episode.optimal_success, 6),
         "key": episode.instance.key,
-        "error": visible(episode.error or ""),
+        "error": escape_unprintable(episode.error or ""),
         "system": episode.system,
         "closing": episode.closing,
         "turns": [_turn(turn) for turn in episode.turns],
@@ -36,7 +36,7 @@ def show_episode(episode: Episode) -> dict[str, Any]:
 def _turn(turn: TurnRecord) -> dict[str, Any]:
     return {
         "user": turn.user,
-        "reply": visible(turn.reply, kept="\n\t"),
+        "reply": escape_unprintable(turn.reply, kept="\n\t"),
         "defects": list(turn.defects),
         "penalty": turn.penalty,
         "actions": list(turn.actions),

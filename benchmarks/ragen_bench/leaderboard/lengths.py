@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ragen_bench.evaluation.tables import Sample
+from ragen_bench.evaluation.run_table import Sample
 from ragen_bench.leaderboard.standings import OPTIMUM, Samples
 from ragen_bench.stats.intervals import Interval, wilson
 

@@ -9,7 +9,7 @@ import jinja2
 
 from ragen_agents.policies import CONTROLS
 from ragen_bench.console.formats import number, percent
-from ragen_bench.evaluation.tables import REFERENCE
+from ragen_bench.evaluation.run_table import REFERENCE
 from ragen_bench.leaderboard.charts import HEIGHT, WIDTH, lengths_plot, tokens_plot, training_plot
 from ragen_bench.leaderboard.frames import show_episode
 from ragen_bench.leaderboard.lengths import by_length
@@ -19,7 +19,7 @@ from ragen_bench.leaderboard.tiles import tile_set
 
 if TYPE_CHECKING:
     from ragen_bench.reproduction.claims import Word
-    from ragen_bench.reproduction.report import Report
+    from ragen_bench.reproduction.reproduction_report import Report
 
 Tables = Mapping[str, Sequence[Standing]]
 

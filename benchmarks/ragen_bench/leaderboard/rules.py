@@ -23,7 +23,7 @@ class EntryError(RagenError):
 
 
 def check_rules(entry: Entry) -> None:
-    """Check all that can be told without the episodes.
+    """Check everything that does not need the episodes.
 
     Raises:
         EntryError: A rule is broken; the message names the field.

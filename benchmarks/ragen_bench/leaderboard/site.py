@@ -6,8 +6,8 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ragen_bench.leaderboard.check import Tick, check_entry
 from ragen_bench.leaderboard.downloads import episodes_table, standings_table, write_table
+from ragen_bench.leaderboard.entry_check import Tick, check_entry
 from ragen_bench.leaderboard.pages import Pages
 from ragen_bench.leaderboard.rules import EntryError
 from ragen_bench.leaderboard.standings import pooled, samples_of, standings
@@ -16,7 +16,7 @@ from ragen_bench.leaderboard.tiles import write_tiles
 from ragen_envs.errors import RagenError
 
 if TYPE_CHECKING:
-    from ragen_bench.reproduction.report import Report
+    from ragen_bench.reproduction.reproduction_report import Report
 
 _MARK: Final = "style.css"
 """By which a folder is known to hold a site."""
@@ -29,7 +29,7 @@ def build_site(root: Path, results: Path, out: Path, tick: Tick | None = None) -
         root: Folder of the entries.
         results: Folder of the results of sweeps, whose tables have pages too; it may be missing.
         out: Folder of the site.
-        tick: Told how many episodes are checked, and of how many.
+        tick: Called with the number of checked entries and their total.
 
     Raises:
         RagenError: An entry is rejected, results are broken, or the folder holds something else or
@@ -50,7 +50,7 @@ def _reports(results: Path) -> "list[Report]":
     if not results.is_dir():
         return []
     try:
-        from ragen_bench.reproduction.report import kept_reports
+        from ragen_bench.reproduction.reproduction_report import kept_reports
     except ImportError as error:
         raise RagenError(
             f"the results in '{results}' need {error.name}; install it with pip install "

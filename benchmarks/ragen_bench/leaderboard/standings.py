@@ -8,11 +8,10 @@ import numpy as np
 
 from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import Episode
-from ragen_bench.evaluation.tables import REFERENCE, Sample, summarise_sample
+from ragen_bench.evaluation.run_table import REFERENCE, Sample, summarise_sample
 from ragen_bench.leaderboard.rules import MAX_LEVELS
 from ragen_bench.leaderboard.store import StoredEntry
-from ragen_bench.stats.compare import ALPHA
-from ragen_bench.stats.paired import holm, mcnemar_exact
+from ragen_bench.stats.paired import ALPHA, holm, mcnemar_exact
 
 OPTIMUM: Final = "oracle"
 
@@ -32,7 +31,7 @@ class Standing(NamedTuple):
     tied: bool
     """Whether another entry has the same rank."""
     row: Mapping[str, Any]
-    """The columns of ``ragen_bench.evaluation.tables.summarise``."""
+    """The columns of ``ragen_bench.evaluation.run_table.summarise``."""
 
 
 def samples_of(entries: Sequence[StoredEntry], game: str) -> Samples:
@@ -67,7 +66,8 @@ def standings(entries: Sequence[StoredEntry], samples: Samples) -> list[Standing
     """Return the rows of a table, the best first.
 
     Entries are compared in pairs by the exact McNemar test on the levels that both have, p-values
-    Holm-adjusted over the pairs of the table. Who is not told apart from the best shares its rank.
+    Holm-adjusted over the pairs of the table. Entries that do not differ significantly from the best
+    share its rank.
     """
     ranked = [name for name in samples if name not in CONTROLS]
     beaten = _beaten(samples, ranked)

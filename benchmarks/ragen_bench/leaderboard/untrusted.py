@@ -1,4 +1,4 @@
-"""Read files of strangers: regular files of bounded size, bounded once unpacked, nothing said twice."""
+"""Read untrusted files: regular files of bounded size, also once unpacked, without duplicate keys."""
 
 import json
 import lzma
@@ -86,7 +86,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise ValueError(f"the key {twice!r:.60} is there twice")
+        raise ValueError(f"the key {twice!r:.60} is a duplicate")
     return found
 
 

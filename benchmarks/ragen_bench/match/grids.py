@@ -1,11 +1,11 @@
-"""The tables of a run of matches for people: who did how well with whom, and on which seat."""
+"""The tables of a run of matches for people: cross-play, by seat, and replies."""
 
 from typing import Any
 
 import pandas as pd
 
 from ragen_bench.console.formats import Grid, number, percent_interval
-from ragen_bench.match.tables import ALL
+from ragen_bench.match.match_table import ALL
 
 
 def success_cell(row: dict[Any, Any]) -> str:
@@ -19,8 +19,8 @@ def return_cell(row: dict[Any, Any]) -> str:
     return f"{number(row['mean_return'])} [{low}, {high}]"
 
 
-def company_grid(data: pd.DataFrame, measure: str) -> Grid:
-    """Return the self-play and cross-play table: a row for each agent, a column for each company.
+def cross_play_grid(data: pd.DataFrame, measure: str) -> Grid:
+    """Return the self-play and cross-play table: a row for each agent, a column for each other agent.
 
     Args:
         data: The table of ``summarise_matches``.
@@ -32,12 +32,12 @@ def company_grid(data: pd.DataFrame, measure: str) -> Grid:
 
 
 def seat_grid(data: pd.DataFrame) -> Grid:
-    """Return the success on each seat: a row for each agent and company, a column for each seat."""
+    """Return the success on each seat: a row for each agent and other agent, a column for each seat."""
     return _pivot(data[data["seat"] != ALL], ["game", "agent", "others"], "seat", success_cell, "")
 
 
 def reply_grid(data: pd.DataFrame) -> Grid:
-    """Return how each agent replied: a row for each agent and company."""
+    """Return how each agent replied: a row for each agent and other agent."""
     means = data[data["seat"] == ALL]
     header = ["game", "agent", "others", "levels", "valid\n%", "turns", "tokens", "errors"]
     rows = [

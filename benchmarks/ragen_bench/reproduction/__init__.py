@@ -1,1 +1,1 @@
-"""The paper's tables and figures: its numbers beside ours, and what can be said of its claims."""
+"""The paper's tables and figures: its numbers beside ours, and verdicts on its claims."""

@@ -7,10 +7,10 @@ from typing import Final
 
 from ragen_agents.policies import CONTROLS
 from ragen_bench.config.suites import SamplingSettings, Task
-from ragen_bench.evaluation.tables import Run, read_run
-from ragen_bench.reproduction.schema import Reproduction
+from ragen_bench.evaluation.run_table import Run, read_run
+from ragen_bench.reproduction.reproduction_config import Reproduction
 from ragen_bench.sweeps.results import Outcome, outcome_of
-from ragen_bench.sweeps.schema import core_tasks
+from ragen_bench.sweeps.sweep_config import core_tasks
 from ragen_envs.errors import RagenError
 
 ZERO_SHOT: Final = "zero-shot"

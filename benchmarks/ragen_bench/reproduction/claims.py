@@ -1,4 +1,4 @@
-"""What our runs say of a claim: supported, contradicted, or undecided, and what would decide it."""
+"""The verdict of our runs on a claim: supported, contradicted or undecided, and what would decide it."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -8,18 +8,17 @@ import numpy as np
 from scipy import stats
 
 from ragen_bench.console.formats import number, percent
-from ragen_bench.reproduction.runs import Runs, happened, scalar_of
-from ragen_bench.reproduction.schema import (
+from ragen_bench.reproduction.measurements import Runs, happened, scalar_of
+from ragen_bench.reproduction.reproduction_config import (
     Claim,
     Reproduction,
     ScalarClaim,
     ShareClaim,
     SuccessClaim,
 )
-from ragen_bench.stats.compare import ALPHA
 from ragen_bench.stats.intervals import FloatArray, wilson
-from ragen_bench.stats.mixed_effects import Difference, share_difference
-from ragen_bench.stats.paired import holm
+from ragen_bench.stats.mixed_effects import Difference, mixed_effects_rate_difference
+from ragen_bench.stats.paired import ALPHA, holm
 from ragen_bench.stats.power import seeds_for
 
 _POINTS: Final = 5.0
@@ -43,7 +42,7 @@ class Finding(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """A claim and what is said of it."""
+    """A claim and its verdict."""
 
     claim: str
     paper: str
@@ -108,7 +107,7 @@ def _success(what: Reproduction, claim: SuccessClaim, runs: Runs) -> Finding:
     paper = "" if printed is None else f"{printed:+.1f} points"
     if sides[0] is None or sides[1] is None:
         return Finding(False, math.nan, paper, "")
-    found = share_difference(sides[0], sides[1])
+    found = mixed_effects_rate_difference(sides[0], sides[1])
     low, high = (100 * bound for bound in found.interval[1:])
     ours = f"{100 * found.interval.estimate:+.1f} points [{low:+.1f}, {high:+.1f}]"
     favourable = found.interval.estimate > 0
@@ -117,8 +116,8 @@ def _success(what: Reproduction, claim: SuccessClaim, runs: Runs) -> Finding:
     outside = printed is not None and not low <= printed <= high
 
     def remedy(alpha: float) -> str:
-        told = _seeds_needed(found, abs(printed) if printed else None, alpha)
-        return f"the paper's size is outside the interval; {told}" if outside else told
+        needed = _seeds_needed(found, abs(printed) if printed else None, alpha)
+        return f"the paper's size is outside the interval; {needed}" if outside else needed
 
     return Finding(favourable, found.p_value, paper, ours, remedy)
 
@@ -148,7 +147,9 @@ def _seeds_needed(found: Difference, printed: float | None, alpha: float) -> str
     there = min(found.seeds)
 
     def needed(points: float) -> int | None:
-        return seeds_for(points / 100, found.parts.seeds * there, found.parts.levels, alpha=alpha)
+        return seeds_for(
+            points / 100, found.variance.seeds * there, found.variance.levels, alpha=alpha
+        )
 
     points = printed or _POINTS
     size = f"{points:.1f} points" if printed is None else f"the paper's {points:.1f} points"
@@ -156,10 +157,10 @@ def _seeds_needed(found: Difference, printed: float | None, alpha: float) -> str
     if seeds is None:
         return f"more levels: no number of seeds finds {size} on these"
     if seeds > there:
-        return f"{seeds} seeds to find {size} 4 times of 5"
+        return f"{seeds} seeds to find {size} with 80% power"
     smaller = needed(_POINTS) if points > _POINTS else None
     more = f"; {smaller} seeds to find {_POINTS:.1f}" if smaller and smaller > there else ""
-    return f"these seeds would have found {size} 4 times of 5{more}"
+    return f"these seeds would have found {size} with 80% power{more}"
 
 
 def _scalar(claim: ScalarClaim, runs: Runs) -> Finding:

@@ -8,8 +8,8 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from ragen_bench.reproduction.runs import Runs, collapsed_at, curve, smoothed
-from ragen_bench.reproduction.schema import Reproduction
+from ragen_bench.reproduction.measurements import Runs, collapsed_at, curve, smoothed
+from ragen_bench.reproduction.reproduction_config import Reproduction
 from ragen_bench.stats.intervals import FloatArray
 from ragen_bench.sweeps.results import TaskResult
 

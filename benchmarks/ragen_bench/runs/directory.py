@@ -1,12 +1,11 @@
 """Run directories: what was run, on what, and every episode of it."""
 
-import fcntl
 import json
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Generic, Self
+from typing import Any, Final, Generic
 
 from ragen_agents.rollout import Episode, EpisodeKey, MatchKey, MatchRecord
 from ragen_bench.config.run_config import (
@@ -18,8 +17,10 @@ from ragen_bench.config.run_config import (
     load_config,
 )
 from ragen_bench.config.yaml_files import dump_yaml
+from ragen_bench.context import ResourceContext
 from ragen_bench.runs.checksums import Checksums
-from ragen_bench.runs.provenance import describe_environment
+from ragen_bench.runs.locks import exclusive_lock
+from ragen_bench.runs.provenance import describe_provenance
 from ragen_bench.runs.records import Records, encode_episode, read_records
 from ragen_envs.errors import RagenError
 
@@ -27,7 +28,7 @@ ENVIRONMENT: Final = "environment.json"
 EPISODES: Final = "episodes.jsonl"
 
 
-class RunDirectory(Generic[ConfigT]):
+class RunDirectory(ResourceContext, Generic[ConfigT]):
     """A run that is being played; a context manager that holds the directory's lock.
 
     Entering makes the directory, or checks that it holds the same run, and cuts a torn last line off.
@@ -41,28 +42,15 @@ class RunDirectory(Generic[ConfigT]):
         self.config = config
         self.done: set[EpisodeKey | MatchKey] = set()
 
-    def __enter__(self) -> Self:
+    def _open(self, resources: ExitStack) -> None:
         try:
             self._check_contents()
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._file = (self.folder / EPISODES).open("ab")
-            try:
-                self._start()
-            except BaseException:
-                self._file.close()
-                raise
+            self._file = resources.enter_context(exclusive_lock(self.folder / EPISODES))
+            self._start()
         except OSError as error:
             reason = error.strerror or str(error)
             raise RagenError(f"'{self.folder}' cannot be written: {reason}") from error
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._file.close()
 
     def append(self, episodes: Sequence[Episode | MatchRecord]) -> None:
         """Write episodes that are not there yet; they are on the disk when this returns."""
@@ -75,7 +63,7 @@ class RunDirectory(Generic[ConfigT]):
             self._checksums.append(lines)
         except OSError as error:
             raise RagenError(
-                f"'{self.folder}' cannot be written: {error.strerror}; the same command goes on"
+                f"'{self.folder}' cannot be written: {error.strerror}; the same command resumes the run"
             ) from error
         self.done.update(episode.key for episode in new)
 
@@ -91,10 +79,6 @@ class RunDirectory(Generic[ConfigT]):
             )
 
     def _start(self) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RagenError(f"'{self.folder}' is in use by another command") from None
         if not (self.folder / CONFIG).exists():
             self._write_head()
         found = check_run(self.folder, self.config)
@@ -104,8 +88,8 @@ class RunDirectory(Generic[ConfigT]):
         self._checksums.repair(found.records)
 
     def _write_head(self) -> None:
-        environment = json.dumps(describe_environment(), indent=1) + "\n"
-        write_atomically(self.folder / ENVIRONMENT, environment)
+        provenance = json.dumps(describe_provenance(), indent=1) + "\n"
+        write_atomically(self.folder / ENVIRONMENT, provenance)
         data = {**self.config.model_dump(mode="json"), "digest": self.config.digest}
         write_atomically(self.folder / CONFIG, dump_yaml(data))
 

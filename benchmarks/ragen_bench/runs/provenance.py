@@ -1,4 +1,4 @@
-"""What a run was made with: versions, machine, commit."""
+"""Provenance of a run: package versions, machine, commit."""
 
 import os
 import platform
@@ -16,8 +16,8 @@ _PACKAGES: Final = (
 )  # fmt: skip
 
 
-def describe_environment() -> dict[str, Any]:
-    """Return versions, machine and commit as plain data, without importing any package."""
+def describe_provenance() -> dict[str, Any]:
+    """Return package versions, machine and commit as plain data, without importing any package."""
     return {
         "packages": {name: version for name in _PACKAGES if (version := _version(name))},
         "python": sys.version.split()[0],

@@ -139,7 +139,7 @@ def normalised_interval(
 
     Instances are resampled with their three scores together. A resample whose optimal mean does not
     exceed its random mean has no score; it counts as arbitrarily low for the lower bound and as
-    arbitrarily high for the upper one. So where chance and optimum can hardly be told apart the
+    arbitrarily high for the upper one. So where chance and optimum can hardly be distinguished the
     interval is (-inf, inf), not falsely narrow.
 
     Args:

@@ -1,9 +1,10 @@
 """Estimates over seeds and levels at once: training runs are a sample, and so are the levels.
 
-A sample has shape (S, n): entry (s, i) is what the run of seed s did on level i, the same levels for all
-runs. Both are random effects, crossed: another seed would shift all levels, other levels all seeds. The
-variance of a mean is that of the two-way analysis of variance, its degrees of freedom Satterthwaite's
-(1946). With one seed nothing is known of other seeds; results then speak of this run only and say so.
+A sample has shape (S, n): entry (s, i) is the outcome of the run of seed s on level i, with the same levels
+for all runs. Seeds and levels are crossed random effects: a seed shifts the outcomes on all levels, a level
+those of all seeds. The variance of a mean comes from the two-way analysis of variance, its degrees of freedom
+from Satterthwaite's approximation (1946). One seed says nothing about other seeds; the variance then covers
+the levels only, and results hold for this run alone.
 """
 
 import math
@@ -17,14 +18,14 @@ from ragen_bench.stats.intervals import FloatArray, Interval, check_confidence
 from ragen_bench.stats.paired import mcnemar_exact
 
 
-class Parts(NamedTuple):
-    """The variance of a mean or of a difference, by where it comes from."""
+class VarianceComponents(NamedTuple):
+    """The variance of a mean or of a difference, by random effect."""
 
     seeds: float
-    """Of the choice of seeds; 0 where there is one."""
+    """Of the random effect of the seeds; 0 where there is one seed."""
     levels: float
-    """Of the choice of levels."""
-    freedom: float
+    """Of the random effect of the levels."""
+    degrees_of_freedom: float
     """Degrees of freedom of the sum, >= 1."""
 
     @property
@@ -39,12 +40,12 @@ class Difference(NamedTuple):
     interval: Interval
     p_value: float
     """Two-sided."""
-    parts: Parts
+    variance: VarianceComponents
     seeds: tuple[int, int]
-    """How many each side has."""
+    """Number of seeds on each side."""
 
 
-def crossed_rate(sample: npt.ArrayLike, confidence: float = 0.95) -> Interval:
+def mixed_effects_rate(sample: npt.ArrayLike, confidence: float = 0.95) -> Interval:
     """Return a success rate with its interval over seeds and levels.
 
     Wilson's score interval for the number of independent trials that would have the same variance (Korn
@@ -60,18 +61,20 @@ def crossed_rate(sample: npt.ArrayLike, confidence: float = 0.95) -> Interval:
     values = _as_sample(sample)
     check_confidence(confidence)
     rate = float(values.mean())
-    parts = _parts(values)
+    variance = _mean_variance(values)
     n = values.shape[1]
     spread = rate * (1 - rate)
-    trials = min(spread / parts.total, values.size) if spread > 0 and parts.total > 0 else n
-    z = _quantile(confidence, parts.freedom)
+    trials = min(spread / variance.total, values.size) if spread > 0 and variance.total > 0 else n
+    z = _quantile(confidence, variance.degrees_of_freedom)
     share = z * z / trials
     centre = (rate + share / 2) / (1 + share)
     half = math.sqrt(share * spread + share * share / 4) / (1 + share)
     return Interval(rate, min(max(centre - half, 0.0), rate), max(min(centre + half, 1.0), rate))
 
 
-def crossed_difference(a: npt.ArrayLike, b: npt.ArrayLike, confidence: float = 0.95) -> Difference:
+def mixed_effects_difference(
+    a: npt.ArrayLike, b: npt.ArrayLike, confidence: float = 0.95
+) -> Difference:
     """Compare two settings on the same levels, each with seeds of its own.
 
     Levels are paired, seeds are not: the runs of one setting share nothing with those of the other. The
@@ -90,21 +93,23 @@ def crossed_difference(a: npt.ArrayLike, b: npt.ArrayLike, confidence: float = 0
     check_confidence(confidence)
     if first.shape[1] != second.shape[1]:
         raise ValueError(f"levels differ: {first.shape[1]} and {second.shape[1]}")
-    parts = _difference_parts(first, second)
+    variance = _difference_variance(first, second)
     estimate = float(first.mean() - second.mean())
     seeds = (len(first), len(second))
     if seeds == (1, 1) and _is_binary(first) and _is_binary(second):
         exact = mcnemar_exact(first[0] == 1, second[0] == 1, confidence)
-        return Difference(exact.difference, exact.p_value, parts, seeds)
-    error = math.sqrt(max(parts.total, 1 / first.shape[1] ** 2))
-    half = _quantile(confidence, parts.freedom) * error
-    p_value = float(2 * stats.t.sf(abs(estimate) / error, parts.freedom))
-    return Difference(Interval(estimate, estimate - half, estimate + half), p_value, parts, seeds)
+        return Difference(exact.difference, exact.p_value, variance, seeds)
+    error = math.sqrt(max(variance.total, 1 / first.shape[1] ** 2))
+    half = _quantile(confidence, variance.degrees_of_freedom) * error
+    p_value = float(2 * stats.t.sf(abs(estimate) / error, variance.degrees_of_freedom))
+    return Difference(
+        Interval(estimate, estimate - half, estimate + half), p_value, variance, seeds
+    )
 
 
-def share_difference(a: npt.ArrayLike, b: npt.ArrayLike) -> Difference:
-    """Return `crossed_difference` of success rates, its interval cut at -1 and 1, where it must end."""
-    found = crossed_difference(a, b)
+def mixed_effects_rate_difference(a: npt.ArrayLike, b: npt.ArrayLike) -> Difference:
+    """Return `mixed_effects_difference` of success rates, its interval clipped to [-1, 1]."""
+    found = mixed_effects_difference(a, b)
     estimate, low, high = found.interval
     return found._replace(interval=Interval(estimate, max(low, -1.0), min(high, 1.0)))
 
@@ -132,7 +137,7 @@ def distinct_levels(successes: npt.ArrayLike, levels: list[int] | None) -> Float
     return result
 
 
-def _parts(values: FloatArray) -> Parts:
+def _mean_variance(values: FloatArray) -> VarianceComponents:
     """Return the variance of the mean of a sample (S, n)."""
     seeds, n = values.shape
     of_seeds, error = _seed_variance(values)
@@ -140,7 +145,7 @@ def _parts(values: FloatArray) -> Parts:
     return _sum([(of_seeds, seeds - 1)], max(of_levels - error, 0.0), n)
 
 
-def _difference_parts(a: FloatArray, b: FloatArray) -> Parts:
+def _difference_variance(a: FloatArray, b: FloatArray) -> VarianceComponents:
     sides = [(*_seed_variance(values), len(values) - 1) for values in (a, b)]
     n = a.shape[1]
     of_levels = float((a.mean(axis=0) - b.mean(axis=0)).var(ddof=1)) / n
@@ -162,13 +167,13 @@ def _seed_variance(values: FloatArray) -> tuple[float, float]:
     return max(float(by_seed.var(ddof=1)) / seeds, error), error
 
 
-def _sum(seeds: list[tuple[float, int]], levels: float, n: int) -> Parts:
+def _sum(seeds: list[tuple[float, int]], levels: float, n: int) -> VarianceComponents:
     parts = [(v, freedom) for v, freedom in [*seeds, (levels, n - 1)] if v > 0 and freedom > 0]
     total = sum(v for v, _ in parts)
     if not total:
-        return Parts(0.0, 0.0, sum(freedom for _, freedom in seeds) or n - 1)
+        return VarianceComponents(0.0, 0.0, sum(freedom for _, freedom in seeds) or n - 1)
     freedom = total**2 / sum(v**2 / each for v, each in parts)
-    return Parts(sum(v for v, _ in seeds), levels, max(freedom, 1.0))
+    return VarianceComponents(sum(v for v, _ in seeds), levels, max(freedom, 1.0))
 
 
 def _quantile(confidence: float, freedom: float) -> float:

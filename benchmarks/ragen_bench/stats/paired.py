@@ -5,7 +5,7 @@ differences are first minus second.
 """
 
 import math
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,8 @@ from ragen_bench.stats.intervals import (
     wilson,
 )
 
+ALPHA: Final = 0.05
+"""Significance level: the largest adjusted p-value that is called a difference."""
 _BLOCK = 1 << 21
 """Most signs drawn at once."""
 

@@ -31,14 +31,14 @@ class Design(NamedTuple):
         return math.sqrt((2 * self.seed_sd**2 + chance) / self.seeds)
 
     @property
-    def freedom(self) -> float:
+    def degrees_of_freedom(self) -> float:
         """Degrees of freedom of the test: of the seeds, or where these do not differ, of the levels."""
         by_seeds = self.seeds > 1 and self.seed_sd > 0
         return 2.0 * (self.seeds - 1) if by_seeds else float(self.levels - 1)
 
     def power(self, effect: float) -> float:
         """Return the chance to find a true effect, in [0, 1]."""
-        return power_of(effect, self.error, self.freedom)
+        return power_of(effect, self.error, self.degrees_of_freedom)
 
 
 def power_of(effect: float, error: float, freedom: float, alpha: float = 0.05) -> float:
@@ -58,7 +58,7 @@ def smallest_effect(design: Design, power: float = 0.8, alpha: float = 0.05) -> 
     """Return the smallest difference that a design finds with the given power."""
 
     def lacking(effect: float) -> float:
-        return power_of(effect, design.error, design.freedom, alpha) - power
+        return power_of(effect, design.error, design.degrees_of_freedom, alpha) - power
 
     return float(optimize.brentq(lacking, 1e-9, 100 * design.error, xtol=1e-6))
 

@@ -59,8 +59,8 @@ def matching(results: Iterable[TaskResult], tasks: Sequence[SweepTask]) -> dict[
     }
 
 
-def check_same(results: Iterable[TaskResult], tasks: Sequence[SweepTask], folder: Path) -> None:
-    """Check that no result stands where that of a task would go and is one of other settings.
+def check_archive(results: Iterable[TaskResult], tasks: Sequence[SweepTask], folder: Path) -> None:
+    """Check that no archived result of other settings is in the place of a task's result.
 
     Raises:
         RagenError: There is one; the message says what differs.
@@ -88,17 +88,17 @@ def borrowed(results: Iterable[TaskResult], tasks: Sequence[SweepTask]) -> dict[
     """
     done: dict[str, list[TaskResult]] = {}
     for result in results:
-        done.setdefault(_deeds(result.task), []).append(result)
+        done.setdefault(_work_of(result.task), []).append(result)
     found = {}
     for task in tasks:
-        others = [r for r in done.get(_deeds(task), []) if r.task.path != task.path]
+        others = [r for r in done.get(_work_of(task), []) if r.task.path != task.path]
         twin = next((r for r in others if _covers(r.task, task)), None)
         if twin is not None:
             found[task.path] = Borrowed(_renamed(twin, task), twin.task)
     return found
 
 
-def _deeds(task: SweepTask) -> str:
+def _work_of(task: SweepTask) -> str:
     """Return all that a task does but its tests, as text. Controls do not train."""
     train = task.train
     controls = f"{train.model} {train.weights} {train.engine}"

@@ -1,4 +1,4 @@
-"""How the process of a task is started, watched and ended: on this machine."""
+"""Processes of tasks on this machine: start, poll, cancel."""
 
 import os
 import subprocess
@@ -13,33 +13,33 @@ _THREADS: Final = (
 
 
 class Job(Protocol):
-    """A task that was started."""
+    """The process of a task."""
 
     why: str
-    """Why it failed, where its own log cannot say so; else ""."""
+    """Why it failed, if its log does not say so; otherwise ""."""
 
     def poll(self) -> int | None:
         """Return the exit code, or None while it runs."""
 
     def cancel(self) -> None:
-        """Let it end now, if it still runs; do not wait for that."""
+        """Terminate it if it is running, without waiting."""
 
     def wait(self) -> None:
-        """Return when it has ended."""
+        """Wait until it has ended."""
 
 
 class Launcher(Protocol):
-    """Where tasks are done."""
+    """Starts the processes of tasks."""
 
     slots: int
-    """How many tasks find room at the same time."""
+    """Number of tasks that fit at the same time."""
 
     def start(self, folder: Path) -> Job:
-        """Begin the task of a folder, or let it wait for its turn; `OSError` if that is impossible."""
+        """Start or queue the task of a folder; raises `OSError` if that fails."""
 
 
-class Leashed:
-    """A process of this machine. It ends when its standard input does, so with whoever holds this."""
+class LocalProcess:
+    """A process on this machine. It exits when its standard input is closed, so with its parent process."""
 
     why = ""
 
@@ -55,29 +55,29 @@ class Leashed:
         """Return the exit code, or None while it runs."""
         code = self.process.poll()
         if code is not None:
-            self._leash.close()
+            self._stdin.close()
         return code
 
     def cancel(self) -> None:
-        """Let it end now."""
-        self._leash.close()
+        """Terminate it."""
+        self._stdin.close()
 
     def wait(self) -> None:
-        """Return when it has ended."""
+        """Wait until it has ended."""
         self.process.wait()
 
     @property
-    def _leash(self) -> IO[bytes]:
+    def _stdin(self) -> IO[bytes]:
         assert self.process.stdin is not None
         return self.process.stdin
 
 
 class Local:
-    """Does tasks in processes of this machine.
+    """Runs tasks in processes on this machine.
 
     Args:
-        slots: How many find room at the same time, >= 1.
-        threads: How many threads each of them has, >= 1.
+        slots: Number of concurrent tasks, >= 1.
+        threads: Threads per task, >= 1.
     """
 
     def __init__(self, slots: int, threads: int) -> None:
@@ -85,12 +85,12 @@ class Local:
         self._environment = task_environment(threads)
 
     def start(self, folder: Path) -> Job:
-        """Begin the task of a folder."""
-        return Leashed(folder, self._environment)
+        """Start the task of a folder."""
+        return LocalProcess(folder, self._environment)
 
 
 def task_environment(threads: int) -> dict[str, str]:
-    """Return what differs in the environment of a task's process: caps of threads, absolute paths."""
+    """Return the environment variables of a task's process: thread limits and absolute paths."""
     changed = dict.fromkeys(_THREADS, str(threads))
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     if paths:
@@ -99,5 +99,5 @@ def task_environment(threads: int) -> dict[str, str]:
 
 
 def available_cpus() -> int:
-    """Return how many processors this process may use."""
+    """Return the number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

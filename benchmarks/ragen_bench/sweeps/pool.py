@@ -1,4 +1,4 @@
-"""Do the tasks of a sweep, several at a time, wherever they are done."""
+"""Run the tasks of a sweep, several at a time."""
 
 import time
 from collections.abc import Sequence
@@ -17,17 +17,17 @@ _TRIES: Final = 2
 _PAUSE: Final = 0.2
 
 
-class Report(Protocol):
-    """Who is told how a sweep goes."""
+class SweepObserver(Protocol):
+    """Receives the progress of a sweep."""
 
     def running(self, tasks: Sequence[SweepTask]) -> None:
-        """Look at the tasks that are under way; called several times a second."""
+        """Update the running tasks; called several times a second."""
 
     def done(self, task: SweepTask, seconds: float) -> None:
         """Count a task."""
 
     def failed(self, task: SweepTask, reason: str, again: bool) -> None:
-        """Tell of a task that did not end well, and whether it is tried again."""
+        """Report a failed task, and whether it is retried."""
 
 
 @dataclass
@@ -39,25 +39,25 @@ class _Running:
 
 @dataclass
 class Pool:
-    """Starts tasks, so many at a time, and sees to those that break.
+    """Runs tasks, a fixed number at a time, and retries those that fail.
 
     Args:
         root: Folder of all sweeps.
-        workers: How many tasks are under way at the same time, >= 1.
-        launcher: Where they are done.
-        report: Who is told.
+        workers: Number of concurrent tasks, >= 1.
+        launcher: Starts their processes.
+        observer: Receives the progress.
     """
 
     root: Path
     workers: int
     launcher: Launcher
-    report: Report
+    observer: SweepObserver
     _running: list[_Running] = field(default_factory=list)
 
     def run(self, tasks: Sequence[SweepTask]) -> list[SweepTask]:
-        """Do all tasks and return those that are not done: broken, or under way elsewhere.
+        """Run all tasks and return those that are not done: failed, or running in another process.
 
-        A task that breaks is tried again once, at the end.
+        A task that fails is retried once, at the end.
 
         Raises:
             RagenError: A folder holds another task, or cannot be written.
@@ -71,13 +71,13 @@ class Pool:
                     self._start(waiting.pop(0))
                 for task, code, why, seconds in self._ended():
                     if code == 0 and (self.root / task.path / RESULT).exists():
-                        self.report.done(task, seconds)
+                        self.observer.done(task, seconds)
                         continue
                     tries[task.path] = tries.get(task.path, 0) + 1
                     again = code != BUSY and tries[task.path] < _TRIES
                     (waiting if again else left).append(task)
-                    self.report.failed(task, self._reason(task, code, why), again)
-                self.report.running([running.task for running in self._running])
+                    self.observer.failed(task, self._reason(task, code, why), again)
+                self.observer.running([running.task for running in self._running])
                 time.sleep(_PAUSE)
         finally:
             self._stop()
@@ -105,13 +105,13 @@ class Pool:
 
     def _reason(self, task: SweepTask, code: int, why: str) -> str:
         if code == BUSY:
-            return "another process is doing it"
+            return "another process is running it"
         if why:
             return why
         log = self.root / task.path / LOG
         lines = log.read_text("utf-8", "replace").split("\n") if log.exists() else []
-        said = next((line for line in reversed(lines) if line.strip()), "")
-        return said or f"exit code {code}"
+        last_line = next((line for line in reversed(lines) if line.strip()), "")
+        return last_line or f"exit code {code}"
 
     def _stop(self) -> None:
         # The last first: what still waits for its turn must not get it.

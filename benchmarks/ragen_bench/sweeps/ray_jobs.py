@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ragen_bench.sweeps.jobs import Job, Leashed, task_environment
+from ragen_bench.sweeps.jobs import Job, LocalProcess, task_environment
 from ragen_envs.errors import RagenError, first_line
 
 _LOST = 1
@@ -13,23 +13,23 @@ _LOST = 1
 
 
 class OnRay:
-    """Lets Ray place tasks; each waits until a machine has what it declares.
+    """Runs tasks on Ray; each waits until a machine has the resources that it requests.
 
-    The cluster is the one that ``RAY_ADDRESS`` names, or one of this machine alone that ends with this
-    process. Ray's own retries are off: a task that is lost is tried again by the pool.
+    The cluster is the one at ``RAY_ADDRESS``, or a local one that ends with this process.
+    Ray's own retries are off: the pool retries a task that is lost.
 
     Args:
-        threads: Processors that each task declares, and threads that it has, >= 1.
-        gpus: GPUs that each task declares: a whole number, or a share of one.
+        threads: CPUs that each task requests, and threads that it uses, >= 1.
+        gpus: GPUs that each task requests: a whole number, or a fraction of one.
 
     Raises:
-        RagenError: Ray is not installed or cannot be reached, or no machine could ever do a task.
+        RagenError: Ray is not installed or cannot be reached, or no machine is large enough for a task.
     """
 
     def __init__(self, threads: int, gpus: float) -> None:
         if gpus > 1 and not gpus.is_integer():
             raise RagenError(
-                f"--gpus is {gpus:g}, but must be a whole number, or a share of one GPU"
+                f"--gpus is {gpus:g}, but must be a whole number, or a fraction of one"
             )
         self._ray = _connected()
         machines = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
@@ -37,14 +37,14 @@ class OnRay:
         if not self.slots:
             most = [max((m.get(name, 0) for m in machines), default=0) for name in ("CPU", "GPU")]
             raise RagenError(
-                f"a task wants {threads} processors and {gpus:g} GPUs of one machine, but the cluster's "
+                f"a task needs {threads} CPUs and {gpus:g} GPUs of one machine, but the cluster's "
                 f"machines have at most {most[0]:g} and {most[1]:g}; see --gpus"
             )
         self._environment = task_environment(threads)
         self._work = self._ray.remote(max_retries=0, num_cpus=threads, num_gpus=gpus)(_work)
 
     def start(self, folder: Path) -> Job:
-        """Hand the task of a folder to Ray."""
+        """Submit the task of a folder to Ray."""
         return _RayJob(self._ray, self._work.remote(str(folder), self._environment))
 
 
@@ -68,7 +68,7 @@ def _connected() -> Any:
 
 
 def _fitting(machine: dict[str, float], threads: int, gpus: float) -> int:
-    """Return how many tasks find room on a machine at the same time."""
+    """Return the number of tasks that fit on a machine at the same time."""
     by_cpu = machine.get("CPU", 0) // threads
     return int(min(by_cpu, machine.get("GPU", 0) // gpus) if gpus else by_cpu)
 
@@ -84,11 +84,11 @@ class _RayJob:
         return self._code() if ended else None
 
     def cancel(self) -> None:
-        """Cancel it. The process of the task ends with that of Ray's worker, which holds its leash."""
+        """Cancel it. The process of the task exits with Ray's worker, which holds its standard input."""
         self._ray.cancel(self._reference, force=True)
 
     def wait(self) -> None:
-        """Return when Ray's worker has ended."""
+        """Wait until Ray's worker has ended."""
         self._code()
 
     def _code(self) -> int:
@@ -100,5 +100,5 @@ class _RayJob:
 
 
 def _work(folder: str, environment: dict[str, str]) -> int:
-    """Do a task on the machine that Ray has chosen and return its exit code."""
-    return Leashed(Path(folder), environment).process.wait()
+    """Run a task on the machine that Ray has chosen and return its exit code."""
+    return LocalProcess(Path(folder), environment).process.wait()

@@ -1,4 +1,4 @@
-"""What a task leaves behind: one small record with all that tables and figures are made from."""
+"""The result of a task: one small record from which all tables and figures are made."""
 
 from collections.abc import Iterable
 from hashlib import sha256
@@ -20,7 +20,7 @@ CURVES: Final = (
     "thought_characters", "template_share", "clip_fraction", "optimizer_steps", "kept_groups",
     "validation/success", "seconds/total", "seconds/evaluation",
 )  # fmt: skip
-"""The metrics of training that are kept; docs/metrics.md says what they mean."""
+"""The training metrics that are kept; docs/metrics.md explains them."""
 
 
 class _Record(BaseModel):
@@ -64,7 +64,7 @@ class TaskResult(_Record):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the outcomes, by which a result is told from another of the same task."""
+        """SHA-256 of the outcomes, which distinguishes results of the same task."""
         text = "".join(
             f"{agent} {test} {outcome.success}\n"
             for agent, tests in self.outcomes.items()
@@ -128,7 +128,7 @@ def parse_result(text: str, what: str) -> TaskResult:
 
 
 def check_same(folder: Path, there: SweepTask, here: SweepTask) -> None:
-    """Raise `RagenError` if a folder holds another task than the one that is wanted."""
+    """Raise `RagenError` if a folder holds another task than the given one."""
     differs = differences_of(_plain(there), _plain(here))
     if differs is not None:
         raise RagenError(f"'{folder}' holds another task: {differs}; choose another --out")

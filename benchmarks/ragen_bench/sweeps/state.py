@@ -1,4 +1,4 @@
-"""How far the tasks of a sweep are, and what the rest will take."""
+"""The state of each task of a sweep, and the time that the rest will take."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from ragen_agents.starpo.journal import METRICS
 from ragen_bench.sweeps.archive import Borrowed
 from ragen_bench.sweeps.results import TaskResult, read_result
-from ragen_bench.sweeps.schema import ScaleName, Sweep
+from ragen_bench.sweeps.sweep_config import ScaleName, Sweep
 from ragen_bench.sweeps.tasks import SweepTask
 from ragen_bench.sweeps.work import TRAIN
 
@@ -23,7 +23,7 @@ Status = Literal["done", "begun", "missing"]
 
 
 class TaskState(NamedTuple):
-    """How far one task is."""
+    """The state of one task."""
 
     task: SweepTask
     result: TaskResult | None
@@ -34,7 +34,7 @@ class TaskState(NamedTuple):
 
     @property
     def status(self) -> Status:
-        """What a person wants to know."""
+        """Status in one word."""
         if self.result is not None:
             return "done"
         return "begun" if self.iterations else "missing"
@@ -46,7 +46,7 @@ def read_states(
     kept: Mapping[Path, TaskResult],
     others: Mapping[Path, Borrowed],
 ) -> list[TaskState]:
-    """Return how far each task is; reads only.
+    """Return the state of each task; only reads.
 
     Args:
         tasks: The tasks.
@@ -89,7 +89,7 @@ class Cost:
     Args:
         sweep: The sweep, whose file has measurements of its own.
         scale: Name of the scale.
-        states: All tasks that are wanted.
+        states: All tasks of the sweep run.
     """
 
     sweep: Sweep

@@ -12,8 +12,8 @@ from ragen_agents.sft import SftConfig
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
 from ragen_bench.config.suites import SamplingSettings, Suite, Task
 from ragen_bench.config.yaml_files import validate
-from ragen_bench.sweeps.schema import Cell, ScaleName, Sweep, core_tasks
-from ragen_bench.training.run_directory import layered_config
+from ragen_bench.sweeps.sweep_config import Cell, ScaleName, Sweep, core_tasks
+from ragen_bench.training.train_settings import layered_config
 from ragen_envs import SUITE_VERSION
 from ragen_envs.conversation import make
 from ragen_envs.errors import RagenError
@@ -89,7 +89,7 @@ class SweepTask(BaseModel):
 
 @dataclass(frozen=True)
 class Choice:
-    """Which part of a sweep is wanted, and how large."""
+    """Which part of a sweep to run, and at what size."""
 
     scale: ScaleName = "laptop"
     quick: bool = False

@@ -1,10 +1,10 @@
-"""Do one task of a sweep in this process: ``python -m ragen_bench.sweeps.work FOLDER``.
+"""Run one task of a sweep in this process: ``python -m ragen_bench.sweeps.work FOLDER``.
 
-The folder holds ``task.json``. Whatever was done before is gone on with; the last thing that is written is
-the result. The process ends when its standard input does, so it does not outlive who has started it.
+The folder holds ``task.json``. An interrupted task is resumed; the result is written last. The process exits
+when its standard input is closed, so it does not outlive the process that started it.
 """
 
-import fcntl
+import logging
 import os
 import shutil
 import sys
@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from ragen_agents.policies import VLLM
+from ragen_bench.console.log_handler import logs_on_stderr
+from ragen_bench.runs.locks import InUseError, exclusive_lock
 from ragen_bench.sweeps.results import (
     Outcome,
     TaskResult,
@@ -24,28 +26,32 @@ from ragen_bench.sweeps.results import (
 from ragen_bench.sweeps.tasks import POLICY, SweepTask
 from ragen_envs.errors import RagenError
 
+_LOG: Final = logging.getLogger("ragen.sweeps")
 TASK: Final = "task.json"
 TRAIN: Final = Path("train")
 MODEL: Final = Path("model")
 TEST: Final = Path("test")
 BUSY: Final = 75
-"""Exit code where another process does the task already."""
+"""Exit code if another process is running the task."""
 
 
 def main(folder: Path) -> int:
-    """Do the task of a folder and return the exit code."""
+    """Run the task of a folder and return the exit code."""
     threading.Thread(target=_end_with_standard_input, daemon=True).start()
     os.chdir(folder)  # names in records are then those inside the folder, wherever it lies
-    with Path(".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return BUSY
-        try:
-            _do(SweepTask.model_validate_json(Path(TASK).read_text(encoding="utf-8")))
-        except (RagenError, OSError) as error:
-            print(f"error: {error}", file=sys.stderr)
-            return 2
+    try:
+        with logs_on_stderr(), exclusive_lock(Path(".lock")):
+            return _run_task()
+    except InUseError:
+        return BUSY
+
+
+def _run_task() -> int:
+    try:
+        _do(SweepTask.model_validate_json(Path(TASK).read_text(encoding="utf-8")))
+    except (RagenError, OSError) as error:
+        _LOG.error("%s", error)
+        return 2
     return 0
 
 
@@ -58,7 +64,7 @@ def _end_with_standard_input() -> None:
 def _do(task: SweepTask) -> None:
     from ragen_agents.starpo.journal import read_metrics
     from ragen_bench.config.agents import weights_of
-    from ragen_bench.runs.provenance import describe_environment
+    from ragen_bench.runs.provenance import describe_provenance
 
     agents, ended = task.agents, None
     started = time.perf_counter()
@@ -79,7 +85,7 @@ def _do(task: SweepTask) -> None:
         ended=ended,
         weights=weights_of(agents[POLICY]) if task.seed is not None else task.train.weights,
         seconds={"train": trained - started, "test": tested - trained},
-        made_with=describe_environment(),
+        made_with=describe_provenance(),
     )
     write_result(Path(), result)
     for rest in (TRAIN / "checkpoints", TRAIN / "best"):
@@ -87,7 +93,7 @@ def _do(task: SweepTask) -> None:
 
 
 def _train(task: SweepTask) -> str | None:
-    """Make the model that is tested; returns why training ended early, if it did."""
+    """Train the model that is tested; return why training ended early, or None."""
     early = Path("ended.txt")
     if MODEL.exists():
         return early.read_text(encoding="utf-8") if early.exists() else None
@@ -106,7 +112,7 @@ def _train(task: SweepTask) -> str | None:
 def _starpo(task: SweepTask) -> str | None:
     from ragen_agents.starpo import DivergedError, NothingKeptError, ReportMetrics, Trainer
     from ragen_bench.training.progress_view import TrainingView
-    from ragen_bench.training.run_directory import train_directory
+    from ragen_bench.training.train_directory import train_directory
 
     with TrainingView(task.train) as view:
         trainer = Trainer(task.train, TRAIN, callbacks=[ReportMetrics(view.report)])
@@ -119,7 +125,7 @@ def _starpo(task: SweepTask) -> str | None:
 
 
 def _export() -> None:
-    """Copy the last weights, without what only training needs. They are there whole or not at all."""
+    """Copy the last weights, without what only training needs. The copy is atomic."""
     from ragen_agents.starpo.checkpoint import STATE, TENSORS, latest
     from ragen_agents.starpo.run_state import CHECKPOINTS
 
@@ -132,14 +138,14 @@ def _export() -> None:
 
 
 def _test(task: SweepTask, agents: dict[str, str]) -> dict[str, dict[str, Outcome]]:
-    from ragen_bench.cli.endpoint_options import make_remote
+    from ragen_bench.config.agents import Remote
     from ragen_bench.config.run_config import RunConfig, agent_entries
     from ragen_bench.evaluation.budget import Budget
     from ragen_bench.evaluation.resume import play_missing
+    from ragen_bench.evaluation.run_table import read_run
     from ragen_bench.evaluation.runner import play_run
-    from ragen_bench.evaluation.tables import read_run
 
-    remote = make_remote(None, "OPENAI_API_KEY", None, None, "3m", 10, 32)
+    remote = Remote()
     entries = agent_entries(list(agents.values()), remote.settings)
     config = RunConfig(agents=entries, suite=task.suite)
     play_missing(TEST, config, play_run, remote, Budget(), None)

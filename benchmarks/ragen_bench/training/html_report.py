@@ -12,7 +12,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from ragen_agents.starpo.journal import SAMPLES, read_metrics
-from ragen_bench.training.run_directory import load_train_config
+from ragen_bench.training.train_directory import load_train_config
 from ragen_envs.errors import RagenError
 
 _PANELS: Final = (
@@ -24,7 +24,7 @@ _PANELS: Final = (
     ("share of valid replies", ("valid", "validation/valid")),
     ("tokens a reply", ("reply_tokens", "validation/reply_tokens")),
     ("repetition", ("template_share", "distinct_2")),
-    ("what replies tell of their prompts", ("mutual_information", "retrieval_accuracy")),
+    ("dependence of replies on their prompts", ("mutual_information", "retrieval_accuracy")),
     ("parts of the reward", ("reward/game", "reward/penalty", "reward/format", "reward/grounded")),
     (
         "how episodes end",

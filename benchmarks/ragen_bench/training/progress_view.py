@@ -1,12 +1,12 @@
-"""What one sees of a training run: a bar with the last numbers on a terminal, else a line now and then."""
+"""The display of a training run: a bar with the latest metrics on a terminal, else a line now and then."""
 
 import time
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ragen_agents.starpo import TrainConfig
+from ragen_bench.console.log_handler import stderr_console
 from ragen_bench.console.terminal_bar import TerminalBar
 
 _QUIET = 10.0
@@ -14,15 +14,15 @@ _QUIET = 10.0
 
 
 class TrainingView(TerminalBar):
-    """Reports a run on standard error; a context manager.
+    """Reports a run on standard error and shows log records above its bar; a context manager.
 
     Args:
         config: The run's.
-        shown: Whether anything is shown at all.
+        shown: Whether anything is shown at all; only the first process of several shows a run.
     """
 
     def __init__(self, config: TrainConfig, shown: bool = True) -> None:
-        self._console = Console(stderr=True, quiet=not shown, markup=False, highlight=False)
+        self._console = stderr_console(quiet=not shown)
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=12),
@@ -36,7 +36,7 @@ class TrainingView(TerminalBar):
         self._row = self._bar.add_task("loading", total=config.iterations)
         self._total = config.iterations
         self._validation: float | None = None
-        self._told = 0.0
+        self._reported = 0.0
 
     def report(self, iteration: int, metrics: dict[str, Any]) -> None:
         """Show an iteration."""
@@ -46,13 +46,9 @@ class TrainingView(TerminalBar):
         if self._console.is_terminal:
             return
         now = time.monotonic()
-        if now - self._told >= _QUIET or iteration == self._total:
-            self._told = now
+        if now - self._reported >= _QUIET or iteration == self._total:
+            self._reported = now
             self._console.print(f"{iteration}/{self._total} {text}", soft_wrap=True)
-
-    def warn(self, text: str) -> None:
-        """Show a warning, which stays."""
-        self._console.print(f"warning: {text}", style="yellow")
 
     def _text(self, metrics: dict[str, Any]) -> str:
         parts = []

@@ -1,4 +1,4 @@
-"""Play a recorded episode again from its replies, and say what every field should be."""
+"""Replay a recorded episode from its replies and recompute every field."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ class Check(NamedTuple):
 
 
 def config_checks(config: RunConfig, episode: Episode) -> Iterator[Check]:
-    """Yield what the run's config says of one of its episodes; the key must be one of its keys."""
+    """Yield checks of an episode against the run's config; its key must be one of the config's."""
     task = config.suite.tasks[episode.task]
     instance = episode.instance
     yield Check(None, "suite_version", episode.suite_version, SUITE_VERSION)
@@ -54,7 +54,7 @@ def token_checks(config: BaseConfig, agent: str, turns: Sequence[TurnRecord]) ->
 
 
 def _counts_here(config: BaseConfig, agent: str) -> bool:
-    """Return whether the tokens of an agent were counted by this suite, not told by a server."""
+    """Return whether the tokens of an agent were counted by this suite, not reported by a server."""
     entry = next(entry for entry in config.agents if entry.name == agent)
     return entry.endpoint is None and not is_python_agent(agent)
 
@@ -62,7 +62,7 @@ def _counts_here(config: BaseConfig, agent: str) -> bool:
 def replay(episode: Episode) -> Iterator[Check]:
     """Yield a check of every field that the game decides, in the order of play.
 
-    The first that does not hold is the one to look at: what comes after it may be another game. The
+    Look at the first check that fails: the game may have diverged after it. The
     episode's config must have been checked before.
     """
     instance = episode.instance
@@ -96,7 +96,7 @@ def replay(episode: Episode) -> Iterator[Check]:
 
 
 def control_checks(number: int, turn: TurnRecord, agent: str, request: Request) -> Iterator[Check]:
-    """Yield checks of the reply itself: those of the controls can be given again."""
+    """Yield checks of the reply itself: those of controls can be recomputed."""
     (reply,) = CONTROLS[agent]().act([request])
     yield Check(number, "reply", turn.reply, reply.text)
     for name in ("cut_off", "prompt_tokens", "reply_tokens"):

@@ -1,4 +1,4 @@
-"""Play a recorded match again from its replies, and say what every field should be."""
+"""Replay a recorded match from its replies and recompute every field."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from ragen_agents.policies import CONTROLS, Request
 from ragen_agents.rollout import MatchRecord
 from ragen_agents.rollout.match_runner import MatchSpec, make_match_env, seat_seed
 from ragen_bench.config.run_config import MatchConfig
-from ragen_bench.match.runner import match_spec
+from ragen_bench.match.match_player import match_spec
 from ragen_bench.verification.episode_replay import (
     Check,
     control_checks,
@@ -20,7 +20,7 @@ from ragen_envs.conversation import ConversationEnd, EndReason
 def match_checks(config: MatchConfig, match: MatchRecord) -> Iterator[Check]:
     """Yield a check of every field of a match, in the order of play; its key must be the config's.
 
-    The first that does not hold is the one to look at: what comes after it may be another game.
+    Look at the first check that fails: the game may have diverged after it.
     """
     task, instance = config.suite.tasks[match.task], match.instance
     yield Check(None, "suite_version", match.suite_version, SUITE_VERSION)
@@ -39,7 +39,7 @@ def _of_seat(number: int, check: Check) -> Check:
 
 
 class _Replay:
-    """A match that is played again."""
+    """A match being replayed."""
 
     def __init__(self, match: MatchRecord, spec: MatchSpec) -> None:
         self.match, self.spec = match, spec
@@ -64,7 +64,7 @@ class _Replay:
                 yield _of_seat(number, check)
 
     def _before(self, turn: int) -> Iterator[Check]:
-        """Yield checks of who speaks in a round, what each is told, and what controls reply."""
+        """Yield checks of who acts in a round, the prompt of each, and the replies of controls."""
         for number, (seat, record) in enumerate(
             zip(self.table.seats, self.match.seats, strict=True)
         ):
@@ -75,17 +75,17 @@ class _Replay:
                 continue
             if seat.end is not None:
                 yield _of_seat(number, Check(None, "turns", count, turn))
-            told = record.turns[turn]
-            yield _of_seat(number, Check(turn + 1, "user", told.user, seat.user))
-            yield _of_seat(number, Check(turn + 1, "picture", told.picture, None))
+            recorded = record.turns[turn]
+            yield _of_seat(number, Check(turn + 1, "user", recorded.user, seat.user))
+            yield _of_seat(number, Check(turn + 1, "picture", recorded.picture, None))
             if record.agent in CONTROLS:
                 seed = seat_seed(self.match.sampling_seed, self.spec, number, turn)
                 request = Request(seat.messages, seed, seat)
-                for check in control_checks(turn + 1, told, record.agent, request):
+                for check in control_checks(turn + 1, recorded, record.agent, request):
                     yield _of_seat(number, check)
 
     def _round(self, turn: int) -> Iterator[Check]:
-        """Play a round, in which those who have failed are silent, and yield checks of what it did."""
+        """Play a round, in which failed seats stay silent, and yield checks of what it did."""
         agents = self.table.possible_agents
         spoken = {
             number: seat.turns[turn]
@@ -93,14 +93,14 @@ class _Replay:
             if turn < len(seat.turns)
         }
         replies = dict.fromkeys(self.table.agents, "")
-        replies |= {agents[number]: told.reply for number, told in spoken.items()}
-        cut_off = {agents[number]: told.cut_off for number, told in spoken.items()}
+        replies |= {agents[number]: recorded.reply for number, recorded in spoken.items()}
+        cut_off = {agents[number]: recorded.cut_off for number, recorded in spoken.items()}
         results = self.table.play(replies, cut_off)
-        for number, told in spoken.items():
+        for number, recorded in spoken.items():
             result, names = results[agents[number]], self.table.seats[number].names
             self._ends[number] = result.end
             self._returns[number] += result.reward
-            for check in result_checks(turn + 1, told, result, names):
+            for check in result_checks(turn + 1, recorded, result, names):
                 yield _of_seat(number, check)
 
     def _outcome(self, number: int) -> Iterator[Check]:

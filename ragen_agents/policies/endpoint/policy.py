@@ -1,9 +1,9 @@
 """A model behind an endpoint as a policy: requests, patience, and whom to blame for a failure."""
 
 import asyncio
+import logging
 import random
 import time
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +25,8 @@ from ragen_agents.policies.endpoint.gate import Gate
 from ragen_agents.policies.endpoint.key import Key
 from ragen_agents.policies.endpoint.settings import Connection, EndpointSettings
 from ragen_envs.errors import RagenError
+
+_LOG: Final = logging.getLogger("ragen.endpoint")
 
 FIRST_DELAY: Final = 0.5
 """Seconds before the second try; doubled for each further one."""
@@ -49,7 +51,6 @@ class EndpointPolicy:
         settings: What else it is asked.
         key: The key.
         connection: How it is talked to.
-        tell: Told in a line of what makes the run wait.
 
     Raises:
         RagenError: The settings show the key.
@@ -63,7 +64,6 @@ class EndpointPolicy:
         settings: EndpointSettings,
         key: Key,
         connection: Connection,
-        tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         if key.is_in(f"{name} {settings.model_dump_json()}"):
             raise RagenError("the key is part of the settings, which are recorded; leave it out")
@@ -76,7 +76,6 @@ class EndpointPolicy:
         self._client = Client(settings.base_url, key, connection)
         self._gate = Gate(connection.concurrency)
         self._jitter = random.Random()
-        self._tell = tell
 
     async def reply(self, request: Request) -> Reply:
         """Ask for one reply; see `AsyncPolicy`."""
@@ -104,7 +103,7 @@ class EndpointPolicy:
             except TroubleError as error:
                 if number == tries:
                     raise
-                self._tell(f"{self._where}: {error}; try {number} of {tries}")
+                _LOG.info("%s: %s; try %d of %d", self._where, error, number, tries)
             delay = min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** (number - 1))
             await asyncio.sleep(delay * self._jitter.uniform(0.5, 1.0))
         raise AssertionError("unreachable")
@@ -133,8 +132,8 @@ class EndpointPolicy:
             ) from None
         except TroubleError:
             raise EndpointDownError(
-                f"{self._where} does not answer, after {self._tries} tries: {failed}; what is "
-                "played is kept, and the same command goes on"
+                f"{self._where} does not answer, after {self._tries} tries: {failed}; finished "
+                "episodes are kept, and the same command resumes the run"
             ) from None
         except PromptTooLongError:
             return

@@ -1,18 +1,15 @@
 """Compare two agents on the instances that both have played."""
 
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from ragen_agents.policies import CONTROLS
-from ragen_bench.evaluation.tables import Run, Sample, read_run
-from ragen_bench.stats.paired import PairedResult, holm, mcnemar_exact, paired_bootstrap
+from ragen_bench.evaluation.run_table import Run, Sample, read_run
+from ragen_bench.stats.paired import ALPHA, PairedResult, holm, mcnemar_exact, paired_bootstrap
 from ragen_envs.errors import RagenError
-
-ALPHA: Final = 0.05
-"""Largest adjusted p-value that is called a difference."""
 
 
 class Side(NamedTuple):
@@ -103,7 +100,7 @@ def _pair(a: Side, b: Side, task: str) -> Pair:
         if one.instance != other.instance:
             raise RagenError(
                 f"'{task}' instance {one.instance.index} is another level in the two runs; "
-                "ragen verify tells which run is not right"
+                "run ragen verify on both to find out which is wrong"
             )
     return pairs
 

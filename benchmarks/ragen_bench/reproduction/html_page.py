@@ -7,9 +7,9 @@ from pathlib import Path
 import jinja2
 
 from ragen_agents.rollout import Episode
-from ragen_bench.console.escaping import visible
+from ragen_bench.console.escaping import escape_unprintable
 from ragen_bench.console.formats import Grid
-from ragen_bench.reproduction.schema import Column
+from ragen_bench.reproduction.reproduction_config import Column
 from ragen_bench.runs.directory import EPISODES
 from ragen_bench.runs.records import read_records
 from ragen_bench.sweeps.state import TaskState
@@ -62,6 +62,7 @@ def _first_of_each(path: Path, tests: list[str]) -> Iterator[Episode]:
         first = next((episode for episode in episodes if episode.success is solved), None)
         if first is not None:
             turns = [
-                t.model_copy(update={"reply": visible(t.reply, kept="\n\t")}) for t in first.turns
+                t.model_copy(update={"reply": escape_unprintable(t.reply, kept="\n\t")})
+                for t in first.turns
             ]
             yield first.model_copy(update={"turns": tuple(turns)})

@@ -1,4 +1,4 @@
-"""Check an entry: play every reply again and compute every number from what comes out."""
+"""Check an entry: replay every reply and recompute every number."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -7,12 +7,12 @@ from typing import Final
 
 from ragen_agents.rollout import Episode
 from ragen_bench.config.suites import check_suite
-from ragen_bench.evaluation.tables import summarise_episodes
+from ragen_bench.evaluation.run_table import summarise_episodes
 from ragen_bench.leaderboard.entry import Entry, GameResult
 from ragen_bench.leaderboard.rules import EntryError
 from ragen_bench.leaderboard.store import EPISODES, StoredEntry, read_entry
 from ragen_bench.runs.records import Record
-from ragen_bench.verification.verify import MismatchError, verify_record
+from ragen_bench.verification.run_verification import MismatchError, verify_record
 from ragen_envs.errors import RagenError
 
 _MAX_SECONDS: Final = 86_400
@@ -22,14 +22,14 @@ Tick = Callable[[int, int], None]
 
 
 def check_entry(folder: Path, tick: Tick | None = None) -> StoredEntry:
-    """Read an entry and compute all of it again.
+    """Read an entry and recompute all of it.
 
     Args:
         folder: Its folder.
-        tick: Told after each episode how many are done, and of how many.
+        tick: Called after each episode with the number of checked episodes and their total.
 
     Raises:
-        EntryError: The first thing that is not what it should be; the message says where.
+        EntryError: The first mismatch; the message says where.
     """
     stored = read_entry(folder)
     check_suite(stored.entry.config.suite)
@@ -53,7 +53,7 @@ def _check_complete(stored: StoredEntry) -> None:
 
 def _check_episode(entry: Entry, record: Record[Episode]) -> None:
     for number, turn in enumerate(record.episode.turns, start=1):
-        # No replay can tell these, but they must be possible.
+        # A replay cannot verify these, but they must be plausible.
         for field, most in (("seconds", _MAX_SECONDS), ("prompt_tokens", _MAX_TOKENS)):
             value = getattr(turn, field)
             if value is not None and not 0 <= value <= most:

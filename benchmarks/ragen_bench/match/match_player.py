@@ -1,4 +1,4 @@
-"""Play the matches that a run still lacks."""
+"""Play the missing matches of a run."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,18 +10,18 @@ from ragen_agents.rollout.match_lockstep import play_matches
 from ragen_agents.rollout.match_runner import MatchSpec, make_match_env
 from ragen_bench.config.run_config import MatchConfig
 from ragen_bench.config.suites import Suite, check_tasks
-from ragen_bench.evaluation.runner import Purse, Report, equipped
+from ragen_bench.evaluation.runner import RunLimits, RunObserver, wrap_policy
 from ragen_bench.runs.directory import RunDirectory
 
 CHUNK: Final = 16
-"""Levels that a lineup plays together; what the oracles remember suffices for so many."""
+"""Levels that a lineup plays together; the caches of the oracles hold so many."""
 
 
 def count_seats(suite: Suite, agents: Sequence[str]) -> dict[str, int]:
-    """Return how many players each task has, having made its first level.
+    """Return the number of players of each task; makes the first level of each.
 
     Raises:
-        RagenError: A game or a setting does not exist, or the oracle is asked for more than it can.
+        RagenError: A game or a setting does not exist, or the oracle cannot solve a game.
     """
     found = {}
 
@@ -38,7 +38,7 @@ def count_seats(suite: Suite, agents: Sequence[str]) -> dict[str, int]:
 
 
 def match_spec(suite: Suite, key: MatchKey) -> MatchSpec:
-    """Return what is played for a key."""
+    """Return the match that a key stands for."""
     task = suite.tasks[key.task]
     settings = dict(task.settings)
     return MatchSpec(key.task, task.env, key.lineup, key.level, suite.split, settings)
@@ -47,43 +47,43 @@ def match_spec(suite: Suite, key: MatchKey) -> MatchSpec:
 def play_match_run(
     run: RunDirectory[MatchConfig],
     policies: Mapping[str, Policy | AsyncPolicy],
-    report: Report,
-    purse: Purse,
+    observer: RunObserver,
+    limits: RunLimits,
 ) -> None:
     """Play every missing match.
 
     Args:
         run: The open run.
         policies: The policy of each agent with work left.
-        report: Who is told.
-        purse: What may be spent.
+        observer: Receives the progress.
+        limits: What the run may spend.
 
     Raises:
         BudgetReachedError: The budget was reached before the end.
-        RagenError: The run cannot go on.
+        RagenError: The run cannot continue.
     """
     entries = {agent.name: agent for agent in run.config.agents}
     ready = {
-        name: equipped(policy, entries[name], run, purse)
+        name: wrap_policy(policy, entries[name], run, limits)
         if isinstance(policy, AsyncPolicy)
         else policy
         for name, policy in policies.items()
     }
-    asyncio.run(_play_all(run, ready, report, purse))
+    asyncio.run(_play_all(run, ready, observer, limits))
 
 
 async def _play_all(
     run: RunDirectory[MatchConfig],
     policies: Mapping[str, Policy | AsyncPolicy],
-    report: Report,
-    purse: Purse,
+    observer: RunObserver,
+    limits: RunLimits,
 ) -> None:
     try:
-        async with asyncio.timeout(purse.budget.seconds_left):
+        async with asyncio.timeout(limits.budget.seconds_left):
             for task in run.config.suite.tasks:
-                await _play_task(run, policies, task, report, purse)
+                await _play_task(run, policies, task, observer, limits)
     except TimeoutError:
-        purse.budget.check_time()
+        limits.budget.check_time()
         raise
     finally:
         for policy in policies.values():
@@ -95,17 +95,17 @@ async def _play_task(
     run: RunDirectory[MatchConfig],
     policies: Mapping[str, Policy | AsyncPolicy],
     task: str,
-    report: Report,
-    purse: Purse,
+    observer: RunObserver,
+    limits: RunLimits,
 ) -> None:
     lineups = run.config.lineups(task)
     done = sum(key.task == task for key in run.done)
-    report.start(f"{len(lineups)} lineups", task, done, len(lineups) * run.config.suite.episodes)
+    observer.start(f"{len(lineups)} lineups", task, done, len(lineups) * run.config.suite.episodes)
     try:
         for keys in _chunks(run.config, task):
-            await _play_chunk(run, policies, keys, report, purse)
+            await _play_chunk(run, policies, keys, observer, limits)
     finally:
-        report.finish()
+        observer.finish()
 
 
 def _chunks(config: MatchConfig, task: str) -> Iterator[list[MatchKey]]:
@@ -120,21 +120,21 @@ async def _play_chunk(
     run: RunDirectory[MatchConfig],
     policies: Mapping[str, Policy | AsyncPolicy],
     keys: list[MatchKey],
-    report: Report,
-    purse: Purse,
+    observer: RunObserver,
+    limits: RunLimits,
 ) -> None:
     """Play what is missing of a chunk; a local model plays all of it, so that its batches are the same."""
     missing = {key for key in keys if key not in run.done}
     if not missing:
         return
-    purse.budget.check_time()
+    limits.budget.check_time()
     whole = any(_is_model(agent, policies[agent]) for agent in keys[0].lineup)
     specs = [match_spec(run.config.suite, key) for key in keys if whole or key in missing]
 
     def keep(matches: Sequence[MatchRecord]) -> None:
         new = [match for match in matches if match.key in missing]
         run.append(new)
-        report.advance(len(new))
+        observer.advance(len(new))
 
     await play_matches(specs, policies, run.config.suite.seed, keep)
 

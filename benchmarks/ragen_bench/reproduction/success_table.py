@@ -10,12 +10,11 @@ import pandas as pd
 from ragen_bench.console.formats import Grid, number, percent, percent_interval
 from ragen_bench.reproduction.beside import ZERO_SHOT, Beside
 from ragen_bench.reproduction.claims import Verdict
-from ragen_bench.reproduction.runs import Runs, sample_of
-from ragen_bench.reproduction.schema import Column
-from ragen_bench.stats.compare import ALPHA
+from ragen_bench.reproduction.measurements import Runs, sample_of
+from ragen_bench.reproduction.reproduction_config import Column
 from ragen_bench.stats.intervals import FloatArray, normalised_score
-from ragen_bench.stats.mixed_effects import crossed_rate, share_difference
-from ragen_bench.stats.paired import holm
+from ragen_bench.stats.mixed_effects import mixed_effects_rate, mixed_effects_rate_difference
+from ragen_bench.stats.paired import ALPHA, holm
 from ragen_bench.sweeps.tasks import INITIAL, controls_cell
 
 _NAN: Final = math.nan
@@ -94,7 +93,7 @@ def _column(
 
 
 def _row(runs: Runs, column: Column, name: str, cell: str, sample: FloatArray) -> dict[str, Any]:
-    success = crossed_rate(sample)
+    success = mixed_effects_rate(sample)
     chance = runs.control(column, cell, "random")
     return {
         "trained_on": column.train,
@@ -121,7 +120,7 @@ def _comparison(runs: Runs, column: Column, cell: str, sample: FloatArray) -> di
     other = None if against is None else runs.sample(column, against)
     if other is None:
         return {"against": ""}
-    found = share_difference(sample, other)
+    found = mixed_effects_rate_difference(sample, other)
     return {
         "against": against,
         "difference": found.interval.estimate,
@@ -180,7 +179,7 @@ def _difference(row: dict[Any, Any]) -> str:
 
 
 def claims_grid(verdicts: list[Verdict]) -> Grid:
-    """Return the claims and what is said of them for people."""
+    """Return the claims and their verdicts for people."""
     rows = [
         [
             v.claim,

@@ -1,4 +1,4 @@
-"""Make an entry of a run."""
+"""Turn a run into a leaderboard entry."""
 
 import hashlib
 import json
@@ -11,26 +11,28 @@ from ragen_agents.rollout import Episode
 from ragen_agents.starpo.journal import read_metrics
 from ragen_bench.config.run_config import AgentEntry, RunConfig
 from ragen_bench.config.yaml_files import load_yaml, validate
-from ragen_bench.leaderboard.check import Tick, check_entry, results_of
+from ragen_bench.evaluation.comparison import Side
 from ragen_bench.leaderboard.entry import About, Entry, Training
+from ragen_bench.leaderboard.entry_check import Tick, check_entry, results_of
 from ragen_bench.leaderboard.rules import check_rules
 from ragen_bench.leaderboard.store import ENTRY, read_about, write_entry
 from ragen_bench.runs.directory import ENVIRONMENT
 from ragen_bench.runs.records import encode_episode
-from ragen_bench.stats.compare import Side
 from ragen_envs.errors import RagenError
 
 
-def read_words(path: Path | None, root: Path, agent: str) -> About:
-    """Return what people say of an entry: from a file, or from the entry of the agent's name.
+def read_description(path: Path | None, root: Path, agent: str) -> About:
+    """Return the description of an entry: from a file, or from the existing entry of the agent.
 
     Raises:
-        RagenError: There is neither, or the file is not right.
+        RagenError: There is neither, or the file is invalid.
     """
     if path is None:
         if (root / agent / ENTRY).is_file():
             return read_about(root / agent).about
-        raise RagenError(f"there is no entry '{agent}' yet, so --about FILE must say what it is")
+        raise RagenError(
+            f"there is no entry '{agent}' yet; describe it in a YAML file and pass --about FILE"
+        )
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -39,7 +41,7 @@ def read_words(path: Path | None, root: Path, agent: str) -> About:
 
 
 def read_training(run: Path | None, root: Path, agent: str) -> Training | None:
-    """Return the curves of a training run, or else those of the entry of the agent's name, if any.
+    """Return the curves of a training run, or those of the existing entry of the agent, if any.
 
     Raises:
         RagenError: There is no such run, or it is shorter than two iterations.
@@ -61,14 +63,14 @@ def read_training(run: Path | None, root: Path, agent: str) -> Training | None:
 def submit(
     side: Side, about: About, training: Training | None, root: Path, tick: Tick | None = None
 ) -> Path:
-    """Write the entry of a run's agent, checked as a stranger would, and return its folder.
+    """Check the entry of a run's agent, write it, and return its folder.
 
     Args:
         side: The run and its agent.
-        about: What is said of it.
-        training: How it learned, if it did.
+        about: Its description.
+        training: Its training curves, if it was trained.
         root: Folder of all entries.
-        tick: Told how far the check is.
+        tick: Called with the number of checked episodes and their total.
 
     Raises:
         RagenError: The run is unfinished, breaks a rule, or does not play again as recorded.
@@ -105,7 +107,7 @@ def _make(side: Side, about: About, training: Training | None) -> tuple[Entry, b
 
 
 def _episodes(side: Side, name: str) -> list[Episode]:
-    """Return the agent's episodes in the suite's order, under the entry's name: paths are private."""
+    """Return the agent's episodes in the suite's order, renamed so that no path is published."""
     return [
         sample[index].model_copy(update={"agent": name})
         for task in side.run.config.suite.tasks
@@ -115,7 +117,7 @@ def _episodes(side: Side, name: str) -> list[Episode]:
 
 
 def _packages(folder: Path) -> dict[str, str]:
-    """Return the versions that a run was made with; no machine, no paths."""
+    """Return the package versions of a run, without machine or paths."""
     try:
         described: dict[str, Any] = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))
         return {**described["packages"], "python": described["python"]}

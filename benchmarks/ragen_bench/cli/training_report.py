@@ -1,4 +1,4 @@
-"""``ragen report``: a training run as a page."""
+"""``ragen report``: a training run as an HTML page."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,9 +7,10 @@ import typer
 
 
 def report(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A training run's directory.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a training run.")],
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The page.  [default: RUN/report.html]")
+        Path | None,
+        typer.Option(metavar="FILE", help="The page.", show_default="RUN/report.html"),
     ] = None,
 ) -> None:
     """Write one self-contained HTML page of a training run: curves, warnings, conversations."""

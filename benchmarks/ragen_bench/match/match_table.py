@@ -1,4 +1,4 @@
-"""What a run's matches say: a row for each game, agent, company and seat."""
+"""The table of a run of matches: a row for each game, agent, other agent and seat."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ import pandas as pd
 
 from ragen_agents.rollout import MatchRecord, SeatRecord
 from ragen_bench.config.run_config import MatchConfig, lineup, load_config
-from ragen_bench.evaluation.tables import incomplete, mean
+from ragen_bench.evaluation.run_table import incomplete, mean
 from ragen_bench.runs.directory import EPISODES
 from ragen_bench.runs.records import read_records
 from ragen_bench.stats.intervals import bootstrap_mean, wilson_mean
@@ -37,7 +37,7 @@ class MatchRun(NamedTuple):
 
 
 def read_match_run(folder: Path) -> MatchRun:
-    """Read a run of ``ragen match``; raises `RagenError` if it is none or broken."""
+    """Read a run of ``ragen match``; raises `RagenError` if there is none or it is corrupt."""
     config = load_config(folder)
     if not isinstance(config, MatchConfig):
         raise RagenError(f"'{folder}' is a run of ragen bench, not of ragen match")
@@ -49,7 +49,7 @@ def read_match_run(folder: Path) -> MatchRun:
 
 
 def summarise_matches(run: MatchRun) -> pd.DataFrame:
-    """Return the table of a run: a row for each game, agent, company and seat that was played.
+    """Return the table of a run: a row for each game, agent, other agent and seat that was played.
 
     Columns: ``game``; ``agent``, whose numbers these are; ``others``, the agent on all other seats;
     ``seat``, its seat or "all", the mean over its seats on each level; ``n``, levels; ``success`` and
@@ -79,7 +79,7 @@ Levels = Mapping[int, Sequence[SeatRecord]]
 
 
 def _seats(run: MatchRun, task: str, one: str, others: str) -> dict[str, Levels]:
-    """Return what an agent did on each seat, in the company of another one."""
+    """Return the records of an agent on each seat, paired with another agent on all other seats."""
     count = run.config.seats[task]
     return {
         f"player_{own}": {
@@ -91,7 +91,7 @@ def _seats(run: MatchRun, task: str, one: str, others: str) -> dict[str, Levels]
 
 
 def _common(parts: Sequence[Levels]) -> Levels:
-    """Return what was done on all seats, on the levels that all of them have played."""
+    """Return the records of all seats on the levels that all of them have played."""
     levels = [level for level in parts[0] if all(level in part for part in parts)]
     return {level: [seat for part in parts for seat in part[level]] for level in levels}
 
@@ -122,10 +122,10 @@ def _summary(levels: Levels) -> dict[str, Any]:
 
 
 def match_notes(run: MatchRun) -> list[str]:
-    """Return what a reader of the table must know."""
+    """Return the notes below the table."""
     found = []
     if any(agent.name == "oracle" for agent in run.config.agents):
         found.append(
-            "the oracle plays its part of an optimum of all seats; with other agents it is no ceiling"
+            "the oracle plays its seat of a joint optimum; paired with other agents it is not an upper bound"
         )
     return found + incomplete(run.missing, len(run.config.keys), run.torn)

@@ -1,4 +1,4 @@
-"""Verify a run: every number of every episode is computed again from its replies."""
+"""Verify a run: replay every episode and recompute every number."""
 
 from collections.abc import Callable, Iterator
 from enum import StrEnum
@@ -19,35 +19,37 @@ from ragen_envs.errors import RagenError
 
 
 class MismatchError(Exception):
-    """The first thing in a run that is not what it should be."""
+    """The first mismatch in a run."""
 
 
 class Verified(NamedTuple):
-    """What was found in order."""
+    """What the verification covered."""
 
     episodes: int
     turns: int
     missing: int
-    """Episodes of the config that are not there."""
+    """Episodes of the config that are missing."""
     torn: bool
-    """Whether a broken last line was left out."""
+    """Whether an incomplete last line was skipped."""
     hashed: bool
     """Whether there were checksums."""
 
 
 def verify_run(folder: Path, tick: Callable[[int, int], None] | None = None) -> Verified:
-    """Play every episode of a run again.
+    """Replay every episode of a run.
 
     Args:
         folder: The run directory.
-        tick: Told after each episode how many are done, and of how many.
+        tick: Called after each episode with the number of checked episodes and their total.
 
     Raises:
         MismatchError: Something differs; the message names file, line, episode, turn and field.
         RagenError: The run cannot be read.
     """
     path = folder / EPISODES
-    checksums = read_checksums(folder)  # before the episodes, so that a run may go on meanwhile
+    checksums = read_checksums(
+        folder
+    )  # before the episodes, because the run may continue meanwhile
     try:
         config = load_config(folder)
         found = read_episodes(folder, config)
@@ -79,7 +81,7 @@ def verify_run(folder: Path, tick: Callable[[int, int], None] | None = None) -> 
 def _check_games(config: AnyConfig) -> None:
     """Raise `RagenError` if a game of a run, a setting or a level does not exist."""
     if isinstance(config, MatchConfig):
-        from ragen_bench.match.runner import count_seats
+        from ragen_bench.match.match_player import count_seats
 
         count_seats(config.suite, ())
     else:
@@ -87,7 +89,7 @@ def _check_games(config: AnyConfig) -> None:
 
 
 def verify_record(what: str, record: Record[Any], config: AnyConfig) -> None:
-    """Play one episode of a run again; its key must be one of the config's.
+    """Replay one episode of a run; its key must be one of the config's.
 
     Args:
         what: How messages call the file.
@@ -120,7 +122,7 @@ def _checks(config: AnyConfig, record: Record[Any]) -> Iterator[Check]:
 
 
 def _verify_pictures(path: Path, record: Record[Any]) -> None:
-    """Check that the files hold the pictures that the agent was shown; controls and seats look at none."""
+    """Check that the files hold the pictures that the agent saw; controls and seats see none."""
     if isinstance(record.episode, MatchRecord) or record.episode.agent in CONTROLS:
         return
     for number, turn in enumerate(record.episode.turns, start=1):

@@ -1,12 +1,12 @@
-"""What one sees of a sweep: a bar of all iterations on a terminal, else a line for each task."""
+"""The display of a sweep: a bar of all iterations on a terminal, otherwise a line per task."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ragen_bench.console.formats import duration
+from ragen_bench.console.log_handler import stderr_console
 from ragen_bench.console.terminal_bar import TerminalBar
 from ragen_bench.sweeps.state import TaskState, iterations_done
 from ragen_bench.sweeps.tasks import SweepTask
@@ -17,12 +17,12 @@ class SweepView(TerminalBar):
 
     Args:
         root: Folder of all sweeps.
-        states: All tasks that are wanted, as they are at the start.
+        states: All tasks of the sweep run, as they are at the start.
     """
 
     def __init__(self, root: Path, states: Sequence[TaskState]) -> None:
         self._root = root
-        self._console = Console(stderr=True, markup=False, highlight=False)
+        self._console = stderr_console()
         self._done = sum(state.status == "done" for state in states)
         self._tasks = len(states)
         self._finished = sum(_size(s.task) for s in states if s.status == "done")
@@ -55,7 +55,7 @@ class SweepView(TerminalBar):
 
     def failed(self, task: SweepTask, reason: str, again: bool) -> None:
         """Say why a task is not done."""
-        self._say(f"{task.path}: {reason}{'; it is tried again at the end' if again else ''}")
+        self._say(f"{task.path}: {reason}{'; it will be retried at the end' if again else ''}")
 
     def _say(self, text: str) -> None:
         self._console.print(text, soft_wrap=True)

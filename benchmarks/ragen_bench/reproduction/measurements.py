@@ -7,11 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from ragen_bench.reproduction.schema import Column, Event, Scalar
+from ragen_bench.reproduction.reproduction_config import Column, Event, Scalar
 from ragen_bench.stats.intervals import FloatArray
 from ragen_bench.stats.mixed_effects import distinct_levels
 from ragen_bench.sweeps.results import Outcome, TaskResult
-from ragen_bench.sweeps.schema import Sweep
+from ragen_bench.sweeps.sweep_config import Sweep
 from ragen_bench.sweeps.tasks import POLICY, controls_cell
 
 WINDOW: Final = 5
@@ -134,7 +134,7 @@ _SCALARS: Final[Mapping[Scalar, Callable[[TaskResult], float]]] = {
 
 
 def collapsed_at(result: TaskResult) -> int | None:
-    """Return after which iteration success had fallen to half of its best for good, or None."""
+    """Return after which iteration success stayed below half of its best, or None."""
     iterations, values = curve(result, "success")
     means = smoothed(values)
     if not len(means) or means.max() < _LEAST or means[-1] >= _FALLEN * means.max():

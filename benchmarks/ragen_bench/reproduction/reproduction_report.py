@@ -1,4 +1,4 @@
-"""Write what a reproduction found: results, table, claims, drawing."""
+"""Write the files of a reproduction: results, table, claims, drawing."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,19 +10,19 @@ from ragen_bench.console.formats import Grid, markdown
 from ragen_bench.reproduction.beside import Beside
 from ragen_bench.reproduction.claims import Verdict, judge
 from ragen_bench.reproduction.figures import draw_curves
-from ragen_bench.reproduction.page import render_page, sample_episodes
-from ragen_bench.reproduction.runs import Runs
-from ragen_bench.reproduction.schema import (
+from ragen_bench.reproduction.html_page import render_page, sample_episodes
+from ragen_bench.reproduction.measurements import Runs
+from ragen_bench.reproduction.reproduction_config import (
     Reproduction,
     bundled_reproductions,
     games_of,
     load_reproduction,
 )
 from ragen_bench.reproduction.stages import stages_grid, tabulate_stages
-from ragen_bench.reproduction.table import claims_grid, table_grid, tabulate
+from ragen_bench.reproduction.success_table import claims_grid, table_grid, tabulate
 from ragen_bench.runs.directory import write_atomically
 from ragen_bench.sweeps.archive import add_to_archive, archive_path, read_archive
-from ragen_bench.sweeps.run import SweepRun
+from ragen_bench.sweeps.sweep_run import SweepRun
 from ragen_bench.sweeps.tasks import Choice
 
 
@@ -60,7 +60,7 @@ class Report:
 
     @property
     def claims(self) -> Grid:
-        """The claims and what is said of them, for people."""
+        """The claims and their verdicts, for people."""
         return claims_grid(self.verdicts)
 
     @property
@@ -76,7 +76,7 @@ class Report:
         return draw_curves(self.what, self._runs)
 
     def notes(self) -> list[str]:
-        """Return what a reader of the table must know."""
+        """Return the notes below the table."""
         found = []
         if self._missing:
             found.append(f"unfinished: {self._missing} tasks are missing")
@@ -152,7 +152,7 @@ class Report:
         return [archive, *texts]
 
     def _leaves_out(self, folder: Path) -> bool:
-        """Return whether a folder of results that are kept has more seeds than were asked for."""
+        """Return whether a folder of archived results has more seeds than were requested."""
         seeds = self._run.choice.seeds
         more = replace(self._run.choice, seeds=seeds + 1)
         kept = replace(self._run, choice=more, root=folder / "no-runs", kept=folder)

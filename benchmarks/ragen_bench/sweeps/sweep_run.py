@@ -1,4 +1,4 @@
-"""A sweep as one call: what is wanted, what is there, and doing the rest."""
+"""A sweep as one object: its tasks, their states, their cost, and running what is missing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from ragen_bench.console.formats import Grid, duration
 from ragen_bench.sweeps.archive import (
     archive_path,
     borrowed,
-    check_same,
+    check_archive,
     matching,
     read_archive,
     read_archives,
@@ -19,15 +19,15 @@ from ragen_bench.sweeps.archive import (
 from ragen_bench.sweeps.jobs import Launcher, Local, available_cpus
 from ragen_bench.sweeps.pool import Pool
 from ragen_bench.sweeps.ray_jobs import OnRay
-from ragen_bench.sweeps.schema import Sweep
 from ragen_bench.sweeps.state import Cost, TaskState, read_states
+from ragen_bench.sweeps.sweep_config import Sweep
+from ragen_bench.sweeps.sweep_view import SweepView
 from ragen_bench.sweeps.tasks import Choice, SweepTask, cells_of, plan
-from ragen_bench.sweeps.view import SweepView
 
 Place = Literal["local", "ray"]
 
 _RAY_CPUS: Final = 4
-"""Processors that a task of the paper's scale declares to Ray."""
+"""CPUs that a task of the paper's scale requests from Ray."""
 DEFAULT_ROOT = Path("runs/sweeps")
 
 
@@ -39,12 +39,12 @@ class SweepRun:
         sweep: The sweep.
         choice: Which part of it.
         root: Folder of all sweeps.
-        workers: Tasks at the same time; None for one a processor at the laptop's scale and one at the
-            paper's, whose tasks would share a GPU, or on Ray as many as fit on the cluster.
-        place: Where tasks are done.
-        gpus: GPUs that each task declares to Ray; None for one at the paper's scale and none at the
+        workers: Number of concurrent tasks; None for one per CPU at the laptop's scale and one at the
+            paper's, whose tasks would share a GPU, or with Ray as many as fit on the cluster.
+        place: Where tasks run.
+        gpus: GPUs that each task requests from Ray; None for one at the paper's scale and none at the
             laptop's.
-        kept: Folder of results that are kept; tasks that are there are done. None for none.
+        kept: Folder of archived results, whose tasks count as done, or None.
     """
 
     sweep: Sweep
@@ -56,27 +56,27 @@ class SweepRun:
     kept: Path | None = None
 
     def states(self) -> list[TaskState]:
-        """Return how far each task is."""
+        """Return the state of each task."""
         tasks = plan(self.sweep, self.choice)
         kept = [] if self.kept is None else read_archives(self.archive(self.kept).parent)
         return read_states(tasks, self.root, matching(kept, tasks), borrowed(kept, tasks))
 
     def check_kept(self) -> None:
-        """Check that no result that is kept would be lost to one of other settings.
+        """Check that no archived result would be replaced by one of other settings.
 
         Raises:
             RagenError: One would.
         """
         if self.kept is not None:
             folder = self.archive(self.kept)
-            check_same(read_archive(folder), plan(self.sweep, self.choice), folder)
+            check_archive(read_archive(folder), plan(self.sweep, self.choice), folder)
 
     def archive(self, folder: Path) -> Path:
-        """Return the file of this sweep's results in a folder of results that are kept."""
+        """Return the file of this sweep's results in a folder of archived results."""
         return archive_path(folder, self.sweep.name, self.choice.name)
 
     def finish(self) -> list[SweepTask]:
-        """Do what is missing and return the tasks that could not be done."""
+        """Run the missing tasks and return those that could not be done."""
         states = self.states()
         missing = [state.task for state in states if state.result is None]
         if not missing:
@@ -169,7 +169,7 @@ def _notes(rows: Sequence[dict[str, object]], workers: int | None) -> list[str]:
     total = sum(left)
     if total != total:
         return [
-            "no iteration of some games was measured yet at this scale, so their time is unknown"
+            "the time of some games is unknown: no iteration of them has been measured at this scale"
         ]
     if workers is None:
         return [f"about {duration(total)} in all, from measured iterations; Ray places the tasks"]

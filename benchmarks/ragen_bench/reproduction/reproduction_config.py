@@ -8,11 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from ragen_bench.config.suites import Name
 from ragen_bench.config.yaml_files import bundled_names, load_yaml, validate
 from ragen_bench.sweeps.results import CURVES
-from ragen_bench.sweeps.schema import Sweep, load_sweep
+from ragen_bench.sweeps.sweep_config import Sweep, load_sweep
 from ragen_envs.errors import RagenError
 
 Scalar = Literal["seconds", "thought", "peak", "last", "clipped", "updates"]
-"""A number of one run; see `ragen_bench.reproduction.runs`."""
+"""A number of one run; see `ragen_bench.reproduction.measurements`."""
 Event = Literal["collapse", "early-sign"]
 
 

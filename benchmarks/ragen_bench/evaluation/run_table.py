@@ -1,4 +1,4 @@
-"""What a run's episodes say: one row for each agent and task, computed from ``episodes.jsonl``."""
+"""The table of a run: a row for each agent and task, computed from ``episodes.jsonl``."""
 
 import math
 from collections import defaultdict
@@ -40,7 +40,7 @@ class Run(NamedTuple):
 
 
 def read_run(folder: Path) -> Run:
-    """Read a run of ``ragen bench``; raises `RagenError` if it is none or broken."""
+    """Read a run of ``ragen bench``; raises `RagenError` if there is none or it is corrupt."""
     config = load_config(folder)
     if isinstance(config, MatchConfig):
         raise RagenError(f"'{folder}' is a run of ragen match, whose table ragen show prints")
@@ -113,7 +113,7 @@ def summarise_episodes(episodes: Sequence[Episode]) -> dict[str, Any]:
 
 
 def mean(values: Sequence[float]) -> float:
-    """Return the mean, or nan of nothing."""
+    """Return the mean, or nan for an empty sample."""
     return math.fsum(values) / len(values) if values else math.nan
 
 
@@ -148,7 +148,7 @@ def _has_estimates(run: Run, agent: str) -> bool:
 
 
 def notes(run: Run) -> list[str]:
-    """Return what a reader of the table must know."""
+    """Return the notes below the table."""
     found = []
     if not any(agent == REFERENCE for agent, _ in run.samples):
         found.append(f"no score: it needs the agent '{REFERENCE}' in the same run")
@@ -161,10 +161,10 @@ def notes(run: Run) -> list[str]:
 
 
 def incomplete(missing: int, total: int, torn: bool) -> list[str]:
-    """Return what a reader must know of a run that was interrupted."""
+    """Return the notes about an interrupted run."""
     found = []
     if missing:
         found.append(f"unfinished: {missing} of {total} episodes are missing")
     if torn:
-        found.append(f"the last line of {EPISODES} is broken and was left out")
+        found.append(f"the last line of {EPISODES} is incomplete and was skipped")
     return found

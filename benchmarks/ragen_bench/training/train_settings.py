@@ -1,0 +1,118 @@
+"""The settings of a training run, from presets, files and the command line."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from ragen_agents.model_source import model_source
+from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
+from ragen_bench.config.agents import weights_of
+from ragen_bench.config.yaml_files import load_yaml, validate
+from ragen_envs.errors import RagenError
+from ragen_envs.registration import text_ids
+
+DEFAULT_PRESET: Final = "starpo-s"
+
+
+def make_train_config(
+    what: str, preset: str | None, scale: str | None, overrides: Sequence[str]
+) -> TrainConfig:
+    """Return the training config that a command line specifies.
+
+    Args:
+        what: Name of a game, such as "sokoban", id of a conversation env, or path of a YAML file.
+        preset: Key of ``PRESETS``. None: the default one for a game, and none at all for a file, whose
+            fields then have their own defaults.
+        scale: Key of ``SCALES``. None: laptop for a game with the starter model, else none.
+        overrides: ``field=value`` with dots for sections, such as "update.learning_rate=1e-4".
+
+    Raises:
+        RagenError: Something of it is unknown or wrong.
+    """
+    for name, value, known in (("preset", preset, PRESETS), ("scale", scale, SCALES)):
+        if value is not None and value not in known:
+            raise RagenError(f"unknown {name} '{value}'; known are {', '.join(known)}")
+    is_file = what.endswith((".yaml", ".yml"))
+    given = merged(
+        read_settings(Path(what)) if is_file else {"game": game_id(what)},
+        *map(read_override, overrides),
+    )
+    if not is_file:
+        preset = preset or DEFAULT_PRESET
+        if scale is None and given.get("model", "starter") == "starter":
+            scale = "laptop"
+    return layered_config(SCALES[scale] if scale else {}, PRESETS[preset] if preset else {}, given)
+
+
+def layered_config(*layers: dict[str, Any]) -> TrainConfig:
+    """Return the config of settings laid over one another, with the hash of its model's weights.
+
+    Raises:
+        RagenError: A field is unknown or wrong, or there is no such game or model.
+    """
+    config = validate(TrainConfig, merged(*layers), "config")
+    game = config.game if config.game in text_ids() else game_id(config.game)
+    model_source(config.model)  # refuses folders that do not exist
+    weights = None if config.model.startswith("hf:") else weights_of(config.model)
+    return config.model_copy(update={"game": game, "weights": weights})
+
+
+def game_id(name: str) -> str:
+    """Return the id of the conversation env that a short name stands for.
+
+    Raises:
+        RagenError: There is no such game.
+    """
+
+    def squeezed(text: str) -> str:
+        return "".join(c for c in text.lower() if c.isalnum())
+
+    short: dict[str, str] = {}
+    for text_id in text_ids():  # the suite's own come first, and keep their names
+        short.setdefault(squeezed(text_id.split("/")[1].removesuffix("Text-v0")), text_id)
+    found = name if name in text_ids() else short.get(squeezed(name))
+    if found is None:
+        raise RagenError(f"unknown game '{name}'; known are {', '.join(short)}")
+    return found
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Return the settings in a YAML file.
+
+    Raises:
+        RagenError: The file cannot be read or is not a mapping.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RagenError(f"'{path}' cannot be read: {error}") from error
+    data = load_yaml(text, str(path), aliases=False)
+    if not isinstance(data, dict):
+        raise RagenError(f"{path} must be a mapping with {', '.join(TrainConfig.model_fields)}")
+    return data
+
+
+def read_override(text: str) -> dict[str, Any]:
+    """Return ``section.field=value`` as nested settings.
+
+    Raises:
+        RagenError: It has another form.
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise RagenError(
+            f"'{text}' must have the form field=value, such as update.mini_batch_size=16"
+        )
+    try:
+        data: Any = yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise RagenError(f"the value in '{text}' is not YAML") from error
+    if isinstance(data, str):
+        with suppress(ValueError):  # YAML 1.1 reads 1e-4 as text
+            data = float(data)
+    for part in reversed(name.split(".")):
+        data = {part: data}
+    return dict(data)
