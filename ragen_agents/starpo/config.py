@@ -18,15 +18,14 @@ Unit = Annotated[float, Field(ge=0, le=1)]
 Amount = Annotated[float, Field(ge=0)]
 
 
-def _registered(registry: Registry[Any]) -> Any:
-    schema = {"type": "string", "examples": list(registry.names)}
-    return Annotated[str, AfterValidator(registry.check), WithJsonSchema(schema)]
+def _names(registry: Registry[Any]) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "examples": list(registry.names)})
 
 
-EstimatorName = _registered(ESTIMATORS)
-FilterName = _registered(FILTERS)
-PolicyLossName = _registered(POLICY_LOSSES)
-AggregationName = _registered(AGGREGATIONS)
+EstimatorName = Annotated[str, AfterValidator(ESTIMATORS.check), _names(ESTIMATORS)]
+FilterName = Annotated[str, AfterValidator(FILTERS.check), _names(FILTERS)]
+PolicyLossName = Annotated[str, AfterValidator(POLICY_LOSSES.check), _names(POLICY_LOSSES)]
+AggregationName = Annotated[str, AfterValidator(AGGREGATIONS.check), _names(AGGREGATIONS)]
 
 
 class _Section(BaseModel):

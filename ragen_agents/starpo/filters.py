@@ -79,7 +79,8 @@ def _all(returns: Returns, ratio: float, seed: int) -> Iterable[int]:  # noqa: A
 
 
 def _random(returns: Returns, ratio: float, seed: int) -> Iterable[int]:
-    return np.random.default_rng(seed).permutation(len(returns))[: _count(returns, ratio)].tolist()
+    order: list[int] = np.random.default_rng(seed).permutation(len(returns)).tolist()
+    return order[: _count(returns, ratio)]
 
 
 def _std(returns: Returns, ratio: float, seed: int) -> Iterable[int]:  # noqa: ARG001
