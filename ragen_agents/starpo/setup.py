@@ -52,6 +52,15 @@ def env_factory(config: TrainConfig, env: Callable[[], Any] | None) -> MakeEnv:
     return make_env
 
 
+def names_of_parts(**parts: object | None) -> dict[str, str]:
+    """Return the names of the parts that a caller has passed, by kind."""
+    return {
+        kind: f"{part.__module__}.{getattr(part, '__qualname__', type(part).__qualname__)}"
+        for kind, part in parts.items()
+        if part is not None
+    }
+
+
 def frozen_reference(config: TrainConfig, policy: Any) -> ActorCritic | None:
     """Return a frozen copy of the initial policy if a divergence from it is charged."""
     if config.loss.kl == "none" or config.loss.kl_coef == 0:

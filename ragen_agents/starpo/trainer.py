@@ -1,6 +1,7 @@
 """The training loop: collect, filter, learn, log, evaluate, save."""
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,15 @@ from ragen_agents.starpo.mutual_information import prompt_information
 from ragen_agents.starpo.phases import Phases
 from ragen_agents.starpo.prepared import Prepared
 from ragen_agents.starpo.rewards import TurnReward, as_reward
+from ragen_agents.starpo.run_directory import default_run_dir, open_run_dir
 from ragen_agents.starpo.run_state import RunState, log
-from ragen_agents.starpo.setup import check_fits, env_factory, frozen_reference, make_accelerator
+from ragen_agents.starpo.setup import (
+    check_fits,
+    env_factory,
+    frozen_reference,
+    make_accelerator,
+    names_of_parts,
+)
 from ragen_envs.conversation import EndReason
 from ragen_envs.errors import RagenError
 from ragen_envs.seeding import new_stream
@@ -55,7 +63,9 @@ class Trainer:
 
     Args:
         config: The settings; every key is explained in docs/settings.md.
-        run_dir: The run directory, which is made if it is missing.
+        run_dir: The run directory, made if it is missing; by default one below ``runs/`` whose name
+            depends on the settings only. It holds config.yaml, environment.json, metrics.jsonl,
+            samples.jsonl, checkpoints and the best model.
         reward: What a turn is rewarded with, instead of the parts that ``config.reward`` weighs: a
             `RewardFunction`, or a function of the reply and the `TurnResult` that returns a number or
             named parts.
@@ -67,19 +77,23 @@ class Trainer:
 
     Raises:
         RagenError: The model, the game and the settings do not fit together.
+
+    A run that is resumed must be given the same reward, engine and env again; their names are compared.
     """
 
     def __init__(
         self,
         config: TrainConfig,
-        run_dir: str | Path,
+        run_dir: str | Path | None = None,
         *,
         reward: RewardFunction | Callable[..., Any] | None = None,
         callbacks: Sequence[Callback] = (),
         engine: Engine | None = None,
         env: Callable[[], Any] | None = None,
     ) -> None:
-        self.config, self.run_dir = config, Path(run_dir)
+        self.config = config
+        self.run_dir = default_run_dir(config) if run_dir is None else Path(run_dir)
+        self._own_parts = names_of_parts(reward=reward, engine=engine, env=env)
         self.callbacks = tuple(callbacks)
         self.accelerator = make_accelerator(config)
         # What is sharded goes to its device in parts, so that no device has to hold all of it.
@@ -114,19 +128,20 @@ class Trainer:
             NothingKeptError: There was nothing to learn from too often; the state is saved.
             BrokenGamesError: Every game broke too often; the state is saved.
         """
-        self.run_dir.mkdir(parents=True, exist_ok=True)
-        try:
-            self.state.resume()
-            is_main = self.accelerator.is_main_process
-            with Journal(self.run_dir, self.state.progress, is_main) as journal:
-                try:
-                    self._run(journal)
-                except (EngineError, NothingKeptError, BrokenGamesError):
-                    self.state.save_due(journal, now=True)
-                    raise
-        finally:
+        is_main = self.accelerator.is_main_process
+        with ExitStack() as resources:
             if self._owns_engine:
-                self.engine.close()
+                resources.callback(self.engine.close)
+            if is_main:
+                resources.enter_context(open_run_dir(self.run_dir, self.config, self._own_parts))
+            self.state.resume()
+            journal = Journal(self.run_dir, self.state.progress, is_main)
+            resources.enter_context(journal)
+            try:
+                self._run(journal)
+            except (EngineError, NothingKeptError, BrokenGamesError):
+                self.state.save_due(journal, now=True)
+                raise
 
     def stop(self) -> None:
         """Let ``run`` save its state and return after the current iteration."""

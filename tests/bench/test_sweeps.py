@@ -16,13 +16,14 @@ transformers = pytest.importorskip("transformers")
 
 from processes import interruptible  # noqa: E402
 from ragen_bench.__main__ import main  # noqa: E402
-from ragen_bench.config.yaml_files import dump_yaml  # noqa: E402
 from ragen_bench.sweeps.archive import borrowed, matching  # noqa: E402
 from ragen_bench.sweeps.results import parse_result, write_result  # noqa: E402
 from ragen_bench.sweeps.state import read_states  # noqa: E402
 from ragen_bench.sweeps.sweep_config import bundled_sweeps, load_sweep  # noqa: E402
 from ragen_bench.sweeps.tasks import Choice, plan  # noqa: E402
 from results import make_result  # noqa: E402
+
+from ragen_agents.run_files.yaml_files import dump_yaml  # noqa: E402
 
 PAPER = Choice(scale="paper", seeds=1)
 

@@ -9,8 +9,8 @@ pytest.importorskip("torch")
 pytest.importorskip("matplotlib")
 
 from ragen_bench.__main__ import main
-from ragen_bench.config.yaml_files import dump_yaml
 
+from ragen_agents.run_files.yaml_files import dump_yaml
 from ragen_agents.starpo import TrainConfig
 
 

@@ -7,7 +7,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pytest
 import transformers
 from gymnasium import make_vec
-from serving import Serving
+from vllm_serving import Serving
 
 from ragen_agents.engines.decoding import stop_token_ids
 from ragen_agents.engines.vllm_api import LocalModel

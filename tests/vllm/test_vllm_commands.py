@@ -3,8 +3,8 @@
 import shutil
 
 import transformers
-from commands import SUITE, lines, ragen
 from ragen_bench.__main__ import main
+from vllm_commands import SUITE, lines, ragen
 
 from ragen_agents.starter import STARTER
 

@@ -3,7 +3,7 @@
 import peft
 import pytest
 import torch
-from rollouts import TOKENS, answers, assert_same, beside, changed, collect, requests
+from vllm_rollouts import TOKENS, answers, assert_same, beside, changed, collect, requests
 
 from ragen_agents.engines import EngineError, TokenRequest, vllm_engine
 from ragen_agents.engines.vllm_engine import VllmEngine

@@ -4,8 +4,8 @@ import subprocess
 import time
 
 import pytest
-from commands import RAGEN, SUITE, lines, ragen
-from rollouts import TOKENS, assert_same, beside, changed, collect
+from vllm_commands import RAGEN, SUITE, lines, ragen
+from vllm_rollouts import TOKENS, assert_same, beside, changed, collect
 
 from ragen_agents.engines.vllm_engine import VllmEngine
 from ragen_agents.engines.vllm_server import ServedModel

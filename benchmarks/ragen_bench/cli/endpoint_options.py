@@ -10,11 +10,11 @@ from ragen_agents.policies.endpoint.settings import (
     check_base_url,
 )
 from ragen_agents.policies.python_agent import is_python_agent
+from ragen_agents.run_files.yaml_files import validate
 from ragen_bench.cli.run_options import BudgetOptions, EndpointOptions
 from ragen_bench.config.agents import OPENAI, Remote
 from ragen_bench.config.run_config import BaseConfig
 from ragen_bench.config.suites import SamplingSettings
-from ragen_bench.config.yaml_files import validate
 from ragen_bench.evaluation.budget import Budget, read_duration
 from ragen_bench.evaluation.spending import load_prices, price_of
 from ragen_envs.errors import RagenError

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ragen_bench.config.run_config import CONFIG
+from ragen_agents.run_files import CONFIG
 from ragen_envs.errors import RagenError
 
 

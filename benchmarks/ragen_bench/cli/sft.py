@@ -15,9 +15,9 @@ def sft(
     ] = None,
 ) -> None:
     """Train a model to imitate the oracle (the paper's supervised baseline)."""
+    from ragen_agents.run_files.yaml_files import validate
     from ragen_agents.sft import SftConfig, train
     from ragen_agents.starpo import merged
-    from ragen_bench.config.yaml_files import validate
     from ragen_bench.training.train_settings import game_id, read_override
 
     given = merged({"game": game}, *map(read_override, setting or []))

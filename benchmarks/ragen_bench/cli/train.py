@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from contextlib import closing, nullcontext
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -49,12 +49,12 @@ def train(
 
     An existing run directory is resumed from its last checkpoint.
     """
+    from ragen_agents.starpo.run_directory import default_run_dir
     from ragen_bench.cli.resuming import check_resume
-    from ragen_bench.training.train_directory import default_train_directory
     from ragen_bench.training.train_settings import make_train_config
 
     config = make_train_config(what, preset, scale, setting or [])
-    folder = out or default_train_directory(config)
+    folder = out or default_run_dir(config)
     check_resume(folder, resume)
     _train(folder, config)
     from ragen_agents.starpo.checkpoint import latest
@@ -68,13 +68,12 @@ def train(
 def _train(folder: Path, config: "TrainConfig") -> None:
     from ragen_agents.starpo import ReportMetrics, Trainer
     from ragen_bench.training.progress_view import TrainingView
-    from ragen_bench.training.train_directory import train_directory
 
     first = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun has started
     try:
         with TrainingView(config, shown=first) as view:
             trainer = Trainer(config, folder, callbacks=[ReportMetrics(view.report)])
-            with closing(trainer), train_directory(folder, config) if first else nullcontext():
+            with closing(trainer):
                 stopped = _stop_at_interrupt(trainer)
                 trainer.run()
     except KeyboardInterrupt:

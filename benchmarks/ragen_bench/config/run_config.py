@@ -4,19 +4,19 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ragen_agents.policies.endpoint.settings import EndpointSettings
 from ragen_agents.rollout import EpisodeKey, MatchKey
+from ragen_agents.run_files import CONFIG
+from ragen_agents.run_files.differences import differences_of
+from ragen_agents.run_files.yaml_files import load_yaml, validate
 from ragen_bench.config.agents import OPENAI, weights_of
 from ragen_bench.config.suites import Suite
-from ragen_bench.config.yaml_files import load_yaml, validate
 from ragen_envs import SUITE_VERSION
 from ragen_envs.errors import RagenError
-
-CONFIG: Final = "config.yaml"
 
 
 class EditedConfigError(RagenError):
@@ -178,22 +178,3 @@ def load_config(folder: Path) -> AnyConfig:
 def differences(there: BaseConfig, here: BaseConfig) -> str | None:
     """Return the first field in which two configs differ, or None."""
     return differences_of(there.model_dump(mode="json"), here.model_dump(mode="json"))
-
-
-def differences_of(there: dict[str, Any], here: dict[str, Any]) -> str | None:
-    """Return the first field in which two configs, as plain data, differ, or None."""
-    return _first_difference(there, here, "")
-
-
-def _first_difference(there: object, here: object, where: str) -> str | None:
-    if isinstance(there, dict) and isinstance(here, dict):
-        for name in [*there, *(n for n in here if n not in there)]:
-            inside = f"{where}.{name}" if where else str(name)
-            found = _first_difference(there.get(name), here.get(name), inside)
-            if found is not None:
-                return found
-        # The order of the tasks is the order of the episodes.
-        return None if list(there) == list(here) else f"the order of {where}"
-    if there == here:
-        return None
-    return f"{where} is {there!r:.120} there and {here!r:.120} now"

@@ -11,7 +11,7 @@ from gymnasium.envs.registration import load_env_creator
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from ragen_agents.rollout.episode_runner import EpisodeSpec, make_env
-from ragen_bench.config.yaml_files import bundled_names, load_yaml, validate
+from ragen_agents.run_files.yaml_files import bundled_names, load_yaml, validate
 from ragen_envs.conversation.settings import SETTING_NAMES
 from ragen_envs.errors import RagenError
 from ragen_envs.registration import game_of, text_ids

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ragen_agents.rollout import Episode
-from ragen_bench.config.yaml_files import validate
+from ragen_agents.run_files.yaml_files import validate
 from ragen_bench.leaderboard.entry import Entry
 from ragen_bench.leaderboard.rules import EntryError, check_rules
 from ragen_bench.leaderboard.untrusted import (

@@ -8,15 +8,15 @@ from typing import Any
 
 from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import Episode
+from ragen_agents.run_files import ENVIRONMENT
+from ragen_agents.run_files.yaml_files import load_yaml, validate
 from ragen_agents.starpo.journal import read_metrics
 from ragen_bench.config.run_config import AgentEntry, RunConfig
-from ragen_bench.config.yaml_files import load_yaml, validate
 from ragen_bench.evaluation.comparison import Side
 from ragen_bench.leaderboard.entry import About, Entry, Training
 from ragen_bench.leaderboard.entry_check import Tick, check_entry, results_of
 from ragen_bench.leaderboard.rules import check_rules
 from ragen_bench.leaderboard.store import ENTRY, read_about, write_entry
-from ragen_bench.runs.directory import ENVIRONMENT
 from ragen_bench.runs.records import encode_episode
 from ragen_envs.errors import RagenError
 

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from ragen_agents.run_files.yaml_files import bundled_names, load_yaml, validate
 from ragen_bench.config.suites import Name
-from ragen_bench.config.yaml_files import bundled_names, load_yaml, validate
 from ragen_bench.sweeps.results import CURVES
 from ragen_bench.sweeps.sweep_config import Sweep, load_sweep
 from ragen_envs.errors import RagenError

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from ragen_agents.run_files.atomic import write_atomically
 from ragen_bench.console.formats import Grid, markdown
 from ragen_bench.reproduction.beside import Beside
 from ragen_bench.reproduction.claims import Verdict, judge
@@ -20,7 +21,6 @@ from ragen_bench.reproduction.reproduction_config import (
 )
 from ragen_bench.reproduction.stages import stages_grid, tabulate_stages
 from ragen_bench.reproduction.success_table import claims_grid, table_grid, tabulate
-from ragen_bench.runs.directory import write_atomically
 from ragen_bench.sweeps.archive import add_to_archive, archive_path, read_archive
 from ragen_bench.sweeps.sweep_run import SweepRun
 from ragen_bench.sweeps.tasks import Choice

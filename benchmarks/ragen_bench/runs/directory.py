@@ -8,23 +8,23 @@ from pathlib import Path
 from typing import Any, Final, Generic
 
 from ragen_agents.rollout import Episode, EpisodeKey, MatchKey, MatchRecord
+from ragen_agents.run_files import CONFIG, ENVIRONMENT
+from ragen_agents.run_files.atomic import write_atomically
+from ragen_agents.run_files.locks import exclusive_lock
+from ragen_agents.run_files.provenance import describe_provenance
+from ragen_agents.run_files.resource_context import ResourceContext
+from ragen_agents.run_files.yaml_files import dump_yaml
 from ragen_bench.config.run_config import (
-    CONFIG,
     AnyConfig,
     ConfigT,
     MatchConfig,
     differences,
     load_config,
 )
-from ragen_bench.config.yaml_files import dump_yaml
-from ragen_bench.context import ResourceContext
 from ragen_bench.runs.checksums import Checksums
-from ragen_bench.runs.locks import exclusive_lock
-from ragen_bench.runs.provenance import describe_provenance
 from ragen_bench.runs.records import Records, encode_episode, read_records
 from ragen_envs.errors import RagenError
 
-ENVIRONMENT: Final = "environment.json"
 EPISODES: Final = "episodes.jsonl"
 
 
@@ -125,13 +125,3 @@ def missing_agents(folder: Path, config: AnyConfig) -> list[str]:
     done = {e.key for e in check_run(folder, config).episodes} if started else set()
     lacking = {agent for key in config.keys if key not in done for agent in key.agents}
     return [agent.name for agent in config.agents if agent.name in lacking]
-
-
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file that is there whole or not at all; text as UTF-8."""
-    temporary = path.with_suffix(".tmp")
-    with temporary.open("wb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)

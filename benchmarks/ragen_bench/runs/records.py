@@ -9,7 +9,7 @@ from typing import BinaryIO, Final, Generic, TypeVar
 from pydantic import ValidationError
 
 from ragen_agents.rollout import Episode, EpisodeKey, MatchKey, MatchRecord
-from ragen_bench.config.yaml_files import explain
+from ragen_agents.run_files.yaml_files import explain
 from ragen_envs.errors import RagenError
 
 MAX_LINE: Final = 1 << 24

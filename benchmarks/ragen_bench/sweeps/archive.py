@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ragen_bench.config.run_config import differences_of
-from ragen_bench.runs.directory import write_atomically
+from ragen_agents.run_files.atomic import write_atomically
+from ragen_agents.run_files.differences import differences_of
 from ragen_bench.sweeps.results import TaskResult, parse_result
 from ragen_bench.sweeps.tasks import SweepTask
 from ragen_envs.errors import RagenError

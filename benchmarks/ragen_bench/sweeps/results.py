@@ -8,9 +8,9 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ragen_agents.rollout import Episode
-from ragen_bench.config.run_config import differences_of
-from ragen_bench.config.yaml_files import explain
-from ragen_bench.runs.directory import write_atomically
+from ragen_agents.run_files.atomic import write_atomically
+from ragen_agents.run_files.differences import differences_of
+from ragen_agents.run_files.yaml_files import explain
 from ragen_bench.sweeps.tasks import SweepTask
 from ragen_envs.errors import RagenError
 

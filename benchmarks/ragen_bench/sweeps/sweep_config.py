@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
+from ragen_agents.run_files.yaml_files import bundled_names, load_yaml, validate
 from ragen_agents.starpo import PRESETS
 from ragen_bench.config.suites import Name, Task, load_suite
-from ragen_bench.config.yaml_files import bundled_names, load_yaml, validate
 from ragen_envs.errors import RagenError
 
 ScaleName = Literal["laptop", "paper"]

@@ -8,10 +8,10 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict
 
 from ragen_agents.policies import CONTROLS, VLLM
+from ragen_agents.run_files.yaml_files import validate
 from ragen_agents.sft import SftConfig
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
 from ragen_bench.config.suites import SamplingSettings, Suite, Task
-from ragen_bench.config.yaml_files import validate
 from ragen_bench.sweeps.sweep_config import Cell, ScaleName, Sweep, core_tasks
 from ragen_bench.training.train_settings import layered_config
 from ragen_envs import SUITE_VERSION

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from ragen_agents.policies import VLLM
+from ragen_agents.run_files.locks import InUseError, exclusive_lock
 from ragen_bench.console.log_handler import logs_on_stderr
-from ragen_bench.runs.locks import InUseError, exclusive_lock
 from ragen_bench.sweeps.results import (
     Outcome,
     TaskResult,
@@ -62,9 +62,9 @@ def _end_with_standard_input() -> None:
 
 
 def _do(task: SweepTask) -> None:
+    from ragen_agents.run_files.provenance import describe_provenance
     from ragen_agents.starpo.journal import read_metrics
     from ragen_bench.config.agents import weights_of
-    from ragen_bench.runs.provenance import describe_provenance
 
     agents, ended = task.agents, None
     started = time.perf_counter()
@@ -112,15 +112,13 @@ def _train(task: SweepTask) -> str | None:
 def _starpo(task: SweepTask) -> str | None:
     from ragen_agents.starpo import DivergedError, NothingKeptError, ReportMetrics, Trainer
     from ragen_bench.training.progress_view import TrainingView
-    from ragen_bench.training.train_directory import train_directory
 
     with TrainingView(task.train) as view:
         trainer = Trainer(task.train, TRAIN, callbacks=[ReportMetrics(view.report)])
-        with train_directory(TRAIN, task.train):
-            try:
-                trainer.run()
-            except (DivergedError, NothingKeptError) as error:
-                return str(error)
+        try:
+            trainer.run()
+        except (DivergedError, NothingKeptError) as error:
+            return str(error)
     return None
 
 

@@ -12,7 +12,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from ragen_agents.starpo.journal import SAMPLES, read_metrics
-from ragen_bench.training.train_directory import load_train_config
+from ragen_agents.starpo.run_directory import load_train_config
 from ragen_envs.errors import RagenError
 
 _PANELS: Final = (

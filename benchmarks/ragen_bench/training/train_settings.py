@@ -8,9 +8,10 @@ from typing import Any, Final
 import yaml
 
 from ragen_agents.model_source import model_source
+from ragen_agents.run_files.yaml_files import validate
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
+from ragen_agents.starpo.run_directory import read_settings
 from ragen_bench.config.agents import weights_of
-from ragen_bench.config.yaml_files import load_yaml, validate
 from ragen_envs.errors import RagenError
 from ragen_envs.registration import text_ids
 
@@ -77,22 +78,6 @@ def game_id(name: str) -> str:
     if found is None:
         raise RagenError(f"unknown game '{name}'; known are {', '.join(short)}")
     return found
-
-
-def read_settings(path: Path) -> dict[str, Any]:
-    """Return the settings in a YAML file.
-
-    Raises:
-        RagenError: The file cannot be read or is not a mapping.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RagenError(f"'{path}' cannot be read: {error}") from error
-    data = load_yaml(text, str(path), aliases=False)
-    if not isinstance(data, dict):
-        raise RagenError(f"{path} must be a mapping with {', '.join(TrainConfig.model_fields)}")
-    return data
 
 
 def read_override(text: str) -> dict[str, Any]:

@@ -5,20 +5,22 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from ragen_agents.starpo import TrainConfig
-from ragen_bench.config.run_config import CONFIG, differences_of
-from ragen_bench.config.yaml_files import dump_yaml, validate
-from ragen_bench.runs.directory import ENVIRONMENT, write_atomically
-from ragen_bench.runs.locks import exclusive_lock
-from ragen_bench.runs.provenance import describe_provenance
-from ragen_bench.training.train_settings import read_settings
+from ragen_agents.run_files import CONFIG, ENVIRONMENT
+from ragen_agents.run_files.atomic import write_atomically
+from ragen_agents.run_files.differences import differences_of
+from ragen_agents.run_files.locks import exclusive_lock
+from ragen_agents.run_files.provenance import describe_provenance
+from ragen_agents.run_files.yaml_files import dump_yaml, load_yaml, validate
+from ragen_agents.starpo.config import TrainConfig
 from ragen_envs.errors import RagenError
 
-_FREE: Final = {"iterations", "server", "shard"}
-"""Fields that may change when a run is resumed: it can be made longer, its server may move, and it may be
-split between processes or not."""
+_FREE: Final = {"iterations", "server", "fsdp"}
+"""Fields that may change when a run is resumed: it can be made longer, its server may move, and its weights
+may be sharded or not."""
+_OWN_PARTS: Final = "own_parts"
+"""Key of the environment file for what the caller passed to the trainer."""
 
 
 def config_digest(config: TrainConfig) -> str:
@@ -27,11 +29,27 @@ def config_digest(config: TrainConfig) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
-def default_train_directory(config: TrainConfig) -> Path:
+def default_run_dir(config: TrainConfig) -> Path:
     """Return a path under ``runs/`` that depends on the config only, so that the same command resumes."""
     game = config.game.split("/")[1].removesuffix("Text-v0")
     how = f"{config.advantage.estimator}-{config.filter.kind}-seed{config.seed}"
     return Path("runs") / f"train-{game}-{how}-{config_digest(config)[:8]}"
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Return the settings in a YAML file.
+
+    Raises:
+        RagenError: The file cannot be read or is not a mapping.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RagenError(f"'{path}' cannot be read: {error}") from error
+    data = load_yaml(text, str(path), aliases=False)
+    if not isinstance(data, dict):
+        raise RagenError(f"{path} must be a mapping with {', '.join(TrainConfig.model_fields)}")
+    return data
 
 
 def load_train_config(folder: Path) -> TrainConfig:
@@ -49,8 +67,13 @@ def load_train_config(folder: Path) -> TrainConfig:
 
 
 @contextmanager
-def train_directory(folder: Path, config: TrainConfig) -> Iterator[None]:
+def open_run_dir(folder: Path, config: TrainConfig, own_parts: dict[str, str]) -> Iterator[None]:
     """Make a run directory, or check that it holds this run; hold its lock until the end of the block.
+
+    Args:
+        folder: The run directory.
+        config: The run's.
+        own_parts: Names of the parts that the caller passed to the trainer; a run is resumed with the same.
 
     Raises:
         RagenError: It holds something else, is in use, or cannot be written.
@@ -61,8 +84,11 @@ def train_directory(folder: Path, config: TrainConfig) -> Iterator[None]:
             folder.mkdir(parents=True, exist_ok=True)
             resources.enter_context(exclusive_lock(folder / ".lock"))
             if (folder / CONFIG).exists():
-                _check_same(folder, config)
-            provenance = json.dumps(describe_provenance(), indent=1) + "\n"
+                _check_same(folder, config, own_parts)
+            described = describe_provenance()
+            if own_parts:
+                described[_OWN_PARTS] = own_parts
+            provenance = json.dumps(described, indent=1) + "\n"
             write_atomically(folder / ENVIRONMENT, provenance)
             write_atomically(folder / CONFIG, dump_yaml(config.model_dump(mode="json")))
         except OSError as error:
@@ -75,7 +101,7 @@ def _check_contents(folder: Path) -> None:
         raise RagenError(f"'{folder}' is not a training run and not empty; choose another --out")
 
 
-def _check_same(folder: Path, config: TrainConfig) -> None:
+def _check_same(folder: Path, config: TrainConfig, own_parts: dict[str, str]) -> None:
     there = load_train_config(folder)
     if config.iterations < there.iterations:
         raise RagenError(
@@ -88,3 +114,22 @@ def _check_same(folder: Path, config: TrainConfig) -> None:
     )
     if differs is not None:
         raise RagenError(f"'{folder}' holds another run: {differs}; choose another --out")
+    before = _own_parts_of(folder)
+    if before != own_parts:
+        raise RagenError(
+            f"'{folder}' holds a run with {_listed(before)}, but it would be resumed with "
+            f"{_listed(own_parts)}; pass the same parts, or choose another directory"
+        )
+
+
+def _own_parts_of(folder: Path) -> dict[str, str]:
+    try:
+        described = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RagenError(f"'{folder / ENVIRONMENT}' cannot be read: {error}") from error
+    found: dict[str, str] = described.get(_OWN_PARTS, {})
+    return found
+
+
+def _listed(parts: dict[str, str]) -> str:
+    return ", ".join(f"{kind}={name}" for kind, name in parts.items()) or "no parts of its own"

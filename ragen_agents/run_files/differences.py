@@ -1,0 +1,22 @@
+"""Where two configs differ."""
+
+from typing import Any
+
+
+def differences_of(there: dict[str, Any], here: dict[str, Any]) -> str | None:
+    """Return the first field in which two configs, as plain data, differ, or None."""
+    return _first_difference(there, here, "")
+
+
+def _first_difference(there: object, here: object, where: str) -> str | None:
+    if isinstance(there, dict) and isinstance(here, dict):
+        for name in [*there, *(n for n in here if n not in there)]:
+            inside = f"{where}.{name}" if where else str(name)
+            found = _first_difference(there.get(name), here.get(name), inside)
+            if found is not None:
+                return found
+        # The order of the tasks is the order of the episodes.
+        return None if list(there) == list(here) else f"the order of {where}"
+    if there == here:
+        return None
+    return f"{where} is {there!r:.120} there and {here!r:.120} now"
