@@ -36,7 +36,7 @@ $(VLLM)/.installed: pyproject.toml constraints/vllm.txt
 # In an environment of its own, because these libraries want other versions of what they share with us.
 test-integrations:
 	test -x $(INTEGRATIONS)/bin/python || $(PYTHON) -m venv $(INTEGRATIONS)
-	$(INTEGRATIONS)/bin/python -m pip install $(QUIET) -c constraints/integrations.txt -e '.[openenv,verifiers]' pytest
+	$(INTEGRATIONS)/bin/python -m pip install $(QUIET) -c constraints/integrations.txt -e '.[openenv,verifiers]' -e environments/ragen_games pytest
 	$(INTEGRATIONS)/bin/python -m pytest -W ignore tests/integrations
 
 # The pages in a real browser; needs Debian's chromium, or CHROMIUM=path.
@@ -73,4 +73,5 @@ speed:
 	$(SPEED)/bin/python benchmarks/speed/report.py .benchmarks/speed.json docs/performance.md
 
 clean:
-	rm -rf $(VENV) $(SPEED) $(VLLM) $(INTEGRATIONS) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(SPEED) $(VLLM) $(INTEGRATIONS) build dist *.egg-info environments/*/*.egg-info \
+		.mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,7 +1,7 @@
 """Games as a verifiers taskset and environment; the game plays the user.
 
-verifiers finds an environment by the name of a top-level module, which is ``ragen_verifiers``:
-``eval ragen-verifiers --env.taskset.game ragen/SokobanText-v0``.
+The package ``environments/ragen_games`` exports these classes under the name by which verifiers loads them:
+``vf-eval ragen-games --env.taskset.game ragen/SokobanText-v0``.
 """
 
 from collections.abc import Iterator

@@ -59,8 +59,8 @@ def played(index):
 
 
 def test_loader_finds_the_taskset():
-    taskset_type = taskset_class("ragen-verifiers")
-    config = taskset_type.__orig_bases__[0].__args__[1](id="ragen-verifiers", levels=3)
+    taskset_type = taskset_class("ragen-games")
+    config = taskset_type.__orig_bases__[0].__args__[1](id="ragen-games", levels=3)
     tasks = list(taskset_type(config))
     assert [task.data.index for task in tasks] == [0, 1, 2]
     env = gym.make("ragen/SokobanText-v0")
@@ -74,7 +74,7 @@ def test_loader_finds_the_taskset():
 def test_evaluator_plays_against_an_endpoint(endpoint, tmp_path):
     host, port = endpoint.server_address
     command = [
-        str(Path(sys.executable).parent / "vf-eval"), "ragen-verifiers",
+        str(Path(sys.executable).parent / "vf-eval"), "ragen-games",
         "--env.taskset.levels", "3", "--model", "echo",
         "--client.base-url", f"http://{host}:{port}/v1",
         "--client.api-key-var", "RAGEN_TEST_KEY", "--no-rich", "--no-push", "-o", str(tmp_path),

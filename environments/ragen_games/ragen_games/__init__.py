@@ -1,4 +1,4 @@
-"""The module that verifiers' loader finds; see ``ragen_envs.adapters.verifiers_env``."""
+"""The text games of ragen-suite as a verifiers environment; the code is in `ragen_envs.adapters.verifiers_env`."""
 
 from ragen_envs.adapters.verifiers_env import RagenEnv, RagenHarness, RagenTaskset
 
