@@ -1,0 +1,70 @@
+"""The distributions hold what they should: the packages with all their data, and the whole repository."""
+
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+
+import pytest
+from checkout import ROOT, git, require_checkout
+
+PACKAGES = ("ragen_envs", "ragen_agents", "benchmarks/ragen_bench")
+BESIDE = ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE")
+
+
+def build(kind, source, out):
+    """Build a distribution, by what is installed here, and return its path."""
+    pytest.importorskip("setuptools")
+    program = f"from setuptools import build_meta; build_meta.build_{kind}({str(out)!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=source, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (built,) = out.iterdir()
+    return built
+
+
+def leave_a_cache_behind(source):
+    """What numba and Python write beside a module when it runs."""
+    cache = source / "ragen_envs" / "sokoban" / "__pycache__"
+    cache.mkdir()
+    for name in ("search.grown-46.py311.nbi", "search.cpython-311.pyc"):
+        (cache / name).write_bytes(b"junk")
+
+
+def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(tmp_path):
+    source = tmp_path / "source"
+    for package in PACKAGES:
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / package, source / package, ignore=ignored)
+    for name in BESIDE:
+        shutil.copy(ROOT / name, source)
+    folders = [source / package for package in PACKAGES]
+    expected = {
+        path.relative_to(folder.parent).as_posix()
+        for folder in folders
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+    leave_a_cache_behind(source)
+    with zipfile.ZipFile(build("wheel", source, tmp_path / "out")) as wheel:
+        found = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert found == expected
+    for name in ("new_game/template/newgame/text.py", "suites/core.yaml", "sweeps/filter.yaml"):
+        assert f"ragen_bench/{name}" in found
+
+
+def test_the_source_distribution_holds_the_repository(tmp_path):
+    require_checkout()
+    source = tmp_path / "source"
+    tracked = git("ls-files", "-z").split("\0")[:-1]
+    expected = {name for name in tracked if (ROOT / name).exists()}
+    for name in expected:
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, source / name)
+    leave_a_cache_behind(source)
+    with tarfile.open(build("sdist", source, tmp_path / "out")) as archive:
+        found = {m.name.partition("/")[2] for m in archive.getmembers() if m.isfile()}
+    made = {name for name in found if name in ("PKG-INFO", "setup.cfg") or ".egg-info/" in name}
+    assert found - made == expected
