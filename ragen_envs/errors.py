@@ -17,6 +17,11 @@ class SolverLimitError(RagenError):
     """The exact search ran out of its memory bound before it could decide."""
 
 
+def install_hint(extra: str) -> str:
+    """Return how to install an extra, as the end of a message about a missing package."""
+    return f"install it with pip install -e '.[{extra}]' in a checkout of ragen-suite"
+
+
 def first_line(error: BaseException) -> str:
     """Return what a library's error says in its first line, for a message of our own."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

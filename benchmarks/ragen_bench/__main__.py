@@ -16,10 +16,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except ImportError as error:
+        from ragen_envs.errors import install_hint
+
         package = (error.name or "").split(".")[0]
         extra = next((e for e, packages in _EXTRAS.items() if package in packages), "bench")
         what = f"this command needs {error.name}" if error.name else str(error)
-        return _fail(f"{what}; install it with pip install 'ragen-suite[{extra}]'")
+        return _fail(f"{what}; {install_hint(extra)}")
 
 
 _EXTRAS = {

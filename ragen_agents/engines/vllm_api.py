@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from torch import Tensor
 
 from ragen_agents.engines.base import EngineError
-from ragen_envs.errors import RagenError, first_line
+from ragen_envs.errors import RagenError, first_line, install_hint
 
 SUPPORTED: Final = ((0, 32), (0, 33))
 """The first version, and the first that is none any more."""
@@ -63,8 +63,8 @@ def check_version() -> None:
     found = next((v for name in _DISTRIBUTIONS if (v := _version(name))), None)
     if found is None:
         raise RagenError(
-            "vLLM is not installed; install it with pip install 'ragen-suite[vllm]', or on a machine "
-            "without a GPU as docs/engines.md says"
+            f"vLLM is not installed; {install_hint('vllm')}, or on a machine without a GPU as "
+            "docs/engines.md says"
         )
     check_supported(found, "is installed")
 

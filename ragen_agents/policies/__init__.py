@@ -18,7 +18,7 @@ from ragen_agents.policies.controls import (
     RandomPolicy,
     ScriptedPolicy,
 )
-from ragen_envs.errors import RagenError
+from ragen_envs.errors import RagenError, install_hint
 
 CONTROLS: Final[dict[str, type[RandomPolicy | NoopPolicy | OraclePolicy]]] = {
     "random": RandomPolicy,
@@ -68,9 +68,7 @@ def make_policy(agent: str, sampling: Sampling) -> Policy:
 
         return TransformersPolicy(source, sampling, agent)
     except ImportError as error:
-        raise RagenError(
-            f"agent '{agent}' needs {error.name}; install it with pip install 'ragen-suite[models]'"
-        ) from error
+        raise RagenError(f"agent '{agent}' needs {error.name}; {install_hint('models')}") from error
 
 
 def _source(model: str) -> str | Path | None:

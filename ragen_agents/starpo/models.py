@@ -14,7 +14,7 @@ from transformers.utils import logging as transformers_logging
 from ragen_agents.engines.weights import PROBE_LENGTH, TOLERANCE, logprobs_of, probe
 from ragen_agents.model_source import model_source
 from ragen_agents.starpo.config import TrainConfig
-from ragen_envs.errors import RagenError, first_line
+from ragen_envs.errors import RagenError, first_line, install_hint
 
 _CHUNK = 2048
 """Action tokens whose logits exist at the same time."""
@@ -172,9 +172,7 @@ def _with_adapters(model: Any, config: TrainConfig) -> Any:
     try:
         from peft import LoraConfig, get_peft_model
     except ImportError:
-        raise RagenError(
-            "lora needs peft; install it with pip install 'ragen-suite[train]'"
-        ) from None
+        raise RagenError(f"lora needs peft; {install_hint('train')}") from None
     assert config.lora is not None
     torch.manual_seed(config.seed)
     adapters = LoraConfig(

@@ -31,7 +31,7 @@ def install(monkeypatch):
 @pytest.mark.parametrize(
     ("version", "words"),
     [
-        (None, ["vLLM is not installed", "pip install 'ragen-suite[vllm]'"]),
+        (None, ["vLLM is not installed", "pip install -e '.[vllm]'"]),
         ("0.31.2", ["vLLM 0.31.2 is installed", "vllm>=0.32,<0.33"]),
         ("0.33.0rc1", ["vLLM 0.33.0rc1 is installed", "vllm>=0.32,<0.33"]),
     ],

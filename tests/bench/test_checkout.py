@@ -16,7 +16,7 @@ HASHED = (
 
 @pytest.fixture
 def converted(tmp_path):
-    """The hashes that git keeps of a clone's files, and those of the bytes that a git that writes CRLF wrote."""
+    """The files of a clone made by a git that writes CRLF: hashes as committed, hashes of the bytes on disk."""
     require_checkout()
     folder = tmp_path / "suite"
     settings = ("-c", "core.autocrlf=true", "-c", "core.eol=crlf")

@@ -315,7 +315,7 @@ def test_a_missing_extra_is_named(package, extra, command, tmp_path):
     )
     done = python("-c", program, cwd=tmp_path)
     assert done.returncode == 2
-    assert f"pip install 'ragen-suite[{extra}]'" in done.stderr
+    assert f"pip install -e '.[{extra}]'" in done.stderr
     assert "Traceback" not in done.stderr
     assert len(done.stderr.splitlines()) == 1
 

@@ -13,7 +13,7 @@ from ragen_bench.leaderboard.rules import EntryError
 from ragen_bench.leaderboard.standings import pooled, samples_of, standings
 from ragen_bench.leaderboard.store import StoredEntry, entry_folders, new_folder
 from ragen_bench.leaderboard.tiles import write_tiles
-from ragen_envs.errors import RagenError
+from ragen_envs.errors import RagenError, install_hint
 
 if TYPE_CHECKING:
     from ragen_bench.reproduction.reproduction_report import Report
@@ -53,8 +53,8 @@ def _reports(results: Path) -> "list[Report]":
         from ragen_bench.reproduction.reproduction_report import kept_reports
     except ImportError as error:
         raise RagenError(
-            f"the results in '{results}' need {error.name}; install it with pip install "
-            "'ragen-suite[train]', or name an empty folder with --results"
+            f"the results in '{results}' need {error.name}; {install_hint('train')}, "
+            "or name an empty folder with --results"
         ) from None
     return kept_reports(results)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ragen_bench.sweeps.jobs import Job, LocalProcess, task_environment
-from ragen_envs.errors import RagenError, first_line
+from ragen_envs.errors import RagenError, first_line, install_hint
 
 _LOST = 1
 """Exit code of a task whose machine or process was lost."""
@@ -52,9 +52,7 @@ def _connected() -> Any:
     try:
         import ray
     except ImportError:
-        raise RagenError(
-            "--on ray needs ray; install it with pip install 'ragen-suite[ray]'"
-        ) from None
+        raise RagenError(f"--on ray needs ray; {install_hint('ray')}") from None
     address = os.environ.get("RAY_ADDRESS") or "local"
     own: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
     try:

@@ -1,4 +1,4 @@
-"""The text games of ragen-suite as a verifiers environment; the code is in `ragen_envs.adapters.verifiers_env`."""
+"""The text games of ragen-suite as a verifiers environment."""
 
 from ragen_envs.adapters.verifiers_env import RagenEnv, RagenHarness, RagenTaskset
 
