@@ -16,7 +16,7 @@ HASHED = (
 
 @pytest.fixture
 def converted(tmp_path):
-    """The files of a clone made by a git that writes CRLF: hashes as committed, hashes of the bytes on disk."""
+    """The files of a clone made by a git that writes CRLF: hashes as committed, and of what is on disk."""
     require_checkout()
     folder = tmp_path / "suite"
     settings = ("-c", "core.autocrlf=true", "-c", "core.eol=crlf")
