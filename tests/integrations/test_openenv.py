@@ -1,15 +1,10 @@
 """The OpenEnv server and client, over the loopback, play the games of ``gym.make``."""
 
-import socket
-import threading
-import time
-
 import gymnasium as gym
 import pytest
-import uvicorn
 from openenv.core import GenericEnvClient
 
-from ragen_envs.adapters.openenv_server import GameAction, GameClient, app
+from ragen_envs.adapters.openenv_server import GameAction, GameClient
 from ragen_envs.errors import RagenError
 
 REPLIES = [
@@ -17,22 +12,6 @@ REPLIES = [
     "hm",
     "<think>b</think><answer>Up</answer>",
 ]
-
-
-@pytest.fixture(scope="module")
-def url():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    config = uvicorn.Config(app("ragen/SokobanText-v0"), port=port, log_level="warning")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.05)
-    yield f"http://127.0.0.1:{port}"
-    server.should_exit = True
-    thread.join(timeout=10)
 
 
 @pytest.mark.parametrize("start", [{"seed": 4}, {"split": "test", "index": 9}])

@@ -3,12 +3,10 @@
 import re
 from pathlib import Path
 
-from test_openenv import url  # noqa: F401
-
 PAGE = Path(__file__).parents[2] / "docs" / "integrations.md"
 
 
-def test_blocks_run(url):  # noqa: F811
+def test_blocks_run(url):
     blocks = re.findall(r"```py\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     assert blocks
     for block in blocks:

@@ -1,1 +1,0 @@
-"""A package, so that pytest does not import from this folder: `vllm` would be the tests of that name."""
