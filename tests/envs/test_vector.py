@@ -26,7 +26,7 @@ from ragen_envs.registration import GAMES
 from ragen_envs.seeding import jump, new_stream
 from ragen_envs.sokoban import dynamics, solve, solve_batch
 from ragen_envs.sokoban import generator as sokoban_generator
-from ragen_envs.sokoban.solver import LIMIT, UNSOLVABLE
+from ragen_envs.sokoban.outcomes import LIMIT, UNSOLVABLE
 from ragen_envs.splits import SPLITS, split_of
 from ragen_envs.vector import GameVectorEnv
 
