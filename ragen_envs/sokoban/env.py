@@ -21,9 +21,8 @@ from ragen_envs.sokoban.dynamics import (
     PLAYER_ON_TARGET,
     REWARDS,
     Reward,
-    move,
     offsets,
-    reward_of,
+    play,
     target_distances,
 )  # fmt: skip
 
@@ -78,7 +77,7 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     text = text.SokobanText()
     _player: int
     _left: int
-    _distances: list[int]
+    _distances: Sequence[int]
 
     def __init__(
         self,
@@ -105,14 +104,10 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     def act(self, action: SupportsInt) -> tuple[float, bool, bool]:
         """Play one action, an integer from 0 to 3; see the base."""
         offset = self._offsets[read_action(action, ACTION_NAMES)]
-        self._player, moved, pushed, gained = move(self._board, self._player, offset)
-        self._left -= gained
-        closer = 0
-        if pushed and self.reward.closer:
-            closer = self._distances[pushed] - self._distances[pushed + offset]
-        solved = self._left == 0
-        reward = reward_of(self.reward, gained, solved and moved == 1, closer)
-        return reward, solved, moved == 1
+        self._player, moved, self._left, reward = play(
+            self._board, self._player, offset, self._left, self.reward, self._distances
+        )
+        return reward, self._left == 0, moved == 1
 
     def render(self) -> Any:
         """Return the board as text or as an RGB array (h*48, w*48, 3)."""
@@ -162,8 +157,7 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         self._player = board.find(PLAYER)
         if self._player < 0:
             self._player = board.find(PLAYER_ON_TARGET)
-        if self.reward.closer:
-            self._distances = target_distances(board, self.width)
+        self._distances = target_distances(board, self.width) if self.reward.closer else ()
 
     def _level(self) -> str:
         return text.encode_level(self._initial, self.width)
