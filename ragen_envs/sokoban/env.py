@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, SupportsInt
+from typing import TYPE_CHECKING, Any, SupportsInt
 
 import numpy as np
 from gymnasium import spaces
@@ -25,6 +25,9 @@ from ragen_envs.sokoban.dynamics import (
     play,
     target_distances,
 )  # fmt: skip
+
+if TYPE_CHECKING:
+    from ragen_envs.tiles import TileSet
 
 _UINT8 = np.dtype(np.uint8)
 
@@ -109,15 +112,12 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         )
         return reward, self._left == 0, moved == 1
 
-    def render(self) -> Any:
-        """Return the board as text or as an RGB array (h*48, w*48, 3)."""
-        if self.render_mode == "ansi":
-            return self.text.observation(self, "grid", text.STANDARD)
-        if self.render_mode == "rgb_array":
-            from ragen_envs.sokoban import image
+    @classmethod
+    def tile_set(cls) -> "TileSet":
+        """Return the pictures of the cell codes, in their order."""
+        from ragen_envs.sokoban import image
 
-            return image.render(self._observe())
-        return None
+        return image.TILES
 
     @property
     def cells(self) -> bytes:
@@ -172,6 +172,9 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
             "action_is_effective": effective,
             "boxes_on_target": self.boxes - self._left,
         }
+
+    def _draw(self) -> NDArray[np.uint8]:
+        return self.tile_set().render(self._observe())
 
 
 def _read_size(size: int | Sequence[int]) -> tuple[int, int]:
