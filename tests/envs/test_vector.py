@@ -1,3 +1,4 @@
+import importlib
 import os
 import shutil
 import subprocess
@@ -452,6 +453,62 @@ def test_a_slow_compilation_is_announced_once(capfd, monkeypatch):
         with compiling.first_use(Kernel("compiled"), Kernel()):
             time.sleep(0.05)
     assert capfd.readouterr().err.count("compiling") == 1
+
+
+FINGERPRINTS = """
+import sys; sys.path.insert(0, sys.argv[1])
+from ragen_envs import compiling
+from ragen_envs.bandit import kernels as bandit
+from ragen_envs.sokoban import kernels as sokoban
+print(compiling.fingerprint(bandit.__name__), compiling.fingerprint(sokoban.__name__))
+"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "outdated"),
+    [
+        ("seeding.py", (True, True)),
+        ("kernels.py", (True, True)),
+        ("keys.py", (True, True)),
+        ("sokoban/dynamics.py", (False, True)),
+        ("sokoban/generator.py", (False, True)),
+        ("bandit/kernels.py", (True, False)),
+        ("bandit/text.py", (False, False)),
+        ("frozen_lake/dynamics.py", (False, False)),
+    ],
+)
+def test_machine_code_is_outdated_by_a_change_of_any_file_it_was_compiled_from(
+    changed, outdated, tmp_path
+):
+    package = tmp_path / "ragen_envs"
+    source = Path(ragen_envs.__file__).parent
+    shutil.copytree(source, package, ignore=shutil.ignore_patterns("__pycache__", "packs"))
+    before, after = [], []
+    for found in (before, after):
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", FINGERPRINTS, str(tmp_path)],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        found += done.stdout.split()
+        (package / changed).write_text((package / changed).read_text("utf-8") + "# changed\n")
+    assert tuple(a != b for a, b in zip(before, after, strict=True)) == outdated
+
+
+def test_compiled_code_from_outside_has_a_fingerprint_of_its_own_files(tmp_path, monkeypatch):
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "__init__.py").touch()
+    (tmp_path / "outside" / "rules.py").write_text("STEP = 1\n")
+    code = "from outside.rules import STEP\nfrom ragen_envs.seeding import advance\n"
+    (tmp_path / "outside" / "kernels.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.import_module("outside.kernels")
+    found = []
+    for step in ("1", "2"):
+        (tmp_path / "outside" / "rules.py").write_text(f"STEP = {step}\n")
+        compiling.fingerprint.cache_clear()
+        compiling._source.cache_clear()
+        found.append(compiling.fingerprint("outside.kernels"))
+    assert found[0] != found[1]
 
 
 PLAY = """
