@@ -100,6 +100,10 @@ GAMES: Final = (
         "FrozenLakeDeterministic", *_LAKE, "cross the ice to the goal, no slipping", 100,
         kwargs={"success_rate": 1.0},
     ),
+    GameSpec(
+        "Cube", "ragen_envs.cube:CubeEnv", None,
+        "turn the scrambled 2x2x2 cube until every face shows a single color", 100, picture=7,
+    ),
 )  # fmt: skip
 
 TEXT_VARIANTS: Final = {
