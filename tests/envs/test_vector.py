@@ -159,7 +159,7 @@ def test_make_vec(env_id):
 
 @pytest.mark.parametrize("env_id", [game.id for game in GAMES if game.id not in IDS])
 def test_make_vec_without_compiled_code_plays_the_single_games(env_id):
-    ours, theirs = pair(env_id, 2)
+    ours, theirs = gym.make_vec(env_id, num_envs=2), SyncVectorEnv([lambda: gym.make(env_id)] * 2)
     assert_same(ours.reset(seed=3), theirs.reset(seed=3))
     for action in range(4):
         actions = np.full(2, action % ours.single_action_space.n)
