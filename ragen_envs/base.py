@@ -4,7 +4,7 @@ import operator
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, SupportsInt, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, SupportsInt, TypeVar
 
 import gymnasium as gym
 
@@ -12,7 +12,10 @@ from ragen_envs import seeding
 from ragen_envs.errors import InstanceError, RagenError
 from ragen_envs.oracle import Advice, Budget
 from ragen_envs.splits import SPLITS, TRAIN
-from ragen_envs.text import TextFace
+from ragen_envs.text import GRID, TextFace
+
+if TYPE_CHECKING:
+    from ragen_envs.tiles import TileSet
 
 ObsT = TypeVar("ObsT")
 _OPTIONS = ("split", "index", "noise")
@@ -108,6 +111,17 @@ class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
         reward, terminated, effective = self.act(action)
         return self._observe(), reward, terminated, False, self._info(effective)
 
+    def render(self) -> Any:
+        """Return the state as text or as an RGB array (h, w, 3), as the render mode asks."""
+        if self.render_mode == "ansi":
+            return self.text.observation(self, GRID, self.text.vocabularies["standard"])
+        return self._draw() if self.render_mode == "rgb_array" else None
+
+    @classmethod
+    def tile_set(cls) -> "TileSet | None":
+        """Return the pictures of the cells that the text face names, for a game on a board."""
+        return None
+
     @property
     def instance(self) -> Instance:
         """The level being played and where it comes from."""
@@ -159,6 +173,10 @@ class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
     @abstractmethod
     def _info(self, effective: bool) -> dict[str, Any]:
         """Return the info of the present state."""
+
+    def _draw(self) -> Any:
+        """Return the present state as a fresh RGB array; games without pictures leave it out."""
+        raise RagenError(f"{type(self).__name__} has no pictures; its render mode is ansi")
 
 
 def read_action(action: SupportsInt, names: Sequence[str]) -> int:

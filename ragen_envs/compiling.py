@@ -4,11 +4,14 @@ Machine code is kept where numba keeps it: beside the source, or in the user's c
 package is installed read-only. Where nothing can be written, each process compiles anew.
 """
 
+import ast
 import hashlib
 import logging
+import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,28 +23,51 @@ PATIENCE: Final = 1.0
 """Seconds of compilation after which a message says what is going on."""
 
 _LOG: Final = logging.getLogger("ragen.compiling")
-_SOURCES: Final = ("seeding", "splits", "dynamics", "generator", "kernels", "search")
 _announced = threading.Event()
 
 
-def _fingerprint() -> str:
-    """Return a hash of every source file that is compiled."""
-    folder = Path(__file__).parent
+@lru_cache(maxsize=256)
+def fingerprint(module: str) -> str:
+    """Return a hash of every source file that the functions of a module can be compiled from.
+
+    They are the module's own file and those of all modules that it imports, directly or not, from its
+    own package or from this one.
+    """
+    packages = {module.partition(".")[0], __name__.partition(".")[0]}
+    names = [module]
+    for name in names:
+        names += sorted(_imports(name, packages) - set(names))
     digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        if path.stem in _SOURCES:
-            digest.update(path.read_bytes())
+    for name in sorted(names):
+        digest.update(name.encode() + b"\0" + _source(name))
     return digest.hexdigest()
 
 
-_FINGERPRINT: Final = _fingerprint()
+@lru_cache(maxsize=1024)
+def _source(module: str) -> bytes:
+    """Return the source of a module, or nothing if it has no file."""
+    path = getattr(sys.modules.get(module), "__file__", None)
+    return b"" if path is None else Path(path).read_bytes()
+
+
+def _imports(module: str, packages: Set[str]) -> set[str]:
+    """Return the modules of some packages that a module imports when it is loaded."""
+    found = set()
+    for node in ast.parse(_source(module)).body:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            modules = inner & set(sys.modules)
+            found |= modules if len(modules) == len(inner) else {*modules, node.module}
+    return {name for name in found if name.partition(".")[0] in packages}
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]
     """numba's cache, but machine code is also outdated by a change of a file that is called into."""
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
-        return (*super()._index_key(sig, codegen), _FINGERPRINT)
+        return (*super()._index_key(sig, codegen), fingerprint(self._py_func.__module__))
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep machine code; a full disk costs time at the next start, nothing else."""

@@ -1,12 +1,10 @@
-"""Flat drawings in numpy: an anti-aliased canvas, the palette and boards composed of tiles."""
+"""Flat drawings in numpy: an anti-aliased canvas, the palette and the figure that walks the boards."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-
-from ragen_envs.errors import RagenError
 
 Color = tuple[int, int, int]
 Image = NDArray[np.uint8]
@@ -130,43 +128,3 @@ def draw_head(canvas: Canvas, x: float, y: float, radius: float) -> None:
         eye = canvas.ellipse(x + side * radius, y - 0.16 * radius, 0.26 * radius, 0.3 * radius)
         canvas.fill(eye, WHITE)
         canvas.fill(canvas.disc(x + 0.9 * side * radius, y - 0.1 * radius, 0.15 * radius), INK)
-
-
-def draw_tiles(
-    painters: Mapping[int, Callable[[Canvas], None]], tile: int, background: Color
-) -> Image:
-    """Draw the tile of each cell code, 0 to K - 1, on a canvas one unit wide.
-
-    Returns:
-        uint8 (K, tile, tile, 3), read-only, so that it may be cached and shared.
-
-    Raises:
-        RagenError: The tile size is not positive.
-    """
-    if tile < 1:
-        raise RagenError(f"tile is {tile!r}, but must be a number of pixels >= 1")
-    drawn = []
-    for code in range(len(painters)):
-        canvas = Canvas(tile, tile, background, unit=tile)
-        painters[code](canvas)
-        drawn.append(canvas.image())
-    tiles = np.stack(drawn)
-    tiles.setflags(write=False)
-    return tiles
-
-
-def compose(tiles: Image, board: NDArray[np.uint8]) -> Image:
-    """Lay out tiles by cell code.
-
-    Args:
-        tiles: uint8 (K, T, T, 3).
-        board: Codes below K, uint8 (H, W).
-
-    Returns:
-        A fresh array, uint8 (H*T, W*T, 3).
-    """
-    count, size = tiles.shape[:2]
-    height, width = board.shape
-    lines = tiles.reshape(count, size, size * 3)
-    picked = lines[board[:, None, :], np.arange(size)[None, :, None]]
-    return picked.reshape(height * size, width * size, 3)

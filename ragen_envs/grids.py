@@ -1,19 +1,70 @@
-"""From cell codes to rows of symbols, one board or many, by one table look-up."""
+"""Boards in words: rows of symbols, by one table look-up, and the places of things."""
 
+from abc import ABC, abstractmethod
 from codecs import charmap_decode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from struct import Struct
-from typing import Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ragen_envs.text import BOTH, COORDINATES, Symbols
 
 _END_OF_ROW: Final = b"\xff"
 _END_OF_BOARD: Final = b"\xfe"
 _SEPARATOR: Final = "\0"
 _UNDEFINED: Final = "\ufffe"
 _Cut = Callable[[bytes | bytearray], tuple[bytes, ...]]
+
+
+class BoardText(ABC):
+    """What the text faces of the games on a board share: the legend and the forms of the state."""
+
+    cell_names: ClassVar[tuple[str, ...]]
+    """Names of the cell codes, in their order."""
+
+    def legend(self, symbols: Symbols) -> str:
+        """Return one line that explains the symbols."""
+        return ", ".join(f"{symbols[name]} {name}" for name in self.cell_names)
+
+    def observation(self, env: Any, form: str, symbols: Symbols) -> str:
+        """Return the board, its coordinates, or both."""
+        if form == COORDINATES:
+            return self.coordinates(env)
+        cells, width = self.cells(env)
+        grid = grid_text(cells, width, signs_of(symbols, self.cell_names))
+        return f"{grid}\n{self.coordinates(env)}" if form == BOTH else grid
+
+    @abstractmethod
+    def cells(self, env: Any) -> tuple[bytes | bytearray, int]:
+        """Return the cell codes to show, row-major, and how many there are in a row."""
+
+    @abstractmethod
+    def coordinates(self, env: Any) -> str:
+        """Return the state in words that need no symbols."""
+
+
+def signs_of(symbols: Symbols, cell_names: Sequence[str]) -> str:
+    """Return the symbol of each cell code, in their order."""
+    return "".join(map(symbols.__getitem__, cell_names))
+
+
+def places_text(found: Mapping[str, Sequence[int]], height: int, width: int, note: str = "") -> str:
+    """Return where things are as (row, column), counted from 0, a line for each kind.
+
+    Args:
+        found: Indices of the cells of each kind of thing.
+        height: Rows of the board.
+        width: Cells in a row.
+        note: What else the line about the size says.
+    """
+    lines = [f"size {height} x {width}, rows and columns from 0{note}"]
+    for name, cells in found.items():
+        places = ", ".join(f"({cell // width}, {cell % width})" for cell in cells)
+        lines.append(f"{name}: {places or 'none'}")
+    return "\n".join(lines)
 
 
 def grid_text(cells: bytes | bytearray, width: int, signs: str) -> str:

@@ -1,13 +1,18 @@
 """Every id of the suite, in one table."""
 
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import gymnasium as gym
+from gymnasium.envs.registration import load_env_creator
+
+if TYPE_CHECKING:
+    from ragen_envs.base import GameEnv
 
 _LOG: Final = logging.getLogger("ragen.registration")
 
@@ -27,6 +32,8 @@ class GameSpec:
     conversation: Mapping[str, Any] = field(default_factory=dict)
     """Conversation settings of the text id that differ from the defaults."""
     namespace: str = "ragen"
+    picture: int | None = None
+    """Test level whose picture the documentation shows as ``images/<image>.png``; None for none."""
 
     @property
     def id(self) -> str:
@@ -37,6 +44,31 @@ class GameSpec:
     def text_id(self) -> str:
         """Id of the conversation env."""
         return f"{self.namespace}/{self.name}Text-v0"
+
+    @property
+    def module(self) -> str:
+        """The game's package, which its variants share."""
+        return self.entry_point.partition(":")[0]
+
+    @property
+    def image(self) -> str:
+        """Name of the game's picture."""
+        return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.name).lower()
+
+    @property
+    def env_class(self) -> "type[GameEnv[Any]]":
+        """The class of the numeric env; it says what the game can do."""
+        return cast("type[GameEnv[Any]]", load_env_creator(self.entry_point))
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether levels by number come from frozen packs, which ``<module>.packs`` makes."""
+        return not self.env_class.numbered
+
+    @property
+    def has_pictures(self) -> bool:
+        """Whether the game can be rendered as an RGB array."""
+        return "rgb_array" in self.env_class.metadata["render_modes"]
 
 
 _BANDIT: Final = ("ragen_envs.bandit:BanditEnv", "ragen_envs.bandit.vector:BanditVectorEnv")
@@ -50,7 +82,7 @@ _ONE_ACTION: Final = {"max_turns": 1, "actions_per_turn": 1, "max_actions": 1}
 GAMES: Final = (
     GameSpec(
         "Bandit", *_BANDIT, "two named arms; the risky-sounding one is a gamble, and better",
-        conversation=_ONE_ACTION,
+        conversation=_ONE_ACTION, picture=1,
     ),
     GameSpec(
         "BanditRev", *_BANDIT, "the safe-sounding arm is the gamble, and better",
@@ -60,15 +92,19 @@ GAMES: Final = (
         "BanditTrap", *_BANDIT, "the risky-sounding arm is a gamble, and worse",
         kwargs={"chance": 0.10}, conversation=_ONE_ACTION,
     ),
-    GameSpec("Sokoban", *_SOKOBAN, "push one box onto its target, 6x6", 100),
+    GameSpec("Sokoban", *_SOKOBAN, "push one box onto its target, 6x6", 100, picture=47),
     GameSpec(
         "SokobanLarge", *_SOKOBAN, "push two boxes onto targets, 8x8", 200,
-        kwargs={"size": 8, "boxes": 2},
+        kwargs={"size": 8, "boxes": 2}, picture=29,
     ),
-    GameSpec("FrozenLake", *_LAKE, "cross slippery ice to the goal, 4x4", 100),
+    GameSpec("FrozenLake", *_LAKE, "cross slippery ice to the goal, 4x4", 100, picture=7),
     GameSpec(
         "FrozenLakeDeterministic", *_LAKE, "cross the ice to the goal, no slipping", 100,
         kwargs={"success_rate": 1.0},
+    ),
+    GameSpec(
+        "Cube", "ragen_envs.cube:CubeEnv", None,
+        "turn the scrambled 2x2x2 cube until every face shows a single color", 100, picture=7,
     ),
 )  # fmt: skip
 

@@ -108,16 +108,6 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
         self.chosen, self.paid = chosen, paid
         return paid, True, True
 
-    def render(self) -> Any:
-        """Return the arms as text or as an RGB array (h, w, 3)."""
-        if self.render_mode == "ansi":
-            return self.text.observation(self, "grid", {})
-        if self.render_mode == "rgb_array":
-            from ragen_envs.bandit import image
-
-            return image.render(self.names, self.chosen, self.paid)
-        return None
-
     def oracle(self, budget: Budget | int | None = None) -> Advice:
         """Return the arm with the higher mean; value is 1 and the return its mean."""
         if self.chosen is not None or as_budget(budget).reach == 0:
@@ -170,3 +160,8 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
             "action_is_effective": effective,
             "gambled": self.chosen is not None and self._kinds[self.chosen] == RISKY,
         }
+
+    def _draw(self) -> NDArray[np.uint8]:
+        from ragen_envs.bandit import image
+
+        return image.render(self.names, self.chosen, self.paid)

@@ -1,7 +1,7 @@
 """FrozenLake as a Gymnasium environment."""
 
 from collections.abc import Sequence
-from typing import Any, SupportsInt
+from typing import TYPE_CHECKING, Any, SupportsInt
 
 import numpy as np
 from gymnasium import spaces
@@ -12,6 +12,9 @@ from ragen_envs.errors import RagenError
 from ragen_envs.frozen_lake import dynamics, generator, oracle, text
 from ragen_envs.oracle import Advice, Budget, as_budget
 from ragen_envs.seeding import advance, uniform
+
+if TYPE_CHECKING:
+    from ragen_envs.tiles import TileSet
 
 _UINT8 = np.dtype(np.uint8)
 
@@ -95,15 +98,12 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         )
         return reward, terminated, self.position != before
 
-    def render(self) -> Any:
-        """Return the board as text or as an RGB array (h*48, w*48, 3)."""
-        if self.render_mode == "ansi":
-            return self.text.observation(self, "grid", text.STANDARD)
-        if self.render_mode == "rgb_array":
-            from ragen_envs.frozen_lake import image
+    @classmethod
+    def tile_set(cls) -> "TileSet":
+        """Return the pictures of the cell codes, in their order."""
+        from ragen_envs.frozen_lake import image
 
-            return image.render(self._observe())
-        return None
+        return image.TILES
 
     @property
     def cells(self) -> bytearray:
@@ -158,6 +158,9 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
             "action_is_effective": effective,
             "slipped": self._slipped,
         }
+
+    def _draw(self) -> NDArray[np.uint8]:
+        return self.tile_set().render(self._observe())
 
 
 def _read_size(size: int | Sequence[int]) -> tuple[int, int]:

@@ -1,19 +1,9 @@
 """FrozenLake as a picture."""
 
-from functools import lru_cache
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Final
 
 from ragen_envs import drawing as d
-from ragen_envs.frozen_lake.dynamics import (
-    FROZEN,
-    GOAL,
-    HOLE,
-    PLAYER,
-    PLAYER_IN_HOLE,
-    PLAYER_ON_GOAL,
-)
+from ragen_envs.tiles import TileSet
 
 _SHINE = (
     ((0.14, 0.36), (0.36, 0.14)),
@@ -21,33 +11,6 @@ _SHINE = (
     ((0.7, 0.86), (0.86, 0.7)),
 )
 _WAVES = (((0.3, 0.56), (0.46, 0.56)), ((0.56, 0.7), (0.68, 0.7)))
-
-
-def render(board: NDArray[np.uint8], tile: int = 48) -> d.Image:
-    """Draw a board.
-
-    Args:
-        board: Cell codes of the game, uint8 (H, W).
-        tile: Height and width of a cell in pixels.
-
-    Returns:
-        A fresh RGB image, uint8 (H * tile, W * tile, 3).
-    """
-    return d.compose(_tiles(tile), board)
-
-
-@lru_cache(maxsize=8)
-def _tiles(tile: int) -> d.Image:
-    """Return the tiles by cell code, uint8 (6, tile, tile, 3)."""
-    painters = {
-        FROZEN: _frozen,
-        HOLE: _hole,
-        GOAL: _goal,
-        PLAYER: _player,
-        PLAYER_IN_HOLE: _player_in_hole,
-        PLAYER_ON_GOAL: _player_on_goal,
-    }
-    return d.draw_tiles(painters, tile, d.ICE)
 
 
 def _frozen(canvas: d.Canvas) -> None:
@@ -105,3 +68,7 @@ def _player_on_goal(canvas: d.Canvas) -> None:
     _frozen(canvas)
     _flag(canvas, 0.5)
     d.draw_player(canvas, 0.34, 0.61, 0.27)
+
+
+TILES: Final = TileSet((_frozen, _hole, _goal, _player, _player_in_hole, _player_on_goal), d.ICE)
+"""The tiles of the cell codes, in their order."""

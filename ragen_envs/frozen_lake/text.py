@@ -1,14 +1,13 @@
 """FrozenLake in words: symbols, rules, board and coordinates, and the text form of levels."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
-from operator import itemgetter
 from typing import Any, Final
 
 from ragen_envs.errors import InstanceError
-from ragen_envs.frozen_lake.dynamics import ACTION_NAMES, GOAL, HOLE, PLAYER
-from ragen_envs.grids import grid_text
-from ragen_envs.text import BOTH, COORDINATES, Symbols
+from ragen_envs.frozen_lake.dynamics import ACTION_NAMES, GOAL, HOLE
+from ragen_envs.grids import BoardText, places_text
+from ragen_envs.text import Symbols
 
 MAX_SIDE: Final = 16
 """Most rows and columns of a level."""
@@ -18,14 +17,14 @@ CELL_NAMES: Final = (
 )  # fmt: skip
 """Names of the cell codes, in their order."""
 
-_IN_ORDER: Final = itemgetter(*CELL_NAMES)
 STANDARD: Final = dict(zip(CELL_NAMES, "_OGPX√", strict=True))
 
 
-class FrozenLakeText:
+class FrozenLakeText(BoardText):
     """The text face of FrozenLake."""
 
     vocabularies: Mapping[str, Symbols] = {"standard": STANDARD}
+    cell_names = CELL_NAMES
 
     def rules(self, env: Any) -> str:
         """Return the goal, the rules and the rewards."""
@@ -40,40 +39,20 @@ class FrozenLakeText:
             text += "The ice is not slippery: you go where you want. "
         return text + "Rewards: 1 at the goal, else 0."
 
-    def legend(self, symbols: Symbols) -> str:
-        """Return one line that explains the symbols."""
-        return ", ".join(f"{symbols[name]} {name}" for name in CELL_NAMES)
-
     def actions(self, env: Any) -> tuple[str, ...]:  # noqa: ARG002
         """Return the names of the four directions."""
         return ACTION_NAMES
 
-    def observation(self, env: Any, form: str, symbols: Symbols) -> str:
-        """Return the board, its coordinates, or both."""
-        if form == COORDINATES:
-            return _coordinates(env.board.tolist())
-        grid = grid_text(env.cells, env.width, signs_of(symbols))
-        return f"{grid}\n{_coordinates(env.board.tolist())}" if form == BOTH else grid
+    def cells(self, env: Any) -> tuple[bytearray, int]:
+        """Return the present cell codes, and the width of the map."""
+        return env.cells, env.width
 
-
-def signs_of(symbols: Symbols) -> str:
-    """Return the symbol of each cell code, in their order."""
-    return "".join(_IN_ORDER(symbols))
-
-
-def _coordinates(board: Sequence[Sequence[int]]) -> str:
-    """Return the places of everything but frozen tiles as (row, column), counted from 0."""
-    found: dict[str, list[str]] = {"player": [], "goal": [], "hole": []}
-    for r, row in enumerate(board):
-        for c, cell in enumerate(row):
-            if cell >= PLAYER:
-                found["player"].append(f"({r}, {c})")
-            if cell in (GOAL, PLAYER + GOAL):
-                found["goal"].append(f"({r}, {c})")
-            if cell in (HOLE, PLAYER + HOLE):
-                found["hole"].append(f"({r}, {c})")
-    size = f"size {len(board)} x {len(board[0])}, rows and columns from 0"
-    return "\n".join([size, *(f"{n}: {', '.join(p) or 'none'}" for n, p in found.items())])
+    def coordinates(self, env: Any) -> str:
+        """Return the places of everything but frozen tiles."""
+        found = {"player": [env.position]}
+        for name, code in (("goal", GOAL), ("hole", HOLE)):
+            found[name] = [cell for cell, tile in enumerate(env.tiles) if tile == code]
+        return places_text(found, env.height, env.width)
 
 
 def encode_level(tiles: bytes | bytearray, width: int, start: int) -> str:

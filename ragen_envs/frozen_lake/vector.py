@@ -9,8 +9,8 @@ from ragen_envs.errors import GenerationError
 from ragen_envs.frozen_lake import generator, kernels
 from ragen_envs.frozen_lake.dynamics import PLAYER, ways
 from ragen_envs.frozen_lake.env import FrozenLakeEnv
-from ragen_envs.frozen_lake.text import STANDARD, decode_level, signs_of
-from ragen_envs.grids import grid_texts
+from ragen_envs.frozen_lake.text import CELL_NAMES, STANDARD, decode_level
+from ragen_envs.grids import grid_texts, signs_of
 from ragen_envs.kernels import key_tables
 from ragen_envs.vector import GameVectorEnv
 
@@ -64,7 +64,7 @@ class FrozenLakeVectorEnv(GameVectorEnv):
         self._cells[ids] = rows
 
     def _texts(self) -> list[str]:
-        return grid_texts(self._observations, signs_of(STANDARD))
+        return grid_texts(self._observations, signs_of(STANDARD, CELL_NAMES))
 
     def _failure(self) -> GenerationError:
         return generator.no_map(self.single.height, self.single.width, self.single.p)

@@ -1,7 +1,7 @@
 """Games for several agents, as PettingZoo environments. Importing this package registers every id.
 
 >>> import pettingzoo, ragen_envs.multi_agent
->>> env = pettingzoo.make("parallel", "ragen/bandit_market_v0")
+>>> env = pettingzoo.make("parallel", "ragen/bandit_market-v0")
 >>> observations, infos = env.reset(seed=0)
 >>> sorted(observations)
 ['player_0', 'player_1', 'player_2', 'player_3']

@@ -1,23 +1,8 @@
 """Places on a board in words: what the text faces of the board games share."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ragen_envs.errors import InstanceError
-
-
-def places_text(found: Mapping[str, Sequence[int]], height: int, width: int) -> str:
-    """Return where things are as (row, column), counted from 0, a line for each kind.
-
-    Args:
-        found: Indices of the cells of each kind of thing.
-        height: Rows of the board.
-        width: Cells in a row.
-    """
-    lines = [f"size {height} x {width}, rows and columns from 0"]
-    for name, cells in found.items():
-        places = ", ".join(f"({cell // width}, {cell % width})" for cell in cells)
-        lines.append(f"{name}: {places or 'none'}")
-    return "\n".join(lines)
 
 
 def seats_of(cells: Sequence[int], seat: int) -> dict[str, list[int]]:

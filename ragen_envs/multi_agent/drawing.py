@@ -4,9 +4,7 @@ from collections.abc import Mapping
 
 from ragen_envs import drawing as d
 from ragen_envs.drawing_font import write
-
-TILE = 48
-"""Height and width of a cell in pixels."""
+from ragen_envs.tiles import TILE
 
 
 def number_players(picture: d.Image, cells: Mapping[int, int], width: int) -> d.Image:

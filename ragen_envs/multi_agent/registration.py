@@ -5,29 +5,37 @@ from typing import Final
 
 import pettingzoo
 
+VERSION: Final = 0
+"""Version of every multi-agent game."""
+
 
 @dataclass(frozen=True)
 class MultiAgentSpec:
-    """One registered game: ``ragen/<name>_v0``, and in words ``ragen/<name>_text_v0``."""
+    """One registered game.
+
+    Ids are spelled ``ragen/<name>-v0``, here, in suites and in records. PettingZoo also reads
+    ``ragen/<name>_v0``, and takes both for the same game.
+    """
 
     name: str
+    """snake_case name, as PettingZoo names its games."""
     summary: str
     """One line for lists."""
 
     @property
-    def module(self) -> str:
-        """The classic module."""
-        return f"ragen_envs.multi_agent.{self.name}_v0"
-
-    @property
     def id(self) -> str:
-        """Id of the numeric face, in PettingZoo's canonical form."""
-        return f"ragen/{self.name}-v0"
+        """Id of the numeric face."""
+        return f"ragen/{self.name}-v{VERSION}"
 
     @property
     def text_id(self) -> str:
-        """Id of the text face."""
-        return f"ragen/{self.name}_text-v0"
+        """Id of the text face: the name with ``_text`` appended."""
+        return f"ragen/{self.name}_text-v{VERSION}"
+
+    @property
+    def module(self) -> str:
+        """PettingZoo's classic module, with ``env``, ``raw_env`` and ``parallel_env``."""
+        return f"ragen_envs.multi_agent.{self.name}_v{VERSION}"
 
 
 MULTI_AGENT_GAMES: Final = (

@@ -5,7 +5,7 @@ the buffer they are given, so that they run unchanged on a ``bytearray`` in plai
 array row when compiled.
 """
 
-from collections.abc import MutableSequence
+from collections.abc import MutableSequence, Sequence
 from typing import Final, NamedTuple
 
 WALL: Final = 0
@@ -91,6 +91,37 @@ def reward_of(reward: Reward, gained: int, solved: bool, closer: int) -> float:
     if closer != 0:
         total += reward.closer * closer
     return total
+
+
+def account(left: int, moved: int, gained: int) -> tuple[int, int]:
+    """Return the boxes off target after an action, and 1 if the action put the last one on, else 0."""
+    left -= gained
+    return left, int(left == 0) & moved
+
+
+def play(
+    board: MutableSequence[int], player: int, offset: int, left: int, reward: Reward,
+    distances: Sequence[int],
+) -> tuple[int, int, int, float]:  # fmt: skip
+    """Play one action: move, count the boxes and pay.
+
+    Args:
+        board: Cell codes, changed in place.
+        player: The player's index.
+        offset: What the action adds to it, see ``offsets``.
+        left: Boxes off target before.
+        reward: What is paid.
+        distances: ``target_distances`` of the board; not read where ``reward.closer`` is 0.
+
+    Returns:
+        The player's new index; 1 if anything moved, else 0; boxes off target; the reward.
+    """
+    player, moved, pushed, gained = move(board, player, offset)
+    left, solved = account(left, moved, gained)
+    closer = 0
+    if pushed and reward.closer:
+        closer = distances[pushed] - distances[pushed + offset]
+    return player, moved, left, reward_of(reward, gained, solved == 1, closer)
 
 
 def write_distances(

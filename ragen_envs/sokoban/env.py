@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, SupportsInt
+from typing import TYPE_CHECKING, Any, SupportsInt
 
 import numpy as np
 from gymnasium import spaces
@@ -21,11 +21,13 @@ from ragen_envs.sokoban.dynamics import (
     PLAYER_ON_TARGET,
     REWARDS,
     Reward,
-    move,
     offsets,
-    reward_of,
+    play,
     target_distances,
 )  # fmt: skip
+
+if TYPE_CHECKING:
+    from ragen_envs.tiles import TileSet
 
 _UINT8 = np.dtype(np.uint8)
 
@@ -78,7 +80,7 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     text = text.SokobanText()
     _player: int
     _left: int
-    _distances: list[int]
+    _distances: Sequence[int]
 
     def __init__(
         self,
@@ -105,24 +107,17 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     def act(self, action: SupportsInt) -> tuple[float, bool, bool]:
         """Play one action, an integer from 0 to 3; see the base."""
         offset = self._offsets[read_action(action, ACTION_NAMES)]
-        self._player, moved, pushed, gained = move(self._board, self._player, offset)
-        self._left -= gained
-        closer = 0
-        if pushed and self.reward.closer:
-            closer = self._distances[pushed] - self._distances[pushed + offset]
-        solved = self._left == 0
-        reward = reward_of(self.reward, gained, solved and moved == 1, closer)
-        return reward, solved, moved == 1
+        self._player, moved, self._left, reward = play(
+            self._board, self._player, offset, self._left, self.reward, self._distances
+        )
+        return reward, self._left == 0, moved == 1
 
-    def render(self) -> Any:
-        """Return the board as text or as an RGB array (h*48, w*48, 3)."""
-        if self.render_mode == "ansi":
-            return self.text.observation(self, "grid", text.STANDARD)
-        if self.render_mode == "rgb_array":
-            from ragen_envs.sokoban import image
+    @classmethod
+    def tile_set(cls) -> "TileSet":
+        """Return the pictures of the cell codes, in their order."""
+        from ragen_envs.sokoban import image
 
-            return image.render(self._observe())
-        return None
+        return image.TILES
 
     @property
     def cells(self) -> bytes:
@@ -162,8 +157,7 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         self._player = board.find(PLAYER)
         if self._player < 0:
             self._player = board.find(PLAYER_ON_TARGET)
-        if self.reward.closer:
-            self._distances = target_distances(board, self.width)
+        self._distances = target_distances(board, self.width) if self.reward.closer else ()
 
     def _level(self) -> str:
         return text.encode_level(self._initial, self.width)
@@ -178,6 +172,9 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
             "action_is_effective": effective,
             "boxes_on_target": self.boxes - self._left,
         }
+
+    def _draw(self) -> NDArray[np.uint8]:
+        return self.tile_set().render(self._observe())
 
 
 def _read_size(size: int | Sequence[int]) -> tuple[int, int]:

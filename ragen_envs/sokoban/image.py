@@ -1,48 +1,9 @@
 """Sokoban as a picture."""
 
-from functools import lru_cache
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Final
 
 from ragen_envs import drawing as d
-from ragen_envs.sokoban.dynamics import (
-    BOX,
-    BOX_ON_TARGET,
-    FLOOR,
-    PLAYER,
-    PLAYER_ON_TARGET,
-    TARGET,
-    WALL,
-)
-
-
-def render(board: NDArray[np.uint8], tile: int = 48) -> d.Image:
-    """Draw a board.
-
-    Args:
-        board: Cell codes of the game, uint8 (H, W).
-        tile: Height and width of a cell in pixels.
-
-    Returns:
-        A fresh RGB image, uint8 (H * tile, W * tile, 3).
-    """
-    return d.compose(_tiles(tile), board)
-
-
-@lru_cache(maxsize=8)
-def _tiles(tile: int) -> d.Image:
-    """Return the tiles by cell code, uint8 (7, tile, tile, 3)."""
-    painters = {
-        WALL: _wall,
-        FLOOR: _floor,
-        TARGET: _target,
-        BOX_ON_TARGET: _box_on_target,
-        BOX: _box,
-        PLAYER: _player,
-        PLAYER_ON_TARGET: _player_on_target,
-    }
-    return d.draw_tiles(painters, tile, d.PAPER)
+from ragen_envs.tiles import TileSet
 
 
 def _wall(canvas: d.Canvas) -> None:
@@ -96,3 +57,9 @@ def _player(canvas: d.Canvas) -> None:
 def _player_on_target(canvas: d.Canvas) -> None:
     _target(canvas)
     d.draw_player(canvas, 0.5, 0.49, 0.29)
+
+
+TILES: Final = TileSet(
+    (_wall, _floor, _target, _box_on_target, _box, _player, _player_on_target), d.PAPER
+)
+"""The tiles of the cell codes, in their order."""

@@ -29,6 +29,7 @@ from ragen_envs.sokoban.dynamics import (
     PLAYER,
     PLAYER_ON_TARGET,
     Reward,
+    account,
     move,
     offsets,
     reward_of,
@@ -44,8 +45,9 @@ LEFT: Final = OWN + 1
 ROWS: Final = OWN + 2
 
 share(
-    dynamics.offsets, dynamics.write_distances, generator.carve_room, generator.place_targets,
-    generator.reverse_play, generator.attempt, generator._first_visit, generator._apart,
+    dynamics.account, dynamics.offsets, dynamics.write_distances, generator.carve_room,
+    generator.place_targets, generator.reverse_play, generator.attempt, generator._first_visit,
+    generator._apart,
 )  # fmt: skip
 
 
@@ -108,9 +110,9 @@ def step(
         bits = done[i]
         moved = (bits >> 6) & 1
         gained = ((bits >> _GAINED) & 3) - 1
-        left = state[LEFT, i] - gained
+        left, won = account(state[LEFT, i], moved, gained)
         solved = int(left == 0) & running
-        paid = ((bits >> _CLOSER) * 3 + gained + 1) * 2 + (solved & moved)
+        paid = ((bits >> _CLOSER) * 3 + gained + 1) * 2 + won
         rewards[i] = payoff[paid if running else 18]
         state[LEFT, i] = left
         flags[SUCCESS, i] = solved

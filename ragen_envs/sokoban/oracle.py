@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragen_envs.oracle import Advice, Budget
-from ragen_envs.sokoban.dynamics import PLAYER, Reward, move, offsets, reward_of, target_distances
+from ragen_envs.sokoban.dynamics import PLAYER, Reward, offsets, play, target_distances
 from ragen_envs.sokoban.solver import solve
 
 
@@ -33,8 +33,6 @@ def _return_of(board: NDArray[np.uint8], left: int, reward: Reward, plan: tuple[
     total = 0.0
     for action in plan:
         offset = offsets(width)[action]
-        player, _, pushed, gained = move(cells, player, offset)
-        left -= gained
-        closer = distances[pushed] - distances[pushed + offset] if pushed else 0
-        total += reward_of(reward, gained, left == 0, closer)
+        player, _, left, paid = play(cells, player, offset, left, reward, distances)
+        total += paid
     return total

@@ -11,7 +11,7 @@ import numpy as np
 from ragen_envs.compiling import jit, share
 from ragen_envs.sokoban import dynamics
 from ragen_envs.sokoban.dynamics import BOX, BOX_ON_TARGET, PLAYER, TARGET, move, offsets
-from ragen_envs.sokoban.solver import LIMIT, UNSOLVABLE
+from ragen_envs.sokoban.outcomes import LIMIT, UNSOLVABLE
 
 KEY: Final = 0
 LEFT: Final = 1

@@ -12,14 +12,10 @@ from numpy.typing import NDArray
 
 from ragen_envs.errors import RagenError, SolverLimitError
 from ragen_envs.sokoban.generator import search_weights
+from ragen_envs.sokoban.outcomes import LIMIT, UNSOLVABLE
 
 MAX_STATES: Final = 1 << 21
 """Default bound on visited states; about 40 bytes each."""
-
-UNSOLVABLE: Final = -1
-"""What ``solve_batch`` says of a board that has no solution within ``max_moves``."""
-LIMIT: Final = -2
-"""What ``solve_batch`` says of a board that ``max_states`` were too few to decide."""
 
 
 def solve(

@@ -1,12 +1,11 @@
 """Sokoban in words: symbols, rules, board and coordinates, and the text form of levels."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
-from operator import itemgetter
 from typing import Any, Final
 
 from ragen_envs.errors import InstanceError
-from ragen_envs.grids import grid_text
+from ragen_envs.grids import BoardText, places_text
 from ragen_envs.sokoban.dynamics import (
     ACTION_NAMES,
     BOX,
@@ -16,7 +15,7 @@ from ragen_envs.sokoban.dynamics import (
     TARGET,
     WALL,
 )  # fmt: skip
-from ragen_envs.text import BOTH, COORDINATES, Symbols
+from ragen_envs.text import Symbols
 
 MAX_SIDE: Final = 32
 """Most rows and columns of a level."""
@@ -29,14 +28,15 @@ CELL_NAMES: Final = (
 STANDARD: Final = dict(zip(CELL_NAMES, "#_O√XPS", strict=True))
 NEW_VOCAB: Final = dict(zip(CELL_NAMES, "W.GCBA@", strict=True))
 
-_IN_ORDER: Final = itemgetter(*CELL_NAMES)
+_TARGETS: Final = (TARGET, BOX_ON_TARGET, PLAYER_ON_TARGET)
 _DECODE: Final = bytes.maketrans(b"#_O+XPS", bytes(range(7)))
 
 
-class SokobanText:
+class SokobanText(BoardText):
     """The text face of Sokoban."""
 
     vocabularies: Mapping[str, Symbols] = {"standard": STANDARD, "new_vocab": NEW_VOCAB}
+    cell_names = CELL_NAMES
 
     def rules(self, env: Any) -> str:
         """Return the goal, the rules and the rewards."""
@@ -52,44 +52,27 @@ class SokobanText:
             text += f" A box pushed nearer to a target gives {reward.closer:g} for each cell."
         return text
 
-    def legend(self, symbols: Symbols) -> str:
-        """Return one line that explains the symbols."""
-        return ", ".join(f"{symbols[name]} {name}" for name in CELL_NAMES)
-
     def actions(self, env: Any) -> tuple[str, ...]:  # noqa: ARG002
         """Return the names of the four directions."""
         return ACTION_NAMES
 
-    def observation(self, env: Any, form: str, symbols: Symbols) -> str:
-        """Return the board, its coordinates, or both."""
-        if form == COORDINATES:
-            return _coordinates(env.board.tolist())
-        grid = grid_text(env.cells, env.width, signs_of(symbols))
-        return f"{grid}\n{_coordinates(env.board.tolist())}" if form == BOTH else grid
+    def cells(self, env: Any) -> tuple[bytes, int]:
+        """Return the present cell codes, and the width of the board."""
+        return env.cells, env.width
 
-
-def signs_of(symbols: Symbols) -> str:
-    """Return the symbol of each cell code, in their order."""
-    return "".join(_IN_ORDER(symbols))
-
-
-def _coordinates(board: Sequence[Sequence[int]]) -> str:
-    """Return the places of everything but empty floor as (row, column), counted from 0."""
-    found: dict[str, list[str]] = {"player": [], "box": [], "target": [], "wall": []}
-    for r, row in enumerate(board):
-        for c, cell in enumerate(row):
-            place = f"({r}, {c})"
-            if cell >= PLAYER:
-                found["player"].append(place)
-            if cell in (BOX, BOX_ON_TARGET):
-                found["box"].append(place)
-            if cell in (TARGET, BOX_ON_TARGET, PLAYER_ON_TARGET):
-                found["target"].append(place)
-            if cell == WALL and 0 < r < len(board) - 1 and 0 < c < len(row) - 1:
-                found["wall"].append(place)
-    size = f"size {len(board)} x {len(board[0])}, rows and columns from 0, walls all around"
-    lines = [f"{name}: {', '.join(places) or 'none'}" for name, places in found.items()]
-    return "\n".join([size, *lines])
+    def coordinates(self, env: Any) -> str:
+        """Return the places of everything but empty floor."""
+        cells, height, width = env.cells, env.height, env.width
+        inner = [
+            row * width + column for row in range(1, height - 1) for column in range(1, width - 1)
+        ]
+        found = {
+            "player": [i for i, cell in enumerate(cells) if cell >= PLAYER],
+            "box": [i for i, cell in enumerate(cells) if cell in (BOX, BOX_ON_TARGET)],
+            "target": [i for i, cell in enumerate(cells) if cell in _TARGETS],
+            "wall": [i for i in inner if cells[i] == WALL],
+        }
+        return places_text(found, height, width, ", walls all around")
 
 
 def encode_level(board: bytes | bytearray, width: int) -> str:

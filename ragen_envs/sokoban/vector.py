@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragen_envs.errors import GenerationError
-from ragen_envs.grids import grid_texts
+from ragen_envs.grids import grid_texts, signs_of
 from ragen_envs.kernels import key_tables
 from ragen_envs.sokoban import generator, kernels
 from ragen_envs.sokoban.env import SokobanEnv
-from ragen_envs.sokoban.text import STANDARD, decode_level, signs_of
+from ragen_envs.sokoban.text import CELL_NAMES, STANDARD, decode_level
 from ragen_envs.vector import GameVectorEnv
 
 
@@ -73,7 +73,7 @@ class SokobanVectorEnv(GameVectorEnv):
         self._boards[ids] = rows
 
     def _texts(self) -> list[str]:
-        return grid_texts(self._observations, signs_of(STANDARD))
+        return grid_texts(self._observations, signs_of(STANDARD, CELL_NAMES))
 
     def _failure(self) -> GenerationError:
         return generator.no_level(self.single.height, self.single.width, self.single.boxes)

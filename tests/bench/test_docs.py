@@ -65,13 +65,16 @@ def test_the_single_file_learns_the_better_arm():
     assert sum(success[-3:]) / 3 > 0.75
 
 
-@pytest.mark.parametrize("game", ["Corridor", "Cube"])
-def test_a_game_from_outside_is_played_by_the_oracle_to_the_end(game, examples):
-    importlib.import_module(game.lower())
+OUTSIDE = pytest.mark.parametrize("module", ["corridor", "lights_out"])
+
+
+@OUTSIDE
+def test_a_game_from_outside_is_played_by_the_oracle_to_the_end(module, examples):
+    game = importlib.import_module(module).GAME
 
     from ragen_envs.conversation import format_reply, make
 
-    env = make(f"mine/{game}Text-v0")
+    env = make(game.text_id)
     for seed in range(20):
         env.reset(seed=seed)
         value = env.oracle().value
@@ -80,30 +83,31 @@ def test_a_game_from_outside_is_played_by_the_oracle_to_the_end(game, examples):
         assert env.success == (value == 1.0)
 
 
-@pytest.mark.parametrize("game", ["Corridor", "Cube"])
-def test_a_game_from_outside_passes_the_checker(game, examples):
-    importlib.import_module(game.lower())
+@OUTSIDE
+def test_a_game_from_outside_passes_the_checker(module, examples):
+    game = importlib.import_module(module).GAME
     from gymnasium.utils.env_checker import check_env
 
-    check_env(gym.make(f"mine/{game}-v0").unwrapped)
+    check_env(gym.make(game.id).unwrapped)
 
 
-def test_the_cube_has_as_many_states_as_it_should(examples):
-    import cube
+def test_the_oracle_of_the_lamps_agrees_with_brute_force(examples):
+    from lights_out import pressed, solution
 
-    lengths = [len(plan) for plan in cube.ball(cube.SOLVED, 6).values()]
-    # Quarter turns of the 2x2x2 cube: the known numbers of positions at each distance.
-    assert [lengths.count(n) for n in range(7)] == [1, 6, 27, 120, 534, 2256, 8969]
-
-
-def test_the_cube_oracle_is_exact_where_both_ends_meet(examples):
-    import cube
-
-    state = cube.SOLVED
-    for action in (0, 2, 4, 0, 3, 5, 0, 2):
-        state = cube.turned(state, action)
-    plan = cube.solution(state, 10)
-    assert all(cube.solution(state, limit) is None for limit in range(len(plan)))
-    for action in plan:
-        state = cube.turned(state, action)
-    assert state == cube.SOLVED
+    fewest, layer = {bytes(9): 0}, [bytes(9)]
+    while layer:
+        following = []
+        for state in layer:
+            for lamp in range(9):
+                there = pressed(state, lamp)
+                if there not in fewest:
+                    fewest[there] = fewest[state] + 1
+                    following.append(there)
+        layer = following
+    assert len(fewest) == 512
+    for state in list(fewest)[::9]:
+        plan = solution(state)
+        assert len(plan) == fewest[state]
+        for lamp in plan:
+            state = pressed(state, lamp)
+        assert not any(state)

@@ -132,20 +132,31 @@ def test_an_installed_game_is_trained_on(installed, tmp_path):
 
 def test_a_game_in_a_file_is_listed_benched_verified_and_trained_on(tmp_path):
     (tmp_path / "games").mkdir()
-    shutil.copy(ROOT / "docs" / "examples" / "cube.py", tmp_path / "games")
-    given = ("--import", "games/cube.py")
+    shutil.copy(ROOT / "docs" / "examples" / "lights_out.py", tmp_path / "games")
+    given = ("--import", "games/lights_out.py")
     listed = ragen(*given, "games", "--format", "json", cwd=tmp_path)
-    assert "mine/CubeText-v0" in [row["text_id"] for row in json.loads(listed.stdout)["rows"]]
-    command = ("--game", "mine/CubeText-v0", "--agent", "oracle", "--episodes", "4", "--out", "run")
+    assert "mine/LightsOutText-v0" in [row["text_id"] for row in json.loads(listed.stdout)["rows"]]
+    command = (
+        "--game",
+        "mine/LightsOutText-v0",
+        "--agent",
+        "oracle",
+        "--episodes",
+        "4",
+        "--out",
+        "run",
+    )
     benched = ragen(*given, "bench", *command, cwd=tmp_path)
     assert benched.returncode == 0, benched.stderr
     assert ragen(*given, "verify", "run", cwd=tmp_path).returncode == 0
-    trained = ragen(*given, "train", "mine/CubeText-v0", "--out", "trained", *SMALL, cwd=tmp_path)
+    trained = ragen(
+        *given, "train", "mine/LightsOutText-v0", "--out", "trained", *SMALL, cwd=tmp_path
+    )
     assert trained.returncode == 0, trained.stderr
     assert (tmp_path / "trained" / "best" / "model.safetensors").is_file()
     without = ragen("bench", *command[:-1], "other", cwd=tmp_path)
     assert without.returncode == 2
-    assert "unknown game 'mine/CubeText-v0'" in without.stderr
+    assert "unknown game 'mine/LightsOutText-v0'" in without.stderr
 
 
 @pytest.mark.parametrize("name", ["no_such_file.py", "no_such_module", "broken.py"])

@@ -2,17 +2,22 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-import ragen_envs  # noqa: F401
 from ragen_envs.bandit import image as bandit
-from ragen_envs.drawing import GOLD, Canvas, compose
+from ragen_envs.drawing import GOLD, Canvas
 from ragen_envs.drawing_font import measure, shorten, write
 from ragen_envs.errors import RagenError
-from ragen_envs.frozen_lake import image as frozen_lake
-from ragen_envs.sokoban import image as sokoban
+from ragen_envs.frozen_lake import FrozenLakeEnv
+from ragen_envs.registration import GAMES
+from ragen_envs.sokoban import SokobanEnv
+from ragen_envs.tiles import compose
 
+BOARDS = {game.env_class: game.env_class.tile_set() for game in GAMES if game.env_class.tile_set()}
 GRIDS = pytest.mark.parametrize(
-    ("render", "codes"), [(sokoban.render, 7), (frozen_lake.render, 6)], ids=["sokoban", "lake"]
+    ("render", "codes"),
+    [(tiles.render, len(env.text.vocabularies["standard"])) for env, tiles in BOARDS.items()],
+    ids=[env.__name__ for env in BOARDS],
 )
+PICTURED = [game.id for game in GAMES if game.has_pictures]
 NAMES = ("Phoenix", "Dragon")
 MACHINE = np.s_[:, : bandit.WIDTH // 2], np.s_[:, bandit.WIDTH // 2 :]
 
@@ -94,7 +99,11 @@ def test_compose_lays_tiles_out_by_code():
     assert np.array_equal(compose(tiles, board([0, 1, 1], [1, 0, 1])), expected)
 
 
-@pytest.mark.parametrize("game", ["ragen/Sokoban-v0", "ragen/FrozenLake-v0", "ragen/Bandit-v0"])
+def test_the_board_games_have_tiles():
+    assert {SokobanEnv, FrozenLakeEnv} <= set(BOARDS)
+
+
+@pytest.mark.parametrize("game", PICTURED)
 def test_envs_render_rgb_arrays(game):
     env = gym.make(game, render_mode="rgb_array")
     env.reset(seed=3)

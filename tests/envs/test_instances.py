@@ -2,6 +2,7 @@ import hashlib
 import json
 import shutil
 import sys
+from itertools import cycle
 from pathlib import Path
 
 import gymnasium as gym
@@ -16,6 +17,7 @@ from ragen_envs.bandit import name_pairs
 from ragen_envs.errors import InstanceError
 from ragen_envs.frozen_lake import FrozenLakeEnv
 from ragen_envs.instances import build, load_pack, manifest
+from ragen_envs.instances.recipe import distinct, recipes
 from ragen_envs.keys import grid_key
 from ragen_envs.registration import GAMES, text_ids
 from ragen_envs.sokoban import SokobanEnv, solve
@@ -29,12 +31,17 @@ GRIDS = {
     "sokoban-8x8-2": "ragen/SokobanLarge-v0",
     "frozen_lake-4x4-0.8": "ragen/FrozenLake-v0",
 }
-PACKS = ["bandit", *GRIDS]
-EVERY = [*(game.id for game in GAMES), *text_ids()]
+FROZEN = [game.id for game in GAMES if game.is_frozen]
+PACKS = {gym.make(env_id).unwrapped.distribution: env_id for env_id in reversed(FROZEN)}
+"""For each frozen distribution a game that has it."""
+REPEATING = {"bandit"}
+"""Distributions whose packs hold a level several times, because its instances differ in chance."""
+DISTINCT = sorted(set(PACKS) - REPEATING)
+EVERY = FROZEN + [text_id for text_id in text_ids() if gym.spec(text_id).kwargs["game"] in FROZEN]
 
 
 def keys_of(distribution, split):
-    env = gym.make(GRIDS[distribution]).unwrapped
+    env = gym.make(PACKS[distribution]).unwrapped
     return [env.level_key(instance.level) for instance in load_pack(distribution, split)]
 
 
@@ -51,17 +58,14 @@ def test_packs_are_the_published_ones(distribution, split):
     assert hashlib.sha256(data).hexdigest() == manifest()[name]["sha256"]
     pack = load_pack(distribution, split)
     assert len(pack) == manifest()[name]["instances"] == data.count(b"\n")
-    assert len(pack) >= {"train": 1024, "validation": 256, "test": 1024}[split]
+    assert len(pack) >= {"train": 1024, "validation": 256, "test": 512}[split]
 
 
-def test_every_game_has_packs():
-    for game in GAMES:
-        distribution = gym.make(game.id).unwrapped.distribution
-        for split in SPLITS:
-            assert len(load_pack(distribution, split)) > 0
+def test_every_pack_has_a_recipe():
+    assert set(recipes()) == set(PACKS)
 
 
-@pytest.mark.parametrize("distribution", GRIDS)
+@pytest.mark.parametrize("distribution", DISTINCT)
 def test_splits_are_disjoint(distribution):
     keys = {split: keys_of(distribution, split) for split in SPLITS}
     everything = [key for found in keys.values() for key in found]
@@ -264,15 +268,13 @@ def test_start_and_goal_count_in_lake_keys():
     assert env.level_key("P___/____/____/__G_") != env.level_key("G___/____/____/__P_")
 
 
-@pytest.mark.parametrize(
-    "env_id", ["ragen/Sokoban-v0", "ragen/SokobanLarge-v0", "ragen/FrozenLake-v0"]
-)
-def test_fresh_levels_are_train_levels(env_id):
-    env = gym.make(env_id)
+@pytest.mark.parametrize("distribution", DISTINCT)
+def test_fresh_levels_are_train_levels(distribution):
+    env = gym.make(PACKS[distribution])
     held = {
         k
         for split in ("validation", "test")
-        for k in keys_of(env.unwrapped.distribution, split)
+        for k in keys_of(distribution, split)
     }  # fmt: skip
     env.reset(seed=0)
     for seed in range(120):
@@ -283,13 +285,26 @@ def test_fresh_levels_are_train_levels(env_id):
 
 
 @pytest.mark.parametrize("split", SPLITS)
-@pytest.mark.parametrize("env_id", ["ragen/Sokoban-v0", "ragen/FrozenLake-v0"])
-def test_fresh_levels_of_a_split_belong_to_it(env_id, split):
-    env = gym.make(env_id)
+@pytest.mark.parametrize("distribution", DISTINCT)
+def test_fresh_levels_of_a_split_belong_to_it(distribution, split):
+    env = gym.make(PACKS[distribution])
     for seed in range(15):
         env.reset(seed=seed, options={"split": split})
         assert env.unwrapped.instance.split == split
         assert split_of(int(env.unwrapped.instance.key, 16)) == split
+
+
+def test_a_distribution_with_fewer_levels_than_asked_for_gives_all_of_them(monkeypatch, capsys):
+    few = [(key, {"level": str(key)}) for key in (3, 1, 3, 2)]
+    assert distinct(iter(few), 2) == [{"level": "3"}, {"level": "1"}]
+    assert distinct(iter(few), 4) == [{"level": "3"}, {"level": "1"}, {"level": "2"}]
+    assert len(distinct(cycle(few), 4)) == 3
+    monkeypatch.setattr(build, "recipes", lambda: {"few": lambda split: cycle(few)})
+    made = build.build()
+    assert made["few.test.jsonl"].decode().splitlines() == [
+        '{"level":"3"}', '{"level":"1"}', '{"level":"2"}',
+    ]  # fmt: skip
+    assert "few.test: 3 instances, all there are of 1024" in capsys.readouterr().err
 
 
 SHORT = {"train": 100, "validation": 30, "test": 40}

@@ -168,7 +168,7 @@ def test_levels_belong_to_their_split_and_can_be_loaded_again(env_id):
 def test_markets_of_different_splits_share_no_name():
     names = {}
     for split in SPLITS:
-        env = parallel("ragen/bandit_market_v0")
+        env = parallel("ragen/bandit_market-v0")
         for seed in range(20):
             env.reset(seed=seed, options={"split": split})
             names.setdefault(split, set()).update(env.names[:-1])
@@ -177,7 +177,7 @@ def test_markets_of_different_splits_share_no_name():
 
 
 def test_noise_changes_chance_and_not_the_level():
-    env = parallel("ragen/frozen_lake_race_v0")
+    env = parallel("ragen/frozen_lake_race-v0")
     levels, paths = set(), set()
     for noise in range(4):
         env.reset(seed=11, options={"noise": noise})
@@ -194,18 +194,18 @@ def test_noise_changes_chance_and_not_the_level():
 @pytest.mark.parametrize(
     ("env_id", "field", "value"),
     [
-        ("ragen/sokoban_coop_v0", "size", 4),
-        ("ragen/sokoban_coop_v0", "boxes", 0),
-        ("ragen/sokoban_coop_v0", "players", 5),
-        ("ragen/sokoban_coop_v0", "max_cycles", 0),
-        ("ragen/frozen_lake_race_v0", "finish", "last"),
-        ("ragen/frozen_lake_race_v0", "p", 2),
-        ("ragen/frozen_lake_race_v0", "size", 40),
-        ("ragen/bandit_market_v0", "arms", 1),
-        ("ragen/bandit_market_v0", "players", "4"),
-        ("ragen/bandit_market_text_v0", "invalid", "end"),
-        ("ragen/sokoban_coop_text_v0", "observation", "image"),
-        ("ragen/bandit_market_text_v0", "history", "some"),
+        ("ragen/sokoban_coop-v0", "size", 4),
+        ("ragen/sokoban_coop-v0", "boxes", 0),
+        ("ragen/sokoban_coop-v0", "players", 5),
+        ("ragen/sokoban_coop-v0", "max_cycles", 0),
+        ("ragen/frozen_lake_race-v0", "finish", "last"),
+        ("ragen/frozen_lake_race-v0", "p", 2),
+        ("ragen/frozen_lake_race-v0", "size", 40),
+        ("ragen/bandit_market-v0", "arms", 1),
+        ("ragen/bandit_market-v0", "players", "4"),
+        ("ragen/bandit_market_text-v0", "invalid", "end"),
+        ("ragen/sokoban_coop_text-v0", "observation", "image"),
+        ("ragen/bandit_market_text-v0", "history", "some"),
     ],
 )
 def test_wrong_settings_are_named(env_id, field, value):
@@ -236,19 +236,19 @@ def test_wrong_calls_are_named_and_change_nothing(env_id):
 @pytest.mark.parametrize(
     ("env_id", "level"),
     [
-        ("ragen/sokoban_coop_v0", "#####/#_XO#/##### 1:1 1:2"),  # on a box
-        ("ragen/sokoban_coop_v0", "#####/#_XO#/##### 1:1 1:1"),
-        ("ragen/sokoban_coop_v0", "#####/#_XO#/##### 1:1 9:1"),
-        ("ragen/sokoban_coop_v0", "#####/__XO#/##### 1:1 1:0"),  # no border
-        ("ragen/sokoban_coop_v0", "######/#_XO##/###### 1:4 1:1"),  # in a wall
-        ("ragen/sokoban_coop_v0", "#####/#_+_#/##### 1:1 1:3"),  # solved
-        ("ragen/sokoban_coop_v0", "#####/#_XO#/#####"),
-        ("ragen/frozen_lake_race_v0", "P_G/_O_ 1:1"),  # in a hole
-        ("ragen/frozen_lake_race_v0", "P_G/_O_ 0:0"),
-        ("ragen/frozen_lake_race_v0", "P_G/_O_ 0:-1"),
-        ("ragen/bandit_market_v0", "A=1@2/B=1@1"),
-        ("ragen/bandit_market_v0", "A=1@1/a=1@1"),
-        ("ragen/bandit_market_v0", "A=nan@1/B=1@1"),
+        ("ragen/sokoban_coop-v0", "#####/#_XO#/##### 1:1 1:2"),  # on a box
+        ("ragen/sokoban_coop-v0", "#####/#_XO#/##### 1:1 1:1"),
+        ("ragen/sokoban_coop-v0", "#####/#_XO#/##### 1:1 9:1"),
+        ("ragen/sokoban_coop-v0", "#####/__XO#/##### 1:1 1:0"),  # no border
+        ("ragen/sokoban_coop-v0", "######/#_XO##/###### 1:4 1:1"),  # in a wall
+        ("ragen/sokoban_coop-v0", "#####/#_+_#/##### 1:1 1:3"),  # solved
+        ("ragen/sokoban_coop-v0", "#####/#_XO#/#####"),
+        ("ragen/frozen_lake_race-v0", "P_G/_O_ 1:1"),  # in a hole
+        ("ragen/frozen_lake_race-v0", "P_G/_O_ 0:0"),
+        ("ragen/frozen_lake_race-v0", "P_G/_O_ 0:-1"),
+        ("ragen/bandit_market-v0", "A=1@2/B=1@1"),
+        ("ragen/bandit_market-v0", "A=1@1/a=1@1"),
+        ("ragen/bandit_market-v0", "A=nan@1/B=1@1"),
     ],
 )
 def test_levels_that_are_none(env_id, level):
@@ -274,3 +274,9 @@ def test_classic_modules_make_the_registered_games(game):
         env.reset(seed=1)
         assert "You are player_0 of" in env.observe("player_0")["text"]
     assert gym.spaces.utils.flatdim(module.parallel_env().observation_space("player_0")) > 0
+
+
+@pytest.mark.parametrize("kind", ["parallel", "aec"])
+@pytest.mark.parametrize("env_id", NUMERIC + TEXTS)
+def test_pettingzoo_also_reads_ids_with_an_underscore(env_id, kind):
+    assert pettingzoo.spec(kind, env_id.replace("-v0", "_v0")) == pettingzoo.spec(kind, env_id)

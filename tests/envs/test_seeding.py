@@ -25,6 +25,8 @@ from ragen_envs.sokoban import generator as sokoban
 
 QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
+DIGESTS = Path(__file__).parents[1] / "data" / "digests"
+"""A file for each game: what its first levels and some random play come to."""
 NUMERIC = [game.id for game in GAMES]
 EVERY = [*NUMERIC, *text_ids()]
 STREAMS = st.integers(0, 2**63 - 1)
@@ -282,13 +284,19 @@ def test_same_in_another_order(here):
     assert digest(EVERY, frozen=1) == here
 
 
-def test_suite_version_1_is_what_it_was():
-    """If this fails, either restore the old streams or raise SUITE_VERSION and repin."""
-    assert seeding.SUITE_VERSION == 1
-    assert (
-        digest(NUMERIC, frozen=0)
-        == "eef6862eac141317129eb43ef9872f49274163e022b026e71e24f5a66de2ae82"
+@pytest.mark.parametrize("game", GAMES, ids=lambda game: game.name)
+def test_the_levels_of_a_game_are_what_they_were(game):
+    recorded = DIGESTS / f"{game.name}.txt"
+    found = digest([game.id], frozen=0)
+    assert recorded.exists(), f"a new game: write {found} to {recorded}"
+    assert recorded.read_text().split() == [f"suite-version-{seeding.SUITE_VERSION}", found], (
+        f"{game.id} draws other levels or pays other rewards than it did: restore what it was, or "
+        "raise SUITE_VERSION and record the digest of every game again"
     )
+
+
+def test_no_digest_is_of_a_game_that_is_gone():
+    assert {path.stem for path in DIGESTS.iterdir()} == {game.name for game in GAMES}
 
 
 @pytest.mark.parametrize("env_id", EVERY)

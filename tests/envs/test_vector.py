@@ -1,3 +1,4 @@
+import importlib
 import os
 import shutil
 import subprocess
@@ -26,11 +27,11 @@ from ragen_envs.registration import GAMES
 from ragen_envs.seeding import jump, new_stream
 from ragen_envs.sokoban import dynamics, solve, solve_batch
 from ragen_envs.sokoban import generator as sokoban_generator
-from ragen_envs.sokoban.solver import LIMIT, UNSOLVABLE
+from ragen_envs.sokoban.outcomes import LIMIT, UNSOLVABLE
 from ragen_envs.splits import SPLITS, split_of
 from ragen_envs.vector import GameVectorEnv
 
-IDS = [game.id for game in GAMES]
+IDS = [game.id for game in GAMES if game.vector_entry_point is not None]
 SOKOBAN, LAKE, BANDIT = "ragen/Sokoban-v0", "ragen/FrozenLake-v0", "ragen/Bandit-v0"
 UNEVEN = {"per_action": -0.3, "box_on": 2.0, "box_off": -0.5, "solved": 7.0, "closer": 0.125}
 CORRIDOR = ["########", "#P_X_O_#", "########"]
@@ -154,6 +155,15 @@ def test_make_vec(env_id):
     assert (rewards.dtype, ended.dtype, cut.dtype) == (np.float64, np.bool_, np.bool_)
     for key, values in infos.items():
         assert values.shape == (100,), key
+
+
+@pytest.mark.parametrize("env_id", [game.id for game in GAMES if game.id not in IDS])
+def test_make_vec_without_compiled_code_plays_the_single_games(env_id):
+    ours, theirs = gym.make_vec(env_id, num_envs=2), SyncVectorEnv([lambda: gym.make(env_id)] * 2)
+    assert_same(ours.reset(seed=3), theirs.reset(seed=3))
+    for action in range(4):
+        actions = np.full(2, action % ours.single_action_space.n)
+        assert_same(ours.step(actions), theirs.step(actions))
 
 
 def test_default_time_limit_and_none():
@@ -443,6 +453,62 @@ def test_a_slow_compilation_is_announced_once(caplog, monkeypatch):
         with compiling.first_use(Kernel("compiled"), Kernel()):
             time.sleep(0.05)
     assert [record.name for record in caplog.records] == ["ragen.compiling"]
+
+
+FINGERPRINTS = """
+import sys; sys.path.insert(0, sys.argv[1])
+from ragen_envs import compiling
+from ragen_envs.bandit import kernels as bandit
+from ragen_envs.sokoban import kernels as sokoban
+print(compiling.fingerprint(bandit.__name__), compiling.fingerprint(sokoban.__name__))
+"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "outdated"),
+    [
+        ("seeding.py", (True, True)),
+        ("kernels.py", (True, True)),
+        ("keys.py", (True, True)),
+        ("sokoban/dynamics.py", (False, True)),
+        ("sokoban/generator.py", (False, True)),
+        ("bandit/kernels.py", (True, False)),
+        ("bandit/text.py", (False, False)),
+        ("frozen_lake/dynamics.py", (False, False)),
+    ],
+)
+def test_machine_code_is_outdated_by_a_change_of_any_file_it_was_compiled_from(
+    changed, outdated, tmp_path
+):
+    package = tmp_path / "ragen_envs"
+    source = Path(ragen_envs.__file__).parent
+    shutil.copytree(source, package, ignore=shutil.ignore_patterns("__pycache__", "packs"))
+    before, after = [], []
+    for found in (before, after):
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", FINGERPRINTS, str(tmp_path)],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        found += done.stdout.split()
+        (package / changed).write_text((package / changed).read_text("utf-8") + "# changed\n")
+    assert tuple(a != b for a, b in zip(before, after, strict=True)) == outdated
+
+
+def test_compiled_code_from_outside_has_a_fingerprint_of_its_own_files(tmp_path, monkeypatch):
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "__init__.py").touch()
+    (tmp_path / "outside" / "rules.py").write_text("STEP = 1\n")
+    code = "from outside.rules import STEP\nfrom ragen_envs.seeding import advance\n"
+    (tmp_path / "outside" / "kernels.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.import_module("outside.kernels")
+    found = []
+    for step in ("1", "2"):
+        (tmp_path / "outside" / "rules.py").write_text(f"STEP = {step}\n")
+        compiling.fingerprint.cache_clear()
+        compiling._source.cache_clear()
+        found.append(compiling.fingerprint("outside.kernels"))
+    assert found[0] != found[1]
 
 
 PLAY = """

@@ -4,7 +4,7 @@ import gymnasium as gym
 import pytest
 from openenv.core import GenericEnvClient
 
-from ragen_envs.adapters.openenv_server import GameAction, GameClient
+from ragen_envs.adapters.openenv_server import GameAction, GameClient, app
 from ragen_envs.errors import RagenError
 
 REPLIES = [

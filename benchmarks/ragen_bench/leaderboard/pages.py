@@ -115,7 +115,7 @@ class Pages:
         episodes = [r.episode for r in stored.records if r.episode.task == game]
         name = stored.entry.about.name
         shown = {
-            "tiles": tile_set(episodes[0].instance.distribution),
+            "tiles": tile_set(episodes[0].env_id),
             "episodes": [show_episode(episode) for episode in episodes],
         }
         defects = sorted({d for e in episodes for turn in e.turns for d in turn.defects})

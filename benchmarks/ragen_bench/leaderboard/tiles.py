@@ -3,35 +3,45 @@
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
+import gymnasium as gym
 from PIL import Image
 
-from ragen_envs.frozen_lake import image as frozen_lake
-from ragen_envs.frozen_lake.text import CELL_NAMES as LAKE_CELLS
-from ragen_envs.frozen_lake.text import STANDARD as LAKE_SIGNS
-from ragen_envs.sokoban import image as sokoban
-from ragen_envs.sokoban.text import CELL_NAMES as SOKOBAN_CELLS
-from ragen_envs.sokoban.text import STANDARD as SOKOBAN_SIGNS
+from ragen_envs.registration import GAMES, GameSpec
 
 _SIDE: Final = 64
-_SETS: Final = {
-    "sokoban": (sokoban.render, SOKOBAN_CELLS, SOKOBAN_SIGNS),
-    "frozen_lake": (frozen_lake.render, LAKE_CELLS, LAKE_SIGNS),
-}
 
 
-def tile_set(distribution: str) -> dict[str, Any] | None:
-    """Return the folder of a game's tiles and the names of its cells by symbol, or None without a board."""
-    for name, (_, _, signs) in _SETS.items():
-        if distribution.startswith(f"{name}-"):
-            return {"folder": name, "cells": {sign: cell for cell, sign in signs.items()}}
-    return None
+def tile_set(text_id: str) -> dict[str, Any] | None:
+    """Return the folder of a game's tiles and the names of its cells by symbol.
+
+    Args:
+        text_id: Id of the game's conversation.
+
+    Returns:
+        None for a game without a board, or from outside the suite.
+    """
+    spec = gym.registry.get(text_id)
+    game_id = None if spec is None else spec.kwargs.get("game")
+    game = next((game for game in GAMES if game.id == game_id), None)
+    if game is None or game.env_class.tile_set() is None:
+        return None
+    signs = game.env_class.text.vocabularies["standard"]
+    return {"folder": _folder(game), "cells": {sign: cell for cell, sign in signs.items()}}
 
 
 def write_tiles(folder: Path) -> None:
-    """Write a picture of every cell, ``SET/CELL.png``, spaces as dashes."""
-    for name, (render, cells, _) in _SETS.items():
+    """Write a picture of every cell, ``GAME/CELL.png``, spaces as dashes."""
+    for name, game in {_folder(game): game.env_class for game in GAMES}.items():
+        tiles = game.tile_set()
+        if tiles is None:
+            continue
         (folder / name).mkdir(parents=True)
-        for code, cell in enumerate(cells):
-            picture = render(np.array([[code]], dtype=np.uint8), _SIDE)
+        for cell, picture in zip(
+            game.text.vocabularies["standard"], tiles.draw(_SIDE), strict=True
+        ):
             Image.fromarray(picture).save(folder / name / f"{cell.replace(' ', '-')}.png")
+
+
+def _folder(game: GameSpec) -> str:
+    """Return the name of the game's package, which its variants share."""
+    return game.module.rpartition(".")[2]

@@ -209,11 +209,11 @@ class FrozenLakeRaceEnv(MultiAgentEnv):
         }
 
     def _draw(self) -> NDArray[np.uint8]:
-        from ragen_envs.frozen_lake import image
+        from ragen_envs.frozen_lake.image import TILES
         from ragen_envs.multi_agent.drawing import number_players
 
         cells = bytearray(self.tiles)
         for position in self.positions:
             cells[position] = self.tiles[position] + PLAYER
         board = np.frombuffer(bytes(cells), np.uint8).reshape(self.height, self.width)
-        return number_players(image.render(board), dict(enumerate(self.positions)), self.width)
+        return number_players(TILES.render(board), dict(enumerate(self.positions)), self.width)

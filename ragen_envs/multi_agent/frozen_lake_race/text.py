@@ -9,11 +9,11 @@ from ragen_envs.frozen_lake.text import CELL_NAMES as SINGLE
 from ragen_envs.frozen_lake.text import STANDARD as SINGLE_SYMBOLS
 from ragen_envs.frozen_lake.text import decode_level as decode_map
 from ragen_envs.frozen_lake.text import encode_level as encode_map
-from ragen_envs.grids import grid_text
-from ragen_envs.multi_agent.boards import decode_places, encode_places, places_text, seats_of
+from ragen_envs.grids import BoardText, places_text
+from ragen_envs.multi_agent.boards import decode_places, encode_places, seats_of
 from ragen_envs.multi_agent.frozen_lake_race.dynamics import ACTION_NAMES, ALL
 from ragen_envs.multi_agent.frozen_lake_race.generator import Lake
-from ragen_envs.text import BOTH, COORDINATES, Symbols
+from ragen_envs.text import Symbols
 
 CELL_NAMES: Final = (*SINGLE, "other player", "other player in hole", "other player on goal")
 """Names of the cell codes as one seat sees them, in their order."""
@@ -26,10 +26,11 @@ STANDARD: Final = {
 }
 
 
-class FrozenLakeRaceText:
+class FrozenLakeRaceText(BoardText):
     """The text face of the race over the ice."""
 
     vocabularies: Mapping[str, Symbols] = {"standard": STANDARD}
+    cell_names = CELL_NAMES
 
     def rules(self, env: Any) -> str:
         """Return the goal, the rules and the rewards."""
@@ -59,23 +60,21 @@ class FrozenLakeRaceText:
         )
         return " ".join(parts)
 
-    def legend(self, symbols: Symbols) -> str:
-        """Return one line that explains the symbols."""
-        return ", ".join(f"{symbols[name]} {name}" for name in CELL_NAMES)
-
     def actions(self, env: Any) -> tuple[str, ...]:  # noqa: ARG002
         """Return the names of the four directions and of staying."""
         return ACTION_NAMES
 
-    def observation(self, env: Any, form: str, symbols: Symbols) -> str:
-        """Return the board as the seat sees it, its coordinates, or both."""
+    def cells(self, env: Any) -> tuple[bytearray, int]:
+        """Return the cell codes as the seat sees them, and the width of the board."""
+        return env.game.cells_of(env.seat), env.game.width
+
+    def coordinates(self, env: Any) -> str:
+        """Return the places of everything but frozen tiles."""
         game = env.game
-        signs = "".join(symbols[name] for name in CELL_NAMES)
-        grid = grid_text(game.cells_of(env.seat), game.width, signs)
-        if form not in (COORDINATES, BOTH):
-            return grid
-        places = _coordinates(game, env.seat)
-        return f"{grid}\n{places}" if form == BOTH else places
+        found = seats_of(game.positions, env.seat)
+        for name, code in (("goal", GOAL), ("hole", HOLE)):
+            found[name] = [cell for cell, tile in enumerate(game.tiles) if tile == code]
+        return places_text(found, game.height, game.width)
 
 
 def _ice(success_rate: float) -> str:
@@ -86,14 +85,6 @@ def _ice(success_rate: float) -> str:
         f"The ice is slippery: who moves goes where it wants with probability {success_rate:.2g} and "
         f"to either side with probability {side:.2g}; who stays does not slip."
     )
-
-
-def _coordinates(game: Any, seat: int) -> str:
-    """Return the places of everything but frozen tiles."""
-    found = seats_of(game.positions, seat)
-    for name, code in (("goal", GOAL), ("hole", HOLE)):
-        found[name] = [cell for cell, tile in enumerate(game.tiles) if tile == code]
-    return places_text(found, game.height, game.width)
 
 
 def encode_level(lake: Lake, width: int) -> str:

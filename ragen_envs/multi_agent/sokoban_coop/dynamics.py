@@ -4,7 +4,7 @@ from collections.abc import Iterable, MutableSequence
 from typing import Final
 
 from ragen_envs.sokoban.dynamics import ACTION_NAMES as DIRECTIONS
-from ragen_envs.sokoban.dynamics import PLAYER, REWARDS, move, offsets, reward_of
+from ragen_envs.sokoban.dynamics import PLAYER, REWARDS, offsets, play
 
 STAY: Final = len(DIRECTIONS)
 ACTION_NAMES: Final = (*DIRECTIONS, "Stay")
@@ -43,8 +43,7 @@ def play_round(
         offset = offsets(width)[action]
         if board[movers[seat] + offset] >= PLAYER:
             continue
-        movers[seat], changed, _, gained = move(board, movers[seat], offset)
+        movers[seat], changed, left, paid = play(board, movers[seat], offset, left, _MOVE, ())
         moved[seat] = changed == 1
-        left -= gained
-        reward += reward_of(_MOVE, gained, changed == 1 and left == 0, 0)
+        reward += paid
     return moved, left, reward

@@ -188,10 +188,10 @@ class SokobanCoopEnv(MultiAgentEnv):
 
     def _draw(self) -> NDArray[np.uint8]:
         from ragen_envs.multi_agent.drawing import number_players
-        from ragen_envs.sokoban import image
+        from ragen_envs.sokoban.image import TILES
 
         board = np.frombuffer(bytes(self.board), np.uint8).reshape(self.height, self.width)
-        return number_players(image.render(board), dict(enumerate(self.movers)), self.width)
+        return number_players(TILES.render(board), dict(enumerate(self.movers)), self.width)
 
 
 def _read(name: str, value: Any, low: int, high: int) -> int:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ragen_envs.errors import InstanceError
-from ragen_envs.grids import grid_text
-from ragen_envs.multi_agent.boards import decode_places, encode_places, places_text, seats_of
+from ragen_envs.grids import BoardText, places_text
+from ragen_envs.multi_agent.boards import decode_places, encode_places, seats_of
 from ragen_envs.multi_agent.sokoban_coop.dynamics import ACTION_NAMES
 from ragen_envs.sokoban.dynamics import (
     BOX,
@@ -21,7 +21,7 @@ from ragen_envs.sokoban.text import CELL_NAMES as SINGLE
 from ragen_envs.sokoban.text import STANDARD as SINGLE_SYMBOLS
 from ragen_envs.sokoban.text import decode_level as decode_board
 from ragen_envs.sokoban.text import encode_level as encode_board
-from ragen_envs.text import BOTH, COORDINATES, Symbols
+from ragen_envs.text import Symbols
 
 OTHER: Final = 2
 """What the code of another mover's cell is above that of one's own."""
@@ -35,10 +35,11 @@ _STANDING: Final = {"_": "P", "O": "S"}
 _REWARD: Final = REWARDS["dense"]
 
 
-class SokobanCoopText:
+class SokobanCoopText(BoardText):
     """The text face of cooperative Sokoban."""
 
     vocabularies: Mapping[str, Symbols] = {"standard": STANDARD}
+    cell_names = CELL_NAMES
 
     def rules(self, env: Any) -> str:
         """Return the goal, the rules and the rewards."""
@@ -53,36 +54,26 @@ class SokobanCoopText:
             f"{_REWARD.solved:g} when all boxes are on targets."
         )
 
-    def legend(self, symbols: Symbols) -> str:
-        """Return one line that explains the symbols."""
-        return ", ".join(f"{symbols[name]} {name}" for name in CELL_NAMES)
-
     def actions(self, env: Any) -> tuple[str, ...]:  # noqa: ARG002
         """Return the names of the four directions and of staying."""
         return ACTION_NAMES
 
-    def observation(self, env: Any, form: str, symbols: Symbols) -> str:
-        """Return the board as the seat sees it, its coordinates, or both."""
+    def cells(self, env: Any) -> tuple[bytearray, int]:
+        """Return the cell codes as the seat sees them, and the width of the board."""
+        return env.game.cells_of(env.seat), env.game.width
+
+    def coordinates(self, env: Any) -> str:
+        """Return the places of everything but empty floor."""
         game = env.game
-        signs = "".join(symbols[name] for name in CELL_NAMES)
-        grid = grid_text(game.cells_of(env.seat), game.width, signs)
-        if form not in (COORDINATES, BOTH):
-            return grid
-        places = _coordinates(game, env.seat)
-        return f"{grid}\n{places}" if form == BOTH else places
-
-
-def _coordinates(game: Any, seat: int) -> str:
-    """Return the places of everything but empty floor."""
-    codes = {
-        "box": (BOX, BOX_ON_TARGET),
-        "target": (TARGET, BOX_ON_TARGET, PLAYER_ON_TARGET),
-        "wall": (WALL,),
-    }
-    found = seats_of(game.movers, seat)
-    for name, wanted in codes.items():
-        found[name] = [cell for cell, code in enumerate(game.board) if code in wanted]
-    return places_text(found, game.height, game.width)
+        codes = {
+            "box": (BOX, BOX_ON_TARGET),
+            "target": (TARGET, BOX_ON_TARGET, PLAYER_ON_TARGET),
+            "wall": (WALL,),
+        }
+        found = seats_of(game.movers, env.seat)
+        for name, wanted in codes.items():
+            found[name] = [cell for cell, code in enumerate(game.board) if code in wanted]
+        return places_text(found, game.height, game.width)
 
 
 def encode_level(board: bytes | bytearray, movers: tuple[int, ...], width: int) -> str:

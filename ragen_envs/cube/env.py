@@ -1,0 +1,140 @@
+"""The pocket cube as a Gymnasium environment."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, SupportsInt
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from ragen_envs.base import GameEnv, read_action
+from ragen_envs.cube import generator, text
+from ragen_envs.cube.dynamics import ACTION_NAMES, COLORS, is_solved, turned
+from ragen_envs.cube.symmetry import cube_key
+from ragen_envs.errors import RagenError
+from ragen_envs.oracle import Advice, Budget, as_budget
+
+if TYPE_CHECKING:
+    from ragen_envs.tiles import TileSet
+
+MAX_SCRAMBLE = 100
+
+
+class CubeEnv(GameEnv[NDArray[np.int64]]):
+    """Turn the 2x2x2 pocket cube until every face shows a single color.
+
+    ## Description
+    The cube is scrambled by a few random quarter turns. Its right, upper and front layer can be turned.
+    The corner down-back-left never moves, so an arrangement counts once, not once for every way to hold
+    the cube: there are 3,674,160, and the hardest take 14 turns. Every turn can be undone.
+    Deterministic.
+
+    ## Action Space
+    `Discrete(6)`: 0 R+, 1 R-, 2 U+, 3 U-, 4 F+, 5 F-: a quarter turn of the right, upper or front layer,
+    + clockwise and - counterclockwise for someone who looks straight at that face.
+
+    ## Observation Space
+    `MultiDiscrete([6] * 24)`: the color of each sticker, 0 white, 1 orange, 2 green, 3 red, 4 blue,
+    5 yellow. The faces are up, left, front, right, back, down, with four stickers each, row by row as
+    they lie in the unfolded cube: front in the middle, up above it, down below it, left to its left,
+    right to its right and back to the right of right.
+
+    ## Starting State
+    `reset(seed=s)` draws fresh training levels: the solved cube after `scramble` random quarter turns,
+    none of which undoes the one before. `reset(options={"split": "test", "index": 7})` loads a frozen
+    level. Cubes that differ only in how they are held, in a mirror or in the names of their colors are
+    one level, and belong to one split. Few turns make few levels: 20 of 4 turns, 237 of 6.
+
+    ## Rewards
+    1 when the cube is solved, else 0.
+
+    ## Episode End
+    Terminates when the cube is solved; truncated by the registered time limit.
+
+    ## Information
+    `success` (bool): every face shows a single color. `action_is_valid` (bool): always True here.
+    `action_is_effective` (bool): a layer was turned; False after reset.
+
+    ## Arguments
+    `scramble`: quarter turns that scramble the cube, from 1 to 100. With 8, the default, the 10 actions
+    of a conversation leave room for one wrong turn and its undoing. `level`: a fixed cube, played at
+    every reset: the six faces, each four of the letters `WOGRBY`. `render_mode`: "ansi" or "rgb_array".
+
+    ## Version History
+    * v0: Initial version.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
+    text = text.CubeText()
+    state: bytes
+    """The color codes of the 24 stickers, see ``ragen_envs.cube.dynamics``."""
+
+    def __init__(
+        self,
+        scramble: int = 8,
+        level: Sequence[str] | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        if not isinstance(scramble, int) or not 1 <= scramble <= MAX_SCRAMBLE:
+            raise RagenError(
+                f"scramble is {scramble!r}, but must be an integer from 1 to {MAX_SCRAMBLE}"
+            )
+        self.scramble = scramble
+        self.render_mode = render_mode
+        self._fixed = None if level is None else "/".join(level)
+        if self._fixed is not None:
+            text.decode_level(self._fixed)
+        self.distribution = f"cube-{scramble}"
+        self.observation_space = spaces.MultiDiscrete([len(COLORS)] * 24)
+        self.action_space = spaces.Discrete(len(ACTION_NAMES))
+
+    def act(self, action: SupportsInt) -> tuple[float, bool, bool]:
+        """Play one action, an integer from 0 to 5; see the base."""
+        self.state = turned(self.state, read_action(action, ACTION_NAMES))
+        solved = is_solved(self.state)
+        return float(solved), solved, True
+
+    @classmethod
+    def tile_set(cls) -> "TileSet":
+        """Return the pictures of the cells of the unfolded cube."""
+        from ragen_envs.cube import image
+
+        return image.TILES
+
+    def oracle(self, budget: Budget | int | None = None) -> Advice:
+        """Return the first turns of a shortest solution; value is 1 if it fits the budget, else 0."""
+        from ragen_envs.cube.oracle import advise
+
+        return advise(self.state, as_budget(budget))
+
+    def level_key(self, level: str) -> int:
+        """Return the key of a level in text form, in [0, 2^63)."""
+        return cube_key(text.decode_level(level))
+
+    def _draw_level(self, stream: int, split: str) -> int:
+        if self._fixed is not None:
+            self._load(self._fixed)
+            return stream
+        self._initial, stream = generator.generate(self.scramble, stream, split)
+        self.state = self._initial
+        return stream
+
+    def _load(self, level: str) -> None:
+        self._initial = self.state = text.decode_level(level)
+
+    def _level(self) -> str:
+        return text.encode_level(self._initial)
+
+    def _observe(self) -> NDArray[np.int64]:
+        return np.frombuffer(self.state, np.uint8).astype(np.int64)
+
+    def _info(self, effective: bool) -> dict[str, Any]:
+        return {
+            "success": is_solved(self.state),
+            "action_is_valid": True,
+            "action_is_effective": effective,
+        }
+
+    def _draw(self) -> NDArray[np.uint8]:
+        cells = np.frombuffer(text.unfolded(self.state), np.uint8)
+        return self.tile_set().render(cells.reshape(-1, text.WIDTH))
