@@ -5,12 +5,13 @@ import shutil
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from ragen_agents.engines.decoding import stop_token_ids
 from ragen_agents.model_source import model_source
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.trajectory import CONTEXT, Trajectory
+from ragen_agents.run_files.renamed_keys import RenamedKeys
 from ragen_agents.starter.demonstrations import explain
 from ragen_envs.conversation import ConversationWrapper, format_reply, make
 from ragen_envs.errors import RagenError
@@ -21,10 +22,11 @@ _TRIES: Final = 20
 """Levels tried for each demonstration that is wanted."""
 
 
-class SftConfig(BaseModel):
+class SftConfig(RenamedKeys):
     """A supervised run. The defaults are the paper's where it states them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    _renamed = {"batch": "batch_size", "lora": "lora_rank"}
 
     game: str
     """Id of a conversation env."""
@@ -38,17 +40,19 @@ class SftConfig(BaseModel):
     epochs: int = Field(5, ge=1)
     learning_rate: float = Field(1e-4, gt=0)
     """Peak, with linear decay (paper: 1e-4)."""
-    batch: int = Field(128, ge=1)
+    batch_size: int = Field(128, ge=1)
     """Conversations of an optimizer step (paper: 128); a multiple of ``micro_batch`` if it is larger."""
     micro_batch: int = Field(16, ge=1)
     """Conversations of one pass."""
-    lora: int = Field(64, ge=0)
+    lora_rank: int = Field(64, ge=0)
     """Rank of the adapters (paper: 64); 0 trains all weights."""
 
     @model_validator(mode="after")
     def _check_batch(self) -> "SftConfig":
-        if self.batch > self.micro_batch and self.batch % self.micro_batch:
-            raise ValueError(f"batch is {self.batch}, but must be a multiple of micro_batch")
+        if self.batch_size > self.micro_batch and self.batch_size % self.micro_batch:
+            raise ValueError(
+                f"batch_size is {self.batch_size}, but must be a multiple of micro_batch"
+            )
         return self
 
 
@@ -114,11 +118,11 @@ def train(config: SftConfig, out: Path) -> None:
     codec = ChatCodec(tokenizer, stop_token_ids(model.generation_config, tokenizer))
     shown = demonstrations(config, codec)
     work = out.with_name(out.name + ".writing")
-    micro = min(config.micro_batch, config.batch)
+    micro = min(config.micro_batch, config.batch_size)
     args = TrlConfig(
         output_dir=str(work),
         per_device_train_batch_size=micro,
-        gradient_accumulation_steps=config.batch // micro,
+        gradient_accumulation_steps=config.batch_size // micro,
         num_train_epochs=config.epochs,
         learning_rate=config.learning_rate,
         lr_scheduler_type="linear",
@@ -137,7 +141,7 @@ def train(config: SftConfig, out: Path) -> None:
         peft_config=_adapters(config),
     )  # fmt: skip
     trainer.train()
-    trained = trainer.model.merge_and_unload() if config.lora else trainer.model
+    trained = trainer.model.merge_and_unload() if config.lora_rank else trainer.model
     shutil.rmtree(work, ignore_errors=True)
     trained.save_pretrained(work)
     tokenizer.save_pretrained(work)
@@ -154,10 +158,13 @@ def _row(trajectory: Trajectory) -> dict[str, list[int]]:
 
 
 def _adapters(config: SftConfig) -> Any:
-    if not config.lora:
+    if not config.lora_rank:
         return None
     from peft import LoraConfig
 
     return LoraConfig(
-        r=config.lora, lora_alpha=config.lora, target_modules="all-linear", task_type="CAUSAL_LM"
+        r=config.lora_rank,
+        lora_alpha=config.lora_rank,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
     )

@@ -93,8 +93,12 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
         known = ", ".join(parent.model_fields) if parent else "none"
         inside = f" in {'.'.join(where[:-1])}" if where[:-1] else ""
         return f"unknown option '{where[-1]}'{inside}; known are {known}"
+    if first["type"] == "value_error" and isinstance(first["input"], dict):
+        # A check of ours on a whole section: its message names the fields and their values.
+        return one_line(first["ctx"]["error"])
     given = f", but is {first['input']!r:.80}" if first["type"] != "missing" else ""
-    return one_line(f"{'.'.join(where) or 'it'}: {first['msg']}{given}")
+    message = first["msg"].removeprefix("Value error, ")
+    return one_line(f"{'.'.join(where) or 'it'}: {message}{given}")
 
 
 def _model_at(model: type[BaseModel], where: list[str]) -> type[BaseModel] | None:

@@ -1,10 +1,10 @@
 """All settings of a training run, as data. Each field says what it does and where its default comes from."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
+from ragen_agents.run_files.renamed_keys import RenamedKeys
 from ragen_agents.starpo.estimators import ESTIMATORS
 from ragen_agents.starpo.filters import FILTERS
 from ragen_agents.starpo.losses import KlEstimator
@@ -28,22 +28,10 @@ PolicyLossName = Annotated[str, AfterValidator(POLICY_LOSSES.check), _names(POLI
 AggregationName = Annotated[str, AfterValidator(AGGREGATIONS.check), _names(AGGREGATIONS)]
 
 
-class _Section(BaseModel):
+class _Section(RenamedKeys):
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
     )
-    _renamed: ClassVar[Mapping[str, str]] = {}
-    """Keys of version 0.1 and what they are called now."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_old_keys(cls, data: Any) -> Any:
-        for old in data if isinstance(data, dict) else ():
-            if old in cls._renamed:
-                new = cls._renamed[old]
-                where = new.rpartition(".")[0]
-                raise ValueError(f"{where}{'.' * bool(where)}{old} was renamed; use {new}")
-        return data
 
 
 class Rollout(_Section):

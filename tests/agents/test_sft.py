@@ -38,7 +38,13 @@ def test_demonstrations_solve_their_game(game, codec):
 @pytest.mark.parametrize("rank", [0, 4])
 def test_a_model_is_trained_and_written(rank, tmp_path):
     out = tmp_path / "model"
-    settings = ["demonstrations=8", "epochs=2", "batch=4", "micro_batch=2", f"lora={rank}"]
+    settings = [
+        "demonstrations=8",
+        "epochs=2",
+        "batch_size=4",
+        "micro_batch=2",
+        f"lora_rank={rank}",
+    ]
     settings += ["env_kwargs.actions_per_turn=2"]
     assert main(["sft", "frozenlake-deterministic", *settings, "--out", str(out)]) == 0
     trained = transformers.AutoModelForCausalLM.from_pretrained(out).state_dict()
@@ -54,8 +60,8 @@ def test_a_model_is_trained_and_written(rank, tmp_path):
 
 
 def test_a_batch_that_cannot_be_split_is_refused(tmp_path, capsys):
-    assert main(["sft", "bandit", "batch=100", "--out", str(tmp_path / "m")]) == 2
-    assert "batch is 100, but must be a multiple of micro_batch" in capsys.readouterr().err
+    assert main(["sft", "bandit", "batch_size=100", "--out", str(tmp_path / "m")]) == 2
+    assert "batch_size is 100, but must be a multiple of micro_batch" in capsys.readouterr().err
 
 
 def test_an_unknown_game_is_named_wherever_it_is_said(tmp_path, capsys):

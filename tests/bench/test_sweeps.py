@@ -157,7 +157,8 @@ def test_another_game_is_trained_on_and_tested_on_itself():
             {"cells": {"a": {"train": {"rollouts": 1}}}},
             "cell 'a': config: unknown option 'rollouts'",
         ),
-        ({"cells": {"a": {"shorter": 0}}}, "cells.a.shorter"),
+        ({"cells": {"a": {"iterations_divisor": 0}}}, "cells.a.iterations_divisor"),
+        ({"cells": {"a": {"members": 4}}}, "members was renamed; use group_size"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_named(change, said, tmp_path, capsys):

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
+from ragen_agents.run_files.renamed_keys import RenamedKeys
 from ragen_agents.run_files.yaml_files import bundled_names, load_yaml, validate
 from ragen_agents.starpo import PRESETS
 from ragen_bench.config.suites import Name, Task, load_suite
@@ -19,8 +20,14 @@ class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class Cell(_Model):
+class Cell(_Model, RenamedKeys):
     """One setting that is compared with the others."""
+
+    _renamed = {
+        "members": "group_size",
+        "shorter": "iterations_divisor",
+        "faster": "learning_rate_factor",
+    }
 
     design: Literal["as published", "controlled"] = "as published"
     """Whether this is how the paper did it, or how the question can be answered."""
@@ -32,12 +39,12 @@ class Cell(_Model):
     """Conversation settings, in training and in the tests."""
     train: dict[str, Any] = Field(default_factory=dict)
     """Fields of the training config."""
-    members: int | None = Field(default=None, ge=1)
+    group_size: int | None = Field(default=None, ge=1)
     """Episodes from each initial state, instead of the scale's; the trajectories of an iteration stay
     as many, so there are more or fewer states."""
-    shorter: int = Field(default=1, ge=1)
+    iterations_divisor: int = Field(default=1, ge=1)
     """Iterations are divided by this, for cells that update more often in each."""
-    faster: float = Field(default=1.0, gt=0)
+    learning_rate_factor: float = Field(default=1.0, gt=0)
     """Learning rates are multiplied by this, whatever the scale's are."""
     supervised: dict[str, Any] | None = None
     """Fields of a supervised run, which then takes the place of training with StarPO."""

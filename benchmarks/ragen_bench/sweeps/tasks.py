@@ -172,7 +172,9 @@ def _task(sweep: Sweep, choice: Choice, game: str, name: str, seed: int | None) 
 
 def _train(sweep: Sweep, choice: Choice, game: str, cell: Cell, seed: int) -> TrainConfig:
     scale = sweep.scales[choice.scale]
-    iterations = max(1, (scale.quick if choice.quick else scale.iterations) // cell.shorter)
+    iterations = max(
+        1, (scale.quick if choice.quick else scale.iterations) // cell.iterations_divisor
+    )
     size = _SCALES[choice.scale]
     if choice.quick:
         size = merged(size, {"evaluation": {"every": iterations, "episodes": 32}})
@@ -191,10 +193,13 @@ def _train(sweep: Sweep, choice: Choice, game: str, cell: Cell, seed: int) -> Tr
 def _derived(base: TrainConfig, cell: Cell) -> dict[str, Any]:
     """Return the settings of a cell that depend on those of its scale."""
     names = ("learning_rate", "critic_learning_rate")
-    rates = {name: cell.faster * getattr(base.update, name) for name in names}
-    if cell.members is None:
+    rates = {name: cell.learning_rate_factor * getattr(base.update, name) for name in names}
+    if cell.group_size is None:
         return {"update": rates}
-    shape = {"groups": base.episodes // cell.members, "members": cell.members}
+    shape = {
+        "prompts_per_iteration": base.episodes // cell.group_size,
+        "group_size": cell.group_size,
+    }
     return {"update": rates, "rollout": shape}
 
 
