@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -31,7 +32,7 @@ def config_digest(config: TrainConfig) -> str:
 
 def default_run_dir(config: TrainConfig) -> Path:
     """Return a path under ``runs/`` that depends on the config only, so that the same command resumes."""
-    game = config.game.split("/")[1].removesuffix("Text-v0")
+    game = re.sub(r"\W+", "-", config.game.split("/")[-1].removesuffix("Text-v0"))
     how = f"{config.advantage.estimator}-{config.filter.kind}-seed{config.seed}"
     return Path("runs") / f"train-{game}-{how}-{config_digest(config)[:8]}"
 

@@ -55,7 +55,10 @@ def env_factory(config: TrainConfig, env: Callable[[], Any] | None) -> MakeEnv:
 def names_of_parts(**parts: object | None) -> dict[str, str]:
     """Return the names of the parts that a caller has passed, by kind."""
     return {
-        kind: f"{part.__module__}.{getattr(part, '__qualname__', type(part).__qualname__)}"
+        kind: ".".join(
+            getattr(part, name, getattr(type(part), name))
+            for name in ("__module__", "__qualname__")
+        )
         for kind, part in parts.items()
         if part is not None
     }

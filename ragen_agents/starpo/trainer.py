@@ -95,6 +95,7 @@ class Trainer:
         self.run_dir = default_run_dir(config) if run_dir is None else Path(run_dir)
         self._own_parts = names_of_parts(reward=reward, engine=engine, env=env)
         self.callbacks = tuple(callbacks)
+        self._reward = TurnReward(config.reward) if reward is None else as_reward(reward)
         self.accelerator = make_accelerator(config)
         # What is sharded goes to its device in parts, so that no device has to hold all of it.
         apart = is_split(config, self.accelerator)
@@ -107,7 +108,6 @@ class Trainer:
         self._make_env = env_factory(config, env)
         self._context = int(getattr(policy.config, "max_position_embeddings", 1 << 30))
         check_fits(config, self._make_env, self.codec, self._context)
-        self._reward = TurnReward(config.reward) if reward is None else as_reward(reward)
         self._owns_engine = engine is None
         self.engine = engine or make_engine(
             config, self.learner.whole_policy(), self.codec, self.accelerator.num_processes,

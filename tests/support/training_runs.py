@@ -19,10 +19,11 @@ SMALL = {
 }
 
 
-def trainer(folder, *layers, preset="starpo-s", reports=None, **parts):
+def trainer(folder, *layers, preset="starpo-s", reports=None, callbacks=(), **parts):
     config = TrainConfig(**merged(SMALL, PRESETS[preset], *layers))
     folder.mkdir(exist_ok=True)
-    callbacks = [] if reports is None else [ReportMetrics(lambda i, m: reports.append((i, m)))]
+    if reports is not None:
+        callbacks = [*callbacks, ReportMetrics(lambda i, m: reports.append((i, m)))]
     return Trainer(config, folder, callbacks=callbacks, **parts)
 
 

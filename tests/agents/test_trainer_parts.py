@@ -1,0 +1,280 @@
+"""What a user passes to the trainer or registers for it, and what is refused."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from ragen_bench.__main__ import main  # noqa: E402
+from training_runs import lines, trainer  # noqa: E402
+
+from ragen_agents.engines.scripted import ScriptedEngine  # noqa: E402
+from ragen_agents.starpo import (  # noqa: E402
+    ESTIMATORS,
+    FILTERS,
+    AdvantageEstimate,
+    Callback,
+    Estimator,
+    GroupFilter,
+    PolicyLoss,
+    TokenLoss,
+    TrainBatch,
+    TrainConfig,
+    keep_groups,
+    per_token,
+    register_estimator,
+    register_filter,
+    register_policy_loss,
+)
+from ragen_agents.starpo.levels import training_groups  # noqa: E402
+from ragen_agents.starpo.registry import Registry  # noqa: E402
+from ragen_envs.conversation import make  # noqa: E402
+from ragen_envs.errors import RagenError  # noqa: E402
+from ragen_envs.frozen_lake import FrozenLakeEnv  # noqa: E402
+
+PLAIN = {"iterations": 1, "evaluation": {"every": 0}, "filter": {"kind": "none"}}
+
+
+@pytest.fixture
+def plain(tiny):
+    return {**PLAIN, "model": str(tiny)}
+
+
+@pytest.fixture(autouse=True)
+def _own_registries(monkeypatch):
+    """What a test registers is forgotten after it."""
+    for registry in (ESTIMATORS, FILTERS):
+        monkeypatch.setattr(registry, "_parts", dict(registry._parts))
+
+
+def short(reply, result):
+    return {"game": sum(result.rewards), "length": -0.01 * len(reply)}
+
+
+def test_a_reward_function_takes_the_place_of_the_configured_reward(plain, tmp_path):
+    reports, seen = [], []
+
+    def watched(reply, result):
+        seen.append(len(reply))
+        return short(reply, result)
+
+    trainer(tmp_path, plain, reports=reports, reward=watched).run()
+    metrics = reports[-1][1]
+    assert metrics["reward/length"] == pytest.approx(-0.01 * sum(seen) / 8)
+    assert "reward/penalty" not in metrics
+    assert metrics["return"] == pytest.approx(metrics["reward/game"] + metrics["reward/length"])
+
+
+def test_a_reward_that_is_a_number_bears_the_name_of_its_function(plain, tmp_path):
+    reports = []
+
+    def politeness(reply, result):
+        return 0.25
+
+    trainer(tmp_path, plain, reports=reports, reward=politeness).run()
+    assert reports[-1][1]["reward/politeness"] == 0.25 * reports[-1][1]["turns"]
+
+
+def no_arguments():
+    return 0.0
+
+
+@pytest.mark.parametrize(
+    ("reward", "words"),
+    [
+        ("game", "must be a function or a RewardFunction"),
+        (no_arguments, "must take two arguments"),
+        (lambda reply, result: float("nan"), "must return finite numbers"),
+        (lambda reply, result: "good", "must return finite numbers"),
+    ],
+)
+def test_a_wrong_reward_is_refused(reward, words, plain, tmp_path):
+    with pytest.raises(RagenError, match=words):
+        trainer(tmp_path, plain, reward=reward).run()
+
+
+def test_the_filter_can_look_at_the_games_part_only_if_there_is_one(plain, tmp_path):
+    layer = {**plain, "reward": {"in_filter": False}}
+    with pytest.raises(RagenError, match="the reward has no part named 'game', only politeness"):
+        trainer(tmp_path, layer, reward=lambda reply, result: {"politeness": 1.0}).run()
+
+
+def test_a_run_is_resumed_with_the_same_parts_only(plain, tmp_path):
+    trainer(tmp_path, plain, reward=short).run()
+    longer = {**plain, "iterations": 2}
+    with pytest.raises(RagenError, match=r"holds a run with reward=.*short, but .*no parts of its"):
+        trainer(tmp_path, longer).run()
+    trainer(tmp_path, longer, reward=short).run()
+    assert len(lines(tmp_path)) == 2
+
+
+class Recorder(Callback):
+    def __init__(self, stop_at=None):
+        self.calls, self.stop_at = [], stop_at
+
+    def on_train_begin(self, trainer):
+        self.calls.append("begin")
+
+    def on_rollout_end(self, trainer, iteration, trajectories):
+        self.calls.append(("rollout", iteration, len(trajectories)))
+
+    def on_evaluate(self, trainer, iteration, metrics):
+        self.calls.append(("evaluate", iteration, "validation/success" in metrics))
+
+    def on_iteration_end(self, trainer, iteration, metrics):
+        self.calls.append(("iteration", iteration, "gradient_norm" in metrics))
+        if iteration == self.stop_at:
+            trainer.stop()
+
+    def on_save(self, trainer, folder):
+        self.calls.append(("save", folder.name))
+
+    def on_train_end(self, trainer):
+        self.calls.append("end")
+
+
+def test_callbacks_see_the_run_in_its_order(plain, tmp_path):
+    recorder = Recorder(stop_at=2)
+    layer = {**plain, "iterations": 5, "evaluation": {"every": 2, "episodes": 2}, "save_every": 2}
+    trainer(tmp_path, layer, callbacks=[recorder]).run()
+    assert recorder.calls == [
+        "begin", ("evaluate", 0, True), ("save", "best"),
+        ("rollout", 1, 8), ("iteration", 1, True),
+        ("rollout", 2, 8), ("evaluate", 2, True), ("iteration", 2, True), ("save", "000002"),
+        ("save", "000002"), "end",
+    ]  # fmt: skip
+
+
+def small_lake():
+    return FrozenLakeEnv(size=3, success_rate=1.0)
+
+
+def small_lake_in_words():
+    return make("ragen/FrozenLakeText-v0", size=3, max_turns=1)
+
+
+@pytest.mark.parametrize(("env", "turns"), [(small_lake, 2), (small_lake_in_words, 1)])
+def test_an_env_takes_the_place_of_the_game(env, turns, plain, tmp_path):
+    layer = {**plain, "game": "a lake", "env_kwargs": {"max_turns": 2}}
+    one = trainer(tmp_path, layer, env=env)
+    one.run()
+    env = one._make_env()
+    env.reset(seed=0)
+    assert env.settings.max_turns == turns
+    assert env.unwrapped.board.shape == (3, 3)
+
+
+def test_an_engine_takes_the_place_of_the_configured_one_and_stays_open(plain, tmp_path):
+    closed = []
+    engine = ScriptedEngine(lambda request: [5, 6, 2], frozenset({2}))
+    engine.close = lambda: closed.append(True)
+    trainer(tmp_path, plain, engine=engine).run()
+    assert engine.version == 1
+    assert lines(tmp_path)[0]["reply_tokens"] == 3
+    assert not closed
+
+
+def best_of_group(batch):
+    best = torch.stack([batch.returns[batch.groups == group].max() for group in batch.groups])
+    return AdvantageEstimate(per_token(batch.returns - best, batch.mask))
+
+
+def test_a_registered_estimator_trains_without_a_critic_and_with_groups_only(plain, tmp_path):
+    register_estimator(Estimator("best", best_of_group, "return - best", needs_group=True))
+    layer = {**plain, "advantage": {"estimator": "best"}}
+    one = trainer(tmp_path, layer, preset="starpo-grpo")
+    assert one.learner.critic_optimizer is None
+    one.run()
+    assert lines(tmp_path)[0]["gradient_norm"] >= 0
+    with pytest.raises(ValueError, match=r"estimator=best compares the members of a group"):
+        TrainConfig(advantage={"estimator": "best"}, rollout={"group_size": 1})
+    with pytest.raises(
+        ValueError, match=r"loss\.kl=reward has no effect on advantage\.estimator=best"
+    ):
+        TrainConfig(advantage={"estimator": "best"}, loss={"kl": "reward"})
+
+
+def estimate(**wrong):
+    def function(batch):
+        zeros = torch.zeros(batch.mask.shape)
+        return AdvantageEstimate(**{"advantages": zeros, **{k: v(zeros) for k, v in wrong.items()}})
+
+    return function
+
+
+@pytest.mark.parametrize(
+    ("function", "needs_critic", "words"),
+    [
+        (estimate(advantages=lambda z: z[:, 1:]), False, "of the shape"),
+        (estimate(advantages=lambda z: z / 0), False, "not finite"),
+        (estimate(advantages=lambda z: z.clone().requires_grad_()), False, "with a gradient"),
+        (estimate(), True, "no value targets, but is registered with needs_critic=True"),
+        (estimate(value_targets=lambda z: z), False, "registered with needs_critic=False"),
+    ],
+)
+def test_an_estimator_that_returns_something_wrong_is_refused(
+    function, needs_critic, words, plain, tmp_path
+):
+    register_estimator(Estimator("wrong", function, "for the test", needs_critic=needs_critic))
+    layer = {**plain, "advantage": {"estimator": "wrong"}}
+    with pytest.raises(RagenError, match=f"advantage.estimator=wrong returned .*{words}"):
+        trainer(tmp_path, layer).run()
+
+
+def test_a_registered_filter_decides_what_is_kept(plain, tmp_path):
+    register_filter(GroupFilter("first", lambda returns, ratio, seed: [0], "the first group"))
+    trainer(tmp_path, plain, {"filter": {"kind": "first"}}).run()
+    assert lines(tmp_path)[0]["kept_groups"] == 1
+
+
+@pytest.mark.parametrize("kept", [[0, 0], [2], [-1]])
+def test_a_filter_that_keeps_what_is_not_there_is_refused(kept):
+    register_filter(GroupFilter("wrong", lambda returns, ratio, seed: kept, "for the test"))
+    with pytest.raises(RagenError, match=r"filter\.kind=wrong returned"):
+        keep_groups([torch.zeros(2).numpy()] * 2, "wrong", 0.5, 0)
+
+
+def test_a_registered_policy_loss_is_minimised(plain, tmp_path):
+    def reinforce(part):
+        loss = -part.advantages * part.logprobs
+        return TokenLoss(loss, torch.zeros_like(loss, dtype=torch.bool))
+
+    register_policy_loss(PolicyLoss("reinforce", reinforce, "REINFORCE"))
+    norms = {}
+    for name in ("ppo-clip", "reinforce"):
+        layer = {**plain, "loss": {"policy_loss": name}, "update": {"mini_batch_size": 8}}
+        one = trainer(tmp_path / name, layer, preset="starpo-ppo")
+        batch = one.collector.collect(training_groups(one.config, 0), 0)
+        ready = one.learner.prepare(TrainBatch.of(batch, one.codec.pad))
+        norms[name] = one.learner.update(ready, 0)["gradient_norm"]
+    # At a ratio of 1 the surrogate's gradient is that of REINFORCE.
+    assert norms["reinforce"] == pytest.approx(norms["ppo-clip"], rel=1e-3)
+    assert norms["reinforce"] > 0
+
+
+def test_a_name_can_be_registered_once():
+    registry = Registry("advantage.estimator")
+    part = Estimator("mine", best_of_group, "for the test")
+    registry.register(part)
+    with pytest.raises(RagenError, match=r"advantage\.estimator=mine is registered already"):
+        registry.register(part)
+    with pytest.raises(RagenError, match="must have a name"):
+        registry.register(Estimator("", best_of_group, "for the test"))
+
+
+def test_an_imported_file_adds_an_estimator_to_the_command(tiny, tmp_path, monkeypatch, capsys):
+    (tmp_path / "my_estimator.py").write_text(
+        "import torch\n"
+        "from ragen_agents.starpo import AdvantageEstimate, Estimator, register_estimator\n"
+        "register_estimator(Estimator('zero', lambda batch: AdvantageEstimate("
+        "torch.zeros(batch.mask.shape)), 'nothing'))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    command = [
+        "train", "bandit", "--preset", "starpo-grpo", "--out", "run", "advantage.estimator=zero",
+        f"model={tiny}", "iterations=1", "evaluation.every=0", "rollout.max_tokens=8",
+        "filter.kind=none", "loss.entropy_coef=0", "loss.kl=none",
+    ]  # fmt: skip
+    assert main(["--import", "my_estimator.py", *command]) == 0
+    assert lines(tmp_path / "run")[0]["gradient_norm"] == 0
+    capsys.readouterr()
