@@ -46,6 +46,23 @@ def command(sweep, tiny, out, *more):
     return ["sweep", str(sweep), "--quick", "--model", str(tiny), "--out", str(out), *more]
 
 
+def test_a_sweep_trains_with_an_imported_estimator(tiny, tmp_path, monkeypatch, capsys):
+    (tmp_path / "my_zero.py").write_text(
+        "import torch\n"
+        "from ragen_agents.starpo import AdvantageEstimate, Estimator, register_estimator\n"
+        "register_estimator(Estimator('my-zero', lambda batch: AdvantageEstimate("
+        "torch.zeros(batch.mask.shape)), 'nothing'))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    cells = {"a": {}, "zero": {"train": {"advantage": {"estimator": "my-zero"}}}}
+    sweep = small_sweep(tmp_path, 1, cells=cells)
+    done = main(
+        ["--import", "my_zero.py", *command(sweep, tiny, tmp_path / "out", "--format", "json")]
+    )
+    assert done == 0
+    assert "zero" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("scale", ["laptop", "paper"])
 @pytest.mark.parametrize("quick", [[], ["--quick"]])
 @pytest.mark.parametrize("name", bundled_sweeps())

@@ -57,8 +57,8 @@ def _options(
         typer.Option(
             "--import",
             metavar="FILE",
-            help="Import a Python file or module that registers games before running the command; may "
-            "be repeated.",
+            help="Import a Python file or module that registers games or parts of the trainer before "
+            "running the command; may be repeated.",
         ),
     ] = None,
 ) -> None:

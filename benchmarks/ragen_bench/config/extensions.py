@@ -1,10 +1,31 @@
-"""Python files of the user's own, imported for the games that they register."""
+"""Python files of the user's own, imported for the games and the parts of the trainer that they register."""
 
 import importlib
+import os
 import sys
 from pathlib import Path
+from typing import Final
 
 from ragen_envs.errors import RagenError
+
+_VARIABLE: Final = "RAGEN_IMPORT"
+"""Environment variable that tells the processes of a sweep's tasks what to import."""
+_imported: Final[list[str]] = []
+
+
+def imports_environment() -> dict[str, str]:
+    """Return what a new process must find in its environment to import the same extensions."""
+    return {_VARIABLE: os.pathsep.join(_imported)} if _imported else {}
+
+
+def import_from_environment() -> None:
+    """Import the extensions of the process that has started this one.
+
+    Raises:
+        RagenError: One of them cannot be imported.
+    """
+    for name in filter(None, os.environ.get(_VARIABLE, "").split(os.pathsep)):
+        import_extension(name)
 
 
 def import_extension(name: str) -> None:
@@ -25,3 +46,4 @@ def import_extension(name: str) -> None:
         importlib.import_module(path.stem if is_file else name)
     except Exception as error:
         raise RagenError(f"'{name}' cannot be imported: {type(error).__name__}: {error}") from error
+    _imported.append(str(path.resolve()) if is_file else name)

@@ -15,6 +15,7 @@ from typing import Final
 
 from ragen_agents.policies import VLLM
 from ragen_agents.run_files.locks import InUseError, exclusive_lock
+from ragen_bench.config.extensions import import_from_environment
 from ragen_bench.console.log_handler import logs_on_stderr
 from ragen_bench.sweeps.results import (
     Outcome,
@@ -48,6 +49,7 @@ def main(folder: Path) -> int:
 
 def _run_task() -> int:
     try:
+        import_from_environment()
         _do(SweepTask.model_validate_json(Path(TASK).read_text(encoding="utf-8")))
     except (RagenError, OSError) as error:
         _LOG.error("%s", error)
