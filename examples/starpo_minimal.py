@@ -20,14 +20,20 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--game", default="ragen/BanditText-v0", help="a conversation env")
 parser.add_argument("--model", default=str(STARTER))
 parser.add_argument("--iterations", type=int, default=60)
-parser.add_argument("--groups", type=int, default=8, help="P, initial states an iteration")
-parser.add_argument("--members", type=int, default=16, help="N, episodes from each")
-parser.add_argument("--keep", type=float, default=0.25, help="share of groups that is learned from")
+parser.add_argument(
+    "--prompts-per-iteration", type=int, default=8, help="P, initial states an iteration"
+)
+parser.add_argument("--group-size", type=int, default=16, help="N, episodes from each")
+parser.add_argument(
+    "--filter-ratio", type=float, default=0.25, help="share of groups that is learned from"
+)
 parser.add_argument("--clip-ratio-low", type=float, default=0.2)
 parser.add_argument("--clip-ratio-high", type=float, default=0.28)
-parser.add_argument("--entropy", type=float, default=0.001)
-parser.add_argument("--batch", type=int, default=32, help="E, trajectories of an optimizer step")
-parser.add_argument("--lr", type=float, default=1e-3)
+parser.add_argument("--entropy-coef", type=float, default=0.001)
+parser.add_argument(
+    "--mini-batch-size", type=int, default=32, help="E, trajectories of an optimizer step"
+)
+parser.add_argument("--learning-rate", type=float, default=1e-3)
 parser.add_argument("--max-tokens", type=int, default=64, help="of one reply")
 parser.add_argument("--seed", type=int, default=0)
 args = parser.parse_args()
@@ -35,7 +41,7 @@ args = parser.parse_args()
 torch.manual_seed(args.seed)
 tokenizer = AutoTokenizer.from_pretrained(args.model, padding_side="left")
 model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.float32).eval()
-optimizer = torch.optim.Adam(model.parameters(), lr=args.lr, betas=(0.9, 0.999))
+optimizer = torch.optim.Adam(model.parameters(), lr=args.learning_rate, betas=(0.9, 0.999))
 END = tokenizer.eos_token_id
 
 
@@ -69,9 +75,11 @@ def write(prompts):
 def collect(iteration):
     """Play P groups of N episodes. A trajectory is ids and a mask of what the model wrote [1, 3]."""
     episodes = []
-    for group in range(args.groups):
-        seed = new_stream(f"minimal {args.seed}", args.game, iteration * args.groups + group)
-        for member in range(args.members):  # one level, independent noise [4]
+    for group in range(args.prompts_per_iteration):
+        seed = new_stream(
+            f"minimal {args.seed}", args.game, iteration * args.prompts_per_iteration + group
+        )
+        for member in range(args.group_size):  # one level, independent noise [4]
             env = make(args.game)
             env.reset(seed=seed, options={"noise": member})
             ids = template(env.messages, True)
@@ -112,12 +120,16 @@ def score(episodes):
 
 for iteration in range(args.iterations):
     episodes = collect(iteration)
-    returns = np.array([e["return"] for e in episodes]).reshape(args.groups, args.members)
+    returns = np.array([e["return"] for e in episodes]).reshape(
+        args.prompts_per_iteration, args.group_size
+    )
     success = np.mean([e["env"].success for e in episodes])
 
     # Keep the groups whose returns differ most: uncertainty is where there is something to learn. [9]
     spread = returns.std(axis=1, ddof=1)
-    best = np.argsort(-spread, kind="stable")[: int(np.ceil(args.keep * args.groups))]
+    best = np.argsort(-spread, kind="stable")[
+        : int(np.ceil(args.filter_ratio * args.prompts_per_iteration))
+    ]
     kept = [e for e in episodes if e["group"] in best and spread[e["group"]] > 1e-8]
 
     norms = []
@@ -128,7 +140,7 @@ for iteration in range(args.iterations):
             (e["return"] - returns[e["group"]].mean()) / spread[e["group"]] for e in kept
         ]  # [6]
         order = np.random.default_rng([args.seed, iteration]).permutation(len(kept))
-        for part in np.array_split(order, max(1, round(len(kept) / args.batch))):
+        for part in np.array_split(order, max(1, round(len(kept) / args.mini_batch_size))):
             chosen = [kept[i] for i in part]
             logprobs, entropies, mask = score(chosen)
             before = torch.nn.utils.rnn.pad_sequence([old[i] for i in part], batch_first=True)
@@ -138,7 +150,7 @@ for iteration in range(args.iterations):
             loss = -torch.minimum(ratio * gain, clipped * gain)[
                 mask
             ].mean()  # one mean of tokens [10]
-            loss = loss - args.entropy * entropies[mask].mean()
+            loss = loss - args.entropy_coef * entropies[mask].mean()
             loss.backward()
             norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)))
             optimizer.step()

@@ -65,6 +65,18 @@ def test_the_single_file_learns_the_better_arm():
     assert sum(success[-3:]) / 3 > 0.75
 
 
+@pytest.mark.parametrize(
+    ("example", "lines", "words"),
+    [("custom_loop.py", 2, "return"), ("own_parts.py", 2, "price of length")],
+)
+def test_the_examples_of_training_run(example, lines, words, tmp_path):
+    pytest.importorskip("transformers")
+    command = [sys.executable, str(ROOT / "examples" / example), "--iterations", str(lines)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(re.findall(words, done.stdout)) == lines
+
+
 OUTSIDE = pytest.mark.parametrize("module", ["corridor", "lights_out"])
 
 
