@@ -110,7 +110,7 @@ def main() -> None:
             * args.group_size
         )
         print(f"iteration {iteration}: {spent} s, {tokens:.0f} tokens written", flush=True)
-        learned = {name: metrics[name] for name in ("gradient_norm", "optimizer_steps", "entropy")}
+        learned = {name: metrics[name] for name in ("grad_norm", "optimizer_steps", "entropy")}
         print(
             "  " + ", ".join(f"{name} {value:.4g}" for name, value in learned.items()), flush=True
         )

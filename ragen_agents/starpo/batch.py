@@ -1,4 +1,4 @@
-"""Trajectories as tensors, and how they are cut into optimizer batches and passes."""
+"""Trajectories as tensors, and how they are cut into mini-batches and micro-batches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ class TrainBatch:
         return slice(int(filled[0]), int(filled[-1]) + 1)
 
 
-def optimizer_batches(count: int, steps: int, epochs: int, seed: int) -> list[list[int]]:
+def mini_batches(count: int, steps: int, epochs: int, seed: int) -> list[list[int]]:
     """Return which trajectories each optimizer step learns from.
 
     Each epoch is a fresh permutation cut into ``steps`` parts whose sizes differ by one at most.
@@ -87,7 +87,9 @@ def optimizer_batches(count: int, steps: int, epochs: int, seed: int) -> list[li
     return parts
 
 
-def passes(sizes: Sequence[tuple[int, int]], rows: Sequence[int], budget: int) -> list[list[int]]:
+def micro_batches(
+    sizes: Sequence[tuple[int, int]], rows: Sequence[int], budget: int
+) -> list[list[int]]:
     """Cut trajectories into parts of similar lengths whose padded size is at most ``budget`` tokens.
 
     A trajectory longer than the budget is a part of its own. The longest come first, so that memory

@@ -9,12 +9,12 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from ragen_agents.starpo.batch import TrainBatch, optimizer_batches, passes
+from ragen_agents.starpo.batch import TrainBatch, micro_batches, mini_batches
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.models import ActorCritic, Scores
 from ragen_agents.starpo.objectives import BatchTotals
 from ragen_agents.starpo.prepared import Prepared, prepare
-from ragen_agents.starpo.sharding import WholeCopy, let_go, split, whole
+from ragen_agents.starpo.sharding import WholeCopy, release_gathered, split, whole
 from ragen_agents.starpo.total_loss import batch_totals, critic_loss, policy_loss
 from ragen_envs.seeding import new_stream
 
@@ -22,8 +22,8 @@ from ragen_envs.seeding import new_stream
 class Learner:
     """Holds the models and their optimizers.
 
-    All processes of a distributed run hold the same batch and each passes its share of every optimizer
-    batch, so that the result does not depend on how many there are, up to the order of sums.
+    All processes of a distributed run hold the same batch and each computes its share of every
+    mini-batch, so that the result does not depend on how many there are, up to the order of sums.
 
     Args:
         config: The run's.
@@ -94,7 +94,7 @@ class Learner:
         full = count if config.update.steps == "as-published" else config.episodes
         steps = -(-full // size)
         order = new_stream("optimizer batches", str(config.seed), iteration)
-        parts = optimizer_batches(count, steps, config.update.epochs, order)
+        parts = mini_batches(count, steps, config.update.epochs, order)
         found = [self._step(prepared, rows, iteration) for rows in parts]
         names = {name for metrics in found for name in metrics}
         means = {name: fmean(m[name] for m in found if name in m) for name in names}
@@ -129,7 +129,7 @@ class Learner:
         Every process makes as many passes as the others; those beyond its share weigh nothing. Gradients
         are averaged over processes, so the factor is their number.
         """
-        parts = passes(batch.sizes, rows, self.config.update.max_tokens_per_micro_batch)
+        parts = micro_batches(batch.sizes, rows, self.config.update.max_tokens_per_micro_batch)
         world, rank = self.accelerator.num_processes, self.accelerator.process_index
         rounds = -(-len(parts) // world)
         for k in range(rounds):
@@ -164,9 +164,9 @@ class Learner:
     def _apply(self, iteration: int) -> dict[str, float]:
         """Clip, and step both optimizers; returns no norms where one is not finite and nothing was done."""
         limit = self.config.update.max_grad_norm
-        norms = {"gradient_norm": _clip(self.models.policy_parameters(), limit)}
+        norms = {"grad_norm": _clip(self.models.policy_parameters(), limit)}
         if self.critic_optimizer is not None:
-            norms["critic_gradient_norm"] = _clip(self.models.critic_parameters(), limit)
+            norms["critic_grad_norm"] = _clip(self.models.critic_parameters(), limit)
         finite = all(norm < float("inf") for norm in norms.values())  # False for NaN
         if finite:
             self.bad_steps = 0
@@ -199,7 +199,7 @@ class Learner:
                 whole, (scores.logprobs, scores.entropies, scores.values), strict=True
             ):
                 target[rows, columns] = part
-        let_go(models)
+        release_gathered(models)
         return Scores(*(self._summed(part).cpu() for part in whole))
 
     def _summed(self, part: Tensor) -> Tensor:

@@ -78,7 +78,7 @@ class EchoTrapMonitor:
         return f"{name} fell to {now:.3g}, {100 * now / base:.0f}% of its first {window} iterations"
 
     def _spike(self) -> str:
-        norms = self._values("gradient_norm")
+        norms = self._values("grad_norm")
         window = self.config.window
         if len(norms) < window + _LASTING:
             return ""

@@ -35,7 +35,7 @@ def split(models: nn.Module, layers: set[str], accelerator: Accelerator) -> None
         fully_shard(module, mesh=mesh)
 
 
-def let_go(models: nn.Module) -> None:
+def release_gathered(models: nn.Module) -> None:
     """Free what a pass without gradients has put together; does nothing where nothing is split.
 
     Until then the outermost weights are temporary tensors, and a change to them would be lost.

@@ -17,7 +17,7 @@ def watch(**series):
     rng = np.random.default_rng(0)
     length = len(next(iter(series.values())))
     monitor = EchoTrapMonitor(Monitor(window=10))
-    base = {"success": 0.4, "reward_std": 1.0, "entropy": 0.5, "gradient_norm": 0.3}
+    base = {"success": 0.4, "reward_std": 1.0, "entropy": 0.5, "grad_norm": 0.3}
     seen = []
     for i in range(length):
         metrics = {
@@ -53,11 +53,11 @@ def test_early_signs_come_before_the_collapse():
 def test_a_gradient_that_stays_large_is_told_once():
     norms = np.full(50, 0.3)
     norms[33:37] = 4.0
-    assert watch(gradient_norm=norms) == [("gradient", 35)]
+    assert watch(grad_norm=norms) == [("gradient", 35)]
     norms[33:37] = (4.0, 4.0, 0.3, 4.0)  # a spike here and there is noise
-    assert watch(gradient_norm=norms) == []
+    assert watch(grad_norm=norms) == []
     norms[33:37] = 4.0
-    assert watch(gradient_norm=norms, success=np.full(50, 0.97)) == []  # a solved game
+    assert watch(grad_norm=norms, success=np.full(50, 0.97)) == []  # a solved game
 
 
 def test_a_solved_game_has_no_early_signs():
@@ -79,7 +79,7 @@ def test_metrics_that_are_missing_are_no_sign():
     for _ in range(20):
         assert monitor.observe({"success": 0.0}) == []
     monitor = EchoTrapMonitor(Monitor(window=3))
-    assert [monitor.observe({"gradient_norm": 1.0}) for _ in range(20)] == [[]] * 20
+    assert [monitor.observe({"grad_norm": 1.0}) for _ in range(20)] == [[]] * 20
 
 
 RECORDED = json.loads((Path(__file__).parents[1] / "data/recorded_runs.json").read_text())

@@ -37,7 +37,7 @@ def test_it_trains_without_a_critic(tiny, tmp_path):
     )  # fmt: skip
     assert one.learner.critic_optimizer is None
     one.run()
-    assert reports[-1][1]["gradient_norm"] > 0
+    assert reports[-1][1]["grad_norm"] > 0
     assert "value_loss" not in reports[-1][1]
 
 

@@ -15,7 +15,7 @@ from ragen_agents.starpo import (  # noqa: E402
     losses,
 )
 from ragen_agents.starpo import advantages as adv  # noqa: E402
-from ragen_agents.starpo.batch import optimizer_batches, passes  # noqa: E402
+from ragen_agents.starpo.batch import micro_batches, mini_batches  # noqa: E402
 from ragen_agents.starpo.filters import keep_groups  # noqa: E402
 from ragen_agents.starpo.mutual_information import summarise  # noqa: E402
 
@@ -267,7 +267,7 @@ def test_a_random_share_is_random_and_repeatable():
 @given(st.integers(1, 40), st.integers(1, 6), st.integers(1, 3), st.integers(0, 99))
 @QUICK
 def test_optimizer_batches_use_everything_once_an_epoch(count, steps, epochs, seed):
-    parts = optimizer_batches(count, steps, epochs, seed)
+    parts = mini_batches(count, steps, epochs, seed)
     assert len(parts) == epochs * min(steps, count)
     assert sorted(row for part in parts for row in part) == sorted(list(range(count)) * epochs)
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
@@ -279,7 +279,7 @@ def test_optimizer_batches_use_everything_once_an_epoch(count, steps, epochs, se
 )
 @QUICK
 def test_passes_stay_in_their_budget(sizes, budget):
-    parts = passes(sizes, range(len(sizes)), budget)
+    parts = micro_batches(sizes, range(len(sizes)), budget)
     assert sorted(row for part in parts for row in part) == list(range(len(sizes)))
     for part in parts:
         width = max(sizes[row][0] for row in part) + max(sizes[row][1] for row in part)

@@ -122,7 +122,7 @@ class Recorder(Callback):
         self.calls.append(("evaluate", iteration, "validation/success" in metrics))
 
     def on_iteration_end(self, trainer, iteration, metrics):
-        self.calls.append(("iteration", iteration, "gradient_norm" in metrics))
+        self.calls.append(("iteration", iteration, "grad_norm" in metrics))
         if iteration == self.stop_at:
             trainer.stop()
 
@@ -185,7 +185,7 @@ def test_a_registered_estimator_trains_without_a_critic_and_with_groups_only(pla
     one = trainer(tmp_path, layer, preset="starpo-grpo")
     assert one.learner.critic_optimizer is None
     one.run()
-    assert lines(tmp_path)[0]["gradient_norm"] >= 0
+    assert lines(tmp_path)[0]["grad_norm"] >= 0
     with pytest.raises(ValueError, match=r"estimator=best compares the members of a group"):
         TrainConfig(advantage={"estimator": "best"}, rollout={"group_size": 1})
     with pytest.raises(
@@ -246,7 +246,7 @@ def test_a_registered_policy_loss_is_minimised(plain, tmp_path):
         one = trainer(tmp_path / name, layer, preset="starpo-ppo")
         batch = one.collector.collect(training_groups(one.config, 0), 0)
         ready = one.learner.prepare(TrainBatch.of(batch, one.codec.pad))
-        norms[name] = one.learner.update(ready, 0)["gradient_norm"]
+        norms[name] = one.learner.update(ready, 0)["grad_norm"]
     # At a ratio of 1 the surrogate's gradient is that of REINFORCE.
     assert norms["reinforce"] == pytest.approx(norms["ppo-clip"], rel=1e-3)
     assert norms["reinforce"] > 0
@@ -276,5 +276,5 @@ def test_an_imported_file_adds_an_estimator_to_the_command(tiny, tmp_path, monke
         "filter.kind=none", "loss.entropy_coef=0", "loss.kl=none",
     ]  # fmt: skip
     assert main(["--import", "my_estimator.py", *command]) == 0
-    assert lines(tmp_path / "run")[0]["gradient_norm"] == 0
+    assert lines(tmp_path / "run")[0]["grad_norm"] == 0
     capsys.readouterr()

@@ -39,7 +39,7 @@ def test_every_preset_trains_on_every_game(game, preset, tiny, tmp_path):
     (_, before), (_, after) = reports
     assert "validation/success" in before
     assert after["optimizer_steps"] == 2
-    assert after["gradient_norm"] > 0
+    assert after["grad_norm"] > 0
     assert after["mismatch_max"] < 1e-3
     assert after["seconds/games"] < after["seconds/rollout"]
 
@@ -65,7 +65,7 @@ def test_the_cut_into_passes_changes_nothing(kind, aggregation, tiny, tmp_path):
         )  # fmt: skip
         ready = prepared(one)
         norms = one.learner.update(ready, 0)
-        changed.append((norms["gradient_norm"], norms["policy_loss"]))
+        changed.append((norms["grad_norm"], norms["policy_loss"]))
     assert changed[0] == pytest.approx(changed[1], rel=1e-3, abs=1e-6)
 
 

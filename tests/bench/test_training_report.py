@@ -21,7 +21,7 @@ def run(tmp_path):
     (folder / "config.yaml").write_text(dump_yaml(TrainConfig().model_dump(mode="json")))
     metrics = [{"iteration": 0, "validation/success": 0.25}]
     for i in range(1, 6):
-        metrics.append({"iteration": i, "success": 0.1 * i, "entropy": 0.5, "gradient_norm": 1.0 / i,
+        metrics.append({"iteration": i, "success": 0.1 * i, "entropy": 0.5, "grad_norm": 1.0 / i,
                         "warnings": ["entropy <fell>"] if i == 4 else []})  # fmt: skip
     metrics[-1]["validation/success"] = 0.5
     (folder / "metrics.jsonl").write_text("".join(json.dumps(m) + "\n" for m in metrics))

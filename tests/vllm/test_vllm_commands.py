@@ -26,7 +26,7 @@ def test_five_iterations_of_starpo_s_and_two_more(tmp_path):
     assert [line["iteration"] for line in found] == list(range(8))
     for line in found[1:]:
         assert line["mismatch_max"] < 1e-3
-        assert line["gradient_norm"] > 0
+        assert line["grad_norm"] > 0
         assert line["kept_groups"] == 1
         assert line["seconds/games"] < line["seconds/rollout"] < line["seconds/total"]
     trained = transformers.AutoModelForCausalLM.from_pretrained(out / "checkpoints" / "000007")

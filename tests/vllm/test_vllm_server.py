@@ -14,7 +14,7 @@ from ragen_agents.engines.vllm_server import ServedModel
 @pytest.fixture
 def engine(serving, starter, codec, tmp_path):
     """The engine with the starter's own weights."""
-    model = ServedModel(serving.url, tmp_path, starter.config.vocab_size, 2048, 300, 300, print)
+    model = ServedModel(serving.url, tmp_path, starter.config.vocab_size, 2048, 300, 300)
     ours = VllmEngine(model, codec.stop_token_ids, TOKENS, run="test-")
     ours.sync(starter, 0)
     yield ours

@@ -17,7 +17,7 @@ _LABELS: Final = {
     "success": "success in training",
     "reward_std": "in-group deviation of the return",
     "entropy": "entropy, nats a token",
-    "gradient_norm": "gradient norm",
+    "grad_norm": "gradient norm",
     "thought_characters": "characters of a thought",
     "reply_tokens": "tokens of a reply",
     "clip_fraction": "share of tokens clipped",

@@ -16,7 +16,7 @@ from ragen_envs.errors import RagenError
 
 RESULT: Final = "result.json"
 CURVES: Final = (
-    "success", "return", "reward_std", "entropy", "gradient_norm", "valid", "reply_tokens",
+    "success", "return", "reward_std", "entropy", "grad_norm", "valid", "reply_tokens",
     "thought_characters", "template_share", "clip_fraction", "optimizer_steps", "kept_groups",
     "validation/success", "seconds/total", "seconds/evaluation",
 )  # fmt: skip

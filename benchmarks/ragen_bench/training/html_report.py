@@ -20,7 +20,7 @@ _PANELS: Final = (
     ("return", ("return", "validation/return")),
     ("in-group deviation of the return", ("reward_std",)),
     ("entropy, nats a token", ("entropy",)),
-    ("gradient norm", ("gradient_norm", "critic_gradient_norm")),
+    ("gradient norm", ("grad_norm", "critic_grad_norm")),
     ("share of valid replies", ("valid", "validation/valid")),
     ("tokens a reply", ("reply_tokens", "validation/reply_tokens")),
     ("repetition", ("template_share", "distinct_2")),

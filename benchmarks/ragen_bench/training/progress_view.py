@@ -56,7 +56,7 @@ class TrainingView(TerminalBar):
             parts.append(f"validation {100 * self._validation:.1f}%")
         for name, label in (
             ("success", "success"), ("return", "return"), ("reward_std", "std"),
-            ("entropy", "entropy"), ("gradient_norm", "gradient"), ("seconds/total", "s"),
+            ("entropy", "entropy"), ("grad_norm", "gradient"), ("seconds/total", "s"),
         ):  # fmt: skip
             if name in metrics:
                 value = metrics[name]
