@@ -4,7 +4,7 @@ import json
 from typing import Any, Final
 
 from ragen_agents.starpo import AGGREGATIONS, ESTIMATORS, FILTERS, POLICY_LOSSES, TrainConfig
-from ragen_agents.starpo.registry import Registry
+from ragen_agents.starpo.parts.registry import Registry
 
 _BOUNDS: Final = {
     "minimum": "at least {}",

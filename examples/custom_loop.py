@@ -17,8 +17,8 @@ from ragen_agents.starpo import (
     PRESETS, SCALES, Collector, GroupSpec, Learner, TrainBatch, TrainConfig, group_returns,
     keep_groups, merged, rollout_metrics,
 )  # fmt: skip
-from ragen_agents.starpo.models import load_policy
-from ragen_agents.starpo.rewards import TurnReward
+from ragen_agents.starpo.update.models import load_policy
+from ragen_agents.starpo.parts.rewards import TurnReward
 from ragen_envs.conversation import make
 
 parser = argparse.ArgumentParser()

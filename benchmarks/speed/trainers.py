@@ -28,7 +28,7 @@ from ragen_agents.rollout.collect import Collector
 from ragen_agents.rollout.trajectory import CONTEXT
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
 from ragen_agents.starpo.callbacks import ReportMetrics
-from ragen_agents.starpo.levels import training_groups
+from ragen_agents.starpo.rollout_step import training_groups
 from ragen_agents.starpo.trainer import Trainer
 
 STILL = 1e-12

@@ -11,7 +11,7 @@ from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.collect import Collector, GroupSpec
 from ragen_agents.rollout.trajectory import CONTEXT, Trajectory
 from ragen_agents.starpo.config import Reward
-from ragen_agents.starpo.rewards import TurnReward
+from ragen_agents.starpo.parts.rewards import TurnReward
 from ragen_envs.conversation import ConversationWrapper, make
 from ragen_envs.conversation.wrapper import Message
 from ragen_envs.errors import RagenError

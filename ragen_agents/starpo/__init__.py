@@ -10,7 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ragen_agents.starpo.config import TrainConfig
-from ragen_agents.starpo.estimators import (
+from ragen_agents.starpo.math.losses import TokenLoss
+from ragen_agents.starpo.parts.estimators import (
     ESTIMATORS,
     AdvantageEstimate,
     Estimator,
@@ -18,9 +19,8 @@ from ragen_agents.starpo.estimators import (
     per_token,
     register_estimator,
 )
-from ragen_agents.starpo.filters import FILTERS, GroupFilter, keep_groups, register_filter
-from ragen_agents.starpo.losses import TokenLoss
-from ragen_agents.starpo.objectives import (
+from ragen_agents.starpo.parts.filters import FILTERS, GroupFilter, keep_groups, register_filter
+from ragen_agents.starpo.parts.objectives import (
     AGGREGATIONS,
     POLICY_LOSSES,
     Aggregation,
@@ -34,28 +34,28 @@ from ragen_agents.starpo.presets import PRESETS, SCALES, merged
 
 if TYPE_CHECKING:
     from ragen_agents.rollout.collect import Collector, GroupSpec, RewardFunction
-    from ragen_agents.starpo.batch import TrainBatch
     from ragen_agents.starpo.callbacks import Callback, ReportMetrics
-    from ragen_agents.starpo.empty_iterations import BrokenGamesError, NothingKeptError
-    from ragen_agents.starpo.learner import Learner
-    from ragen_agents.starpo.metrics import group_returns, rollout_metrics
+    from ragen_agents.starpo.run.empty_iterations import BrokenGamesError, NothingKeptError
+    from ragen_agents.starpo.run.metrics import group_returns, rollout_metrics
     from ragen_agents.starpo.trainer import DivergedError, Trainer
+    from ragen_agents.starpo.update.batch import TrainBatch
+    from ragen_agents.starpo.update.learner import Learner
 
 # What needs transformers is loaded when it is used, so that settings can be checked without it.
 _LAZY = {
-    "BrokenGamesError": "starpo.empty_iterations",
+    "BrokenGamesError": "starpo.run.empty_iterations",
     "Callback": "starpo.callbacks",
     "Collector": "rollout.collect",
     "DivergedError": "starpo.trainer",
     "GroupSpec": "rollout.collect",
-    "Learner": "starpo.learner",
-    "NothingKeptError": "starpo.empty_iterations",
+    "Learner": "starpo.update.learner",
+    "NothingKeptError": "starpo.run.empty_iterations",
     "ReportMetrics": "starpo.callbacks",
     "RewardFunction": "rollout.collect",
-    "TrainBatch": "starpo.batch",
+    "TrainBatch": "starpo.update.batch",
     "Trainer": "starpo.trainer",
-    "group_returns": "starpo.metrics",
-    "rollout_metrics": "starpo.metrics",
+    "group_returns": "starpo.run.metrics",
+    "rollout_metrics": "starpo.run.metrics",
 }
 
 

@@ -5,11 +5,11 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from ragen_agents.run_files.renamed_keys import RenamedKeys
-from ragen_agents.starpo.estimators import ESTIMATORS
-from ragen_agents.starpo.filters import FILTERS
-from ragen_agents.starpo.losses import KlEstimator
-from ragen_agents.starpo.objectives import AGGREGATIONS, POLICY_LOSSES
-from ragen_agents.starpo.registry import Registry
+from ragen_agents.starpo.math.losses import KlEstimator
+from ragen_agents.starpo.parts.estimators import ESTIMATORS
+from ragen_agents.starpo.parts.filters import FILTERS
+from ragen_agents.starpo.parts.objectives import AGGREGATIONS, POLICY_LOSSES
+from ragen_agents.starpo.parts.registry import Registry
 from ragen_envs.text import FORMATS, IMAGE
 
 Positive = Annotated[int, Field(ge=1)]

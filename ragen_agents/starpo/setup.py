@@ -9,7 +9,7 @@ from accelerate import Accelerator
 
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.starpo.config import TrainConfig
-from ragen_agents.starpo.models import ActorCritic
+from ragen_agents.starpo.update.models import ActorCritic
 from ragen_envs.conversation import ConversationWrapper, make
 from ragen_envs.errors import InstanceError, RagenError
 from ragen_envs.splits import VALIDATION

@@ -13,28 +13,24 @@ from ragen_agents.engines.decoding import stop_token_ids
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.collect import Collector, RewardFunction
 from ragen_agents.rollout.trajectory import Trajectory
-from ragen_agents.starpo.batch import TrainBatch
 from ragen_agents.starpo.callbacks import Callback
 from ragen_agents.starpo.config import TrainConfig
-from ragen_agents.starpo.empty_iterations import (
+from ragen_agents.starpo.engine_setup import make_engine
+from ragen_agents.starpo.parts.filters import keep_groups
+from ragen_agents.starpo.parts.rewards import TurnReward, as_reward
+from ragen_agents.starpo.rollout_step import collect_on_all, training_groups, validation_groups
+from ragen_agents.starpo.run.empty_iterations import (
     EMPTY_LIMIT,
     BrokenGamesError,
     NothingKeptError,
     empty_error,
 )
-from ragen_agents.starpo.engine_setup import make_engine
-from ragen_agents.starpo.filters import keep_groups
-from ragen_agents.starpo.journal import Journal
-from ragen_agents.starpo.learner import Learner, is_split
-from ragen_agents.starpo.levels import collect_on_all, training_groups, validation_groups
-from ragen_agents.starpo.metrics import group_returns, rollout_metrics
-from ragen_agents.starpo.models import load_policy
-from ragen_agents.starpo.mutual_information import prompt_information
-from ragen_agents.starpo.phases import Phases
-from ragen_agents.starpo.prepared import Prepared
-from ragen_agents.starpo.rewards import TurnReward, as_reward
-from ragen_agents.starpo.run_directory import default_run_dir, open_run_dir
-from ragen_agents.starpo.run_state import RunState, log
+from ragen_agents.starpo.run.journal import Journal
+from ragen_agents.starpo.run.metrics import group_returns, rollout_metrics
+from ragen_agents.starpo.run.mutual_information import prompt_information
+from ragen_agents.starpo.run.phases import Phases
+from ragen_agents.starpo.run.run_directory import default_run_dir, open_run_dir
+from ragen_agents.starpo.run.run_state import RunState, log
 from ragen_agents.starpo.setup import (
     check_fits,
     env_factory,
@@ -42,6 +38,10 @@ from ragen_agents.starpo.setup import (
     make_accelerator,
     names_of_parts,
 )
+from ragen_agents.starpo.update.batch import TrainBatch
+from ragen_agents.starpo.update.learner import Learner, is_split
+from ragen_agents.starpo.update.models import load_policy
+from ragen_agents.starpo.update.prepared import Prepared
 from ragen_envs.conversation import EndReason
 from ragen_envs.errors import RagenError
 from ragen_envs.seeding import new_stream

@@ -8,10 +8,10 @@ transformers = pytest.importorskip("transformers")
 from ragen_agents.engines.scripted import ScriptedEngine  # noqa: E402
 from ragen_agents.rollout.chat import ChatCodec  # noqa: E402
 from ragen_agents.rollout.collect import Collector, GroupSpec  # noqa: E402
-from ragen_agents.starpo.advantages import place_rewards  # noqa: E402
-from ragen_agents.starpo.batch import TrainBatch  # noqa: E402
 from ragen_agents.starpo.config import Reward  # noqa: E402
-from ragen_agents.starpo.rewards import TurnReward, graded_format, grounded  # noqa: E402
+from ragen_agents.starpo.math.advantages import place_rewards  # noqa: E402
+from ragen_agents.starpo.parts.rewards import TurnReward, graded_format, grounded  # noqa: E402
+from ragen_agents.starpo.update.batch import TrainBatch  # noqa: E402
 from ragen_agents.starter import STARTER  # noqa: E402
 from ragen_envs.conversation import make, parse_reply  # noqa: E402
 

@@ -9,7 +9,7 @@ pytest.importorskip("accelerate")
 from ragen_bench.__main__ import main  # noqa: E402
 
 from ragen_agents.starpo import TrainConfig  # noqa: E402
-from ragen_agents.starpo.models import ActorCritic, load_policy  # noqa: E402
+from ragen_agents.starpo.update.models import ActorCritic, load_policy  # noqa: E402
 from ragen_agents.starter import STARTER  # noqa: E402
 
 SIZES = {

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pydantic")
 
 from ragen_agents.starpo.config import Monitor
-from ragen_agents.starpo.monitor import EchoTrapMonitor
+from ragen_agents.starpo.run.monitor import EchoTrapMonitor
 
 
 def watch(**series):

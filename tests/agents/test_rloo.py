@@ -11,7 +11,7 @@ from ragen_bench.__main__ import main  # noqa: E402
 from training_runs import trainer  # noqa: E402
 
 from ragen_agents.starpo import TrainConfig  # noqa: E402
-from ragen_agents.starpo.advantages import rloo  # noqa: E402
+from ragen_agents.starpo.math.advantages import rloo  # noqa: E402
 
 RLOO = {"advantage": {"estimator": "rloo"}}
 

@@ -14,10 +14,10 @@ from ragen_agents.starpo import (  # noqa: E402
     BatchTotals,
     losses,
 )
-from ragen_agents.starpo import advantages as adv  # noqa: E402
-from ragen_agents.starpo.batch import micro_batches, mini_batches  # noqa: E402
-from ragen_agents.starpo.filters import keep_groups  # noqa: E402
-from ragen_agents.starpo.mutual_information import summarise  # noqa: E402
+from ragen_agents.starpo.math import advantages as adv  # noqa: E402
+from ragen_agents.starpo.parts.filters import keep_groups  # noqa: E402
+from ragen_agents.starpo.run.mutual_information import summarise  # noqa: E402
+from ragen_agents.starpo.update.batch import micro_batches, mini_batches  # noqa: E402
 
 QUICK = settings(deadline=None, max_examples=60)
 UNIT = st.floats(0.0, 1.0)

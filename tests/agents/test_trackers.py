@@ -4,8 +4,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from ragen_agents.starpo.checkpoint import Progress
-from ragen_agents.starpo.journal import Journal
+from ragen_agents.starpo.run.checkpoint import Progress
+from ragen_agents.starpo.run.journal import Journal
 from ragen_envs.errors import RagenError
 
 

@@ -26,8 +26,8 @@ from ragen_agents.starpo import (  # noqa: E402
     register_filter,
     register_policy_loss,
 )
-from ragen_agents.starpo.levels import training_groups  # noqa: E402
-from ragen_agents.starpo.registry import Registry  # noqa: E402
+from ragen_agents.starpo.parts.registry import Registry  # noqa: E402
+from ragen_agents.starpo.rollout_step import training_groups  # noqa: E402
 from ragen_envs.conversation import make  # noqa: E402
 from ragen_envs.errors import RagenError  # noqa: E402
 from ragen_envs.frozen_lake import FrozenLakeEnv  # noqa: E402

@@ -21,9 +21,9 @@ from training_runs import assert_equal_weights, command, lines, trainer, weights
 from ragen_agents.engines import EngineError  # noqa: E402
 from ragen_agents.rollout.collect import GroupSpec  # noqa: E402
 from ragen_agents.starpo import PRESETS, merged  # noqa: E402
-from ragen_agents.starpo.batch import TrainBatch  # noqa: E402
-from ragen_agents.starpo.mutual_information import prompt_information  # noqa: E402
+from ragen_agents.starpo.run.mutual_information import prompt_information  # noqa: E402
 from ragen_agents.starpo.trainer import DivergedError, NothingKeptError  # noqa: E402
+from ragen_agents.starpo.update.batch import TrainBatch  # noqa: E402
 from ragen_envs.registration import text_ids  # noqa: E402
 
 

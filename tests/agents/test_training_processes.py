@@ -90,9 +90,9 @@ HELD = """
 import sys
 from pathlib import Path
 from ragen_agents.starpo import PRESETS, TrainConfig, merged
-from ragen_agents.starpo.batch import TrainBatch
-from ragen_agents.starpo.checkpoint import load
-from ragen_agents.starpo.levels import training_groups
+from ragen_agents.starpo.update.batch import TrainBatch
+from ragen_agents.starpo.run.checkpoint import load
+from ragen_agents.starpo.rollout_step import training_groups
 from ragen_agents.starpo.trainer import Trainer
 
 own = {"model": sys.argv[1], "game": "ragen/BanditText-v0", "fsdp": True, "iterations": 1,

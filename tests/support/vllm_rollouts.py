@@ -7,7 +7,7 @@ from ragen_agents.engines import TokenRequest
 from ragen_agents.engines.transformers_engine import TransformersEngine
 from ragen_agents.rollout.collect import Collector, GroupSpec
 from ragen_agents.starpo.config import Reward
-from ragen_agents.starpo.rewards import TurnReward
+from ragen_agents.starpo.parts.rewards import TurnReward
 from ragen_envs.conversation import make
 
 TOKENS = 48

@@ -49,7 +49,7 @@ def train(
 
     An existing run directory is resumed from its last checkpoint.
     """
-    from ragen_agents.starpo.run_directory import default_run_dir
+    from ragen_agents.starpo.run.run_directory import default_run_dir
     from ragen_bench.cli.resuming import check_resume
     from ragen_bench.training.train_settings import make_train_config
 
@@ -57,8 +57,8 @@ def train(
     folder = out or default_run_dir(config)
     check_resume(folder, resume)
     _train(folder, config)
-    from ragen_agents.starpo.checkpoint import latest
-    from ragen_agents.starpo.run_state import BEST, CHECKPOINTS
+    from ragen_agents.starpo.run.checkpoint import latest
+    from ragen_agents.starpo.run.run_state import BEST, CHECKPOINTS
 
     best = folder / BEST
     model = best if best.exists() else latest(folder / CHECKPOINTS)

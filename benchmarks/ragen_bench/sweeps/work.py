@@ -65,7 +65,7 @@ def _end_with_standard_input() -> None:
 
 def _do(task: SweepTask) -> None:
     from ragen_agents.run_files.provenance import describe_provenance
-    from ragen_agents.starpo.journal import read_metrics
+    from ragen_agents.starpo.run.journal import read_metrics
     from ragen_bench.config.agents import weights_of
 
     agents, ended = task.agents, None
@@ -126,8 +126,8 @@ def _starpo(task: SweepTask) -> str | None:
 
 def _export() -> None:
     """Copy the last weights, without what only training needs. The copy is atomic."""
-    from ragen_agents.starpo.checkpoint import STATE, TENSORS, latest
-    from ragen_agents.starpo.run_state import CHECKPOINTS
+    from ragen_agents.starpo.run.checkpoint import STATE, TENSORS, latest
+    from ragen_agents.starpo.run.run_state import CHECKPOINTS
 
     last = latest(TRAIN / CHECKPOINTS)
     assert last is not None  # however a run ends, it saves its state

@@ -11,8 +11,8 @@ import jinja2
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from ragen_agents.starpo.journal import SAMPLES, read_metrics
-from ragen_agents.starpo.run_directory import load_train_config
+from ragen_agents.starpo.run.journal import SAMPLES, read_metrics
+from ragen_agents.starpo.run.run_directory import load_train_config
 from ragen_envs.errors import RagenError
 
 _PANELS: Final = (

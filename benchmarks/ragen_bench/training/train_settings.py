@@ -10,7 +10,7 @@ import yaml
 from ragen_agents.model_source import model_source
 from ragen_agents.run_files.yaml_files import validate
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
-from ragen_agents.starpo.run_directory import read_settings
+from ragen_agents.starpo.run.run_directory import read_settings
 from ragen_bench.config.agents import weights_of
 from ragen_envs.errors import RagenError
 from ragen_envs.registration import text_ids

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_agents.starpo.registry import Registry
+from ragen_agents.starpo.parts.registry import Registry
 from ragen_envs.errors import RagenError
 
 _SAME = 1e-8

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Final
 from torch import Tensor
 
 from ragen_agents.rollout.trajectory import CONTEXT
-from ragen_agents.starpo import advantages as adv
-from ragen_agents.starpo.registry import Registry
+from ragen_agents.starpo.math import advantages as adv
+from ragen_agents.starpo.parts.registry import Registry
 
 if TYPE_CHECKING:
     from ragen_agents.starpo.config import Advantage

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from ragen_agents.rollout.trajectory import Trajectory
-from ragen_agents.starpo.batch import TrainBatch
-from ragen_agents.starpo.learner import Learner
+from ragen_agents.starpo.update.batch import TrainBatch
+from ragen_agents.starpo.update.learner import Learner
 
 
 def prompt_information(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 import torch
 from torch import Tensor
 
-from ragen_agents.starpo.losses import TokenLoss, clipped_surrogate
-from ragen_agents.starpo.registry import Registry
+from ragen_agents.starpo.math.losses import TokenLoss, clipped_surrogate
+from ragen_agents.starpo.parts.registry import Registry
 
 if TYPE_CHECKING:
     from ragen_agents.starpo.config import Loss

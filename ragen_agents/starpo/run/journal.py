@@ -7,8 +7,8 @@ from types import TracebackType
 from typing import Any, BinaryIO, Final, Self
 
 from ragen_agents.rollout.trajectory import Trajectory
-from ragen_agents.starpo.checkpoint import Progress
-from ragen_agents.starpo.trackers import open_trackers
+from ragen_agents.starpo.run.checkpoint import Progress
+from ragen_agents.starpo.run.trackers import open_trackers
 from ragen_envs.errors import RagenError
 
 METRICS: Final = "metrics.jsonl"

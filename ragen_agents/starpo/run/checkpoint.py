@@ -16,8 +16,8 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from ragen_agents.engines.weights import without_adapters
-from ragen_agents.starpo.learner import Learner
-from ragen_agents.starpo.sharding import part_like, whole
+from ragen_agents.starpo.update.learner import Learner
+from ragen_agents.starpo.update.sharding import part_like, whole
 from ragen_envs.errors import RagenError, first_line
 
 STATE: Final = "trainer.json"

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from ragen_agents.starpo.advantages import place_rewards, whiten
-from ragen_agents.starpo.batch import TrainBatch
 from ragen_agents.starpo.config import TrainConfig
-from ragen_agents.starpo.estimators import ESTIMATORS, AdvantageEstimate, EstimatorInput
-from ragen_agents.starpo.losses import explained_variance, importance_weights, kl_estimate
-from ragen_agents.starpo.models import Scores
+from ragen_agents.starpo.math.advantages import place_rewards, whiten
+from ragen_agents.starpo.math.losses import explained_variance, importance_weights, kl_estimate
+from ragen_agents.starpo.parts.estimators import ESTIMATORS, AdvantageEstimate, EstimatorInput
+from ragen_agents.starpo.update.batch import TrainBatch
+from ragen_agents.starpo.update.models import Scores
 from ragen_envs.errors import RagenError
 
 

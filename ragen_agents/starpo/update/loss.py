@@ -4,16 +4,16 @@ import torch
 from torch import Tensor
 
 from ragen_agents.starpo.config import TrainConfig
-from ragen_agents.starpo.losses import kl_estimate, value_loss
-from ragen_agents.starpo.models import Scores
-from ragen_agents.starpo.objectives import (
+from ragen_agents.starpo.math.losses import kl_estimate, value_loss
+from ragen_agents.starpo.parts.objectives import (
     AGGREGATIONS,
     POLICY_LOSSES,
     BatchTotals,
     PolicyLossInput,
     token_mean,
 )
-from ragen_agents.starpo.prepared import LossInput
+from ragen_agents.starpo.update.models import Scores
+from ragen_agents.starpo.update.prepared import LossInput
 
 
 def batch_totals(config: TrainConfig, inputs: LossInput, rows: list[int]) -> BatchTotals:

@@ -9,13 +9,13 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from ragen_agents.starpo.batch import TrainBatch, micro_batches, mini_batches
 from ragen_agents.starpo.config import TrainConfig
-from ragen_agents.starpo.models import ActorCritic, Scores
-from ragen_agents.starpo.objectives import BatchTotals
-from ragen_agents.starpo.prepared import Prepared, prepare
-from ragen_agents.starpo.sharding import WholeCopy, release_gathered, split, whole
-from ragen_agents.starpo.total_loss import batch_totals, critic_loss, policy_loss
+from ragen_agents.starpo.parts.objectives import BatchTotals
+from ragen_agents.starpo.update.batch import TrainBatch, micro_batches, mini_batches
+from ragen_agents.starpo.update.loss import batch_totals, critic_loss, policy_loss
+from ragen_agents.starpo.update.models import ActorCritic, Scores
+from ragen_agents.starpo.update.prepared import Prepared, prepare
+from ragen_agents.starpo.update.sharding import WholeCopy, release_gathered, split, whole
 from ragen_envs.seeding import new_stream
 
 

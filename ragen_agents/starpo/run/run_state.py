@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from ragen_agents.starpo import checkpoint
-from ragen_agents.starpo.checkpoint import Progress
 from ragen_agents.starpo.config import TrainConfig
-from ragen_agents.starpo.journal import Journal, read_metrics
-from ragen_agents.starpo.learner import Learner
-from ragen_agents.starpo.monitor import EchoTrapMonitor, SignSeen
+from ragen_agents.starpo.run import checkpoint
+from ragen_agents.starpo.run.checkpoint import Progress
+from ragen_agents.starpo.run.journal import Journal, read_metrics
+from ragen_agents.starpo.run.monitor import EchoTrapMonitor, SignSeen
+from ragen_agents.starpo.update.learner import Learner
 
 CHECKPOINTS: Final = "checkpoints"
 BEST: Final = "best"

@@ -1,0 +1,1 @@
+"""A run over time: its directory, checkpoints, metrics and monitor."""
