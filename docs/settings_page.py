@@ -13,7 +13,11 @@ _BOUNDS: Final = {
     "exclusiveMaximum": "below {}",
 }
 _PARTS: Final[tuple[Registry[Any], ...]] = (FILTERS, ESTIMATORS, POLICY_LOSSES, AGGREGATIONS)
-_NEEDS: Final = {"needs_critic": "a critic", "needs_group": "groups of at least 2"}
+_NEEDS: Final = {
+    "needs_critic": "a critic",
+    "needs_group": "groups of at least 2",
+    "reads_token_rewards": "rewards of tokens",
+}
 _TOP: Final = """\
 # Settings of a training run
 
@@ -83,7 +87,7 @@ def _one(variant: dict[str, Any]) -> str:
         "object": "a mapping",
         "string": "text",
         "boolean": "`true`, `false`",
-        "null": "nothing",
+        "null": "`null`",
     }
     words = kind.get(variant["type"], variant["type"])
     bounds = [text.format(_number(variant[b])) for b, text in _BOUNDS.items() if b in variant]

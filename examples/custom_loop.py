@@ -2,23 +2,18 @@
 
     python examples/custom_loop.py --game ragen/BanditText-v0 --iterations 30
 
-`Trainer` adds evaluation, checkpoints, the echo-trap monitor and several processes to these lines.
+`Trainer` adds a critic, evaluation, checkpoints, the echo-trap monitor and several processes to these lines.
 """
 
 import argparse
 
 import torch
-from accelerate import Accelerator
 
-from ragen_agents.engines.decoding import stop_token_ids
-from ragen_agents.engines.transformers_engine import TransformersEngine
-from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.starpo import (
-    PRESETS, SCALES, Collector, GroupSpec, Learner, TrainBatch, TrainConfig, group_returns,
-    keep_groups, merged, rollout_metrics,
+    PRESETS, SCALES, ActorCritic, ChatCodec, Collector, TrainBatch, TrainConfig, TransformersEngine,
+    TurnReward, batch_totals, kept_groups, learnable, load_policy, merged, micro_batches,
+    mini_batches, policy_loss, prepare, rollout_metrics, stop_token_ids, training_groups,
 )  # fmt: skip
-from ragen_agents.starpo.update.models import load_policy
-from ragen_agents.starpo.parts.rewards import TurnReward
 from ragen_envs.conversation import make
 
 parser = argparse.ArgumentParser()
@@ -28,30 +23,54 @@ args = parser.parse_args()
 
 config = TrainConfig(**merged(SCALES["laptop"], PRESETS["starpo-s-grpo"], {"game": args.game}))
 policy, tokenizer = load_policy(config, torch.device("cpu"))
+models = ActorCritic(policy, critic=None, temperature=config.rollout.temperature).eval()
+optimizer = torch.optim.Adam(policy.parameters(), lr=config.update.learning_rate)
+
 codec = ChatCodec(tokenizer, stop_token_ids(policy.generation_config, tokenizer))
-learner = Learner(config, policy, None, Accelerator(cpu=True))
 engine = TransformersEngine(policy, codec.stop_token_ids, codec.pad, config.rollout.max_tokens)
 collector = Collector(
     engine, codec, lambda: make(args.game), policy.config.max_position_embeddings,
     config.rollout.max_tokens, config.rollout.temperature, "rollout", TurnReward(config.reward),
 )  # fmt: skip
 
+
+def score(batch, rows, columns, mask):
+    """Log-probabilities, entropies and values of the action tokens of some rows, (B, T) each."""
+    ids, attention_mask = batch.ids[rows, columns], batch.attention_mask[rows, columns]
+    return models(ids, attention_mask, mask, batch.start - columns.start)
+
+
 for iteration in range(args.iterations):
-    # Collect: P initial states, N episodes from each, as token ids with the model's own tokens marked.
+    # Collect: P levels, N episodes from each, as token ids with the model's own tokens marked.
     engine.sync(policy, iteration)
-    seeds = range(iteration * 8, iteration * 8 + 8)
-    groups = [GroupSpec(i, 16, {"seed": seed}) for i, seed in enumerate(seeds)]
-    trajectories = collector.collect(groups, iteration)
+    trajectories = collector.collect(training_groups(config, iteration), iteration)
     metrics = rollout_metrics(trajectories)
 
     # Filter: keep the quarter of the groups whose returns differ most.
-    kept = keep_groups(group_returns(trajectories), "std", 0.25, seed=iteration)
-    learnable = [t for t in trajectories if t.group in kept and t.written]
-    if learnable:
-        # Advantages: score the tokens under the present policy and ask the registered estimator.
-        prepared = learner.prepare(TrainBatch.of(learnable, codec.pad))
-        # Loss and step: mini-batches of 32 trajectories, clipped surrogate, Adam.
-        metrics |= learner.update(prepared, iteration)
+    chosen = learnable(trajectories, kept_groups(config, trajectories, iteration))
+    if chosen:
+        batch = TrainBatch.of(chosen, codec.pad)
+        everything = list(range(len(chosen)))
+
+        # Advantages: by the registered estimator, from scores under the current policy.
+        with torch.no_grad():
+            scores = score(batch, everything, slice(0, batch.ids.shape[1]), batch.mask)
+        prepared = prepare(config, batch, scores, reference_logprobs=None)
+
+        # Loss and step: mini-batches of E trajectories, cut into micro-batches that fit memory.
+        steps = -(-len(chosen) // config.update.mini_batch_size)
+        for rows in mini_batches(len(chosen), steps, config.update.epochs, seed=iteration):
+            totals = batch_totals(config, prepared.inputs, rows)
+            for part in micro_batches(batch.sizes, rows, config.update.max_tokens_per_micro_batch):
+                columns = batch.columns(part)
+                inputs = prepared.inputs.part(part, columns, torch.device("cpu"))
+                loss, _ = policy_loss(
+                    config, score(batch, part, columns, inputs.mask), inputs, totals
+                )
+                loss.backward()
+            torch.nn.utils.clip_grad_norm_(policy.parameters(), config.update.max_grad_norm)
+            optimizer.step()
+            optimizer.zero_grad()
     print(
         f"{iteration + 1:3d}  success {metrics['success']:.3f}  return {metrics['return']:.3f}",
         flush=True,

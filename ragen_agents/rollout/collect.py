@@ -1,8 +1,10 @@
 """Collect trajectories: groups of episodes played against an engine, token in, token out."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any, Protocol, runtime_checkable
 
 from ragen_agents.engines.base import Completion, Engine, TokenRequest
@@ -10,18 +12,19 @@ from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.trajectory import Trajectory, TrajectoryTurn
 from ragen_envs.conversation import ConversationVector, ConversationWrapper, EndReason, TurnResult
 from ragen_envs.conversation.wrapper import Message
+from ragen_envs.errors import RagenError
 from ragen_envs.seeding import new_stream
 
 
 @runtime_checkable
 class RewardFunction(Protocol):
-    """Names the parts of a turn's reward. What a turn earns is their sum; each part is logged."""
+    """Computes the parts of a turn's reward. What a turn earns is their sum; each part is logged."""
 
-    def before(self, env: ConversationWrapper) -> str:
+    def before(self, env: ConversationWrapper) -> Any:
         """Return what must be remembered of the state that the model is about to reply to."""
 
-    def parts(self, before: str, reply: str, result: TurnResult) -> dict[str, float]:
-        """Return the parts, weighted, given what was remembered, the reply and what it did."""
+    def parts(self, before: Any, reply: str, result: TurnResult) -> dict[str, float]:
+        """Return the weighted parts, given what was remembered, the reply and what it did."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ class Collector:
         started = time.perf_counter()
         members = [(spec, member) for spec in specs for member in range(spec.size)]
         while len(self._envs) < len(members):
-            self._envs.append(self.make_env())
+            self._add_env()
         trajectories = []
         for key, (spec, member) in enumerate(members):
             # The first iteration's first member meets the level's own chance, as the harness does.
@@ -93,6 +96,14 @@ class Collector:
         self._play(trajectories, iteration)
         self.engine.release()
         return trajectories
+
+    def _add_env(self) -> None:
+        env = self.make_env()
+        if any(env.unwrapped is held.unwrapped for held in self._envs):
+            raise RagenError(
+                f"{env} was made twice: episodes are played at the same time, so each needs a new env"
+            )
+        self._envs.append(env)
 
     def _play(self, trajectories: list[Trajectory], iteration: int) -> None:
         games = ConversationVector(self._envs)
@@ -141,7 +152,7 @@ class Collector:
                 trajectory.error = f"{type(result).__name__}: {result}"[:2000]
                 trajectory.messages = chat
             else:
-                parts = self.reward.parts(before[k], replies[k], result)
+                parts = _checked_parts(self.reward.parts(before[k], replies[k], result))
                 self._append(trajectory, completion, envs[k], chat, result, parts)
 
     def _append(
@@ -162,6 +173,20 @@ class Collector:
             trajectory.append_context(self.codec.bridge(env.user, closed))
         else:
             trajectory.messages = [*chat, {"role": "user", "content": env.user}]
+
+
+def _checked_parts(parts: dict[str, Any]) -> dict[str, float]:
+    """Return the parts of a reward as numbers.
+
+    Raises:
+        RagenError: One of them is no finite number.
+    """
+    for name, value in parts.items():
+        if not isinstance(value, Real) or not math.isfinite(value):
+            raise RagenError(
+                f"the reward returned {value!r:.80} for '{name}', but must return finite numbers"
+            )
+    return {name: float(value) for name, value in parts.items()}
 
 
 def _reset_arguments(options: dict[str, Any], noise: int) -> dict[str, Any]:

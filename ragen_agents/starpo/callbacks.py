@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragen_agents.rollout.trajectory import Trajectory
+from ragen_envs.errors import RagenError
 
 if TYPE_CHECKING:
     from ragen_agents.starpo.trainer import Trainer
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
 class Callback:
     """Base class of callbacks; override the hooks that you need.
 
-    Every process of a distributed run calls them, in the order in which they were passed to the trainer.
+    Every process of a distributed run calls them, in the order in which they were passed to the trainer;
+    ``trainer.is_main_process`` is true in one of them.
     ``trainer.stop()`` ends the run after the current iteration. An exception ends it at once, and the next
     run of the same directory resumes from the last checkpoint.
     """
@@ -30,13 +32,30 @@ class Callback:
         """Run after each evaluation; iteration 0 is the initial model. Keys begin with "validation/"."""
 
     def on_iteration_end(self, trainer: "Trainer", iteration: int, metrics: dict[str, Any]) -> None:
-        """Run after each iteration, counted from 1, with all its metrics (docs/metrics.md)."""
+        """Run after each iteration, counted from 1, with all its metrics (docs/metrics.md).
+
+        Numbers that a hook adds to ``metrics`` are logged with them.
+        """
 
     def on_save(self, trainer: "Trainer", folder: Path) -> None:
         """Run after a checkpoint was written to a folder."""
 
     def on_train_end(self, trainer: "Trainer") -> None:
         """Run once after the last iteration; not after an error."""
+
+
+def checked_callbacks(callbacks: Sequence[Callback]) -> tuple[Callback, ...]:
+    """Return the callbacks as a tuple.
+
+    Raises:
+        RagenError: One of them is no instance of `Callback`.
+    """
+    for callback in callbacks:
+        if not isinstance(callback, Callback):
+            raise RagenError(
+                f"callbacks holds {callback!r:.80}, but must hold instances of ragen_agents.starpo.Callback"
+            )
+    return tuple(callbacks)
 
 
 class ReportMetrics(Callback):

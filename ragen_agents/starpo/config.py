@@ -1,14 +1,16 @@
 """All settings of a training run, as data. Each field says what it does and where its default comes from."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from ragen_agents.run_files.renamed_keys import RenamedKeys
 from ragen_agents.starpo.math.losses import KlEstimator
+from ragen_agents.starpo.parts.aggregations import AGGREGATIONS
 from ragen_agents.starpo.parts.estimators import ESTIMATORS
 from ragen_agents.starpo.parts.filters import FILTERS
-from ragen_agents.starpo.parts.objectives import AGGREGATIONS, POLICY_LOSSES
+from ragen_agents.starpo.parts.policy_losses import POLICY_LOSSES
 from ragen_agents.starpo.parts.registry import Registry
 from ragen_envs.text import FORMATS, IMAGE
 
@@ -16,6 +18,7 @@ Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Unit = Annotated[float, Field(ge=0, le=1)]
 Amount = Annotated[float, Field(ge=0)]
+Params = dict[str, float]
 
 
 def _names(registry: Registry[Any]) -> WithJsonSchema:
@@ -47,7 +50,8 @@ class Rollout(_Section):
     group_size: Positive = 16
     """N, the episodes that start from each initial state (paper: 16)."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
-    """Sampling temperature (paper: 1). The losses use the same one, so that ratios compare like with like."""
+    """Sampling temperature (paper: 1). The losses use the same one, so that
+    probability ratios are consistent."""
     max_tokens: Positive = 200
     """Maximum number of tokens in a reply."""
 
@@ -85,7 +89,9 @@ class Filter(_Section):
     kind: FilterName = "none"
     """Name of a registered filter."""
     ratio: Share = 0.25
-    """The share to keep, for the filters that have one (paper: 0.25)."""
+    """Share of the groups (or of their variance) to keep, for filters that use it (paper: 0.25)."""
+    params: Params = Field(default_factory=dict)
+    """Settings that the filter was registered with."""
 
 
 class Advantage(_Section):
@@ -105,6 +111,8 @@ class Advantage(_Section):
     """Lambda per turn, for turn-gae and bilevel-gae."""
     whiten: bool = True
     """Whether the advantages of an estimator with a critic are whitened over the kept action tokens."""
+    params: Params = Field(default_factory=dict)
+    """Settings that the estimator was registered with."""
 
 
 class Loss(_Section):
@@ -144,7 +152,9 @@ class Loss(_Section):
     """Values are clipped to within this of the old ones; not clipped by default."""
     tis_cap: Annotated[float, Field(ge=1)] | None = 2.0
     """Cap of the truncated importance weights, which correct for the difference between engine and trainer;
-    None switches the correction off."""
+    null switches the correction off."""
+    params: Params = Field(default_factory=dict)
+    """Settings that the policy loss was registered with."""
 
 
 class Update(_Section):
@@ -213,7 +223,7 @@ class Reward(_Section):
     format: Amount = 0.0
     """A graded format reward: up to 1 for a thought and an answer that can be parsed."""
     grounded: Amount = 0.0
-    """The share of the positions in the thought that are right: 0 to 1; 0 in games without positions."""
+    """Share of the positions stated in the thought that are correct: 0 to 1; 0 in games without any."""
     in_filter: bool = True
     """Whether the filter looks at the deviation of the whole reward, or of the game's alone."""
 
@@ -265,7 +275,7 @@ class TrainConfig(_Section):
     format: Literal[1] = 1
     """Version of the run directory's layout."""
     weights: str | None = None
-    """Hash of the initial model's files, if it is a folder; `ragen train` fills it in."""
+    """Hash of the initial model's files, if it is a folder; filled in when training starts."""
     game: str = "ragen/SokobanText-v0"
     """Id of a conversation env."""
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
@@ -324,6 +334,15 @@ class TrainConfig(_Section):
                         f"rollout.group_size is 1, but {setting} compares the members of a group: it must "
                         "be at least 2"
                     )
+        for section, part, given in (
+            ("advantage", estimator, self.advantage.params),
+            ("filter", group_filter, self.filter.params),
+            ("loss", POLICY_LOSSES[self.loss.policy_loss], self.loss.params),
+        ):
+            for name in given:
+                if name not in part.params:
+                    known = ", ".join(part.params) or "no settings of its own"
+                    raise ValueError(f"unknown {section}.params.{name}; '{part.name}' has {known}")
         if self.update.critic_warmup and not estimator.needs_critic:
             raise ValueError(
                 f"update.critic_warmup is {self.update.critic_warmup}, but with advantage.estimator="
@@ -348,12 +367,21 @@ class TrainConfig(_Section):
 
     @model_validator(mode="after")
     def _check_conversation(self) -> "TrainConfig":
-        if self.env_kwargs.get("history", "full") != "full":
-            raise ValueError(
-                "env_kwargs.history must be full in training: trajectories are built by appending tokens"
-            )
-        if self.env_kwargs.get("observation") == IMAGE:
-            raise ValueError(
-                f"env_kwargs.observation is image, but training takes text: {', '.join(FORMATS)}"
-            )
+        check_conversation(self.env_kwargs, "env_kwargs.")
         return self
+
+
+def check_conversation(settings: Mapping[str, Any], prefix: str = "") -> None:
+    """Check that trajectories can be built from conversations with some settings.
+
+    Raises:
+        ValueError: They cannot; the message names the setting, after the prefix.
+    """
+    if settings.get("history", "full") != "full":
+        raise ValueError(
+            f"{prefix}history must be full in training: trajectories are built by appending tokens"
+        )
+    if settings.get("observation") == IMAGE:
+        raise ValueError(
+            f"{prefix}observation is image, but training takes text: {', '.join(FORMATS)}"
+        )

@@ -1,14 +1,17 @@
-"""What a training run is made of, from its config: devices, conversations, the reference policy."""
+"""Build what a training run needs from its config: devices, conversations, the reference policy."""
 
 import copy
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 
+from ragen_agents.model_source import model_source, weights_digest
 from ragen_agents.rollout.chat import ChatCodec
-from ragen_agents.starpo.config import TrainConfig
+from ragen_agents.starpo.config import TrainConfig, check_conversation
 from ragen_agents.starpo.update.models import ActorCritic
 from ragen_envs.conversation import ConversationWrapper, make
 from ragen_envs.errors import InstanceError, RagenError
@@ -38,30 +41,60 @@ def env_factory(config: TrainConfig, env: Callable[[], Any] | None) -> MakeEnv:
 
     Args:
         config: The run's; without ``env`` its game and ``env_kwargs`` are made.
-        env: Makes a conversation, or a game with a text face, which is then wrapped with ``env_kwargs``.
+        env: Makes a new conversation at each call, or a new game with a text face, which is then wrapped
+            with ``env_kwargs``.
+
+    Raises:
+        RagenError: ``env`` is no function; or later, what it makes cannot be trained on.
     """
+    if env is None:
+        return lambda: make(config.game, **config.env_kwargs)
+    if not callable(env):
+        raise RagenError(f"env is {env!r:.80}, but must be a function that makes a new env")
 
-    def make_env() -> ConversationWrapper:
-        if env is not None:
-            made = env()
-            if isinstance(made, ConversationWrapper):
-                return made
+    def make_own() -> ConversationWrapper:
+        made = env()
+        if not isinstance(made, ConversationWrapper):
             return make(made, **config.env_kwargs)
-        return make(config.game, **config.env_kwargs)
+        if config.env_kwargs:
+            raise RagenError(
+                f"env_kwargs is {config.env_kwargs!r:.80}, but env makes a conversation with settings of "
+                "its own; set them there"
+            )
+        try:
+            check_conversation(vars(made.settings))
+        except ValueError as error:
+            raise RagenError(f"the conversation that env makes does not fit: {error}") from None
+        return made
 
-    return make_env
+    return make_own
+
+
+def with_weights(config: TrainConfig) -> TrainConfig:
+    """Return a config with the hash of its model's files, by which a run knows what it started from.
+
+    Raises:
+        RagenError: There is no such model.
+    """
+    folder = Path(model_source(config.model))
+    if config.model.startswith("hf:") or config.weights is not None:
+        return config
+    return config.model_copy(update={"weights": weights_digest(folder)})
 
 
 def names_of_parts(**parts: object | None) -> dict[str, str]:
     """Return the names of the parts that a caller has passed, by kind."""
-    return {
-        kind: ".".join(
-            getattr(part, name, getattr(type(part), name))
-            for name in ("__module__", "__qualname__")
-        )
-        for kind, part in parts.items()
-        if part is not None
-    }
+    return {kind: _name_of(part) for kind, part in parts.items() if part is not None}
+
+
+def _name_of(part: Any) -> str:
+    if isinstance(part, partial):
+        return f"{_name_of(part.func)} with {part.args!r:.80} {part.keywords!r:.80}"
+    module, name = (
+        getattr(part, field, getattr(type(part), field)) for field in ("__module__", "__qualname__")
+    )
+    line = f":{part.__code__.co_firstlineno}" if name.endswith("<lambda>") else ""
+    return f"{module}.{name}{line}"
 
 
 def frozen_reference(config: TrainConfig, policy: Any) -> ActorCritic | None:

@@ -1,24 +1,26 @@
 """The training loop: collect, filter, learn, log, evaluate, save."""
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
-from accelerate.utils import gather_object
 
 from ragen_agents.engines.base import Engine, EngineError
 from ragen_agents.engines.decoding import stop_token_ids
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.collect import Collector, RewardFunction
 from ragen_agents.rollout.trajectory import Trajectory
-from ragen_agents.starpo.callbacks import Callback
+from ragen_agents.starpo.callbacks import Callback, checked_callbacks
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.engine_setup import make_engine
-from ragen_agents.starpo.parts.filters import keep_groups
+from ragen_agents.starpo.evaluation import Evaluator
+from ragen_agents.starpo.parts.estimators import ESTIMATORS
 from ragen_agents.starpo.parts.rewards import TurnReward, as_reward
-from ragen_agents.starpo.rollout_step import collect_on_all, training_groups, validation_groups
+from ragen_agents.starpo.processes import agree, any_process
+from ragen_agents.starpo.rollout_step import RolloutStep, kept_groups, learnable
 from ragen_agents.starpo.run.empty_iterations import (
     EMPTY_LIMIT,
     BrokenGamesError,
@@ -26,25 +28,26 @@ from ragen_agents.starpo.run.empty_iterations import (
     empty_error,
 )
 from ragen_agents.starpo.run.journal import Journal
-from ragen_agents.starpo.run.metrics import group_returns, rollout_metrics
+from ragen_agents.starpo.run.metrics import rollout_metrics
 from ragen_agents.starpo.run.mutual_information import prompt_information
 from ragen_agents.starpo.run.phases import Phases
 from ragen_agents.starpo.run.run_directory import default_run_dir, open_run_dir
-from ragen_agents.starpo.run.run_state import RunState, log
+from ragen_agents.starpo.run.run_state import RunState
 from ragen_agents.starpo.setup import (
     check_fits,
     env_factory,
     frozen_reference,
     make_accelerator,
     names_of_parts,
+    with_weights,
 )
 from ragen_agents.starpo.update.batch import TrainBatch
 from ragen_agents.starpo.update.learner import Learner, is_split
 from ragen_agents.starpo.update.models import load_policy
 from ragen_agents.starpo.update.prepared import Prepared
-from ragen_envs.conversation import EndReason
 from ragen_envs.errors import RagenError
-from ragen_envs.seeding import new_stream
+
+_log: Final = logging.getLogger("ragen.starpo")
 
 
 class DivergedError(RagenError):
@@ -91,10 +94,11 @@ class Trainer:
         engine: Engine | None = None,
         env: Callable[[], Any] | None = None,
     ) -> None:
-        self.config = config
-        self.run_dir = default_run_dir(config) if run_dir is None else Path(run_dir)
+        self.config = config = with_weights(config)
         self._own_parts = names_of_parts(reward=reward, engine=engine, env=env)
-        self.callbacks = tuple(callbacks)
+        default = default_run_dir(config, self._own_parts)
+        self.run_dir = default if run_dir is None else Path(run_dir)
+        self.callbacks = checked_callbacks(callbacks)
         self._reward = TurnReward(config.reward) if reward is None else as_reward(reward)
         self.accelerator = make_accelerator(config)
         # What is sharded goes to its device in parts, so that no device has to hold all of it.
@@ -109,15 +113,23 @@ class Trainer:
         self._context = int(getattr(policy.config, "max_position_embeddings", 1 << 30))
         check_fits(config, self._make_env, self.codec, self._context)
         self._owns_engine = engine is None
-        self.engine = engine or make_engine(
+        self.engine = engine if engine is not None else make_engine(
             config, self.learner.whole_policy(), self.codec, self.accelerator.num_processes,
             self.run_dir,
         )  # fmt: skip
         self.collector = self._collector(config.rollout.temperature, f"rollout {config.seed}")
-        self.evaluator = self._collector(config.evaluation.temperature, f"evaluation {config.seed}")
+        self._rollout = RolloutStep(config, self.collector, self.accelerator)
+        evaluated = self._collector(config.evaluation.temperature, f"evaluation {config.seed}")
+        self._evaluator = Evaluator(config, evaluated, self.accelerator)
         self.state = RunState(config, self.run_dir, self.learner, self.tokenizer, self._saved)
         self._phases = Phases()
-        self._stopping = False
+        self._stopping = self._has_run = False
+        self._warn_of_settings()
+
+    @property
+    def is_main_process(self) -> bool:
+        """Whether this is the process that writes and reports; always true of a single one."""
+        return bool(self.accelerator.is_main_process)
 
     def run(self) -> None:
         """Train until the config's last iteration.
@@ -128,14 +140,14 @@ class Trainer:
             NothingKeptError: There was nothing to learn from too often; the state is saved.
             BrokenGamesError: Every game broke too often; the state is saved.
         """
-        is_main = self.accelerator.is_main_process
+        if self._has_run:
+            raise RagenError("this trainer has run already; make another one to resume its run")
+        self._has_run = True
         with ExitStack() as resources:
-            if self._owns_engine:
-                resources.callback(self.engine.close)
-            if is_main:
-                resources.enter_context(open_run_dir(self.run_dir, self.config, self._own_parts))
+            resources.callback(self._close_engine)
+            self._open_run_dir(resources)
             self.state.resume()
-            journal = Journal(self.run_dir, self.state.progress, is_main)
+            journal = Journal(self.run_dir, self.state.progress, self.is_main_process)
             resources.enter_context(journal)
             try:
                 self._run(journal)
@@ -148,11 +160,39 @@ class Trainer:
         self._stopping = True
 
     def close(self) -> None:
-        """Leave the process group; a process that exits without it may abort while it holds a message.
+        """Close the engine, and leave the process group; needed where ``run`` was not called or in torchrun.
 
-        The threads of gloo release tensors, for which they need a running interpreter.
+        A process that exits while the threads of gloo hold a message may abort.
         """
+        self._close_engine()
         self.accelerator.end_training()
+
+    def _close_engine(self) -> None:
+        if self._owns_engine:
+            self._owns_engine = False
+            self.engine.close()
+
+    def _open_run_dir(self, resources: ExitStack) -> None:
+        """Open the run directory in the main process, and stop all processes if that fails."""
+        error = None
+        if self.is_main_process:
+            try:
+                resources.enter_context(open_run_dir(self.run_dir, self.config, self._own_parts))
+            except RagenError as found:
+                error = found
+        agree(error, self.accelerator)
+
+    def _warn_of_settings(self) -> None:
+        estimator, given = ESTIMATORS[self.config.advantage.estimator], self.config.loss.agg_mode
+        if estimator.agg_mode not in (None, given):
+            self._warn(
+                f"advantage.estimator={estimator.name} was published with loss.agg_mode="
+                f"{estimator.agg_mode}, but it is {given}"
+            )
+
+    def _warn(self, text: str) -> None:
+        if self.is_main_process:
+            _log.warning("%s", text)
 
     def _run(self, journal: Journal) -> None:
         self._call("on_train_begin")
@@ -164,7 +204,7 @@ class Trainer:
         """Do what comes before the next iteration; returns whether the run has ended already."""
         progress = self.state.progress
         if progress.collapsed:
-            log.warning("the monitor has stopped this run; another --out begins a new one")
+            self._warn("the monitor has stopped this run; another run directory begins a new one")
             return True
         if progress.pending is not None:
             return self._finish(journal, progress.pending)
@@ -179,15 +219,9 @@ class Trainer:
         while self.state.progress.iteration < self.config.iterations:
             if self._iterate(journal):
                 return
-            if self._all_stop():
+            if any_process(self._stopping, self.accelerator):
                 self.state.save_due(journal, now=True)
                 return
-
-    def _all_stop(self) -> bool:
-        """Return whether any process was asked to stop; they save together, so they must agree."""
-        if self.accelerator.num_processes == 1:
-            return self._stopping
-        return any(gather_object([self._stopping]))
 
     def _iterate(self, journal: Journal) -> bool:
         """Do one iteration; returns whether the monitor ends the run."""
@@ -208,71 +242,64 @@ class Trainer:
         Until then its metrics are pending: if the engine fails, they are saved, and a resumed run starts
         here. Returns whether the monitor ends the run.
         """
-        every, done = self.config.evaluation.every, self.state.progress.iteration
+        done = self.state.progress.iteration
         self._phases.restart()
         self._sync()
         metrics = dict(before)
-        if every and (done % every == 0 or done == self.config.iterations):
+        if self._evaluator.is_due(done):
             metrics |= self._evaluate(journal, done)
         metrics |= self._phases.metrics()
         metrics["seconds/total"] += before["seconds/total"]
         signs = self.state.monitor.observe(metrics)
         metrics["warnings"] = [sign.text for sign in signs]
+        self._call("on_iteration_end", done, metrics)
         journal.metrics(done, metrics)
         self.state.update(pending=None)
-        self._call("on_iteration_end", done, metrics)
         for sign in signs:
-            log.warning("iteration %d: %s", done, sign.text)
+            self._warn(f"iteration {done}: {sign.text}")
         self.state.save_best(journal, metrics)
-        ends, went_back = self.state.act_on(signs)
-        if went_back:
+        action = self.state.act_on(signs)
+        if action == "rolled back":
+            self._warn(f"rolled back to the weights of iteration {self.state.progress.healthy}")
             self._sync()
-        self.state.save_due(journal, now=ends or went_back or self.learner.diverged)
+        elif action == "stopped":
+            self._warn("stopped because success has collapsed")
+        self.state.save_due(journal, now=action != "none" or self.learner.diverged)
         if self.learner.diverged:
             raise DivergedError(
                 f"the gradient was not finite in {self.learner.bad_steps} optimizer steps in a row; the "
                 f"state is saved in '{self.state.checkpoints}'; lower update.learning_rate"
             )
-        return ends
+        return action == "stopped"
 
     def _collect(self, journal: Journal, iteration: int) -> tuple[Prepared | None, dict[str, Any]]:
         """Collect, filter and score trajectories; returns nothing to learn from if none are kept."""
         config = self.config
         with self._phases.timed("rollout"):
-            trajectories = collect_on_all(
-                self.collector, training_groups(config, iteration), iteration, self.accelerator
-            )
-        self._phases.seconds["games"] = self.collector.clock.games
+            trajectories = self._rollout.collect(iteration)
+        self._phases.add("games", self._rollout.game_seconds)
         self._call("on_rollout_end", iteration + 1, trajectories)
         metrics: dict[str, Any] = rollout_metrics(trajectories)
         information = config.monitor.information_every
         if information and iteration % information == 0:
             with self._phases.timed("information"):
                 metrics |= prompt_information(self.learner, trajectories, self.codec.pad)
-        kept = self._kept(trajectories, iteration)
+        kept = kept_groups(config, trajectories, iteration)
         metrics["kept_groups"] = float(len(kept))
-        learnable = [
-            t for t in trajectories if t.group in kept and t.end != EndReason.ERROR and t.written
-        ]
-        self._count_empty(bool(learnable), trajectories)
+        chosen = learnable(trajectories, kept)
+        self._count_empty(bool(chosen), trajectories)
         if iteration % config.save_every == 0:
             for trajectory in trajectories[: config.rollout.group_size : 4][:4]:
                 journal.sample(iteration + 1, "train", trajectory)
-        if not learnable:
+        if not chosen:
             return None, metrics
         with self._phases.timed("scores"):
-            return self.learner.prepare(TrainBatch.of(learnable, self.codec.pad)), metrics
+            return self.learner.prepare(TrainBatch.of(chosen, self.codec.pad)), metrics
 
-    def _kept(self, trajectories: Sequence[Trajectory], iteration: int) -> set[int]:
-        config = self.config
-        returns = group_returns(trajectories, game_only=not config.reward.in_filter)
-        seed = new_stream("filter", str(config.seed), iteration)
-        return set(keep_groups(returns, config.filter.kind, config.filter.ratio, seed))
-
-    def _count_empty(self, learnable: bool, trajectories: list[Trajectory]) -> None:
+    def _count_empty(self, any_chosen: bool, trajectories: list[Trajectory]) -> None:
         """Stop a run that has had nothing to learn from for too long, unless all is learned."""
         solved = all(t.success for t in trajectories)
-        empty = 0 if learnable or solved else self.state.progress.empty + 1
+        empty = 0 if any_chosen or solved else self.state.progress.empty + 1
         self.state.update(empty=empty)
         if empty < EMPTY_LIMIT:
             return
@@ -282,14 +309,8 @@ class Trainer:
         raise error
 
     def _evaluate(self, journal: Journal, done: int) -> dict[str, float]:
-        """Evaluate the policy on the first validation instances."""
         with self._phases.timed("evaluation"):
-            trajectories = collect_on_all(
-                self.evaluator, validation_groups(self.config), 0, self.accelerator
-            )
-        found = rollout_metrics(trajectories)
-        names = ("success", "return", "valid", "effective", "reply_tokens")
-        metrics = {f"validation/{name}": found[name] for name in names}
+            metrics, trajectories = self._evaluator.evaluate()
         for trajectory in trajectories[:4]:
             journal.sample(done, "validation", trajectory)
         if done == 0:

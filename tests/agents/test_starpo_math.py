@@ -9,12 +9,9 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from ragen_agents.starpo import (  # noqa: E402
-    AGGREGATIONS,
-    BatchTotals,
-    losses,
-)
+from ragen_agents.starpo import AGGREGATIONS, BatchTotals  # noqa: E402
 from ragen_agents.starpo.math import advantages as adv  # noqa: E402
+from ragen_agents.starpo.math import losses  # noqa: E402
 from ragen_agents.starpo.parts.filters import keep_groups  # noqa: E402
 from ragen_agents.starpo.run.mutual_information import summarise  # noqa: E402
 from ragen_agents.starpo.update.batch import micro_batches, mini_batches  # noqa: E402

@@ -190,7 +190,7 @@ def test_a_collapse_is_undone_once_also_by_a_run_that_was_cut(tiny, tmp_path, mo
             )  # fmt: skip
             one.run()
     warnings = caplog.messages
-    assert warnings.count("went back to the weights of iteration 2") == 2
+    assert warnings.count("rolled back to the weights of iteration 2") == 2
     assert warnings.count("stopped because success has collapsed") == 2
     before = lines(folders[0])
     again = trainer(folders[0], layer)

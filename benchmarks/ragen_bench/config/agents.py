@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from ragen_agents.model_source import weights_digest
 from ragen_agents.policies import CONTROLS, VLLM, AsyncPolicy, Policy, Sampling, make_policy
 from ragen_agents.policies.endpoint.key import read_key
 from ragen_agents.policies.endpoint.settings import Connection, EndpointSettings
@@ -20,11 +21,6 @@ CONTROL_CHUNK: Final = 32
 
 OPENAI: Final = "openai:"
 """Prefix of the name of a model behind an endpoint."""
-
-_WEIGHTS: Final = ("*.safetensors", "pytorch_model*.bin")
-_IDENTITY: Final = (*_WEIGHTS, "*.json", "*.jinja", "*.txt", "*.model")
-_WHOLE: Final = 1 << 26
-_PIECE: Final = 1 << 20
 
 
 def normalise_agents(agents: Iterable[str]) -> list[str]:
@@ -43,8 +39,6 @@ def normalise_agents(agents: Iterable[str]) -> list[str]:
 def weights_of(agent: str) -> str | None:
     """Return a hash of a local model's files or a Python agent's source, or None for other agents.
 
-    Files over 64 MiB are known by their size, their first and their last MiB.
-
     Raises:
         RagenError: The folder holds no weights, or there is no such module.
     """
@@ -53,14 +47,7 @@ def weights_of(agent: str) -> str | None:
     folder = _folder(agent)
     if folder is None:
         return None
-    if not any(any(folder.glob(pattern)) for pattern in _WEIGHTS):
-        hint = "; make it with ragen starter build" if folder == STARTER else ""
-        raise RagenError(f"model folder '{folder}' holds no weights (model.safetensors){hint}")
-    digest = hashlib.sha256()
-    for path in sorted({path for pattern in _IDENTITY for path in folder.glob(pattern)}):
-        digest.update(f"{path.name} {path.stat().st_size}\n".encode())
-        digest.update(_contents(path))
-    return digest.hexdigest()
+    return weights_digest(folder)
 
 
 def _folder(agent: str) -> Path | None:
@@ -69,15 +56,6 @@ def _folder(agent: str) -> Path | None:
     if model == "starter":
         return STARTER
     return Path(model) if agent not in CONTROLS and Path(model).is_dir() else None
-
-
-def _contents(path: Path) -> bytes:
-    with path.open("rb") as file:
-        if path.stat().st_size <= _WHOLE:
-            return file.read()
-        first = file.read(_PIECE)
-        file.seek(-_PIECE, 2)
-        return first + file.read()
 
 
 def check_sight(agents: Iterable[str], tasks: Mapping[str, Task]) -> None:

@@ -16,15 +16,17 @@ A new one is a function, a registration and a test::
 ``needs_critic`` says so, and refuses groups of one where ``needs_group`` does.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Final
 
+import torch
 from torch import Tensor
 
-from ragen_agents.rollout.trajectory import CONTEXT
+from ragen_agents.rollout.trajectory import CONTEXT, Trajectory
 from ragen_agents.starpo.math import advantages as adv
 from ragen_agents.starpo.parts.registry import Registry
+from ragen_envs.errors import RagenError
 
 if TYPE_CHECKING:
     from ragen_agents.starpo.config import Advantage
@@ -37,16 +39,20 @@ class EstimatorInput:
     rewards: Tensor
     """(B, T) float: each turn's reward on its last action token, minus the KL charge of each token
     where ``loss.kl`` is "reward"."""
-    values: Tensor
-    """(B, T) float: the critic's value of the state before each token; 0 without a critic."""
+    values: Tensor | None
+    """(B, T) float: the critic's value of the state before each token; None unless ``needs_critic``."""
     returns: Tensor
     """(B,) float: the sum of each trajectory's turn rewards, without any KL charge."""
     groups: Tensor
     """(B,) int64: which group each trajectory belongs to."""
     turn_ids: Tensor
     """(B, T) int64: turn of each action token, from 0; -1 for context and padding."""
+    trajectories: Sequence[Trajectory]
+    """The B trajectories: their turns, replies and rewards by part."""
     settings: "Advantage"
     """The config's section ``advantage``."""
+    params: Mapping[str, float]
+    """The estimator's own settings."""
 
     @property
     def mask(self) -> Tensor:
@@ -83,6 +89,11 @@ class Estimator:
     """Whether it compares the members of a group, so that ``rollout.group_size`` must be at least 2."""
     reads_token_rewards: bool = False
     """Whether it reads ``rewards`` rather than ``returns``, so that ``loss.kl=reward`` has an effect."""
+    agg_mode: str | None = None
+    """The ``loss.agg_mode`` that it was published with, if it is part of the method; the trainer warns where
+    another one is set."""
+    params: Mapping[str, float] = field(default_factory=dict)
+    """Its own settings and their defaults, set by ``advantage.params``."""
 
 
 ESTIMATORS: Final[Registry[Estimator]] = Registry("advantage.estimator")
@@ -96,15 +107,54 @@ def per_token(per_trajectory: Tensor, mask: Tensor) -> Tensor:
     return per_trajectory[:, None].expand(mask.shape).where(mask, 0.0)
 
 
+def check_estimate(found: Any, estimator: Estimator, mask: Tensor) -> AdvantageEstimate:
+    """Return what an estimator returned, if an update can use it.
+
+    Raises:
+        RagenError: It is no `AdvantageEstimate`, or a tensor of it is not what it must be.
+    """
+    where = f"advantage.estimator={estimator.name} returned"
+    if not isinstance(found, AdvantageEstimate):
+        raise RagenError(f"{where} a {type(found).__name__}, but must return an AdvantageEstimate")
+    for each in fields(found):
+        tensor, name = getattr(found, each.name), each.name
+        if tensor is None:
+            continue
+        if not isinstance(tensor, Tensor) or tensor.shape != mask.shape:
+            shape = tuple(tensor.shape) if isinstance(tensor, Tensor) else type(tensor).__name__
+            raise RagenError(
+                f"{where} {name} of the shape {shape}, but must be {tuple(mask.shape)}"
+            )
+        if tensor.requires_grad:
+            raise RagenError(f"{where} {name} with a gradient; detach them")
+        if not torch.isfinite(tensor[mask]).all():
+            raise RagenError(f"{where} {name} that are not finite")
+    if found.value_mask is not None and found.value_mask.dtype != torch.bool:
+        raise RagenError(f"{where} a value_mask of {found.value_mask.dtype}, but must be bool")
+    if estimator.needs_critic != (found.value_targets is not None):
+        raise RagenError(
+            f"{where} {'no ' if estimator.needs_critic else ''}value targets, but is registered with "
+            f"needs_critic={estimator.needs_critic}"
+        )
+    return found
+
+
+def _critics(batch: EstimatorInput) -> Tensor:
+    assert batch.values is not None  # the estimators below need a critic
+    return batch.values
+
+
 def _gae(batch: EstimatorInput) -> AdvantageEstimate:
     how = batch.settings
-    return AdvantageEstimate(*adv.gae(batch.rewards, batch.values, batch.mask, how.gamma, how.lam))
+    return AdvantageEstimate(
+        *adv.gae(batch.rewards, _critics(batch), batch.mask, how.gamma, how.lam)
+    )
 
 
 def _turn_gae(batch: EstimatorInput) -> AdvantageEstimate:
     how = batch.settings
     return AdvantageEstimate(
-        *adv.turn_gae(batch.rewards, batch.values, batch.turn_ids, how.turn_gamma, how.turn_lam)
+        *adv.turn_gae(batch.rewards, _critics(batch), batch.turn_ids, how.turn_gamma, how.turn_lam)
     )
 
 
@@ -112,7 +162,7 @@ def _bilevel_gae(batch: EstimatorInput) -> AdvantageEstimate:
     how = batch.settings
     return AdvantageEstimate(
         *adv.bilevel_gae(
-            batch.rewards, batch.values, batch.turn_ids, how.gamma, how.lam, how.turn_gamma,
+            batch.rewards, _critics(batch), batch.turn_ids, how.gamma, how.lam, how.turn_gamma,
             how.turn_lam,
         )
     )  # fmt: skip
@@ -141,9 +191,9 @@ for _estimator in (
     ),
     Estimator(
         "dr-grpo", _dr_grpo,
-        "return - mean of the group; with `loss.agg_mode=seq-mean-token-sum-norm` it is Dr.GRPO "
+        "return - mean of the group; Dr.GRPO with `loss.agg_mode=seq-mean-token-sum-norm` "
         "(arXiv 2503.20783)",
-        needs_group=True,
+        needs_group=True, agg_mode="seq-mean-token-sum-norm",
     ),
     Estimator(
         "gae", _gae,

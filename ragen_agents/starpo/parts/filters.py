@@ -2,16 +2,17 @@
 
 A new one is a function, a registration and a test, as for estimators::
 
-    def first_half(returns, ratio, seed):
-        return range(len(returns) // 2)
+    def first_half(batch):
+        return range(len(batch.returns) // 2)
 
     register_filter(GroupFilter("first-half", first_half, "the first half of the groups"))
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,18 +28,33 @@ Returns = Sequence[NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
+class FilterInput:
+    """What a filter sees of an iteration."""
+
+    returns: Returns
+    """The returns of the members of each group, one array per group."""
+    ratio: float
+    """``filter.ratio``, in (0, 1]."""
+    seed: int
+    """Seed of the filters that draw, different in each iteration."""
+    params: Mapping[str, float]
+    """The filter's own settings."""
+
+
+@dataclass(frozen=True)
 class GroupFilter:
     """A filter and what it needs."""
 
     name: str
     """Its name in ``filter.kind``."""
-    function: Callable[[Returns, float, int], Iterable[int]]
-    """Returns the indices of the groups to keep, given the returns, ``filter.ratio`` in (0, 1], and a
-    seed for filters that draw."""
+    function: Callable[[FilterInput], Iterable[int]]
+    """Returns the indices of the groups to keep."""
     summary: str
     """One line for the documentation, with the source."""
     needs_group: bool = False
     """Whether it compares the members of a group, so that ``rollout.group_size`` must be at least 2."""
+    params: Mapping[str, float] = field(default_factory=dict)
+    """Its own settings and their defaults, set by ``filter.params``."""
 
 
 FILTERS: Final[Registry[GroupFilter]] = Registry("filter.kind")
@@ -47,7 +63,9 @@ FILTERS: Final[Registry[GroupFilter]] = Registry("filter.kind")
 register_filter = FILTERS.register
 
 
-def keep_groups(returns: Returns, kind: str, ratio: float, seed: int) -> list[int]:
+def keep_groups(
+    returns: Returns, kind: str, ratio: float, seed: int, params: Mapping[str, float] | None = None
+) -> list[int]:
     """Return the indices of the groups that a filter keeps, ascending.
 
     The result may be empty: a filter by deviation drops groups whose returns are all equal.
@@ -55,13 +73,16 @@ def keep_groups(returns: Returns, kind: str, ratio: float, seed: int) -> list[in
     Args:
         returns: The returns of the members of each group.
         kind: Name of a registered filter.
-        ratio: Share of the groups to keep, in (0, 1], for the filters that have one.
+        ratio: Share of the groups (or of their variance) to keep, in (0, 1], for filters that use it.
         seed: Seed of the filters that draw.
+        params: The filter's own settings that differ from its defaults.
 
     Raises:
         RagenError: The filter returned something other than different indices of groups.
     """
-    kept = sorted(FILTERS[kind].function(returns, ratio, seed))
+    chosen = FILTERS[kind]
+    found = chosen.function(FilterInput(returns, ratio, seed, {**chosen.params, **(params or {})}))
+    kept = _indices(kind, found)
     if len(set(kept)) < len(kept) or any(not 0 <= i < len(returns) for i in kept):
         raise RagenError(
             f"filter.kind={kind} returned {kept}, but must return different indices below {len(returns)}"
@@ -69,35 +90,47 @@ def keep_groups(returns: Returns, kind: str, ratio: float, seed: int) -> list[in
     return kept
 
 
+def _indices(kind: str, found: Any) -> list[int]:
+    try:
+        listed = list(found)
+        if any(isinstance(i, bool | np.bool_) for i in listed):
+            raise TypeError
+        return sorted(operator.index(i) for i in listed)
+    except TypeError:
+        raise RagenError(
+            f"filter.kind={kind} returned {found!r:.80}, but must return the indices of the groups to keep"
+        ) from None
+
+
 def group_std(returns: Returns) -> NDArray[np.float64]:
     """Return each group's sample standard deviation, (n,) float64; 0 for groups of one."""
     return np.array([r.std(ddof=1) if len(r) > 1 else 0.0 for r in returns])
 
 
-def _all(returns: Returns, ratio: float, seed: int) -> Iterable[int]:  # noqa: ARG001
-    return range(len(returns))
+def _all(batch: FilterInput) -> Iterable[int]:
+    return range(len(batch.returns))
 
 
-def _random(returns: Returns, ratio: float, seed: int) -> Iterable[int]:
-    order: list[int] = np.random.default_rng(seed).permutation(len(returns)).tolist()
-    return order[: _count(returns, ratio)]
+def _random(batch: FilterInput) -> Iterable[int]:
+    order: list[int] = np.random.default_rng(batch.seed).permutation(len(batch.returns)).tolist()
+    return order[: _count(batch)]
 
 
-def _std(returns: Returns, ratio: float, seed: int) -> Iterable[int]:  # noqa: ARG001
-    return _by_deviation(returns)[: _count(returns, ratio)]
+def _std(batch: FilterInput) -> Iterable[int]:
+    return _by_deviation(batch.returns)[: _count(batch)]
 
 
-def _nonzero(returns: Returns, ratio: float, seed: int) -> Iterable[int]:  # noqa: ARG001
-    return _by_deviation(returns)
+def _nonzero(batch: FilterInput) -> Iterable[int]:
+    return _by_deviation(batch.returns)
 
 
-def _variance_share(returns: Returns, ratio: float, seed: int) -> Iterable[int]:  # noqa: ARG001
-    order = _by_deviation(returns)
+def _variance_share(batch: FilterInput) -> Iterable[int]:
+    order = _by_deviation(batch.returns)
     if not order:
         return order
-    variance = group_std(returns)[order] ** 2
+    variance = group_std(batch.returns)[order] ** 2
     share = np.cumsum(variance) / np.sum(variance)
-    return order[: int(np.searchsorted(share, ratio - 1e-9)) + 1]
+    return order[: int(np.searchsorted(share, batch.ratio - 1e-9)) + 1]
 
 
 def _by_deviation(returns: Returns) -> list[int]:
@@ -106,8 +139,8 @@ def _by_deviation(returns: Returns) -> list[int]:
     return [i for i in np.argsort(-std, kind="stable").tolist() if std[i] > _SAME]
 
 
-def _count(returns: Returns, ratio: float) -> int:
-    return math.ceil(ratio * len(returns) - 1e-9)
+def _count(batch: FilterInput) -> int:
+    return math.ceil(batch.ratio * len(batch.returns) - 1e-9)
 
 
 for _filter in (

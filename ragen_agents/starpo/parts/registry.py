@@ -1,24 +1,24 @@
 """Named parts that a config chooses among, built in or registered by a user."""
 
-from collections.abc import Iterator
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, Protocol, TypeVar
 
 from ragen_envs.errors import RagenError
 
 
-class Named(Protocol):
+class Part(Protocol):
     """A part with a name."""
 
     @property
     def name(self) -> str:
-        """What configs call it."""
+        """Its name in the config."""
 
     @property
-    def summary(self) -> str:
-        """One line for lists."""
+    def function(self) -> Callable[..., Any]:
+        """What it does."""
 
 
-PartT = TypeVar("PartT", bound=Named)
+PartT = TypeVar("PartT", bound=Part)
 
 
 class Registry(Generic[PartT]):
@@ -33,14 +33,15 @@ class Registry(Generic[PartT]):
         self._parts: dict[str, PartT] = {}
 
     def register(self, part: PartT) -> PartT:
-        """Add a part and return it.
+        """Add a part and return it. Registering the same function again replaces it.
 
         Raises:
-            RagenError: Its name is empty or taken.
+            RagenError: Its name is empty, or is that of another part.
         """
         if not part.name:
             raise RagenError(f"a part for {self.field} must have a name")
-        if part.name in self._parts:
+        known = self._parts.get(part.name)
+        if known is not None and _origin(known) != _origin(part):
             raise RagenError(f"{self.field}={part.name} is registered already; choose another name")
         self._parts[part.name] = part
         return part
@@ -64,5 +65,13 @@ class Registry(Generic[PartT]):
         """
         if name not in self._parts:
             known = ", ".join(f"'{each}'" for each in self._parts)
-            raise ValueError(f"unknown {self.field} '{name}'; registered are {known}")
+            raise ValueError(
+                f"unknown {self.field} '{name}'; choose one of {known}, or import the file that "
+                "registers it with ragen --import FILE"
+            )
         return name
+
+
+def _origin(part: Part) -> tuple[str | None, str | None]:
+    function = part.function
+    return getattr(function, "__module__", None), getattr(function, "__qualname__", None)

@@ -5,7 +5,6 @@ rewards that see it. Each part is weighted, summed, and logged apart.
 """
 
 import inspect
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -59,20 +58,10 @@ class FunctionReward:
         return ""
 
     def parts(self, before: str, reply: str, result: TurnResult) -> dict[str, float]:  # noqa: ARG002
-        """Return the named parts, or the number under the function's name.
-
-        Raises:
-            RagenError: The function returned something else, or a number that is not finite.
-        """
+        """Return the named parts, or the number under the function's name."""
         found = self.function(reply, result)
         name = getattr(self.function, "__name__", "reward")
-        parts = found if isinstance(found, Mapping) else {name: found}
-        for part, value in parts.items():
-            if not isinstance(value, int | float) or not math.isfinite(value):
-                raise RagenError(
-                    f"the reward '{name}' returned {value!r} for '{part}', but must return finite numbers"
-                )
-        return {part: float(value) for part, value in parts.items()}
+        return dict(found) if isinstance(found, Mapping) else {name: found}
 
 
 def as_reward(reward: RewardFunction | Callable[..., Any]) -> RewardFunction:
@@ -84,6 +73,10 @@ def as_reward(reward: RewardFunction | Callable[..., Any]) -> RewardFunction:
     Raises:
         RagenError: It is neither.
     """
+    if inspect.isclass(reward):
+        raise RagenError(
+            f"the reward is the class {reward.__name__}, but must be an instance of it"
+        )
     if isinstance(reward, RewardFunction):
         return reward
     if callable(reward):

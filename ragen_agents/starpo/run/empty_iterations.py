@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from ragen_agents.rollout.trajectory import Trajectory
+from ragen_agents.starpo.parts.filters import group_std
+from ragen_agents.starpo.run.metrics import group_returns
 from ragen_envs.errors import RagenError
 
 EMPTY_LIMIT: Final = 10
@@ -32,8 +34,8 @@ def empty_error(trajectories: Sequence[Trajectory], kind: str, iterations: int) 
         return BrokenGamesError(f"every game broke {lasting}: {broken[0]}")
     if not any(t.written for t in trajectories):
         return NothingKeptError(
-            f"no prompt fitted the model's context {lasting}, so nothing was written"
+            f"no prompt fit the model's context {lasting}, so the model generated nothing"
         )
-    return NothingKeptError(
-        f"the filter '{kind}' kept nothing {lasting}: the members of each group all have the same return"
-    )
+    equal = not group_std(group_returns(trajectories)).any()
+    why = ": the members of each group all have the same return" if equal else ""
+    return NothingKeptError(f"the filter '{kind}' kept nothing {lasting}{why}")

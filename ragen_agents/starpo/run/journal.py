@@ -89,7 +89,13 @@ class Journal:
     def _line(self, name: str, data: dict[str, Any]) -> None:
         if not self._active:
             return
-        self._files[name].write((json.dumps(data) + "\n").encode())
+        try:
+            line = json.dumps(data)
+        except TypeError as error:
+            raise RagenError(
+                f"a callback added a metric that is no plain number: {error}"
+            ) from None
+        self._files[name].write((line + "\n").encode())
         self._files[name].flush()
 
 

@@ -16,12 +16,16 @@ class Phases:
         self.seconds: dict[str, float] = {}
         self._started = time.perf_counter()
 
+    def add(self, phase: str, seconds: float) -> None:
+        """Add seconds to a phase."""
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
         """Add the time inside the block to a phase."""
         started = time.perf_counter()
         yield
-        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - started
+        self.add(phase, time.perf_counter() - started)
 
     def metrics(self) -> dict[str, float]:
         """Return the seconds of each phase and the total, as ``seconds/...``."""

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +20,7 @@ from ragen_envs.errors import RagenError
 _FREE: Final = {"iterations", "server", "fsdp"}
 """Fields that may change when a run is resumed: it can be made longer, its server may move, and its weights
 may be sharded or not."""
+_LOCK: Final = ".lock"
 _OWN_PARTS: Final = "own_parts"
 """Key of the environment file for what the caller passed to the trainer."""
 
@@ -30,11 +31,17 @@ def config_digest(config: TrainConfig) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
-def default_run_dir(config: TrainConfig) -> Path:
-    """Return a path under ``runs/`` that depends on the config only, so that the same command resumes."""
+def default_run_dir(config: TrainConfig, own_parts: Mapping[str, str] | None = None) -> Path:
+    """Return a path under ``runs/`` that depends on the config and the caller's own parts only.
+
+    The same command, or the same script, therefore resumes its run.
+    """
     game = re.sub(r"\W+", "-", config.game.split("/")[-1].removesuffix("Text-v0"))
     how = f"{config.advantage.estimator}-{config.filter.kind}-seed{config.seed}"
-    return Path("runs") / f"train-{game}-{how}-{config_digest(config)[:8]}"
+    digest = config_digest(config)
+    if own_parts:
+        digest = hashlib.sha256(f"{digest} {json.dumps(dict(own_parts))}".encode()).hexdigest()
+    return Path("runs") / f"train-{game}-{how}-{digest[:8]}"
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -83,7 +90,7 @@ def open_run_dir(folder: Path, config: TrainConfig, own_parts: dict[str, str]) -
         try:
             _check_contents(folder)
             folder.mkdir(parents=True, exist_ok=True)
-            resources.enter_context(exclusive_lock(folder / ".lock"))
+            resources.enter_context(exclusive_lock(folder / _LOCK))
             if (folder / CONFIG).exists():
                 _check_same(folder, config, own_parts)
             described = describe_provenance()
@@ -98,8 +105,14 @@ def open_run_dir(folder: Path, config: TrainConfig, own_parts: dict[str, str]) -
 
 
 def _check_contents(folder: Path) -> None:
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / CONFIG).exists():
-        raise RagenError(f"'{folder}' is not a training run and not empty; choose another --out")
+    if not folder.is_dir() or (folder / CONFIG).exists():
+        return
+    # What a run that was killed before its config was in place leaves behind.
+    ours = {_LOCK, ENVIRONMENT, *(Path(name).stem + ".tmp" for name in (CONFIG, ENVIRONMENT))}
+    if any(path.name not in ours for path in folder.iterdir()):
+        raise RagenError(
+            f"'{folder}' is not a training run and not empty; choose another run directory"
+        )
 
 
 def _check_same(folder: Path, config: TrainConfig, own_parts: dict[str, str]) -> None:
@@ -114,7 +127,7 @@ def _check_same(folder: Path, config: TrainConfig, own_parts: dict[str, str]) ->
         config.model_dump(mode="json", exclude=_FREE),
     )
     if differs is not None:
-        raise RagenError(f"'{folder}' holds another run: {differs}; choose another --out")
+        raise RagenError(f"'{folder}' holds another run: {differs}; choose another run directory")
     before = _own_parts_of(folder)
     if before != own_parts:
         raise RagenError(

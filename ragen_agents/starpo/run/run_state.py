@@ -1,10 +1,9 @@
 """Where a run is: its progress, its checkpoints, and the way back to a healthy one."""
 
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.run import checkpoint
@@ -16,7 +15,8 @@ from ragen_agents.starpo.update.learner import Learner
 CHECKPOINTS: Final = "checkpoints"
 BEST: Final = "best"
 
-log = logging.getLogger("ragen.starpo")
+Action = Literal["none", "rolled back", "stopped"]
+"""What was done about a collapse."""
 
 
 class RunState:
@@ -39,6 +39,7 @@ class RunState:
         self.progress = Progress()
         self.monitor = EchoTrapMonitor(config.monitor)
         self._on_save = on_save
+        self._saved: Progress | None = None
 
     @property
     def checkpoints(self) -> Path:
@@ -76,35 +77,33 @@ class RunState:
         """Save a checkpoint if it is time for one, or if it has to be now."""
         done = self.progress.iteration
         regular = done % self.config.save_every == 0
-        if not (now or regular or done == self.config.iterations):
+        due = now or regular or done == self.config.iterations
+        if not due or self.progress == self._saved:
             return
         # Only regular ones: where an interrupted run stopped must not decide where it goes back to.
         settled = regular and self.progress.pending is None
         if settled and self.rolls_back and self.monitor.healthy:
             self.update(healthy=done)
         self._write(journal, checkpoint.path_of(self.checkpoints, done))
+        self._saved = self.progress
         if self.learner.accelerator.is_main_process:
             checkpoint.prune(self.checkpoints, self.config.save_total_limit, self.progress.healthy)
 
-    def act_on(self, signs: list[SignSeen]) -> tuple[bool, bool]:
-        """Do what the config asks for at a collapse.
+    def act_on(self, signs: list[SignSeen]) -> Action:
+        """Do what the config asks for at a collapse, and return it.
 
-        Returns:
-            Whether the run ends, and whether it went back to the last healthy weights. If it did, the
-            monitor starts anew, so that it can see the next collapse.
+        After a rollback the monitor starts anew, so that it can see the next collapse.
         """
         action, at = self.config.monitor.action, self.progress
         if action == "warn" or all(sign.sign != "collapse" for sign in signs):
-            return False, False
+            return "none"
         if self.rolls_back and at.rolled_back is None and at.healthy is not None:
             checkpoint.load(checkpoint.path_of(self.checkpoints, at.healthy), self.learner)
             self.update(rolled_back=at.iteration)
             self.monitor = EchoTrapMonitor(self.config.monitor)
-            log.warning("went back to the weights of iteration %d", at.healthy)
-            return False, True
-        log.warning("stopped because success has collapsed")
+            return "rolled back"
         self.update(collapsed=True)
-        return True, False
+        return "stopped"
 
     def _write(self, journal: Journal, folder: Path) -> None:
         accelerator = self.learner.accelerator

@@ -10,7 +10,7 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from ragen_agents.starpo.config import TrainConfig
-from ragen_agents.starpo.parts.objectives import BatchTotals
+from ragen_agents.starpo.parts.aggregations import BatchTotals
 from ragen_agents.starpo.update.batch import TrainBatch, micro_batches, mini_batches
 from ragen_agents.starpo.update.loss import batch_totals, critic_loss, policy_loss
 from ragen_agents.starpo.update.models import ActorCritic, Scores

@@ -5,12 +5,11 @@ from torch import Tensor
 
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.math.losses import kl_estimate, value_loss
-from ragen_agents.starpo.parts.objectives import (
-    AGGREGATIONS,
+from ragen_agents.starpo.parts.aggregations import BatchTotals, aggregate, token_mean
+from ragen_agents.starpo.parts.policy_losses import (
     POLICY_LOSSES,
-    BatchTotals,
     PolicyLossInput,
-    token_mean,
+    check_token_loss,
 )
 from ragen_agents.starpo.update.models import Scores
 from ragen_agents.starpo.update.prepared import LossInput
@@ -39,16 +38,20 @@ def policy_loss(
         totals: Counts of the optimizer batch that it is a part of.
     """
     how = config.loss
-    aggregation = AGGREGATIONS[how.agg_mode].function
 
     def mean(per_token: Tensor) -> Tensor:
-        return aggregation(per_token, inputs.mask, totals)
+        return aggregate(how.agg_mode, per_token, inputs.mask, totals)
 
-    found = POLICY_LOSSES[how.policy_loss].function(
+    chosen = POLICY_LOSSES[how.policy_loss]
+    returned = chosen.function(
         PolicyLossInput(
-            scores.logprobs, inputs.old_logprobs, inputs.advantages, inputs.turn_ids, how
+            logprobs=scores.logprobs, old_logprobs=inputs.old_logprobs,
+            rollout_logprobs=inputs.rollout_logprobs, advantages=inputs.advantages,
+            turn_ids=inputs.turn_ids, mask=inputs.mask, settings=how,
+            params={**chosen.params, **how.params},
         )
-    )
+    )  # fmt: skip
+    found = check_token_loss(returned, chosen.name, inputs.mask)
     policy = mean(found.loss * inputs.weights)
     entropy = mean(scores.entropies)
     loss = policy - how.entropy_coef * entropy

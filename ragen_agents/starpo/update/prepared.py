@@ -9,10 +9,14 @@ from torch import Tensor
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.math.advantages import place_rewards, whiten
 from ragen_agents.starpo.math.losses import explained_variance, importance_weights, kl_estimate
-from ragen_agents.starpo.parts.estimators import ESTIMATORS, AdvantageEstimate, EstimatorInput
+from ragen_agents.starpo.parts.estimators import (
+    ESTIMATORS,
+    AdvantageEstimate,
+    EstimatorInput,
+    check_estimate,
+)
 from ragen_agents.starpo.update.batch import TrainBatch
 from ragen_agents.starpo.update.models import Scores
-from ragen_envs.errors import RagenError
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,8 @@ class LossInput:
     old_values: Tensor
     weights: Tensor
     """Truncated importance weights; 1 where they are switched off."""
+    rollout_logprobs: Tensor
+    """Log-probabilities of the engine when it sampled the tokens."""
     reference_logprobs: Tensor | None
     """Log-probabilities under the initial policy, if a divergence from it is charged."""
 
@@ -91,6 +97,7 @@ def prepare(
         turn_ids=batch.turn_ids, mask=mask, old_logprobs=logprobs, advantages=estimate.advantages,
         value_targets=torch.zeros_like(scores.values) if targets is None else targets,
         value_mask=value_mask, old_values=scores.values, weights=weights,
+        rollout_logprobs=batch.rollout_logprobs,
         reference_logprobs=reference_logprobs,
     )  # fmt: skip
     return Prepared(batch, inputs, metrics)
@@ -106,35 +113,23 @@ def _estimate(
     if config.loss.kl == "reward" and reference_logprobs is not None:
         gap = kl_estimate(scores.logprobs, reference_logprobs, config.loss.kl_estimator)
         rewards = rewards - config.loss.kl_coef * torch.where(batch.mask, gap, 0.0)
-    returns = torch.tensor([t.episode_return for t in batch.trajectories])
-    estimate = estimator.function(
-        EstimatorInput(
-            rewards, scores.values, returns, batch.groups, batch.turn_ids, config.advantage
+    found = estimator.function(
+        EstimatorInput(  # copies, so that an estimator that writes into them changes nothing else
+            rewards=rewards,
+            values=scores.values.clone() if estimator.needs_critic else None,
+            returns=torch.tensor([t.episode_return for t in batch.trajectories]),
+            groups=batch.groups.clone(),
+            turn_ids=batch.turn_ids.clone(),
+            trajectories=batch.trajectories,
+            settings=config.advantage,
+            params={**estimator.params, **config.advantage.params},
         )
     )
-    _check(estimate, estimator.name, estimator.needs_critic, batch.mask)
+    estimate = check_estimate(found, estimator, batch.mask)
+    estimate = replace(estimate, advantages=estimate.advantages.to(scores.logprobs.dtype))
     if estimator.needs_critic and config.advantage.whiten:
         estimate = replace(estimate, advantages=whiten(estimate.advantages, batch.mask))
     return estimate
-
-
-def _check(estimate: AdvantageEstimate, name: str, needs_critic: bool, mask: Tensor) -> None:
-    """Refuse what would train silently wrong."""
-    where = f"advantage.estimator={name} returned"
-    found = estimate.advantages
-    if found.shape != mask.shape:
-        raise RagenError(
-            f"{where} advantages of the shape {tuple(found.shape)}, but must be {tuple(mask.shape)}"
-        )
-    if not torch.isfinite(found[mask]).all():
-        raise RagenError(f"{where} advantages that are not finite")
-    if found.requires_grad:
-        raise RagenError(f"{where} advantages with a gradient; detach them")
-    if needs_critic != (estimate.value_targets is not None):
-        raise RagenError(
-            f"{where} {'no ' if needs_critic else ''}value targets, but is registered with "
-            f"needs_critic={needs_critic}"
-        )
 
 
 def _mean(values: Tensor) -> float:

@@ -1,53 +1,19 @@
-"""Policy losses and their aggregations: what ``loss.policy_loss`` and ``loss.agg_mode`` choose among.
-
-A new one is a function, a registration and a test, as for estimators.
-"""
+"""Aggregations of per-token losses: what ``loss.agg_mode`` chooses among."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import torch
 from torch import Tensor
 
-from ragen_agents.starpo.math.losses import TokenLoss, clipped_surrogate
 from ragen_agents.starpo.parts.registry import Registry
-
-if TYPE_CHECKING:
-    from ragen_agents.starpo.config import Loss
-
-
-@dataclass(frozen=True)
-class PolicyLossInput:
-    """What a policy loss sees of a micro-batch of B whole trajectories and T tokens."""
-
-    logprobs: Tensor
-    """(B, T) float, with gradient: under the policy that is trained, in nats."""
-    old_logprobs: Tensor
-    """(B, T) float: under the policy that the ratio is taken to."""
-    advantages: Tensor
-    """(B, T) float."""
-    turn_ids: Tensor
-    """(B, T) int64: turn of each action token, from 0; -1 for context and padding."""
-    settings: "Loss"
-    """The config's section ``loss``."""
-
-
-@dataclass(frozen=True)
-class PolicyLoss:
-    """A policy loss."""
-
-    name: str
-    """Its name in ``loss.policy_loss``."""
-    function: Callable[[PolicyLossInput], TokenLoss]
-    """Returns the loss of each token; tokens outside the mask are ignored."""
-    summary: str
-    """One line for the documentation, with the source."""
+from ragen_envs.errors import RagenError
 
 
 @dataclass(frozen=True)
 class BatchTotals:
-    """Counts over a whole optimizer batch, of which a micro-batch is a part."""
+    """Counts over a whole mini-batch, of which a micro-batch is a part."""
 
     tokens: float
     """Action tokens."""
@@ -63,8 +29,8 @@ class BatchTotals:
 class Aggregation:
     """A way to reduce per-token losses to one number.
 
-    Its denominator counts the whole optimizer batch, so that the sum over micro-batches does not depend on
-    how the batch is cut.
+    Its denominator counts the whole mini-batch, so that the sum over micro-batches does not depend on how
+    the mini-batch is cut.
     """
 
     name: str
@@ -75,25 +41,27 @@ class Aggregation:
     """One line for the documentation, with the source."""
 
 
-POLICY_LOSSES: Final[Registry[PolicyLoss]] = Registry("loss.policy_loss")
-"""All policy losses by name."""
 AGGREGATIONS: Final[Registry[Aggregation]] = Registry("loss.agg_mode")
 """All aggregations by name."""
 
-register_policy_loss = POLICY_LOSSES.register
 register_aggregation = AGGREGATIONS.register
 
 
-def _ppo_clip(part: PolicyLossInput) -> TokenLoss:
-    how = part.settings
-    return clipped_surrogate(
-        part.logprobs, part.old_logprobs, part.advantages, how.clip_ratio_low, how.clip_ratio_high,
-        how.dual_clip,
-    )  # fmt: skip
+def aggregate(name: str, per_token: Tensor, mask: Tensor, totals: BatchTotals) -> Tensor:
+    """Reduce per-token losses by a registered aggregation.
+
+    Raises:
+        RagenError: It returned something other than a scalar.
+    """
+    found = AGGREGATIONS[name].function(per_token, mask, totals)
+    if not isinstance(found, Tensor) or found.ndim:
+        shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        raise RagenError(f"loss.agg_mode={name} returned {shape}, but must return a scalar tensor")
+    return found
 
 
 def token_mean(per_token: Tensor, mask: Tensor, totals: BatchTotals) -> Tensor:
-    """Return the mean over all action tokens of the batch."""
+    """Return the mean over all action tokens of the mini-batch."""
     return torch.where(mask, per_token, 0.0).sum() / max(totals.tokens, 1.0)
 
 
@@ -106,9 +74,6 @@ def _seq_mean_token_sum_norm(per_token: Tensor, mask: Tensor, totals: BatchTotal
     return torch.where(mask, per_token, 0.0).sum() / (max(totals.sequences, 1.0) * totals.length)
 
 
-register_policy_loss(
-    PolicyLoss("ppo-clip", _ppo_clip, "PPO's clipped surrogate (Schulman et al. 2017)")
-)
 for _aggregation in (
     Aggregation("token-mean", token_mean, "the mean over all action tokens (DAPO, arXiv 2503.14476)"),
     Aggregation(

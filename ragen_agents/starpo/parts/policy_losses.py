@@ -1,0 +1,90 @@
+"""Policy losses: what ``loss.policy_loss`` chooses among. A new one is added like an estimator."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torch import Tensor
+
+from ragen_agents.starpo.math.losses import TokenLoss, clipped_surrogate
+from ragen_agents.starpo.parts.registry import Registry
+from ragen_envs.errors import RagenError
+
+if TYPE_CHECKING:
+    from ragen_agents.starpo.config import Loss
+
+
+@dataclass(frozen=True)
+class PolicyLossInput:
+    """What a policy loss sees of a micro-batch of B whole trajectories and T tokens."""
+
+    logprobs: Tensor
+    """(B, T) float, with gradient: under the policy that is trained, in nats."""
+    old_logprobs: Tensor
+    """(B, T) float: under the policy that the ratio is taken to."""
+    rollout_logprobs: Tensor
+    """(B, T) float: the engine's when it sampled the tokens."""
+    advantages: Tensor
+    """(B, T) float."""
+    turn_ids: Tensor
+    """(B, T) int64: turn of each action token, from 0; -1 for context and padding."""
+    mask: Tensor
+    """(B, T) bool: action tokens."""
+    settings: "Loss"
+    """The config's section ``loss``."""
+    params: Mapping[str, float]
+    """The loss's own settings."""
+
+
+@dataclass(frozen=True)
+class PolicyLoss:
+    """A policy loss."""
+
+    name: str
+    """Its name in ``loss.policy_loss``."""
+    function: Callable[[PolicyLossInput], TokenLoss]
+    """Returns the loss of each token; tokens outside the mask are ignored."""
+    summary: str
+    """One line for the documentation, with the source."""
+    params: Mapping[str, float] = field(default_factory=dict)
+    """Its own settings and their defaults, set by ``loss.params``."""
+
+
+POLICY_LOSSES: Final[Registry[PolicyLoss]] = Registry("loss.policy_loss")
+"""All policy losses by name."""
+
+register_policy_loss = POLICY_LOSSES.register
+
+
+def check_token_loss(found: Any, name: str, mask: Tensor) -> TokenLoss:
+    """Return what a policy loss returned, if an update can use it.
+
+    Raises:
+        RagenError: It is no `TokenLoss`, or a tensor of it is not what it must be.
+    """
+    where = f"loss.policy_loss={name} returned"
+    if not isinstance(found, TokenLoss):
+        raise RagenError(f"{where} a {type(found).__name__}, but must return a TokenLoss")
+    if found.loss.shape != mask.shape:
+        raise RagenError(
+            f"{where} a loss of the shape {tuple(found.loss.shape)}, but must be {tuple(mask.shape)}"
+        )
+    if found.clipped.shape != mask.shape or found.clipped.dtype != torch.bool:
+        raise RagenError(f"{where} 'clipped' that is not bool of the shape {tuple(mask.shape)}")
+    if torch.is_grad_enabled() and not found.loss.requires_grad:
+        raise RagenError(f"{where} a loss without a gradient, so that nothing would be learned")
+    return found
+
+
+def _ppo_clip(part: PolicyLossInput) -> TokenLoss:
+    how = part.settings
+    return clipped_surrogate(
+        part.logprobs, part.old_logprobs, part.advantages, how.clip_ratio_low, how.clip_ratio_high,
+        how.dual_clip,
+    )  # fmt: skip
+
+
+register_policy_loss(
+    PolicyLoss("ppo-clip", _ppo_clip, "PPO's clipped surrogate (Schulman et al. 2017)")
+)
