@@ -1,4 +1,4 @@
-"""Write the generated pages: one per game from its class docstring, results that are kept, the pictures.
+"""Write the generated pages: one per game from its class docstring, the stored results, the pictures.
 
 ``python docs/generate.py`` writes; ``--check`` exits 1 if a page differs from what it would write.
 """
@@ -7,6 +7,7 @@ import argparse
 import re
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def pages() -> dict[Path, str]:
     found = {DOCS / "games" / f"{_module(games[0])}.md": _page(games) for games in groups.values()}
     rows = [f"| [`{g.id}`]({_module(g)}.md) | `{g.text_id}` | {g.summary} |" for g in GAMES]
     rows += [
-        f"| [`{base}`]({_module_of(base)}.md) | `{text_id}` | the same game told with {settings} |"
+        f"| [`{base}`]({_module_of(base)}.md) | `{text_id}` | the same game with {_shown(settings)} |"
         for text_id, (base, settings) in TEXT_VARIANTS.items()
     ]
     table = "\n".join(["| game | as a conversation | |", "|---|---|---|", *rows])
@@ -56,8 +57,12 @@ def pages() -> dict[Path, str]:
     return {**found, DOCS / "reproduction.md": _with_results(DOCS / "reproduction.md")}
 
 
+def _shown(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in settings.items())
+
+
 def _with_results(page: Path) -> str:
-    """Return a page with the results that are kept in the places that name them."""
+    """Return a page with the stored results inserted where it names them."""
 
     def shown(found: re.Match[str]) -> str:
         base = RESULTS / found[2]

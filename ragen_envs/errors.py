@@ -2,19 +2,19 @@
 
 
 class RagenError(ValueError):
-    """Base of every error with a message meant for a person. The command line prints it and exits 2."""
+    """Base of every error whose message is meant for users. The command line prints it and exits 2."""
 
 
 class GenerationError(RagenError):
-    """No level of the wished kind was found within the bounded amount of work."""
+    """No level matches the requested settings, as far as a bounded search can find."""
 
 
 class InstanceError(RagenError):
-    """A frozen instance was asked for that does not exist, or a pack is not what it should be."""
+    """A requested frozen instance does not exist, or a pack is damaged."""
 
 
 class SolverLimitError(RagenError):
-    """The exact search ran out of its memory bound before it could decide."""
+    """The exact search reached its memory limit before it found the optimum."""
 
 
 def install_hint(extra: str) -> str:
@@ -23,5 +23,5 @@ def install_hint(extra: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return what a library's error says in its first line, for a message of our own."""
+    """Return the first line of a library's error, for use in a message of our own."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

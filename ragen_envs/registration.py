@@ -173,7 +173,7 @@ def installed_games() -> tuple[GameSpec, ...]:
             games += _games_of(point)
         except Exception as error:
             origin = point.dist.name if point.dist else "an unknown package"
-            _LOG.warning("%s adds no game '%s': %s", origin, point.name, error)
+            _LOG.warning("could not load game '%s' of %s: %s", point.name, origin, error)
     return tuple(games)
 
 

@@ -20,7 +20,7 @@ class Request:
     """The env itself, or a seat of it. Only controls (random, oracle) may look into it; agents see the
     rest."""
     pictures: tuple[Picture, ...] = ()
-    """The picture beside each user message; () where the game is told in words."""
+    """The picture beside each user message; () when observations are text."""
 
 
 @dataclass(frozen=True)
@@ -77,21 +77,21 @@ class AsyncPolicy(Protocol):
     """How many conversations are open at most."""
 
     async def reply(self, request: Request) -> Reply:
-        """Return the reply to one request; many calls are under way at once.
+        """Return the reply to one request; many calls run concurrently.
 
         A reply depends on the request's messages, pictures and seed only.
 
         Raises:
-            BudgetReachedError: No more replies are paid for.
-            RagenError: The run cannot go on; any other exception ends this episode only.
+            BudgetReachedError: The budget does not allow another reply.
+            RagenError: The run cannot continue; any other exception ends this episode only.
         """
 
     async def close(self) -> None:
-        """Let go of connections; called once, in the event loop that has asked for the replies."""
+        """Close connections; called once, in the event loop that requested the replies."""
 
 
 class BudgetReachedError(RagenError):
-    """A limit on cost, tokens or time is reached: not an error of the run, which may go on later."""
+    """A limit on cost, tokens or time is reached: not an error of the run, which can be resumed."""
 
 
 @dataclass(frozen=True)

@@ -24,29 +24,30 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
     """Turn the 2x2x2 pocket cube until every face shows a single color.
 
     ## Description
-    The cube is scrambled by a few random quarter turns. Its right, upper and front layer can be turned.
-    The corner down-back-left never moves, so an arrangement counts once, not once for every way to hold
-    the cube: there are 3,674,160, and the hardest take 14 turns. Every turn can be undone.
-    Deterministic.
+    The cube is scrambled by a few random quarter turns. Its right, up and front layers can be turned.
+    The down-back-left corner never moves, so each arrangement is counted once, not once for every way
+    of holding the cube. There are 3,674,160 arrangements, and the hardest need 14 turns. Every turn can
+    be undone. Transitions are deterministic.
 
     ## Action Space
-    `Discrete(6)`: 0 R+, 1 R-, 2 U+, 3 U-, 4 F+, 5 F-: a quarter turn of the right, upper or front layer,
-    + clockwise and - counterclockwise for someone who looks straight at that face.
+    `Discrete(6)`: 0 R+, 1 R-, 2 U+, 3 U-, 4 F+, 5 F-. R, U and F turn the right, up and front layer a
+    quarter turn: + clockwise, - counterclockwise, as seen when looking straight at that face.
 
     ## Observation Space
     `MultiDiscrete([6] * 24)`: the color of each sticker, 0 white, 1 orange, 2 green, 3 red, 4 blue,
-    5 yellow. The faces are up, left, front, right, back, down, with four stickers each, row by row as
-    they lie in the unfolded cube: front in the middle, up above it, down below it, left to its left,
-    right to its right and back to the right of right.
+    5 yellow. The faces come in the order up, left, front, right, back, down, with four stickers each,
+    row by row as in the unfolded cube: front in the middle, with up above it, down below it, left and
+    right on either side, and back to the right of the right face.
 
     ## Starting State
     `reset(seed=s)` draws fresh training levels: the solved cube after `scramble` random quarter turns,
     none of which undoes the one before. `reset(options={"split": "test", "index": 7})` loads a frozen
-    level. Cubes that differ only in how they are held, in a mirror or in the names of their colors are
-    one level, and belong to one split. Few turns make few levels: 20 of 4 turns, 237 of 6.
+    level. Cubes that differ only by rotation, reflection or a renaming of colors count as one level and
+    belong to one split. A short scramble yields few levels: 20 with 4 turns, 237 with 6. Fresh levels
+    are weighted by the number of scrambles that lead to them, while the packs hold every level once.
 
     ## Rewards
-    1 when the cube is solved, else 0.
+    1 when the cube is solved, otherwise 0.
 
     ## Episode End
     Terminates when the cube is solved; truncated by the registered time limit.
@@ -56,9 +57,9 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
     `action_is_effective` (bool): a layer was turned; False after reset.
 
     ## Arguments
-    `scramble`: quarter turns that scramble the cube, from 1 to 100. With 8, the default, the 10 actions
-    of a conversation leave room for one wrong turn and its undoing. `level`: a fixed cube, played at
-    every reset: the six faces, each four of the letters `WOGRBY`. `render_mode`: "ansi" or "rgb_array".
+    `scramble`: number of quarter turns that scramble the cube, from 1 to 100. With the default of 8, the
+    10 actions of a conversation leave room to make one wrong turn and undo it. `level`: a fixed cube used
+    at every reset, given as six faces of four letters from `WOGRBY`. `render_mode`: "ansi" or "rgb_array".
 
     ## Version History
     * v0: Initial version.
@@ -89,20 +90,20 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
         self.action_space = spaces.Discrete(len(ACTION_NAMES))
 
     def act(self, action: SupportsInt) -> tuple[float, bool, bool]:
-        """Play one action, an integer from 0 to 5; see the base."""
+        """Play one action, an integer from 0 to 5; see the base class."""
         self.state = turned(self.state, read_action(action, ACTION_NAMES))
         solved = is_solved(self.state)
         return float(solved), solved, True
 
     @classmethod
     def tile_set(cls) -> "TileSet":
-        """Return the pictures of the cells of the unfolded cube."""
+        """Return the tiles that draw the cells of the unfolded cube."""
         from ragen_envs.cube import image
 
         return image.TILES
 
     def oracle(self, budget: Budget | int | None = None) -> Advice:
-        """Return the first turns of a shortest solution; value is 1 if it fits the budget, else 0."""
+        """Return the first turns of a shortest solution; its value is 1 if it fits the budget, else 0."""
         from ragen_envs.cube.oracle import advise
 
         return advise(self.state, as_budget(budget))

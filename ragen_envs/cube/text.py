@@ -34,12 +34,12 @@ class CubeText(BoardText):
     def rules(self, env: Any) -> str:  # noqa: ARG002
         """Return the goal, the rules and the rewards."""
         return (
-            "You solve a 2x2x2 cube: turn its layers until each of the six faces shows a single color. "
-            "A face is two rows of two stickers. The faces are shown unfolded and from outside: front "
-            "is in the middle, up above it, down below it, left to its left, right to its right, and "
-            "back to the right of right. R+, U+ and F+ turn the right, upper and front layer by a "
-            "quarter, clockwise for someone who looks straight at that face; R-, U- and F- turn it "
-            "counterclockwise. Rewards: 1 when the cube is solved, else 0."
+            "Solve a 2x2x2 cube: turn its layers until each of the six faces shows a single color. "
+            "Each face has two rows of two stickers. The cube is shown unfolded, every face as seen "
+            "from outside: front is in the middle, with up above it, down below it, left and right on "
+            "either side, and back to the right of the right face. R+, U+ and F+ turn the right, up "
+            "and front layers a quarter turn clockwise, as seen when looking straight at that face; "
+            "R-, U- and F- turn them counterclockwise. Rewards: 1 when the cube is solved, otherwise 0."
         )
 
     def actions(self, env: Any) -> tuple[str, ...]:  # noqa: ARG002
@@ -52,7 +52,7 @@ class CubeText(BoardText):
 
     def coordinates(self, env: Any) -> str:
         """Return the colors of each face, row by row."""
-        lines = ["each face as its upper row, then its lower row"]
+        lines = ["each face: upper row, lower row"]
         for number, face in enumerate(FACES):
             a, b, c, d = (COLORS[color] for color in env.state[4 * number : 4 * number + 4])
             lines.append(f"{face}: {a} {b}, {c} {d}")
@@ -80,18 +80,18 @@ def decode_level(level: str) -> bytes:
     """Return the state of a level in text form.
 
     Raises:
-        InstanceError: It is not six faces of four stickers, they make no cube that turns can solve,
-            or the cube is solved already.
+        InstanceError: The level is not six faces of four stickers, no sequence of turns solves it, or
+            it is already solved.
     """
     faces = level.split("/")
     if [len(face) for face in faces] != [4] * 6 or set("".join(faces)) - set(LETTERS):
         raise InstanceError(
-            f"level {level!r} must be the faces {', '.join(FACES)} with four of the letters "
-            f"{LETTERS} each"
+            f"level {level!r} must be six faces ({', '.join(FACES)}), separated by /, each with four of "
+            f"the letters {LETTERS}"
         )
     state = bytes(LETTERS.index(letter) for letter in "".join(faces))
     if pieces_of(state) is None:
-        raise InstanceError(f"level {level!r} is not a cube that turns can solve")
+        raise InstanceError(f"level {level!r} cannot be solved by any sequence of turns")
     if is_solved(state):
-        raise InstanceError(f"level {level!r} is solved already")
+        raise InstanceError(f"level {level!r} is already solved")
     return state

@@ -179,12 +179,12 @@ def test_unknown_agents_and_games_name_the_installed_ones(installed, tmp_path):
     assert not Path(out).exists()
 
 
-def test_a_broken_package_is_told_of_and_left_out(tmp_path):
+def test_a_broken_package_is_reported_and_skipped(tmp_path):
     folder = tmp_path / "broken-1.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
     (folder / "entry_points.txt").write_text("[ragen.games]\nchess = no_such_module:GAME\n")
     done = ragen("games", path=str(tmp_path))
     assert done.returncode == 0
-    assert "warning: broken adds no game 'chess': No module named 'no_such_module'" in done.stderr
+    assert "warning: could not load game 'chess' of broken: No module named 'no_such_module'" in done.stderr
     assert "ragen/Sokoban-v0" in done.stdout

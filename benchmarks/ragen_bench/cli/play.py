@@ -19,7 +19,7 @@ def play(
         int | None, typer.Option(metavar="S", help="Seed of a fresh training level.")
     ] = None,
 ) -> None:
-    """Play a game yourself. Type actions or their first letters, hint for the best move, or quit."""
+    """Play a game yourself. Type actions or their first letters, "hint" for the best move, or "quit"."""
     from rich.console import Console
 
     from ragen_bench.console.human_play import open_game, play_game

@@ -1,4 +1,4 @@
-"""A model behind an endpoint as a policy: requests, patience, and whom to blame for a failure."""
+"""A model behind an endpoint: requests, retries, and whether endpoint or prompt caused a failure."""
 
 import asyncio
 import logging
