@@ -23,7 +23,7 @@ _OPTIONS = ("split", "index", "noise")
 
 @dataclass(frozen=True)
 class Instance:
-    """Where the present level comes from; enough to play it again."""
+    """Where the current level comes from; enough to replay it."""
 
     distribution: str
     """Name of the level distribution, which is also the name of its frozen packs."""
@@ -43,14 +43,14 @@ class Instance:
 class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
     """Base of the games. A subclass adds the rules, a generator, an oracle and a text face.
 
-    ``reset(seed=s)`` starts an endless sequence of fresh training levels; ``reset()`` goes on with
+    ``reset(seed=s)`` starts an endless sequence of fresh training levels; ``reset()`` continues
     it. ``reset(options={"split": "test", "index": 7})`` loads a frozen instance. With the option
     ``noise`` (an integer >= 0, 0 by default) the same level is played under another independent
     draw of the game's randomness.
     """
 
     text: ClassVar[TextFace]
-    """How the game is told in words."""
+    """The text face: rules, legend, actions and observations in words."""
     numbered: ClassVar[bool] = False
     """Whether levels that no frozen pack holds are drawn by their index, for games without packs."""
     distribution: str

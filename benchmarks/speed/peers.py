@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 
 def old_sokoban(side: int, boxes: int, picture: bool) -> Any:
-    """Return gym-sokoban's env at its start, without a time limit; it goes on when solved."""
+    """Return gym-sokoban's env at its start, without a time limit; it continues when solved."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         sokoban = pytest.importorskip("gym_sokoban.envs.sokoban_env")

@@ -38,7 +38,7 @@ class Completion:
 
 
 class EngineError(RagenError):
-    """An engine cannot go on; what it was asked for can be asked again once it is repaired."""
+    """An engine failed; its requests can be sent again once it is repaired."""
 
 
 class Engine(Protocol):

@@ -44,7 +44,7 @@ class PrefixCache:
         return samples
 
     def _places(self, decoder: Decoder, prompts: Sequence[list[int]]) -> list[tuple[int, int]]:
-        """Return for each prompt the row that it goes on from, and how many tokens were read there."""
+        """Return, for each prompt, the cached row that it extends and how many tokens that row covers."""
         nowhere = [(0, 0)] * len(prompts)
         if self._past is None or not decoder.reads_in_parts:
             return nowhere

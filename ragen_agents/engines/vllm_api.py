@@ -263,12 +263,12 @@ class LocalModel:
 
         self._wake()
         params = SamplingParams(**fields, output_kind=RequestOutputKind.FINAL_ONLY)
-        with _failures_told():
+        with _one_line_errors():
             self._engine.add_request(name, {"prompt_token_ids": list(ids)}, params)
 
     def step(self) -> list[Finished]:
         """Sample one token on each row and return the replies that this finished."""
-        with _failures_told():
+        with _one_line_errors():
             outputs = self._engine.step()
         return [_finished(output) for output in outputs if output.finished]
 
@@ -281,7 +281,7 @@ class LocalModel:
 
         params = SamplingParams(**scoring_fields())
         finished: list[Any] = []
-        with _failures_told():
+        with _one_line_errors():
             self._engine.add_request("score", {"prompt_token_ids": list(ids)}, params)
             while not finished:
                 finished = [output for output in self._engine.step() if output.finished]
@@ -294,7 +294,7 @@ class LocalModel:
         Called when nothing is queued.
         """
         self._wake()
-        with _failures_told():
+        with _one_line_errors():
             self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
             if not self._engine.reset_prefix_cache():
                 raise EngineError("vLLM could not clear its prefix cache: requests are running")
@@ -344,8 +344,8 @@ def _prepare_process() -> bool:
 
 
 @contextmanager
-def _failures_told() -> Iterator[None]:
-    """Turn what goes wrong in vLLM into one line."""
+def _one_line_errors() -> Iterator[None]:
+    """Turn an exception of vLLM into an `EngineError` of one line."""
     try:
         yield
     except EngineError:

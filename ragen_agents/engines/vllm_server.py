@@ -119,7 +119,7 @@ class ServedModel:
         """Do nothing: the server has a device of its own."""
 
     def close(self) -> None:
-        """Close the connections; the server goes on."""
+        """Close the connections; the server keeps running."""
         self._forget()
         self._loop.run_until_complete(self._client.aclose())
         self._loop.close()

@@ -28,7 +28,7 @@ def named_weights(model: Any) -> Iterator[tuple[str, Tensor]]:
     """Yield all weights under the names of a saved folder, adapters merged.
 
     The output head is always among them. Where it is tied to the embedding, models do not list it, and
-    an engine that keeps a packed copy of the head would go on with the old one without a word.
+    an engine that keeps a packed copy of the head would silently keep using the old one.
     """
     plain = without_adapters(model)
     names = set()

@@ -20,7 +20,7 @@ class Request:
     """The env itself, or a seat of it. Only controls (random, oracle) may look into it; agents see the
     rest."""
     pictures: tuple[Picture, ...] = ()
-    """The picture beside each user message; () when observations are text."""
+    """The picture beside each user message; () if observations are text."""
 
 
 @dataclass(frozen=True)

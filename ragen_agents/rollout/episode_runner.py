@@ -60,7 +60,7 @@ class UserMessage(NamedTuple):
 
     text: str
     pictures: Sequence[Picture]
-    """The picture beside each user message so far; empty where the game is told in words."""
+    """The picture beside each user message so far; empty if observations are text."""
 
 
 class EpisodeRunner:

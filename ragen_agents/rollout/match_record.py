@@ -27,7 +27,7 @@ class MatchKey(NamedTuple):
 
 
 class SeatRecord(RecordModel):
-    """What one seat of a match was told, replied and got."""
+    """The prompts, replies and rewards of one seat of a match."""
 
     agent: str
     """Name of the policy on the seat."""

@@ -20,7 +20,7 @@ from ragen_envs.seeding import new_stream
 
 @dataclass(frozen=True)
 class MatchSpec:
-    """What is to be played, and by whom."""
+    """What to play, and with which agents."""
 
     task: str
     """Row of the suite."""

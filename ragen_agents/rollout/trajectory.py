@@ -55,7 +55,7 @@ class Trajectory:
     replies: int = 0
     """How many replies were appended."""
     end: EndReason | None = None
-    """Why it ended; None while it goes on."""
+    """Why it ended; None until then."""
     success: bool = False
     error: str | None = None
 

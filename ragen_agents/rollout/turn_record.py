@@ -21,7 +21,7 @@ def record_turn(
 
     Args:
         user: The user message that was replied to.
-        pictures: The picture beside each user message so far; () where the game is told in words.
+        pictures: The picture beside each user message so far; () if observations are text.
         reply: What the policy said.
         result: What it did.
         names: Names of the actions.

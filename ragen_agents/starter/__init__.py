@@ -1,4 +1,4 @@
-"""The starter model: a small language model made here from nothing."""
+"""The starter model: a small language model trained from scratch."""
 
 from pathlib import Path
 from typing import Final

@@ -31,7 +31,7 @@ class GameAction(Action):
 
 
 class GameObservation(Observation):
-    """What the player is told; ``reward`` and ``done`` are the base's."""
+    """The observation of the player; ``reward`` and ``done`` are the base's."""
 
     text: str
     """The whole first prompt after a reset, then the next user message."""

@@ -1,4 +1,4 @@
-"""What the model is told: one system message, then one user message a turn."""
+"""The prompts: one system message, then one user message per turn."""
 
 from collections.abc import Sequence
 from functools import lru_cache

@@ -14,7 +14,7 @@ INVALID_POLICIES: Final = ("penalise", "discard", "end")
 
 @dataclass(frozen=True)
 class ConversationSettings:
-    """How a game is told and what a reply may hold. Every field is stated in the prompt as enforced.
+    """How a game is presented and what a reply may contain. Every limit is stated in the prompt as enforced.
 
     Raises:
         RagenError: A field has a value that is not allowed; the message names field, value, choices.
@@ -35,7 +35,7 @@ class ConversationSettings:
     symbols: str | Mapping[str, str] = field(default="standard", hash=False)
     """Name of one of the game's symbol sets, or a mapping from cell names to single characters."""
     observation: str = GRID
-    """How the state is told: "grid", "coordinates" or "both"; or "image", a picture beside each user
+    """How the state is shown: "grid", "coordinates" or "both"; or "image", a picture beside each user
     message, with the words that a game without a board needs."""
     format_penalty: float = -0.1
     """Added to the reward of a turn whose reply has a defect, <= 0 (paper: -0.1)."""

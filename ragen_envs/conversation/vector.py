@@ -42,7 +42,7 @@ class ConversationVector:
 
         Args:
             ids: Conversations to reset, from 0.
-            seeds: Seeds of fresh levels; None goes on with the conversation's own levels.
+            seeds: Seeds of fresh levels; None continues the conversation's own levels.
             split: Split of all levels, "train" if left out.
             indices: Indices of frozen instances, instead of fresh levels.
             noises: Numbers of the noise draws, 0 if left out.
@@ -100,12 +100,12 @@ class ConversationVector:
 
     @property
     def ends(self) -> list[ConversationEnd | None]:
-        """Why each episode ended, or None where it goes on."""
+        """Why each episode ended, or None if it has not ended."""
         return [conversation.end for conversation in self.conversations]
 
     @property
     def running(self) -> list[int]:
-        """Ids of the conversations whose episode goes on."""
+        """Ids of the conversations whose episode has not ended."""
         return [i for i, end in enumerate(self.ends) if end is None]
 
     def _choose(self, ids: Sequence[int] | None) -> Sequence[ConversationWrapper]:

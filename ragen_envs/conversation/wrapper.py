@@ -53,7 +53,7 @@ class TurnResult(NamedTuple):
     penalty: float
     """The format penalty charged, 0 or negative."""
     end: ConversationEnd | None
-    """Why the episode ended, or None if it goes on."""
+    """Why the episode ended, or None if it has not ended."""
     text: str
     """The next user message, or the closing text."""
 

@@ -93,5 +93,5 @@ def decode_level(level: str) -> bytes:
     if pieces_of(state) is None:
         raise InstanceError(f"level {level!r} cannot be solved by any sequence of turns")
     if is_solved(state):
-        raise InstanceError(f"level {level!r} is already solved")
+        raise InstanceError(f"level {level!r} is solved already")
     return state

@@ -30,9 +30,9 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
     """Base of the games of several players, who act at the same time, once a round.
 
     Players sit on *seats*, numbered from 0; the agent of seat i is ``player_i``. The last action of
-    every game does nothing. ``reset(seed=s)`` draws a fresh level and ``reset()`` goes on from there;
-    the option ``split`` chooses whose levels, ``noise`` another draw of the game's chance. Other
-    options are ignored, as PettingZoo's own tests demand.
+    every game does nothing. ``reset(seed=s)`` draws a fresh level and ``reset()`` continues from there.
+    The option ``split`` selects the split, and ``noise`` another independent draw of the game's
+    randomness. Other options are ignored, as PettingZoo's tests require.
 
     Args:
         players: Number of seats.
@@ -42,7 +42,7 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
 
     metadata: dict[str, Any]
     text: ClassVar[TextFace]
-    """How the game is told in words; its methods are given a ``SeatView``."""
+    """The text face; its methods receive a ``SeatView``."""
     distribution: str
     """Name of the level distribution that the settings select."""
     names: tuple[str, ...] = ()

@@ -25,7 +25,7 @@ class MultiAgentConversation(ParallelEnv[str, Any, str]):
 
     Args:
         game: What is played.
-        settings: How it is told.
+        settings: Conversation settings.
     """
 
     metadata: dict[str, Any]

@@ -20,7 +20,7 @@ SEAT_SETTINGS: Final = tuple(
 
 
 class Seat:
-    """What one player is told and has replied: a ``ConversationWrapper`` of one seat.
+    """The prompts and replies of one player: a ``ConversationWrapper`` of one seat.
 
     Policies are shown it in place of a single-player conversation.
     """
@@ -123,7 +123,7 @@ def read_settings(kwargs: dict[str, Any]) -> ConversationSettings:
     given = {name: kwargs.pop(name) for name in SEAT_SETTINGS if name in kwargs}
     if given.get("observation") == IMAGE:
         raise RagenError(
-            f"observation is 'image', but must be one of {', '.join(FORMATS)}: seats are told in words"
+            f"observation is 'image', but must be one of {', '.join(FORMATS)}: seats are text-only"
         )
     if given.get("invalid") == "end":
         raise RagenError("invalid is 'end', but must be one of penalise, discard: others play on")

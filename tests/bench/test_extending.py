@@ -186,5 +186,8 @@ def test_a_broken_package_is_reported_and_skipped(tmp_path):
     (folder / "entry_points.txt").write_text("[ragen.games]\nchess = no_such_module:GAME\n")
     done = ragen("games", path=str(tmp_path))
     assert done.returncode == 0
-    assert "warning: could not load game 'chess' of broken: No module named 'no_such_module'" in done.stderr
+    assert (
+        "warning: could not load game 'chess' of broken: No module named 'no_such_module'"
+        in done.stderr
+    )
     assert "ragen/Sokoban-v0" in done.stdout

@@ -304,9 +304,9 @@ BAD_LEVELS = [
     ("WGWG/OOOO/GYGY/RRRR/WBWB/YBYX", "WOGRBY"),
     ("WWWW/OOOO/GGGG/RRRR/BBBB/YYYY", "solved already"),
     ("RRRR/WWWW/GGGG/YYYY/BBBB/OOOO", "solved already"),
-    ("WGWG/OOOO/GYGY/RRRR/WBWB/WBWB", "not a cube"),  # eight corners with three colors each
-    ("WWWW/OOOO/GGGG/RRRR/BBBB/YYBY", "not a cube"),
-    ("WGWG/GOOO/WOGY/RRRR/WBWB/YBYB", "not a cube"),
+    ("WGWG/OOOO/GYGY/RRRR/WBWB/WBWB", "cannot be solved"),  # eight corners with three colors each
+    ("WWWW/OOOO/GGGG/RRRR/BBBB/YYBY", "cannot be solved"),
+    ("WGWG/GOOO/WOGY/RRRR/WBWB/YBYB", "cannot be solved"),
 ]
 
 

@@ -89,7 +89,7 @@ def _introduction(env: ConversationWrapper) -> str:
     if instance.index is None:
         level = f"fresh level, --seed {instance.seed}"
     rules = env.system.split("\nFirst think")[0].split("\nGive only")[0]
-    letters = "; first letters, several of them, and arrows will do" if _letters(env) else ""
+    letters = "; first letters and arrow characters work too" if _letters(env) else ""
     return (
         f"{rules}\n{level}. Write actions, separated by ||{letters}. hint: the best actions; "
         "quit: stop."

@@ -1,4 +1,4 @@
-"""What can go wrong with a request, and whom it concerns: this try, this episode, or the run."""
+"""What can go wrong with a request, and what it affects: this try, this episode, or the run."""
 
 import email.utils
 import math

@@ -24,8 +24,8 @@ class BanditMarketEnv(MultiAgentEnv):
 
     ## Description
     A repeated congestion game (Rosenthal 1973). Each arm pays its amount with its probability, once a
-    round, and the players who chose it share that in equal parts. What the arms pay is known; what the
-    others will do is not.
+    round, and the players who chose it share that in equal parts. The payoffs are known; the choices
+    of the others are not.
 
     ## Action Space
     `Discrete(arms + 1)`: an arm, or the last action, which chooses none.
