@@ -1,4 +1,4 @@
-# From nothing but python3 and make. PYTHON chooses the interpreter: make bench PYTHON=python3.12
+# Needs only python3 and make. PYTHON chooses the interpreter: make bench PYTHON=python3.12
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -23,7 +23,7 @@ bench: install
 test: install lint
 	$(BIN)/python -m pytest -n 2
 
-# vLLM on a machine without a GPU, in an environment of its own: it wants other versions of common packages.
+# vLLM on a machine without a GPU, in a separate environment: it needs other versions of common packages.
 test-vllm: $(VLLM)/.installed
 	$(VLLM)/bin/python -m pytest tests/vllm -W ignore::DeprecationWarning -W ignore::FutureWarning
 
@@ -33,7 +33,7 @@ $(VLLM)/.installed: pyproject.toml constraints/vllm.txt
 	$(VLLM)/bin/python -m pip install $(QUIET) --no-deps -e .
 	touch $@
 
-# In an environment of its own, because these libraries want other versions of what they share with us.
+# In a separate environment, because these libraries need other versions of shared dependencies.
 test-integrations:
 	test -x $(INTEGRATIONS)/bin/python || $(PYTHON) -m venv $(INTEGRATIONS)
 	$(INTEGRATIONS)/bin/python -m pip install $(QUIET) -c constraints/integrations.txt -e '.[openenv,verifiers]' -e environments/ragen_games pytest
@@ -55,19 +55,19 @@ docs: install
 packs: install
 	$(BIN)/python -m ragen_envs.instances.build --check
 
-# The entries that anyone can make again; what is said of them stays. Others: docs/leaderboard.md
+# Updates the entries that anyone can reproduce; their descriptions stay. Others: docs/leaderboard.md
 leaderboard-entries: install
 	rm -rf runs/leaderboard-entries
 	$(BIN)/ragen bench --agent random --agent noop --agent oracle --agent starter --episodes 128 --out runs/leaderboard-entries
 	set -e; for agent in random noop oracle starter; do $(BIN)/ragen submit runs/leaderboard-entries:$$agent; done
 	$(BIN)/ragen leaderboard schema > leaderboards/entry.schema.json
 
-# In an environment of its own, because the peers bring much along. Wants a quiet machine.
+# In a separate environment, because the peers have many dependencies. Needs an idle machine.
 speed:
 	test -x $(SPEED)/bin/python || $(PYTHON) -m venv $(SPEED)
 	$(SPEED)/bin/python -m pip install $(QUIET) -c constraints/dev.txt -e . pytest pytest-benchmark
 	grep -v '^#' benchmarks/speed/requirements.txt | while read -r peer; do \
-		$(SPEED)/bin/python -m pip install $(QUIET) -c constraints/dev.txt "$$peer" || echo "left out: $$peer"; done
+		$(SPEED)/bin/python -m pip install $(QUIET) -c constraints/dev.txt "$$peer" || echo "skipped: $$peer"; done
 	mkdir -p .benchmarks
 	$(SPEED)/bin/python -W ignore -m pytest benchmarks/speed -rs -W ignore --benchmark-json=.benchmarks/speed.json
 	$(SPEED)/bin/python benchmarks/speed/report.py .benchmarks/speed.json docs/performance.md

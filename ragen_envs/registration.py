@@ -57,7 +57,7 @@ class GameSpec:
 
     @property
     def env_class(self) -> "type[GameEnv[Any]]":
-        """The class of the numeric env; it says what the game can do."""
+        """The class of the numeric env; it declares the game's capabilities."""
         return cast("type[GameEnv[Any]]", load_env_creator(self.entry_point))
 
     @property
@@ -198,7 +198,7 @@ def game_of(text_id: str) -> str | None:
 
 
 def register_text(text_id: str, game_id: str, **settings: Any) -> None:
-    """Register the conversation face of a registered game under an id of its own.
+    """Register the conversation of a registered game under a separate id.
 
     Args:
         text_id: The new id, such as ``"mine/MyGameText-v0"``.

@@ -1,4 +1,4 @@
-"""Make the starter model from nothing: demonstrations, tokenizer, weights, card."""
+"""Build the starter model from scratch: demonstrations, tokenizer, weights, card."""
 
 import json
 import multiprocessing

@@ -1,4 +1,4 @@
-"""Start a game of one's own: a package with rules, words, levels, an oracle and tests that pass."""
+"""Create a new game: a package with rules, text, levels, an oracle and passing tests."""
 
 import keyword
 import re

@@ -40,9 +40,9 @@ _CHARACTERS_PER_TOKEN: Final = 4
 class EndpointPolicy:
     """Asks an OpenAI-compatible endpoint for chat completions.
 
-    A request that fails for a passing reason is sent again, after a growing and random delay. When
-    its tries are used up or it is rejected, a small request of the same kind tells who is to blame:
-    if that is answered, this episode alone has failed; else the run cannot go on.
+    A request that fails for a transient reason is retried after a growing, random delay. When it has
+    no tries left or is rejected, a probe request decides whether the endpoint or the prompt is at
+    fault: if the probe is answered, only this episode has failed; otherwise the run stops.
 
     Args:
         name: How tables call it.
