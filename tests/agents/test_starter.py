@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragen_agents.starter import STARTER
-from ragen_agents.starter.build import IGNORED, Recipe, encode
+from ragen_agents.starter.model_build import IGNORED, Recipe, encode
 from ragen_agents.starter.demonstrations import SHARES, demonstrate
 from ragen_agents.starter.names import name_pair
 from ragen_agents.starter.thoughts import lake_thought, sokoban_thought
@@ -129,7 +129,7 @@ def test_chat_template_extends_a_conversation_without_changing_its_tokens(tokeni
 def test_saved_model_computes_what_was_trained(tmp_path):
     import torch
 
-    from ragen_agents.starter.build import Recipe, as_llama, new_model
+    from ragen_agents.starter.model_build import Recipe, as_llama, new_model
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(STARTER)
     trained = new_model(Recipe(hidden_size=64, layers=2, heads=2), tokenizer).eval()
@@ -197,7 +197,7 @@ def test_build_makes_the_same_small_model_twice(tmp_path):
     import torch
     from rich.console import Console
 
-    from ragen_agents.starter.build import Stage, build
+    from ragen_agents.starter.model_build import Stage, build
 
     stages = (Stage(32, 1e-3), Stage(16, 1e-3, bandits=0.5, hurried=0.5, late=0.5))
     recipe = Recipe(0, stages, batch_size=8, hidden_size=32, layers=1, heads=1, kv_heads=1)

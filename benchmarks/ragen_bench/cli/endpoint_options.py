@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from ragen_agents.policies.endpoint.settings import (
+from ragen_agents.policies.endpoint.endpoint_settings import (
     OPENAI_URL,
     Connection,
     EndpointSettings,

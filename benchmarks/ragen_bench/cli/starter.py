@@ -29,8 +29,8 @@ def build(
     from rich.console import Console
 
     from ragen_agents.starter import STARTER
-    from ragen_agents.starter.build import Recipe
-    from ragen_agents.starter.build import build as build_model
+    from ragen_agents.starter.model_build import Recipe
+    from ragen_agents.starter.model_build import build as build_model
     from ragen_envs.errors import RagenError
 
     folder = out or STARTER

@@ -9,7 +9,7 @@ from typing import Final
 from ragen_agents.model_source import weights_digest
 from ragen_agents.policies import CONTROLS, VLLM, AsyncPolicy, Policy, Sampling, make_policy
 from ragen_agents.policies.endpoint.key import read_key
-from ragen_agents.policies.endpoint.settings import Connection, EndpointSettings
+from ragen_agents.policies.endpoint.endpoint_settings import Connection, EndpointSettings
 from ragen_agents.policies.python_agent import is_python_agent, load_agent, source_of
 from ragen_agents.starter import STARTER
 from ragen_bench.config.suites import SamplingSettings, Task

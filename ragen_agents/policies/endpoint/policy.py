@@ -23,7 +23,7 @@ from ragen_agents.policies.endpoint.errors import (
 )
 from ragen_agents.policies.endpoint.gate import Gate
 from ragen_agents.policies.endpoint.key import Key
-from ragen_agents.policies.endpoint.settings import Connection, EndpointSettings
+from ragen_agents.policies.endpoint.endpoint_settings import Connection, EndpointSettings
 from ragen_envs.errors import RagenError
 
 _LOG: Final = logging.getLogger("ragen.endpoint")

@@ -210,7 +210,7 @@ class FrozenLakeRaceEnv(MultiAgentEnv):
 
     def _draw(self) -> NDArray[np.uint8]:
         from ragen_envs.frozen_lake.image import TILES
-        from ragen_envs.multi_agent.drawing import number_players
+        from ragen_envs.multi_agent.player_marks import number_players
 
         cells = bytearray(self.tiles)
         for position in self.positions:

@@ -187,7 +187,7 @@ class SokobanCoopEnv(MultiAgentEnv):
         }
 
     def _draw(self) -> NDArray[np.uint8]:
-        from ragen_envs.multi_agent.drawing import number_players
+        from ragen_envs.multi_agent.player_marks import number_players
         from ragen_envs.sokoban.image import TILES
 
         board = np.frombuffer(bytes(self.board), np.uint8).reshape(self.height, self.width)
