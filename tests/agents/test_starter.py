@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragen_agents.starter import STARTER
-from ragen_agents.starter.model_build import IGNORED, Recipe, encode
 from ragen_agents.starter.demonstrations import SHARES, demonstrate
+from ragen_agents.starter.model_build import IGNORED, Recipe, encode
 from ragen_agents.starter.names import name_pair
 from ragen_agents.starter.thoughts import lake_thought, sokoban_thought
 from ragen_envs.bandit import name_pairs
