@@ -193,18 +193,19 @@ def test_shipped_folder_is_small_and_tells_its_recipe():
     assert recipe == json.loads(json.dumps(asdict(Recipe())))
 
 
-def test_build_makes_the_same_small_model_twice(tmp_path):
+def test_build_makes_the_same_small_model_twice(tmp_path, caplog):
     import torch
-    from rich.console import Console
 
     from ragen_agents.starter.model_build import Stage, build
 
     stages = (Stage(32, 1e-3), Stage(16, 1e-3, bandits=0.5, hurried=0.5, late=0.5))
     recipe = Recipe(0, stages, batch_size=8, hidden_size=32, layers=1, heads=1, kv_heads=1)
-    console = Console(quiet=True)
+    caplog.set_level("INFO", "ragen.starter")
     models = []
     for name in ("a", "b"):
-        build(tmp_path / name, recipe, console)
+        build(tmp_path / name, recipe)
+        assert "stage 2 of 2: writing 16 demonstrations" in caplog.messages
+        assert f"wrote {tmp_path / name} after " in caplog.messages[-1]
         models.append(transformers.AutoModelForCausalLM.from_pretrained(tmp_path / name))
     for first, second in zip(*(model.parameters() for model in models), strict=True):
         assert torch.equal(first, second)
