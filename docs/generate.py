@@ -21,7 +21,7 @@ from ragen_envs import GAMES
 from ragen_envs.errors import InstanceError
 from ragen_envs.instances import load_pack
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES
-from ragen_envs.multi_agent.registration import MultiAgentSpec
+from ragen_envs.multi_agent.games import MultiAgentSpec
 from ragen_envs.registration import TEXT_VARIANTS, GameSpec
 from ragen_envs.splits import SPLITS, TEST
 

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager, suppress
 from functools import lru_cache
+from importlib.util import resolve_name
 from pathlib import Path
 from typing import Any, Final
 
@@ -56,11 +57,20 @@ def _imports(module: str, packages: Set[str]) -> set[str]:
     for node in ast.parse(_source(module)).body:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            origin = _origin(module, node)
+            inner = {f"{origin}.{alias.name}" for alias in node.names}
             modules = inner & set(sys.modules)
-            found |= modules if len(modules) == len(inner) else {*modules, node.module}
+            found |= modules if len(modules) == len(inner) else {*modules, origin}
     return {name for name in found if name.partition(".")[0] in packages}
+
+
+def _origin(module: str, node: ast.ImportFrom) -> str:
+    """Return the absolute name of the module that a ``from`` import of another module names."""
+    if not node.level:
+        return node.module or ""
+    package = getattr(sys.modules.get(module), "__package__", None) or module.rpartition(".")[0]
+    return resolve_name("." * node.level + (node.module or ""), package)
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]

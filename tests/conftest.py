@@ -21,7 +21,7 @@ def tiny(tmp_path_factory):
     """A model of the starter's tokenizer that babbles."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     from ragen_agents.starter import STARTER
-    from ragen_agents.starter.build import Recipe, as_llama, new_model
+    from ragen_agents.starter.model_build import Recipe, as_llama, new_model
 
     folder = tmp_path_factory.mktemp("tiny")
     tokenizer = transformers.AutoTokenizer.from_pretrained(STARTER)

@@ -171,19 +171,23 @@ class _Batch:
         """Read chunks of any lengths; returns the logits after each, (rows, vocabulary)."""
         longest = max(map(len, chunks))
         ids = torch.tensor([[pad] * (longest - len(c)) + list(c) for c in chunks])
-        real = torch.tensor([[False] * (longest - len(c)) + [True] * len(c) for c in chunks])
-        return self._forward(ids, real)
+        attention_mask = torch.tensor(
+            [[False] * (longest - len(c)) + [True] * len(c) for c in chunks]
+        )
+        return self._forward(ids, attention_mask)
 
     def feed(self, tokens: Tensor, pad: int) -> Tensor:
         """Read one token on each open row; returns logits, (rows, vocabulary)."""
-        real = torch.tensor(self.open)[:, None]
-        ids = torch.where(real, tokens.cpu()[:, None], pad)
-        return self._forward(ids, real)
+        attention_mask = torch.tensor(self.open)[:, None]
+        ids = torch.where(attention_mask, tokens.cpu()[:, None], pad)
+        return self._forward(ids, attention_mask)
 
-    def _forward(self, ids: Tensor, real: Tensor) -> Tensor:
+    def _forward(self, ids: Tensor, attention_mask: Tensor) -> Tensor:
         device = self.model.device
-        real = real.to(device)
-        self.mask = real if self.mask is None else torch.cat([self.mask, real], dim=1)
+        attention_mask = attention_mask.to(device)
+        self.mask = (
+            attention_mask if self.mask is None else torch.cat([self.mask, attention_mask], dim=1)
+        )
         places = self.mask.cumsum(dim=1)[:, -ids.shape[1] :] - 1
         output = self.model(
             input_ids=ids.to(device),

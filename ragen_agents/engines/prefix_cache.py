@@ -35,8 +35,8 @@ class PrefixCache:
             seeds: One a prompt.
         """
         places = self._places(decoder, prompts)
-        rests = [prompt[n:] for prompt, (_, n) in zip(prompts, places, strict=True)]
-        samples, past = decoder.run(rests, seeds, self._taken(places))
+        suffixes = [prompt[n:] for prompt, (_, n) in zip(prompts, places, strict=True)]
+        samples, past = decoder.run(suffixes, seeds, self._taken(places))
         self._past = past
         self._read = [
             [*prompt, *sample.ids[:-1]] for prompt, sample in zip(prompts, samples, strict=True)

@@ -57,7 +57,8 @@ class Collector:
         context: Most tokens that the model can read.
         max_tokens: Most tokens of one reply.
         temperature: Of the sampling.
-        draws: What the model's draws are for; with iteration, group, member and turn it decides them.
+        seed_purpose: Purpose string of the sampling seeds, which derive from it and from iteration, group,
+            member and turn.
         reward: Names the parts of a turn's reward.
     """
 
@@ -67,7 +68,7 @@ class Collector:
     context: int
     max_tokens: int
     temperature: float
-    draws: str
+    seed_purpose: str
     reward: RewardFunction
     clock: Clock = field(default_factory=Clock)
     _envs: list[ConversationWrapper] = field(default_factory=list)
@@ -125,7 +126,7 @@ class Collector:
             trajectory.messages = self._envs[key].messages
             return
         what = f"{trajectory.group} {trajectory.member} {len(trajectory.turns)}"
-        seed = new_stream(self.draws, what, iteration)
+        seed = new_stream(self.seed_purpose, what, iteration)
         request = TokenRequest(key, list(trajectory.ids), seed, self.temperature)
         self.engine.submit([request])
 

@@ -52,7 +52,7 @@ def make_engine(
 
 def _served(config: TrainConfig, policy: Any, folder: Path) -> Any:
     from ragen_agents.engines.vllm_server import ServedModel
-    from ragen_agents.policies.endpoint.settings import check_base_url
+    from ragen_agents.policies.endpoint.endpoint_settings import check_base_url
 
     server = config.server
     shared = folder if server.folder is None else Path(server.folder)

@@ -99,14 +99,14 @@ class ConversationVector:
         return [conversation.messages for conversation in self._choose(ids)]
 
     @property
-    def ends(self) -> list[ConversationEnd | None]:
+    def end_reasons(self) -> list[ConversationEnd | None]:
         """Why each episode ended, or None if it has not ended."""
         return [conversation.end for conversation in self.conversations]
 
     @property
     def running(self) -> list[int]:
         """Ids of the conversations whose episode has not ended."""
-        return [i for i, end in enumerate(self.ends) if end is None]
+        return [i for i, end in enumerate(self.end_reasons) if end is None]
 
     def _choose(self, ids: Sequence[int] | None) -> Sequence[ConversationWrapper]:
         if ids is None:

@@ -9,6 +9,7 @@ result depends on nothing but the source.
 import argparse
 import hashlib
 import json
+import logging
 import sys
 from itertools import product
 from pathlib import Path
@@ -21,6 +22,8 @@ COUNTS: Final = {TRAIN: 2048, VALIDATION: 512, TEST: 1024}
 """Most instances of each split."""
 FOLDER: Final = Path(__file__).parent / "packs"
 
+_LOG: Final = logging.getLogger("ragen.instances")
+
 
 def build() -> dict[str, bytes]:
     """Return the contents of every file of the packs' folder."""
@@ -30,7 +33,7 @@ def build() -> dict[str, bytes]:
         lines = (json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
         files[f"{distribution}.{split}.jsonl"] = "".join(lines).encode()
         fewer = "" if len(rows) == COUNTS[split] else f", all there are of {COUNTS[split]}"
-        print(f"{distribution}.{split}: {len(rows)} instances{fewer}", file=sys.stderr)
+        _LOG.info("%s.%s: %d instances%s", distribution, split, len(rows), fewer)
     manifest = {
         name: {"instances": data.count(b"\n"), "sha256": hashlib.sha256(data).hexdigest()}
         for name, data in sorted(files.items())
@@ -46,6 +49,8 @@ def main() -> int:
         "--check", action="store_true", help="compare with the files, write nothing"
     )
     check = parser.parse_args().check
+    logging.basicConfig(format="%(message)s")
+    _LOG.setLevel(logging.INFO)
     differing = 0
     for name, data in build().items():
         path = FOLDER / name

@@ -99,6 +99,11 @@ def account(left: int, moved: int, gained: int) -> tuple[int, int]:
     return left, int(left == 0) & moved
 
 
+def approach(distances: Sequence[int], pushed: int, there: int) -> int:
+    """Return by how many cells a push from one index to another brings its box nearer to a target."""
+    return distances[pushed] - distances[there]
+
+
 def play(
     board: MutableSequence[int], player: int, offset: int, left: int, reward: Reward,
     distances: Sequence[int],
@@ -120,7 +125,7 @@ def play(
     left, solved = account(left, moved, gained)
     closer = 0
     if pushed and reward.closer:
-        closer = distances[pushed] - distances[pushed + offset]
+        closer = approach(distances, pushed, pushed + offset)
     return player, moved, left, reward_of(reward, gained, solved == 1, closer)
 
 

@@ -30,6 +30,7 @@ from ragen_envs.sokoban.dynamics import (
     PLAYER_ON_TARGET,
     Reward,
     account,
+    approach,
     move,
     offsets,
     reward_of,
@@ -45,7 +46,7 @@ LEFT: Final = OWN + 1
 ROWS: Final = OWN + 2
 
 share(
-    dynamics.account, dynamics.offsets, dynamics.write_distances, generator.carve_room,
+    dynamics.account, dynamics.approach, dynamics.offsets, dynamics.write_distances, generator.carve_room,
     generator.place_targets, generator.reverse_play, generator.attempt, generator._first_visit,
     generator._apart,
 )  # fmt: skip
@@ -144,7 +145,7 @@ def move_all(
         state[HERE, i] = here + outcome[i] * moved
         closer = 1
         if distances is not None:
-            closer += ((bits >> 7) & 1) * (distances[ahead] - distances[beyond])
+            closer += ((bits >> 7) & 1) * approach(distances, ahead, beyond)
         outcome[i] = bits | closer << _CLOSER
 
 

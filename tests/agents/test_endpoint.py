@@ -165,10 +165,10 @@ def test_an_endpoint_that_stops_answering_ends_in_one_line(kind, server, tmp_pat
     server.bodies.clear()
     server.answer = lambda body, _: _until(server, 12, kind, body)
     server.kinds = (kind,)
-    bench(server, tmp_path / "run", "--tries", 2, "--timeout", "2s" if kind != "hang" else "1s",
+    bench(server, tmp_path / "run", "--max-retries", 1, "--timeout", "2s" if kind != "hang" else "1s",
           "--concurrency", 2, games=GAMES[1:2], code=2)  # fmt: skip
     error = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
-    assert "does not answer, after 2 tries" in error[0]
+    assert "does not answer, after 2 attempts" in error[0]
     assert "the same command resumes" in error[0]
     kept = len(records(tmp_path / "run"))
     assert 0 < kept < 8
@@ -215,7 +215,7 @@ def test_a_server_that_takes_few_requests_is_asked_less(server, tmp_path):
         return completion(plays(body))
 
     with EndpointServer(answer) as busy:
-        assert bench(busy, tmp_path / "busy", "--concurrency", 24, "--tries", 50) == expected
+        assert bench(busy, tmp_path / "busy", "--concurrency", 24, "--max-retries", 49) == expected
         assert 0 < state["refused"] < len(busy.bodies) / 2
 
 
@@ -264,7 +264,7 @@ def test_a_request_that_alone_fails_is_a_record(status, server, tmp_path, capsys
         if body["messages"][-1]["content"] == poison
         else completion(plays(body))
     )
-    found = bench(server, tmp_path / "run", "--tries", 2, games=GAMES[1:2])
+    found = bench(server, tmp_path / "run", "--max-retries", 1, games=GAMES[1:2])
     assert found[3]["end"] == "error"
     assert found[3]["error"] == f"RequestFailedError: HTTP {status}: not this one"
     assert [e for e in found if e["end"] != "error"] == [*expected[:3], *expected[4:]]
@@ -291,7 +291,7 @@ def test_the_key_is_shown_nowhere(status, server, tmp_path, capsys, caplog, monk
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     server.answer = _echo(status)
     out = tmp_path / "run"
-    code = main(words(server, out, "--tries", 2, games=GAMES[:1]))
+    code = main(words(server, out, "--max-retries", 1, games=GAMES[:1]))
     assert code == (0 if status == 200 else 2)
     if status == 200:
         assert main(["verify", str(out)]) == main(["show", str(out)]) == 0
@@ -307,7 +307,7 @@ def test_another_variable_may_hold_the_key(server, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-somebody-else")
     seen = []
     server.answer = lambda body, h: seen.append(h["authorization"]) or completion(plays(body))
-    bench(server, tmp_path / "run", "--key-variable", "MY_KEY", games=GAMES[:1])
+    bench(server, tmp_path / "run", "--api-key-env", "MY_KEY", games=GAMES[:1])
     assert set(seen) == {f"Bearer {KEY}"}
 
 
@@ -317,14 +317,14 @@ def test_another_variable_may_hold_the_key(server, tmp_path, monkeypatch):
         (["--base-url", f"https://me:{KEY}@host/v1"], "must have no user, password"),
         (["--base-url", f"https://host/v1?key={KEY}"], "must have no user, password, query"),
         (["--base-url", "host:80"], "http or https URL"),
-        (["--base-url", "https://api.openai.com/v1", "--key-variable", "NONE"], "variable NONE"),
+        (["--base-url", "https://api.openai.com/v1", "--api-key-env", "NONE"], "variable NONE"),
         (["--extra-body", json.dumps({"user": KEY})], "the key is part of the settings"),
         (["--extra-body", "{"], "--extra-body must be a JSON object"),
         (["--extra-body", '{"model": "other"}'], "'model' is set by the harness"),
         (["--timeout", "soon"], "duration is 'soon'"),
         (["--concurrency", "0"], "concurrency is 0"),
-        (["--max-cost", "1"], "--max-cost needs the price of openai:m"),
-        (["--max-tokens", "0"], "budget of tokens is 0"),
+        (["--cost-limit", "1"], "--cost-limit needs the price of openai:m"),
+        (["--token-limit", "0"], "budget of tokens is 0"),
         (["--cache", "x", "--no-cache"], "contradict"),
         (["--agent", "starter", "--suite", "PICTURES"], "is text-only"),
     ],
@@ -421,26 +421,26 @@ def test_a_budget_stops_a_run_that_a_larger_one_ends(server, tmp_path, capsys):
     out, prices = tmp_path / "run", tmp_path / "prices.yaml"
     prices.write_text("m: {input: 1000, output: 10000}\n")
     few = ["--concurrency", "2", "--prices", prices]
-    bench(server, out, *few, "--max-tokens", 3200, code=3)
+    bench(server, out, *few, "--token-limit", 3200, code=3)
     assert len(server.bodies) in (10, 11)  # 320 tokens each; one more may be in flight
     shown = capsys.readouterr()
     assert "tokens are used; finished episodes are kept" in shown.err
     assert "are missing" in shown.out
-    bench(server, out, *few, "--max-tokens", 3200, code=3)
+    bench(server, out, *few, "--token-limit", 3200, code=3)
     assert len(server.bodies) in (10, 11)
-    bench(server, out, *few, "--max-cost", 10, code=3)  # 0.5 each
+    bench(server, out, *few, "--cost-limit", 10, code=3)  # 0.5 each
     assert len(server.bodies) in (20, 21)
     assert "of 10 is spent" in capsys.readouterr().err
     usage = (out / "usage.jsonl").read_bytes()
     (out / "usage.jsonl").write_bytes(usage[:-5])
-    assert bench(server, out, *few, "--max-cost", 1000) == expected
+    assert bench(server, out, *few, "--cost-limit", 1000) == expected
     assert main(["verify", str(out)]) == 0
 
 
 def test_time_over_is_a_clean_stop(tmp_path, capsys):
     server = EndpointServer(faults=1.0, kinds=("hang",))
     with server:
-        bench(server, tmp_path / "run", "--max-time", "0.2s", code=3)
+        bench(server, tmp_path / "run", "--time-limit", "0.2s", code=3)
         assert "0.2 s are over" in capsys.readouterr().err
         server.faults = 0.0
         assert len(bench(server, tmp_path / "run")) == 24

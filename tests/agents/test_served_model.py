@@ -9,8 +9,8 @@ transformers = pytest.importorskip("transformers")
 pytest.importorskip("httpx2")
 
 from endpoint_server import completion  # noqa: E402
+from fake_vllm_server import VllmServer  # noqa: E402
 from ragen_bench.__main__ import main  # noqa: E402
-from vllm_server import VllmServer  # noqa: E402
 
 from ragen_agents.engines import EngineError, TokenRequest, vllm_server  # noqa: E402
 from ragen_agents.engines.transformers_engine import TransformersEngine  # noqa: E402

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragen_agents.starter import STARTER
-from ragen_agents.starter.build import IGNORED, Recipe, encode
 from ragen_agents.starter.demonstrations import SHARES, demonstrate
+from ragen_agents.starter.model_build import IGNORED, Recipe, encode
 from ragen_agents.starter.names import name_pair
 from ragen_agents.starter.thoughts import lake_thought, sokoban_thought
 from ragen_envs.bandit import name_pairs
@@ -129,7 +129,7 @@ def test_chat_template_extends_a_conversation_without_changing_its_tokens(tokeni
 def test_saved_model_computes_what_was_trained(tmp_path):
     import torch
 
-    from ragen_agents.starter.build import Recipe, as_llama, new_model
+    from ragen_agents.starter.model_build import Recipe, as_llama, new_model
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(STARTER)
     trained = new_model(Recipe(hidden_size=64, layers=2, heads=2), tokenizer).eval()
@@ -193,18 +193,19 @@ def test_shipped_folder_is_small_and_tells_its_recipe():
     assert recipe == json.loads(json.dumps(asdict(Recipe())))
 
 
-def test_build_makes_the_same_small_model_twice(tmp_path):
+def test_build_makes_the_same_small_model_twice(tmp_path, caplog):
     import torch
-    from rich.console import Console
 
-    from ragen_agents.starter.build import Stage, build
+    from ragen_agents.starter.model_build import Stage, build
 
     stages = (Stage(32, 1e-3), Stage(16, 1e-3, bandits=0.5, hurried=0.5, late=0.5))
     recipe = Recipe(0, stages, batch_size=8, hidden_size=32, layers=1, heads=1, kv_heads=1)
-    console = Console(quiet=True)
+    caplog.set_level("INFO", "ragen.starter")
     models = []
     for name in ("a", "b"):
-        build(tmp_path / name, recipe, console)
+        build(tmp_path / name, recipe)
+        assert "stage 2 of 2: writing 16 demonstrations" in caplog.messages
+        assert f"wrote {tmp_path / name} after " in caplog.messages[-1]
         models.append(transformers.AutoModelForCausalLM.from_pretrained(tmp_path / name))
     for first, second in zip(*(model.parameters() for model in models), strict=True):
         assert torch.equal(first, second)

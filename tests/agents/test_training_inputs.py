@@ -19,7 +19,7 @@ from ragen_agents.starpo import TrainConfig
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["chess"], ["unknown game 'chess'", "sokoban"]),
+        (["chess"], ["unknown game 'chess'", "Sokoban"]),
         (["sokoban", "--preset", "ppo"], ["unknown preset 'ppo'", "starpo-s"]),
         (["sokoban", "--scale", "huge"], ["unknown scale 'huge'", "laptop"]),
         (["sokoban", "update.lr=1"], ["unknown option 'lr' in update", "learning_rate"]),

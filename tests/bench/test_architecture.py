@@ -1,7 +1,6 @@
-"""The order of the harness's wings, and of the three packages: imports go one way."""
+"""Which module may import which: one way between packages and between wings, and never in a circle."""
 
 import ast
-from collections import defaultdict
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -11,6 +10,8 @@ import ragen_bench
 import ragen_agents
 import ragen_envs
 
+PACKAGES = (ragen_envs, ragen_agents, ragen_bench)
+"""A package imports only itself and packages before it."""
 BASE = "(top level)"
 """Modules of ``ragen_bench`` that lie in no wing and that every wing may import."""
 ENTRY = "__main__"
@@ -18,29 +19,59 @@ ORDER = (
     BASE, "config", "console", "stats", "runs", "evaluation", "match", "verification", "training", "sweeps",
     "reproduction", "leaderboard", "new_game", "cli", ENTRY,
 )  # fmt: skip
-"""A wing imports only wings before it."""
-PACKAGES = (ragen_envs, ragen_agents, ragen_bench)
-"""A package imports only packages before it."""
+"""A wing of ``ragen_bench`` imports only itself and wings before it."""
 
 
 def modules(package):
-    """Yield the dotted name and the tree of each module, those of the new game's template left out."""
+    """Return the tree of each module by its dotted name, without those of the new game's template."""
     folder = Path(package.__file__).parent
+    found = {}
     for path in sorted(folder.rglob("*.py")):
         parts = path.relative_to(folder.parent).with_suffix("").parts
         if "template" not in parts:
             name = ".".join(parts).removesuffix(".__init__")
-            yield name, ast.parse(path.read_text(encoding="utf-8"))
+            found[name] = ast.parse(path.read_text(encoding="utf-8"))
+    return found
 
 
-def imported(tree):
-    """Yield the dotted names that a module imports, at its top or inside its functions."""
-    for node in ast.walk(tree):
+def imported(tree, types=True):
+    """Yield the dotted names that a module imports, at its top or inside its functions.
+
+    Args:
+        tree: Of the module.
+        types: Whether imports under ``if TYPE_CHECKING`` count.
+    """
+    for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ImportFrom):
             assert not node.level, "relative imports hide where a name comes from"
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
+        elif types or not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            yield from imported(node, types)
+
+
+def arrows(trees, types=True):
+    """Return for each module which other modules among them it imports."""
+
+    def module_of(name):
+        while name and name not in trees:
+            name = name.rpartition(".")[0]
+        return name
+
+    return {
+        name: {module for each in imported(tree, types) if (module := module_of(each))} - {name}
+        for name, tree in trees.items()
+    }
+
+
+def circle(graph):
+    """Return modules that import one another in a circle, as a text, or nothing."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return " imports ".join(reversed(error.args[1]))
+    return ""
 
 
 def wing(name):
@@ -50,14 +81,21 @@ def wing(name):
     return parts[1] if len(parts) > 1 and parts[1] in ORDER else BASE
 
 
-BENCH = dict(modules(ragen_bench))
+TREES = {package.__name__: modules(package) for package in PACKAGES}
+ARROWS = arrows({name: tree for trees in TREES.values() for name, tree in trees.items()})
 
 
-def module_of(name):
-    """Return the module that an imported name is, or is in; None outside the harness."""
-    while name and name not in BENCH:
-        name = name.rpartition(".")[0]
-    return name or None
+@pytest.mark.parametrize("package", TREES)
+def test_a_package_imports_only_packages_before_it(package):
+    names = list(TREES)
+    later = set(names[names.index(package) + 1 :])
+    found = {(name, there) for name in TREES[package] for there in ARROWS[name]}
+    assert {pair for pair in found if pair[1].partition(".")[0] in later} == set()
+
+
+@pytest.mark.parametrize("package", TREES)
+def test_no_modules_of_a_package_import_one_another_in_a_circle(package):
+    assert not circle(arrows(TREES[package], types=False))
 
 
 def test_the_order_names_every_wing():
@@ -65,26 +103,25 @@ def test_the_order_names_every_wing():
     assert {path.parent.name for path in folder.glob("*/__init__.py")} == set(ORDER) - {BASE, ENTRY}
 
 
-@pytest.mark.parametrize("name", BENCH)
+@pytest.mark.parametrize("name", TREES["ragen_bench"])
 def test_a_wing_imports_only_wings_before_it(name):
     allowed = ORDER[: ORDER.index(wing(name)) + 1]
-    found = {module for each in imported(BENCH[name]) if (module := module_of(each))}
-    assert {module for module in found if wing(module) not in allowed} == set()
+    found = {there for there in ARROWS[name] if there in TREES["ragen_bench"]}
+    assert {there for there in found if wing(there) not in allowed} == set()
 
 
-def test_no_modules_of_the_harness_import_one_another_in_a_circle():
-    graph = defaultdict(set)
-    for name, tree in BENCH.items():
-        graph[name] = {module for each in imported(tree) if (module := module_of(each))} - {name}
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        pytest.fail(" imports ".join(reversed(error.args[1])))
-
-
-def test_packages_import_only_packages_before_them():
-    names = [package.__name__ for package in PACKAGES]
-    for number, package in enumerate(PACKAGES):
-        later = set(names[number + 1 :])
-        for name, tree in modules(package):
-            assert {each for each in imported(tree) if each.split(".")[0] in later} == set(), name
+def test_the_walk_sees_every_import():
+    source = (
+        "import a\nfrom a.b import thing\ndef f():\n    from a import c, other\n    import a.d\n"
+        "if TYPE_CHECKING:\n    from e import Type\n"
+    )
+    trees = {name: ast.parse("") for name in ("a", "a.b", "a.c", "a.d", "e")}
+    trees["x"] = ast.parse(source)
+    assert arrows(trees)["x"] == {"a", "a.b", "a.c", "a.d", "e"}
+    assert arrows(trees, types=False)["x"] == {"a", "a.b", "a.c", "a.d"}
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) in (
+        "b imports c imports b",
+        "c imports b imports c",
+    )
+    assert not circle({"a": {"b", "c"}, "b": {"c"}, "c": set()})
+    assert "ragen_envs.sokoban.dynamics" in ARROWS["ragen_envs.sokoban.env"]

@@ -74,7 +74,7 @@ def run(finished, tmp_path):
 def model(tmp_path_factory):
     """A tiny model with random weights."""
     torch = pytest.importorskip("torch")
-    from ragen_agents.starter.build import Recipe, new_model
+    from ragen_agents.starter.model_build import Recipe, new_model
     from ragen_agents.starter.tokenizer import build_tokenizer
 
     folder = tmp_path_factory.mktemp("models") / "tiny"

@@ -102,7 +102,14 @@ def test_games_lists_every_id(capsys):
     [
         (["bench", "--agent", "nobody"], ["unknown agent 'nobody'", "random", "oracle"]),
         (["bench", "--suite", "nothing"], ["unknown suite 'nothing'", "core"]),
-        (["bench", "--game", "Chess"], ["unknown game 'Chess'", "Sokoban"]),
+        (["bench", "--game", "Chess"], ["unknown game 'Chess'", "Sokoban", "can be added: Cube"]),
+        (["bench", "--tries", "3"], ["No such option: --tries", "use --max-retries, which"]),
+        (["bench", "--key-variable=X"], ["No such option: --key-variable", "use --api-key-env"]),
+        (["match", "--max-tokens", "9"], ["use --token-limit for the whole run"]),
+        (["match", "--max-cost", "9"], ["use --cost-limit"]),
+        (["bench", "--max-time", "9s"], ["use --time-limit"]),
+        (["bench", "--max-retries", "-1"], ["max_retries is -1"]),
+        (["sweep", "risk", "--on", "ray"], ["No such option: --on", "use --backend"]),
         (["bench", "--agent", "random", "--agent", "random"], ["'random' is named twice"]),
         (["bench", *QUICK[:4], "--episodes", "0"], ["episodes", "0"]),
         (["bench", *QUICK[:4], "--episodes", "5000"], ["'Bandit'", "4999", "1023"]),
@@ -349,6 +356,23 @@ def test_following_the_hints_wins(monkeypatch, capsys):
 @pytest.mark.parametrize("game", ["Bandit", "ragen/Bandit-v0", "ragen/BanditText-v0", "bandit"])
 def test_a_game_is_known_by_all_its_names(game, monkeypatch, capsys):
     assert "Arms: " in _play(monkeypatch, capsys, "q\n", game, "--seed", "3")
+
+
+def _played(out):
+    return list(yaml.safe_load((out / "config.yaml").read_text())["suite"]["tasks"].items())
+
+
+@pytest.mark.parametrize("game", ["Cube", "cube", "ragen/Cube-v0", "ragen/CubeText-v0"])
+def test_a_game_that_the_suite_lacks_is_benched_by_all_its_names(game, tmp_path):
+    words = ["bench", "--agent", "noop", "--episodes", "1", "--out", str(tmp_path / "run")]
+    assert main([*words, "--game", game, "--game", "sokoban-new-vocab"]) == 0
+    played = [(name, task["env"]) for name, task in _played(tmp_path / "run")]
+    own = ("SokobanNewVocab", "ragen/SokobanNewVocabText-v0")
+    assert played == [own, ("Cube", "ragen/CubeText-v0")]
+
+
+def test_an_option_of_another_command_is_not_hinted_at(fails):
+    assert "use" not in fails("bench", "--on", "ray")
 
 
 def test_the_same_seed_is_the_same_level(monkeypatch, capsys):

@@ -1,17 +1,21 @@
 import importlib
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import gymnasium as gym
 import pytest
+import typer
 import yaml
+from ragen_bench.cli import app
 
 from ragen_agents.starpo import TrainConfig
 
 ROOT = Path(__file__).parents[2]
 CODE = re.compile(r"```python\n(.*?)```", re.DOTALL)
+COMMANDS = re.compile(r"```bash\n(.*?)```|`((?:ragen|python) [^`]+)`", re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)\)")
 PAGES = [
     ROOT / "README.md",
@@ -38,6 +42,76 @@ def test_python_blocks_of_a_page_run_in_order(page, examples, tmp_path, monkeypa
 def test_links_of_a_page_lead_somewhere(page):
     for target in LINK.findall(page.read_text("utf-8")):
         assert (page.parent / target).exists(), target
+
+
+def commands(text):
+    """Yield the words of each command in the blocks and the inline code of a page."""
+    for block, inline in COMMANDS.findall(text):
+        for line in block.replace("\\\n", " ").splitlines() or [inline]:
+            words = shlex.split(line, comments=True)
+            while words:
+                end = words.index("&&") if "&&" in words else len(words)
+                command, words = words[:end], words[end + 1 :]
+                while command and re.match(r"[A-Z_]+=", command[0]):
+                    command.pop(0)
+                if command:
+                    yield command
+
+
+def flags(words):
+    return {word.partition("=")[0] for word in words if word.startswith("--")}
+
+
+def unknown_to_ragen(words):
+    """Return the subcommand or the flags of a command line of ``ragen`` that do not exist."""
+    command, words = typer.main.get_command(app), list(words)
+    while words and hasattr(command, "commands"):
+        word = words.pop(0)
+        option = next((each for each in command.params if word in each.opts), None)
+        if option is not None:
+            del words[: 0 if option.is_flag else 1]
+        elif word in command.commands:
+            command = command.commands[word]
+        else:
+            return {word}
+    known = {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
+    return flags(words) - known - {"--help"}
+
+
+def unknown_to_python(words):
+    """Return the script of the repository or the flags of its command line that do not exist."""
+    if not words or not words[0].startswith(("benchmarks/", "examples/")):
+        return set()
+    script = ROOT / words[0]
+    if not script.is_file():
+        return {words[0]}
+    source = script.read_text("utf-8")
+    return {flag for flag in flags(words[1:]) if f'"{flag}"' not in source}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_of_a_page_have_the_flags_that_it_shows(page):
+    for command, *words in commands(page.read_text("utf-8")):
+        unknown = set()
+        if command == "ragen":
+            unknown = unknown_to_ragen(words)
+        elif Path(command).name == "python":
+            unknown = unknown_to_python(words)
+        assert not unknown, shlex.join([command, *words])
+
+
+def test_wrong_commands_of_a_page_are_seen():
+    page = (
+        "```bash\nragen --import a.py bench --agent x \\\n  --tires 2   # of old\n"
+        "ragen leaderboard check && ragen leaderboard chekc\n"
+        "OMP=1 python examples/starpo_minimal.py --seed=0 --sede 1\n```\n`python benchmarks/no.py`\n"
+        "`ragen match\n--no-resume --no-such`"
+    )
+    found = list(commands(page))
+    ragen = [unknown_to_ragen(words) for name, *words in found if name == "ragen"]
+    assert ragen == [{"--tires"}, set(), {"chekc"}, {"--no-such"}]
+    scripts = [unknown_to_python(words) for name, *words in found if name == "python"]
+    assert scripts == [{"--sede"}, {"benchmarks/no.py"}]
 
 
 def test_the_settings_that_the_page_shows_are_some():

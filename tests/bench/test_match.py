@@ -343,7 +343,7 @@ def test_python_agents_and_endpoints_take_seats(suite, tmp_path, monkeypatch, ca
     agents, games = ("sits:Agent", "openai:m"), ["FrozenLakeRace"]
     with EndpointServer(lambda *_: completion("<think>so</think><answer>Right</answer>")) as server:
         command = words(suite, "run", "--base-url", server.url, agents=agents, games=games)
-        assert main([*command, "--max-tokens", "1"]) == 3
+        assert main([*command, "--token-limit", "1"]) == 3
         assert "budget reached" in capsys.readouterr().err
         assert main(command) == 0
         assert len(server.bodies) > 20

@@ -362,14 +362,14 @@ def own_ray(monkeypatch):
 def test_an_address_without_a_cluster_is_named(tiny, tmp_path, monkeypatch, capsys):
     pytest.importorskip("ray")
     monkeypatch.setenv("RAY_ADDRESS", "headnode")
-    arguments = command(small_sweep(tmp_path), tiny, tmp_path / "out", "--on", "ray")
+    arguments = command(small_sweep(tmp_path), tiny, tmp_path / "out", "--backend", "ray")
     assert main(arguments) == 2
     assert "RAY_ADDRESS is 'headnode'" in capsys.readouterr().err
 
 
 def test_the_processes_that_ray_started_end_with_it(own_ray, tiny, tmp_path):
     out = tmp_path / "out"
-    arguments = command(small_sweep(tmp_path, iterations=50), tiny, out, "--on", "ray")
+    arguments = command(small_sweep(tmp_path, iterations=50), tiny, out, "--backend", "ray")
     run = [sys.executable, "-m", "ragen_bench", *arguments]
     stopped = subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                                preexec_fn=interruptible)  # fmt: skip
@@ -384,7 +384,7 @@ def test_the_processes_that_ray_started_end_with_it(own_ray, tiny, tmp_path):
 def test_a_sweep_on_a_real_ray_ends_in_the_numbers_of_a_local_one(own_ray, tiny, tmp_path):
     sweep, local, remote = small_sweep(tmp_path, iterations=1), tmp_path / "local", tmp_path / "ray"
     assert main(command(sweep, tiny, local)) == 0
-    arguments = command(sweep, tiny, remote, "--on", "ray")
+    arguments = command(sweep, tiny, remote, "--backend", "ray")
     done = subprocess.run([sys.executable, "-m", "ragen_bench", *arguments], capture_output=True,
                           text=True, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -398,7 +398,7 @@ def test_a_sweep_on_a_real_ray_ends_in_the_numbers_of_a_local_one(own_ray, tiny,
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks at processes in /proc")
 def test_a_killed_sweep_on_ray_leaves_no_process_and_goes_on(own_ray, tiny, tmp_path):
     out = tmp_path / "out"
-    arguments = command(small_sweep(tmp_path, iterations=4), tiny, out, "--on", "ray")
+    arguments = command(small_sweep(tmp_path, iterations=4), tiny, out, "--backend", "ray")
     run = [sys.executable, "-m", "ragen_bench", *arguments]
     killed = subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     metrics = out / "small/laptop-quick/Bandit/a/seed0/train/metrics.jsonl"
@@ -413,7 +413,7 @@ def test_a_killed_sweep_on_ray_leaves_no_process_and_goes_on(own_ray, tiny, tmp_
 
 def test_what_no_machine_of_the_cluster_has_is_said_before_anything_runs(own_ray, tiny, tmp_path):
     out = tmp_path / "out"
-    arguments = command(small_sweep(tmp_path), tiny, out, "--on", "ray", "--gpus", "10000")
+    arguments = command(small_sweep(tmp_path), tiny, out, "--backend", "ray", "--gpus", "10000")
     done = subprocess.run([sys.executable, "-m", "ragen_bench", *arguments], capture_output=True,
                           text=True, check=False)  # fmt: skip
     assert done.returncode == 2
@@ -424,7 +424,7 @@ def test_what_no_machine_of_the_cluster_has_is_said_before_anything_runs(own_ray
 
 def test_where_tasks_are_done_is_checked(tmp_path, capsys):
     sweep = str(small_sweep(tmp_path))
-    assert main(["sweep", sweep, "--on", "moon", "--dry-run"]) == 2
-    assert "--on is 'moon', but must be local or ray" in capsys.readouterr().err
+    assert main(["sweep", sweep, "--backend", "moon", "--dry-run"]) == 2
+    assert "--backend is 'moon', but must be local or ray" in capsys.readouterr().err
     assert main(["sweep", sweep, "--gpus", "1", "--dry-run"]) == 2
-    assert "--gpus is 1, but is only for --on ray" in capsys.readouterr().err
+    assert "--gpus is 1, but is only for --backend ray" in capsys.readouterr().err

@@ -79,7 +79,7 @@ def test_a_vector_is_as_many_wrappers(game, count, kwargs, data):
     reset_all(vector, singles, list(range(count)), data)
     for _ in range(6):
         ids = data.draw(st.lists(st.sampled_from(vector.running or [0]), unique=True))
-        ids = [i for i in ids if vector.ends[i] is None]
+        ids = [i for i in ids if vector.end_reasons[i] is None]
         replies = [data.draw(SAID) for _ in ids]
         cuts = [data.draw(st.booleans()) for _ in ids]
         results = vector.play(replies, ids, cuts if any(cuts) else None)
@@ -87,7 +87,7 @@ def test_a_vector_is_as_many_wrappers(game, count, kwargs, data):
         assert results == [singles[i].play(reply, cut) for i, reply, cut in asked]
         assert vector.messages() == [env.messages for env in singles]
         assert vector.messages(ids) == [singles[i].messages for i in ids]
-        assert vector.ends == [env.end for env in singles]
+        assert vector.end_reasons == [env.end for env in singles]
         assert vector.running == [i for i in range(count) if singles[i].end is None]
         for ours, theirs in zip(vector.conversations, singles, strict=True):
             assert_same_state(ours, theirs)
@@ -134,7 +134,7 @@ def test_all_are_meant_where_no_ids_are_given():
     assert [len(chat) for chat in vector.messages()] == [2, 2, 2]
     assert [result.executed for result in vector.play([say("Up")] * 3)] == [(0,)] * 3
     vector.play([""], [1])
-    assert (vector.ends, vector.running) == ([None, "budget", None], [0, 2])
+    assert (vector.end_reasons, vector.running) == ([None, "budget", None], [0, 2])
     vector.reset([1])
     assert vector.running == [0, 1, 2]
 

@@ -294,25 +294,27 @@ def test_fresh_levels_of_a_split_belong_to_it(distribution, split):
         assert split_of(int(env.unwrapped.instance.key, 16)) == split
 
 
-def test_a_distribution_with_fewer_levels_than_asked_for_gives_all_of_them(monkeypatch, capsys):
+def test_a_distribution_with_fewer_levels_than_asked_for_gives_all_of_them(monkeypatch, caplog):
     few = [(key, {"level": str(key)}) for key in (3, 1, 3, 2)]
     assert distinct(iter(few), 2) == [{"level": "3"}, {"level": "1"}]
     assert distinct(iter(few), 4) == [{"level": "3"}, {"level": "1"}, {"level": "2"}]
     assert len(distinct(cycle(few), 4)) == 3
     monkeypatch.setattr(build, "recipes", lambda: {"few": lambda split: cycle(few)})
+    caplog.set_level("INFO", "ragen.instances")
     made = build.build()
     assert made["few.test.jsonl"].decode().splitlines() == [
         '{"level":"3"}', '{"level":"1"}', '{"level":"2"}',
     ]  # fmt: skip
-    assert "few.test: 3 instances, all there are of 1024" in capsys.readouterr().err
+    assert "few.test: 3 instances, all there are of 1024" in caplog.messages
 
 
 SHORT = {"train": 100, "validation": 30, "test": 40}
 SHORTEST = {"train": 3, "validation": 1, "test": 2}
 
 
-def test_building_gives_the_shipped_files(monkeypatch, capsys):
+def test_building_gives_the_shipped_files(monkeypatch, caplog):
     monkeypatch.setattr(build, "COUNTS", SHORT)
+    caplog.set_level("INFO", "ragen.instances")
     files = build.build()
     assert set(files) == {path.name for path in FOLDER.iterdir()}
     listed = json.loads(files.pop("MANIFEST.json"))
@@ -323,7 +325,7 @@ def test_building_gives_the_shipped_files(monkeypatch, capsys):
         assert listed[name] == {
             "instances": count, "sha256": hashlib.sha256(data).hexdigest(),
         }  # fmt: skip
-    assert "sokoban-8x8-2.test: 40 instances" in capsys.readouterr().err
+    assert "sokoban-8x8-2.test: 40 instances" in caplog.messages
 
 
 def test_build_check(monkeypatch, capsys, tmp_path):

@@ -1,4 +1,7 @@
-"""The commands of ``ragen``, a file each."""
+"""The commands of ``ragen``, a module each.
+
+A module is named after its command, even where a module of another package has that name too.
+"""
 
 from ragen_bench.cli.app import app
 

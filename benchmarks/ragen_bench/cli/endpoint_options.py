@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from ragen_agents.policies.endpoint.settings import (
+from ragen_agents.policies.endpoint.endpoint_settings import (
     OPENAI_URL,
     Connection,
     EndpointSettings,
@@ -36,7 +36,7 @@ def make_remote(options: EndpointOptions) -> Remote:
     settings = validate(EndpointSettings, data, "endpoint")
     timeout = read_duration(options.timeout)
     return Remote(
-        settings, Connection(timeout, options.tries, options.concurrency), options.key_variable
+        settings, Connection(timeout, options.max_retries, options.concurrency), options.api_key_env
     )
 
 
@@ -56,10 +56,12 @@ def make_budget(config: BaseConfig, options: BudgetOptions) -> Budget:
     known = {} if options.prices is None else load_prices(options.prices)
     paid = [agent.name for agent in config.agents if _is_paid(agent.name)]
     missing = [name for name in paid if price_of(name, known) is None]
-    if options.max_cost is not None and missing:
-        raise RagenError(f"--max-cost needs the price of {', '.join(missing)}; add it to --prices")
-    seconds = None if options.max_time is None else read_duration(options.max_time)
-    return Budget(options.max_cost, options.max_tokens, seconds, known)
+    if options.cost_limit is not None and missing:
+        raise RagenError(
+            f"--cost-limit needs the price of {', '.join(missing)}; add it to --prices"
+        )
+    seconds = None if options.time_limit is None else read_duration(options.time_limit)
+    return Budget(options.cost_limit, options.token_limit, seconds, known)
 
 
 def _is_paid(agent: str) -> bool:

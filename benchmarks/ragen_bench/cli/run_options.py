@@ -35,7 +35,10 @@ class RunOptions:
     ] = None
     game: Annotated[
         list[str] | None,
-        typer.Option(help="Play only this game of the suite, or any text id; may be repeated."),
+        typer.Option(
+            help="Play only this game: one of the suite, or any other by its name or id; may be "
+            "repeated."
+        ),
     ] = None
     out: RunDirectoryOption = None
     seed: Annotated[
@@ -76,7 +79,7 @@ class EndpointOptions:
             show_default="OpenAI's",
         ),
     ] = None
-    key_variable: Annotated[
+    api_key_env: Annotated[
         str,
         typer.Option(
             metavar="NAME",
@@ -106,12 +109,14 @@ class EndpointOptions:
             help="Maximum time per request, such as 90s or 10m.",
         ),
     ] = "3m"
-    tries: Annotated[
+    max_retries: Annotated[
         int,
         typer.Option(
-            metavar="N", rich_help_panel=_ENDPOINTS, help="Maximum number of tries per request."
+            metavar="N",
+            rich_help_panel=_ENDPOINTS,
+            help="Maximum number of times a failed request is sent again.",
         ),
-    ] = 10
+    ] = 9
     concurrency: Annotated[
         int,
         typer.Option(
@@ -138,7 +143,7 @@ class EndpointOptions:
 class BudgetOptions:
     """What a run may spend."""
 
-    max_cost: Annotated[
+    cost_limit: Annotated[
         float | None,
         typer.Option(
             metavar="MONEY",
@@ -146,7 +151,7 @@ class BudgetOptions:
             help="Maximum cost of the run; needs --prices.",
         ),
     ] = None
-    max_tokens: Annotated[
+    token_limit: Annotated[
         int | None,
         typer.Option(
             metavar="N",
@@ -154,7 +159,7 @@ class BudgetOptions:
             help="Maximum tokens of the run, prompts and replies together.",
         ),
     ] = None
-    max_time: Annotated[
+    time_limit: Annotated[
         str | None,
         typer.Option(metavar="TIME", rich_help_panel=_BUDGETS, help="Stop after 90s, 10m or 1.5h."),
     ] = None

@@ -18,9 +18,10 @@ def sft(
     from ragen_agents.run_files.yaml_files import validate
     from ragen_agents.sft import SftConfig, train
     from ragen_agents.starpo import merged
-    from ragen_bench.training.train_settings import game_id, read_override
+    from ragen_bench.config.game_names import text_id_of
+    from ragen_bench.training.train_settings import read_override
 
     given = merged({"game": game}, *map(read_override, setting or []))
-    given["game"] = game_id(str(given["game"]))
+    given["game"] = text_id_of(str(given["game"]))
     train(validate(SftConfig, given, "settings"), out)
     typer.echo(out)

@@ -36,7 +36,7 @@ def _print_bench(folder: Path, style: Format) -> None:
 
 
 def _print_matches(folder: Path, style: Format) -> None:
-    from ragen_bench.match import grids
+    from ragen_bench.match import cross_play_grids
     from ragen_bench.match.match_table import match_notes, read_match_run, summarise_matches
 
     run = read_match_run(folder)
@@ -46,10 +46,12 @@ def _print_matches(folder: Path, style: Format) -> None:
         print_table(data, Grid([], [], 0), style, "", match_notes(run), facts)
         return
     tables = {
-        f"Success %, {_title(run.config)}, {folder}": grids.cross_play_grid(data, "success"),
-        "Return": grids.cross_play_grid(data, "return"),
-        "Success % by seat": grids.seat_grid(data),
-        "Replies": grids.reply_grid(data),
+        f"Success %, {_title(run.config)}, {folder}": cross_play_grids.cross_play_grid(
+            data, "success"
+        ),
+        "Return": cross_play_grids.cross_play_grid(data, "return"),
+        "Success % by seat": cross_play_grids.seat_grid(data),
+        "Replies": cross_play_grids.reply_grid(data),
     }
     for title, grid in tables.items():
         if style is Format.MARKDOWN:

@@ -26,17 +26,15 @@ def build(
     ] = 0,
 ) -> None:
     """Build the starter model from scratch in under an hour: demonstrations, tokenizer, weights."""
-    from rich.console import Console
-
     from ragen_agents.starter import STARTER
-    from ragen_agents.starter.build import Recipe
-    from ragen_agents.starter.build import build as build_model
+    from ragen_agents.starter.model_build import Recipe
+    from ragen_agents.starter.model_build import build as build_model
     from ragen_envs.errors import RagenError
 
     folder = out or STARTER
     if folder.exists() and not (folder.is_dir() and _replaceable(folder)):
         raise RagenError(f"'{folder}' exists and is not an earlier build; choose another --out")
-    build_model(folder, Recipe(seed=seed), Console(stderr=True))
+    build_model(folder, Recipe(seed=seed))
 
 
 def _replaceable(folder: Path) -> bool:

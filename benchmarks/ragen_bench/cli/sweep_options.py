@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, cast, get_args
 import typer
 
 if TYPE_CHECKING:
-    from ragen_bench.sweeps.sweep_run import Place, SweepRun
+    from ragen_bench.sweeps.sweep_run import Backend, SweepRun
 
 _SEEDS = 3
 
@@ -54,10 +54,10 @@ class PlacementOptions:
             show_default="one per CPU; one at the paper's scale; with Ray, as many as fit",
         ),
     ] = None
-    on: Annotated[
+    backend: Annotated[
         str,
         typer.Option(
-            "--on", metavar="local|ray",
+            metavar="local|ray",
             help="ray: on the cluster at RAY_ADDRESS, or on this machine if that is not set.",
         ),
     ] = "local"  # fmt: skip
@@ -96,17 +96,17 @@ def make_run(
         model = str(Path(model).resolve())  # tasks run in folders of their own
     seeds = size.seeds or (1 if size.quick else _SEEDS)
     choice = Choice(scale, size.quick, seeds, tuple(games or ()), model)
-    root, place = size.out or DEFAULT_ROOT, cast("Place", placement.on)
-    return SweepRun(sweep, choice, root, placement.workers, place, placement.gpus)
+    root, backend = size.out or DEFAULT_ROOT, cast("Backend", placement.backend)
+    return SweepRun(sweep, choice, root, placement.workers, backend, placement.gpus)
 
 
 def _check_placement(placement: PlacementOptions) -> None:
-    from ragen_bench.sweeps.sweep_run import Place
+    from ragen_bench.sweeps.sweep_run import Backend
     from ragen_envs.errors import RagenError
 
-    if placement.on not in get_args(Place):
-        raise RagenError(f"--on is '{placement.on}', but must be local or ray")
-    if placement.gpus is not None and placement.on == "local":
+    if placement.backend not in get_args(Backend):
+        raise RagenError(f"--backend is '{placement.backend}', but must be local or ray")
+    if placement.gpus is not None and placement.backend == "local":
         raise RagenError(
-            f"--gpus is {placement.gpus:g}, but is only for --on ray: tasks request GPUs from Ray"
+            f"--gpus is {placement.gpus:g}, but is only for --backend ray: tasks request GPUs from Ray"
         )

@@ -8,8 +8,8 @@ from typing import Final
 
 from ragen_agents.model_source import weights_digest
 from ragen_agents.policies import CONTROLS, VLLM, AsyncPolicy, Policy, Sampling, make_policy
+from ragen_agents.policies.endpoint.endpoint_settings import Connection, EndpointSettings
 from ragen_agents.policies.endpoint.key import read_key
-from ragen_agents.policies.endpoint.settings import Connection, EndpointSettings
 from ragen_agents.policies.python_agent import is_python_agent, load_agent, source_of
 from ragen_agents.starter import STARTER
 from ragen_bench.config.suites import SamplingSettings, Task
@@ -78,7 +78,7 @@ class Remote:
 
     settings: EndpointSettings = field(default_factory=EndpointSettings)
     connection: Connection = field(default_factory=Connection)
-    key_variable: str = "OPENAI_API_KEY"
+    api_key_env: str = "OPENAI_API_KEY"
     """Environment variable with the endpoint's key."""
 
 
@@ -99,7 +99,7 @@ def _make(agent: str, sampling: Sampling, remote: Remote) -> Policy | AsyncPolic
         return make_policy(agent, sampling)
     from ragen_agents.policies.endpoint.policy import EndpointPolicy
 
-    key = read_key(remote.settings.base_url, remote.key_variable)
+    key = read_key(remote.settings.base_url, remote.api_key_env)
     model = agent.removeprefix(OPENAI)
     return EndpointPolicy(agent, model, sampling, remote.settings, key, remote.connection)
 

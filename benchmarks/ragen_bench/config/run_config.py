@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ragen_agents.policies.endpoint.settings import EndpointSettings
+from ragen_agents.policies.endpoint.endpoint_settings import EndpointSettings
 from ragen_agents.rollout import EpisodeKey, MatchKey
 from ragen_agents.run_files import CONFIG
 from ragen_agents.run_files.differences import differences_of

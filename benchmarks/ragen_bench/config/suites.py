@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from ragen_agents.rollout.episode_runner import EpisodeSpec, make_env
 from ragen_agents.run_files.yaml_files import bundled_names, load_yaml, validate
+from ragen_bench.config.game_names import find_game, short_names, squeezed
 from ragen_envs.conversation.settings import SETTING_NAMES
 from ragen_envs.errors import RagenError
 from ragen_envs.registration import game_of, text_ids
@@ -97,8 +98,8 @@ def adapt_suite(
 ) -> Suite:
     """Return the suite with fewer or more levels, another seed or sampling, or other games.
 
-    What is None stays as it is. Games are names of the suite's tasks, or ids of text faces, which become
-    tasks; ``known`` are the ids that there are.
+    What is None stays as it is. Games are names of the suite's tasks, or those of other games,
+    which become tasks; ``known`` are the text ids that there are.
     """
     changes: dict[str, Any] = {}
     decoding = {name: value for name, value in sampling.items() if value is not None}
@@ -116,15 +117,27 @@ def adapt_suite(
 
 def _choose(suite: Suite, games: list[str], known: Sequence[str]) -> dict[str, Task]:
     """Return the tasks that are named, the suite's own in the suite's order, then the others."""
-    ids = [game for game in games if game not in suite.tasks]
-    for game in ids:
-        if game not in known:
-            raise RagenError(
-                f"unknown game '{game}'; suite '{suite.name}' has {', '.join(suite.tasks)}, and "
-                f"these ids can be added: {', '.join(known)}"
-            )
-    own = {name: task for name, task in suite.tasks.items() if name in games}
-    return {**own, **{_task_name(text_id): Task(env=text_id) for text_id in ids}}
+    own: set[str] = set()
+    added: dict[str, Task] = {}
+    names = {squeezed(task): task for task in suite.tasks}
+    for game in games:
+        if game in suite.tasks:
+            own.add(game)
+        elif (task := names.get(squeezed(game))) is not None:
+            own.add(task)
+        elif (text_id := find_game(game, known)) is not None:
+            added[_task_name(text_id)] = Task(env=text_id)
+        else:
+            raise RagenError(f"unknown game '{game}'; {_choices(suite, known)}")
+    return {**{name: task for name, task in suite.tasks.items() if name in own}, **added}
+
+
+def _choices(suite: Suite, known: Sequence[str]) -> str:
+    """Return which games can be named, for an error."""
+    played = {task.env for task in suite.tasks.values()}
+    others = [name for name, text_id in short_names(known).items() if text_id not in played]
+    own = f"suite '{suite.name}' has {', '.join(suite.tasks)}"
+    return f"{own}, and these can be added: {', '.join(others)}" if others else own
 
 
 def _task_name(text_id: str) -> str:

@@ -7,9 +7,9 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
+from ragen_bench.config.game_names import text_id_of
 from ragen_envs.conversation import ConversationWrapper, format_reply, make
 from ragen_envs.errors import RagenError
-from ragen_envs.registration import text_ids
 from ragen_envs.splits import SPLITS
 
 _ARROWS: Final = {"↑": "up", "↓": "down", "←": "left", "→": "right"}
@@ -39,23 +39,12 @@ def open_game(game: str, index: int | None, split: str, seed: int | None) -> Con
         raise RagenError(f"unknown split '{split}'; use one of {', '.join(SPLITS)}")
     if seed is not None and seed < 0:
         raise RagenError(f"seed is {seed}, but must be an integer >= 0")
-    env = make(_text_id(game))
+    env = make(text_id_of(game))
     if index is not None:
         env.reset(options={"split": split, "index": index})
     else:
         env.reset(seed=secrets.randbelow(1 << 31) if seed is None else seed)
     return env
-
-
-def _text_id(game: str) -> str:
-    names = {
-        text_id.removeprefix("ragen/").removesuffix("Text-v0"): text_id for text_id in text_ids()
-    }
-    lowered = {name.casefold(): text_id for name, text_id in names.items()}
-    name = game.removeprefix("ragen/").removesuffix("-v0").removesuffix("Text")
-    if name.casefold() not in lowered:
-        raise RagenError(f"unknown game '{game}'; use one of {', '.join(names)}")
-    return lowered[name.casefold()]
 
 
 def play_game(env: ConversationWrapper, console: Console, ask: Callable[[], str]) -> None:

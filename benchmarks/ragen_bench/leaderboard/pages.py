@@ -15,7 +15,7 @@ from ragen_bench.leaderboard.frames import show_episode
 from ragen_bench.leaderboard.lengths import by_length
 from ragen_bench.leaderboard.standings import Samples, Standing
 from ragen_bench.leaderboard.store import StoredEntry
-from ragen_bench.leaderboard.tiles import tile_set
+from ragen_bench.leaderboard.tile_pictures import tile_set
 
 if TYPE_CHECKING:
     from ragen_bench.reproduction.claims import Word

@@ -12,7 +12,7 @@ from ragen_bench.leaderboard.pages import Pages
 from ragen_bench.leaderboard.rules import EntryError
 from ragen_bench.leaderboard.standings import pooled, samples_of, standings
 from ragen_bench.leaderboard.store import StoredEntry, entry_folders, new_folder
-from ragen_bench.leaderboard.tiles import write_tiles
+from ragen_bench.leaderboard.tile_pictures import write_tiles
 from ragen_envs.errors import RagenError, install_hint
 
 if TYPE_CHECKING:

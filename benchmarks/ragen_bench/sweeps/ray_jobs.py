@@ -52,7 +52,7 @@ def _connected() -> Any:
     try:
         import ray
     except ImportError:
-        raise RagenError(f"--on ray needs ray; {install_hint('ray')}") from None
+        raise RagenError(f"--backend ray needs ray; {install_hint('ray')}") from None
     address = os.environ.get("RAY_ADDRESS") or "local"
     own: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
     try:

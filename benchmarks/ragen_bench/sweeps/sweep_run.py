@@ -24,7 +24,7 @@ from ragen_bench.sweeps.sweep_config import Sweep
 from ragen_bench.sweeps.sweep_view import SweepView
 from ragen_bench.sweeps.tasks import Choice, SweepTask, cells_of, plan
 
-Place = Literal["local", "ray"]
+Backend = Literal["local", "ray"]
 
 _RAY_CPUS: Final = 4
 """CPUs that a task of the paper's scale requests from Ray."""
@@ -41,7 +41,7 @@ class SweepRun:
         root: Folder of all sweeps.
         workers: Number of concurrent tasks; None for one per CPU at the laptop's scale and one at the
             paper's, whose tasks would share a GPU, or with Ray as many as fit on the cluster.
-        place: Where tasks run.
+        backend: Where tasks run.
         gpus: GPUs that each task requests from Ray; None for one at the paper's scale and none at the
             laptop's.
         kept: Folder of archived results, whose tasks count as done, or None.
@@ -51,7 +51,7 @@ class SweepRun:
     choice: Choice
     root: Path
     workers: int | None
-    place: Place = "local"
+    backend: Backend = "local"
     gpus: float | None = None
     kept: Path | None = None
 
@@ -88,7 +88,7 @@ class SweepRun:
 
     def _launcher(self) -> Launcher:
         laptop = self.choice.scale == "laptop"
-        if self.place == "ray":
+        if self.backend == "ray":
             gpus = (0.0 if laptop else 1.0) if self.gpus is None else self.gpus
             return OnRay(1 if laptop else _RAY_CPUS, gpus)
         # The starter model is too small to gain from a second thread, and loses where cores are shared.
@@ -113,7 +113,7 @@ class SweepRun:
             for (game, cell), tasks in cells_of([state.task for state in states])
         ]
         return pd.DataFrame(rows), _notes(
-            rows, self._local_workers if self.place == "local" else None
+            rows, self._local_workers if self.backend == "local" else None
         )
 
     def _row(

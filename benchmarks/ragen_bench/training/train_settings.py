@@ -12,8 +12,8 @@ from ragen_agents.run_files.yaml_files import validate
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
 from ragen_agents.starpo.run.run_directory import read_settings
 from ragen_bench.config.agents import weights_of
+from ragen_bench.config.game_names import text_id_of
 from ragen_envs.errors import RagenError
-from ragen_envs.registration import text_ids
 
 DEFAULT_PRESET: Final = "starpo-s"
 
@@ -38,7 +38,7 @@ def make_train_config(
             raise RagenError(f"unknown {name} '{value}'; known are {', '.join(known)}")
     is_file = what.endswith((".yaml", ".yml"))
     given = merged(
-        read_settings(Path(what)) if is_file else {"game": game_id(what)},
+        read_settings(Path(what)) if is_file else {"game": text_id_of(what)},
         *map(read_override, overrides),
     )
     if not is_file:
@@ -55,29 +55,10 @@ def layered_config(*layers: dict[str, Any]) -> TrainConfig:
         RagenError: A field is unknown or wrong, or there is no such game or model.
     """
     config = validate(TrainConfig, merged(*layers), "config")
-    game = config.game if config.game in text_ids() else game_id(config.game)
+    game = text_id_of(config.game)
     model_source(config.model)  # refuses folders that do not exist
     weights = None if config.model.startswith("hf:") else weights_of(config.model)
     return config.model_copy(update={"game": game, "weights": weights})
-
-
-def game_id(name: str) -> str:
-    """Return the id of the conversation env that a short name stands for.
-
-    Raises:
-        RagenError: There is no such game.
-    """
-
-    def squeezed(text: str) -> str:
-        return "".join(c for c in text.lower() if c.isalnum())
-
-    short: dict[str, str] = {}
-    for text_id in text_ids():  # the suite's own come first, and keep their names
-        short.setdefault(squeezed(text_id.split("/")[1].removesuffix("Text-v0")), text_id)
-    found = name if name in text_ids() else short.get(squeezed(name))
-    if found is None:
-        raise RagenError(f"unknown game '{name}'; known are {', '.join(short)}")
-    return found
 
 
 def read_override(text: str) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from openai import (
 
 from ragen_agents.bounded_http import bounded
 from ragen_agents.policies.endpoint.answers import Answer, read_answer
+from ragen_agents.policies.endpoint.endpoint_settings import Connection
 from ragen_agents.policies.endpoint.errors import TroubleError, error_of
 from ragen_agents.policies.endpoint.key import Key
-from ragen_agents.policies.endpoint.settings import Connection
 
 MAX_ANSWER: Final = 1 << 22
 """Most bytes of an answer; 65 536 characters are the most that a reply may have."""

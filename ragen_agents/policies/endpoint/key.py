@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from ragen_agents.policies.endpoint.settings import OPENAI_URL
+from ragen_agents.policies.endpoint.endpoint_settings import OPENAI_URL
 from ragen_envs.errors import RagenError
 
 KEY_VARIABLE: Final = "OPENAI_API_KEY"

@@ -12,6 +12,7 @@ from ragen_agents.pictures import data_url
 from ragen_agents.policies.base import Reply, Request, Sampling
 from ragen_agents.policies.endpoint.answers import Answer
 from ragen_agents.policies.endpoint.client import Client
+from ragen_agents.policies.endpoint.endpoint_settings import Connection, EndpointSettings
 from ragen_agents.policies.endpoint.errors import (
     EndpointDownError,
     LimitedError,
@@ -23,15 +24,14 @@ from ragen_agents.policies.endpoint.errors import (
 )
 from ragen_agents.policies.endpoint.gate import Gate
 from ragen_agents.policies.endpoint.key import Key
-from ragen_agents.policies.endpoint.settings import Connection, EndpointSettings
 from ragen_envs.errors import RagenError
 
 _LOG: Final = logging.getLogger("ragen.endpoint")
 
 FIRST_DELAY: Final = 0.5
-"""Seconds before the second try; doubled for each further one."""
+"""Seconds before the first retry; doubled for each further one."""
 LONGEST_DELAY: Final = 60.0
-_PROBES: Final = 3
+_PROBE_RETRIES: Final = 2
 _SEEDS: Final = 1 << 31
 """Seeds of more than 31 bits are not taken by every server."""
 _CHARACTERS_PER_TOKEN: Final = 4
@@ -41,7 +41,7 @@ class EndpointPolicy:
     """Asks an OpenAI-compatible endpoint for chat completions.
 
     A request that fails for a transient reason is retried after a growing, random delay. When it has
-    no tries left or is rejected, a probe request decides whether the endpoint or the prompt is at
+    no retries left or is rejected, a probe request decides whether the endpoint or the prompt is at
     fault: if the probe is answered, only this episode has failed; otherwise the run stops.
 
     Args:
@@ -72,7 +72,7 @@ class EndpointPolicy:
         self._where = f"{name} at {settings.base_url}"
         self._body = _body(model, sampling, settings)
         self._seeded = "seed" not in settings.extra_body
-        self._tries = connection.tries
+        self._max_retries = connection.max_retries
         self._client = Client(settings.base_url, key, connection)
         self._gate = Gate(connection.concurrency)
         self._jitter = random.Random()
@@ -83,7 +83,7 @@ class EndpointPolicy:
         if self._seeded:
             body["seed"] = request.seed % _SEEDS
         try:
-            answer, seconds = await self._persist(body, self._tries)
+            answer, seconds = await self._persist(body, self._max_retries)
         except PromptTooLongError:
             return Reply("", overflow=True)
         except (TroubleError, RejectedError) as error:
@@ -95,15 +95,16 @@ class EndpointPolicy:
         """Close the connections."""
         await self._client.close()
 
-    async def _persist(self, body: dict[str, Any], tries: int) -> tuple[Answer, float]:
-        """Return the answer to a request and its seconds, or raise the error of the last try."""
-        for number in range(1, tries + 1):
+    async def _persist(self, body: dict[str, Any], max_retries: int) -> tuple[Answer, float]:
+        """Return the answer to a request and its seconds, or raise the error of the last attempt."""
+        for number in range(1, max_retries + 2):
             try:
                 return await self._ask(body)
             except TroubleError as error:
-                if number == tries:
+                if number > max_retries:
                     raise
-                _LOG.info("%s: %s; try %d of %d", self._where, error, number, tries)
+                _LOG.info("%s: %s; attempt %d of %d",
+                          self._where, error, number, max_retries + 1)  # fmt: skip
             delay = min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** (number - 1))
             await asyncio.sleep(delay * self._jitter.uniform(0.5, 1.0))
         raise AssertionError("unreachable")
@@ -125,14 +126,14 @@ class EndpointPolicy:
         hello = _content("Hello", np.full((32, 32, 3), 255, np.uint8)) if pictured else "Hello"
         small = {**body, "messages": [{"role": "user", "content": hello}]}
         try:
-            await self._persist(small, _PROBES)
+            await self._persist(small, _PROBE_RETRIES)
         except RejectedError as error:
             raise RefusedSettingsError(
                 f"{self._where} refuses these settings: {error}; --extra-body changes what is sent"
             ) from None
         except TroubleError:
             raise EndpointDownError(
-                f"{self._where} does not answer, after {self._tries} tries: {failed}; finished "
+                f"{self._where} does not answer, after {self._max_retries + 1} attempts: {failed}; finished "
                 "episodes are kept, and the same command resumes the run"
             ) from None
         except PromptTooLongError:

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ragen_envs.errors import RagenError
 from ragen_envs.frozen_lake.dynamics import FROZEN, GOAL, PLAYER, ways
-from ragen_envs.multi_agent.base import MultiAgentEnv, read_players
+from ragen_envs.multi_agent.base import read_players
+from ragen_envs.multi_agent.board_game import MultiAgentBoardEnv
 from ragen_envs.multi_agent.frozen_lake_race import generator, oracle, text
 from ragen_envs.multi_agent.frozen_lake_race.dynamics import (
     ACTION_NAMES,
@@ -28,7 +28,7 @@ ROUNDS = 20
 _OTHER = 3
 
 
-class FrozenLakeRaceEnv(MultiAgentEnv):
+class FrozenLakeRaceEnv(MultiAgentBoardEnv):
     """Several walkers on the ice, one goal: be first, or arrive together.
 
     ## Description
@@ -76,12 +76,7 @@ class FrozenLakeRaceEnv(MultiAgentEnv):
     * v0: Initial version.
     """
 
-    metadata: dict[str, Any] = {
-        "name": "frozen_lake_race_v0",
-        "render_modes": ["ansi", "rgb_array"],
-        "is_parallelizable": True,
-        "render_fps": 4,
-    }
+    metadata = {**MultiAgentBoardEnv.metadata, "name": "frozen_lake_race_v0"}
     text = text.FrozenLakeRaceText()
     names = ACTION_NAMES
     tiles: bytes
@@ -116,8 +111,7 @@ class FrozenLakeRaceEnv(MultiAgentEnv):
         self.p, self.success_rate, self.finish = p, float(success_rate), finish
         self.distribution = f"frozen_lake_race-{self.height}x{self.width}-{p:g}-{self.players}"
         self._ways = ways(self.height, self.width)
-        space = spaces.Box(0, len(text.CELL_NAMES) - 1, (self.height, self.width), np.uint8)
-        self._set_spaces(space, len(ACTION_NAMES))
+        self._set_board_spaces()
 
     def oracle(self, seat: int) -> Advice:
         """Return an optimal action of a seat and what it is worth; see the class.
@@ -197,9 +191,6 @@ class FrozenLakeRaceEnv(MultiAgentEnv):
         ]
         return score(self.tiles, self.positions, self.finish)
 
-    def _observe(self, seat: int) -> NDArray[np.uint8]:
-        return np.frombuffer(self.cells_of(seat), np.uint8).reshape(self.height, self.width).copy()
-
     def _info(self, seat: int) -> dict[str, Any]:
         return {
             "success": self.success(seat),
@@ -210,7 +201,7 @@ class FrozenLakeRaceEnv(MultiAgentEnv):
 
     def _draw(self) -> NDArray[np.uint8]:
         from ragen_envs.frozen_lake.image import TILES
-        from ragen_envs.multi_agent.drawing import number_players
+        from ragen_envs.multi_agent.player_marks import number_players
 
         cells = bytearray(self.tiles)
         for position in self.positions:

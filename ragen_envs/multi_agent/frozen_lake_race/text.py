@@ -9,9 +9,10 @@ from ragen_envs.frozen_lake.text import CELL_NAMES as SINGLE
 from ragen_envs.frozen_lake.text import STANDARD as SINGLE_SYMBOLS
 from ragen_envs.frozen_lake.text import decode_level as decode_map
 from ragen_envs.frozen_lake.text import encode_level as encode_map
-from ragen_envs.grids import BoardText, places_text
+from ragen_envs.grids import places_text
+from ragen_envs.multi_agent.board_game import SeatBoardText
 from ragen_envs.multi_agent.boards import decode_places, encode_places, seats_of
-from ragen_envs.multi_agent.frozen_lake_race.dynamics import ACTION_NAMES, ALL
+from ragen_envs.multi_agent.frozen_lake_race.dynamics import ALL
 from ragen_envs.multi_agent.frozen_lake_race.generator import Lake
 from ragen_envs.text import Symbols
 
@@ -26,7 +27,7 @@ STANDARD: Final = {
 }
 
 
-class FrozenLakeRaceText(BoardText):
+class FrozenLakeRaceText(SeatBoardText):
     """The text face of the race over the ice."""
 
     vocabularies: Mapping[str, Symbols] = {"standard": STANDARD}
@@ -59,14 +60,6 @@ class FrozenLakeRaceText(BoardText):
             else "Rewards: 1 for the first at the goal, shared by those who come together, else 0."
         )
         return " ".join(parts)
-
-    def actions(self, env: Any) -> tuple[str, ...]:  # noqa: ARG002
-        """Return the names of the four directions and of staying."""
-        return ACTION_NAMES
-
-    def cells(self, env: Any) -> tuple[bytearray, int]:
-        """Return the cell codes as the seat sees them, and the width of the board."""
-        return env.game.cells_of(env.seat), env.game.width
 
     def coordinates(self, env: Any) -> str:
         """Return the places of everything but frozen tiles."""

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ragen_envs.errors import RagenError
 from ragen_envs.keys import grid_key
-from ragen_envs.multi_agent.base import MultiAgentEnv, read_players
+from ragen_envs.multi_agent.base import read_players
+from ragen_envs.multi_agent.board_game import MultiAgentBoardEnv
 from ragen_envs.multi_agent.sokoban_coop import generator, text
 from ragen_envs.multi_agent.sokoban_coop.dynamics import ACTION_NAMES, STAY, play_round
 from ragen_envs.multi_agent.sokoban_coop.oracle import Plan, joint_plan
@@ -17,7 +17,7 @@ from ragen_envs.oracle import Advice
 from ragen_envs.sokoban.dynamics import BOX
 
 
-class SokobanCoopEnv(MultiAgentEnv):
+class SokobanCoopEnv(MultiAgentBoardEnv):
     """Push every box onto a target together, in fewer rounds than one alone would need.
 
     ## Description
@@ -64,12 +64,7 @@ class SokobanCoopEnv(MultiAgentEnv):
     * v0: Initial version.
     """
 
-    metadata: dict[str, Any] = {
-        "name": "sokoban_coop_v0",
-        "render_modes": ["ansi", "rgb_array"],
-        "is_parallelizable": True,
-        "render_fps": 4,
-    }
+    metadata = {**MultiAgentBoardEnv.metadata, "name": "sokoban_coop_v0"}
     text = text.SokobanCoopText()
     names = ACTION_NAMES
     board: bytearray
@@ -96,8 +91,7 @@ class SokobanCoopEnv(MultiAgentEnv):
         super().__init__(read_players(players, 4), max_cycles, render_mode)
         self.boxes = boxes
         self.distribution = f"sokoban_coop-{self.height}x{self.width}-{boxes}-{self.players}"
-        space = spaces.Box(0, len(text.CELL_NAMES) - 1, (self.height, self.width), np.uint8)
-        self._set_spaces(space, len(ACTION_NAMES))
+        self._set_board_spaces()
 
     def oracle(self, seat: int) -> Advice:
         """Return the seat's part of the shortest joint plan; see the class."""
@@ -175,9 +169,6 @@ class SokobanCoopEnv(MultiAgentEnv):
         )
         return [reward] * self.players, [self._left == 0] * self.players
 
-    def _observe(self, seat: int) -> NDArray[np.uint8]:
-        return np.frombuffer(self.cells_of(seat), np.uint8).reshape(self.height, self.width).copy()
-
     def _info(self, seat: int) -> dict[str, Any]:
         return {
             "success": self._left == 0,
@@ -187,7 +178,7 @@ class SokobanCoopEnv(MultiAgentEnv):
         }
 
     def _draw(self) -> NDArray[np.uint8]:
-        from ragen_envs.multi_agent.drawing import number_players
+        from ragen_envs.multi_agent.player_marks import number_players
         from ragen_envs.sokoban.image import TILES
 
         board = np.frombuffer(bytes(self.board), np.uint8).reshape(self.height, self.width)

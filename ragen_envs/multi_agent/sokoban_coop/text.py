@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ragen_envs.errors import InstanceError
-from ragen_envs.grids import BoardText, places_text
+from ragen_envs.grids import places_text
+from ragen_envs.multi_agent.board_game import SeatBoardText
 from ragen_envs.multi_agent.boards import decode_places, encode_places, seats_of
-from ragen_envs.multi_agent.sokoban_coop.dynamics import ACTION_NAMES
 from ragen_envs.sokoban.dynamics import (
     BOX,
     BOX_ON_TARGET,
@@ -35,7 +35,7 @@ _STANDING: Final = {"_": "P", "O": "S"}
 _REWARD: Final = REWARDS["dense"]
 
 
-class SokobanCoopText(BoardText):
+class SokobanCoopText(SeatBoardText):
     """The text face of cooperative Sokoban."""
 
     vocabularies: Mapping[str, Symbols] = {"standard": STANDARD}
@@ -53,14 +53,6 @@ class SokobanCoopText(BoardText):
             f"for a box pushed onto a target, {_REWARD.box_off:g} for a box pushed off a target, "
             f"{_REWARD.solved:g} when all boxes are on targets."
         )
-
-    def actions(self, env: Any) -> tuple[str, ...]:  # noqa: ARG002
-        """Return the names of the four directions and of staying."""
-        return ACTION_NAMES
-
-    def cells(self, env: Any) -> tuple[bytearray, int]:
-        """Return the cell codes as the seat sees them, and the width of the board."""
-        return env.game.cells_of(env.seat), env.game.width
 
     def coordinates(self, env: Any) -> str:
         """Return the places of everything but empty floor."""

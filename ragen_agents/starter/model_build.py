@@ -1,10 +1,12 @@
 """Build the starter model from scratch: demonstrations, tokenizer, weights, card."""
 
 import json
+import logging
 import multiprocessing
 import random
 import re
 import shutil
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -14,7 +16,6 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from rich.console import Console
 from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
@@ -35,6 +36,7 @@ from ragen_agents.starter.names import WORDS
 from ragen_agents.starter.tokenizer import CHAT_TEMPLATE, build_tokenizer
 
 IGNORED: Final = -100
+_LOG: Final = logging.getLogger("ragen.starter")
 _CHUNK: Final = 500
 _TOKENIZER_CHATS: Final = 4000
 
@@ -174,7 +176,7 @@ def as_llama(model: Qwen2ForCausalLM) -> LlamaForCausalLM:
     return llama
 
 
-def build(folder: Path, recipe: Recipe, console: Console) -> None:
+def build(folder: Path, recipe: Recipe) -> None:
     """Make the model and write it to a new folder, or replace an earlier build there."""
     started = time.monotonic()
     random.seed(recipe.seed)
@@ -183,7 +185,8 @@ def build(folder: Path, recipe: Recipe, console: Console) -> None:
     tokenizer = model = None
     for number in range(len(recipe.stages)):
         label = f"stage {number + 1} of {len(recipe.stages)}"
-        console.print(f"{label}: writing {recipe.stages[number].demonstrations} demonstrations")
+        count = recipe.stages[number].demonstrations
+        _LOG.info("%s: writing %d demonstrations", label, count)
         shown = demonstrations(recipe, number)
         if tokenizer is None or model is None:
             tokenizer = build_tokenizer(
@@ -191,21 +194,21 @@ def build(folder: Path, recipe: Recipe, console: Console) -> None:
             )
             model = new_model(recipe, tokenizer)
         encoded = [encode(each, tokenizer) for each in shown]
-        console.print(
-            f"{label}: training {model.num_parameters():,} parameters on "
-            f"{sum(len(row['input_ids']) for row in encoded):,} tokens "
-            f"({time.monotonic() - started:.0f} s so far)"
+        tokens = sum(len(row["input_ids"]) for row in encoded)
+        size, seconds = f"{model.num_parameters():,} parameters", time.monotonic() - started
+        _LOG.info(
+            "%s: training %s on %s tokens (%.0f s so far)", label, size, f"{tokens:,}", seconds
         )
-        train(model, tokenizer, encoded, recipe, number, work, console)
+        train(model, tokenizer, encoded, recipe, number, work)
     assert tokenizer is not None
     assert model is not None
     _write(folder, work, model, tokenizer, recipe)
-    console.print(f"wrote {folder} after {time.monotonic() - started:.0f} s")
+    _LOG.info("wrote %s after %.0f s", folder, time.monotonic() - started)
 
 
 def train(
     model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast,
-    encoded: list[dict[str, list[int]]], recipe: Recipe, number: int, work: Path, console: Console,
+    encoded: list[dict[str, list[int]]], recipe: Recipe, number: int, work: Path,
 ) -> None:  # fmt: skip
     """Train the model in place on one stage."""
     from datasets import Dataset
@@ -232,7 +235,7 @@ def train(
         report_to="none",
         logging_steps=100,
         seed=recipe.seed,
-        disable_tqdm=not console.is_terminal,
+        disable_tqdm=not sys.stderr.isatty(),
     )
     data = Dataset.from_list(encoded)
     SFTTrainer(model=model, args=args, train_dataset=data, processing_class=tokenizer).train()

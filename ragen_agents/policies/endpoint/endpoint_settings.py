@@ -39,17 +39,17 @@ class Connection:
 
     timeout: float = 180.0
     """Seconds that one request may take, > 0."""
-    tries: int = 10
-    """How often a request is sent at most, >= 1."""
+    max_retries: int = 9
+    """How often a request that fails is sent again, >= 0."""
     concurrency: int = 32
     """Episodes that are open at most, and so requests in flight, >= 1."""
 
     def __post_init__(self) -> None:
         if not 0 < self.timeout < float("inf"):
             raise RagenError(f"timeout is {self.timeout!r}, but must be a number of seconds > 0")
-        for name in ("tries", "concurrency"):
-            if getattr(self, name) < 1:
-                raise RagenError(f"{name} is {getattr(self, name)!r}, but must be an integer >= 1")
+        for name, least in (("max_retries", 0), ("concurrency", 1)):
+            if (value := getattr(self, name)) < least:
+                raise RagenError(f"{name} is {value!r}, but must be an integer >= {least}")
 
 
 def check_base_url(url: str) -> str:
