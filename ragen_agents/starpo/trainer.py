@@ -57,6 +57,8 @@ class DivergedError(RagenError):
 class Trainer:
     """Trains a model on a game in a run directory; the same directory again resumes where it stopped.
 
+    A run that is resumed must be given the same reward, engine and env again; their names are compared.
+
     Example::
 
         from ragen_agents.starpo import PRESETS, SCALES, Trainer, TrainConfig, merged
@@ -67,7 +69,7 @@ class Trainer:
     Args:
         config: The settings; every key is explained in docs/settings.md.
         run_dir: The run directory, made if it is missing; by default one below ``runs/`` whose name
-            depends on the settings only. It holds config.yaml, environment.json, metrics.jsonl,
+            depends on the settings and the parts passed. It holds config.yaml, environment.json, metrics.jsonl,
             samples.jsonl, checkpoints and the best model.
         reward: What a turn is rewarded with, instead of the parts that ``config.reward`` weighs: a
             `RewardFunction`, or a function of the reply and the `TurnResult` that returns a number or
@@ -75,13 +77,12 @@ class Trainer:
         callbacks: Hooks into the run, called in this order.
         engine: What generates the rollouts, instead of the one that ``config.engine`` names. It must
             sample from the weights that ``sync`` hands over; the caller closes it.
-        env: Makes a conversation, or a game with a text face, instead of ``config.game``, which is then
-            only a label. It is called once for each episode that is played at the same time.
+        env: Makes a new conversation, or a new game with a text face, at each call, instead of
+            ``config.game``, which is then only a label. It is called once for each episode that is
+            played at the same time.
 
     Raises:
         RagenError: The model, the game and the settings do not fit together.
-
-    A run that is resumed must be given the same reward, engine and env again; their names are compared.
     """
 
     def __init__(
