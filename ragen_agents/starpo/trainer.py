@@ -69,8 +69,8 @@ class Trainer:
     Args:
         config: The settings; every key is explained in docs/settings.md.
         run_dir: The run directory, made if it is missing; by default one below ``runs/`` whose name
-            depends on the settings and the parts passed. It holds config.yaml, environment.json, metrics.jsonl,
-            samples.jsonl, checkpoints and the best model.
+            depends on the settings and the parts passed. It holds config.yaml, environment.json,
+            metrics.jsonl, samples.jsonl, checkpoints and the best model.
         reward: What a turn is rewarded with, instead of the parts that ``config.reward`` weighs: a
             `RewardFunction`, or a function of the reply and the `TurnResult` that returns a number or
             named parts.
