@@ -51,7 +51,7 @@ def test_a_model_is_trained_and_written(rank, tmp_path):
     before = transformers.AutoModelForCausalLM.from_pretrained(STARTER).state_dict()
     assert trained.keys() == before.keys()
     assert any(not trained[name].equal(before[name]) for name in before)
-    assert json.loads((out / "sft.json").read_text())["lora"] == rank
+    assert json.loads((out / "sft.json").read_text())["lora_rank"] == rank
     chats = [json.loads(line)["messages"] for line in (out / "demonstrations.jsonl").open()]
     assert len(chats) == 8
     assert all("2 actions in a turn" in chat[0]["content"] for chat in chats)
