@@ -20,7 +20,7 @@ def make(game: str | gym.Env[Any, Any], /, **overrides: Any) -> ConversationWrap
     ``make("ragen/SokobanText-v0", actions_per_turn=1, size=7)`` has the settings of that id except for
     the two that are given. The id of a game without ``Text``, such as ``"ragen/Sokoban-v0"``, has the
     defaults of ``ConversationSettings``. Games of other packages are made by their ids in the same way;
-    all they need is a text face (docs/add-a-game.md).
+    they need a text face and the info keys ``success`` and ``action_is_effective`` (docs/add-a-game.md).
 
     An id gives the conversation itself, whose only limits are its settings ``max_turns`` and
     ``max_actions``: the time limit that a game is registered with does not apply. ``gym.make`` of a text
