@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, Protocol, runtime_checkable
 
-from ragen_agents.engines.base import Completion, Engine, TokenRequest
+from ragen_agents.engines.base import Completion, Engine, EngineError, TokenRequest
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.trajectory import Trajectory, TrajectoryTurn
 from ragen_envs.conversation import ConversationVector, ConversationWrapper, EndReason, TurnResult
@@ -112,8 +112,9 @@ class Collector:
             started = time.perf_counter()
             completions = self.engine.poll()
             polled = time.perf_counter()
-            if completions:
-                self._receive(games, trajectories, completions)
+            if not completions:
+                raise EngineError("the engine returned no reply although requests are queued")
+            self._receive(games, trajectories, completions)
             for completion in completions:
                 if trajectories[completion.key].end is None:
                     self._ask(completion.key, trajectories[completion.key], iteration)

@@ -177,6 +177,13 @@ def test_an_engine_takes_the_place_of_the_configured_one_and_stays_open(plain, t
     assert not closed
 
 
+def test_an_engine_that_returns_nothing_stops_the_run(plain, tmp_path):
+    engine = ScriptedEngine(lambda request: [5, 6, 2], frozenset({2}))
+    engine.poll = list
+    with pytest.raises(RagenError, match="no reply although requests are queued"):
+        trainer(tmp_path, plain, engine=engine).run()
+
+
 def best_of_group(batch):
     best = torch.stack([batch.returns[batch.groups == group].max() for group in batch.groups])
     return AdvantageEstimate(per_token(batch.returns - best, batch.mask))
