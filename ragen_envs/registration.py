@@ -95,7 +95,7 @@ GAMES: Final = (
     GameSpec("Sokoban", *_SOKOBAN, "push one box onto its target, 6x6", 100, picture=47),
     GameSpec(
         "SokobanLarge", *_SOKOBAN, "push two boxes onto targets, 8x8", 200,
-        kwargs={"size": 8, "boxes": 2}, picture=29,
+        kwargs={"size": 8, "boxes": 2, "search_depth": 10}, picture=29,
     ),
     GameSpec("FrozenLake", *_LAKE, "cross slippery ice to the goal, 4x4", 100, picture=7),
     GameSpec(

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-SUITE_VERSION: Final = 1
+SUITE_VERSION: Final = 2
 """Part of every stream and every record: results of different suite versions are not comparable."""
 
 STREAM_MASK: Final = 0x7FFFFFFFFFFFFFFF

@@ -8,9 +8,10 @@ from ragen_envs import seeding
 from ragen_envs.cube.dynamics import ACTION_NAMES, SOLVED, turned
 from ragen_envs.cube.oracle import fewest_turns
 from ragen_envs.cube.pieces import normal
+from ragen_envs.cube.random_play import chance_of_solution
 from ragen_envs.cube.symmetry import cube_key, symmetries
 from ragen_envs.cube.text import encode_level
-from ragen_envs.instances.recipe import Recipe, Row
+from ragen_envs.instances.recipe import USUAL, Recipe, Row
 from ragen_envs.splits import split_of
 
 
@@ -36,15 +37,20 @@ def levels(scramble: int) -> Mapping[int, bytes]:
     return made
 
 
-def rows(scramble: int, split: str) -> Iterator[tuple[int, Row]]:
-    """Yield (key, row) of every level of the split, each held and mirrored in a random way."""
+def rows(scramble: int, split: str) -> Iterator[Row]:
+    """Yield every level of the split once in a random order, each held and mirrored in a random way."""
     stream = seeding.new_stream(split, f"pack cube-{scramble}", 0)
-    for key, state in sorted(levels(scramble).items()):
-        if split_of(key) == split:
-            stream = seeding.advance(stream)
-            image = symmetries()[seeding.below(stream, len(symmetries()))]
-            shown = normal(bytes(map(state.__getitem__, image)))
-            yield key, {"level": encode_level(shown), "moves": fewest_turns(shown)}
+    left = [state for key, state in sorted(levels(scramble).items()) if split_of(key) == split]
+    while left:
+        stream = seeding.advance(stream)
+        state = left.pop(seeding.below(stream, len(left)))
+        stream = seeding.advance(stream)
+        image = symmetries()[seeding.below(stream, len(symmetries()))]
+        shown = normal(bytes(map(state.__getitem__, image)))
+        chance = chance_of_solution(shown, USUAL.reach)
+        assert chance is not None
+        moves = fewest_turns(shown)
+        yield {"level": encode_level(shown), "moves": moves, "chance": round(chance, 6)}
 
 
 PACKS: Final[dict[str, Recipe]] = {"cube-8": partial(rows, 8)}

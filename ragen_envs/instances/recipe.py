@@ -8,16 +8,19 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any, Final
 
+from ragen_envs.oracle import Budget
 from ragen_envs.registration import GAMES
 
 Row = dict[str, Any]
-"""A line of a pack: ``level``, and what was computed about it, such as ``moves``."""
+"""A line of a pack: ``level``, and what was computed about it: ``moves`` of a shortest solution, and
+``chance``, the probability that the random policy succeeds within ``USUAL``."""
 
-Recipe = Callable[[str], Iterator[tuple[int, Row]]]
-"""Yields (key, row) of levels of a split; a pack holds one row of each key."""
+Recipe = Callable[[str], Iterator[Row]]
+"""Yields the levels of a split in the order of the pack, of which any prefix must be like the whole:
+independent draws from the game's law, or all levels in a random order."""
 
-PATIENCE: Final = 20_000
-"""Levels without a new key after which a distribution is used up."""
+USUAL: Final = Budget(actions=10, turns=5, actions_per_turn=5)
+"""The limits of a conversation by default, which are the paper's."""
 
 
 def recipes() -> Mapping[str, Recipe]:
@@ -28,18 +31,3 @@ def recipes() -> Mapping[str, Recipe]:
         for module in modules
         for distribution, recipe in import_module(module).PACKS.items()
     }
-
-
-def distinct(rows: Iterator[tuple[int, Row]], count: int) -> list[Row]:
-    """Return the first rows with distinct keys, at most ``count``.
-
-    They are fewer if ``rows`` ends, or if ``PATIENCE`` rows in succession have keys that came before.
-    """
-    kept: dict[int, Row] = {}
-    repeats = 0
-    for key, row in rows:
-        repeats = repeats + 1 if key in kept else 0
-        kept.setdefault(key, row)
-        if len(kept) == count or repeats == PATIENCE:
-            break
-    return list(kept.values())

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from ragen_envs.base import GameEnv, read_action
 from ragen_envs.errors import RagenError
-from ragen_envs.keys import grid_key
 from ragen_envs.oracle import Advice, Budget, as_budget
-from ragen_envs.sokoban import generator, text
+from ragen_envs.sokoban import text
 from ragen_envs.sokoban.dynamics import (
     ACTION_NAMES,
     BOX,
@@ -25,6 +24,9 @@ from ragen_envs.sokoban.dynamics import (
     play,
     target_distances,
 )  # fmt: skip
+from ragen_envs.sokoban.generator import generate
+from ragen_envs.sokoban.laws import GENERATORS, RAGEN, law_name, law_of
+from ragen_envs.sokoban.level_key import level_key
 
 if TYPE_CHECKING:
     from ragen_envs.tiles import TileSet
@@ -49,8 +51,8 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
 
     ## Starting State
     `reset(seed=s)` draws fresh training levels: a random-walk room and reverse play from the solved
-    state (Racanière et al. 2017), always solvable. The mean shortest solution is 3.1 moves on 6x6 with
-    one box and 14 on 8x8 with two, as in gym-sokoban (3.2 and 14, measured).
+    state (Racanière et al. 2017), always solvable. By default the law is that of the paper's published
+    code (`generator="ragen"`), with search depth 300 on 6x6 and 10 in `ragen/SokobanLarge-v0`.
     `reset(options={"split": "test", "index": 7})` loads a frozen level.
 
     ## Rewards
@@ -70,6 +72,10 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     ## Arguments
     `size`: side of the square, or (height, width), each from 4 to 32. `boxes`: 1 to 16. `reward`: see
     above. `level`: a fixed board as rows of `#_O√XPS`, played at every reset instead of generated ones.
+    `generator`: the level law. "ragen"; "gym-sokoban", whose search also walks without pulling and counts
+    each pull as a change of box; "v1", the law of suite version 1, as gym-sokoban's but counting changes
+    of box as "ragen" does and with at most 1,500 states. `search_depth`: how deep reverse play searches;
+    None is 300 (1,500 states for "v1").
     `render_mode`: "ansi" or "rgb_array".
 
     ## Version History
@@ -88,6 +94,8 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         boxes: int = 1,
         reward: str | Mapping[str, float] = "dense",
         level: Sequence[str] | None = None,
+        generator: str = RAGEN,
+        search_depth: int | None = None,
         render_mode: str | None = None,
     ) -> None:
         self.height, self.width = _read_size(size)
@@ -98,7 +106,11 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         if self._fixed is not None:
             board, self.height, self.width = text.decode_level(self._fixed)
             self.boxes = board.count(BOX) + board.count(BOX_ON_TARGET)
-        self.distribution = f"sokoban-{self.height}x{self.width}-{self.boxes}"
+        _check_law(generator, search_depth)
+        self.law = law_of(generator, search_depth, self.height, self.width, self.boxes)
+        self.distribution = (
+            f"sokoban-{self.height}x{self.width}-{self.boxes}{law_name(generator, search_depth)}"
+        )
         self._shape = (self.height, self.width)
         self.observation_space = spaces.Box(0, PLAYER_ON_TARGET, self._shape, np.uint8)
         self.action_space = spaces.Discrete(4)
@@ -137,13 +149,15 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
 
     def level_key(self, level: str) -> int:
         """Return the key of a level in text form, in [0, 2^63)."""
-        return grid_key(*text.decode_level(level))
+        return level_key(*text.decode_level(level))
 
     def _draw_level(self, stream: int, split: str) -> int:
         if self._fixed is not None:
             self._load(self._fixed)
             return stream
-        board, _, stream = generator.generate(self.height, self.width, self.boxes, stream, split)
+        board, _, stream = generate(
+            self.height, self.width, self.boxes, self.law, stream, split
+        )
         self._start(board)
         return stream
 
@@ -188,6 +202,13 @@ def _read_boxes(boxes: int) -> int:
     if not isinstance(boxes, int) or not 1 <= boxes <= 16:
         raise RagenError(f"boxes is {boxes!r}, but must be an integer from 1 to 16")
     return boxes
+
+
+def _check_law(generator: str, search_depth: int | None) -> None:
+    if generator not in GENERATORS:
+        raise RagenError(f"generator is {generator!r}, but must be one of {', '.join(GENERATORS)}")
+    if search_depth is not None and (type(search_depth) is not int or search_depth < 1):
+        raise RagenError(f"search_depth is {search_depth!r}, but must be an integer >= 1 or None")
 
 
 def _read_reward(reward: str | Mapping[str, float]) -> Reward:

@@ -20,10 +20,9 @@ from ragen_envs.kernels import (
     SUCCESS,
     begin,
     first_outside,
-    grid_key,
     settle,
 )
-from ragen_envs.sokoban import dynamics, generator
+from ragen_envs.sokoban import dynamics, generator, level_key, reverse_play, rooms
 from ragen_envs.sokoban.dynamics import (
     BOX,
     PLAYER,
@@ -36,7 +35,9 @@ from ragen_envs.sokoban.dynamics import (
     reward_of,
     write_distances,
 )
-from ragen_envs.sokoban.generator import MAX_ATTEMPTS, MAX_NODES, TABLE_SIZE, attempt
+from ragen_envs.sokoban.generator import MAX_ATTEMPTS, attempt
+from ragen_envs.sokoban.level_key import room_key
+from ragen_envs.sokoban.reverse_play import Scratch
 from ragen_envs.splits import split_code
 
 HERE: Final = OWN
@@ -46,9 +47,10 @@ LEFT: Final = OWN + 1
 ROWS: Final = OWN + 2
 
 share(
-    dynamics.account, dynamics.approach, dynamics.offsets, dynamics.write_distances, generator.carve_room,
-    generator.place_targets, generator.reverse_play, generator.attempt, generator._first_visit,
-    generator._apart,
+    dynamics.account, dynamics.approach, dynamics.offsets, dynamics.write_distances, rooms.carve_room,
+    rooms.place_targets, reverse_play._first_visit, reverse_play.apart, reverse_play._is_free,
+    reverse_play.reverse_play, reverse_play.walk_away, generator.attempt, level_key._flood,
+    level_key.room_key,
 )  # fmt: skip
 
 
@@ -174,8 +176,8 @@ def start_all(cells: Any, state: Any, phase: Any, size: Any, width: Any, distanc
 
 @jit
 def draw_all(
-    cells: Any, state: Any, phase: Any, height: Any, width: Any, boxes: Any, wanted: Any,
-    search_weights: Any, key_weights: Any, images: Any, distances: Any,
+    cells: Any, state: Any, phase: Any, height: Any, width: Any, boxes: Any, law: Any, wanted: Any,
+    search_weights: Any, room_weights: Any, distances: Any,
 ) -> Any:  # fmt: skip
     """Begin an episode on a fresh level of the split ``wanted`` on every board in a phase.
 
@@ -184,9 +186,13 @@ def draw_all(
     """
     size = height * width
     places: Any = np.empty((3, boxes), np.int64)
-    occupied: Any = np.zeros(size, np.int64)
-    table: Any = np.zeros(TABLE_SIZE, np.int64)
-    trail: Any = np.empty(5 * (MAX_NODES + 2), np.int64)
+    cell_scratch: Any = np.zeros((3, size), np.int64)
+    slots = 2
+    while slots < 2 * law.nodes + 3:
+        slots *= 2
+    table: Any = np.zeros(slots, np.int64)
+    trail: Any = np.empty(4 * (law.depth + 2) + law.nodes + 1, np.int64)
+    buffers = Scratch(places[0], places[1], places[2], cell_scratch[0], table, trail)
     for i in range(state.shape[1]):
         if state[PHASE, i] != phase:
             continue
@@ -195,10 +201,13 @@ def draw_all(
         found = False
         for _ in range(MAX_ATTEMPTS):
             player, stream = attempt(
-                board, height, width, boxes, stream, places[0], places[1], places[2], occupied,
-                search_weights, table, trail,
-            )  # fmt: skip
-            found = player != 0 and split_code(grid_key(board, key_weights, images)) == wanted
+                board, height, width, boxes, law, stream, search_weights, buffers
+            )
+            if player != 0:
+                key = room_key(
+                    board, height, width, room_weights, cell_scratch[1], cell_scratch[2]
+                )
+                found = split_code(key) == wanted
             if found:
                 break
         if not found:

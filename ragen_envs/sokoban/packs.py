@@ -2,30 +2,40 @@
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from ragen_envs import seeding
-from ragen_envs.instances.recipe import Recipe, Row
-from ragen_envs.keys import grid_key
-from ragen_envs.sokoban import generator
+from ragen_envs.instances.recipe import USUAL, Recipe, Row
+from ragen_envs.sokoban.dynamics import BOX
+from ragen_envs.sokoban.env import SokobanEnv
+from ragen_envs.sokoban.generator import generate
+from ragen_envs.sokoban.oracle import random_baseline
 from ragen_envs.sokoban.solver import solve
 from ragen_envs.sokoban.text import encode_level
 
 
-def rows(size: int, boxes: int, split: str) -> Iterator[tuple[int, Row]]:
-    """Yield (key, row) of fresh levels without end."""
-    stream = seeding.new_stream(split, f"pack sokoban-{size}x{size}-{boxes}", 0)
+def rows(settings: dict[str, Any], split: str) -> Iterator[Row]:
+    """Yield independent draws from the law without end."""
+    game = SokobanEnv(**settings)
+    height, width = game.height, game.width
+    stream = seeding.new_stream(split, f"pack {game.distribution}", 0)
     while True:
-        board, _, stream = generator.generate(size, size, boxes, stream, split)
-        solution = solve(np.frombuffer(board, np.uint8).reshape(size, size))
+        board, _, stream = generate(height, width, game.boxes, game.law, stream, split)
+        cells = np.frombuffer(board, np.uint8).reshape(height, width)
+        solution = solve(cells)
+        chance = random_baseline(cells, board.count(BOX), game.reward, USUAL)
         assert solution is not None
-        row = {"level": encode_level(board, size), "moves": len(solution)}
-        yield grid_key(board, size, size), row
+        assert chance is not None
+        yield {
+            "level": encode_level(board, width),
+            "moves": len(solution),
+            "chance": round(chance.success, 6),
+        }
 
 
 PACKS: Final[dict[str, Recipe]] = {
-    "sokoban-6x6-1": partial(rows, 6, 1),
-    "sokoban-8x8-2": partial(rows, 8, 2),
+    "sokoban-6x6-1": partial(rows, {}),
+    "sokoban-8x8-2-depth10": partial(rows, {"size": 8, "boxes": 2, "search_depth": 10}),
 }

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from ragen_envs.errors import GenerationError
 from ragen_envs.grids import grid_texts, signs_of
-from ragen_envs.kernels import key_tables
 from ragen_envs.sokoban import generator, kernels
 from ragen_envs.sokoban.env import SokobanEnv
+from ragen_envs.sokoban.level_key import room_weights
 from ragen_envs.sokoban.text import CELL_NAMES, STANDARD, decode_level
 from ragen_envs.vector import GameVectorEnv
 
@@ -38,7 +38,7 @@ class SokobanVectorEnv(GameVectorEnv):
         self._payoffs = kernels.payoffs(single.reward)
         self._tables = (
             generator.search_weights(single.height, single.width),
-            *key_tables(single.height, single.width),
+            np.array(room_weights(), np.int64),
         )
 
     def _play(
@@ -57,8 +57,8 @@ class SokobanVectorEnv(GameVectorEnv):
     def _draw(self, phase: int, wanted: int) -> int:
         single = self.single
         failed: int = kernels.draw_all(
-            self._cells, self._state, phase, single.height, single.width, single.boxes, wanted,
-            *self._tables, self._distances,
+            self._cells, self._state, phase, single.height, single.width, single.boxes,
+            single.law, wanted, *self._tables, self._distances,
         )  # fmt: skip
         return failed
 

@@ -1,0 +1,66 @@
+"""The level laws of Sokoban: how a room is carved, searched backwards, and left."""
+
+from collections.abc import Mapping
+from math import comb
+from typing import Final, NamedTuple
+
+RAGEN: Final = "ragen"
+_DEEP: Final = 298
+"""Steps of the search depth 300, that of the paper's 6x6 game and of gym-sokoban."""
+
+
+class Law(NamedTuple):
+    """What distinguishes one generator from another; plain numbers, so that compiled code can read it."""
+
+    pulls_only: int
+    """1: each step of the reverse search pulls the box behind the player, if there is one. 0: the search
+    also tries the four steps that leave the box where it is."""
+    every_pull: int
+    """1: each pull counts as a change of box. 0: only a pull of another box than before does."""
+    any_start: int
+    """1: the walker may start on the last row or column; its first step brings it inside."""
+    rotates: int
+    """1: the stream decides which direction the search tries first. 0: up, down, left, right."""
+    walks: int
+    """1: the player walks away from the last box that it pulled."""
+    depth: int
+    """Most steps of the reverse search from the solved state."""
+    nodes: int
+    """Most states that the search visits."""
+
+
+_LAWS: Final[Mapping[str, Law]] = {
+    RAGEN: Law(1, 0, 1, 0, 1, _DEEP, 300_000),
+    "gym-sokoban": Law(0, 1, 1, 0, 0, _DEEP, 300_000),
+    "v1": Law(0, 0, 0, 1, 0, 1_500, 1_500),
+}
+
+GENERATORS: Final = tuple(_LAWS)
+"""Names of the level laws.
+
+- ``ragen``: the generator of the paper's published code, and the default. The search only pulls, a change
+  of box counts when the pulled box differs from the one before, and the player walks up to three steps at
+  the end.
+- ``gym-sokoban``: gym-sokoban 0.0.6, where the search also walks and every pull counts as a change of box.
+- ``v1``: the law of suite version 1, a search that also walks and visits at most 1,500 states.
+"""
+
+
+def law_of(generator: str, search_depth: int | None, height: int, width: int, boxes: int) -> Law:
+    """Return a law whose search visits no more states than a room of this size can have.
+
+    A search depth of d means at most d - 2 steps, at least one: the published code calls itself with d
+    at the solved state, and returns without looking when the number, one less at each call, reaches 0.
+    """
+    law = _LAWS[generator]
+    floor = (height - 2) * (width - 2)
+    states = comb(floor, boxes) * max(floor - boxes, 1)
+    nodes = min(law.nodes, states)
+    depth = law.depth if search_depth is None else max(search_depth - 2, 1)
+    return law._replace(depth=min(depth, nodes), nodes=nodes)
+
+
+def law_name(generator: str, search_depth: int | None) -> str:
+    """Return what the name of a level distribution says of the law; "" for the default."""
+    depth = "" if search_depth is None else f"-depth{search_depth}"
+    return ("" if generator == RAGEN else f"-{generator}") + depth
