@@ -10,7 +10,7 @@ import gymnasium as gym
 
 from ragen_envs import seeding
 from ragen_envs.errors import InstanceError, RagenError
-from ragen_envs.oracle import Advice, Budget
+from ragen_envs.oracle import Advice, Budget, RandomBaseline
 from ragen_envs.splits import SPLITS, TRAIN
 from ragen_envs.text import GRID, TextFace
 
@@ -149,6 +149,25 @@ class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
             budget: What is left to the agent; an integer is a number of single, observed steps;
                 None is the game's usual time limit.
         """
+
+    def random_baseline(
+        self,
+        budget: Budget | int | None = None,  # noqa: ARG002
+    ) -> RandomBaseline | None:
+        """Return the exact success probability and expected return of uniformly random actions.
+
+        The agent is the random policy: in each turn it plays as many actions as the limits allow, each
+        uniform and independent of the others. So ``budget.reach`` actions are played in a row unless the
+        game ends earlier, and it does not matter how they are divided into turns.
+
+        Args:
+            budget: As of ``oracle``.
+
+        Returns:
+            The baseline, or None if it is not available: the game does not compute it, or it has too
+            many states within reach.
+        """
+        return None
 
     @abstractmethod
     def level_key(self, level: str) -> int:

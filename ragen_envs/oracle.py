@@ -1,4 +1,4 @@
-"""What an oracle is asked and what it answers."""
+"""What oracles and random baselines are asked, and what they answer."""
 
 from dataclasses import dataclass
 
@@ -35,11 +35,24 @@ class Advice:
     """Largest probability of success that any agent can have under the budget, in [0, 1]."""
     expected_return: float
     """Expected sum of the rewards to come when the oracle is followed to the end."""
+    max_return: float | None = None
+    """Largest expected sum of the rewards to come that any agent can have under the budget. It exceeds
+    ``expected_return`` where the rewards favor something else than success. None: not available."""
 
     @property
     def action(self) -> int | None:
         """The first action, or None if there is nothing left to do."""
         return self.actions[0] if self.actions else None
+
+
+@dataclass(frozen=True)
+class RandomBaseline:
+    """What uniformly random actions are worth, exactly, from the present state under a budget."""
+
+    success: float
+    """Probability of success, in [0, 1]."""
+    expected_return: float
+    """Expected sum of the rewards to come."""
 
 
 DEFAULT_STEPS = 100

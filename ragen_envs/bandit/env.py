@@ -12,7 +12,7 @@ from ragen_envs.bandit import generator, text
 from ragen_envs.bandit.dynamics import RISKY, SAFE, Arm, pull
 from ragen_envs.base import GameEnv, read_action
 from ragen_envs.errors import RagenError
-from ragen_envs.oracle import Advice, Budget, as_budget
+from ragen_envs.oracle import Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.seeding import advance, uniform
 
 ROLES = ("sounds_risky", "sounds_safe")
@@ -114,6 +114,12 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
             return Advice((), float(self._succeeded()), 0.0)
         better = self._better()
         return Advice((self._kinds.index(better),), 1.0, self.arms[better].mean)
+
+    def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline:
+        """Return what a random pull is worth."""
+        if self.chosen is not None or as_budget(budget).reach == 0:
+            return RandomBaseline(float(self._succeeded()), 0.0)
+        return RandomBaseline(0.5, sum(arm.mean for arm in self.arms.values()) / 2)
 
     def level_key(self, level: str) -> int:
         """Return the key of a pair of names in text form, in [0, 2^63)."""

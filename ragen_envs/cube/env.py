@@ -12,7 +12,7 @@ from ragen_envs.cube import generator, text
 from ragen_envs.cube.dynamics import ACTION_NAMES, COLORS, is_solved, turned
 from ragen_envs.cube.symmetry import cube_key
 from ragen_envs.errors import RagenError
-from ragen_envs.oracle import Advice, Budget, as_budget
+from ragen_envs.oracle import Advice, Budget, RandomBaseline, as_budget
 
 if TYPE_CHECKING:
     from ragen_envs.tiles import TileSet
@@ -107,6 +107,15 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
         from ragen_envs.cube.oracle import advise
 
         return advise(self.state, as_budget(budget))
+
+    def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline | None:
+        """Return what random turns are worth; None for more than 14 turns."""
+        from ragen_envs.cube.random_play import chance_of_solution
+
+        if is_solved(self.state):
+            return RandomBaseline(1.0, 0.0)
+        chance = chance_of_solution(self.state, as_budget(budget).reach)
+        return None if chance is None else RandomBaseline(chance, chance)
 
     def level_key(self, level: str) -> int:
         """Return the key of a level in text form, in [0, 2^63)."""

@@ -20,26 +20,24 @@ MOST_TURNS: Final = 14
 """The fewest turns that solve the hardest state."""
 
 _ORDERS: Final = 5040
-_TWISTS: Final = 729
+TWISTS: Final = 729
 _UNKNOWN: Final = 255
 
 Ints = NDArray[np.int64]
 
 
-class Tables(NamedTuple):
-    """What the actions do to the two parts of a state, and how far each state is from solved."""
+class MoveTables(NamedTuple):
+    """What the actions do to the two parts of a state."""
 
     orders: Ints
     """(6, 5040) the number of the order after each action."""
     twists: Ints
     """(6, 729) the number of the twists after each action."""
-    distances: NDArray[np.uint8]
-    """(5040 * 729,) the fewest turns, by order * 729 + twists."""
 
 
 @lru_cache(maxsize=1)
-def tables() -> Tables:
-    """Return the tables, made at the first call."""
+def move_tables() -> MoveTables:
+    """Return the tables of the actions, made at the first call."""
     orders = np.array(list(permutations(range(7))))
     twists: Ints = np.array([(*t, -sum(t) % 3) for t in product(range(3), repeat=6)], np.int64)
     rank = np.zeros(7**7, np.int64)
@@ -49,8 +47,7 @@ def tables() -> Tables:
         source, added = _effect(action)
         order_moves.append(rank[_order_code(orders[:, source])])
         twist_moves.append(_twist_code((twists[:, source] + added) % 3))
-    moves = np.array(order_moves), np.array(twist_moves)
-    return Tables(*moves, _distances(*moves))
+    return MoveTables(np.array(order_moves), np.array(twist_moves))
 
 
 def _effect(action: int) -> tuple[list[int], list[int]]:
@@ -70,37 +67,40 @@ def _twist_code(twists: Ints) -> Ints:
     return codes
 
 
-def _distances(order_moves: Ints, twist_moves: Ints) -> NDArray[np.uint8]:
-    found = np.full(_ORDERS * _TWISTS, _UNKNOWN, np.uint8)
+@lru_cache(maxsize=1)
+def distances() -> NDArray[np.uint8]:
+    """Return the fewest turns of each state, (5040 * 729,) by order * 729 + twists."""
+    moves = move_tables()
+    found = np.full(_ORDERS * TWISTS, _UNKNOWN, np.uint8)
     found[0] = 0  # the first order and no twist
     for turns in range(MOST_TURNS):
-        order, twist = np.divmod(np.flatnonzero(found == turns), _TWISTS)
-        for to_order, to_twist in zip(order_moves, twist_moves, strict=True):
-            there = to_order[order] * _TWISTS + to_twist[twist]
+        order, twist = np.divmod(np.flatnonzero(found == turns), TWISTS)
+        for to_order, to_twist in zip(moves.orders, moves.twists, strict=True):
+            there = to_order[order] * TWISTS + to_twist[twist]
             found[there[found[there] == _UNKNOWN]] = turns + 1
     return found
 
 
 def fewest_turns(state: bytes) -> int:
     """Return the fewest turns that solve a cube."""
-    order, twist = _numbers(state)
-    return int(tables().distances[order * _TWISTS + twist])
+    order, twist = numbers(state)
+    return int(distances()[order * TWISTS + twist])
 
 
 def solution(state: bytes) -> tuple[int, ...]:
     """Return a solution with the fewest turns."""
-    known = tables()
-    order, twist = _numbers(state)
+    moves, known = move_tables(), distances()
+    order, twist = numbers(state)
     plan = []
     for turns in range(fewest_turns(state), 0, -1):
-        there = known.orders[:, order] * _TWISTS + known.twists[:, twist]
-        action = int(np.flatnonzero(known.distances[there] == turns - 1)[0])
-        order, twist = int(known.orders[action, order]), int(known.twists[action, twist])
+        there = moves.orders[:, order] * TWISTS + moves.twists[:, twist]
+        action = int(np.flatnonzero(known[there] == turns - 1)[0])
+        order, twist = int(moves.orders[action, order]), int(moves.twists[action, twist])
         plan.append(action)
     return tuple(plan)
 
 
-def _numbers(state: bytes) -> tuple[int, int]:
+def numbers(state: bytes) -> tuple[int, int]:
     """Return the numbers of a cube's order and twists; orders are counted as ``permutations`` does."""
     pieces = pieces_of(state)
     assert pieces is not None

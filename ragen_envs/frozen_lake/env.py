@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ragen_envs.base import GameEnv, read_action
 from ragen_envs.errors import RagenError
 from ragen_envs.frozen_lake import dynamics, generator, oracle, text
-from ragen_envs.oracle import Advice, Budget, as_budget
+from ragen_envs.oracle import Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.seeding import advance, uniform
 
 if TYPE_CHECKING:
@@ -120,6 +120,13 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     def oracle(self, budget: Budget | int | None = None) -> Advice:
         """Return the best run of actions and the largest probability to reach the goal."""
         return oracle.advise(
+            bytes(self.tiles), self.height, self.width, self.success_rate, self.position,
+            as_budget(budget),
+        )  # fmt: skip
+
+    def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline:
+        """Return what random actions are worth; the return is the probability to reach the goal."""
+        return oracle.random_baseline(
             bytes(self.tiles), self.height, self.width, self.success_rate, self.position,
             as_budget(budget),
         )  # fmt: skip

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragen_envs.frozen_lake.dynamics import FROZEN, GOAL, slipped, walk
-from ragen_envs.oracle import Advice, Budget
+from ragen_envs.oracle import Advice, Budget, RandomBaseline
 
 
 class Policy(NamedTuple):
@@ -130,3 +130,18 @@ def _advise_deterministic(
             if tiles[there] == FROZEN:
                 queue.append(there)
     return Advice((), 0.0, 0.0)
+
+
+def random_baseline(
+    tiles: bytes, height: int, width: int, success_rate: float, position: int, budget: Budget
+) -> RandomBaseline:
+    """Return what random actions are worth to the walker at ``position``."""
+    if tiles[position] != FROZEN:
+        return RandomBaseline(float(tiles[position] == GOAL), 0.0)
+    step = _law(tiles, height, width, success_rate).mean(axis=0)
+    chances = np.zeros(len(tiles))
+    chances[position] = 1.0
+    for _ in range(budget.reach):
+        chances = chances @ step
+    success = float(sum(chances[cell] for cell, tile in enumerate(tiles) if tile == GOAL))
+    return RandomBaseline(success, success)

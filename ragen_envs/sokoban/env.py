@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ragen_envs.base import GameEnv, read_action
 from ragen_envs.errors import RagenError
-from ragen_envs.oracle import Advice, Budget, as_budget
+from ragen_envs.oracle import Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.sokoban import text
 from ragen_envs.sokoban.dynamics import (
     ACTION_NAMES,
@@ -146,6 +146,12 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         from ragen_envs.sokoban.oracle import advise
 
         return advise(self._observe(), self._left, self.reward, as_budget(budget))
+
+    def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline | None:
+        """Return what random actions are worth; None if very many states are within reach."""
+        from ragen_envs.sokoban.oracle import random_baseline
+
+        return random_baseline(self._observe(), self._left, self.reward, as_budget(budget))
 
     def level_key(self, level: str) -> int:
         """Return the key of a level in text form, in [0, 2^63)."""

@@ -3,8 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_envs.oracle import Advice, Budget
+from ragen_envs.oracle import Advice, Budget, RandomBaseline
 from ragen_envs.sokoban.dynamics import PLAYER, Reward, offsets, play, target_distances
+from ragen_envs.sokoban.lookahead import look_ahead
 from ragen_envs.sokoban.solver import solve
 
 
@@ -36,3 +37,13 @@ def _return_of(board: NDArray[np.uint8], left: int, reward: Reward, plan: tuple[
         player, _, left, paid = play(cells, player, offset, left, reward, distances)
         total += paid
     return total
+
+
+def random_baseline(
+    board: NDArray[np.uint8], left: int, reward: Reward, budget: Budget
+) -> RandomBaseline | None:
+    """Return what random actions are worth on a board (h, w) with ``left`` boxes off target."""
+    if left == 0:
+        return RandomBaseline(1.0, 0.0)
+    ahead = look_ahead(board.tobytes(), board.shape[1], reward, budget.reach)
+    return None if ahead is None else RandomBaseline(ahead.random_success, ahead.random_return)

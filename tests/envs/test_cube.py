@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ragen_envs.conversation import format_reply, make
 from ragen_envs.cube import CubeEnv, image
-from ragen_envs.cube.oracle import solution, tables
+from ragen_envs.cube.oracle import distances, solution
 from ragen_envs.errors import GenerationError, InstanceError, RagenError
 from ragen_envs.instances import load_pack
 from ragen_envs.oracle import Budget
@@ -162,7 +162,7 @@ def test_a_turn_back_undoes_a_turn(scramble, action):
 def test_as_many_states_as_known_at_every_distance():
     """The published counts of positions of the 2x2x2 cube by quarter turns."""
     known = [1, 6, 27, 120, 534, 2256, 8969, 33058, 114149, 360508, 930588, 1350852, 782536, 90280]
-    assert np.bincount(tables().distances).tolist() == [*known, 276]
+    assert np.bincount(distances()).tolist() == [*known, 276]
 
 
 def brute_force(limit):
