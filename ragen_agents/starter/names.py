@@ -1,50 +1,53 @@
 """Arm names for the bandit demonstrations: the train pairs, and any two words.
 
-The held-out pairs never appear as pairs. Their words do, in other pairs, whose roles are the game's: they
-follow from a word that is listed as risky-sounding, or else from the order. So, as any language model
-does, the starter model has an idea of which words sound risky; the held-out pairs it has never seen.
+The pairs of the validation and test splits never appear. Their words do, in other pairs, whose roles are
+the game's: they follow from a word that is listed as risky-sounding, or else from the order. So, as any
+language model does, the starter model has an idea of which words sound risky; the held-out pairs it has
+never seen.
 """
 
 from typing import Final
 
 import numpy as np
 
-from ragen_envs.bandit import all_names, name_pairs
-from ragen_envs.splits import TRAIN
+from ragen_envs.bandit import all_names, arm_names
+from ragen_envs.splits import TEST, TRAIN, VALIDATION
 
 _NOUNS: Final = """
-Actor Alley Apple Archer Arrow Artist Author Badger Bandit Barber Basket Beacon Beaver Bishop Blanket
-Blizzard Boulder Bridge Broker Buffalo Builder Butcher Cabin Camel Candy Canyon Captain Carpenter Castle
-Cavern Chapel Cheetah Chef Cliff Cloud Coach Cobra Convoy Cook Courier Coyote Cradle Cricket Crow Dancer
-Deacon Deer Dentist Desert Doctor Donkey Doorman Dove Driver Duke Eagle Earthquake Elder Falls Ferry
-Fiddler Fire Fisher Flame Forest Fortress Fountain Fox Friar Gale Geyser Ghost Glacier Goose Grocer
-Guard Guide Hammer Hawk Hermit Heron Hunter Hurricane Inferno Island Jaguar Janitor Jester Joker Keeper
-King Knight Ladder Lawyer Leopard Lighthouse Lion Lizard Locksmith Lotus Magnet Marble Marsh Mason
-Mayor Merchant Mill Miner Monk Monsoon Mountain Musician Needle Oak Oasis Officer Orchard Otter Outlaw
-Owl Painter Panda Pasture Peacock Pilot Plumber Poet Pond Porter Potter Prairie Printer Prophet Python
-Quarry Queen Rabbit Raider Ranger Raven Reef Ridge River Robin Rogue Sailor Scholar Scorpion Scout
-Sculptor Seal Senator Sentry Sergeant Singer Skater Soldier Sparrow Spider Squire Stable Stork Sultan
-Surfer Surgeon Swamp Tempest Temple Thief Thunder Torch Tornado Tower Typist Vicar Village Vulture
-Waiter Walker Warden Warrior Weaver Whale Willow Wizard Wolf Worker Wrestler Writer Zebra
+Actor Alley Apple Archer Arrow Artist Author Badger Beacon Bishop Boulder Bridge Broker Buffalo Builder
+Butcher Cabin Camel Candy Canyon Captain Castle Cavern Chef Cloud Coach Convoy Courier Cricket Crow
+Dancer Desert Doctor Driver Duke Eagle Elder Falls Ferry Fiddler Fire Fisher Flame Forest Fortress
+Fountain Fox Friar Gale Ghost Glacier Goose Guard Guide Hammer Hermit Heron Island Jester Joker Keeper
+King Knight Ladder Lawyer Lizard Locksmith Lotus Magnet Marble Marsh Mason Mayor Merchant Mill Monk
+Monsoon Mountain Musician Needle Oasis Officer Owl Peacock Pilot Poet Prairie Printer Prophet Python
+Quarry Queen Ranger Raven Reef Ridge River Sailor Scout Sculptor Seal Senator Sentry Sergeant Singer
+Skater Spider Squire Stable Stork Sultan Surgeon Temple Torch Tower Walker Warden Whale Wizard Worker
+Writer Zebra
 """.split()
 WORDS: Final = tuple(dict.fromkeys([*_NOUNS, *all_names()]))
 """Every word that names an arm, the held-out ones among them."""
 TRAIN_PAIRS: Final = 0.25
-"""Share of the pairs that are one of the train split."""
-_PAIRS: Final = [set(pair) for pairs in name_pairs().values() for pair in pairs]
-
-
-def _train_pair(rng: np.random.Generator) -> tuple[str, str]:
-    pairs = name_pairs()[TRAIN]
-    safe, risky = pairs[int(rng.integers(len(pairs)))]
-    return (safe, risky) if rng.random() < 0.5 else (risky, safe)
+"""Least share of the pairs that are of the train split."""
 
 
 def name_pair(rng: np.random.Generator) -> tuple[str, str]:
-    """Draw the two arms in the order shown: a train pair, or any two words that are no pair."""
+    """Draw the two arms in the order shown: a train pair, or any two words that are no held-out pair."""
     if rng.random() < TRAIN_PAIRS:
         return _train_pair(rng)
     while True:
         first, second = (str(word) for word in rng.choice(WORDS, size=2))
-        if first != second and {first, second} not in _PAIRS:
+        if first != second and not _is_held_out(first, second):
             return first, second
+
+
+def _train_pair(rng: np.random.Generator) -> tuple[str, str]:
+    safe, risky = (str(rng.choice(names)) for names in arm_names()[TRAIN])
+    return (safe, risky) if rng.random() < 0.5 else (risky, safe)
+
+
+def _is_held_out(first: str, second: str) -> bool:
+    return any(
+        (first in names.safe and second in names.risky)
+        or (second in names.safe and first in names.risky)
+        for names in (arm_names()[split] for split in (VALIDATION, TEST))
+    )

@@ -36,7 +36,8 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
     `ragen_envs.bandit.all_names()`; the last index stands for a name that is not in that list.
 
     ## Starting State
-    A pair of names of the split, in random order. Train, validation and test have different names.
+    A safe-sounding and a risky-sounding name of the split, in random order: 9,216 pairs for training,
+    1,024 for validation and 2,304 for test, which have no name in common.
     `reset(options={"split": "test", "index": 7})` loads a frozen instance with a frozen payoff; the
     option `noise` chooses another payoff draw.
 
@@ -54,7 +55,7 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
     ## Arguments
     `sure`: payoff of the sure arm. `jackpot`, `chance`: payoff of the gamble and its probability.
     `gamble`: which name is the gamble, "sounds_risky" or "sounds_safe". `level`: fixed arms, two names
-    in the order shown, the gamble's name given by `gamble` if the pair is in the data, else the second.
+    in the order shown. The first is the risky-sounding one if it is in the lists as such, else the second.
     `render_mode`: "ansi" or "rgb_array".
 
     ## Version History

@@ -87,20 +87,23 @@ def start_all(state: Any, phase: Any) -> None:
 
 
 @jit
-def draw_all(names: Any, state: Any, phase: Any, pairs: Any) -> None:
+def draw_all(names: Any, state: Any, phase: Any, safe: Any, risky: Any, hinted: Any) -> None:
     """Draw the arms of every bandit in a phase and begin an episode.
 
     Args:
         names: Receives the indices of the two names, (n, 2) int64.
         state: (ROWS, n) int64.
         phase: Which bandits.
-        pairs: For each pair of the split the rows as drawn and swapped: two names and which arm is
-            the gamble, (pairs, 2, 3) int64.
+        safe: Indices of the split's safe-sounding names, int64.
+        risky: Indices of its risky-sounding names, int64.
+        hinted: Whether the risky-sounding name is the gamble.
     """
     for i in range(state.shape[1]):
         if state[PHASE, i] == phase:
-            pair, swapped, state[STREAM, i] = draw(state[STREAM, i], pairs.shape[0])
-            names[i, 0] = pairs[pair, swapped, 0]
-            names[i, 1] = pairs[pair, swapped, 1]
-            state[GAMBLE, i] = pairs[pair, swapped, 2]
+            first, second, swapped, state[STREAM, i] = draw(
+                state[STREAM, i], safe.shape[0], risky.shape[0]
+            )
+            names[i, swapped] = safe[first]
+            names[i, 1 - swapped] = risky[second]
+            state[GAMBLE, i] = 1 - swapped if hinted else swapped
             start(state, i)

@@ -1,22 +1,49 @@
 """The frozen instances of the bandits."""
 
-from collections.abc import Iterator
-from itertools import cycle
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeVar
 
-from ragen_envs.bandit.generator import name_pairs
+from ragen_envs.bandit.generator import arm_names, pair_key
 from ragen_envs.instances.recipe import Recipe, Row
+from ragen_envs.seeding import advance, below, new_stream
+
+_Item = TypeVar("_Item")
 
 
 def rows(split: str) -> Iterator[tuple[int, Row]]:
-    """Yield each pair of the split in both orders, over and over: every round is another draw.
+    """Yield every pair of the split once, so that each prefix is like the whole.
 
-    Each row has a key of its own, its number, because its payoff is a draw of its own.
+    Pairs come in rounds. A round holds each name once, in an order of its own; the next one pairs
+    the same names otherwise. Of every two rows, one shows the safe-sounding name first.
     """
-    pairs = name_pairs()[split]
-    orders = [level for a, b in pairs for level in (f"{a}/{b}", f"{b}/{a}")]
-    for number, level in enumerate(cycle(orders)):
-        yield number, {"level": level}
+    names = arm_names()[split]
+    stream = new_stream(split, "pack bandit", 0)
+    safe, stream = _shuffled(names.safe, stream)
+    risky, stream = _shuffled(names.risky, stream)
+    count = len(safe)
+    shifts, stream = _shuffled(range(count), stream)
+    number, swapped = 0, 0
+    for shift in shifts:
+        order, stream = _shuffled(range(count), stream)
+        for i in order:
+            pair = safe[i], risky[(i + shift) % count]
+            if number % 2 == 0:
+                stream = advance(stream)
+                swapped = below(stream, 2)
+            else:
+                swapped = 1 - swapped
+            yield pair_key(pair), {"level": "/".join(pair[::-1] if swapped else pair)}
+            number += 1
+
+
+def _shuffled(items: Sequence[_Item], stream: int) -> tuple[list[_Item], int]:
+    """Return the items in a random order and the advanced stream."""
+    shuffled = list(items)
+    for last in range(len(shuffled) - 1, 0, -1):
+        stream = advance(stream)
+        other = below(stream, last + 1)
+        shuffled[last], shuffled[other] = shuffled[other], shuffled[last]
+    return shuffled, stream
 
 
 PACKS: Final[dict[str, Recipe]] = {"bandit": rows}

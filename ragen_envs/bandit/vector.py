@@ -31,13 +31,14 @@ class BanditVectorEnv(GameVectorEnv):
             for arm in (self.single.arms[SAFE], self.single.arms[RISKY])
         )
         self._better = self.single._better() == RISKY
-        self._pairs = [self._pair_rows(split) for split in SPLITS]
+        self._names = [self._name_indices(split) for split in SPLITS]
 
-    def _pair_rows(self, split: str) -> NDArray[np.int64]:
-        """Return a split's pairs as drawn and swapped, (pairs, 2, 3); see ``kernels.draw``."""
-        pairs = generator.name_pairs()[split]
-        both = [[f"{a}/{b}", f"{b}/{a}"] for a, b in pairs]
-        return np.array([[self._decode(level) for level in levels] for levels in both])
+    def _name_indices(self, split: str) -> tuple[NDArray[np.int64], ...]:
+        """Return the indices of a split's safe-sounding names, and of its risky-sounding ones."""
+        known = generator.name_indices()
+        return tuple(
+            np.array([known[name] for name in names]) for names in generator.arm_names()[split]
+        )
 
     def _play(
         self, actions: NDArray[np.int64], rewards: NDArray[np.float64], flags: NDArray[np.bool_]
@@ -49,7 +50,8 @@ class BanditVectorEnv(GameVectorEnv):
         return ended
 
     def _draw(self, phase: int, wanted: int) -> int:
-        kernels.draw_all(self._observations, self._state, phase, self._pairs[wanted])
+        hinted = self.single.gamble == "sounds_risky"
+        kernels.draw_all(self._observations, self._state, phase, *self._names[wanted], hinted)
         return -1
 
     def _start(self, phase: int) -> None:
@@ -65,7 +67,7 @@ class BanditVectorEnv(GameVectorEnv):
         self._state[kernels.GAMBLE, ids] = rows[:, 2]
 
     def _failure(self) -> GenerationError:
-        return GenerationError("a split has no pairs of names")
+        return GenerationError("a split has no names")
 
     def _show(self, i: int) -> None:
         names = generator.all_names()

@@ -1,17 +1,21 @@
 import math
-from itertools import combinations
+from collections import Counter
+from itertools import combinations, islice, product
 
 import gymnasium as gym
 import numpy as np
 import pytest
 
-from ragen_envs.bandit import BanditEnv, all_names, name_pairs
+from ragen_envs.bandit import BanditEnv, all_names, arm_names
+from ragen_envs.bandit.packs import rows
 from ragen_envs.errors import InstanceError, RagenError
+from ragen_envs.instances.build import COUNTS
+from ragen_envs.instances.recipe import distinct
 from ragen_envs.oracle import Budget
 
 VARIANTS = ["ragen/Bandit-v0", "ragen/BanditRev-v0", "ragen/BanditTrap-v0"]
 CHANCE = {"ragen/Bandit-v0": 0.25, "ragen/BanditRev-v0": 0.25, "ragen/BanditTrap-v0": 0.10}
-PAIRS = [(safe, risky) for pairs in name_pairs().values() for safe, risky in pairs]
+LISTED = [pair for names in arm_names().values() for pair in zip(*names, strict=True)]
 
 
 def gamble_of(env_id, safe, risky):
@@ -25,7 +29,7 @@ def better_of(env_id, safe, risky):
 @pytest.mark.parametrize("swap", [False, True])
 @pytest.mark.parametrize("env_id", VARIANTS)
 def test_roles(env_id, swap):
-    for safe, risky in PAIRS:
+    for safe, risky in LISTED:
         shown = [risky, safe] if swap else [safe, risky]
         env = gym.make(env_id, level=shown)
         for arm, name in enumerate(shown):
@@ -70,7 +74,7 @@ def test_success_does_not_depend_on_the_payoff(env_id):
 
 
 def test_names_of_the_splits_are_disjoint():
-    names = {split: {n for pair in pairs for n in pair} for split, pairs in name_pairs().items()}
+    names = {split: {*lists.safe, *lists.risky} for split, lists in arm_names().items()}
     assert set(names) == {"train", "validation", "test"}
     for left, right in combinations(names.values(), 2):
         assert not {n.casefold() for n in left} & {n.casefold() for n in right}
@@ -78,23 +82,39 @@ def test_names_of_the_splits_are_disjoint():
     assert set(all_names()) == set().union(*names.values())
 
 
+def test_names_are_single_capitalised_words_that_fit_the_picture():
+    for name in all_names():
+        assert name.isalpha()
+        assert name == name.capitalize()
+        assert len(name) <= 12
+
+
+def test_each_split_has_as_many_safe_as_risky_names():
+    counts = {split: {len(names) for names in lists} for split, lists in arm_names().items()}
+    assert counts == {"train": {96}, "validation": {32}, "test": {48}}
+
+
 def test_the_papers_names():
-    pairs = name_pairs()
-    assert ("Phoenix", "Dragon") in pairs["train"]
-    assert ("Teacher", "Engineer") in pairs["train"]
-    assert ("Librarian", "Trader") in pairs["test"]
+    train, test = arm_names()["train"], arm_names()["test"]
+    assert {"Phoenix", "Teacher"} <= set(train.safe)
+    assert {"Dragon", "Engineer"} <= set(train.risky)
+    assert "Librarian" in test.safe
+    assert "Trader" in test.risky
 
 
 @pytest.mark.parametrize("split", ["train", "validation", "test"])
 def test_fresh_pairs_come_from_their_split(split):
     env = BanditEnv()
     env.reset(seed=1, options={"split": split})
-    seen = set()
-    for _ in range(400):
+    drawn = []
+    for _ in range(2000):
         env.reset(options={"split": split})
-        seen.add(env.names)
-    pairs = name_pairs()[split]
-    assert seen == {*pairs, *((b, a) for a, b in pairs)}
+        drawn.append(env.names if env.sure_arm == 0 else env.names[::-1])
+    assert {safe for safe, _ in drawn} == set(arm_names()[split].safe)
+    assert {risky for _, risky in drawn} == set(arm_names()[split].risky)
+    pairs = len(arm_names()[split].safe) ** 2
+    expected = pairs * (1 - (1 - 1 / pairs) ** len(drawn))
+    assert len(set(drawn)) == pytest.approx(expected, rel=0.03)
 
 
 def test_order_is_fair():
@@ -217,8 +237,9 @@ def test_bad_levels(level):
 def test_key_ignores_the_order():
     env = BanditEnv()
     assert env.level_key("Nurse/Spy") == env.level_key("Spy/Nurse")
-    keys = {env.level_key(f"{a}/{b}") for a, b in PAIRS}
-    assert len(keys) == len(PAIRS)
+    pairs = [pair for names in arm_names().values() for pair in product(*names)]
+    keys = {env.level_key(f"{a}/{b}") for a, b in pairs}
+    assert len(keys) == len(pairs) == 96 * 96 + 32 * 32 + 48 * 48
     assert all(0 <= key < 2**63 for key in keys)
 
 
@@ -229,3 +250,39 @@ def test_episodes_are_one_pull():
     assert ended
     assert info["action_is_effective"]
     np.testing.assert_array_equal(after, observation)
+
+
+def pack_of(split):
+    """Return the pairs (safe, risky) of the split's pack, and whether the safe one comes first."""
+    safe = set(arm_names()[split].safe)
+    levels = [row["level"].split("/") for row in distinct(rows(split), COUNTS[split])]
+    return [((a, b), True) if a in safe else ((b, a), False) for a, b in levels]
+
+
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+def test_a_pack_holds_different_pairs_of_its_split(split):
+    pairs = [pair for pair, _ in pack_of(split)]
+    assert len(set(pairs)) == len(pairs) == COUNTS[split]
+    assert set(pairs) <= set(product(*arm_names()[split]))
+
+
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+def test_each_prefix_of_a_pack_is_balanced(split):
+    shown, first = Counter(dict.fromkeys([n for lists in arm_names()[split] for n in lists], 0)), 0
+    for number, ((safe, risky), safe_first) in enumerate(pack_of(split), 1):
+        shown.update((safe, risky))
+        first += safe_first
+        assert max(shown.values()) - min(shown.values()) <= 1
+        assert abs(2 * first - number) <= 1
+
+
+def test_the_order_of_the_arms_in_a_pack_does_not_depend_on_the_names():
+    pack = pack_of("train")
+    for name in arm_names()["train"].safe:
+        orders = [first for (safe, _), first in pack if safe == name]
+        assert 3 <= sum(orders) <= len(orders) - 3
+
+
+def test_the_rows_of_a_pack_go_through_all_pairs():
+    keys = [key for key, _ in islice(rows("validation"), 5000)]
+    assert len(set(keys)) == len(keys) == 32 * 32

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
 import ragen_envs.instances as instances
-from ragen_envs.bandit import name_pairs
+from ragen_envs.bandit import arm_names
 from ragen_envs.errors import InstanceError
 from ragen_envs.frozen_lake import FrozenLakeEnv
 from ragen_envs.instances import build, load_pack, manifest
@@ -80,7 +80,7 @@ def test_bandit_splits_are_disjoint():
         for split in SPLITS
     }
     for split, found in names.items():
-        assert found == {name for pair in name_pairs()[split] for name in pair}
+        assert found == {name for names in arm_names()[split] for name in names}
     assert sum(map(len, names.values())) == len(set().union(*names.values()))
 
 

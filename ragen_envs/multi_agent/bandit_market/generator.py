@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ragen_envs.bandit.dynamics import Arm
-from ragen_envs.bandit.generator import name_pairs
+from ragen_envs.bandit.generator import arm_names
 from ragen_envs.seeding import STREAM_MASK, advance, below
 
 CHANCES: Final = (1.0, 0.5, 0.25)
@@ -19,8 +19,7 @@ Offer = tuple[str, Arm]
 
 def generate(arms: int, stream: int, split: str) -> tuple[tuple[Offer, ...], int]:
     """Draw the arms of a market, whose names belong to the split; return the advanced stream."""
-    names = [name for pair in name_pairs()[split] for name in pair]
-    names = list(dict.fromkeys(names))
+    names = [name for sounding in arm_names()[split] for name in sounding]
     offers = []
     for _ in range(arms):
         stream = advance(stream)
