@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
 
-from ragen_envs.bandit.generator import arm_names, pair_key
+from ragen_envs.bandit.generator import arm_names
 from ragen_envs.instances.recipe import Recipe, Row
 from ragen_envs.seeding import advance, below, new_stream
 
 _Item = TypeVar("_Item")
 
 
-def rows(split: str) -> Iterator[tuple[int, Row]]:
+def rows(split: str) -> Iterator[Row]:
     """Yield every pair of the split once, so that each prefix is like the whole.
 
     Pairs come in rounds. A round holds each name once, in an order of its own; the next one pairs
@@ -32,7 +32,7 @@ def rows(split: str) -> Iterator[tuple[int, Row]]:
                 swapped = below(stream, 2)
             else:
                 swapped = 1 - swapped
-            yield pair_key(pair), {"level": "/".join(pair[::-1] if swapped else pair)}
+            yield {"level": "/".join(pair[::-1] if swapped else pair)}
             number += 1
 
 

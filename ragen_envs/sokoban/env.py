@@ -161,9 +161,7 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         if self._fixed is not None:
             self._load(self._fixed)
             return stream
-        board, _, stream = generate(
-            self.height, self.width, self.boxes, self.law, stream, split
-        )
+        board, _, stream = generate(self.height, self.width, self.boxes, self.law, stream, split)
         self._start(board)
         return stream
 

@@ -204,9 +204,7 @@ def draw_all(
                 board, height, width, boxes, law, stream, search_weights, buffers
             )
             if player != 0:
-                key = room_key(
-                    board, height, width, room_weights, cell_scratch[1], cell_scratch[2]
-                )
+                key = room_key(board, height, width, room_weights, cell_scratch[1], cell_scratch[2])
                 found = split_code(key) == wanted
             if found:
                 break

@@ -19,9 +19,7 @@ BRUSHES: Final = (0b000111000, 0b010010010, 0b000110010, 0b000110110, 0b00001101
 Ints = MutableSequence[int]
 
 
-def carve_room(
-    board: Ints, height: int, width: int, any_start: int, stream: int
-) -> int:
+def carve_room(board: Ints, height: int, width: int, any_start: int, stream: int) -> int:
     """Fill the board with walls and carve the walker's floor into it; return the advanced stream.
 
     ``any_start`` is 1 if the walker may start on the last row or column, else 0.

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragen_envs.errors import RagenError
-from ragen_envs.keys import grid_key
 from ragen_envs.multi_agent.base import read_players
 from ragen_envs.multi_agent.board_game import MultiAgentBoardEnv
 from ragen_envs.multi_agent.sokoban_coop import generator, text
@@ -15,6 +14,7 @@ from ragen_envs.multi_agent.sokoban_coop.dynamics import ACTION_NAMES, STAY, pla
 from ragen_envs.multi_agent.sokoban_coop.oracle import Plan, joint_plan
 from ragen_envs.oracle import Advice
 from ragen_envs.sokoban.dynamics import BOX
+from ragen_envs.sokoban.level_key import level_key
 
 
 class SokobanCoopEnv(MultiAgentBoardEnv):
@@ -115,7 +115,7 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
     def level_key(self, level: str) -> int:
         """Return the key of a level in text form, equal up to symmetry and the order of the seats."""
         board, _, width = text.decode_level(level)
-        return grid_key(board, len(board) // width, width)
+        return level_key(board, len(board) // width, width)
 
     def _plan_from_here(self) -> Plan | None:
         """Return the shortest joint plan, found once for the states along it."""

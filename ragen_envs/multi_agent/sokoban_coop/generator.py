@@ -4,11 +4,13 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from ragen_envs.errors import GenerationError, SolverLimitError
-from ragen_envs.keys import grid_key
 from ragen_envs.multi_agent.sokoban_coop.oracle import fewest_moves_alone, joint_plan
 from ragen_envs.seeding import advance, below
 from ragen_envs.sokoban import generator
 from ragen_envs.sokoban.dynamics import FLOOR, PLAYER
+from ragen_envs.sokoban.laws import RAGEN, law_of
+from ragen_envs.sokoban.level_key import level_key
+from ragen_envs.sokoban.reverse_play import scratch
 from ragen_envs.splits import SPLITS, split_code
 
 MAX_ATTEMPTS: Final = 2000
@@ -44,17 +46,18 @@ def generate(
     """
     size = height * width
     board = bytearray(size)
-    origin, now, best, occupied, table, trail = generator.scratch(size, boxes, lambda n: [0] * n)
+    law = law_of(RAGEN, None, height, width, boxes)
+    buffers = scratch(size, boxes, law, lambda n: [0] * n)
     weights = generator.search_weights(height, width).tolist()
     wanted = SPLITS.index(split)
     for _ in range(MAX_ATTEMPTS):
         first, stream = generator.attempt(
-            board, height, width, boxes, stream, origin, now, best, occupied, weights, table, trail
+            board, height, width, boxes, law, stream, weights, buffers
         )
         if not first or board.count(FLOOR) < players:
             continue
         movers, stream = _place(board, first, players, stream)
-        if split_code(grid_key(board, height, width)) != wanted:
+        if split_code(level_key(board, height, width)) != wanted:
             continue
         rounds = budget(bytes(board), movers, width)
         if rounds is not None:
