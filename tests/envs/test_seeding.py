@@ -1,4 +1,5 @@
 import hashlib
+import importlib
 import os
 import random
 import subprocess
@@ -18,10 +19,11 @@ from scipy import stats
 from ragen_envs import seeding
 from ragen_envs.conversation import format_reply
 from ragen_envs.frozen_lake import generator as frozen_lake
-from ragen_envs.keys import key_weights
 from ragen_envs.registration import GAMES, text_ids
 from ragen_envs.seeding import advance, below, jump, new_stream, uniform, word
 from ragen_envs.sokoban import generator as sokoban
+from ragen_envs.sokoban import reverse_play
+from ragen_envs.sokoban.laws import GENERATORS, law_of
 
 QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -181,36 +183,30 @@ def test_compiled_walk_agrees():
         assert fast == plain
 
 
-def draw_rooms(attempt, make, height, width, boxes, weights):
-    scratch = sokoban.scratch(height * width, boxes, make)
-    origin, now, best, occupied, table, trail = scratch
+def draw_rooms(attempt, make, height, width, boxes, law, weights):
+    buffers = reverse_play.scratch(height * width, boxes, law, make)
     board, stream, rooms = make(height * width), new_stream("train", "room", boxes), []
     for _ in range(40):
-        player, stream = attempt(
-            board, height, width, boxes, stream, origin, now, best, occupied, weights, table, trail
-        )
+        player, stream = attempt(board, height, width, boxes, law, stream, weights, buffers)
         rooms.append((player, stream, list(board)))
     return rooms
 
 
-def test_compiled_sokoban_generator_agrees():
-    kit = {"advance": FAST_ADVANCE, "word": FAST_WORD, "below": FAST_BELOW}
-    parts = {
-        "carve_room": compiled(sokoban.carve_room, **kit),
-        "place_targets": compiled(sokoban.place_targets, **kit),
-        "reverse_play": compiled(
-            sokoban.reverse_play,
-            _first_visit=compiled(sokoban._first_visit),
-            _apart=compiled(sokoban._apart),
-        ),
-    }
-    fast = compiled(sokoban.attempt, **kit, **parts)
+@pytest.mark.parametrize("name", GENERATORS)
+def test_compiled_sokoban_generator_agrees(name):
+    importlib.import_module("ragen_envs.sokoban.kernels")  # makes the parts compilable
+
+    @numba.njit
+    def fast(board, height, width, boxes, law, stream, weights, buffers):
+        return sokoban.attempt(board, height, width, boxes, law, stream, weights, buffers)
+
     for height, width, boxes in ((6, 6, 1), (9, 7, 4)):
-        weights = key_weights(height, width)
+        law = law_of(name, 10, height, width, boxes)
+        weights = sokoban.search_weights(height, width)
         plain = draw_rooms(
-            sokoban.attempt, lambda n: [0] * n, height, width, boxes, weights.tolist()
+            sokoban.attempt, lambda n: [0] * n, height, width, boxes, law, weights.tolist()
         )
-        quick = draw_rooms(fast, lambda n: np.zeros(n, np.int64), height, width, boxes, weights)
+        quick = draw_rooms(fast, lambda n: np.zeros(n, np.int64), height, width, boxes, law, weights)
         assert quick == plain
 
 
