@@ -42,7 +42,7 @@ def _names(chat):
 def test_demonstrations_are_valid_replies(chats):
     for chat in chats:
         per_turn = int(re.search(r"Limits: (\d+) action", _system(chat)).group(1))
-        think = "First think" in _system(chat)
+        think = "<think>" in _system(chat)
         for message in chat[2::2]:
             parsed = parse_reply(message["content"], _names(chat), per_turn, think)
             assert parsed.defects == ()

@@ -196,7 +196,7 @@ def test_penalties(penalty):
     assert (bad.penalty, bad.reward) == (penalty, penalty)
     mixed = env.play("<answer>Up</answer>")
     assert mixed.reward == pytest.approx(penalty - 0.1)
-    assert ("in another form costs" in env.system) == (penalty < 0)
+    assert (" costs " in env.system) == (penalty < 0)
     if penalty:
         assert f"costs {-penalty:g}." in env.system
 
@@ -293,8 +293,8 @@ def test_success_drops_the_rest_of_the_reply():
         True, False, "terminated", True,
     )  # fmt: skip
     assert info["actions_left"] == 6
-    assert text.endswith("The game is over: success.\n########\n#____P√#\n########")
-    assert "Done: Right, Right." in text
+    assert text.endswith("The game is over. You succeeded.\n########\n#____P√#\n########")
+    assert "Executed: Right, Right." in text
     assert "Left" not in text
 
 
@@ -314,7 +314,7 @@ def test_a_hole_ends_without_success():
     env.reset(seed=0)
     result = env.play(say("Right", "Right"))
     assert (result.executed, result.end) == ((2,), "terminated")
-    assert result.text.endswith("The game is over: no success.\n_XG")
+    assert result.text.endswith("The game is over. You did not succeed.\n_XG")
 
 
 def test_the_games_own_time_limit():
@@ -323,25 +323,28 @@ def test_the_games_own_time_limit():
     env.play(say("Up", "Up"))
     result = env.play(say("Up", "Up", "Up"))
     assert (result.executed, result.end) == ((0,), "truncated")
-    assert "no success" in result.text
+    assert "You did not succeed." in result.text
 
 
 def test_feedback_tells_what_happened():
     env = sokoban()
     text = env.play("<answer>Up || Right || Hop</answer>").text
-    assert "Not valid: no think, unknown action." in text
-    assert "Done: Up (no effect), Right." in text
-    assert "Reward: -0.3." in text
+    assert text.startswith(
+        "Your reply was invalid (no <think>, unknown action). Executed: Up (no effect), Right. "
+        "Reward: -0.3.\n"
+    )
     assert "Turn 2 of 5, 8 actions left." in text
     assert text.endswith(env.state_text())
-    assert "Done: nothing." in env.play("").text
+    assert env.play("").text.startswith(
+        "Your reply was invalid (empty reply), so no action was executed. Reward: -0.1.\n"
+    )
 
 
 def test_final_text_asks_for_nothing():
     env = sokoban(max_turns=1)
     text = env.play(say("Right")).text
     assert "Turn" not in text
-    assert text.endswith("The game is over: no success.\n" + env.state_text())
+    assert text.endswith("The game is over. You did not succeed.\n" + env.state_text())
     assert env.user == text
 
 

@@ -47,15 +47,15 @@ def test_sokoban_coordinates(size):
     )
     for board, text in random_walk(env, 12):
         height, width = board.shape
-        assert text.startswith(f"size {height} x {width}, ")
+        assert text.startswith(f"The board has {height} rows and {width} columns. ")
         inner = {(r, c) for r, c in where(board, 0) if 0 < r < height - 1 and 0 < c < width - 1}
         assert coordinates(text) == {
             "player": where(board, 5, 6),
-            "box": where(board, 3, 4),
-            "target": where(board, 2, 3, 6),
-            "wall": inner,
+            "boxes": where(board, 3, 4),
+            "targets": where(board, 2, 3, 6),
+            "inner walls": inner,
         }
-        assert ("wall: none" in text) == (not inner)
+        assert ("inner walls: none" in text) == (not inner)
     assert "Symbols" not in env.system
 
 
@@ -64,11 +64,11 @@ def test_lake_coordinates():
         FrozenLakeEnv(size=(4, 6), p=0.6), observation="coordinates", max_turns=10
     )
     for board, text in random_walk(env, 25):
-        assert text.startswith("size 4 x 6, ")
+        assert text.startswith("The board has 4 rows and 6 columns. ")
         assert coordinates(text) == {
             "player": where(board, 3, 4, 5),
             "goal": where(board, 2, 5),
-            "hole": where(board, 1, 4),
+            "holes": where(board, 1, 4),
         }
 
 
