@@ -26,9 +26,8 @@ def system_prompt(
     rules: str, legend: str, names: tuple[str, ...], settings: ConversationSettings
 ) -> str:
     """Return the introduction, the format of a reply and what happens to an invalid one."""
-    lines = [introduction(rules, legend, names, settings), _reply_format(settings)]
-    lines.append(_invalid_reply(settings))
-    return "\n".join(lines)
+    start = introduction(rules, legend, names, settings)
+    return "\n".join([start, _reply_format(settings), _invalid_reply(settings)])
 
 
 def introduction(
@@ -54,15 +53,19 @@ def _total_matters(settings: ConversationSettings) -> bool:
 
 
 def _limits(settings: ConversationSettings) -> str:
-    turns, most = settings.max_turns, _per_turn(settings)
-    reply = "one turn (one reply)" if turns == 1 else f"at most {turns} turns (replies)"
+    turns, most, total = settings.max_turns, _per_turn(settings), settings.max_actions
+    text = (
+        "You have one turn (one reply)"
+        if turns == 1
+        else f"You have at most {turns} turns (replies)"
+    )
     each = "one action" if most == 1 else f"up to {most} actions"
-    text = f"You have {reply}, with {each}{'' if turns == 1 else ' per turn'}"
+    if total == 1 and turns > 1:
+        return f"{text} and one action in the whole game."
+    text += f", with {each}" if turns == 1 else f", with {each} per turn"
     if _total_matters(settings):
-        limit = "at most " if most == 1 else ""
-        text += f" and {limit}{settings.max_actions} in the whole game"
-    order = " Actions are executed in order until the game ends." if most > 1 else ""
-    return f"{text}.{order}"
+        text += f" and at most {total} in the whole game"
+    return f"{text}. Actions are executed in order until the game ends." if most > 1 else f"{text}."
 
 
 def _count(number: int, noun: str) -> str:
@@ -80,25 +83,19 @@ def _reply_format(settings: ConversationSettings) -> str:
 
 
 def _invalid_reply(settings: ConversationSettings) -> str:
-    several = _per_turn(settings) > 1
-    extra = "too many" if several else "several"
-    executed = (
-        "its actions before the first invalid one are"
-        if several
-        else ("its first action, if valid, is")
-    )
-    costs = f"costs {-settings.format_penalty:.10g}" if settings.format_penalty else ""
-    if settings.invalid == "penalise":
-        effect = f"{costs or 'uses up the turn'}; {executed} still executed"
-    elif settings.invalid == "discard":
-        effect = f"is ignored and {costs or 'uses up the turn'}"
+    if _per_turn(settings) > 1:
+        extra, executed = "too many", "its actions before the first invalid one are"
     else:
-        effect = (
-            f"is not executed, {costs} and ends the game"
-            if costs
-            else ("is not executed and ends the game")
-        )
-    return f"An invalid reply (wrong format, unknown action or {extra} actions) {effect}."
+        extra, executed = "several", "its first action, if valid, is"
+    penalty = settings.format_penalty
+    costs = f"costs {-penalty:.10g}" if penalty else "uses up the turn"
+    effects = {
+        "penalise": f"{costs}; {executed} still executed",
+        "discard": f"is ignored and {costs}",
+        "end": f"is ignored, {costs} and ends the game",
+    }
+    subject = f"An invalid reply (wrong format, unknown action or {extra} actions)"
+    return f"{subject} {effects[settings.invalid]}."
 
 
 def turn_prompt(observation: str, turn: int, left: int, settings: ConversationSettings) -> str:
@@ -106,7 +103,7 @@ def turn_prompt(observation: str, turn: int, left: int, settings: ConversationSe
     if settings.max_turns == 1:
         return observation
     limits = f"Turn {turn} of {settings.max_turns}"
-    if _per_turn(settings) > 1 or _total_matters(settings):
+    if _total_matters(settings):
         limits += f", {_count(left, 'action')} left"
     return f"{limits}.\n{observation}"
 

@@ -42,9 +42,9 @@ class SokobanText(BoardText):
     def rules(self, env: Any) -> str:
         """Return the goal, the rules and the rewards."""
         return (
-            "You are playing Sokoban. Push every box onto a target; then the game ends. An action "
+            "You are playing Sokoban. Push every box onto a target; then the game ends. Each action "
             "moves you one cell. Moving into a box pushes it if the cell behind it is free (no wall "
-            "or box); you cannot pull boxes. A blocked action changes nothing but still counts. "
+            "or box); you cannot pull boxes. A blocked move changes nothing but still counts as an action. "
             f"{rewards_text(reward_terms(env.reward, 'action'))}"
         )
 

@@ -53,7 +53,7 @@ class FrozenLakeRaceText(SeatBoardText):
             "are 0. Each turn, all players choose an action at the same time and move one tile at "
             "the same time. Stay, or a reply without a valid action, leaves you where you are. "
             f"{ice_text(game.success_rate)}{still} "
-            "A move off the edge leaves you where you are but still counts. A frozen tile holds one "
+            "A move off the edge leaves you where you are. A frozen tile holds one "
             "player: players who would enter the same tile, swap tiles or enter the tile of a player "
             "who stays do not move. The goal and the holes hold any number of players."
         )

@@ -50,7 +50,7 @@ class SokobanCoopText(SeatBoardText):
             "onto a target; then the game ends. Each turn, all players choose an action at the same "
             "time and then move one cell each, one after the other, player_0 first. Moving into a "
             "box pushes it if the cell behind it is free (no wall, box or player); you cannot pull "
-            "boxes or enter a player's cell. A blocked action changes nothing but still counts. "
+            "boxes or enter a player's cell. A blocked move changes nothing. "
             "Stay, or a reply without a valid action, leaves you where you are. All players get the "
             f"same reward. {rewards_text(reward_terms(_REWARD, 'turn, even if nobody moves'))}"
         )
