@@ -54,15 +54,11 @@ def _total_matters(settings: ConversationSettings) -> bool:
 
 def _limits(settings: ConversationSettings) -> str:
     turns, most, total = settings.max_turns, _per_turn(settings), settings.max_actions
-    text = (
-        "You have one turn (one reply)"
-        if turns == 1
-        else f"You have at most {turns} turns (replies)"
-    )
+    replies = "one turn (one reply)" if turns == 1 else f"at most {turns} turns (replies)"
     each = "one action" if most == 1 else f"up to {most} actions"
     if total == 1 and turns > 1:
-        return f"{text} and one action in the whole game."
-    text += f", with {each}" if turns == 1 else f", with {each} per turn"
+        return f"You have {replies} and one action in the whole game."
+    text = f"You have {replies}, with {each}{' per turn' if turns > 1 else ''}"
     if _total_matters(settings):
         text += f" and at most {total} in the whole game"
     return f"{text}. Actions are executed in order until the game ends." if most > 1 else f"{text}."
@@ -92,7 +88,7 @@ def _invalid_reply(settings: ConversationSettings) -> str:
     effects = {
         "penalise": f"{costs}; {executed} still executed",
         "discard": f"is ignored and {costs}",
-        "end": f"is ignored, {costs} and ends the game",
+        "end": f"is ignored, {costs} and ends the game" if penalty else "ends the game",
     }
     subject = f"An invalid reply (wrong format, unknown action or {extra} actions)"
     return f"{subject} {effects[settings.invalid]}."

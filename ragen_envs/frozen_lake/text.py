@@ -33,7 +33,8 @@ class FrozenLakeText(BoardText):
         return (
             "You are playing FrozenLake. Reach the goal and avoid the holes. Each action moves you one "
             f"tile. {ice_text(env.success_rate)} A move off the edge leaves you where you are but "
-            "still counts as an action. The goal and the holes end the game. Rewards: 1 at the goal, otherwise 0."
+            "still counts as an action. The goal and the holes end the game. "
+            "Rewards: 1 at the goal, otherwise 0."
         )
 
     def actions(self, env: Any) -> tuple[str, ...]:  # noqa: ARG002

@@ -121,8 +121,8 @@ def test_the_whole_prompt_of_sokoban():
     assert first_prompt(SokobanEnv(level=["######", "#PXO_#", "######"])) == (
         "You are playing Sokoban. Push every box onto a target; then the game ends. Each action moves "
         "you one cell. Moving into a box pushes it if the cell behind it is free (no wall or box); "
-        "you cannot pull boxes. A blocked move changes nothing but still counts as an action. Rewards: -0.1 for "
-        "every action, 1 for pushing a box onto a target, -1 for pushing a box off a target, 10 when "
+        "you cannot pull boxes. A blocked move changes nothing but still counts as an action. "
+        "Rewards: -0.1 for every action, 1 for pushing a box onto a target, -1 for pushing a box off a target, 10 when "
         "every box is on a target.\n"
         "Symbols: # wall, _ empty, O target, √ box on target, X box, P player, S player on target.\n"
         "Actions: Up, Down, Left, Right.\n"
