@@ -51,20 +51,33 @@ def signs_of(symbols: Symbols, cell_names: Sequence[str]) -> str:
     return "".join(map(symbols.__getitem__, cell_names))
 
 
-def places_text(found: Mapping[str, Sequence[int]], height: int, width: int, note: str = "") -> str:
-    """Return where things are as (row, column), counted from 0, a line for each kind.
+def places_text(found: Mapping[str, Sequence[int]], height: int, width: int, note: str) -> str:
+    """Return where things are as (row, column), counted from 0, one line for each kind.
 
     Args:
         found: Indices of the cells of each kind of thing.
         height: Rows of the board.
         width: Cells in a row.
-        note: What else the line about the size says.
+        note: A sentence about the cells that are not listed.
     """
-    lines = [f"size {height} x {width}, rows and columns from 0{note}"]
+    lines = [
+        f"The board has {height} rows and {width} columns. Positions are (row, column), with row 0 at "
+        f"the top and column 0 at the left. {note}"
+    ]
     for name, cells in found.items():
         places = ", ".join(f"({cell // width}, {cell % width})" for cell in cells)
         lines.append(f"{name}: {places or 'none'}")
     return "\n".join(lines)
+
+
+def rewards_text(terms: Sequence[tuple[float, str]]) -> str:
+    """Return the sentence about the rewards; terms of 0 are left out.
+
+    Args:
+        terms: Each amount, and what it is paid for.
+    """
+    paid = ", ".join(f"{amount:.10g} {reason}" for amount, reason in terms if amount)
+    return f"Rewards: {paid or 'none'}."
 
 
 def grid_text(cells: bytes | bytearray, width: int, signs: str) -> str:

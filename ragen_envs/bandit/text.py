@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ragen_envs.bandit.dynamics import RISKY, SAFE
 from ragen_envs.errors import InstanceError
 from ragen_envs.text import Symbols
 
@@ -12,13 +13,19 @@ class BanditText:
 
     vocabularies: Mapping[str, Symbols] = {"standard": {}}
 
-    def rules(self, env: Any) -> str:  # noqa: ARG002
+    def rules(self, env: Any) -> str:
         """Return the goal, the rules and the rewards."""
+        sure, gamble = env.arms[SAFE], env.arms[RISKY]
+        if gamble.pays > sure.pays:
+            arms = "One arm always pays a small amount; the other pays a larger amount or nothing."
+        else:
+            arms = (
+                "One arm always pays the same amount; the other pays no more than that, or nothing."
+            )
         return (
-            "You play a bandit with two arms. Pull one arm, once, by its name. The two arms pay "
-            "differently: one pays a small amount for sure, the other pays more or nothing. "
-            "Use what the names suggest. Pull the arm that pays more on average. "
-            "Rewards: what the arm pays."
+            "You are playing a two-armed bandit. You pull one arm, once, by giving its name; then "
+            f"the game ends. {arms} Use what the names suggest to choose the arm that pays more on "
+            "average. Rewards: the amount that your arm pays."
         )
 
     def legend(self, symbols: Symbols) -> str:  # noqa: ARG002

@@ -8,24 +8,26 @@ from ragen_envs.conversation.parser import Defect
 from ragen_envs.conversation.settings import ConversationSettings
 from ragen_envs.text import COORDINATES, IMAGE
 
-_INVALID: Final = {
-    "discard": "Of a reply in another form nothing runs.",
-    "end": "A reply in another form ends the game.",
+_DEFECTS: Final[dict[str, str]] = {
+    Defect.EMPTY: "empty reply",
+    Defect.TRUNCATED: "cut off by the token limit",
+    Defect.NO_THINK: "no <think>",
+    Defect.UNCLOSED_THINK: "<think> without </think>",
+    Defect.UNEXPECTED_THINK: "<think> not allowed",
+    Defect.NO_ANSWER: "no <answer>",
+    Defect.UNCLOSED_ANSWER: "<answer> without </answer>",
+    Defect.TWO_ANSWERS: "more than one <answer>",
 }
-"""What is said of replies with a defect where it is not the usual."""
+"""Words for defects whose name does not say it all."""
 
 
 @lru_cache(maxsize=1024)
 def system_prompt(
     rules: str, legend: str, names: tuple[str, ...], settings: ConversationSettings
 ) -> str:
-    """Return the introduction and the form of a reply."""
-    lines = [introduction(rules, legend, names, settings), _form(settings)]
-    if settings.invalid in _INVALID:
-        lines.append(_INVALID[settings.invalid])
-    if settings.format_penalty:
-        lines.append(f"A reply in another form costs {-settings.format_penalty:g}.")
-    return "\n".join(lines)
+    """Return the introduction, the format of a reply and what happens to an invalid one."""
+    start = introduction(rules, legend, names, settings)
+    return "\n".join([start, _reply_format(settings), _invalid_reply(settings)])
 
 
 def introduction(
@@ -36,43 +38,84 @@ def introduction(
     if legend and settings.observation not in (COORDINATES, IMAGE):
         lines.append(f"Symbols: {legend}.")
     lines.append(f"Actions: {', '.join(names)}.")
-    lines.append(
-        f"Limits: {_count(settings.actions_per_turn, 'action')} in a turn, "
-        f"{_count(settings.max_actions, 'action')} and {_count(settings.max_turns, 'turn')} in all."
-    )
+    lines.append(_limits(settings))
     return "\n".join(lines)
+
+
+def _per_turn(settings: ConversationSettings) -> int:
+    """Return the most actions that any reply can have."""
+    return min(settings.actions_per_turn, settings.max_actions)
+
+
+def _total_matters(settings: ConversationSettings) -> bool:
+    """Return whether the limit of the game can bind before those of the turns."""
+    return settings.max_actions < settings.max_turns * _per_turn(settings)
+
+
+def _limits(settings: ConversationSettings) -> str:
+    turns, most, total = settings.max_turns, _per_turn(settings), settings.max_actions
+    replies = "one turn (one reply)" if turns == 1 else f"at most {turns} turns (replies)"
+    each = "one action" if most == 1 else f"up to {most} actions"
+    if total == 1 and turns > 1:
+        return f"You have {replies} and one action in the whole game."
+    text = f"You have {replies}, with {each}{' per turn' if turns > 1 else ''}"
+    if _total_matters(settings):
+        text += f" and at most {total} in the whole game"
+    return f"{text}. Actions are executed in order until the game ends." if most > 1 else f"{text}."
 
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _form(settings: ConversationSettings) -> str:
-    several = min(settings.actions_per_turn, settings.max_actions) > 1
-    answer = "<answer>action || action</answer>" if several else "<answer>action</answer>"
-    what = "your actions, separated by ||" if several else "your action"
-    if settings.think:
-        return f"First think, then give {what}, in this form:\n<think>your thoughts</think>{answer}"
-    return f"Give only {what}, in this form:\n{answer}"
+def _reply_format(settings: ConversationSettings) -> str:
+    if _per_turn(settings) > 1:
+        how = "Reply in this format, with actions separated by ||:"
+        answer = "<answer>action || action</answer>"
+    else:
+        how, answer = "Reply in this format:", "<answer>action</answer>"
+    thought = "<think>your reasoning</think>" if settings.think else ""
+    return f"{how}\n{thought}{answer}"
+
+
+def _invalid_reply(settings: ConversationSettings) -> str:
+    if _per_turn(settings) > 1:
+        extra, executed = "too many", "its actions before the first invalid one are"
+    else:
+        extra, executed = "several", "its first action, if valid, is"
+    penalty = settings.format_penalty
+    costs = f"costs {-penalty:.10g}" if penalty else "uses up the turn"
+    effects = {
+        "penalise": f"{costs}; {executed} still executed",
+        "discard": f"is ignored and {costs}",
+        "end": f"is ignored, {costs} and ends the game" if penalty else "ends the game",
+    }
+    subject = f"An invalid reply (wrong format, unknown action or {extra} actions)"
+    return f"{subject} {effects[settings.invalid]}."
 
 
 def turn_prompt(observation: str, turn: int, left: int, settings: ConversationSettings) -> str:
     """Return the user message that asks for the reply of a turn, counted from 1, with actions left."""
-    limits = f"Turn {turn} of {settings.max_turns}, {_count(left, 'action')} left."
-    return f"{limits}\n{observation}"
+    if settings.max_turns == 1:
+        return observation
+    limits = f"Turn {turn} of {settings.max_turns}"
+    if _total_matters(settings):
+        limits += f", {_count(left, 'action')} left"
+    return f"{limits}.\n{observation}"
 
 
 def feedback(ran: Sequence[tuple[str, bool]], defects: Sequence[Defect], reward: float) -> str:
-    """Return what a turn did: each action that ran and whether it changed anything, and the reward."""
-    parts = []
-    if defects:
-        parts.append(f"Not valid: {', '.join(d.replace('_', ' ') for d in defects)}.")
+    """Return what a turn did: each executed action, whether it changed anything, and the reward."""
     names = [name if effective else f"{name} (no effect)" for name, effective in ran]
-    parts.append(f"Done: {', '.join(names) or 'nothing'}.")
-    parts.append(f"Reward: {reward:.6g}.")
-    return " ".join(parts)
+    parts = [f"Executed: {', '.join(names)}."] if names else []
+    if defects:
+        reasons = ", ".join(_DEFECTS.get(d, d.replace("_", " ")) for d in defects)
+        nothing = "" if names else ", so no action was executed"
+        parts.insert(0, f"Your reply was invalid ({reasons}){nothing}.")
+    return " ".join([*parts, f"Reward: {reward:.6g}."])
 
 
 def final_prompt(feedback_text: str, success: bool, observation: str) -> str:
     """Return the text after the last turn."""
-    return f"{feedback_text}\nThe game is over: {'success' if success else 'no success'}.\n{observation}"
+    outcome = "You succeeded." if success else "You did not succeed."
+    return f"{feedback_text}\nThe game is over. {outcome}\n{observation}"

@@ -24,7 +24,7 @@ Picture = NDArray[np.uint8]
 """An RGB picture, uint8 (H, W, 3)."""
 
 MAX_TEXT: int = 1 << 20
-_IN_PICTURE = "The board is in the picture."
+_IN_PICTURE = "The picture shows the current state of the game."
 
 
 class FreeText(spaces.Text):

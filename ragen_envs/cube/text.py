@@ -34,12 +34,13 @@ class CubeText(BoardText):
     def rules(self, env: Any) -> str:  # noqa: ARG002
         """Return the goal, the rules and the rewards."""
         return (
-            "Solve a 2x2x2 cube: turn its layers until each of the six faces shows a single color. "
+            "You are solving a 2x2x2 cube: turn its layers until each of the six faces shows a single "
+            "color; then the game ends. "
             "Each face has two rows of two stickers. The cube is shown unfolded, every face as seen "
             "from outside: front is in the middle, with up above it, down below it, left and right on "
             "either side, and back to the right of the right face. R+, U+ and F+ turn the right, up "
             "and front layers a quarter turn clockwise, as seen when looking straight at that face; "
-            "R-, U- and F- turn them counterclockwise. Rewards: 1 when the cube is solved, otherwise 0."
+            "R-, U- and F- turn them counterclockwise. Rewards: 1 when the cube is solved, 0 otherwise."
         )
 
     def actions(self, env: Any) -> tuple[str, ...]:  # noqa: ARG002
@@ -52,7 +53,7 @@ class CubeText(BoardText):
 
     def coordinates(self, env: Any) -> str:
         """Return the colors of each face, row by row."""
-        lines = ["each face: upper row, lower row"]
+        lines = ["Each face is listed as in the unfolded cube, upper row, lower row."]
         for number, face in enumerate(FACES):
             a, b, c, d = (COLORS[color] for color in env.state[4 * number : 4 * number + 4])
             lines.append(f"{face}: {a} {b}, {c} {d}")

@@ -1,6 +1,8 @@
 """FrozenLake in words: symbols, rules, board and coordinates, and the text form of levels."""
 
 from collections.abc import Mapping
+from decimal import Decimal
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
 
@@ -28,16 +30,12 @@ class FrozenLakeText(BoardText):
 
     def rules(self, env: Any) -> str:
         """Return the goal, the rules and the rewards."""
-        text = "You play FrozenLake. Walk to the goal. A hole ends the game, and so does the goal. "
-        if env.success_rate < 1:
-            side = (1 - env.success_rate) / 2
-            text += (
-                f"The ice is slippery: you go where you want with probability {env.success_rate:.2g} "
-                f"and to either side with probability {side:.2g}. "
-            )
-        else:
-            text += "The ice is not slippery: you go where you want. "
-        return text + "Rewards: 1 at the goal, else 0."
+        return (
+            "You are playing FrozenLake. Reach the goal and avoid the holes. Each action moves you one "
+            f"tile. {ice_text(env.success_rate)} A move off the edge leaves you where you are but "
+            "still counts as an action. The goal and the holes end the game. "
+            "Rewards: 1 at the goal, otherwise 0."
+        )
 
     def actions(self, env: Any) -> tuple[str, ...]:  # noqa: ARG002
         """Return the names of the four directions."""
@@ -50,9 +48,30 @@ class FrozenLakeText(BoardText):
     def coordinates(self, env: Any) -> str:
         """Return the places of everything but frozen tiles."""
         found = {"player": [env.position]}
-        for name, code in (("goal", GOAL), ("hole", HOLE)):
+        for name, code in (("goal", GOAL), ("holes", HOLE)):
             found[name] = [cell for cell, tile in enumerate(env.tiles) if tile == code]
-        return places_text(found, env.height, env.width)
+        return places_text(found, env.height, env.width, "Tiles not listed are frozen.")
+
+
+def ice_text(success_rate: float) -> str:
+    """Return the sentence about slipping, with probabilities that add up to 1."""
+    if success_rate == 1:
+        return "The ice is not slippery: you always move in the chosen direction."
+    ahead, side = _probabilities(success_rate)
+    return (
+        f"The ice is slippery: you move in the chosen direction with probability {ahead}, 90 degrees "
+        f"to its left with probability {side} and to its right with probability {side}."
+    )
+
+
+@lru_cache(maxsize=64)
+def _probabilities(success_rate: float) -> tuple[str, str]:
+    """Return the chances to move as intended and to each side: fractions, or decimals of 6 places."""
+    ahead = Fraction(success_rate).limit_denominator(12)
+    if ahead.denominator % 3 == 0 and abs(ahead - success_rate) < 1e-9:
+        return str(ahead), str((1 - ahead) / 2)
+    rounded = round(Decimal(success_rate), 6)
+    return f"{rounded.normalize():f}", f"{((1 - rounded) / 2).normalize():f}"
 
 
 def encode_level(tiles: bytes | bytearray, width: int, start: int) -> str:

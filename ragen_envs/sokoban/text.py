@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from ragen_envs.errors import InstanceError
-from ragen_envs.grids import BoardText, places_text
+from ragen_envs.grids import BoardText, places_text, rewards_text
 from ragen_envs.sokoban.dynamics import (
     ACTION_NAMES,
     BOX,
@@ -14,6 +14,7 @@ from ragen_envs.sokoban.dynamics import (
     PLAYER_ON_TARGET,
     TARGET,
     WALL,
+    Reward,
 )  # fmt: skip
 from ragen_envs.text import Symbols
 
@@ -40,17 +41,12 @@ class SokobanText(BoardText):
 
     def rules(self, env: Any) -> str:
         """Return the goal, the rules and the rewards."""
-        reward = env.reward
-        text = (
-            "You play Sokoban. Push every box onto a target. Walking into a box pushes it, if the "
-            "cell behind it is free. Boxes cannot be pulled. "
-            f"Rewards: {reward.per_action:g} for each action, {reward.box_on:g} for a box pushed "
-            f"onto a target, {reward.box_off:g} for a box pushed off a target, "
-            f"{reward.solved:g} when all boxes are on targets."
+        return (
+            "You are playing Sokoban. Push every box onto a target; then the game ends. Each action "
+            "moves you one cell. Moving into a box pushes it if the cell behind it is free (no wall "
+            "or box); you cannot pull boxes. A blocked move changes nothing but still counts as an action. "
+            f"{rewards_text(reward_terms(env.reward, 'action'))}"
         )
-        if reward.closer:
-            text += f" A box pushed nearer to a target gives {reward.closer:g} for each cell."
-        return text
 
     def actions(self, env: Any) -> tuple[str, ...]:  # noqa: ARG002
         """Return the names of the four directions."""
@@ -68,11 +64,29 @@ class SokobanText(BoardText):
         ]
         found = {
             "player": [i for i, cell in enumerate(cells) if cell >= PLAYER],
-            "box": [i for i, cell in enumerate(cells) if cell in (BOX, BOX_ON_TARGET)],
-            "target": [i for i, cell in enumerate(cells) if cell in _TARGETS],
-            "wall": [i for i in inner if cells[i] == WALL],
+            "boxes": [i for i, cell in enumerate(cells) if cell in (BOX, BOX_ON_TARGET)],
+            "targets": [i for i, cell in enumerate(cells) if cell in _TARGETS],
+            "inner walls": [i for i in inner if cells[i] == WALL],
         }
-        return places_text(found, height, width, ", walls all around")
+        return places_text(found, height, width, "The border is wall; cells not listed are empty.")
+
+
+def reward_terms(reward: Reward, unit: str) -> list[tuple[float, str]]:
+    """Return each amount that is paid, with what it is paid for.
+
+    Args:
+        reward: What is paid.
+        unit: What ``per_action`` is paid for.
+    """
+    distance = "(distance in rows plus columns, ignoring walls and other boxes)"
+    return [
+        (reward.per_action, f"for every {unit}"),
+        (reward.box_on, "for pushing a box onto a target"),
+        (reward.box_off, "for pushing a box off a target"),
+        (reward.solved, "when every box is on a target"),
+        (reward.closer, "for a push that brings its box one cell nearer to the nearest target"),
+        (-reward.closer, f"for a push that takes it one cell farther away {distance}"),
+    ]
 
 
 def encode_level(board: bytes | bytearray, width: int) -> str:

@@ -48,7 +48,7 @@ def test_appended_turns_are_those_of_the_whole_template(template):
     chat = [{"role": "system", "content": "Rules."}, {"role": "user", "content": "#P_O#"}]
     ids = codec.start(chat)
     for reply, user in (
-        ("<think>a</think><answer>Up</answer>", "Done: Up."),
+        ("<think>a</think><answer>Up</answer>", "Executed: Up."),
         ("<answer>Left || Down</answer>", "Turn 3\n####"),
     ):
         written = codec.tokenizer.encode(reply, add_special_tokens=False)

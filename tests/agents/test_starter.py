@@ -42,8 +42,9 @@ def _names(chat):
 
 def test_demonstrations_are_valid_replies(chats):
     for chat in chats:
-        per_turn = int(re.search(r"Limits: (\d+) action", _system(chat)).group(1))
-        think = "First think" in _system(chat)
+        several = re.search(r"up to (\d+) actions", _system(chat))
+        per_turn = int(several.group(1)) if several else 1
+        think = "<think>" in _system(chat)
         for message in chat[2::2]:
             parsed = parse_reply(message["content"], _names(chat), per_turn, think)
             assert parsed.defects == ()

@@ -331,7 +331,7 @@ def test_a_person_plays_through_a_pipe():
     done = python("-m", "ragen_bench", "play", "FrozenLakeDeterministic", "--index", "0",
                   input="hint\nsideways\ndddddddddddd\nd\n\nquit\n")  # fmt: skip
     assert done.returncode == 0, done.stderr
-    for part in ("best: ", "'sideways' is not an action", "at most 5", "Done: Down", "stopped"):
+    for part in ("best: ", "'sideways' is not an action", "at most 5", "Executed: Down", "stopped"):
         assert part in done.stdout, done.stdout
     assert not done.stderr
 
@@ -349,7 +349,7 @@ def test_following_the_hints_wins(monkeypatch, capsys):
     shown = _play(monkeypatch, capsys, "hint\n", "FrozenLakeDeterministic", "--index", "1")
     best = re.search(r"best: (.*)", shown)[1]
     shown = _play(monkeypatch, capsys, f"{best}\n", "FrozenLakeDeterministic", "--index", "1")
-    assert "The game is over: success." in shown
+    assert "The game is over. You succeeded." in shown
     assert "return 1" in shown
 
 

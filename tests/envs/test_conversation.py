@@ -29,22 +29,41 @@ def sokoban(rows=WIDE, **settings_):
 
 
 @pytest.mark.parametrize("think", [True, False])
-@pytest.mark.parametrize("limits", [(5, 5, 10), (1, 1, 1), (3, 2, 4), (2, 10, 7), (4, 3, 100)])
-def test_stated_limits_are_enforced(limits, think):
+@pytest.mark.parametrize(
+    ("limits", "stated"),
+    [
+        (
+            (5, 5, 10),
+            "at most 5 turns (replies), with up to 5 actions per turn and at most 10 in the whole game",
+        ),
+        ((1, 1, 1), "one turn (one reply), with one action"),
+        ((1, 4, 3), "one turn (one reply), with up to 3 actions"),
+        ((3, 5, 1), "at most 3 turns (replies) and one action in the whole game"),
+        (
+            (4, 1, 2),
+            "at most 4 turns (replies), with one action per turn and at most 2 in the whole game",
+        ),
+        (
+            (2, 10, 7),
+            "at most 2 turns (replies), with up to 7 actions per turn and at most 7 in the whole game",
+        ),
+        ((4, 3, 100), "at most 4 turns (replies), with up to 3 actions per turn"),
+    ],
+)
+def test_stated_limits_are_enforced(limits, stated, think):
     turns, per_turn, most = limits
     env = sokoban(max_turns=turns, actions_per_turn=per_turn, max_actions=most, think=think)
-    stated = re.search(
-        r"Limits: (\d+) actions? in a turn, (\d+) actions? and (\d+) turns?", env.system
-    )
-    assert [int(n) for n in stated.groups()] == [per_turn, most, turns]
+    assert f"You have {stated}." in env.system
     assert ("||" in env.system) == (min(per_turn, most) > 1)
     assert ("<think>" in env.system) == think
     executed = taken = 0
     while env.end is None:
-        turn, of, left = map(
-            int, re.search(r"Turn (\d+) of (\d+), (\d+) action", env.user).groups()
-        )
-        assert (turn, of, left) == (taken + 1, turns, most - executed)
+        left = most - executed
+        count = "1 action" if left == 1 else f"{left} actions"
+        shown = f", {count} left" if "whole game" in env.system else ""
+        asked = f"Turn {taken + 1} of {turns}{shown}.\n" if turns > 1 else ""
+        assert env.user.endswith(f"{asked}{env.state_text()}")
+        assert ("Turn" in env.user) == (turns > 1)
         result = env.play(say(*["Up"] * (per_turn + 1), think=think))
         assert len(result.executed) == min(per_turn, left)
         assert result.parsed.defects == (Defect.TOO_MANY_ACTIONS,)
@@ -196,9 +215,9 @@ def test_penalties(penalty):
     assert (bad.penalty, bad.reward) == (penalty, penalty)
     mixed = env.play("<answer>Up</answer>")
     assert mixed.reward == pytest.approx(penalty - 0.1)
-    assert ("in another form costs" in env.system) == (penalty < 0)
+    assert (" costs " in env.system) == (penalty < 0)
     if penalty:
-        assert f"costs {-penalty:g}." in env.system
+        assert f"costs {-penalty:g};" in env.system
 
 
 def test_one_penalty_for_many_defects():
@@ -244,12 +263,19 @@ def test_invalid_end():
 
 @pytest.mark.parametrize(
     ("invalid", "said"),
-    [("penalise", ""), ("discard", "nothing runs"), ("end", "ends the game")],
+    [
+        ("penalise", "costs 0.1; its actions before the first invalid one are still executed."),
+        ("discard", "is ignored and costs 0.1."),
+        ("end", "is ignored, costs 0.1 and ends the game."),
+    ],
 )
 def test_what_an_invalid_reply_does_is_stated(invalid, said):
-    last = sokoban(invalid=invalid, format_penalty=0).system.splitlines()[-1]
-    assert said in last
-    assert last.startswith("<think>") == (invalid == "penalise")
+    last = sokoban(invalid=invalid).system.splitlines()[-1]
+    assert last.startswith("An invalid reply (wrong format, unknown action or too many actions) ")
+    assert last.endswith(said)
+    free = sokoban(invalid=invalid, format_penalty=0).system.splitlines()[-1]
+    ending = said.replace("is ignored, costs 0.1 and ends", "ends")
+    assert free.endswith(ending.replace("costs 0.1", "uses up the turn"))
 
 
 @pytest.mark.parametrize("invalid", ["penalise", "discard", "end"])
@@ -293,8 +319,8 @@ def test_success_drops_the_rest_of_the_reply():
         True, False, "terminated", True,
     )  # fmt: skip
     assert info["actions_left"] == 6
-    assert text.endswith("The game is over: success.\n########\n#____P√#\n########")
-    assert "Done: Right, Right." in text
+    assert text.endswith("The game is over. You succeeded.\n########\n#____P√#\n########")
+    assert "Executed: Right, Right." in text
     assert "Left" not in text
 
 
@@ -314,7 +340,7 @@ def test_a_hole_ends_without_success():
     env.reset(seed=0)
     result = env.play(say("Right", "Right"))
     assert (result.executed, result.end) == ((2,), "terminated")
-    assert result.text.endswith("The game is over: no success.\n_XG")
+    assert result.text.endswith("The game is over. You did not succeed.\n_XG")
 
 
 def test_the_games_own_time_limit():
@@ -323,25 +349,28 @@ def test_the_games_own_time_limit():
     env.play(say("Up", "Up"))
     result = env.play(say("Up", "Up", "Up"))
     assert (result.executed, result.end) == ((0,), "truncated")
-    assert "no success" in result.text
+    assert "You did not succeed." in result.text
 
 
 def test_feedback_tells_what_happened():
     env = sokoban()
     text = env.play("<answer>Up || Right || Hop</answer>").text
-    assert "Not valid: no think, unknown action." in text
-    assert "Done: Up (no effect), Right." in text
-    assert "Reward: -0.3." in text
+    assert text.startswith(
+        "Your reply was invalid (no <think>, unknown action). Executed: Up (no effect), Right. "
+        "Reward: -0.3.\n"
+    )
     assert "Turn 2 of 5, 8 actions left." in text
     assert text.endswith(env.state_text())
-    assert "Done: nothing." in env.play("").text
+    assert env.play("").text.startswith(
+        "Your reply was invalid (empty reply), so no action was executed. Reward: -0.1.\n"
+    )
 
 
 def test_final_text_asks_for_nothing():
     env = sokoban(max_turns=1)
     text = env.play(say("Right")).text
     assert "Turn" not in text
-    assert text.endswith("The game is over: no success.\n" + env.state_text())
+    assert text.endswith("The game is over. You did not succeed.\n" + env.state_text())
     assert env.user == text
 
 

@@ -128,7 +128,8 @@ def test_a_reply_that_says_nothing_does_nothing_and_costs(env_id):
     for agent in rewards:
         assert costs[agent] == pytest.approx(rewards[agent] - 0.1)
         assert infos[agent]["defects"] == ("no_think", "no_answer")
-        assert "Not valid: no think, no answer. Done: nothing." in told[agent]["text"]
+        told_to = told[agent]["text"]
+        assert told_to.startswith("Your reply was invalid (no <think>, no <answer>), so no action")
 
 
 @pytest.mark.parametrize("env_id", TEXTS)

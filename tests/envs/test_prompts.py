@@ -1,10 +1,14 @@
 import re
+from fractions import Fraction
 
 import gymnasium as gym
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from replies import TEXTS, say
 
+from ragen_envs.bandit import BanditEnv
 from ragen_envs.conversation import (
     ConversationWrapper,
     FreeText,
@@ -13,7 +17,7 @@ from ragen_envs.conversation import (
 from ragen_envs.conversation.parser import MAX_REPLY_CHARACTERS
 from ragen_envs.frozen_lake import FrozenLakeEnv
 from ragen_envs.registration import GAMES
-from ragen_envs.sokoban import SokobanEnv
+from ragen_envs.sokoban import Reward, SokobanEnv
 
 
 def coordinates(text):
@@ -47,15 +51,15 @@ def test_sokoban_coordinates(size):
     )
     for board, text in random_walk(env, 12):
         height, width = board.shape
-        assert text.startswith(f"size {height} x {width}, ")
+        assert text.startswith(f"The board has {height} rows and {width} columns. ")
         inner = {(r, c) for r, c in where(board, 0) if 0 < r < height - 1 and 0 < c < width - 1}
         assert coordinates(text) == {
             "player": where(board, 5, 6),
-            "box": where(board, 3, 4),
-            "target": where(board, 2, 3, 6),
-            "wall": inner,
+            "boxes": where(board, 3, 4),
+            "targets": where(board, 2, 3, 6),
+            "inner walls": inner,
         }
-        assert ("wall: none" in text) == (not inner)
+        assert ("inner walls: none" in text) == (not inner)
     assert "Symbols" not in env.system
 
 
@@ -64,11 +68,11 @@ def test_lake_coordinates():
         FrozenLakeEnv(size=(4, 6), p=0.6), observation="coordinates", max_turns=10
     )
     for board, text in random_walk(env, 25):
-        assert text.startswith("size 4 x 6, ")
+        assert text.startswith("The board has 4 rows and 6 columns. ")
         assert coordinates(text) == {
             "player": where(board, 3, 4, 5),
             "goal": where(board, 2, 5),
-            "hole": where(board, 1, 4),
+            "holes": where(board, 1, 4),
         }
 
 
@@ -84,32 +88,142 @@ def test_both_formats(env_id):
     assert texts["both"] == f"{texts['grid']}\n{texts['coordinates']}"
 
 
+def first_prompt(env, **settings):
+    wrapped = ConversationWrapper(env, **settings)
+    return wrapped.reset(seed=0)[0]
+
+
+BLOCKED = {
+    "Sokoban": "A blocked move changes nothing but still counts as an action.",
+    "FrozenLake": "A move off the edge leaves you where you are but still counts as an action.",
+}
+
+
 @pytest.mark.parametrize("env_id", TEXTS)
-def test_prompts_name_actions_and_rewards(env_id):
+def test_the_first_prompt_is_complete(env_id):
     env = gym.make(env_id)
     prompt, _ = env.reset(seed=0)
     names = env.get_wrapper_attr("names")
     assert f"Actions: {', '.join(names)}." in prompt
     assert "Rewards: " in prompt
-    assert "<answer>" in prompt
+    assert "You have " in prompt
+    assert "Reply in this format" in prompt
+    assert "<think>your reasoning</think><answer>" in prompt
+    assert "An invalid reply (" in prompt
+    assert " costs 0.1; " in prompt
+    assert re.search(r"game ends|end the game", prompt)
+    assert not re.search(r"\b0 for\b", prompt)
+    for game, blocked in BLOCKED.items():
+        assert (blocked in prompt) == (game in env_id)
 
 
-def test_rules_state_the_settings_of_the_game():
-    told = ConversationWrapper(SokobanEnv(reward="sparse"))
-    told.reset(seed=0)
-    assert "0 for each action" in told.system
-    assert "1 when all boxes" in told.system
-    shaped = ConversationWrapper(SokobanEnv(reward="shaped"))
-    shaped.reset(seed=0)
-    assert "0.25 for each cell" in shaped.system
-    wet, dry = (
-        ConversationWrapper(FrozenLakeEnv()),
-        ConversationWrapper(FrozenLakeEnv(success_rate=1)),
+def test_the_whole_prompt_of_sokoban():
+    assert first_prompt(SokobanEnv(level=["######", "#PXO_#", "######"])) == (
+        "You are playing Sokoban. Push every box onto a target; then the game ends. Each action moves "
+        "you one cell. Moving into a box pushes it if the cell behind it is free (no wall or box); "
+        "you cannot pull boxes. A blocked move changes nothing but still counts as an action. "
+        "Rewards: -0.1 for every action, 1 for pushing a box onto a target, -1 for pushing a box off a "
+        "target, 10 when every box is on a target.\n"
+        "Symbols: # wall, _ empty, O target, √ box on target, X box, P player, S player on target.\n"
+        "Actions: Up, Down, Left, Right.\n"
+        "You have at most 5 turns (replies), with up to 5 actions per turn and at most 10 in the whole "
+        "game. Actions are executed in order until the game ends.\n"
+        "Reply in this format, with actions separated by ||:\n"
+        "<think>your reasoning</think><answer>action || action</answer>\n"
+        "An invalid reply (wrong format, unknown action or too many actions) costs 0.1; its actions "
+        "before the first invalid one are still executed.\n\n"
+        "Turn 1 of 5, 10 actions left.\n######\n#PXO_#\n######"
     )
-    wet.reset(seed=0)
-    dry.reset(seed=0)
-    assert "probability 0.33" in wet.system
-    assert "not slippery" in dry.system
+
+
+@pytest.mark.parametrize("kind", ["Bandit", "BanditRev", "BanditTrap"])
+def test_the_prompt_does_not_tell_the_bandits_apart(kind):
+    env = gym.make(f"ragen/{kind}Text-v0", level=["Tiger", "Cow"])
+    assert env.reset(seed=0)[0] == (
+        "You are playing a two-armed bandit. You pull one arm, once, by giving its name; then the "
+        "game ends. One arm always pays a small amount; the other pays a larger amount or nothing. "
+        "Use what the names suggest to choose the arm that pays more on average. Rewards: the amount "
+        "that your arm pays.\n"
+        "Actions: Tiger, Cow.\n"
+        "You have one turn (one reply), with one action.\n"
+        "Reply in this format:\n"
+        "<think>your reasoning</think><answer>action</answer>\n"
+        "An invalid reply (wrong format, unknown action or several actions) costs 0.1; its first "
+        "action, if valid, is still executed.\n\n"
+        "Arms: Tiger, Cow"
+    )
+
+
+def test_the_bandit_does_not_promise_a_larger_amount_that_is_smaller():
+    prompt = first_prompt(BanditEnv(sure=2.0, jackpot=1.0, chance=0.5))
+    assert "larger" not in prompt
+    assert "pays no more" in prompt
+
+
+AMOUNTS = st.one_of(st.just(0.0), st.floats(-20, 20).map(lambda amount: round(amount, 3)))
+
+
+@given(st.fixed_dictionaries(dict.fromkeys(Reward._fields, AMOUNTS)))
+def test_sokobans_rules_state_its_rewards(weights):
+    rules = first_prompt(SokobanEnv(reward=weights)).splitlines()[0]
+    stated = {
+        reason: float(amount)
+        for amount, reason in re.findall(r"(-?[\d.]+(?:e-?\d+)?) ((?:for|when) [^,.(]+)", rules)
+    }
+    reasons = {
+        "per_action": "for every action",
+        "box_on": "for pushing a box onto a target",
+        "box_off": "for pushing a box off a target",
+        "solved": "when every box is on a target",
+        "closer": "for a push that brings its box one cell nearer to the nearest target",
+    }
+    expected = {reasons[name]: amount for name, amount in weights.items() if amount}
+    if weights["closer"]:
+        expected["for a push that takes it one cell farther away "] = -weights["closer"]
+    assert stated == expected
+    assert ("Rewards: none." in rules) == (not expected)
+    assert not re.search(r"\b0 for\b", rules)
+
+
+LONG = ["########", "#P_X_O_#", "#______#", "#______#", "########"]
+
+
+@pytest.mark.parametrize("name", ["dense", "sparse", "shaped"])
+def test_a_push_is_paid_as_the_rules_say(name):
+    env = ConversationWrapper(SokobanEnv(level=LONG, reward=name))
+    prompt, _ = env.reset(seed=0)
+    stated = re.findall(r"(-?[\d.]+) (for every action|for a push that brings)", prompt)
+    expected = sum(float(amount) for amount, _ in stated)
+    env.play(say("Right"))
+    assert env.play(say("Right")).reward == pytest.approx(expected)
+
+
+@given(st.floats(0, 1, exclude_max=True))
+@example(1 / 3)
+@example(2 / 3)
+@example(0.8)
+@example(0.0)
+def test_the_probabilities_of_slipping_add_up(rate):
+    prompt = first_prompt(FrozenLakeEnv(success_rate=rate))
+    stated = re.findall(r"with probability (\d+(?:\.\d+|/\d+)?)", prompt)
+    ahead, left, right = map(Fraction, stated)
+    assert ahead + left + right == 1
+    assert left == right
+    assert abs(ahead - Fraction(rate)) < 1e-6
+
+
+def test_thirds_are_fractions():
+    assert "probability 1/3, 90 degrees to its left with probability 1/3" in first_prompt(
+        FrozenLakeEnv()
+    )
+    assert "always move in the chosen direction" in first_prompt(FrozenLakeEnv(success_rate=1))
+
+
+@pytest.mark.parametrize("form", ["coordinates", "both"])
+@pytest.mark.parametrize("env", [SokobanEnv(), FrozenLakeEnv()], ids=["Sokoban", "FrozenLake"])
+def test_coordinates_are_explained(env, form):
+    prompt = first_prompt(env, observation=form)
+    assert "Positions are (row, column), with row 0 at the top and column 0 at the left." in prompt
 
 
 def test_free_text():

@@ -207,7 +207,7 @@ def test_text_settings_are_keywords():
     assert (info["turns_left"], info["actions_left"]) == (2, 4)
     assert (env.unwrapped.height, env.unwrapped.boxes) == (8, 2)
     assert "WWWWWWWW" in prompt
-    assert "size 8 x 8" in prompt
+    assert "The board has 8 rows and 8 columns." in prompt
     assert "<think>" not in prompt
     assert env.step("nonsense")[1] == -0.5
     with quiet():

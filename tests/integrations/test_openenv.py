@@ -49,7 +49,7 @@ def test_a_client_that_knows_nothing_of_the_suite(url):
     with GenericEnvClient(base_url=url).sync() as game:
         game.reset(seed=0)
         told = game.step({"reply": REPLIES[0]})
-        assert told.observation["text"].startswith("Done: Down")
+        assert told.observation["text"].startswith("Executed: Down")
 
 
 def test_unknown_game(monkeypatch):

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from ragen_bench.config.game_names import text_id_of
 from ragen_envs.conversation import ConversationWrapper, format_reply, make
+from ragen_envs.conversation.prompt import introduction
 from ragen_envs.errors import RagenError
 from ragen_envs.splits import SPLITS
 
@@ -77,10 +78,11 @@ def _introduction(env: ConversationWrapper) -> str:
     level = f"level {instance.index} of {instance.split}"
     if instance.index is None:
         level = f"fresh level, --seed {instance.seed}"
-    rules = env.system.split("\nFirst think")[0].split("\nGive only")[0]
+    rules, legend = env.face.rules(env.unwrapped), env.face.legend(env.symbols)
+    shown = introduction(rules, legend, env.names, env.settings)
     letters = "; first letters and arrow characters work too" if _letters(env) else ""
     return (
-        f"{rules}\n{level}. Write actions, separated by ||{letters}. hint: the best actions; "
+        f"{shown}\n{level}. Write actions, separated by ||{letters}. hint: the best actions; "
         "quit: stop."
     )
 

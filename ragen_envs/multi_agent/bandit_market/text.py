@@ -19,10 +19,11 @@ class BanditMarketText:
     def rules(self, env: Any) -> str:
         """Return the goal, the rules and the rewards."""
         return (
-            f"You are player_{env.seat} of {env.game.players} players at a market of "
-            f"{len(env.game.offers)} arms. In each round all players choose an arm at the same time. "
-            "An arm pays its amount with its probability, and all who chose it share what it pays in "
-            f"equal parts. {PASS} means no arm. Rewards: your share."
+            f"You are player_{env.seat} of {env.game.players} at a market of "
+            f"{len(env.game.offers)} arms. Each turn, all players choose an arm at the same time. "
+            "Each arm pays its amount with its probability and otherwise nothing; the players who "
+            f"chose it share what it pays equally. {PASS}, or a reply without a valid action, chooses "
+            "no arm. Rewards: your share."
         )
 
     def legend(self, symbols: Symbols) -> str:  # noqa: ARG002
@@ -47,7 +48,9 @@ def _last(game: Any, number: int) -> str:
     if game.choices is None:
         return ""
     who = [f"player_{seat}" for seat, choice in enumerate(game.choices) if choice == number]
-    return f"; it paid {game.pots[number]:g} to {', '.join(who)}" if who else "; nobody chose it"
+    if not who:
+        return "; nobody chose it last turn"
+    return f"; last turn it paid {game.pots[number]:g} in total to {', '.join(who)}"
 
 
 def encode_level(offers: Sequence[Offer]) -> str:

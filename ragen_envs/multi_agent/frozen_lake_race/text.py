@@ -9,6 +9,7 @@ from ragen_envs.frozen_lake.text import CELL_NAMES as SINGLE
 from ragen_envs.frozen_lake.text import STANDARD as SINGLE_SYMBOLS
 from ragen_envs.frozen_lake.text import decode_level as decode_map
 from ragen_envs.frozen_lake.text import encode_level as encode_map
+from ragen_envs.frozen_lake.text import ice_text
 from ragen_envs.grids import places_text
 from ragen_envs.multi_agent.board_game import SeatBoardText
 from ragen_envs.multi_agent.boards import decode_places, encode_places, seats_of
@@ -36,48 +37,34 @@ class FrozenLakeRaceText(SeatBoardText):
     def rules(self, env: Any) -> str:
         """Return the goal, the rules and the rewards."""
         game = env.game
-        parts = [
-            f"You are player_{env.seat} of {game.players} players on a frozen lake. "
-            "In each round all players choose at the same time and move at the same time."
-        ]
         if game.finish == ALL:
-            parts.append(
-                "All must reach the goal; who is there waits for the others. "
-                "If one falls into a hole, the game is lost."
+            goal = (
+                "All players must reach the goal; then the game ends with reward 1 for each. A player "
+                "at the goal waits there. If a player falls into a hole, the game ends with reward 0."
             )
         else:
-            parts.append(
-                "Be the first at the goal: then the game ends. Who falls into a hole is out."
+            goal = (
+                "Be the first to reach the goal: the game ends then, and those who reach it in the "
+                "same turn share a reward of 1. A player who falls into a hole is out of the game."
             )
-        parts.append(
-            "Two who want the same tile, or each other's, stay where they are; a tile whose player "
-            "stays cannot be entered. The goal and the holes hold any number."
+        still = "" if game.success_rate == 1 else " A player who stays does not slip."
+        return (
+            f"You are player_{env.seat} of {game.players} on a frozen lake. {goal} All other rewards "
+            "are 0. Each turn, all players choose an action at the same time and move one tile at "
+            "the same time. Stay, or a reply without a valid action, leaves you where you are. "
+            f"{ice_text(game.success_rate)}{still} "
+            "A move off the edge leaves you where you are. A frozen tile holds one "
+            "player: players who would enter the same tile, swap tiles or enter the tile of a player "
+            "who stays do not move. The goal and the holes hold any number of players."
         )
-        parts.append(_ice(game.success_rate))
-        parts.append(
-            "Rewards: 1 for each when all are at the goal, else 0."
-            if game.finish == ALL
-            else "Rewards: 1 for the first at the goal, shared by those who come together, else 0."
-        )
-        return " ".join(parts)
 
     def coordinates(self, env: Any) -> str:
         """Return the places of everything but frozen tiles."""
         game = env.game
         found = seats_of(game.positions, env.seat)
-        for name, code in (("goal", GOAL), ("hole", HOLE)):
+        for name, code in (("goal", GOAL), ("holes", HOLE)):
             found[name] = [cell for cell, tile in enumerate(game.tiles) if tile == code]
-        return places_text(found, game.height, game.width)
-
-
-def _ice(success_rate: float) -> str:
-    if success_rate == 1:
-        return "The ice is not slippery: you go where you want."
-    side = (1 - success_rate) / 2
-    return (
-        f"The ice is slippery: who moves goes where it wants with probability {success_rate:.2g} and "
-        f"to either side with probability {side:.2g}; who stays does not slip."
-    )
+        return places_text(found, game.height, game.width, "Tiles not listed are frozen.")
 
 
 def encode_level(lake: Lake, width: int) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ragen_envs.errors import InstanceError
-from ragen_envs.grids import places_text
+from ragen_envs.grids import places_text, rewards_text
 from ragen_envs.multi_agent.board_game import SeatBoardText
 from ragen_envs.multi_agent.boards import decode_places, encode_places, seats_of
 from ragen_envs.sokoban.dynamics import (
@@ -21,6 +21,7 @@ from ragen_envs.sokoban.text import CELL_NAMES as SINGLE
 from ragen_envs.sokoban.text import STANDARD as SINGLE_SYMBOLS
 from ragen_envs.sokoban.text import decode_level as decode_board
 from ragen_envs.sokoban.text import encode_level as encode_board
+from ragen_envs.sokoban.text import reward_terms
 from ragen_envs.text import Symbols
 
 OTHER: Final = 2
@@ -45,27 +46,27 @@ class SokobanCoopText(SeatBoardText):
         """Return the goal, the rules and the rewards."""
         game = env.game
         return (
-            f"You are player_{env.seat} of {game.players} players who play Sokoban together. Push "
-            "every box onto a target. Walking into a box pushes it, if the cell behind it is free. "
-            "Boxes cannot be pulled, players cannot be pushed or walked through. In each round all "
-            "players choose at the same time, and then move one after the other, player_0 first. "
-            f"Rewards, the same for all: {_REWARD.per_action:g} for each round, {_REWARD.box_on:g} "
-            f"for a box pushed onto a target, {_REWARD.box_off:g} for a box pushed off a target, "
-            f"{_REWARD.solved:g} when all boxes are on targets."
+            f"You are player_{env.seat} of {game.players} playing Sokoban together. Push every box "
+            "onto a target; then the game ends. Each turn, all players choose an action at the same "
+            "time and then move one cell each, one after the other, player_0 first. Moving into a "
+            "box pushes it if the cell behind it is free (no wall, box or player); you cannot pull "
+            "boxes or enter a player's cell. A blocked move changes nothing. "
+            "Stay, or a reply without a valid action, leaves you where you are. All players get the "
+            f"same reward. {rewards_text(reward_terms(_REWARD, 'turn, even if nobody moves'))}"
         )
 
     def coordinates(self, env: Any) -> str:
         """Return the places of everything but empty floor."""
         game = env.game
         codes = {
-            "box": (BOX, BOX_ON_TARGET),
-            "target": (TARGET, BOX_ON_TARGET, PLAYER_ON_TARGET),
-            "wall": (WALL,),
+            "boxes": (BOX, BOX_ON_TARGET),
+            "targets": (TARGET, BOX_ON_TARGET, PLAYER_ON_TARGET),
+            "walls": (WALL,),
         }
         found = seats_of(game.movers, env.seat)
         for name, wanted in codes.items():
             found[name] = [cell for cell, code in enumerate(game.board) if code in wanted]
-        return places_text(found, game.height, game.width)
+        return places_text(found, game.height, game.width, "Cells not listed are empty.")
 
 
 def encode_level(board: bytes | bytearray, movers: tuple[int, ...], width: int) -> str:
