@@ -67,6 +67,11 @@ def places_text(found: Mapping[str, Sequence[int]], height: int, width: int, not
     return "\n".join(lines)
 
 
+def plain_places(cells: Sequence[int], width: int) -> str:
+    """Return cells as row and column in bare digits, which is what small models copy best."""
+    return ", ".join(f"{cell // width} {cell % width}" for cell in cells)
+
+
 def grid_text(cells: bytes | bytearray, width: int, signs: str) -> str:
     """Return a board as text, one line a row.
 
