@@ -12,10 +12,10 @@ from ragen_agents.model_source import model_source
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.trajectory import CONTEXT, Trajectory
 from ragen_agents.run_files.renamed_keys import RenamedKeys
-from ragen_agents.starter.demonstrations import explain
 from ragen_envs.conversation import ConversationWrapper, format_reply, make
 from ragen_envs.errors import RagenError
 from ragen_envs.seeding import new_stream
+from ragen_envs.text import explain
 
 _IGNORED: Final = -100
 _TRIES: Final = 20
@@ -85,7 +85,9 @@ def _play(env: ConversationWrapper, codec: ChatCodec, number: int) -> Trajectory
         if not actions:
             break
         names = [env.names[action] for action in actions]
-        reply = format_reply(names, explain(env, actions) if env.settings.think else None)
+        limit = min(env.settings.actions_per_turn, env.budget.actions)
+        thought = explain(env.unwrapped, actions, limit) if env.settings.think else None
+        reply = format_reply(names, thought)
         ids = codec.tokenizer.encode(reply, add_special_tokens=False)
         trajectory.append_reply([*ids, codec.close], [0.0] * (len(ids) + 1), 0)
         trajectory.messages.append({"role": "assistant", "content": reply})

@@ -1,10 +1,11 @@
 """What all single-player games share: seeding, splits, frozen instances, records of the instance."""
 
+import copy
 import operator
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, SupportsInt, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, SupportsInt, TypeVar
 
 import gymnasium as gym
 
@@ -56,6 +57,8 @@ class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
     distribution: str
     """Name of the level distribution that this env's settings select."""
 
+    _fixed: str | None = None
+    """The level that every reset plays instead of drawn ones, in text form; None for none."""
     _stream: int | None = None
     _origin: tuple[str, int | None, int | None, int] = (TRAIN, None, None, 0)
 
@@ -123,12 +126,25 @@ class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
         return None
 
     @property
+    def fixed_key(self) -> str | None:
+        """The key of the level that every reset plays, or None if levels are drawn."""
+        return None if self._fixed is None else self._key(self._fixed)
+
+    def without_fixed_level(self) -> Self:
+        """Return a copy that draws its levels, whatever level this env was given."""
+        drawing = copy.deepcopy(self)
+        drawing._fixed = None
+        return drawing
+
+    def _key(self, level: str) -> str:
+        return f"{self.level_key(level):016x}"
+
+    @property
     def instance(self) -> Instance:
         """The level being played and where it comes from."""
         split, index, seed, noise = self._origin
         level = self._level()
-        key = f"{self.level_key(level):016x}"
-        return Instance(self.distribution, split, index, seed, noise, level, key)
+        return Instance(self.distribution, split, index, seed, noise, level, self._key(level))
 
     @abstractmethod
     def act(self, action: SupportsInt) -> tuple[float, bool, bool]:

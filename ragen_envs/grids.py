@@ -80,6 +80,11 @@ def rewards_text(terms: Sequence[tuple[float, str]]) -> str:
     return f"Rewards: {paid or 'none'}."
 
 
+def plain_places(cells: Sequence[int], width: int) -> str:
+    """Return cells as row and column in bare digits, which is what small models copy best."""
+    return ", ".join(f"{cell // width} {cell % width}" for cell in cells)
+
+
 def grid_text(cells: bytes | bytearray, width: int, signs: str) -> str:
     """Return a board as text, one line a row.
 

@@ -1,7 +1,7 @@
 """What a game must say of itself to be played in words."""
 
-from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol, runtime_checkable
 
 GRID: Final = "grid"
 COORDINATES: Final = "coordinates"
@@ -33,3 +33,26 @@ class TextFace(Protocol):
 
     def observation(self, env: Any, form: str, symbols: Symbols) -> str:
         """Return the present state in one of ``FORMATS``."""
+
+
+@runtime_checkable
+class ExplainingFace(Protocol):
+    """A text face that can also explain actions; a face need not."""
+
+    def explain(self, env: Any, actions: Sequence[int], limit: int) -> str:
+        """Return a short thought that leads to the actions of a turn, all of it true of the state.
+
+        Args:
+            env: The unwrapped game before the turn.
+            actions: At least one, at most ``limit``.
+            limit: Actions that this turn allows.
+        """
+
+
+def explain(env: Any, actions: Sequence[int], limit: int) -> str:
+    """Return the thought of the game's text face; if it explains nothing, the plan in plain words."""
+    face: TextFace = env.text
+    if isinstance(face, ExplainingFace):
+        return face.explain(env, actions, limit)
+    names = face.actions(env)
+    return f"My plan: {', then '.join(names[action] for action in actions)}."

@@ -3,13 +3,12 @@
 The prompts are the ones that the harness sends to any model. Levels are of the train split.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from ragen_agents.starter import thoughts
 from ragen_agents.starter.names import name_pair
 from ragen_envs.bandit.env import BanditEnv
 from ragen_envs.conversation import ConversationWrapper, format_reply, make
@@ -20,6 +19,7 @@ from ragen_envs.oracle import Budget
 from ragen_envs.sokoban import dynamics as sokoban
 from ragen_envs.sokoban.env import SokobanEnv
 from ragen_envs.sokoban.solver import solve
+from ragen_envs.text import explain
 
 Messages = list[dict[str, str]]
 Settings = tuple[tuple[str, Any], ...]
@@ -32,6 +32,8 @@ DEFAULTS: Final = 0.75
 """Chance of the default limits."""
 UNTHINKING: Final = 0.1
 """Chance that the reply holds no thought."""
+GUIDED: Final = 0.1
+"""Chance that one or two worked examples precede the game."""
 SLIPPERY_MAPS: Final = 1024
 """Slippery demonstrations come from this many seeds, because exact plans are costly."""
 
@@ -53,7 +55,7 @@ class Demonstration(NamedTuple):
     chat: Messages
     """Ends with a reply."""
     skipped: int
-    """Replies at the beginning that are not to be learned."""
+    """Replies at the beginning that are not to be learned, those of worked examples among them."""
 
 
 def demonstrate(
@@ -78,7 +80,7 @@ def demonstrate(
     is_late = late and text_id != BANDIT and rng.random() < late
     left = int(rng.integers(1, 5)) if is_late else env.budget.actions
     chat: Messages = []
-    skipped = 0
+    skipped = env.settings.demonstrations
     while env.end is None:
         chat = env.messages
         surplus = env.budget.actions - left
@@ -89,33 +91,11 @@ def demonstrate(
         else:
             actions = _CHOICES[type(env.unwrapped)](env, rng, noise, limit)
         answer = [env.names[a] for a in actions]
-        thought = explain(env, actions, limit) if env.settings.think else None
+        thought = explain(env.unwrapped, actions, limit) if env.settings.think else None
         reply = format_reply(answer, thought)
         chat.append({"role": "assistant", "content": reply})
         env.play(reply)
     return Demonstration(chat, skipped)
-
-
-def explain(env: ConversationWrapper, actions: Sequence[int], limit: int | None = None) -> str:
-    """Return the thought that goes with the actions of a turn; "" for games that are not ours.
-
-    Args:
-        env: The game before the turn.
-        actions: At most ``limit``.
-        limit: Actions that the thought counts down; as many as the turn allows if left out.
-    """
-    game = env.unwrapped
-    limit = _limit(env) if limit is None else limit
-    if isinstance(game, SokobanEnv):
-        return thoughts.sokoban_thought(game.board, actions, limit)
-    if isinstance(game, FrozenLakeEnv):
-        return thoughts.lake_thought(
-            game.tiles, game.height, game.width, game.position, actions, limit
-        )
-    if isinstance(game, BanditEnv):
-        safe, risky = env.names[game.sure_arm], env.names[1 - game.sure_arm]
-        return thoughts.bandit_thought(safe, risky, env.names[actions[0]])
-    return ""
 
 
 def _draw_game(rng: np.random.Generator, bandits: float) -> str:
@@ -144,12 +124,14 @@ def _shared(text_id: str, settings: Settings) -> ConversationWrapper:
 
 
 def _settings(text_id: str, rng: np.random.Generator) -> Settings:
-    """Draw settings that differ from the defaults in a third of the episodes.
+    """Draw settings that differ from the defaults in four of ten episodes.
 
-    They are the ones that the paper's ablations vary: actions per turn, the action budget that grows
-    with them, and thinking.
+    They are worked examples, and what the paper's ablations vary: actions per turn, the action budget
+    that grows with them, and thinking.
     """
     drawn: Settings = (("think", False),) if rng.random() < UNTHINKING else ()
+    if rng.random() < GUIDED:
+        drawn = (*drawn, ("demonstrations", int(rng.integers(1, 3))))
     if text_id in (BANDIT, "ragen/FrozenLakeText-v0") or rng.random() < DEFAULTS:
         return drawn
     per_turn = int(rng.integers(1, 8))

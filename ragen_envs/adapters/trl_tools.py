@@ -9,6 +9,7 @@ from typing import Any
 
 from ragen_envs.conversation import format_reply, make
 from ragen_envs.conversation.prompt import introduction
+from ragen_envs.errors import RagenError
 
 
 class GameTools:
@@ -17,10 +18,18 @@ class GameTools:
     Args:
         env_id: Id of a conversation env.
         **settings: Over those of the id; ``think`` is off, because a call of a tool holds no thought.
+
+    Raises:
+        RagenError: ``demonstrations`` is not 0.
     """
 
     def __init__(self, env_id: str, **settings: Any) -> None:
         self._env = make(env_id, **{**settings, "think": False})
+        if self._env.settings.demonstrations:
+            raise RagenError(
+                f"demonstrations is {self._env.settings.demonstrations}, but must be 0: worked examples "
+                "reply in text, and here the model calls a tool"
+            )
         self._return = 0.0
 
     def reset(

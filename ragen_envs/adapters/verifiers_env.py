@@ -52,7 +52,7 @@ class RagenTaskset(vf.Taskset[RagenTask, RagenConfig]):
             data = RagenData(
                 name=f"{config.game} {config.split} {index}",
                 system_prompt=env.system,
-                prompt=env.user,
+                prompt=env.messages[1:] if env.examples else env.user,
                 game=config.game,
                 split=config.split,
                 index=index,

@@ -1,6 +1,6 @@
 """The bandit in words."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragen_envs.bandit.dynamics import RISKY, SAFE
@@ -43,6 +43,20 @@ class BanditText:
         if env.chosen is None:
             return f"Arms: {first}, {second}"
         return f"{env.names[env.chosen]} paid {env.paid:g}"
+
+    def explain(self, env: Any, actions: Sequence[int], limit: int) -> str:  # noqa: ARG002
+        """Tell which name sounds how, and the choice by its sound before its name.
+
+        A small model that chooses between two names at once has to predict a mixture of them, and a
+        mixture of two embeddings is close to those of other names. After the sound it only has to
+        repeat itself.
+        """
+        safe = env.sure_arm if env.gamble == "sounds_risky" else 1 - env.sure_arm
+        sounds = "Sounds safe" if actions[0] == safe else "Sounds risky"
+        return (
+            f"Sounds safe: {env.names[safe]}. Sounds risky: {env.names[1 - safe]}. "
+            f"My choice. {sounds}: {env.names[actions[0]]}."
+        )
 
 
 def decode_level(level: str) -> tuple[str, str]:

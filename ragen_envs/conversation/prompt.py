@@ -104,6 +104,17 @@ def turn_prompt(observation: str, turn: int, left: int, settings: ConversationSe
     return f"{limits}.\n{observation}"
 
 
+def example_prompt(user: str, number: int) -> str:
+    """Return the user message of a worked example, counted from 0, as the chat shows it."""
+    begin = "The example ends here. Here is another one." if number else "Here is an example."
+    return f"{begin}\n\n{user}"
+
+
+def prompt_after_examples(user: str) -> str:
+    """Return the first of the episode's own user messages as the chat shows it after worked examples."""
+    return f"The example ends here. Now play your own level.\n\n{user}"
+
+
 def feedback(ran: Sequence[tuple[str, bool]], defects: Sequence[Defect], reward: float) -> str:
     """Return what a turn did: each executed action, whether it changed anything, and the reward."""
     names = [name if effective else f"{name} (no effect)" for name, effective in ran]

@@ -10,6 +10,7 @@ from ragen_envs.text import FORMATS, GRID, IMAGE
 
 HISTORIES: Final = ("full", "last", "none")
 INVALID_POLICIES: Final = ("penalise", "discard", "end")
+MAX_DEMONSTRATIONS: Final = 16
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,20 @@ class ConversationSettings:
     """What a reply with a defect does besides the penalty. "penalise": the actions that could be read
     before the defect run. "discard": nothing runs. "end": nothing runs and the episode ends."""
 
+    demonstrations: int = 0
+    """Worked examples shown as earlier turns of the chat, 0 to 16: first turns of training levels, with
+    the replies of the game's oracle. They use up none of the limits."""
+
     def __post_init__(self) -> None:
         for name in ("max_turns", "actions_per_turn", "max_actions", "history_turns"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise RagenError(f"{name} is {value!r}, but must be an integer >= 1")
+        shown = self.demonstrations
+        if type(shown) is not int or not 0 <= shown <= MAX_DEMONSTRATIONS:
+            raise RagenError(
+                f"demonstrations is {shown!r}, but must be an integer from 0 to {MAX_DEMONSTRATIONS}"
+            )
         if not isinstance(self.think, bool):
             raise RagenError(f"think is {self.think!r}, but must be true or false")
         for name, choices in (

@@ -10,12 +10,18 @@ from numpy.typing import NDArray
 
 from ragen_envs.base import GameEnv
 from ragen_envs.conversation import prompt
+from ragen_envs.conversation.demonstrations import (
+    WorkedExample,
+    example_messages,
+    worked_examples,
+)
 from ragen_envs.conversation.end_reason import ConversationEnd, EndReason
 from ragen_envs.conversation.parser import MAX_REPLY_CHARACTERS, Defect, ParsedReply, parse_reply
 from ragen_envs.conversation.settings import ConversationSettings, resolve_symbols
+from ragen_envs.conversation.state_text import state_text
 from ragen_envs.errors import RagenError
 from ragen_envs.oracle import Advice, Budget
-from ragen_envs.text import GRID, IMAGE, TextFace
+from ragen_envs.text import IMAGE, TextFace
 
 Message = dict[str, str]
 """A chat message with the keys ``role`` and ``content``."""
@@ -24,7 +30,6 @@ Picture = NDArray[np.uint8]
 """An RGB picture, uint8 (H, W, 3)."""
 
 MAX_TEXT: int = 1 << 20
-_IN_PICTURE = "The picture shows the current state of the game."
 
 
 class FreeText(spaces.Text):
@@ -87,8 +92,9 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     """Turn a game into text in, text out. One step is one reply, with up to k actions.
 
     The observation after ``reset`` is the whole first prompt (rules, legend, limits, form of a reply,
-    state); after ``step`` it is the next user message. ``messages`` holds the chat that a model should
-    be sent now. An action is any string; random samples of the action space are invalid replies.
+    worked examples, state); after ``step`` it is the next user message. ``messages`` holds the chat
+    that a model should be sent now. An action is any string; random samples of the action space are
+    invalid replies.
 
     Info has the game's keys and ``action_is_valid`` (the reply has no defect), ``action_is_effective``
     (some action changed the state), ``defects`` (tuple of names), ``executed`` (tuple of action names),
@@ -130,6 +136,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self.end: ConversationEnd | None = None
         self._turns: list[tuple[str, str]] = []
         self._pictures: list[Picture] = []
+        self._examples: tuple[WorkedExample, ...] | None = None
         # A game without wrappers of its own is played without making what nobody reads.
         self._game: GameEnv[Any] | None = None
         if isinstance(env, GameEnv) and type(env).step is GameEnv.step:
@@ -152,7 +159,8 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self._look()
         left = self.settings.max_actions
         self.user = prompt.turn_prompt(self.state_text(), 1, left, self.settings)
-        return f"{self.system}\n\n{self.user}", self._infos(info, (), (), effective=False)
+        prompt_text = "\n\n".join(message["content"] for message in self.messages)
+        return prompt_text, self._infos(info, (), (), effective=False)
 
     def step(self, action: str) -> tuple[str, SupportsFloat, bool, bool, dict[str, Any]]:
         """Play one reply; see the class."""
@@ -244,12 +252,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
 
     def state_text(self) -> str:
         """Return the game's present state in the format and symbols of the settings."""
-        form = self.settings.observation
-        if form == IMAGE:
-            if self.face.legend(self.symbols):
-                return _IN_PICTURE
-            form = GRID
-        return self.face.observation(self.unwrapped, form, self.symbols)
+        return state_text(self.face, self.unwrapped, self.settings.observation, self.symbols)
 
     def _look(self) -> None:
         """Keep the picture of the state that the next user message tells."""
@@ -268,16 +271,29 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     @property
     def messages(self) -> list[Message]:
         """The chat that ends with the message to reply to, under the history setting."""
-        chat = [{"role": "system", "content": self.system}]
+        chat = [{"role": "system", "content": self.system}, *example_messages(self.examples)]
+        opening = len(chat)
         for user, reply in self._turns[self._first :]:
             chat.append({"role": "user", "content": user})
             chat.append({"role": "assistant", "content": reply})
-        return [*chat, {"role": "user", "content": self.user}]
+        chat.append({"role": "user", "content": self.user})
+        if self.examples:
+            first = chat[opening]["content"]
+            chat[opening]["content"] = prompt.prompt_after_examples(first)
+        return chat
+
+    @property
+    def examples(self) -> tuple[WorkedExample, ...]:
+        """The worked examples that precede the episode's own turns; see the setting ``demonstrations``."""
+        if self._examples is None:
+            self._examples = worked_examples(self.unwrapped, self.settings)
+        return self._examples
 
     @property
     def pictures(self) -> list[Picture]:
         """The pictures that belong to the user messages of ``messages``; [] without observation "image"."""
-        return self._pictures[self._first :]
+        shown = [example.picture for example in self.examples if example.picture is not None]
+        return [*shown, *self._pictures[self._first :]]
 
     @property
     def _first(self) -> int:

@@ -1,10 +1,11 @@
 """The cube in words: symbols, rules, the unfolded cube and its faces, and the text form of levels."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from ragen_envs.cube.dynamics import ACTION_NAMES, COLORS, FACES, is_solved
+from ragen_envs.cube.dynamics import ACTION_NAMES, COLORS, FACES, is_solved, turned
+from ragen_envs.cube.oracle import fewest_turns
 from ragen_envs.cube.pieces import pieces_of
 from ragen_envs.errors import InstanceError
 from ragen_envs.grids import BoardText
@@ -58,6 +59,17 @@ class CubeText(BoardText):
             a, b, c, d = (COLORS[color] for color in env.state[4 * number : 4 * number + 4])
             lines.append(f"{face}: {a} {b}, {c} {d}")
         return "\n".join(lines)
+
+    def explain(self, env: Any, actions: Sequence[int], limit: int) -> str:
+        """Tell the fewest turns that solve the cube, now and after each turn, counted down from ``limit``."""
+        state = env.state
+        parts = [f"Turns to solve it: {fewest_turns(state)}. Action limit {limit}, counted down:"]
+        for left, action in zip(range(limit, 0, -1), actions, strict=False):
+            state = turned(state, action)
+            parts.append(f"{left} {ACTION_NAMES[action]} leaves {fewest_turns(state)}.")
+        if is_solved(state):
+            parts.append("Solved.")
+        return " ".join(parts)
 
 
 def unfolded(state: bytes) -> bytes:

@@ -1,14 +1,14 @@
 """FrozenLake in words: symbols, rules, board and coordinates, and the text form of levels."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
 
 from ragen_envs.errors import InstanceError
-from ragen_envs.frozen_lake.dynamics import ACTION_NAMES, GOAL, HOLE
-from ragen_envs.grids import BoardText, places_text
+from ragen_envs.frozen_lake.dynamics import ACTION_NAMES, GOAL, HOLE, walk
+from ragen_envs.grids import BoardText, places_text, plain_places
 from ragen_envs.text import Symbols
 
 MAX_SIDE: Final = 16
@@ -20,6 +20,8 @@ CELL_NAMES: Final = (
 """Names of the cell codes, in their order."""
 
 STANDARD: Final = dict(zip(CELL_NAMES, "_OGPX√", strict=True))
+
+_ENDS: Final = {GOAL: ", the goal", HOLE: ", a hole"}
 
 
 class FrozenLakeText(BoardText):
@@ -52,6 +54,25 @@ class FrozenLakeText(BoardText):
             found[name] = [cell for cell, tile in enumerate(env.tiles) if tile == code]
         return places_text(found, env.height, env.width, "Tiles not listed are frozen.")
 
+    def explain(self, env: Any, actions: Sequence[int], limit: int) -> str:
+        """Tell where things are, then the moves, counted down from ``limit``, and where each leads.
+
+        On slippery ice that is known of the first move only: three places.
+        """
+        width = env.width
+        goals = [cell for cell, tile in enumerate(env.tiles) if tile == GOAL]
+        holes = [cell for cell, tile in enumerate(env.tiles) if tile == HOLE]
+        steps = _slippery_steps if env.success_rate < 1 else _sure_steps
+        parts = [
+            f"Places as row column. Player {plain_places([env.position], width)}. "
+            f"Goal {plain_places(goals, width)}.",
+            f"Hole {plain_places(holes, width)}." if holes else "No hole.",
+            f"Action limit {limit}, counted down:",
+        ]
+        for left, step in zip(range(limit, 0, -1), steps(env, actions), strict=False):
+            parts.append(f"{left} {step}.")
+        return " ".join(parts)
+
 
 def ice_text(success_rate: float) -> str:
     """Return the sentence about slipping, with probabilities that add up to 1."""
@@ -72,6 +93,28 @@ def _probabilities(success_rate: float) -> tuple[str, str]:
         return str(ahead), str((1 - ahead) / 2)
     rounded = round(Decimal(success_rate), 6)
     return f"{rounded.normalize():f}", f"{((1 - rounded) / 2).normalize():f}"
+
+
+def _sure_steps(env: Any, actions: Sequence[int]) -> Iterator[str]:
+    """Yield each move with the cell that it leads to, until one ends the game."""
+    position = env.position
+    for action in actions:
+        before, position = position, walk(position, action, env.height, env.width)
+        way = "to" if position != before else "stays at"
+        end = _ENDS.get(env.tiles[position], "")
+        yield f"{ACTION_NAMES[action]} {way} {plain_places([position], env.width)}{end}"
+        if end:
+            return
+
+
+def _slippery_steps(env: Any, actions: Sequence[int]) -> Iterator[str]:
+    """Yield each move, the first with the cells to which it may lead."""
+    sides = ((actions[0] - 1) % 4, actions[0], (actions[0] + 1) % 4)
+    left, ahead, right = (
+        plain_places([walk(env.position, way, env.height, env.width)], env.width) for way in sides
+    )
+    yield f"{ACTION_NAMES[actions[0]]} to {ahead}, slips to {left} or {right}"
+    yield from (ACTION_NAMES[action] for action in actions[1:])
 
 
 def encode_level(tiles: bytes | bytearray, width: int, start: int) -> str:

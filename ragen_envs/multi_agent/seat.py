@@ -14,7 +14,9 @@ from ragen_envs.oracle import Advice, Budget
 from ragen_envs.text import FORMATS, IMAGE
 
 SEAT_SETTINGS: Final = tuple(
-    name for name in SETTING_NAMES if name not in ("max_turns", "actions_per_turn", "max_actions")
+    name
+    for name in SETTING_NAMES
+    if name not in ("max_turns", "actions_per_turn", "max_actions", "demonstrations")
 )
 """Settings of a conversation that a seat has; a turn is a round, with one action."""
 

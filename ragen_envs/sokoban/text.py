@@ -1,11 +1,11 @@
 """Sokoban in words: symbols, rules, board and coordinates, and the text form of levels."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 from ragen_envs.errors import InstanceError
-from ragen_envs.grids import BoardText, places_text, rewards_text
+from ragen_envs.grids import BoardText, places_text, plain_places, rewards_text
 from ragen_envs.sokoban.dynamics import (
     ACTION_NAMES,
     BOX,
@@ -15,6 +15,8 @@ from ragen_envs.sokoban.dynamics import (
     TARGET,
     WALL,
     Reward,
+    move,
+    offsets,
 )  # fmt: skip
 from ragen_envs.text import Symbols
 
@@ -69,6 +71,33 @@ class SokobanText(BoardText):
             "inner walls": [i for i in inner if cells[i] == WALL],
         }
         return places_text(found, height, width, "The border is wall; cells not listed are empty.")
+
+    def explain(self, env: Any, actions: Sequence[int], limit: int) -> str:
+        """Tell where things are, then where each move leads; the moves count down from ``limit``."""
+        width = env.width
+        cells = bytearray(env.cells)
+        player = next(i for i, cell in enumerate(cells) if cell >= PLAYER)
+        boxes = [i for i, cell in enumerate(cells) if cell in (BOX, BOX_ON_TARGET)]
+        targets = [i for i, cell in enumerate(cells) if cell in _TARGETS]
+        parts = [
+            f"Places as row column. Player {plain_places([player], width)}. "
+            f"Box {plain_places(boxes, width)}. Target {plain_places(targets, width)}. "
+            f"Action limit {limit}, counted down:"
+        ]
+        for left, action in zip(range(limit, 0, -1), actions, strict=False):
+            offset = offsets(width)[action]
+            player, moved, pushed, _ = move(cells, player, offset)
+            step = f"{left} {ACTION_NAMES[action]}"
+            if not moved:
+                parts.append(f"{step} blocked.")
+            elif pushed:
+                box = plain_places([pushed + offset], width)
+                parts.append(f"{step} to {plain_places([player], width)}, box to {box}.")
+            else:
+                parts.append(f"{step} to {plain_places([player], width)}.")
+        if BOX not in cells:
+            parts.append("Solved.")
+        return " ".join(parts)
 
 
 def reward_terms(reward: Reward, unit: str) -> list[tuple[float, str]]:

@@ -206,7 +206,9 @@ def test_compiled_sokoban_generator_agrees(name):
         plain = draw_rooms(
             sokoban.attempt, lambda n: [0] * n, height, width, boxes, law, weights.tolist()
         )
-        quick = draw_rooms(fast, lambda n: np.zeros(n, np.int64), height, width, boxes, law, weights)
+        quick = draw_rooms(
+            fast, lambda n: np.zeros(n, np.int64), height, width, boxes, law, weights
+        )
         assert quick == plain
 
 

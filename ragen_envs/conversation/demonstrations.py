@@ -1,0 +1,159 @@
+"""Worked examples: first turns of training levels, with the replies of the game's oracle."""
+
+import pickle
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragen_envs.base import GameEnv, Instance
+from ragen_envs.conversation.parser import format_reply
+from ragen_envs.conversation.prompt import example_prompt, turn_prompt
+from ragen_envs.conversation.settings import ConversationSettings, resolve_symbols
+from ragen_envs.conversation.state_text import state_text
+from ragen_envs.errors import RagenError
+from ragen_envs.oracle import Budget
+from ragen_envs.seeding import new_stream
+from ragen_envs.splits import TRAIN
+from ragen_envs.text import IMAGE, explain
+
+_TRIES: Final = 64
+"""Levels drawn at most for each example."""
+
+
+class WorkedExample(NamedTuple):
+    """One turn of a training level."""
+
+    user: str
+    """The first user message of the level."""
+    reply: str
+    """The oracle's reply, in the form that the settings ask for."""
+    solves: bool
+    """Whether the reply ends the level in success."""
+    picture: NDArray[np.uint8] | None
+    """The picture that belongs to the user message, or None without the observation "image"."""
+    instance: Instance
+    """The level."""
+
+
+def worked_examples(game: Any, settings: ConversationSettings) -> tuple[WorkedExample, ...]:
+    """Return as many examples as the settings ask for.
+
+    They depend on the game's constructor arguments and the settings only, so all episodes of a task
+    show the same ones, and a smaller number is a prefix of a larger one. A level that the constructor
+    fixes is never an example; the examples are then other levels of its distribution.
+
+    Args:
+        game: An unwrapped game, which is left as it is.
+        settings: Of the conversation.
+
+    Raises:
+        RagenError: The game is no ``GameEnv``, cannot be copied, or has no levels to show.
+    """
+    if not settings.demonstrations:
+        return ()
+    if not isinstance(game, GameEnv):
+        raise RagenError(
+            f"demonstrations is {settings.demonstrations}, but {game} has no training levels and no "
+            "oracle: only games derived from ragen_envs.base.GameEnv can show worked examples"
+        )
+    try:
+        drawing = game.without_fixed_level()
+        drawing.reset(seed=0, options={"split": TRAIN})
+        # Games that are equal after the same reset share their examples.
+        return _examples(pickle.dumps(drawing), game.fixed_key, settings)
+    except (RagenError, pickle.PicklingError, AttributeError, TypeError) as error:
+        raise RagenError(
+            f"demonstrations is {settings.demonstrations}, but {game} gives no worked examples: {error}"
+        ) from error
+
+
+@lru_cache(maxsize=32)
+def _examples(
+    pickled: bytes, excluded: str | None, settings: ConversationSettings
+) -> tuple[WorkedExample, ...]:
+    game: GameEnv[Any] = pickle.loads(pickled)
+    examples: list[WorkedExample] = []
+    openings: Counter[int] = Counter()
+    for _ in range(settings.demonstrations):
+        example, opening = _choose(game, excluded, settings, examples, openings)
+        openings[opening] += 1
+        examples.append(example)
+    return tuple(examples)
+
+
+def _choose(
+    game: GameEnv[Any], excluded: str | None, settings: ConversationSettings,
+    earlier: Sequence[WorkedExample], openings: Counter[int],
+) -> tuple[WorkedExample, int]:  # fmt: skip
+    """Return the next example and its first action.
+
+    The levels drawn are compared by three wishes: it is a new level, the reply solves it, and its first
+    action is among those that began the fewest examples so far.
+    """
+    keys = {example.instance.key for example in earlier}
+    best: tuple[tuple[bool, bool, int], WorkedExample, int] | None = None
+    for attempt in range(_TRIES):
+        seed = new_stream("demonstrations", game.distribution, len(earlier), attempt)
+        game.reset(seed=seed, options={"split": TRAIN})
+        if game.instance.key == excluded:
+            continue
+        rarest = min(openings[action] for action in range(len(game.text.actions(game))))
+        made = _answer(game, settings)
+        if made is None:
+            continue
+        example, opening = made
+        rank = (example.instance.key in keys, not example.solves, openings[opening])
+        if best is None or rank < best[0]:
+            best = rank, example, opening
+        if rank == (False, False, rarest):
+            break
+    if best is None:
+        raise RagenError(f"none of {_TRIES} training levels is another one that can be solved")
+    return best[1:]
+
+
+def _answer(game: GameEnv[Any], settings: ConversationSettings) -> tuple[WorkedExample, int] | None:
+    """Return the example of the game's level and its first action, or None if no action helps."""
+    limit = min(settings.actions_per_turn, settings.max_actions)
+    actions = game.oracle(
+        Budget(settings.max_actions, settings.max_turns, settings.actions_per_turn)
+    ).actions
+    if not actions:
+        return None
+    face = game.text
+    names = face.actions(game)
+    symbols = resolve_symbols(settings.symbols, face.vocabularies)
+    shown = state_text(face, game, settings.observation, symbols)
+    picture = None
+    if settings.observation == IMAGE:
+        picture = np.asarray(game.render(), np.uint8)
+    thought = explain(game, actions, limit) if settings.think else None
+    example = WorkedExample(
+        user=turn_prompt(shown, 1, settings.max_actions, settings),
+        reply=format_reply([names[action] for action in actions], thought),
+        picture=picture,
+        instance=game.instance,
+        solves=_solves(game, actions),
+    )
+    return example, actions[0]
+
+
+def _solves(game: GameEnv[Any], actions: Sequence[int]) -> bool:
+    for action in actions:
+        _, _, terminated, truncated, info = game.step(action)
+        if terminated or truncated:
+            return bool(info["success"])
+    return False
+
+
+def example_messages(examples: Sequence[WorkedExample]) -> list[dict[str, str]]:
+    """Return the turns of the chat that show the examples."""
+    chat = []
+    for number, example in enumerate(examples):
+        chat.append({"role": "user", "content": example_prompt(example.user, number)})
+        chat.append({"role": "assistant", "content": example.reply})
+    return chat
