@@ -12,6 +12,7 @@ import numpy as np
 from ragen_agents.starter.names import name_pair
 from ragen_envs.bandit.env import BanditEnv
 from ragen_envs.conversation import ConversationWrapper, format_reply, make
+from ragen_envs.cube.env import CubeEnv
 from ragen_envs.frozen_lake import dynamics as lake
 from ragen_envs.frozen_lake.env import FrozenLakeEnv
 from ragen_envs.frozen_lake.oracle import advise
@@ -38,13 +39,15 @@ SLIPPERY_MAPS: Final = 1024
 """Slippery demonstrations come from this many seeds, because exact plans are costly."""
 
 BANDIT: Final = "ragen/BanditText-v0"
+CUBE: Final = "ragen/CubeText-v0"
 SHARES: Final = {
     "ragen/SokobanText-v0": 0.24,
-    "ragen/SokobanNewVocabText-v0": 0.20,
-    "ragen/SokobanLargeText-v0": 0.08,
+    "ragen/SokobanNewVocabText-v0": 0.19,
+    "ragen/SokobanLargeText-v0": 0.09,
     "ragen/FrozenLakeDeterministicText-v0": 0.18,
-    "ragen/FrozenLakeText-v0": 0.10,
-    BANDIT: 0.20,
+    "ragen/FrozenLakeText-v0": 0.08,
+    CUBE: 0.03,
+    BANDIT: 0.19,
 }
 """Share of each game in the demonstrations; the bandits tell the same prompt."""
 
@@ -132,7 +135,7 @@ def _settings(text_id: str, rng: np.random.Generator) -> Settings:
     drawn: Settings = (("think", False),) if rng.random() < UNTHINKING else ()
     if rng.random() < GUIDED:
         drawn = (*drawn, ("demonstrations", int(rng.integers(1, 3))))
-    if text_id in (BANDIT, "ragen/FrozenLakeText-v0") or rng.random() < DEFAULTS:
+    if text_id in (BANDIT, CUBE, "ragen/FrozenLakeText-v0") or rng.random() < DEFAULTS:
         return drawn
     per_turn = int(rng.integers(1, 8))
     budget = 5 * per_turn if rng.random() < 0.5 else 10
@@ -196,10 +199,19 @@ def _choose_arm(
     return [safe if rng.random() < SAFE_LEAN else 1 - safe]
 
 
+def _choose_turns(
+    env: ConversationWrapper, rng: np.random.Generator, noise: float, limit: int
+) -> list[int]:
+    """Follow a shortest solution of the cube, without seeing where a random turn leads."""
+    plan = env.oracle().actions[:limit] or (int(rng.integers(len(env.names))),)
+    return [int(rng.integers(len(env.names))) if rng.random() < noise else a for a in plan]
+
+
 _CHOICES: Final[
     dict[type, Callable[[ConversationWrapper, np.random.Generator, float, int], list[int]]]
 ] = {
     SokobanEnv: _choose_sokoban,
     FrozenLakeEnv: _choose_lake,
     BanditEnv: _choose_arm,
+    CubeEnv: _choose_turns,
 }
