@@ -194,7 +194,7 @@ def test_graded_format(reply, graded):
     assert graded_format(parse_reply(reply, ["Up"], 5, True)) == pytest.approx(graded)
 
 
-STATE = "size 6 x 6\nplayer: (1, 2)\nbox: (3, 4), (4, 3)\ntarget: (1, 3), (1, 5)"
+STATE = "The board has 6 rows and 6 columns.\nplayer: (1, 2)\nbox: (3, 4), (4, 3)\ntarget: (1, 3), (1, 5)"
 
 
 @pytest.mark.parametrize(
