@@ -50,7 +50,7 @@ class FrozenLakeText(BoardText):
     def coordinates(self, env: Any) -> str:
         """Return the places of everything but frozen tiles."""
         found = {"player": [env.position]}
-        for name, code in (("goal", GOAL), ("holes", HOLE)):
+        for name, code in (("goal", GOAL), ("hole", HOLE)):
             found[name] = [cell for cell, tile in enumerate(env.tiles) if tile == code]
         return places_text(found, env.height, env.width, "Tiles not listed are frozen.")
 

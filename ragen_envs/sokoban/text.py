@@ -66,11 +66,16 @@ class SokobanText(BoardText):
         ]
         found = {
             "player": [i for i, cell in enumerate(cells) if cell >= PLAYER],
-            "boxes": [i for i, cell in enumerate(cells) if cell in (BOX, BOX_ON_TARGET)],
-            "targets": [i for i, cell in enumerate(cells) if cell in _TARGETS],
-            "inner walls": [i for i in inner if cells[i] == WALL],
+            "box": [i for i, cell in enumerate(cells) if cell in (BOX, BOX_ON_TARGET)],
+            "target": [i for i, cell in enumerate(cells) if cell in _TARGETS],
+            "wall": [i for i in inner if cells[i] == WALL],
         }
-        return places_text(found, height, width, "The border is wall; cells not listed are empty.")
+        return places_text(
+            found,
+            height,
+            width,
+            "The border is wall and not listed; other cells not listed are empty.",
+        )
 
     def explain(self, env: Any, actions: Sequence[int], limit: int) -> str:
         """Tell where things are, then where each move leads; the moves count down from ``limit``."""

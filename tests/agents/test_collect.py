@@ -134,10 +134,11 @@ def test_ends_are_told_apart(codec):
     assert (solved.end, solved.success) == ("terminated", True)
     assert ends(lambda _: say("Up"), level=level).end == "budget"
     assert ends(lambda _: "what?", level=level, invalid="end").end == "invalid"
-    overflow = ends(lambda _: say("Up"), level=level, context=420)
+    context = len(solved.ids) + 64
+    overflow = ends(lambda _: say("Up"), level=level, context=context)
     assert overflow.end == "overflow"
     assert len(overflow.turns) >= 1
-    assert len(overflow.ids) + 64 > 420
+    assert len(overflow.ids) + 64 > context
 
 
 def test_a_reply_that_was_cut_off_is_closed_as_context(codec):
@@ -194,7 +195,7 @@ def test_graded_format(reply, graded):
     assert graded_format(parse_reply(reply, ["Up"], 5, True)) == pytest.approx(graded)
 
 
-STATE = "size 6 x 6\nplayer: (1, 2)\nbox: (3, 4), (4, 3)\ntarget: (1, 3), (1, 5)"
+STATE = "The board has 6 rows and 6 columns.\nplayer: (1, 2)\nbox: (3, 4), (4, 3)\ntarget: (1, 3), (1, 5)"
 
 
 @pytest.mark.parametrize(

@@ -55,11 +55,11 @@ def test_sokoban_coordinates(size):
         inner = {(r, c) for r, c in where(board, 0) if 0 < r < height - 1 and 0 < c < width - 1}
         assert coordinates(text) == {
             "player": where(board, 5, 6),
-            "boxes": where(board, 3, 4),
-            "targets": where(board, 2, 3, 6),
-            "inner walls": inner,
+            "box": where(board, 3, 4),
+            "target": where(board, 2, 3, 6),
+            "wall": inner,
         }
-        assert ("inner walls: none" in text) == (not inner)
+        assert ("wall: none" in text) == (not inner)
     assert "Symbols" not in env.system
 
 
@@ -72,7 +72,7 @@ def test_lake_coordinates():
         assert coordinates(text) == {
             "player": where(board, 3, 4, 5),
             "goal": where(board, 2, 5),
-            "holes": where(board, 1, 4),
+            "hole": where(board, 1, 4),
         }
 
 

@@ -62,7 +62,7 @@ class FrozenLakeRaceText(SeatBoardText):
         """Return the places of everything but frozen tiles."""
         game = env.game
         found = seats_of(game.positions, env.seat)
-        for name, code in (("goal", GOAL), ("holes", HOLE)):
+        for name, code in (("goal", GOAL), ("hole", HOLE)):
             found[name] = [cell for cell, tile in enumerate(game.tiles) if tile == code]
         return places_text(found, game.height, game.width, "Tiles not listed are frozen.")
 

@@ -59,9 +59,9 @@ class SokobanCoopText(SeatBoardText):
         """Return the places of everything but empty floor."""
         game = env.game
         codes = {
-            "boxes": (BOX, BOX_ON_TARGET),
-            "targets": (TARGET, BOX_ON_TARGET, PLAYER_ON_TARGET),
-            "walls": (WALL,),
+            "box": (BOX, BOX_ON_TARGET),
+            "target": (TARGET, BOX_ON_TARGET, PLAYER_ON_TARGET),
+            "wall": (WALL,),
         }
         found = seats_of(game.movers, env.seat)
         for name, wanted in codes.items():
