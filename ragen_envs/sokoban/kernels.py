@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_envs.compiling import jit, share
+from ragen_envs.compiling import first_use, jit, share
 from ragen_envs.kernels import (
     EFFECTIVE,
     OWN,
@@ -36,9 +36,10 @@ from ragen_envs.sokoban.dynamics import (
     write_distances,
 )
 from ragen_envs.sokoban.generator import MAX_ATTEMPTS, attempt
-from ragen_envs.sokoban.level_key import room_key
+from ragen_envs.sokoban.laws import Law
+from ragen_envs.sokoban.level_key import room_key, room_weights
 from ragen_envs.sokoban.reverse_play import Scratch
-from ragen_envs.splits import split_code
+from ragen_envs.splits import SPLITS, split_code
 
 HERE: Final = OWN
 """Row of a state: the player's index in the flat buffer."""
@@ -213,3 +214,27 @@ def draw_all(
         state[STREAM, i] = stream
         start(cells, state, i, size, width, distances)
     return -1
+
+
+def draw_one(
+    height: int, width: int, boxes: int, law: Law, stream: int, split: str
+) -> tuple[bytearray, int, int]:
+    """Draw levels as ``generator.generate`` does.
+
+    Raises:
+        GenerationError: As of ``generator.generate``.
+    """
+    cells = np.zeros((height + 2) * width, np.uint8)
+    state = np.zeros((ROWS, 1), np.int64)
+    state[STREAM] = stream
+    weights = generator.search_weights(height, width)
+    rooms = np.array(room_weights(), np.int64)
+    with first_use(draw_all):
+        failed = draw_all(
+            cells, state, RUNNING, height, width, boxes, law, SPLITS.index(split), weights, rooms,
+            None,
+        )  # fmt: skip
+    if failed >= 0:
+        raise generator.no_level(height, width, boxes)
+    board = bytearray(cells[width:-width].tobytes())
+    return board, int(state[HERE, 0]) - width, int(state[STREAM, 0])

@@ -2,7 +2,6 @@ import hashlib
 import json
 import shutil
 import sys
-from itertools import cycle
 from pathlib import Path
 
 import gymnasium as gym
@@ -17,7 +16,7 @@ from ragen_envs.bandit import arm_names
 from ragen_envs.errors import InstanceError
 from ragen_envs.frozen_lake import FrozenLakeEnv
 from ragen_envs.instances import build, load_pack, manifest
-from ragen_envs.instances.recipe import distinct, recipes
+from ragen_envs.instances.recipe import USUAL, recipes
 from ragen_envs.keys import grid_key
 from ragen_envs.registration import GAMES, text_ids
 from ragen_envs.sokoban import SokobanEnv, solve
@@ -28,15 +27,16 @@ QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 FOLDER = Path(instances.__file__).parent / "packs"
 GRIDS = {
     "sokoban-6x6-1": "ragen/Sokoban-v0",
-    "sokoban-8x8-2": "ragen/SokobanLarge-v0",
+    "sokoban-8x8-2-depth10": "ragen/SokobanLarge-v0",
     "frozen_lake-4x4-0.8": "ragen/FrozenLake-v0",
 }
 FROZEN = [game.id for game in GAMES if game.is_frozen]
 PACKS = {gym.make(env_id).unwrapped.distribution: env_id for env_id in reversed(FROZEN)}
 """For each frozen distribution a game that has it."""
-REPEATING = {"bandit"}
-"""Distributions whose packs hold a level several times, because its instances differ in chance."""
-DISTINCT = sorted(set(PACKS) - REPEATING)
+KEYED = sorted(set(PACKS) - {"bandit"})
+"""Distributions whose splits own levels by their keys; the bandits' own names."""
+WITHOUT_REPEATS = ["bandit", "cube-8"]
+"""Distributions whose packs hold no level twice; the others are independent draws."""
 EVERY = FROZEN + [text_id for text_id in text_ids() if gym.spec(text_id).kwargs["game"] in FROZEN]
 
 
@@ -65,9 +65,9 @@ def test_every_pack_has_a_recipe():
     assert set(recipes()) == set(PACKS)
 
 
-@pytest.mark.parametrize("distribution", DISTINCT)
+@pytest.mark.parametrize("distribution", KEYED)
 def test_splits_are_disjoint(distribution):
-    keys = {split: keys_of(distribution, split) for split in SPLITS}
+    keys = {split: set(keys_of(distribution, split)) for split in SPLITS}
     everything = [key for found in keys.values() for key in found]
     assert len(set(everything)) == len(everything)
     for split, found in keys.items():
@@ -95,7 +95,7 @@ def test_split_shares():
 
 
 @pytest.mark.parametrize("split", SPLITS)
-@pytest.mark.parametrize("distribution", ["sokoban-6x6-1", "sokoban-8x8-2"])
+@pytest.mark.parametrize("distribution", ["sokoban-6x6-1", "sokoban-8x8-2-depth10"])
 def test_sokoban_moves_are_shortest(distribution, split):
     env = gym.make(GRIDS[distribution])
     pack = load_pack(distribution, split)
@@ -261,6 +261,25 @@ def test_level_keys_ignore_symmetries(turns, mirrored, index):
         assert env.level_key("/".join(map("".join, image))) == env.level_key(level)
 
 
+@given(st.integers(0, 1023), st.data())
+@settings(QUICK, max_examples=60)
+def test_sokoban_keys_see_the_room_and_not_the_frame(index, data):
+    level = load_pack("sokoban-6x6-1", "test")[index].level
+    room = np.array([list(row) for row in level.split("/")])[1:-1, 1:-1]
+    top, bottom, left, right = (data.draw(st.integers(1, 5)) for _ in range(4))
+    framed = np.pad(room, ((top, bottom), (left, right)), constant_values="#")
+    env = SokobanEnv()
+    assert env.level_key("/".join(map("".join, framed))) == env.level_key(level)
+
+
+def test_sokoban_keys_do_not_see_floor_out_of_reach():
+    env = SokobanEnv()
+    closed = env.level_key("#######/#PXO###/#######/#######/#######")
+    assert env.level_key("#######/#PXO#_#/#####_#/#_#####/#######") == closed
+    assert env.level_key("#######/#PXO#_#/#___#_#/#######/#######") != closed
+    assert env.level_key("#######/#POX###/#######/#######/#######") != closed
+
+
 def test_start_and_goal_count_in_lake_keys():
     env = FrozenLakeEnv()
     assert env.level_key("P___/____/____/___G") == env.level_key("G___/____/____/___P")
@@ -268,7 +287,7 @@ def test_start_and_goal_count_in_lake_keys():
     assert env.level_key("P___/____/____/__G_") != env.level_key("G___/____/____/__P_")
 
 
-@pytest.mark.parametrize("distribution", DISTINCT)
+@pytest.mark.parametrize("distribution", KEYED)
 def test_fresh_levels_are_train_levels(distribution):
     env = gym.make(PACKS[distribution])
     held = {
@@ -285,7 +304,7 @@ def test_fresh_levels_are_train_levels(distribution):
 
 
 @pytest.mark.parametrize("split", SPLITS)
-@pytest.mark.parametrize("distribution", DISTINCT)
+@pytest.mark.parametrize("distribution", KEYED)
 def test_fresh_levels_of_a_split_belong_to_it(distribution, split):
     env = gym.make(PACKS[distribution])
     for seed in range(15):
@@ -294,18 +313,52 @@ def test_fresh_levels_of_a_split_belong_to_it(distribution, split):
         assert split_of(int(env.unwrapped.instance.key, 16)) == split
 
 
-def test_a_distribution_with_fewer_levels_than_asked_for_gives_all_of_them(monkeypatch, caplog):
-    few = [(key, {"level": str(key)}) for key in (3, 1, 3, 2)]
-    assert distinct(iter(few), 2) == [{"level": "3"}, {"level": "1"}]
-    assert distinct(iter(few), 4) == [{"level": "3"}, {"level": "1"}, {"level": "2"}]
-    assert len(distinct(cycle(few), 4)) == 3
-    monkeypatch.setattr(build, "recipes", lambda: {"few": lambda split: cycle(few)})
-    caplog.set_level("INFO", "ragen.instances")
-    made = build.build()
-    assert made["few.test.jsonl"].decode().splitlines() == [
-        '{"level":"3"}', '{"level":"1"}', '{"level":"2"}',
-    ]  # fmt: skip
-    assert "few.test: 3 instances, all there are of 1024" in caplog.messages
+@pytest.mark.parametrize("distribution", WITHOUT_REPEATS)
+@pytest.mark.parametrize("split", SPLITS)
+def test_some_packs_hold_no_level_twice(distribution, split):
+    keys = keys_of(distribution, split)
+    assert len(set(keys)) == len(keys)
+
+
+def test_a_recipe_with_fewer_levels_than_asked_for_gives_all_of_them(monkeypatch, caplog):
+    few = [{"level": str(number)} for number in (3, 1, 2)]
+    monkeypatch.setattr(build, "recipes", lambda: {"few": lambda split: iter(few)})
+    with caplog.at_level("INFO", "ragen.instances"):
+        files = build.build()
+    assert files["few.test.jsonl"].splitlines() == [
+        f'{{"level":"{number}"}}'.encode() for number in (3, 1, 2)
+    ]
+    assert "few.test: 3 instances, all there are of 1024" in caplog.text
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("distribution", KEYED)
+def test_chances_of_the_packs_are_exact(distribution, split):
+    pack = load_pack(distribution, split)
+    for env_id in [
+        each for each in FROZEN if gym.make(each).unwrapped.distribution == distribution
+    ]:
+        env = gym.make(env_id).unwrapped
+        for index in range(0, len(pack), len(pack) // 20):
+            env.reset(options={"split": split, "index": index})
+            chance = env.random_baseline(USUAL).success
+            assert pack[index].facts["chance"] == pytest.approx(chance, abs=1e-6)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("distribution", KEYED)
+@pytest.mark.parametrize("fact", ["chance", "moves"])
+def test_every_quarter_of_a_pack_is_like_the_whole(distribution, split, fact):
+    values = np.array([row.facts[fact] for row in load_pack(distribution, split)], float)
+    quarters = [quarter.mean() for quarter in np.array_split(values, 4)]
+    error = values.std() / np.sqrt(len(values) / 4)
+    assert np.abs(np.array(quarters) - values.mean()).max() < 3.5 * error + 1e-6
+
+
+@pytest.mark.parametrize("distribution", KEYED)
+def test_splits_are_equally_hard(distribution):
+    means = [np.mean([row.facts["chance"] for row in load_pack(distribution, s)]) for s in SPLITS]
+    assert max(means) - min(means) < 0.02
 
 
 SHORT = {"train": 100, "validation": 30, "test": 40}
@@ -325,7 +378,7 @@ def test_building_gives_the_shipped_files(monkeypatch, caplog):
         assert listed[name] == {
             "instances": count, "sha256": hashlib.sha256(data).hexdigest(),
         }  # fmt: skip
-    assert "sokoban-8x8-2.test: 40 instances" in caplog.messages
+    assert "sokoban-8x8-2-depth10.test: 40 instances" in caplog.messages
 
 
 def test_build_check(monkeypatch, capsys, tmp_path):
