@@ -22,7 +22,7 @@ class CorridorText:
     vocabularies: ClassVar = {"standard": CELLS}
 
     def rules(self, env: Any) -> str:
-        return "You walk along a corridor. Reach the coin. Rewards: 1 at the coin, else 0."
+        return "You walk along a corridor. Reach the coin. Rewards: 1 at the coin, otherwise 0."
 
     def legend(self, symbols: Any) -> str:
         return ", ".join(f"{sign} {name}" for name, sign in symbols.items())

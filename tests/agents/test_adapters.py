@@ -102,7 +102,7 @@ def grpo(folder, starter, **given):
     model, tokenizer = starter
     args = GRPOConfig(
         output_dir=str(folder), per_device_train_batch_size=16, num_generations=8, max_steps=1,
-        max_completion_length=512, report_to=[], use_cpu=True, bf16=False, save_strategy="no",
+        max_completion_length=1024, report_to=[], use_cpu=True, bf16=False, save_strategy="no",
         logging_steps=1, temperature=1.0, learning_rate=1e-3, seed=0,
     )  # fmt: skip
     return GRPOTrainer(model=model, args=args, processing_class=tokenizer, **given)

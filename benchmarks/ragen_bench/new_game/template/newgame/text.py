@@ -17,8 +17,9 @@ class NewGameText:
     def rules(self, env: Any) -> str:
         """Return the goal, the rules and the rewards."""
         return (
-            f"You walk along a corridor of {env.length} cells. Reach the coin. "
-            "Rewards: 1 at the coin, else 0."
+            f"You walk along a corridor of {env.length} cells, one cell per action. Reach the coin; "
+            "then the game ends. A move off either end leaves you where you are but still counts as "
+            "an action. Rewards: 1 at the coin, otherwise 0."
         )
 
     def legend(self, symbols: Symbols) -> str:
@@ -34,5 +35,6 @@ class NewGameText:
         cells = [symbols["empty"]] * env.length
         cells[env.coin] = symbols["coin"]
         cells[env.player] = symbols["player"]
-        grid, places = "".join(cells), f"player: {env.player}\ncoin: {env.coin}"
+        grid = "".join(cells)
+        places = f"Cells are numbered from 0 at the left.\nplayer: {env.player}\ncoin: {env.coin}"
         return {COORDINATES: places, BOTH: f"{grid}\n{places}"}.get(form, grid)
