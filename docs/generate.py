@@ -4,9 +4,9 @@
 """
 
 import argparse
+import json
 import re
 import sys
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -109,7 +109,8 @@ def _module_of(env_id: str) -> str:
 def _page(games: list[GameSpec]) -> str:
     docstring = _docstring(gym.make(games[0].id).unwrapped)
     parts = [NOTE, f"# {games[0].name}", f"![{games[0].name}](../images/{games[0].image}.png)"]
-    parts += ["## Ids", _ids(games), docstring, _levels(games), _conversation(games[0])]
+    parts += ["## Ids", _ids(games), docstring, _law(games[0].module), _levels(games)]
+    parts.append(_conversation(games[0]))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -126,6 +127,32 @@ def _ids(games: list[GameSpec]) -> str:
     return "\n".join(rows)
 
 
+def _law(module: str) -> str:
+    """Return the table of the measured level laws of a game's page."""
+    laws = json.loads((DOCS / "laws.json").read_text(encoding="utf-8"))
+    rows = [
+        f"| {row['law']} | {row['split']} | {row['distinct']} of {row['levels']} "
+        f"| {row['mean']:.2f} | {' | '.join(f'{100 * row[key]:.3g}' for key in _LAW_SHARES)} |"
+        for row in laws.get(module, ())
+        if "mean" in row
+    ]
+    head = [
+        "| law | split | distinct levels | mean shortest solution | one action, % | at most 3, % "
+        "| at most 10, % | ten random actions succeed, % | optimum, % |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    about = (
+        "Fresh levels, measured by `python docs/measure_laws.py`. Levels that are equal up to symmetry "
+        "count once. The last two columns are exact probabilities of success under the paper's limits of "
+        "5 turns with up to 5 actions and 10 actions in all: of uniformly random actions, and of the best "
+        "agent."
+    )
+    return "\n".join(["## Level Law", "", about, "", *head, *rows]) if rows else ""
+
+
+_LAW_SHARES = ("within_1", "within_3", "within_10", "random", "optimum")
+
+
 def _levels(games: list[GameSpec]) -> str:
     rows = []
     for name in dict.fromkeys(_distribution(game) for game in games):
@@ -134,10 +161,12 @@ def _levels(games: list[GameSpec]) -> str:
                 pack = load_pack(name, split)
             except InstanceError:
                 continue
-            rows.append(f"| {name} | {split} | {len(pack)} | {_moves(pack)} |")
+            counts = f"{len(pack)} | {len({instance.level for instance in pack})}"
+            rows.append(f"| {name} | {split} | {counts} | {_moves(pack)} | {_chance(pack)} |")
     head = [
-        "| pack | split | instances | shortest solution: mean, median, 90%, longest |",
-        "|---|---|---|---|",
+        "| pack | split | instances | different | shortest solution: mean, median, 90%, longest "
+        "| random play succeeds, % |",
+        "|---|---|--:|--:|---|--:|",
     ]
     return "\n".join(["## Frozen Levels", "", *head, *rows]) if rows else ""
 
@@ -148,11 +177,14 @@ def _distribution(game: GameSpec) -> str:
 
 def _moves(pack: Any) -> str:
     if "moves" not in pack[0].facts:
-        counts = Counter(instance.level for instance in pack)
-        return f"{len(counts)} distinct prompts"
+        return "–"
     moves = np.array([instance.facts["moves"] for instance in pack])
     low, high, top = np.percentile(moves, [50, 90, 100])
     return f"{moves.mean():.1f}, {low:.0f}, {high:.0f}, {top:.0f}"
+
+
+def _chance(pack: Any) -> str:
+    return f"{100 * np.mean([instance.facts['chance'] for instance in pack]):.3g}"
 
 
 def _conversation(game: GameSpec) -> str:

@@ -32,7 +32,7 @@ def rows(split: str) -> Iterator[Row]:
                 swapped = below(stream, 2)
             else:
                 swapped = 1 - swapped
-            yield {"level": "/".join(pair[::-1] if swapped else pair)}
+            yield {"level": "/".join(pair[::-1] if swapped else pair), "chance": 0.5}
             number += 1
 
 
