@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, SupportsInt, Typ
 import gymnasium as gym
 
 from ragen_envs import seeding
-from ragen_envs.errors import InstanceError, RagenError
+from ragen_envs.arguments import read_render_mode
+from ragen_envs.errors import InstanceError, RagenError, ResetNeededError
 from ragen_envs.oracle import Advice, Budget, RandomBaseline
 from ragen_envs.splits import SPLITS, TRAIN
 from ragen_envs.text import GRID, TextFace
@@ -44,10 +45,13 @@ class Instance:
 class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
     """Base of the games. A subclass adds the rules, a generator, an oracle and a text face.
 
-    ``reset(seed=s)`` starts an endless sequence of fresh training levels; ``reset()`` continues
-    it. ``reset(options={"split": "test", "index": 7})`` loads a frozen instance. With the option
-    ``noise`` (an integer >= 0, 0 by default) the same level is played under another independent
-    draw of the game's randomness.
+    ``reset(seed=s)`` starts an endless sequence of fresh levels of the env's split; ``reset()``
+    continues it. ``reset(options={"index": 7})`` loads a frozen instance of that split. With the
+    option ``noise`` (an integer >= 0, 0 by default) the same level is played under another
+    independent draw of the game's randomness.
+
+    The split is the one that the constructor was given, until ``reset(options={"split": "test"})``
+    asks for another one. Every later reset, seeded or not, then stays in that split.
     """
 
     text: ClassVar[TextFace]
@@ -56,11 +60,24 @@ class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
     """Whether levels that no frozen pack holds are drawn by their index, for games without packs."""
     distribution: str
     """Name of the level distribution that this env's settings select."""
+    split: str = TRAIN
+    """Split that the next level is of, unless ``reset`` is asked for another one."""
 
     _fixed: str | None = None
     """The level that every reset plays instead of drawn ones, in text form; None for none."""
+    _over: bool = True
+    """Whether no episode is running."""
     _stream: int | None = None
     _origin: tuple[str, int | None, int | None, int] = (TRAIN, None, None, 0)
+
+    def __init__(self, split: str = TRAIN, render_mode: str | None = None) -> None:
+        """Read what every game is given.
+
+        Raises:
+            RagenError: There is no such split, or the game does not have the render mode.
+        """
+        self.split = read_split(split)
+        self.render_mode = read_render_mode(render_mode, self.metadata["render_modes"])
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -71,12 +88,23 @@ class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
             InstanceError: An option is unknown, or names an instance that does not exist.
         """
         super().reset(seed=seed)
-        split, index, noise = _read_options(options)
+        split, index, noise = self._read_options(options or {})
         if index is not None:
             self._reset_frozen(split, index, noise)
         else:
             self._reset_fresh(split, seed, noise)
+        self.split = split
+        self._over = False
         return self._observe(), self._info(effective=False)
+
+    def _read_options(self, given: dict[str, Any]) -> tuple[str, int | None, int]:
+        for name in given:
+            if name not in _OPTIONS:
+                raise InstanceError(f"unknown reset option '{name}'; known are {', '.join(_OPTIONS)}")
+        split = read_split(given.get("split", self.split))
+        noise = read_integer("noise", given.get("noise", 0))
+        index = given.get("index")
+        return split, None if index is None else read_integer("index", index), noise
 
     def _reset_frozen(self, split: str, index: int, noise: int) -> None:
         from ragen_envs.instances import load_pack
@@ -110,8 +138,12 @@ class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
 
         Raises:
             RagenError: The game has no such action.
+            ResetNeededError: The episode has not begun or has ended.
         """
+        if self._over:
+            raise self._reset_needed()
         reward, terminated, effective = self.act(action)
+        self._over = terminated
         return self._observe(), reward, terminated, False, self._info(effective)
 
     def render(self) -> Any:
@@ -155,6 +187,7 @@ class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
 
         Raises:
             RagenError: The game has no such action.
+            ResetNeededError: The episode has not begun or has ended, where the game checks it here.
         """
 
     @abstractmethod
@@ -209,6 +242,12 @@ class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
     def _info(self, effective: bool) -> dict[str, Any]:
         """Return the info of the present state."""
 
+    def _reset_needed(self) -> ResetNeededError:
+        """Return the error of an action where no episode is running."""
+        if self._stream is None:
+            return ResetNeededError("call reset() before the first action")
+        return ResetNeededError("the episode has ended; call reset() before the next action")
+
     def _draw(self) -> Any:
         """Return the present state as a fresh RGB array; games without pictures leave it out."""
         raise RagenError(f"{type(self).__name__} has no pictures; its render mode is ansi")
@@ -226,20 +265,9 @@ def read_action(action: SupportsInt, names: Sequence[str]) -> int:
     return number
 
 
-def _read_options(options: dict[str, Any] | None) -> tuple[str, int | None, int]:
-    given = options or {}
-    for name in given:
-        if name not in _OPTIONS:
-            raise InstanceError(f"unknown reset option '{name}'; known are {', '.join(_OPTIONS)}")
-    split = read_split(given.get("split", TRAIN))
-    noise = read_integer("noise", given.get("noise", 0))
-    index = given.get("index")
-    return split, None if index is None else read_integer("index", index), noise
-
-
 def read_split(split: Any) -> str:
     """Return the name of a split, or raise `InstanceError` if there is no such split."""
-    if split not in SPLITS:
+    if not isinstance(split, str) or split not in SPLITS:
         raise InstanceError(f"split is {split!r}, but must be one of {', '.join(SPLITS)}")
     return str(split)
 

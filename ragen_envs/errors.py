@@ -1,5 +1,7 @@
 """Errors that a user can cause. Each message names the field, the value and what would be right."""
 
+import gymnasium as gym
+
 
 class RagenError(ValueError):
     """Base of every error whose message is meant for users. The command line prints it and exits 2."""
@@ -15,6 +17,10 @@ class InstanceError(RagenError):
 
 class SolverLimitError(RagenError):
     """The exact search reached its memory limit before it found the optimum."""
+
+
+class ResetNeededError(RagenError, gym.error.ResetNeeded):
+    """A step was asked for before the first reset, or after the end of the episode."""
 
 
 def install_hint(extra: str) -> str:

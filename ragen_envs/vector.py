@@ -11,8 +11,9 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from ragen_envs import seeding
+from ragen_envs.arguments import read_choice, read_count, read_flag
 from ragen_envs.compiling import first_use
-from ragen_envs.errors import GenerationError, InstanceError, RagenError
+from ragen_envs.errors import GenerationError, InstanceError, RagenError, ResetNeededError
 from ragen_envs.kernels import (
     DUE,
     EFFECTIVE,
@@ -26,10 +27,12 @@ from ragen_envs.kernels import (
     TRUNCATED,
     VALID,
 )
-from ragen_envs.splits import SPLITS, TRAIN
+from ragen_envs.splits import SPLITS
 from ragen_envs.vector_options import ResetOptions, read_actions, read_options, read_seeds
 
 NO_LIMIT = 2**31 - 1
+_DUE_IN = tuple(DUE + 1 + code for code in range(len(SPLITS)))
+"""Phases of envs whose next episode begins now, where not all are in one split, by the split."""
 
 
 class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
@@ -37,8 +40,9 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
     Seeds, options and infos are those of ``gymnasium.vector.SyncVectorEnv`` over the single envs,
     in each autoreset mode. ``reset(options=...)`` also takes ``index`` and ``noise`` as arrays of
-    one integer an env, and ``reset_mask``. The masks in infos that are True everywhere are shared
-    and read-only.
+    one integer an env, and ``reset_mask``. Each env stays in the split that it was asked for last, by
+    ``split`` of the constructor or of a reset, in later resets and autoresets too. The masks in infos
+    that are True everywhere are shared and read-only. Copies, pickled or deep, play on independently.
     """
 
     game: ClassVar[Any]
@@ -75,12 +79,10 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             render_mode: As of the single env; ``render`` returns a tuple of frames.
             **settings: Keyword arguments of the single env.
         """
-        if not isinstance(num_envs, int) or num_envs < 1:
-            raise RagenError(f"num_envs is {num_envs!r}, but must be an integer >= 1")
+        self.num_envs = read_count("num_envs", num_envs, 1)
+        self.copy_observations = read_flag("copy_observations", copy_observations)
+        self.autoreset_mode = _read_autoreset_mode(autoreset_mode)
         self.single = self.game(render_mode=render_mode, **settings)
-        self.num_envs = num_envs
-        self.copy_observations = copy_observations
-        self.autoreset_mode = AutoresetMode(autoreset_mode)
         self._same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
         self._disabled = self.autoreset_mode is AutoresetMode.DISABLED
         self.metadata = {**self.single.metadata, "autoreset_mode": self.autoreset_mode}
@@ -92,16 +94,15 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._limit = _read_limit(max_episode_steps)
         self._flags_shape = (OWN_FLAG + len(self.flags), num_envs)
         self._everywhere = np.ones(num_envs, np.bool_)
-        self._everywhere.flags.writeable = False
         self._ready = False
         self._waiting = False
         fixed = self.single._fixed
         self._fixed = None if fixed is None else self._decode(fixed)
+        self._splits = np.full(num_envs, SPLITS.index(self.single.split), np.int64)
         self._allocate()
-        self._streams = self._state[STREAM]
+        self._link()
         self._streams[:] = -1
-        with first_use(*self.kernels):
-            self._compile()
+        self._compile()
 
     def reset(
         self,
@@ -114,7 +115,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         Raises:
             RagenError: A seed or an option is none, or names an instance that does not exist.
         """
-        asked = read_options(options, self.num_envs)
+        asked = read_options(options, self._splits)
         seeds = read_seeds(seed, self.num_envs)
         if isinstance(seed, int):
             super().reset(seed=seed)
@@ -122,7 +123,8 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             self._reset_frozen(asked, asked.indices)
         else:
             self._reset_fresh(asked, seeds)
-        started = (self._streams >= 0) & (self._state[PHASE] != DUE)
+        self._splits[asked.ids] = asked.splits
+        started = (self._streams >= 0) & (self._state[PHASE] < DUE)
         self._ready = bool(started.all())
         self._waiting = bool((self._state[PHASE] == ENDED).any())
         return self._observe(), self._reset_infos(asked.ids)
@@ -136,8 +138,8 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             actions: (num_envs,) integers.
 
         Raises:
-            RagenError: An action is none, or an episode is over and autoreset is disabled. Nothing
-                has changed then.
+            RagenError: An action is none. Nothing has changed then.
+            ResetNeededError: An env was not reset, or its episode is over and autoreset is disabled.
         """
         if not self._ready or (self._waiting and self._disabled):
             raise self._not_ready()
@@ -149,7 +151,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         infos = self._flag_infos(flags)
         extra: dict[str, Any] = {}
         if self._waiting:
-            self._begin(DUE, TRAIN)
+            self._begin(DUE, self._splits)
             self._waiting = False
         self._add_infos(infos)
         if not self._same_step:
@@ -180,38 +182,58 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         from ragen_envs.instances import load_pack
 
         name = self.single.distribution
-        pack = load_pack(name, asked.split)
-        if indices.max() >= len(pack):
-            raise InstanceError(
-                f"index is {indices.max()}, but split '{asked.split}' of '{name}' has instances "
-                f"0 to {len(pack) - 1}"
-            )
-        for i, index, noise in zip(asked.ids, indices.tolist(), asked.noise.tolist(), strict=True):
-            self._streams[i] = seeding.new_stream(asked.split, name, index, noise)
-        self._write(asked.ids, np.stack([self._decode(pack[i].level) for i in indices.tolist()]))
+        levels = []
+        for code, index in zip(asked.splits.tolist(), indices.tolist(), strict=True):
+            pack = load_pack(name, SPLITS[code])
+            if index >= len(pack):
+                raise InstanceError(
+                    f"index is {index}, but split '{SPLITS[code]}' of '{name}' has instances "
+                    f"0 to {len(pack) - 1}"
+                )
+            levels.append(self._decode(pack[index].level))
+        columns = (asked.ids, asked.splits, indices, asked.noise)
+        for i, code, index, noise in zip(*(column.tolist() for column in columns), strict=True):
+            self._streams[i] = seeding.new_stream(SPLITS[code], name, index, noise)
+        self._write(asked.ids, np.stack(levels))
         self._state[PHASE, asked.ids] = DUE
         self._start(DUE)
 
     def _reset_fresh(self, asked: ResetOptions, seeds: list[int | None]) -> None:
-        for i in asked.ids.tolist():
+        for i, code in zip(asked.ids.tolist(), asked.splits.tolist(), strict=True):
             seed = seeds[i]
             if seed is None and self._streams[i] < 0:
                 seed = int(self.np_random.integers(2**31))
             if seed is not None:
-                self._streams[i] = seeding.new_stream(asked.split, self.single.distribution, seed)
+                name = self.single.distribution
+                self._streams[i] = seeding.new_stream(SPLITS[code], name, seed)
         self._state[PHASE, asked.ids] = DUE
-        self._begin(DUE, asked.split)
+        splits = self._splits.copy()
+        splits[asked.ids] = asked.splits
+        self._begin(DUE, splits)
         for i, noise in zip(asked.ids.tolist(), asked.noise.tolist(), strict=True):
             if noise:
                 self._streams[i] = seeding.jump(int(self._streams[i]), noise)
 
-    def _begin(self, phase: int, split: str) -> None:
-        """Begin episodes in every env in a phase, on the fixed level or on fresh ones."""
+    def _begin(self, phase: int, splits: NDArray[np.int64]) -> None:
+        """Begin episodes in every env in a phase, on the fixed level or on fresh ones of its split."""
         if self._fixed is not None:
             self._restart(phase, self._fixed)
-        elif self._draw(phase, SPLITS.index(split)) >= 0:
-            self._ready = False
-            raise self._failure()
+            return
+        draws = [(phase, int(splits[0]))]
+        if not (splits == splits[0]).all():
+            draws = self._by_split(phase, splits)
+        for due, wanted in draws:
+            if self._draw(due, wanted) >= 0:
+                self._ready = False
+                raise self._failure()
+
+    def _by_split(self, phase: int, splits: NDArray[np.int64]) -> list[tuple[int, int]]:
+        """Give the envs in a phase a phase for each split; return the pairs (phase, split)."""
+        waiting = self._state[PHASE] == phase
+        pairs = [(_DUE_IN[code], code) for code in range(len(SPLITS))]
+        for due, code in pairs:
+            self._state[PHASE, waiting & (splits == code)] = due
+        return pairs
 
     def _flag_infos(self, flags: NDArray[np.bool_]) -> dict[str, Any]:
         everywhere = self._everywhere
@@ -246,7 +268,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         for i, observation in zip(ids.tolist(), self._observations[ids], strict=True):
             last[i] = observation
         final = self._only(infos, ids)
-        self._begin(ENDED, TRAIN)
+        self._begin(ENDED, self._splits)
         for name in ("success", "action_is_effective", *self.flags):
             infos[name][ids] = False
         self._add_infos(infos)
@@ -261,11 +283,11 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     def _observe(self) -> NDArray[Any]:
         return self._observations.copy() if self.copy_observations else self._observations
 
-    def _not_ready(self) -> Exception:
+    def _not_ready(self) -> ResetNeededError:
         if not self._ready:
-            return gym.error.ResetNeeded("Cannot call step() before every env was reset")
+            return ResetNeededError("call reset() for every env before the first step()")
         over = np.flatnonzero(self._state[PHASE] != RUNNING).tolist()
-        return RagenError(
+        return ResetNeededError(
             f'the episodes of envs {over} are over; reset them with options={{"reset_mask": ...}}'
         )
 
@@ -274,16 +296,22 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         assert isinstance(space, gym.spaces.Discrete)
         return RagenError(f"action {i} is {actions[i]}, but must be from 0 to {space.n - 1}")
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a copy, whose views of its buffers have become arrays of their own."""
+        self.__dict__.update(state)
+        self._link()
+        self._compile()
+
     def _compile(self) -> None:
         """Call the kernels where they change nothing, so that no step has to wait for a compiler."""
-        nobody = -1
-        if self._fixed is None:
-            self._draw(nobody, 0)
-        else:
-            self._restart(nobody, self._fixed)
-        self._start(nobody)
-        none = np.empty(0, np.int64)
-        self._play(none, np.empty(0), np.empty((self._flags_shape[0], 0), np.bool_))
+        nobody, none = -1, np.empty(0, np.int64)
+        with first_use(*self.kernels):
+            if self._fixed is None:
+                self._draw(nobody, 0)
+            else:
+                self._restart(nobody, self._fixed)
+            self._start(nobody)
+            self._play(none, np.empty(0), np.empty((self._flags_shape[0], 0), np.bool_))
 
     def _restart(self, phase: int, level: NDArray[Any]) -> None:
         """Begin episodes in every env in a phase, all on one level that was decoded."""
@@ -296,6 +324,11 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     @abstractmethod
     def _allocate(self) -> None:
         """Make the state, the observations, and the tables of the kernels."""
+
+    def _link(self) -> None:
+        """Make the views of the buffers; games with further views extend it."""
+        self._streams = self._state[STREAM]
+        self._everywhere.flags.writeable = False
 
     @abstractmethod
     def _play(
@@ -331,6 +364,12 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 def _read_limit(steps: int | None) -> int:
     if steps is None or steps == -1:
         return NO_LIMIT
-    if not isinstance(steps, int) or steps < 1:
+    if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
         raise RagenError(f"max_episode_steps is {steps!r}, but must be an integer >= 1, -1 or None")
     return steps
+
+
+def _read_autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
+    if isinstance(mode, AutoresetMode):
+        return mode
+    return AutoresetMode(read_choice("autoreset_mode", mode, (each.value for each in AutoresetMode)))

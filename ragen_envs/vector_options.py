@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ragen_envs.base import read_split
 from ragen_envs.errors import InstanceError, RagenError
-from ragen_envs.splits import SPLITS, TRAIN
+from ragen_envs.splits import SPLITS
 
 _INT64 = np.dtype(np.int64)
 _OPTIONS = ("split", "index", "noise", "reset_mask")
@@ -21,28 +22,28 @@ class ResetOptions:
 
     ids: NDArray[np.int64]
     """Which envs are reset."""
-    split: str
+    splits: NDArray[np.int64]
+    """Indices in ``SPLITS`` of their splits."""
     indices: NDArray[np.int64] | None
     """Indices of frozen instances, or None for fresh levels."""
     noise: NDArray[np.int64]
 
 
-def read_options(options: dict[str, Any] | None, count: int) -> ResetOptions:
-    """Return the options of a reset of ``count`` envs; raises `RagenError`."""
-    given = options or {}
+def read_options(options: dict[str, Any] | None, splits: NDArray[np.int64]) -> ResetOptions:
+    """Return the options of a reset of envs that are in some splits, (n,); raises `RagenError`."""
+    given, count = options or {}, len(splits)
     for name in given:
         if name not in _OPTIONS:
             raise InstanceError(f"unknown reset option '{name}'; known are {', '.join(_OPTIONS)}")
-    split = given.get("split", TRAIN)
-    if split not in SPLITS:
-        raise InstanceError(f"split is {split!r}, but must be one of {', '.join(SPLITS)}")
+    if "split" in given:
+        splits = np.full(count, SPLITS.index(read_split(given["split"])), np.int64)
     ids = np.arange(count)
     if "reset_mask" in given:
         ids = np.flatnonzero(_read_mask(given["reset_mask"], count))
     noise = _read_integers("noise", given.get("noise", 0), count)[ids]
     index = given.get("index")
     indices = None if index is None else _read_integers("index", index, count)[ids]
-    return ResetOptions(ids, split, indices, noise)
+    return ResetOptions(ids, splits[ids], indices, noise)
 
 
 def read_seeds(seed: int | Sequence[int | None] | None, count: int) -> list[int | None]:

@@ -17,7 +17,8 @@ class GameTools:
 
     Args:
         env_id: Id of a conversation env.
-        **settings: Over those of the id; ``think`` is off, because a call of a tool holds no thought.
+        **settings: Over those of the id, such as ``split``; ``think`` is off, because a call of a tool
+            holds no thought.
 
     Raises:
         RagenError: ``demonstrations`` is not 0.
@@ -30,6 +31,7 @@ class GameTools:
                 f"demonstrations is {self._env.settings.demonstrations}, but must be 0: worked examples "
                 "reply in text, and here the model calls a tool"
             )
+        self._split: str | None = getattr(self._env.unwrapped, "split", None)
         self._return = 0.0
 
     def reset(
@@ -39,10 +41,10 @@ class GameTools:
 
         Args:
             seed: Seed of a fresh level.
-            split: Split of the level, "train" if left out.
+            split: Split of the level; if left out, that of the settings, whatever came before.
             index: Index of a frozen instance, instead of a seed.
         """
-        given = {"split": split, "index": index}
+        given = {"split": self._split if split is None else split, "index": index}
         options = {name: value for name, value in given.items() if value is not None}
         self._env.reset(seed=seed, options=options)
         self._return = 0.0

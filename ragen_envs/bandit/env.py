@@ -1,6 +1,5 @@
 """The two-armed bandits as Gymnasium environments."""
 
-import math
 from collections.abc import Sequence
 from typing import Any, SupportsInt
 
@@ -8,12 +7,14 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from ragen_envs.arguments import read_choice, read_number, read_rows
 from ragen_envs.bandit import generator, text
 from ragen_envs.bandit.dynamics import RISKY, SAFE, Arm, pull
 from ragen_envs.base import GameEnv, read_action
 from ragen_envs.errors import RagenError
 from ragen_envs.oracle import Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.seeding import advance, uniform
+from ragen_envs.splits import TRAIN
 
 ROLES = ("sounds_risky", "sounds_safe")
 
@@ -56,7 +57,8 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
     `sure`: payoff of the sure arm. `jackpot`, `chance`: payoff of the gamble and its probability.
     `gamble`: which name is the gamble, "sounds_risky" or "sounds_safe". `level`: fixed arms, two names
     in the order shown. The first is the risky-sounding one if it is in the lists as such, else the second.
-    `render_mode`: "ansi" or "rgb_array".
+    `split`: "train", "validation" or "test", until a reset asks for another. `render_mode`: "ansi" or
+    "rgb_array".
 
     ## Version History
     * v0: Initial version.
@@ -79,21 +81,18 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
         chance: float = 0.25,
         gamble: str = "sounds_risky",
         level: Sequence[str] | None = None,
+        split: str = TRAIN,
         render_mode: str | None = None,
     ) -> None:
-        for name, value in (("sure", sure), ("jackpot", jackpot), ("chance", chance)):
-            if not isinstance(value, int | float) or not math.isfinite(value):
-                raise RagenError(f"{name} is {value!r}, but must be a finite number")
-        if not 0 <= chance <= 1:
-            raise RagenError(f"chance is {chance!r}, but must be a number from 0 to 1")
-        if gamble not in ROLES:
-            raise RagenError(f"gamble is {gamble!r}, but must be one of {', '.join(ROLES)}")
-        self.arms = {SAFE: Arm(sure, 1.0), RISKY: Arm(jackpot, chance)}
+        super().__init__(split, render_mode)
+        self.arms = {
+            SAFE: Arm(read_number("sure", sure), 1.0),
+            RISKY: Arm(read_number("jackpot", jackpot), read_number("chance", chance, 0, 1)),
+        }
         if self.arms[SAFE].mean == self.arms[RISKY].mean:
             raise RagenError(f"both arms pay {self.arms[SAFE].mean:g} on average; change sure")
-        self.gamble = gamble
-        self.render_mode = render_mode
-        self._fixed = None if level is None else "/".join(level)
+        self.gamble = read_choice("gamble", gamble, ROLES)
+        self._fixed = read_rows(level)
         if self._fixed is not None:
             text.decode_level(self._fixed)
         count = len(generator.all_names()) + 1
@@ -102,11 +101,14 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
 
     def act(self, action: SupportsInt) -> tuple[float, bool, bool]:
         """Pull arm 0 or 1, in the order shown; see the base."""
+        if self._over:
+            raise self._reset_needed()
         chosen = read_action(action, self.names)
         assert self._stream is not None
         self._stream = advance(self._stream)
         paid = pull(self.arms[self._kinds[chosen]], uniform(self._stream))
         self.chosen, self.paid = chosen, paid
+        self._over = True
         return paid, True, True
 
     def oracle(self, budget: Budget | int | None = None) -> Advice:

@@ -43,7 +43,7 @@ class ConversationVector:
         Args:
             ids: Conversations to reset, from 0.
             seeds: Seeds of fresh levels; None continues the conversation's own levels.
-            split: Split of all levels, "train" if left out.
+            split: Split of all levels; if left out, each conversation stays in its own.
             indices: Indices of frozen instances, instead of fresh levels.
             noises: Numbers of the noise draws, 0 if left out.
 

@@ -16,6 +16,7 @@ from ragen_envs.conversation.demonstrations import (
     worked_examples,
 )
 from ragen_envs.conversation.end_reason import ConversationEnd, EndReason
+from ragen_envs.conversation.free_text import FreeText
 from ragen_envs.conversation.parser import MAX_REPLY_CHARACTERS, Defect, ParsedReply, parse_reply
 from ragen_envs.conversation.settings import ConversationSettings, resolve_symbols
 from ragen_envs.conversation.state_text import state_text
@@ -30,19 +31,6 @@ Picture = NDArray[np.uint8]
 """An RGB picture, uint8 (H, W, 3)."""
 
 MAX_TEXT: int = 1 << 20
-
-
-class FreeText(spaces.Text):
-    """All strings up to a length, whatever their characters. Samples are random printable noise."""
-
-    def __init__(self, max_length: int) -> None:
-        import string
-
-        super().__init__(max_length, min_length=0, charset=string.printable)
-
-    def contains(self, x: Any) -> bool:
-        """Return whether x is a string that is not too long."""
-        return isinstance(x, str) and len(x) <= self.max_length
 
 
 class TurnResult(NamedTuple):
@@ -99,6 +87,10 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     Info has the game's keys and ``action_is_valid`` (the reply has no defect), ``action_is_effective``
     (some action changed the state), ``defects`` (tuple of names), ``executed`` (tuple of action names),
     ``end`` (why the episode ended, or ""), ``turns_left`` and ``actions_left``.
+
+    ``terminated`` is True when the game ends and when the conversation does: its limits and its rule for
+    invalid replies are part of the task, and every prompt states what is left. ``truncated`` is True when
+    a time limit of the game, which no prompt mentions, cuts the episode short.
 
     ``ragen_envs.conversation.make`` makes one from an id, and ``ConversationVector`` plays many at once.
 
@@ -171,8 +163,8 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             tuple(self.names[a] for a in result.executed),
             any(result.effective),
         )
-        terminated = result.end == EndReason.TERMINATED
-        truncated = result.end is not None and not terminated
+        truncated = result.end == EndReason.TRUNCATED
+        terminated = result.end is not None and not truncated
         return result.text, result.reward, terminated, truncated, info
 
     def play(self, reply: str, truncated: bool = False) -> TurnResult:

@@ -7,12 +7,13 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from ragen_envs.arguments import read_count, read_rows
 from ragen_envs.base import GameEnv, read_action
 from ragen_envs.cube import generator, text
 from ragen_envs.cube.dynamics import ACTION_NAMES, COLORS, is_solved, turned
 from ragen_envs.cube.symmetry import cube_key
-from ragen_envs.errors import RagenError
 from ragen_envs.oracle import Advice, Budget, RandomBaseline, as_budget
+from ragen_envs.splits import TRAIN
 
 if TYPE_CHECKING:
     from ragen_envs.tiles import TileSet
@@ -40,7 +41,7 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
     right on either side, and back to the right of the right face.
 
     ## Starting State
-    `reset(seed=s)` draws fresh training levels: the solved cube after `scramble` random quarter turns,
+    `reset(seed=s)` draws fresh levels of the split: the solved cube after `scramble` random quarter turns,
     none of which undoes the one before. `reset(options={"split": "test", "index": 7})` loads a frozen
     level. Cubes that differ only by rotation, reflection or a renaming of colors count as one level and
     belong to one split. A short scramble yields few levels: 20 with 4 turns, 237 with 6. Fresh levels
@@ -59,7 +60,8 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
     ## Arguments
     `scramble`: number of quarter turns that scramble the cube, from 1 to 100. With the default of 8, the
     10 actions of a conversation leave room to make one wrong turn and undo it. `level`: a fixed cube used
-    at every reset, given as six faces of four letters from `WOGRBY`. `render_mode`: "ansi" or "rgb_array".
+    at every reset, given as six faces of four letters from `WOGRBY`. `split`: "train", "validation" or
+    "test", until a reset asks for another. `render_mode`: "ansi" or "rgb_array".
 
     ## Version History
     * v0: Initial version.
@@ -74,15 +76,12 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
         self,
         scramble: int = 8,
         level: Sequence[str] | None = None,
+        split: str = TRAIN,
         render_mode: str | None = None,
     ) -> None:
-        if not isinstance(scramble, int) or not 1 <= scramble <= MAX_SCRAMBLE:
-            raise RagenError(
-                f"scramble is {scramble!r}, but must be an integer from 1 to {MAX_SCRAMBLE}"
-            )
-        self.scramble = scramble
-        self.render_mode = render_mode
-        self._fixed = None if level is None else "/".join(level)
+        super().__init__(split, render_mode)
+        self.scramble = read_count("scramble", scramble, 1, MAX_SCRAMBLE)
+        self._fixed = read_rows(level)
         if self._fixed is not None:
             text.decode_level(self._fixed)
         self.distribution = f"cube-{scramble}"
@@ -91,8 +90,10 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
 
     def act(self, action: SupportsInt) -> tuple[float, bool, bool]:
         """Play one action, an integer from 0 to 5; see the base class."""
+        if self._over:
+            raise self._reset_needed()
         self.state = turned(self.state, read_action(action, ACTION_NAMES))
-        solved = is_solved(self.state)
+        self._over = solved = is_solved(self.state)
         return float(solved), solved, True
 
     @classmethod

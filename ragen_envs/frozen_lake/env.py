@@ -7,11 +7,12 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from ragen_envs.arguments import read_number, read_rows, read_sides
 from ragen_envs.base import GameEnv, read_action
-from ragen_envs.errors import RagenError
 from ragen_envs.frozen_lake import dynamics, generator, oracle, text
 from ragen_envs.oracle import Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.seeding import advance, uniform
+from ragen_envs.splits import TRAIN
 
 if TYPE_CHECKING:
     from ragen_envs.tiles import TileSet
@@ -35,7 +36,7 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     hole, 5 player on goal.
 
     ## Starting State
-    `reset(seed=s)` draws fresh training maps: start and goal uniform, every other tile frozen with
+    `reset(seed=s)` draws fresh maps of the split: start and goal uniform, every other tile frozen with
     probability `p`, redrawn until a path exists. `reset(options={"split": "test", "index": 7})` loads a
     frozen map; its slips are a fixed draw, and the option `noise` chooses another one.
 
@@ -53,7 +54,8 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     ## Arguments
     `size`: side of the square, or (height, width), each from 2 to 16. `p`: probability of a frozen
     tile. `success_rate`: probability to go where intended, 1 for ice that is not slippery. `level`: a
-    fixed map as rows of `_OGP` or of Gymnasium's `SFHG`. `render_mode`: "ansi" or "rgb_array".
+    fixed map as rows of `_OGP` or of Gymnasium's `SFHG`. `split`: "train", "validation" or "test", until
+    a reset asks for another. `render_mode`: "ansi" or "rgb_array".
 
     ## Version History
     * v0: Initial version.
@@ -72,13 +74,14 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         p: float = 0.8,
         success_rate: float = 1 / 3,
         level: Sequence[str] | None = None,
+        split: str = TRAIN,
         render_mode: str | None = None,
     ) -> None:
-        self.height, self.width = _read_size(size)
-        self.p = _read_probability("p", p)
-        self.success_rate = _read_probability("success_rate", success_rate)
-        self.render_mode = render_mode
-        self._fixed = None if level is None else "/".join(level)
+        super().__init__(split, render_mode)
+        self.height, self.width = read_sides("size", size, 2, text.MAX_SIDE)
+        self.p = read_number("p", p, 0, 1)
+        self.success_rate = read_number("success_rate", success_rate, 0, 1)
+        self._fixed = read_rows(level)
         if self._fixed is not None:
             _, self.height, self.width, _ = text.decode_level(self._fixed)
         self.distribution = f"frozen_lake-{self.height}x{self.width}-{self.p:g}"
@@ -89,6 +92,8 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
 
     def act(self, action: SupportsInt) -> tuple[float, bool, bool]:
         """Play one action, an integer from 0 to 3; see the base."""
+        if self._over:
+            raise self._reset_needed()
         intended = read_action(action, dynamics.ACTION_NAMES)
         assert self._stream is not None
         self._stream = advance(self._stream)
@@ -96,6 +101,7 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         self.position, reward, terminated, self._slipped = dynamics.step(
             self.tiles, self._ways, before, intended, self.success_rate, uniform(self._stream)
         )
+        self._over = terminated
         return reward, terminated, self.position != before
 
     @classmethod
@@ -168,16 +174,3 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
 
     def _draw(self) -> NDArray[np.uint8]:
         return self.tile_set().render(self._observe())
-
-
-def _read_size(size: int | Sequence[int]) -> tuple[int, int]:
-    pair = tuple(size) if isinstance(size, Sequence) else (size, size)
-    if len(pair) != 2 or not all(isinstance(n, int) and 2 <= n <= 16 for n in pair):
-        raise RagenError(f"size is {size!r}, but must be one or two integers from 2 to 16")
-    return pair[0], pair[1]
-
-
-def _read_probability(name: str, value: float) -> float:
-    if not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise RagenError(f"{name} is {value!r}, but must be a number from 0 to 1")
-    return float(value)

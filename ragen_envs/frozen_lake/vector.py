@@ -29,10 +29,14 @@ class FrozenLakeVectorEnv(GameVectorEnv):
     def _allocate(self) -> None:
         height, width = self.single.height, self.single.width
         self._cells = np.zeros((self.num_envs, height * width), np.uint8)
-        self._observations = self._cells.reshape(self.num_envs, height, width)
         self._state = np.zeros((kernels.ROWS, self.num_envs), np.int64)
         self._ways = np.array(ways(height, width))
         self._tables = key_tables(height, width)
+
+    def _link(self) -> None:
+        super()._link()
+        shape = (self.num_envs, self.single.height, self.single.width)
+        self._observations = self._cells.reshape(shape)
 
     def _play(
         self, actions: NDArray[np.int64], rewards: NDArray[np.float64], flags: NDArray[np.bool_]

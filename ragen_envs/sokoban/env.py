@@ -1,6 +1,5 @@
 """Sokoban as a Gymnasium environment."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, SupportsInt
 
@@ -8,6 +7,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from ragen_envs.arguments import read_choice, read_count, read_number, read_rows, read_sides
 from ragen_envs.base import GameEnv, read_action
 from ragen_envs.errors import RagenError
 from ragen_envs.oracle import Advice, Budget, RandomBaseline, as_budget
@@ -27,6 +27,8 @@ from ragen_envs.sokoban.dynamics import (
 from ragen_envs.sokoban.generator import generate
 from ragen_envs.sokoban.laws import GENERATORS, RAGEN, law_name, law_of
 from ragen_envs.sokoban.level_key import level_key
+from ragen_envs.sokoban.room_sizes import check_room
+from ragen_envs.splits import TRAIN
 
 if TYPE_CHECKING:
     from ragen_envs.tiles import TileSet
@@ -50,7 +52,7 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     4 box, 5 player, 6 player on target.
 
     ## Starting State
-    `reset(seed=s)` draws fresh training levels: a random-walk room and reverse play from the solved
+    `reset(seed=s)` draws fresh levels of the split: a random-walk room and reverse play from the solved
     state (Racanière et al. 2017), always solvable. By default the law is that of the paper's published
     code (`generator="ragen"`), with search depth 300 on 6x6 and 10 in `ragen/SokobanLarge-v0`.
     `reset(options={"split": "test", "index": 7})` loads a frozen level.
@@ -70,13 +72,15 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     `boxes_on_target` (int).
 
     ## Arguments
-    `size`: side of the square, or (height, width), each from 4 to 32. `boxes`: 1 to 16. `reward`: see
-    above. `level`: a fixed board as rows of `#_O√XPS`, played at every reset instead of generated ones.
+    `size`: side of the square, or (height, width), each from 4 to 32. `boxes`: 1 to 16. The smallest
+    boards are 4x5, for at most two boxes, and 5x5, for at most three. `reward`: see above. `level`: a
+    fixed board as rows of `#_O√XPS`, played at every reset instead of generated ones.
     `generator`: the level law. "ragen"; "gym-sokoban", whose search also walks without pulling and counts
     each pull as a change of box; "v1", the law of suite version 1, as gym-sokoban's but counting changes
     of box as "ragen" does and with at most 1,500 states. `search_depth`: how deep reverse play searches;
     None is 300 (1,500 states for "v1").
-    `render_mode`: "ansi" or "rgb_array".
+    `split`: "train", "validation" or "test", until a reset asks for another. `render_mode`: "ansi" or
+    "rgb_array".
 
     ## Version History
     * v0: Initial version.
@@ -96,17 +100,21 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         level: Sequence[str] | None = None,
         generator: str = RAGEN,
         search_depth: int | None = None,
+        split: str = TRAIN,
         render_mode: str | None = None,
     ) -> None:
-        self.height, self.width = _read_size(size)
-        self.boxes = _read_boxes(boxes)
+        super().__init__(split, render_mode)
+        self.height, self.width = read_sides("size", size, 4, text.MAX_SIDE)
+        self.boxes = read_count("boxes", boxes, 1, 16)
         self.reward = _read_reward(reward)
-        self.render_mode = render_mode
-        self._fixed = None if level is None else "/".join(level)
-        if self._fixed is not None:
+        self._fixed = read_rows(level)
+        if self._fixed is None:
+            check_room(self.height, self.width, self.boxes)
+        else:
             board, self.height, self.width = text.decode_level(self._fixed)
             self.boxes = board.count(BOX) + board.count(BOX_ON_TARGET)
-        _check_law(generator, search_depth)
+        read_choice("generator", generator, GENERATORS)
+        search_depth = _read_depth(search_depth)
         self.law = law_of(generator, search_depth, self.height, self.width, self.boxes)
         self.distribution = (
             f"sokoban-{self.height}x{self.width}-{self.boxes}{law_name(generator, search_depth)}"
@@ -118,11 +126,14 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
 
     def act(self, action: SupportsInt) -> tuple[float, bool, bool]:
         """Play one action, an integer from 0 to 3; see the base."""
+        if self._over:
+            raise self._reset_needed()
         offset = self._offsets[read_action(action, ACTION_NAMES)]
         self._player, moved, self._left, reward = play(
             self._board, self._player, offset, self._left, self.reward, self._distances
         )
-        return reward, self._left == 0, moved == 1
+        self._over = solved = self._left == 0
+        return reward, solved, moved == 1
 
     @classmethod
     def tile_set(cls) -> "TileSet":
@@ -195,38 +206,18 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         return self.tile_set().render(self._observe())
 
 
-def _read_size(size: int | Sequence[int]) -> tuple[int, int]:
-    pair = tuple(size) if isinstance(size, Sequence) else (size, size)
-    if len(pair) != 2 or not all(isinstance(n, int) and 4 <= n <= 32 for n in pair):
-        raise RagenError(f"size is {size!r}, but must be one or two integers from 4 to 32")
-    return pair[0], pair[1]
-
-
-def _read_boxes(boxes: int) -> int:
-    if not isinstance(boxes, int) or not 1 <= boxes <= 16:
-        raise RagenError(f"boxes is {boxes!r}, but must be an integer from 1 to 16")
-    return boxes
-
-
-def _check_law(generator: str, search_depth: int | None) -> None:
-    if generator not in GENERATORS:
-        raise RagenError(f"generator is {generator!r}, but must be one of {', '.join(GENERATORS)}")
-    if search_depth is not None and (type(search_depth) is not int or search_depth < 1):
-        raise RagenError(f"search_depth is {search_depth!r}, but must be an integer >= 1 or None")
+def _read_depth(search_depth: int | None) -> int | None:
+    return None if search_depth is None else read_count("search_depth", search_depth, 1)
 
 
 def _read_reward(reward: str | Mapping[str, float]) -> Reward:
     if isinstance(reward, str):
-        if reward not in REWARDS:
-            raise RagenError(f"reward is {reward!r}, but must be one of {', '.join(REWARDS)}")
-        return REWARDS[reward]
+        return REWARDS[read_choice("reward", reward, REWARDS)]
     if not isinstance(reward, Mapping):
         raise RagenError(f"reward is {reward!r}, but must be a name or a mapping")
-    for name, value in reward.items():
-        if not isinstance(value, int | float) or not math.isfinite(value):
-            raise RagenError(f"reward has {name} = {value!r}, but needs finite numbers")
+    weights = {name: read_number(f"reward['{name}']", value) for name, value in reward.items()}
     try:
-        return Reward(**{name: float(value) for name, value in reward.items()})
+        return Reward(**weights)
     except TypeError:
         raise RagenError(
             f"reward has the fields {', '.join(reward)}, but needs {', '.join(Reward._fields)}"

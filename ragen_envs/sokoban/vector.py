@@ -28,11 +28,7 @@ class SokobanVectorEnv(GameVectorEnv):
     def _allocate(self) -> None:
         single, count = self.single, self.num_envs
         self._size = single.height * single.width
-        pad = single.width
-        length = count * self._size
-        self._cells = np.zeros(length + 2 * pad, np.uint8)
-        self._boards = self._cells[pad : pad + length].reshape(count, self._size)
-        self._observations = self._boards.reshape(count, single.height, single.width)
+        self._cells = np.zeros(count * self._size + 2 * single.width, np.uint8)
         self._distances = np.zeros(len(self._cells), np.int16) if single.reward.closer else None
         self._state = np.zeros((kernels.ROWS, count), np.int64)
         self._payoffs = kernels.payoffs(single.reward)
@@ -40,6 +36,12 @@ class SokobanVectorEnv(GameVectorEnv):
             generator.search_weights(single.height, single.width),
             np.array(room_weights(), np.int64),
         )
+
+    def _link(self) -> None:
+        super()._link()
+        single, pad = self.single, self.single.width
+        self._boards = self._cells[pad:-pad].reshape(self.num_envs, self._size)
+        self._observations = self._boards.reshape(self.num_envs, single.height, single.width)
 
     def _play(
         self, actions: NDArray[np.int64], rewards: NDArray[np.float64], flags: NDArray[np.bool_]

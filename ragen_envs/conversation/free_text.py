@@ -1,0 +1,106 @@
+"""The space of all strings up to a length."""
+
+import string
+from collections.abc import Iterable, Iterator, Sequence, Set
+from functools import lru_cache
+from typing import Any, Final, overload
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+_COUNT: Final = 0x110000
+"""Number of code points that Python strings can hold."""
+
+
+class AllCharacters(Set[str], Sequence[str]):
+    """Every character that a string can hold, in the order of the code points.
+
+    It stands in for the frozen set and the tuple of a million characters that `spaces.Text` would make.
+    """
+
+    def __contains__(self, item: object) -> bool:
+        return isinstance(item, str) and len(item) == 1
+
+    def __len__(self) -> int:
+        return _COUNT
+
+    def __iter__(self) -> Iterator[str]:
+        return map(chr, range(_COUNT))
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+        found = range(_COUNT)[index]
+        return tuple(map(chr, found)) if isinstance(found, range) else chr(found)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AllCharacters) or super().__eq__(other)
+
+    def __hash__(self) -> int:
+        return hash(AllCharacters)
+
+    def __repr__(self) -> str:
+        return "all characters"
+
+    @classmethod
+    def _from_iterable(cls, it: Iterable[Any]) -> frozenset[Any]:  # type: ignore[override]
+        """Return what set operations give: a plain set."""
+        return frozenset(it)
+
+
+_ALL: Final = AllCharacters()
+
+
+@lru_cache(maxsize=1)
+def _joined() -> str:
+    return "".join(_ALL)
+
+
+class FreeText(spaces.Text):
+    """All strings up to a length, of any characters. Samples are random printable ASCII.
+
+    Its character set has every character, so that whatever a game writes and a model replies is in the
+    space, and Gymnasium can flatten it or put it into shared memory.
+    """
+
+    def __init__(self, max_length: int) -> None:
+        super().__init__(max_length, min_length=0, charset=string.printable)
+
+    def sample(
+        self,
+        mask: tuple[int | None, NDArray[np.int8] | None] | None = None,
+        probability: tuple[int | None, NDArray[np.float64] | None] | None = None,
+    ) -> str:
+        """Return a string of random printable characters; masks are over ``string.printable``."""
+        printable = spaces.Text(self.max_length, min_length=0, charset=string.printable)
+        printable._np_random = self.np_random
+        return printable.sample(mask, probability)
+
+    def contains(self, x: Any) -> bool:
+        """Return whether x is a string that is not too long."""
+        return isinstance(x, str) and len(x) <= self.max_length
+
+    @property
+    def character_set(self) -> AllCharacters:  # type: ignore[override]
+        """Every character."""
+        return _ALL
+
+    @property
+    def character_list(self) -> AllCharacters:  # type: ignore[override]
+        """Every character, in the order of the code points."""
+        return _ALL
+
+    @property
+    def characters(self) -> str:
+        """Every character, in the order of the code points."""
+        return _joined()
+
+    def character_index(self, char: str) -> np.int32:
+        """Return the code point of a character."""
+        return np.int32(ord(char))
+
+    def __repr__(self) -> str:
+        return f"FreeText({self.max_length})"
