@@ -30,7 +30,9 @@ def read_sides(name: str, value: Any, low: int, high: int) -> tuple[int, int]:
     """Return (height, width) of one or two integers from ``low`` to ``high``, or raise `RagenError`."""
     pair = tuple(value) if isinstance(value, Sequence) else (value, value)
     if len(pair) != 2 or not all(_is_count(side, low, high) for side in pair):
-        raise RagenError(f"{name} is {value!r}, but must be one or two integers from {low} to {high}")
+        raise RagenError(
+            f"{name} is {value!r}, but must be one or two integers from {low} to {high}"
+        )
     return pair[0], pair[1]
 
 
@@ -64,6 +66,13 @@ def read_rows(level: Any) -> str | None:
     if not rows or not all(isinstance(row, str) for row in rows):
         raise RagenError(f"level is {level!r}, but must be a list of strings")
     return "/".join(rows)
+
+
+def read_text(name: str, value: Any) -> str | None:
+    """Return a string or None, or raise `RagenError`."""
+    if value is not None and not isinstance(value, str):
+        raise RagenError(f"{name} is {value!r}, but must be a string")
+    return value
 
 
 def _is_count(value: Any, low: int, high: int | None) -> bool:

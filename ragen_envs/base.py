@@ -100,7 +100,9 @@ class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
     def _read_options(self, given: dict[str, Any]) -> tuple[str, int | None, int]:
         for name in given:
             if name not in _OPTIONS:
-                raise InstanceError(f"unknown reset option '{name}'; known are {', '.join(_OPTIONS)}")
+                raise InstanceError(
+                    f"unknown reset option '{name}'; known are {', '.join(_OPTIONS)}"
+                )
         split = read_split(given.get("split", self.split))
         noise = read_integer("noise", given.get("noise", 0))
         index = given.get("index")

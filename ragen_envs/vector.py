@@ -372,4 +372,6 @@ def _read_limit(steps: int | None) -> int:
 def _read_autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
     if isinstance(mode, AutoresetMode):
         return mode
-    return AutoresetMode(read_choice("autoreset_mode", mode, (each.value for each in AutoresetMode)))
+    return AutoresetMode(
+        read_choice("autoreset_mode", mode, (each.value for each in AutoresetMode))
+    )

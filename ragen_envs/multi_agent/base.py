@@ -9,11 +9,12 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 from ragen_envs import seeding
+from ragen_envs.arguments import read_count, read_render_mode
 from ragen_envs.base import Instance, read_action, read_integer, read_split
-from ragen_envs.errors import RagenError
+from ragen_envs.errors import RagenError, ResetNeededError
 from ragen_envs.oracle import Advice
 from ragen_envs.splits import TRAIN
-from ragen_envs.text import TextFace
+from ragen_envs.text import GRID, TextFace
 
 Infos = dict[str, dict[str, Any]]
 Step = tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], Infos]
@@ -31,13 +32,14 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
 
     Players sit on *seats*, numbered from 0; the agent of seat i is ``player_i``. The last action of
     every game does nothing. ``reset(seed=s)`` draws a fresh level and ``reset()`` continues from there.
-    The option ``split`` selects the split, and ``noise`` another independent draw of the game's
-    randomness. Other options are ignored, as PettingZoo's tests require.
+    The option ``split`` selects the split of this and all later resets, and ``noise`` another
+    independent draw of the game's randomness. Other options are ignored, as PettingZoo's tests require.
 
     Args:
         players: Number of seats.
         max_cycles: Rounds after which everybody is truncated; None for the game's own budget.
-        render_mode: "ansi", "rgb_array" or None.
+        split: Split of the levels, until a reset asks for another.
+        render_mode: "human", "ansi", "rgb_array" or None.
     """
 
     metadata: dict[str, Any]
@@ -49,16 +51,19 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
     """Names of the actions of the present level; the last one does nothing."""
     rounds: int
     """Rounds played."""
+    split: str
+    """Split that the next level is of, unless ``reset`` is asked for another one."""
 
     _stream: int | None = None
     _origin: tuple[str, int | None, int] = (TRAIN, None, 0)
 
-    def __init__(self, players: int, max_cycles: int | None, render_mode: str | None) -> None:
-        if max_cycles is not None and (not isinstance(max_cycles, int) or max_cycles < 1):
-            raise RagenError(f"max_cycles is {max_cycles!r}, but must be an integer >= 1 or None")
+    def __init__(
+        self, players: int, max_cycles: int | None, split: str, render_mode: str | None
+    ) -> None:
         self.players = players
-        self.max_cycles = max_cycles
-        self.render_mode = render_mode
+        self.max_cycles = None if max_cycles is None else read_count("max_cycles", max_cycles, 1)
+        self.split = read_split(split)
+        self.render_mode = read_render_mode(render_mode, self.metadata["render_modes"])
         self.possible_agents = [f"player_{seat}" for seat in range(players)]
         self.agents: list[str] = []
         self.rounds = 0
@@ -87,7 +92,7 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
             InstanceError: The seed or an option has a wrong value.
         """
         given = options or {}
-        split = read_split(given.get("split", TRAIN))
+        split = read_split(given.get("split", self.split))
         noise = read_integer("noise", given.get("noise", 0))
         if seed is None and self._stream is None:
             seed = secrets.randbelow(2**31)
@@ -96,6 +101,7 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
         assert self._stream is not None
         self._stream = seeding.jump(self._draw_level(self._stream, split), noise)
         self._origin = (split, seed, noise)
+        self.split = split
         self.rounds = 0
         self.agents = list(self.possible_agents)
         seats = range(self.players)
@@ -111,11 +117,12 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
             actions: The action of every agent that is still in the game.
 
         Raises:
-            RagenError: Nobody is in the game, or an agent has no action, or one that the game does
-                not have. Nothing has changed then.
+            RagenError: An agent has no action, or one that the game does not have. Nothing has
+                changed then.
+            ResetNeededError: Nobody is in the game: it has not begun, or it has ended.
         """
         if not self.agents:
-            raise RagenError("nobody is in the game; call reset() first")
+            raise ResetNeededError("nobody is in the game; call reset() first")
         playing = self.agents
         chosen = [len(self.names) - 1] * self.players
         for agent in playing:
@@ -136,11 +143,14 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
         )
 
     def render(self) -> Any:
-        """Return the state as text or as an RGB array (h, w, 3), as the render mode asks."""
-        if self.render_mode == "ansi":
-            return self.text.observation(
-                SeatView(self, 0), "grid", self.text.vocabularies["standard"]
-            )
+        """Return the state as text or as an RGB array (h, w, 3), or print the text, by the render mode."""
+        if self.render_mode in ("human", "ansi"):
+            symbols = self.text.vocabularies["standard"]
+            words = self.text.observation(SeatView(self, 0), GRID, symbols)
+            if self.render_mode == "ansi":
+                return words
+            print(words)
+            return None
         return self._draw() if self.render_mode == "rgb_array" else None
 
     def close(self) -> None:
@@ -207,10 +217,3 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
     @abstractmethod
     def _draw(self) -> Any:
         """Return the state as a fresh RGB array."""
-
-
-def read_players(players: Any, most: int) -> int:
-    """Return the number of seats, or raise `RagenError`."""
-    if not isinstance(players, int) or isinstance(players, bool) or not 1 <= players <= most:
-        raise RagenError(f"players is {players!r}, but must be an integer from 1 to {most}")
-    return players

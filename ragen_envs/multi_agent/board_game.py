@@ -36,7 +36,7 @@ class MultiAgentBoardEnv(MultiAgentEnv):
     """Base of the games: each seat observes cell codes of its own, (height, width)."""
 
     metadata: dict[str, Any] = {
-        "render_modes": ["ansi", "rgb_array"],
+        "render_modes": ["human", "ansi", "rgb_array"],
         "is_parallelizable": True,
         "render_fps": 4,
     }

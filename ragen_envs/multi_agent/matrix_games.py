@@ -3,6 +3,7 @@
 Shapley and Snow (1950): every matrix game has optimal strategies that make some square submatrix
 equalising, and after a shift to positive payoffs that submatrix is regular. The solver tries pure
 saddle points first and then all square submatrices, smallest first; meant for a handful of actions.
+Payoffs are scaled to [0, 1] first, so that tolerances are relative to the range of a game's payoffs.
 """
 
 from itertools import combinations
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _EPSILON = 1e-9
+"""Tolerance of payoffs and probabilities, both from 0 to 1."""
 
 Floats = NDArray[np.float64]
 
@@ -31,8 +33,17 @@ def solve(games: Floats) -> Solution:
     """Solve games (n, m, k): the row player wants much, the column player wants it to have little.
 
     Raises:
-        ArithmeticError: A game could not be solved to 1e-9.
+        ArithmeticError: A game could not be solved to 1e-9 of the range of its payoffs.
     """
+    least = games.min(axis=(1, 2))
+    span = games.max(axis=(1, 2)) - least
+    span[span == 0.0] = 1.0
+    scaled = _solve((games - least[:, None, None]) / span[:, None, None])
+    return scaled._replace(values=least + span * scaled.values)
+
+
+def _solve(games: Floats) -> Solution:
+    """Solve games whose payoffs are from 0 to 1."""
     count, m, k = games.shape
     low, high = games.min(axis=2), games.max(axis=1)
     values = low.max(axis=1)
@@ -60,11 +71,10 @@ def _try(
     columns: Floats,
 ) -> NDArray[np.int64]:
     """Write the solutions that live on one submatrix; return the games that are still open."""
-    shift = games[ids].min(axis=(1, 2)) - 1.0
-    positive = games[ids] - shift[:, None, None]
+    positive = games[ids] + 1.0
     part = positive[:, chosen][:, :, answer]
     regular = np.abs(np.linalg.det(part)) > _EPSILON
-    part, positive, shift = part[regular], positive[regular], shift[regular]
+    part, positive = part[regular], positive[regular]
     ones = np.ones((len(part), len(chosen), 1))
     x = np.linalg.solve(part.transpose(0, 2, 1), ones)[:, :, 0]
     y = np.linalg.solve(part, ones)[:, :, 0]
@@ -78,6 +88,6 @@ def _try(
     holds = (row.min(axis=1) >= -_EPSILON) & (column.min(axis=1) >= -_EPSILON)
     holds &= (worst >= value - _EPSILON) & (best <= value + _EPSILON)
     solved = ids[np.flatnonzero(regular)[holds]]
-    values[solved] = value[holds] + shift[holds]
+    values[solved] = value[holds] - 1.0
     rows[solved], columns[solved] = row[holds].clip(0.0), column[holds].clip(0.0)
     return np.setdiff1d(ids, solved)

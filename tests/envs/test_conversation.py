@@ -254,7 +254,7 @@ def test_invalid_end():
     env = sokoban(invalid="end")
     env.play(say("Up"))
     _, reward, terminated, truncated, info = env.step(PARTLY)
-    assert (reward, terminated, truncated, info["end"]) == (-0.1, False, True, "invalid")
+    assert (reward, terminated, truncated, info["end"]) == (-0.1, True, False, "invalid")
     assert info["executed"] == ()
     assert info["action_is_effective"] is False
     with pytest.raises(RagenError, match=r"ended \(invalid\)"):
@@ -295,9 +295,9 @@ def test_the_models_cut_is_a_defect():
 
 def test_turns_run_out():
     env = sokoban(max_turns=2)
-    assert env.step(say("Up"))[3] is False
+    assert env.step(say("Up"))[2] is False
     _, _, terminated, truncated, info = env.step("")
-    assert (terminated, truncated, info["end"]) == (False, True, "budget")
+    assert (terminated, truncated, info["end"]) == (True, False, "budget")
     assert (info["turns_left"], info["actions_left"]) == (0, 9)
 
 
@@ -305,7 +305,7 @@ def test_actions_run_out():
     env = sokoban(max_actions=3)
     env.step(say("Up", "Up"))
     _, _, terminated, truncated, info = env.step(say("Up"))
-    assert (terminated, truncated, info["end"]) == (False, True, "budget")
+    assert (terminated, truncated, info["end"]) == (True, False, "budget")
     assert (info["turns_left"], info["actions_left"]) == (3, 0)
 
 

@@ -404,13 +404,13 @@ def test_bad_settings():
 
 
 def test_generation_errors():
-    envs = gym.make_vec(SOKOBAN, num_envs=2, size=4, boxes=8)
+    envs = gym.make_vec(SOKOBAN, num_envs=2, size=7, boxes=12)
     with pytest.raises(GenerationError) as ours:
         envs.reset(seed=0)
     with pytest.raises(gym.error.ResetNeeded):
         envs.step(np.zeros(2, np.int64))
     with pytest.raises(GenerationError) as theirs:
-        gym.make(SOKOBAN, size=4, boxes=8).reset(seed=0)
+        gym.make(SOKOBAN, size=7, boxes=12).reset(seed=0)
     assert str(ours.value) == str(theirs.value)
 
 

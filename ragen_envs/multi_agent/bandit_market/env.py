@@ -7,13 +7,14 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from ragen_envs.arguments import read_count, read_text
 from ragen_envs.bandit.dynamics import pull
-from ragen_envs.errors import RagenError
 from ragen_envs.multi_agent.bandit_market import generator, oracle, text
 from ragen_envs.multi_agent.bandit_market.dynamics import counts_of, is_best_reply, share
-from ragen_envs.multi_agent.base import MultiAgentEnv, read_players
+from ragen_envs.multi_agent.base import MultiAgentEnv
 from ragen_envs.oracle import Advice
 from ragen_envs.seeding import advance, uniform
+from ragen_envs.splits import TRAIN
 
 MAX_ARMS = 6
 ROUNDS = 5
@@ -55,7 +56,8 @@ class BanditMarketEnv(MultiAgentEnv):
 
     ## Arguments
     `players`: 1 to 8. `arms`: 2 to 6. `level`: a fixed market in the text form of `instance.level`.
-    `max_cycles`: other rounds than 5. `render_mode`: "ansi" or "rgb_array".
+    `max_cycles`: other rounds than 5. `split`: "train", "validation" or "test", until a reset asks for
+    another. `render_mode`: "human" (printed text), "ansi" or "rgb_array".
 
     ## Version History
     * v0: Initial version.
@@ -63,7 +65,7 @@ class BanditMarketEnv(MultiAgentEnv):
 
     metadata: dict[str, Any] = {
         "name": "bandit_market_v0",
-        "render_modes": ["ansi", "rgb_array"],
+        "render_modes": ["human", "ansi", "rgb_array"],
         "is_parallelizable": True,
         "render_fps": 1,
     }
@@ -81,14 +83,14 @@ class BanditMarketEnv(MultiAgentEnv):
         arms: int = 3,
         level: str | None = None,
         max_cycles: int | None = None,
+        split: str = TRAIN,
         render_mode: str | None = None,
     ) -> None:
+        level = read_text("level", level)
         self._fixed = None if level is None else text.decode_level(level)
         arms = arms if self._fixed is None else len(self._fixed)
-        if not isinstance(arms, int) or not 2 <= arms <= MAX_ARMS:
-            raise RagenError(f"arms is {arms!r}, but must be an integer from 2 to {MAX_ARMS}")
-        super().__init__(read_players(players, 8), max_cycles, render_mode)
-        self.arms = arms
+        self.arms = arms = read_count("arms", arms, 2, MAX_ARMS)
+        super().__init__(read_count("players", players, 1, 8), max_cycles, split, render_mode)
         self.distribution = f"bandit_market-{arms}-{self.players}"
         self._set_spaces(spaces.Box(0.0, 1e6, (arms, 4), np.float32), arms + 1)
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ragen_envs.arguments import read_choice, read_count, read_number, read_text
 from ragen_envs.errors import RagenError
 from ragen_envs.frozen_lake.dynamics import FROZEN, GOAL, PLAYER, ways
-from ragen_envs.multi_agent.base import read_players
 from ragen_envs.multi_agent.board_game import MultiAgentBoardEnv
 from ragen_envs.multi_agent.frozen_lake_race import generator, oracle, text
 from ragen_envs.multi_agent.frozen_lake_race.dynamics import (
@@ -23,6 +23,7 @@ from ragen_envs.multi_agent.frozen_lake_race.dynamics import (
 )  # fmt: skip
 from ragen_envs.oracle import Advice
 from ragen_envs.seeding import advance, jump, uniform
+from ragen_envs.splits import TRAIN
 
 ROUNDS = 20
 _OTHER = 3
@@ -69,8 +70,9 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
     ## Arguments
     `size`: side of the square, from 3 to 16. `p`: probability of a frozen tile. `success_rate`:
     probability to go where intended. `finish`: "first" or "all". `players`: 1 to 8. `level`: a fixed
-    level in the text form of `instance.level`. `max_cycles`: other rounds than 20. `render_mode`:
-    "ansi" or "rgb_array".
+    level in the text form of `instance.level`. `max_cycles`: other rounds than 20. `split`:
+    "train", "validation" or "test", until a reset asks for another. `render_mode`: "human"
+    (printed text), "ansi" or "rgb_array".
 
     ## Version History
     * v0: Initial version.
@@ -93,23 +95,20 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
         players: int = 2,
         level: str | None = None,
         max_cycles: int | None = None,
+        split: str = TRAIN,
         render_mode: str | None = None,
     ) -> None:
-        if not isinstance(size, int) or not 3 <= size <= 16:
-            raise RagenError(f"size is {size!r}, but must be an integer from 3 to 16")
-        for name, value in (("p", p), ("success_rate", success_rate)):
-            if not isinstance(value, int | float) or not 0 <= value <= 1:
-                raise RagenError(f"{name} is {value!r}, but must be a number from 0 to 1")
-        if finish not in FINISHES:
-            raise RagenError(f"finish is {finish!r}, but must be one of {', '.join(FINISHES)}")
+        self.height = self.width = read_count("size", size, 3, 16)
+        self.p = read_number("p", p, 0, 1)
+        self.success_rate = read_number("success_rate", success_rate, 0, 1)
+        self.finish = read_choice("finish", finish, FINISHES)
         self._fixed = None
-        self.height = self.width = size
+        level = read_text("level", level)
         if level is not None:
             self._fixed, self.height, self.width = text.decode_level(level)
             players = len(self._fixed.starts)
-        super().__init__(read_players(players, 8), max_cycles, render_mode)
-        self.p, self.success_rate, self.finish = p, float(success_rate), finish
-        self.distribution = f"frozen_lake_race-{self.height}x{self.width}-{p:g}-{self.players}"
+        super().__init__(read_count("players", players, 1, 8), max_cycles, split, render_mode)
+        self.distribution = f"frozen_lake_race-{self.height}x{self.width}-{self.p:g}-{self.players}"
         self._ways = ways(self.height, self.width)
         self._set_board_spaces()
 

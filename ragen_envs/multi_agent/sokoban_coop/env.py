@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_envs.errors import RagenError
-from ragen_envs.multi_agent.base import read_players
+from ragen_envs.arguments import read_count, read_text
 from ragen_envs.multi_agent.board_game import MultiAgentBoardEnv
 from ragen_envs.multi_agent.sokoban_coop import generator, text
 from ragen_envs.multi_agent.sokoban_coop.dynamics import ACTION_NAMES, STAY, play_round
@@ -15,6 +14,8 @@ from ragen_envs.multi_agent.sokoban_coop.oracle import Plan, joint_plan
 from ragen_envs.oracle import Advice
 from ragen_envs.sokoban.dynamics import BOX
 from ragen_envs.sokoban.level_key import level_key
+from ragen_envs.sokoban.room_sizes import check_room
+from ragen_envs.splits import TRAIN
 
 
 class SokobanCoopEnv(MultiAgentBoardEnv):
@@ -55,10 +56,10 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
     200,000 joint states raises `SolverLimitError`.
 
     ## Arguments
-    `size`: side of the square, from 5 to 8. `boxes`: 1 to 4. `players`: 1 to 4. `level`: a fixed level
-    in the text form of `instance.level`; where a team is no faster than one, it has 24 rounds. `max_cycles`:
-    another budget. `render_mode`: "ansi" or
-    "rgb_array".
+    `size`: side of the square, from 5 to 8. `boxes`: 1 to 4, at most 3 on 5x5. `players`: 1 to 4.
+    `level`: a fixed level in the text form of `instance.level`; where a team is no faster than one, it
+    has 24 rounds. `max_cycles`: another budget. `split`: "train", "validation" or "test", until a reset
+    asks for another. `render_mode`: "human" (printed text), "ansi" or "rgb_array".
 
     ## Version History
     * v0: Initial version.
@@ -79,16 +80,20 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
         players: int = 2,
         level: str | None = None,
         max_cycles: int | None = None,
+        split: str = TRAIN,
         render_mode: str | None = None,
     ) -> None:
+        level = read_text("level", level)
         self._fixed = None if level is None else text.decode_level(level)
-        self.height = self.width = _read("size", size, 5, 8)
-        boxes = _read("boxes", boxes, 1, 4)
-        if self._fixed is not None:
+        self.height = self.width = read_count("size", size, 5, 8)
+        boxes = read_count("boxes", boxes, 1, 4)
+        if self._fixed is None:
+            check_room(self.height, self.width, boxes)
+        else:
             board, movers, self.width = self._fixed
             self.height, players = len(board) // self.width, len(movers)
             boxes = board.count(BOX)
-        super().__init__(read_players(players, 4), max_cycles, render_mode)
+        super().__init__(read_count("players", players, 1, 4), max_cycles, split, render_mode)
         self.boxes = boxes
         self.distribution = f"sokoban_coop-{self.height}x{self.width}-{boxes}-{self.players}"
         self._set_board_spaces()
@@ -183,9 +188,3 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
 
         board = np.frombuffer(bytes(self.board), np.uint8).reshape(self.height, self.width)
         return number_players(TILES.render(board), dict(enumerate(self.movers)), self.width)
-
-
-def _read(name: str, value: Any, low: int, high: int) -> int:
-    if not isinstance(value, int) or not low <= value <= high:
-        raise RagenError(f"{name} is {value!r}, but must be an integer from {low} to {high}")
-    return value
