@@ -6,7 +6,7 @@ import math
 import gymnasium as gym
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -247,6 +247,31 @@ def test_matrix_games_have_the_value_of_the_linear_programme(rows, columns, numb
     assert (game @ solved.columns[0]).max() <= value + 1e-7
     assert solved.rows[0].sum() == pytest.approx(1)
     assert min(solved.rows[0].min(), solved.columns[0].min()) >= 0
+
+
+@given(
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.lists(st.integers(-30, 30), min_size=16, max_size=16),
+    st.sampled_from([-9, -6, -3, -1, 1, 3, 6, 9]),
+    st.sampled_from([0, 1, -7]),
+)
+@example(2, 2, [1, 0, 0, 1] + [0] * 12, -10, 0)
+@example(2, 2, [3, 0, 0, 1] + [0] * 12, 12, 0)
+@settings(max_examples=150, deadline=None)
+def test_the_size_of_the_payoffs_does_not_change_the_equilibrium(
+    rows, columns, numbers, power, plus
+):
+    game = np.array(numbers[: rows * columns], float).reshape(1, rows, columns)
+    scale = 10.0**power
+    plain, scaled = matrix_games.solve(game), matrix_games.solve((game + plus) * scale)
+    assert scaled.rows == pytest.approx(plain.rows, abs=1e-9)
+    assert scaled.columns == pytest.approx(plain.columns, abs=1e-9)
+    span = max(np.ptp(game), 1.0)
+    assert scaled.values / scale - plus == pytest.approx(plain.values, abs=1e-8 * span)
+    worst = (scaled.rows[0] @ game[0]).min()
+    best = (game[0] @ scaled.columns[0]).max()
+    assert best - worst <= 1e-7 * span
 
 
 def outcomes(env, positions, actions):
