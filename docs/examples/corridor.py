@@ -10,7 +10,7 @@ from ragen_envs import GameSpec, register_game
 from ragen_envs.base import GameEnv, read_action
 from ragen_envs.oracle import Advice, Budget, as_budget
 from ragen_envs.seeding import advance, below
-from ragen_envs.splits import SPLITS, split_code
+from ragen_envs.splits import SPLITS, TRAIN, split_code
 
 NAMES = ("Left", "Right")
 CELLS = {"empty": "_", "coin": "C", "player": "P"}
@@ -45,9 +45,11 @@ class CorridorEnv(GameEnv[NDArray[np.int64]]):
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"], "render_fps": 4}
     text = CorridorText()
 
-    def __init__(self, length: int = 12, render_mode: str | None = None) -> None:
+    def __init__(
+        self, length: int = 12, split: str = TRAIN, render_mode: str | None = None
+    ) -> None:
+        super().__init__(split, render_mode)
         self.length = length
-        self.render_mode = render_mode
         self.distribution = f"corridor-{length}"
         self.observation_space = spaces.MultiDiscrete([length, length])
         self.action_space = spaces.Discrete(2)

@@ -15,7 +15,7 @@ from ragen_envs.grids import BoardText
 from ragen_envs.keys import grid_key
 from ragen_envs.oracle import Advice, Budget, as_budget
 from ragen_envs.seeding import advance, below
-from ragen_envs.splits import split_of
+from ragen_envs.splits import TRAIN, split_of
 
 SIDE = 3
 LAMPS = SIDE * SIDE
@@ -79,8 +79,8 @@ class LightsOutEnv(GameEnv[NDArray[np.int8]]):
     numbered = True
     distribution = "lights_out"
 
-    def __init__(self, render_mode: str | None = None) -> None:
-        self.render_mode = render_mode
+    def __init__(self, split: str = TRAIN, render_mode: str | None = None) -> None:
+        super().__init__(split, render_mode)
         self.observation_space = spaces.MultiBinary(LAMPS)
         self.action_space = spaces.Discrete(LAMPS)
 

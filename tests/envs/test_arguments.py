@@ -21,7 +21,10 @@ NO_NUMBERS = (True, False, math.nan, math.inf, -math.inf, "0.5", None, [0.5], 10
 NO_NAMES = ("foo", "", 1, True, math.nan, ["sparse"])
 NO_LEVELS = (True, 3, "######", [1, 2], [], math.nan, [["#"]])
 FIELDS = {
-    "Sokoban": {"size": NO_INTEGERS, "boxes": NO_INTEGERS, "level": NO_LEVELS, "reward": NO_NAMES},
+    "Sokoban": {
+        "size": NO_INTEGERS, "boxes": NO_INTEGERS, "level": NO_LEVELS, "reward": NO_NAMES,
+        "generator": NO_NAMES, "search_depth": tuple(v for v in NO_INTEGERS if v is not None),
+    },
     "FrozenLake": {
         "size": NO_INTEGERS, "p": NO_NUMBERS, "success_rate": NO_NUMBERS, "level": NO_LEVELS
     },
@@ -57,9 +60,7 @@ def test_vector_envs(game, field, value):
 
 
 def test_every_argument_of_every_game_is_covered():
-    covered = {
-        "render_mode", "split",  # below, and in test_splits.py
-    }  # fmt: skip
+    covered = {"render_mode", "split"}  # below, and in test_splits.py
     for game in GAMES:
         name = next(name for name in FIELDS if game.name.startswith(name))
         arguments = game.env_class.__init__.__annotations__.keys() - {"return"}

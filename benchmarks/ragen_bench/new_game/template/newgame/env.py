@@ -8,11 +8,12 @@ from numpy.typing import NDArray
 
 from newgame.dynamics import ACTION_NAMES, step
 from newgame.text import STANDARD, NewGameText
+from ragen_envs.arguments import read_count
 from ragen_envs.base import GameEnv, read_action
-from ragen_envs.errors import InstanceError, RagenError
+from ragen_envs.errors import InstanceError
 from ragen_envs.oracle import Advice, Budget, as_budget
 from ragen_envs.seeding import STREAM_MASK, advance, below
-from ragen_envs.splits import split_of
+from ragen_envs.splits import TRAIN, split_of
 
 
 class NewGameEnv(GameEnv[NDArray[np.int64]]):
@@ -41,7 +42,8 @@ class NewGameEnv(GameEnv[NDArray[np.int64]]):
     (bool): the last action moved the player.
 
     ## Arguments
-    `length`: number of cells, at least 3. `render_mode`: "ansi".
+    `length`: number of cells, at least 3. `split`: "train", "validation" or "test", until a reset asks
+    for another. `render_mode`: "ansi".
 
     ## Version History
     * v0: Initial version.
@@ -53,11 +55,11 @@ class NewGameEnv(GameEnv[NDArray[np.int64]]):
     player: int
     coin: int
 
-    def __init__(self, length: int = 12, render_mode: str | None = None) -> None:
-        if not isinstance(length, int) or length < 3:
-            raise RagenError(f"length is {length!r}, but must be an integer >= 3")
-        self.length = length
-        self.render_mode = render_mode
+    def __init__(
+        self, length: int = 12, split: str = TRAIN, render_mode: str | None = None
+    ) -> None:
+        super().__init__(split, render_mode)
+        self.length = read_count("length", length, 3)
         self.distribution = f"newgame-{length}"
         self.observation_space = spaces.MultiDiscrete([length, length])
         self.action_space = spaces.Discrete(len(ACTION_NAMES))
