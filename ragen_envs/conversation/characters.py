@@ -4,7 +4,7 @@ from typing import Final
 
 INVISIBLE: Final = "\u00ad\u180e\u200b\u200c\u200d\u2060\ufe0e\ufe0f\ufeff"
 """Zero-width spaces and joiners, soft hyphens, byte order marks and variation selectors."""
-_SPACES: Final = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+_SPACES: Final = "\u00a0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _QUOTES: Final = {"‘": "'", "’": "'", "“": '"', "”": '"', "„": '"', "、": ",", "。": "."}
 FULL_WIDTH: Final = 0xFEE0
 """Distance of a full-width form from its ASCII character."""
