@@ -89,7 +89,8 @@ def parse_reply(
         reply = reply[:MAX_REPLY_CHARACTERS]
     if not usual_characters(reply).strip():
         found.add(Defect.EMPTY)
-        return ParsedReply((), _in_order(Defect, found), "")
+        defects = _in_order(Defect, found)
+        return ParsedReply((), defects, "")
     reply = whole_turn(reply, prefix)
     plain = _PLAIN.fullmatch(reply) if think else None
     answer: str | None
@@ -98,7 +99,7 @@ def parse_reply(
     else:
         thought, rest = _split_thought(reply, think, found, soft)
         answer = _find_answer(rest, found, soft)
-    actions = ()
+    actions: tuple[int, ...] = ()
     if answer is not None:
         actions = read_actions(answer, names, actions_per_turn, found, soft)
     defects, tolerated = _in_order(Defect, found), _in_order(SoftDefect, soft)

@@ -130,14 +130,8 @@ HOSTILE = [
 @pytest.mark.parametrize("piece", HOSTILE, ids=ascii)
 def test_parsing_hostile_replies_is_quick(piece):
     began = time.process_time()
-    for before in (
-        "",
-        "<think>a</think><answer>",
-        "<think>a</think><answer>[",
-        "<think>a</think><answer>Up",
-    ):
-        for after in ("", "Up", "]</answer>"):
-            reply = before + piece * (65_000 // len(piece)) + after
-            parse_reply(reply, NAMES, 5, True)
-            parse_reply(reply, NAMES, 10**6, True, prefix="<think>")
-    assert time.process_time() - began < 10
+    many = piece * (65_000 // len(piece))
+    parse_reply(many, NAMES, 5, True)
+    parse_reply(f"a</think><answer>{many}</answer>", NAMES, 10**6, True, prefix="<think>")
+    parse_reply(f"<answer>[Up{many}Up]", NAMES, 10**6, False)
+    assert time.process_time() - began < 5
