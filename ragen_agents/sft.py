@@ -78,7 +78,8 @@ def demonstrations(config: SftConfig, codec: ChatCodec) -> list[Trajectory]:
 
 
 def _play(env: ConversationWrapper, codec: ChatCodec, number: int) -> Trajectory:
-    trajectory = Trajectory(number, 0, codec.start(env.messages))
+    prefix = env.settings.prefix
+    trajectory = Trajectory(number, 0, codec.start(env.messages, prefix))
     while env.end is None:
         trajectory.messages = env.messages
         actions = env.oracle().actions
@@ -88,12 +89,13 @@ def _play(env: ConversationWrapper, codec: ChatCodec, number: int) -> Trajectory
         limit = min(env.settings.actions_per_turn, env.budget.actions)
         thought = explain(env.unwrapped, actions, limit) if env.settings.think else None
         reply = format_reply(names, thought)
-        ids = codec.tokenizer.encode(reply, add_special_tokens=False)
+        written = reply.removeprefix(prefix)
+        ids = codec.tokenizer.encode(written, add_special_tokens=False)
         trajectory.append_reply([*ids, codec.close], [0.0] * (len(ids) + 1), 0)
         trajectory.messages.append({"role": "assistant", "content": reply})
-        env.play(reply)
+        env.play(written)
         if env.end is None:
-            trajectory.append_context(codec.bridge(env.user, closed=True))
+            trajectory.append_context(codec.bridge(env.user, True, prefix))
     trajectory.success = env.success
     return trajectory
 

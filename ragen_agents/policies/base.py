@@ -21,6 +21,8 @@ class Request:
     rest."""
     pictures: tuple[Picture, ...] = ()
     """The picture beside each user message; () if observations are text."""
+    prefix: str = ""
+    """The beginning of the assistant's turn, which the reply continues: ``<think>`` or nothing."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from transformers import AutoTokenizer
 
-from ragen_agents.chat_template import template_ids
+from ragen_agents.chat_template import prompt_ids
 from ragen_agents.policies.base import Reply, Request, Sampling
 from ragen_envs.errors import RagenError, first_line
 
@@ -45,7 +45,7 @@ class LanguageModelPolicy(ABC):
     def act(self, requests: Sequence[Request]) -> list[Reply]:
         """Generate the replies of at most ``batch_size`` requests together."""
         prompts = [
-            template_ids(self._tokenizer, request.messages, reply=True) for request in requests
+            prompt_ids(self._tokenizer, request.messages, request.prefix) for request in requests
         ]
         room = self._context - self.sampling.max_tokens
         fits = [i for i, prompt in enumerate(prompts) if len(prompt) <= room]

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from ragen_agents.chat_template import template_ids
+from ragen_agents.chat_template import opening, prefix_ids, template_ids
+from ragen_envs.conversation.parser import THINK_PREFIX
 from ragen_envs.conversation.wrapper import Message
 from ragen_envs.errors import RagenError
 
@@ -53,18 +54,34 @@ class ChatCodec:
         self.stop_token_ids = frozenset({*known, self.close})
         """All tokens that end a turn."""
         self.pad: int = self.close if tokenizer.pad_token_id is None else tokenizer.pad_token_id
+        self._opening = opening(tokenizer, self._template(_BASE[:2], reply=True), THINK_PREFIX)
         self._verify()
 
-    def start(self, messages: Sequence[Message]) -> list[int]:
-        """Return the first prompt: the messages and the beginning of the model's turn."""
-        return self._template(messages, reply=True)
+    def start(self, messages: Sequence[Message], prefix: str = "") -> list[int]:
+        """Return the first prompt: the messages and the beginning of the model's turn.
 
-    def bridge(self, user: str, closed: bool) -> list[int]:
-        """Return what follows a reply: a close unless the model wrote it, the user's message, a start."""
+        Args:
+            messages: Each with role and content.
+            prefix: What the turn begins with, after what the template puts there: ``<think>`` or "". It is
+                not repeated where the template ends with it.
+
+        Raises:
+            RagenError: The template begins the turn with ``<think>``, and the prefix is "".
+        """
+        return self._template(messages, reply=True) + self._prefix(prefix)
+
+    def bridge(self, user: str, closed: bool, prefix: str = "") -> list[int]:
+        """Return what follows a reply: a close unless the model wrote it, the user's message, a start.
+
+        Args:
+            user: The message.
+            closed: Whether the model wrote the token that ends its turn.
+            prefix: What the next turn begins with; see `start`.
+        """
         whole = self._template([*_BASE, {"role": "user", "content": user}], reply=True)
         if whole[: self._cut] != self._base[: self._cut]:
             raise RagenError(_REWRITES)
-        return ([] if closed else [self.close]) + whole[self._cut :]
+        return ([] if closed else [self.close]) + whole[self._cut :] + self._prefix(prefix)
 
     def text(self, ids: Sequence[int]) -> str:
         """Return what sampled ids say, without the end of the turn."""
@@ -74,16 +91,26 @@ class ChatCodec:
         text: str = self.tokenizer.decode(written, skip_special_tokens=True)
         return text
 
+    def _prefix(self, prefix: str) -> list[int]:
+        if not self._opening:
+            return prefix_ids(self.tokenizer, prefix)
+        if prefix:
+            return []
+        raise RagenError(
+            f"the chat template begins the model's turn with {THINK_PREFIX}; set think_prefix to true"
+        )
+
     def _template(self, messages: Sequence[Message], reply: bool) -> list[int]:
         return template_ids(self.tokenizer, messages, reply)
 
     def _verify(self) -> None:
         """Check that appending gives the ids of the template of the whole conversation."""
-        chat = [*_BASE[:2]]
-        ids = self.start(chat)
+        chat, prefix = [*_BASE[:2]], self._opening.rstrip()
+        reply = {"role": "assistant", "content": f"{self._opening}a"}
+        ids = self.start(chat, prefix)
         for user in ("b", "c"):
             written = self.tokenizer.encode("a", add_special_tokens=False)
-            ids = [*ids, *written, self.close, *self.bridge(user, closed=True)]
-            chat = [*chat, _BASE[2], {"role": "user", "content": user}]
+            ids = [*ids, *written, self.close, *self.bridge(user, True, prefix)]
+            chat = [*chat, reply, {"role": "user", "content": user}]
         if ids != self._template(chat, reply=True):
             raise RagenError(_REWRITES)

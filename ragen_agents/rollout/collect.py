@@ -10,7 +10,13 @@ from typing import Any, Protocol, runtime_checkable
 from ragen_agents.engines.base import Completion, Engine, EngineError, TokenRequest
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.trajectory import Trajectory, TrajectoryTurn
-from ragen_envs.conversation import ConversationVector, ConversationWrapper, EndReason, TurnResult
+from ragen_envs.conversation import (
+    ConversationVector,
+    ConversationWrapper,
+    EndReason,
+    TurnResult,
+    whole_turn,
+)
 from ragen_envs.conversation.wrapper import Message
 from ragen_envs.errors import RagenError
 from ragen_envs.seeding import new_stream
@@ -89,8 +95,9 @@ class Collector:
         for key, (spec, member) in enumerate(members):
             # The first iteration's first member meets the level's own chance, as the harness does.
             noise = iteration * spec.size + member
-            self._envs[key].reset(**_reset_arguments(spec.options, noise))
-            first = self.codec.start(self._envs[key].messages)
+            env = self._envs[key]
+            env.reset(**_reset_arguments(spec.options, noise))
+            first = self.codec.start(env.messages, env.settings.prefix)
             trajectories.append(Trajectory(spec.group, member, first))
             self._ask(key, trajectories[key], iteration)
         self.clock.games += time.perf_counter() - started
@@ -147,7 +154,8 @@ class Collector:
         )
         for k, completion in enumerate(completions):
             trajectory, result = trajectories[completion.key], results[k]
-            chat = [*messages[k], {"role": "assistant", "content": replies[k]}]
+            turn = whole_turn(replies[k], envs[k].settings.prefix)
+            chat = [*messages[k], {"role": "assistant", "content": turn}]
             trajectory.append_reply(completion.ids, completion.logprobs, completion.version)
             if isinstance(result, Exception):  # a game that breaks ends its episode, not the run
                 trajectory.end = EndReason.ERROR
@@ -155,15 +163,15 @@ class Collector:
                 trajectory.messages = chat
             else:
                 parts = _checked_parts(self.reward.parts(before[k], replies[k], result))
-                self._append(trajectory, completion, envs[k], chat, result, parts)
+                self._append(trajectory, completion, envs[k], chat, replies[k], result, parts)
 
     def _append(
         self, trajectory: Trajectory, completion: Completion, env: ConversationWrapper,
-        chat: list[Message], result: TurnResult, parts: dict[str, float],
+        chat: list[Message], reply: str, result: TurnResult, parts: dict[str, float],
     ) -> None:  # fmt: skip
         trajectory.turns.append(
             TrajectoryTurn(
-                reply=chat[-1]["content"], rewards=parts, valid=result.parsed.is_valid,
+                reply=reply, rewards=parts, valid=result.parsed.is_valid,
                 effective=any(result.effective), actions=len(result.executed),
                 cut_off=completion.finish == "length",
             )
@@ -172,7 +180,7 @@ class Collector:
         trajectory.success = env.success
         if result.end is None:
             closed = bool(completion.ids) and completion.ids[-1] in self.codec.stop_token_ids
-            trajectory.append_context(self.codec.bridge(env.user, closed))
+            trajectory.append_context(self.codec.bridge(env.user, closed, env.settings.prefix))
         else:
             trajectory.messages = [*chat, {"role": "user", "content": env.user}]
 

@@ -6,8 +6,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ragen_envs.conversation import EndReason
 
-SCHEMA_VERSION: Final = 2
-"""2 added ``picture``, ``reasoning`` and ``tokens_estimated``; records of version 1 lack them."""
+SCHEMA_VERSION: Final = 3
+"""2 added ``picture``, ``reasoning`` and ``tokens_estimated``, 3 ``soft_defects``; earlier records lack
+them."""
 
 
 class EpisodeKey(NamedTuple):
@@ -61,7 +62,7 @@ class TurnRecord(RecordModel):
     picture: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
     """Hash of the picture beside the user message, or None; see `picture_hash`."""
     reply: str
-    """The raw reply."""
+    """The raw reply, without the beginning of the turn that the setting ``think_prefix`` gives."""
     reasoning: str | None = None
     """What a reasoning model thought apart from its reply, or None. No part of what is played."""
     cut_off: bool = False
@@ -80,6 +81,8 @@ class TurnRecord(RecordModel):
     """Whether each of them changed the state."""
     defects: tuple[str, ...]
     """Names of the reply's defects."""
+    soft_defects: tuple[str, ...] = ()
+    """Names of the reply's soft defects, where they cost nothing."""
     rewards: tuple[float, ...]
     """The game's reward of each executed action."""
     penalty: float
@@ -97,7 +100,7 @@ class TurnRecord(RecordModel):
 class Episode(RecordModel):
     """One episode of one policy on one instance."""
 
-    schema_version: Literal[1, 2] = SCHEMA_VERSION
+    schema_version: Literal[1, 2, 3] = SCHEMA_VERSION
     suite_version: int
     """Version of the games and their instances; results of different versions are not comparable."""
     task: str

@@ -87,7 +87,8 @@ class EpisodeRunner:
     def request(self) -> Request:
         """Return what the policy is asked now."""
         seed = sampling_seed(self.run_seed, self.spec, len(self.turns))
-        return Request(self.env.messages, seed, self.env, tuple(self.env.pictures))
+        env = self.env
+        return Request(env.messages, seed, env, tuple(env.pictures), env.settings.prefix)
 
     def add_turn(
         self, message: UserMessage, reply: Reply, result: TurnResult, seconds: float

@@ -5,7 +5,8 @@ from typing import Any, Final, Literal, NamedTuple
 from ragen_agents.rollout.episode import InstanceRecord, RecordModel, TurnRecord
 from ragen_envs.conversation import EndReason
 
-MATCH_VERSION: Final = 1
+MATCH_VERSION: Final = 2
+"""2 added ``soft_defects``; records of version 1 lack it."""
 
 
 class MatchKey(NamedTuple):
@@ -49,7 +50,7 @@ class SeatRecord(RecordModel):
 class MatchRecord(RecordModel):
     """One game of several players on one level."""
 
-    schema_version: Literal[1] = MATCH_VERSION
+    schema_version: Literal[1, 2] = MATCH_VERSION
     suite_version: int
     """Version of the games; results of different versions are not comparable."""
     task: str

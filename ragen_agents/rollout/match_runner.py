@@ -105,7 +105,7 @@ class MatchRunner:
     def requests(self) -> dict[int, Request]:
         """Return what each seat is asked now; nothing once the match is over."""
         return {
-            number: Request(seat.messages, self._seed(number), seat)
+            number: Request(seat.messages, self._seed(number), seat, prefix=seat.settings.prefix)
             for number, seat in enumerate(self.env.seats)
             if self._seats[number].end is None
         }

@@ -40,6 +40,7 @@ def record_turn(
         executed=tuple(names[a] for a in result.executed),
         effective=result.effective,
         defects=tuple(str(d) for d in result.parsed.defects),
+        soft_defects=tuple(str(d) for d in result.parsed.soft_defects),
         rewards=result.rewards,
         penalty=result.penalty,
         seconds=seconds,

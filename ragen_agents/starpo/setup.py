@@ -127,7 +127,7 @@ def check_fits(config: TrainConfig, make_env: MakeEnv, codec: ChatCodec, context
                 "without evaluation"
             ) from error
     env.reset(seed=0)
-    needed = len(codec.start(env.messages)) + config.rollout.max_tokens
+    needed = len(codec.start(env.messages, env.settings.prefix)) + config.rollout.max_tokens
     if needed > context:
         raise RagenError(
             f"the model reads {context} tokens, but the game's first prompt and a reply of "

@@ -1,9 +1,10 @@
 """Any game as a conversation: prompts, replies, defects. ``make`` is the way in."""
 
+from ragen_envs.conversation.defects import Defect, SoftDefect
 from ragen_envs.conversation.end_reason import ConversationEnd, EndReason
 from ragen_envs.conversation.factory import make, make_vector
 from ragen_envs.conversation.free_text import FreeText
-from ragen_envs.conversation.parser import Defect, ParsedReply, format_reply, parse_reply
+from ragen_envs.conversation.parser import ParsedReply, format_reply, parse_reply, whole_turn
 from ragen_envs.conversation.protocol import Conversation
 from ragen_envs.conversation.settings import ConversationSettings
 from ragen_envs.conversation.vector import ConversationVector
@@ -20,9 +21,11 @@ __all__ = [
     "FreeText",
     "ParsedReply",
     "Picture",
+    "SoftDefect",
     "TurnResult",
     "format_reply",
     "make",
     "make_vector",
     "parse_reply",
+    "whole_turn",
 ]

@@ -1,49 +1,24 @@
-"""From a reply to actions. Total: any string gives actions and a list of named defects.
+"""From a reply to actions. Total: any string gives actions and two lists of named defects.
 
 The form is ``<think>…</think><answer>A || B</answer>``, without the first part when thinking is off.
-Tags and action names are matched whatever their case, and an action may be wrapped in quotes, brackets
-or a full stop. Text outside the tags is allowed. Everything else that is off has a name.
+Tags and action names are matched whatever their case. Text outside the tags is allowed. Everything else
+that is off has a name: a ``Defect`` makes the reply invalid, and a ``SoftDefect`` is a form of answer that
+is read all the same.
 """
 
 import re
 from collections.abc import Sequence
 from enum import StrEnum
-from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
+
+from ragen_envs.conversation.answer import read_actions
+from ragen_envs.conversation.characters import FULL_WIDTH, INVISIBLE, usual_characters
+from ragen_envs.conversation.defects import Defect, SoftDefect
 
 MAX_REPLY_CHARACTERS: Final = 65_536
 """Longer replies are cut here before they are read."""
-
-
-class Defect(StrEnum):
-    """What can be wrong with a reply."""
-
-    EMPTY = "empty"
-    """Nothing but white space."""
-    TRUNCATED = "truncated"
-    """The model was cut off by its token limit."""
-    TOO_LONG = "too_long"
-    """More than ``MAX_REPLY_CHARACTERS`` characters."""
-    NO_THINK = "no_think"
-    """No ``<think>`` before the answer although thinking is on."""
-    UNCLOSED_THINK = "unclosed_think"
-    """``<think>`` without ``</think>``."""
-    UNEXPECTED_THINK = "unexpected_think"
-    """``<think>`` although thinking is off."""
-    NO_ANSWER = "no_answer"
-    """No ``<answer>``."""
-    UNCLOSED_ANSWER = "unclosed_answer"
-    """``<answer>`` without ``</answer>``; what follows is still read."""
-    TWO_ANSWERS = "two_answers"
-    """More than one answer; the first is read."""
-    EMPTY_ANSWER = "empty_answer"
-    """An answer without any action."""
-    EMPTY_ACTION = "empty_action"
-    """Nothing between two separators; skipped."""
-    UNKNOWN_ACTION = "unknown_action"
-    """A name that the game does not have; reading stops there."""
-    TOO_MANY_ACTIONS = "too_many_actions"
-    """More actions than a turn may have; the first ones count."""
+THINK_PREFIX: Final = "<think>"
+"""How the assistant's turn begins where the setting ``think_prefix`` is on."""
 
 
 class ParsedReply(NamedTuple):
@@ -51,31 +26,48 @@ class ParsedReply(NamedTuple):
 
     actions: tuple[int, ...]
     """Numbers of the actions that could be read, at most as many as a turn may have."""
-    defects: tuple[Defect, ...]
-    """Each defect once, in the order of ``Defect``."""
+    defects: tuple[Defect | SoftDefect, ...]
+    """Each defect once, in the order of ``Defect``; then, where they are penalised, the soft ones."""
     thought: str
     """Text between the think tags, or ""."""
+    soft_defects: tuple[SoftDefect, ...] = ()
+    """Each soft defect once, in the order of ``SoftDefect``; none where they are penalised."""
 
     @property
     def is_valid(self) -> bool:
-        """Whether the reply has no defect."""
+        """Whether the reply has no defect; soft ones do not matter unless they are penalised."""
         return not self.defects
 
 
-_THINK_OPEN: Final = re.compile(r"<think>", re.IGNORECASE)
-_THINK_CLOSE: Final = re.compile(r"</think>", re.IGNORECASE)
-_ANSWER_OPEN: Final = re.compile(r"<answer>", re.IGNORECASE)
-_ANSWER_CLOSE: Final = re.compile(r"</answer>", re.IGNORECASE)
+def _tag(name: str) -> str:
+    """Return a pattern of a tag, also with full-width or invisible characters."""
+    signs = (f"[{sign}{chr(ord(sign) + FULL_WIDTH)}]" for sign in name)
+    return f"[<﹤＜]{f'[{INVISIBLE}]*'.join(['', *signs, ''])}[>﹥＞]"
+
+
+_THINK_OPEN: Final = re.compile(_tag("think"), re.IGNORECASE)
+_THINK_CLOSE: Final = re.compile(_tag("/think"), re.IGNORECASE)
+_ANSWER_OPEN: Final = re.compile(_tag("answer"), re.IGNORECASE)
+_ANSWER_CLOSE: Final = re.compile(_tag("/answer"), re.IGNORECASE)
+_STARTS_WITH_THINK: Final = re.compile(rf"[\s{INVISIBLE}]*{_tag('think')}", re.IGNORECASE)
+_OTHER: Final = "[^<﹤＜]*"
 _PLAIN: Final = re.compile(
-    r"[^<]*<think>([^<]*)</think>[^<]*<answer>([^<]*)</answer>[^<]*", re.IGNORECASE
+    f"{_OTHER}<think>({_OTHER})</think>{_OTHER}<answer>({_OTHER})</answer>{_OTHER}", re.IGNORECASE
 )
 """A reply with these four tags and no other."""
-_WRAPPING: Final = " \t\r\n\v\f\"'`*.,;:()[]{}"
-_NOTHING: Final = _WRAPPING + "|"
+
+_Name = TypeVar("_Name", bound=StrEnum)
 
 
 def parse_reply(
-    reply: str, names: Sequence[str], actions_per_turn: int, think: bool, truncated: bool = False
+    reply: str,
+    names: Sequence[str],
+    actions_per_turn: int,
+    think: bool,
+    truncated: bool = False,
+    *,
+    prefix: str = "",
+    penalise_soft: bool = False,
 ) -> ParsedReply:
     """Read a reply.
 
@@ -85,34 +77,62 @@ def parse_reply(
         actions_per_turn: Most actions that count.
         think: Whether a thought is required (True) or out of place (False).
         truncated: Whether the model was cut off by its token limit.
+        prefix: The beginning of the assistant's turn, which the reply continues: ``THINK_PREFIX`` or "".
+        penalise_soft: Whether soft defects count as defects.
     """
     found: set[Defect] = set()
+    soft: set[SoftDefect] = set()
     if truncated:
         found.add(Defect.TRUNCATED)
     if len(reply) > MAX_REPLY_CHARACTERS:
         found.add(Defect.TOO_LONG)
         reply = reply[:MAX_REPLY_CHARACTERS]
-    if not reply.strip():
+    if not usual_characters(reply).strip():
         found.add(Defect.EMPTY)
-        return ParsedReply((), _in_order(found), "")
+        defects = _in_order(Defect, found)
+        return ParsedReply((), defects, "")
+    reply = whole_turn(reply, prefix)
     plain = _PLAIN.fullmatch(reply) if think else None
     answer: str | None
     if plain is not None:
         thought, answer = plain.groups()
     else:
-        thought, rest = _split_thought(reply, think, found)
-        answer = _find_answer(rest, found)
-    actions = () if answer is None else _read_actions(answer, names, actions_per_turn, found)
-    return ParsedReply(actions, _in_order(found), thought)
+        thought, rest = _split_thought(reply, think, found, soft)
+        answer = _find_answer(rest, found, soft)
+    actions: tuple[int, ...] = ()
+    if answer is not None:
+        actions = read_actions(answer, names, actions_per_turn, found, soft)
+    defects, tolerated = _in_order(Defect, found), _in_order(SoftDefect, soft)
+    if penalise_soft:
+        return ParsedReply(actions, (*defects, *tolerated), thought)
+    return ParsedReply(actions, defects, thought, tolerated)
 
 
-def _in_order(found: set[Defect]) -> tuple[Defect, ...]:
-    return tuple(defect for defect in Defect if defect in found) if found else ()
+def whole_turn(reply: str, prefix: str) -> str:
+    """Return the assistant's turn: the prefix and the reply, which may repeat the prefix."""
+    if not prefix or _STARTS_WITH_THINK.match(reply):
+        return reply
+    return prefix + reply
 
 
-def _split_thought(reply: str, think: bool, found: set[Defect]) -> tuple[str, str]:
+def _in_order(kind: type[_Name], found: set[_Name]) -> tuple[_Name, ...]:
+    return tuple(defect for defect in kind if defect in found) if found else ()
+
+
+def _search(
+    tag: re.Pattern[str], text: str, start: int, soft: set[SoftDefect]
+) -> re.Match[str] | None:
+    match = tag.search(text, start)
+    if match is not None and not match.group().isascii():
+        soft.add(SoftDefect.UNUSUAL_CHARACTERS)
+    return match
+
+
+def _split_thought(
+    reply: str, think: bool, found: set[Defect], soft: set[SoftDefect]
+) -> tuple[str, str]:
     """Return the thought and the text in which the answer is looked for."""
-    opening = _THINK_OPEN.search(reply)
+    opening = _search(_THINK_OPEN, reply, 0, soft)
     answer = _ANSWER_OPEN.search(reply)
     if opening is None or (answer is not None and answer.start() < opening.start()):
         if think:
@@ -122,7 +142,7 @@ def _split_thought(reply: str, think: bool, found: set[Defect]) -> tuple[str, st
         return "", reply
     if not think:
         found.add(Defect.UNEXPECTED_THINK)
-    closing = _THINK_CLOSE.search(reply, opening.end())
+    closing = _search(_THINK_CLOSE, reply, opening.end(), soft)
     if closing is not None:
         return reply[opening.end() : closing.start()], reply[closing.end() :]
     found.add(Defect.UNCLOSED_THINK)
@@ -131,47 +151,18 @@ def _split_thought(reply: str, think: bool, found: set[Defect]) -> tuple[str, st
     return reply[opening.end() : answer.start()], reply[answer.start() :]
 
 
-def _find_answer(text: str, found: set[Defect]) -> str | None:
-    opening = _ANSWER_OPEN.search(text)
+def _find_answer(text: str, found: set[Defect], soft: set[SoftDefect]) -> str | None:
+    opening = _search(_ANSWER_OPEN, text, 0, soft)
     if opening is None:
         found.add(Defect.NO_ANSWER)
         return None
-    closing = _ANSWER_CLOSE.search(text, opening.end())
+    closing = _search(_ANSWER_CLOSE, text, opening.end(), soft)
     if closing is None:
         found.add(Defect.UNCLOSED_ANSWER)
         return text[opening.end() :]
-    if _ANSWER_OPEN.search(text, opening.end()) is not None:
+    if _search(_ANSWER_OPEN, text, opening.end(), soft) is not None:
         found.add(Defect.TWO_ANSWERS)
     return text[opening.end() : closing.start()]
-
-
-def _read_actions(
-    answer: str, names: Sequence[str], actions_per_turn: int, found: set[Defect]
-) -> tuple[int, ...]:
-    numbers = _numbers(tuple(names))
-    if not answer.strip(_NOTHING):
-        found.add(Defect.EMPTY_ANSWER)
-        return ()
-    actions: list[int] = []
-    for part in answer.split("||"):
-        name = part.strip(_WRAPPING).casefold()
-        if not name:
-            found.add(Defect.EMPTY_ACTION)
-        elif name not in numbers:
-            found.add(Defect.UNKNOWN_ACTION)
-            break
-        elif len(actions) == actions_per_turn:
-            found.add(Defect.TOO_MANY_ACTIONS)
-            break
-        else:
-            actions.append(numbers[name])
-    return tuple(actions)
-
-
-@lru_cache(maxsize=1024)
-def _numbers(names: tuple[str, ...]) -> dict[str, int]:
-    """Return the action that each name means, whatever its case."""
-    return {name.casefold(): number for number, name in enumerate(names)}
 
 
 def format_reply(actions: Sequence[str], thought: str | None) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from ragen_envs.conversation.parser import Defect
+from ragen_envs.conversation.defects import Defect, SoftDefect
 from ragen_envs.conversation.settings import ConversationSettings
 from ragen_envs.text import COORDINATES, IMAGE
 
@@ -115,7 +115,9 @@ def prompt_after_examples(user: str) -> str:
     return f"The example ends here. Now play your own level.\n\n{user}"
 
 
-def feedback(ran: Sequence[tuple[str, bool]], defects: Sequence[Defect], reward: float) -> str:
+def feedback(
+    ran: Sequence[tuple[str, bool]], defects: Sequence[Defect | SoftDefect], reward: float
+) -> str:
     """Return what a turn did: each executed action, whether it changed anything, and the reward."""
     names = [name if effective else f"{name} (no effect)" for name, effective in ran]
     parts = [f"Executed: {', '.join(names)}."] if names else []

@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
+from ragen_envs.conversation.parser import THINK_PREFIX
 from ragen_envs.errors import RagenError
 from ragen_envs.text import FORMATS, GRID, IMAGE
 
 HISTORIES: Final = ("full", "last", "none")
 INVALID_POLICIES: Final = ("penalise", "discard", "end")
+SOFT_DEFECT_POLICIES: Final = ("allow", "penalise")
 MAX_DEMONSTRATIONS: Final = 16
 
 
@@ -43,7 +45,11 @@ class ConversationSettings:
     invalid: str = "penalise"
     """What a reply with a defect does besides the penalty. "penalise": the actions that could be read
     before the defect run. "discard": nothing runs. "end": nothing runs and the episode ends."""
-
+    soft_defects: str = "allow"
+    """What an answer costs that can be read but is not in the requested form, such as "Up, Down".
+    "allow": nothing; the reply is valid, and the record names the form. "penalise": as any other defect."""
+    think_prefix: bool = False
+    """Whether the assistant's turn begins with ``<think>``, which the reply continues; needs ``think``."""
     demonstrations: int = 0
     """Worked examples shown as earlier turns of the chat, 0 to 16: first turns of training levels, with
     the replies of the game's oracle. They use up none of the limits."""
@@ -58,12 +64,17 @@ class ConversationSettings:
             raise RagenError(
                 f"demonstrations is {shown!r}, but must be an integer from 0 to {MAX_DEMONSTRATIONS}"
             )
-        if not isinstance(self.think, bool):
-            raise RagenError(f"think is {self.think!r}, but must be true or false")
+        for name in ("think", "think_prefix"):
+            value = getattr(self, name)
+            if not isinstance(value, bool):
+                raise RagenError(f"{name} is {value!r}, but must be true or false")
+        if self.think_prefix and not self.think:
+            raise RagenError("think_prefix is true, but think is false; set think to true")
         for name, choices in (
             ("history", HISTORIES),
             ("observation", (*FORMATS, IMAGE)),
             ("invalid", INVALID_POLICIES),
+            ("soft_defects", SOFT_DEFECT_POLICIES),
         ):
             value = getattr(self, name)
             if value not in choices:
@@ -71,6 +82,16 @@ class ConversationSettings:
         penalty = self.format_penalty
         if not isinstance(penalty, int | float) or not -math.inf < penalty <= 0:
             raise RagenError(f"format_penalty is {penalty!r}, but must be a number <= 0")
+
+    @property
+    def prefix(self) -> str:
+        """How the assistant's turn begins before the reply: ``<think>`` or nothing."""
+        return THINK_PREFIX if self.think_prefix else ""
+
+    @property
+    def penalise_soft(self) -> bool:
+        """Whether soft defects count as defects."""
+        return self.soft_defects == "penalise"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain data."""

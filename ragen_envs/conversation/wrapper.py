@@ -17,7 +17,12 @@ from ragen_envs.conversation.demonstrations import (
 )
 from ragen_envs.conversation.end_reason import ConversationEnd, EndReason
 from ragen_envs.conversation.free_text import FreeText
-from ragen_envs.conversation.parser import MAX_REPLY_CHARACTERS, Defect, ParsedReply, parse_reply
+from ragen_envs.conversation.parser import (
+    MAX_REPLY_CHARACTERS,
+    ParsedReply,
+    parse_reply,
+    whole_turn,
+)
 from ragen_envs.conversation.settings import ConversationSettings, resolve_symbols
 from ragen_envs.conversation.state_text import state_text
 from ragen_envs.errors import RagenError
@@ -85,8 +90,8 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     invalid replies.
 
     Info has the game's keys and ``action_is_valid`` (the reply has no defect), ``action_is_effective``
-    (some action changed the state), ``defects`` (tuple of names), ``executed`` (tuple of action names),
-    ``end`` (why the episode ended, or ""), ``turns_left`` and ``actions_left``.
+    (some action changed the state), ``defects`` and ``soft_defects`` (tuples of names), ``executed``
+    (tuple of action names), ``end`` (why the episode ended, or ""), ``turns_left`` and ``actions_left``.
 
     ``terminated`` is True when the game ends and when the conversation does: its limits and its rule for
     invalid replies are part of the task, and every prompt states what is left. ``truncated`` is True when
@@ -152,14 +157,14 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         left = self.settings.max_actions
         self.user = prompt.turn_prompt(self.state_text(), 1, left, self.settings)
         prompt_text = "\n\n".join(message["content"] for message in self.messages)
-        return prompt_text, self._infos(info, (), (), effective=False)
+        return prompt_text, self._infos(info, None, (), effective=False)
 
     def step(self, action: str) -> tuple[str, SupportsFloat, bool, bool, dict[str, Any]]:
         """Play one reply; see the class."""
         result = self.play(action)
         info = self._infos(
             self._game_info,
-            result.parsed.defects,
+            result.parsed,
             tuple(self.names[a] for a in result.executed),
             any(result.effective),
         )
@@ -176,8 +181,11 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self.check(reply)
         settings, names = self.settings, self.names
         limit = min(settings.actions_per_turn, settings.max_actions - self._actions_used)
-        parsed = parse_reply(reply, names, limit, settings.think, truncated)
-        valid = not parsed.defects
+        parsed = parse_reply(
+            reply, names, limit, settings.think, truncated,
+            prefix=settings.prefix, penalise_soft=settings.penalise_soft,
+        )  # fmt: skip
+        valid = parsed.is_valid
         run = parsed.actions if valid or settings.invalid == "penalise" else ()
         effective, rewards = self._run(run)
         executed = run[: len(rewards)]
@@ -267,7 +275,8 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         opening = len(chat)
         for user, reply in self._turns[self._first :]:
             chat.append({"role": "user", "content": user})
-            chat.append({"role": "assistant", "content": reply})
+            turn = whole_turn(reply, self.settings.prefix)
+            chat.append({"role": "assistant", "content": turn})
         chat.append({"role": "user", "content": self.user})
         if self.examples:
             first = chat[opening]["content"]
@@ -299,15 +308,16 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         return advice
 
     def _infos(
-        self, game: dict[str, Any], defects: tuple[Defect, ...], executed: tuple[str, ...],
+        self, game: dict[str, Any], parsed: ParsedReply | None, executed: tuple[str, ...],
         effective: bool,
     ) -> dict[str, Any]:  # fmt: skip
         self._game_info = game
         return {
             **game,
-            "action_is_valid": not defects,
+            "action_is_valid": parsed is None or parsed.is_valid,
             "action_is_effective": effective,
-            "defects": tuple(str(d) for d in defects),
+            "defects": () if parsed is None else tuple(str(d) for d in parsed.defects),
+            "soft_defects": () if parsed is None else tuple(str(d) for d in parsed.soft_defects),
             "executed": executed,
             "end": "" if self.end is None else self.end.value,
             "turns_left": self.budget.turns,

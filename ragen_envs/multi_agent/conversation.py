@@ -22,7 +22,8 @@ class MultiAgentConversation(ParallelEnv[str, Any, str]):
     An observation is a dictionary of the game's own ``observation`` and of ``text``: the whole first
     prompt after ``reset``, then the seat's next user message. An action is any string in the form that
     the prompt asks for; one in another form costs ``format_penalty`` and does what could be read of it,
-    or nothing. Infos have the game's keys and ``action_is_valid``, ``defects`` and ``executed``.
+    or nothing. Infos have the game's keys and ``action_is_valid``, ``defects``, ``soft_defects`` and
+    ``executed``.
 
     Args:
         game: What is played.
@@ -68,7 +69,7 @@ class MultiAgentConversation(ParallelEnv[str, Any, str]):
             agent: {"observation": observations[agent], "text": seat.start()}
             for agent, seat in zip(self.agents, self.seats, strict=True)
         }
-        new = {"action_is_valid": True, "defects": (), "executed": ()}
+        new = {"action_is_valid": True, "defects": (), "soft_defects": (), "executed": ()}
         return told, {agent: {**info, **new} for agent, info in infos.items()}
 
     def step(self, actions: Mapping[str, str]) -> Step:
@@ -84,6 +85,7 @@ class MultiAgentConversation(ParallelEnv[str, Any, str]):
             infos[agent] |= {
                 "action_is_valid": result.parsed.is_valid,
                 "defects": tuple(str(defect) for defect in result.parsed.defects),
+                "soft_defects": tuple(str(defect) for defect in result.parsed.soft_defects),
                 "executed": tuple(names[action] for action in result.executed),
             }
         return told, rewards, out, late, infos

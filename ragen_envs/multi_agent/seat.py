@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from ragen_envs.conversation import prompt
 from ragen_envs.conversation.end_reason import ConversationEnd
-from ragen_envs.conversation.parser import ParsedReply, parse_reply
+from ragen_envs.conversation.parser import ParsedReply, parse_reply, whole_turn
 from ragen_envs.conversation.settings import SETTING_NAMES, ConversationSettings, resolve_symbols
 from ragen_envs.conversation.wrapper import Message, TurnResult
 from ragen_envs.errors import RagenError
@@ -55,7 +55,11 @@ class Seat:
         """
         if not isinstance(reply, str):
             raise RagenError(f"the reply is a {type(reply).__name__}, but must be a string")
-        return parse_reply(reply, self.names, 1, self.settings.think, truncated)
+        settings = self.settings
+        return parse_reply(
+            reply, self.names, 1, settings.think, truncated,
+            prefix=settings.prefix, penalise_soft=settings.penalise_soft,
+        )  # fmt: skip
 
     def choice(self, parsed: ParsedReply) -> int | None:
         """Return the action that a reply plays, or None if it plays none."""
@@ -108,7 +112,8 @@ class Seat:
         chat = [{"role": "system", "content": self.system}]
         for user, reply in self._turns[first:]:
             chat.append({"role": "user", "content": user})
-            chat.append({"role": "assistant", "content": reply})
+            turn = whole_turn(reply, self.settings.prefix)
+            chat.append({"role": "assistant", "content": turn})
         return [*chat, {"role": "user", "content": self.user}]
 
     def oracle(self) -> Advice:

@@ -4,6 +4,7 @@ import pytest
 
 transformers = pytest.importorskip("transformers")
 
+from ragen_agents.chat_template import prompt_ids, template_ids  # noqa: E402
 from ragen_agents.rollout.chat import ChatCodec  # noqa: E402
 from ragen_agents.starter import STARTER  # noqa: E402
 from ragen_envs.errors import RagenError  # noqa: E402
@@ -57,6 +58,52 @@ def test_appended_turns_are_those_of_the_whole_template(template):
         assert codec.text([*written, codec.close]) == reply
     whole = codec.tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
     assert ids == whole
+
+
+THINKS = CHATML.replace("assistant\n{% endif", "assistant\n<think>\n{% endif")
+"""Like the templates of reasoning models, but for training: earlier thoughts stay."""
+
+
+@pytest.mark.parametrize(
+    ("template", "opening"),
+    [(CHATML, "<think>"), (QWEN25, "<think>"), (LLAMA3, "<think>"), (THINKS, "<think>\n")],
+    ids=["chatml", "qwen2.5", "llama3", "thinks"],
+)
+def test_a_turn_that_begins_with_think_begins_so_once(template, opening):
+    codec = ChatCodec(tokenizer(template))
+    chat = [{"role": "system", "content": "Rules."}, {"role": "user", "content": "#P_O#"}]
+    ids = codec.start(chat, "<think>")
+    assert codec.tokenizer.decode(ids).endswith(f"\n{opening}")
+    for reply, user in (
+        ("a</think><answer>Up</answer>", "Done: Up."),
+        ("b</think><answer>Left || Down</answer>", "Turn 3\n####"),
+    ):
+        written = codec.tokenizer.encode(reply, add_special_tokens=False)
+        ids = [*ids, *written, codec.close, *codec.bridge(user, True, "<think>")]
+        chat += [
+            {"role": "assistant", "content": f"{opening}{reply}"},
+            {"role": "user", "content": user},
+        ]
+    whole = template_ids(codec.tokenizer, chat, reply=True)
+    assert ids == prompt_ids(codec.tokenizer, chat, "<think>")
+    extra = (
+        [] if template == THINKS else codec.tokenizer.encode("<think>", add_special_tokens=False)
+    )
+    assert ids == [*whole, *extra]
+    assert codec.tokenizer.decode(ids).count("<think>") == 3
+
+
+def test_what_a_user_writes_is_no_beginning_of_a_turn():
+    found = tokenizer(CHATML)
+    chat = [{"role": "user", "content": "Write <think>"}]
+    assert found.decode(prompt_ids(found, chat, "<think>")).count("<think>") == 2
+    assert prompt_ids(found, chat, "") == template_ids(found, chat, reply=True)
+
+
+def test_templates_that_begin_with_think_need_the_setting():
+    codec = ChatCodec(tokenizer(THINKS))
+    with pytest.raises(RagenError, match="set think_prefix to true"):
+        codec.start([{"role": "user", "content": "a"}])
 
 
 def test_a_reply_that_was_cut_off_is_closed_in_the_bridge():

@@ -11,6 +11,7 @@ from ragen_agents.rollout.collect import Collector, GroupSpec  # noqa: E402
 from ragen_agents.starpo.config import Reward  # noqa: E402
 from ragen_agents.starpo.math.advantages import place_rewards  # noqa: E402
 from ragen_agents.starpo.parts.rewards import TurnReward, graded_format, grounded  # noqa: E402
+from ragen_agents.starpo.run.metrics import rollout_metrics  # noqa: E402
 from ragen_agents.starpo.update.batch import TrainBatch  # noqa: E402
 from ragen_agents.starter import STARTER  # noqa: E402
 from ragen_envs.conversation import make, parse_reply  # noqa: E402
@@ -54,6 +55,28 @@ def test_trajectories_are_the_templates_tokens(codec):
             assert at == list(range(at[0], at[-1] + 1))
             assert codec.text([trajectory.ids[i] for i in at]) == turn.reply
             assert trajectory.ids[at[-1]] == codec.close
+
+
+def test_the_beginning_of_a_turn_is_context(codec):
+    def continued(request):
+        return by_seed(request).removeprefix("<think>")
+
+    specs = [GroupSpec(g, 3, {"seed": g}) for g in range(3)]
+    found = collector(codec, continued, think_prefix=True, max_turns=3).collect(specs, 0)
+    (think,) = codec.tokenizer.encode("<think>", add_special_tokens=False)
+    for trajectory in found:
+        whole = codec.tokenizer.apply_chat_template(trajectory.messages[:-1], return_dict=False)
+        assert trajectory.ids == whole[: len(trajectory.ids)]
+        for number, turn in enumerate(trajectory.turns):
+            assert turn.reply.startswith("hm</think>")
+            first = trajectory.turn_ids.index(number)
+            assert trajectory.ids[first - 1] == think
+            assert trajectory.turn_ids[first - 1] == -1
+            last = first + trajectory.turn_ids.count(number)
+            assert codec.text(trajectory.ids[first:last]) == turn.reply
+    metrics = rollout_metrics(found)
+    assert metrics["thought_characters"] == 2
+    assert metrics["valid"] == 1
 
 
 def test_rewards_are_all_placed(codec):

@@ -59,6 +59,17 @@ def test_a_model_is_trained_and_written(rank, tmp_path):
     assert main(["sft", "frozenlake", *settings, "--out", str(out)]) == 2
 
 
+def test_demonstrations_continue_turns_that_begin_with_think(codec):
+    config = SftConfig(
+        game="ragen/SokobanText-v0", demonstrations=2, env_kwargs={"think_prefix": True}
+    )
+    for trajectory in demonstrations(config, codec):
+        chat = codec.tokenizer.apply_chat_template(trajectory.messages, return_dict=False)
+        assert trajectory.ids == chat[: len(trajectory.ids)]
+        first = trajectory.turn_ids.index(0)
+        assert codec.tokenizer.decode(trajectory.ids[first - 1 : first + 1]).startswith("<think>")
+
+
 def test_a_batch_that_cannot_be_split_is_refused(tmp_path, capsys):
     assert main(["sft", "bandit", "batch_size=100", "--out", str(tmp_path / "m")]) == 2
     assert "batch_size is 100, but must be a multiple of micro_batch" in capsys.readouterr().err

@@ -159,6 +159,27 @@ def test_starter_meets_its_bar(game, readable, least, most):
     assert least <= np.mean([episode.success for episode in episodes]) <= most
 
 
+def test_a_turn_that_begins_with_think_is_continued():
+    pytest.importorskip("torch")
+    from ragen_agents.policies import Sampling
+    from ragen_agents.policies.transformers_policy import TransformersPolicy
+    from ragen_agents.rollout import EpisodeSpec, play_batch
+
+    policy = TransformersPolicy(STARTER, Sampling(0, 200), dtype="float32")
+    first = {}
+    for begins in (False, True):
+        settings = {"think_prefix": begins, "max_turns": 2}
+        specs = [
+            EpisodeSpec("Sokoban", "ragen/SokobanText-v0", i, env_kwargs=settings) for i in range(4)
+        ]
+        first[begins] = [episode.turns[0] for episode in play_batch(specs, policy, 0)]
+    for plain, continued in zip(first[False], first[True], strict=True):
+        assert plain.reply == f"<think>{continued.reply}"
+        assert continued.prompt_tokens == plain.prompt_tokens + 1
+        assert continued.reply_tokens == plain.reply_tokens - 1
+        assert (continued.actions, continued.defects) == (plain.actions, plain.defects)
+
+
 def test_what_was_played_before_changes_no_reply():
     pytest.importorskip("torch")
     from ragen_agents.policies import Sampling

@@ -125,6 +125,7 @@ TURN_CHANGES = {
     "executed": lambda t: t["executed"].pop(),
     "effective": lambda t: t["effective"].__setitem__(0, not t["effective"][0]),
     "defects": lambda t: t["defects"].append("empty"),
+    "soft_defects": lambda t: t["soft_defects"].append("commas"),
     "rewards": lambda t: t["rewards"].__setitem__(0, t["rewards"][0] + 1e-9),
     "penalty": lambda t: _put(t, penalty=-0.1),
 }

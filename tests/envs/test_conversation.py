@@ -183,6 +183,17 @@ def test_messages_with_less_history(history, turns, kept):
     assert env.messages == full.messages[:1] + full.messages[-(2 * kept + 1) :]
 
 
+def test_messages_show_the_beginning_of_each_turn_once():
+    env = sokoban(think_prefix=True)
+    plain = sokoban()
+    assert env.messages == plain.messages
+    for reply in ("hm</think><answer>Up</answer>", say("Down"), "rubbish"):
+        assert env.play(reply).parsed.is_valid == (reply != "rubbish")
+    told = [m["content"] for m in env.messages if m["role"] == "assistant"]
+    assert told == ["<think>hm</think><answer>Up</answer>", say("Down"), "<think>rubbish"]
+    assert env.messages[-1] == {"role": "user", "content": env.user}
+
+
 def test_reset_forgets():
     env = sokoban()
     env.play(say("Up"))
@@ -283,6 +294,29 @@ def test_valid_replies_are_the_same_under_every_policy(invalid):
     env = sokoban(invalid=invalid)
     result = env.play(say("Down", "Right"))
     assert (result.executed, result.penalty, result.end) == ((1, 3), 0, None)
+
+
+def test_soft_defects_cost_nothing_by_default():
+    env, other = sokoban(), sokoban()
+    text, reward, _, _, info = env.step("<think>a</think><answer>1. Down\n2. Right</answer>")
+    plain, same, _, _, told = other.step(say("Down", "Right"))
+    assert (text, reward) == (plain, same)
+    assert info.pop("soft_defects") == ("line_breaks", "numbered_list")
+    assert told.pop("soft_defects") == ()
+    assert info == told
+
+
+def test_soft_defects_are_penalised_on_request():
+    plain = sokoban().play(say("Down", "Right")).reward
+    env = sokoban(soft_defects="penalise")
+    text, reward, _, _, info = env.step("<think>a</think><answer>Down, Right</answer>")
+    assert reward == pytest.approx(plain - 0.1)
+    assert (info["defects"], info["soft_defects"]) == (("commas",), ())
+    assert info["action_is_valid"] is False
+    assert info["executed"] == ("Down", "Right")
+    assert "commas" in text
+    assert sokoban(soft_defects="penalise", invalid="discard").play("Up, Up").executed == ()
+    assert sokoban(soft_defects="penalise").step(say("Down"))[4]["action_is_valid"]
 
 
 def test_the_models_cut_is_a_defect():
@@ -437,6 +471,9 @@ BAD_SETTINGS = [
     ({"max_actions": "10"}, "max_actions is '10'"),
     ({"history_turns": False}, "history_turns is False"),
     ({"think": 1}, "think is 1, but must be true or false"),
+    ({"soft_defects": "no"}, "soft_defects is 'no', but must be one of allow, penalise"),
+    ({"think_prefix": 1}, "think_prefix is 1, but must be true or false"),
+    ({"think_prefix": True, "think": False}, "think_prefix is true, but think is false"),
     ({"history": "all"}, "history is 'all', but must be one of full, last, none"),
     (
         {"observation": "text"},

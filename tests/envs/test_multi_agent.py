@@ -133,6 +133,20 @@ def test_a_reply_that_says_nothing_does_nothing_and_costs(env_id):
 
 
 @pytest.mark.parametrize("env_id", TEXTS)
+def test_seats_read_other_forms_and_begin_turns(env_id):
+    env = parallel(env_id, think_prefix=True)
+    env.reset(seed=2)
+    first = env.agents[0]
+    name = env.game.names[-1]
+    *_, infos = env.step(dict.fromkeys(env.agents, f"hm</think><answer>- {name}</answer>"))
+    assert infos[first]["action_is_valid"]
+    assert infos[first]["executed"] == (name,)
+    assert infos[first]["soft_defects"] == ("bulleted_list",)
+    told = [m["content"] for m in env.seats[0].messages if m["role"] == "assistant"]
+    assert told == [f"<think>hm</think><answer>- {name}</answer>"]
+
+
+@pytest.mark.parametrize("env_id", TEXTS)
 def test_policies_take_seats(env_id):
     """Oracles win at least as often as random players do, from the same levels."""
     won = {}

@@ -10,6 +10,7 @@ from replies import NAMES, QUICK, REPLIES
 
 from ragen_envs.conversation import (
     Defect,
+    SoftDefect,
     format_reply,
     parse_reply,
 )
@@ -29,23 +30,27 @@ def test_conformance(row):
         row.get("actions_per_turn", 5),
         row.get("think", True),
         row.get("truncated", False),
+        prefix="<think>" if row.get("think_prefix") else "",
+        penalise_soft=row.get("penalise_soft", False),
     )
     assert list(parsed.actions) == row.get("actions", [])
-    named = {Defect(name) for name in row.get("defects", [])}
-    assert set(parsed.defects) == named
-    assert parsed.is_valid == (not named)
+    assert set(parsed.defects) == set(row.get("defects", []))
+    assert set(parsed.soft_defects) == set(row.get("soft_defects", []))
+    assert parsed.is_valid == (not row.get("defects"))
     if "thought" in row:
         assert parsed.thought == row["thought"]
 
 
 def test_the_table_is_complete():
-    assert len(ROWS) >= 60
+    assert len(ROWS) >= 100
     known = {"reply", "times", "lead", "names", "think", "actions_per_turn", "truncated"}
+    known |= {"think_prefix", "penalise_soft"}
     for row in ROWS:
-        assert set(row) <= known | {"actions", "defects", "thought"}
-    count = Counter(name for row in ROWS for name in row.get("defects", []))
-    assert set(count) == set(Defect)
-    assert min(count.values()) >= 2
+        assert set(row) <= known | {"actions", "defects", "soft_defects", "thought"}
+    for field, kind in (("defects", Defect), ("soft_defects", SoftDefect)):
+        count = Counter(name for row in ROWS for name in row.get(field, []))
+        assert set(count) >= set(kind)
+        assert min(count[name] for name in kind) >= 2
 
 
 def test_defects_come_in_a_fixed_order():
@@ -55,21 +60,27 @@ def test_defects_come_in_a_fixed_order():
     assert list(parsed.defects) == [defect for defect in Defect if defect in parsed.defects]
 
 
-@given(REPLIES, st.integers(1, 6), st.booleans(), st.booleans())
+@given(REPLIES, st.integers(1, 6), st.booleans(), st.booleans(), st.sampled_from(["", "<think>"]))
 @settings(QUICK, max_examples=400)
-def test_parsing_is_total(reply, limit, think, truncated):
-    parsed = parse_reply(reply, NAMES, limit, think, truncated)
+def test_parsing_is_total(reply, limit, think, truncated, prefix):
+    prefix = prefix if think else ""
+    parsed = parse_reply(reply, NAMES, limit, think, truncated, prefix=prefix)
     assert len(parsed.actions) <= limit
     assert all(type(action) is int and 0 <= action < 4 for action in parsed.actions)
     assert parsed.is_valid == (parsed.defects == ())
     assert all(isinstance(defect, Defect) for defect in parsed.defects)
     assert len(set(parsed.defects)) == len(parsed.defects)
+    assert all(isinstance(defect, SoftDefect) for defect in parsed.soft_defects)
+    assert not parsed.soft_defects or parsed.actions or not reply.isascii()
     assert (Defect.TRUNCATED in parsed.defects) == truncated
     assert parsed.thought in reply
-    assert parsed == parse_reply(reply, NAMES, limit, think, truncated)
+    assert parsed == parse_reply(reply, NAMES, limit, think, truncated, prefix=prefix)
+    strict = parse_reply(reply, NAMES, limit, think, truncated, prefix=prefix, penalise_soft=True)
+    assert strict.defects == parsed.defects + parsed.soft_defects
+    assert (strict.actions, strict.soft_defects) == (parsed.actions, ())
     if parsed.is_valid:
         assert parsed.actions
-        assert "<answer>" in reply.lower()
+        assert "<answer>" in reply.lower() or not reply.isascii()
 
 
 @given(REPLIES, st.booleans())
@@ -108,9 +119,19 @@ def test_what_follows_the_last_tag_changes_nothing(parts, limit, think):
     assert parse_reply(f"{reply} 1 < 2", NAMES, limit, think) == parsed
 
 
-def test_parsing_hostile_replies_is_quick():
+HOSTILE = [
+    "<think>", "<answer>", "</answer>", "||", "Up||", "<", "\0", " ", "<answer>Up||", ",", "Up,", ";",
+    "|", "\n", "1.", "1. ", "(", "[", "]", '["', '",', '["Up",', "[[", "- ", "-", "=", "->", "→", "Up→",
+    "↑", "↑\ufe0f", "\ufe0f", "\u200b", "<\u200b", "\u200b<think>", "\u00a0", "＜", "ｔ", "and ", "then",
+    "Up and ", "*", "`", "\u0301\u0323", "\ufdfa", "가", "9", "Up\n1. ", "\u200b||", "Up,Up||",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("piece", HOSTILE, ids=ascii)
+def test_parsing_hostile_replies_is_quick(piece):
     began = time.process_time()
-    for piece in ("<think>", "<answer>", "</answer>", "||", "Up||", "<", "\0", " ", "<answer>Up||"):
-        for think in (True, False):
-            parse_reply(piece * 200_000, NAMES, 5, think)
+    many = piece * (65_000 // len(piece))
+    parse_reply(many, NAMES, 5, True)
+    parse_reply(f"a</think><answer>{many}</answer>", NAMES, 10**6, True, prefix="<think>")
+    parse_reply(f"<answer>[Up{many}Up]", NAMES, 10**6, False)
     assert time.process_time() - began < 5

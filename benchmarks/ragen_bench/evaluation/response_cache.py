@@ -24,7 +24,8 @@ class Cached:
     """A policy that asks for nothing twice.
 
     A reply is known by the model, the endpoint's settings, the sampling, the messages, the pictures,
-    and the request's seed, which is made from the run's seed, the episode, its attempt and the turn.
+    the beginning of the turn, and the request's seed, which is made from the run's seed, the episode,
+    its attempt and the turn.
 
     Raises:
         RagenError: The file is not such a cache, or cannot be written.
@@ -66,7 +67,7 @@ class Cached:
 
     def _key(self, request: Request) -> bytes:
         pictures = [picture_hash(picture) for picture in request.pictures]
-        what = [*self._who, request.messages, pictures, request.seed]
+        what = [*self._who, request.messages, pictures, request.prefix, request.seed]
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).digest()
 
     def _broken(self, error: Exception) -> RagenError:

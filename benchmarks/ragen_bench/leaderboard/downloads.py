@@ -45,6 +45,7 @@ def episodes_table(entries: Sequence[StoredEntry]) -> pd.DataFrame:
             "turns": len(record.episode.turns),
             "actions": sum(len(turn.executed) for turn in record.episode.turns),
             "defects": sum(len(turn.defects) for turn in record.episode.turns),
+            "soft_defects": sum(len(turn.soft_defects) for turn in record.episode.turns),
         }
         for stored in entries
         for record in stored.records

@@ -38,6 +38,7 @@ def _turn(turn: TurnRecord) -> dict[str, Any]:
         "user": turn.user,
         "reply": escape_unprintable(turn.reply, kept="\n\t"),
         "defects": list(turn.defects),
+        "soft_defects": list(turn.soft_defects),
         "penalty": turn.penalty,
         "actions": list(turn.actions),
         "tokens": turn.reply_tokens,

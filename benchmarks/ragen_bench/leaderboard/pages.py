@@ -118,7 +118,9 @@ class Pages:
             "tiles": tile_set(episodes[0].env_id),
             "episodes": [show_episode(episode) for episode in episodes],
         }
-        defects = sorted({d for e in episodes for turn in e.turns for d in turn.defects})
+        turns = [turn for episode in episodes for turn in episode.turns]
+        defects = sorted({name for turn in turns for name in turn.defects})
+        soft = sorted({name for turn in turns for name in turn.soft_defects} - set(defects))
         self._write(
             f"episodes/{name}/{game}.html",
             "episodes.html",
@@ -127,6 +129,7 @@ class Pages:
             game=game,
             data=shown,
             defects=defects,
+            soft_defects=soft,
         )
 
     def write_results(self) -> None:

@@ -120,6 +120,8 @@ def result_checks(
     """Yield checks of what a reply did."""
     actions = tuple(names[a] for a in result.parsed.actions)
     yield Check(number, "defects", turn.defects, tuple(str(d) for d in result.parsed.defects))
+    soft = tuple(str(d) for d in result.parsed.soft_defects)
+    yield Check(number, "soft_defects", turn.soft_defects, soft)
     yield Check(number, "actions", turn.actions, actions)
     yield Check(number, "executed", turn.executed, tuple(names[a] for a in result.executed))
     yield Check(number, "effective", turn.effective, result.effective)

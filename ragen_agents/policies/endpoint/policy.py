@@ -35,6 +35,8 @@ _PROBE_RETRIES: Final = 2
 _SEEDS: Final = 1 << 31
 """Seeds of more than 31 bits are not taken by every server."""
 _CHARACTERS_PER_TOKEN: Final = 4
+_CONTINUE: Final = {"continue_final_message": True, "add_generation_prompt": False}
+"""What vLLM and SGLang need to continue the last message; others continue an assistant's by themselves."""
 
 
 class EndpointPolicy:
@@ -72,6 +74,7 @@ class EndpointPolicy:
         self._where = f"{name} at {settings.base_url}"
         self._body = _body(model, sampling, settings)
         self._seeded = "seed" not in settings.extra_body
+        self._continue = {k: v for k, v in _CONTINUE.items() if k not in settings.extra_body}
         self._max_retries = connection.max_retries
         self._client = Client(settings.base_url, key, connection)
         self._gate = Gate(connection.concurrency)
@@ -79,15 +82,17 @@ class EndpointPolicy:
 
     async def reply(self, request: Request) -> Reply:
         """Ask for one reply; see `AsyncPolicy`."""
-        body = {**self._body, "messages": _messages(request)}
+        body = {**self._body, "messages": [*_messages(request), *_beginning(request.prefix)]}
         if self._seeded:
             body["seed"] = request.seed % _SEEDS
+        if request.prefix:
+            body |= self._continue
         try:
             answer, seconds = await self._persist(body, self._max_retries)
         except PromptTooLongError:
             return Reply("", overflow=True)
         except (TroubleError, RejectedError) as error:
-            await self._check_endpoint(body, error)
+            await self._check_endpoint(request, body, error)
             raise RequestFailedError(str(error)) from None
         return _reply(request, answer, seconds)
 
@@ -120,11 +125,14 @@ class EndpointPolicy:
             self._gate.speed_up()
             return answer, time.monotonic() - sent
 
-    async def _check_endpoint(self, body: dict[str, Any], failed: Exception) -> None:
+    async def _check_endpoint(
+        self, request: Request, body: dict[str, Any], failed: Exception
+    ) -> None:
         """Raise unless the endpoint answers a small request of the same kind."""
-        pictured = not isinstance(body["messages"][-1]["content"], str)
+        pictured = bool(request.pictures)
         hello = _content("Hello", np.full((32, 32, 3), 255, np.uint8)) if pictured else "Hello"
-        small = {**body, "messages": [{"role": "user", "content": hello}]}
+        asked = {"role": "user", "content": hello}
+        small = {**body, "messages": [asked, *_beginning(request.prefix)]}
         try:
             await self._persist(small, _PROBE_RETRIES)
         except RejectedError as error:
@@ -177,6 +185,11 @@ def _messages(request: Request) -> list[dict[str, Any]]:
         else m
         for m in request.messages
     ]
+
+
+def _beginning(prefix: str) -> list[dict[str, Any]]:
+    """Return the assistant's message that the reply continues, if there is one."""
+    return [{"role": "assistant", "content": prefix}] if prefix else []
 
 
 def _content(text: str, picture: Any) -> list[dict[str, Any]]:

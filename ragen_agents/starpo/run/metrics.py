@@ -10,7 +10,6 @@ from ragen_agents.rollout.trajectory import Trajectory, TrajectoryTurn
 from ragen_envs.conversation import EndReason
 from ragen_envs.errors import RagenError
 
-_THOUGHT = re.compile(r"<think>(.*?)</think>", re.DOTALL)
 _NUMBER = re.compile(r"\d+")
 
 
@@ -90,8 +89,10 @@ def template_share(replies: Sequence[str]) -> float:
 
 
 def _thought(reply: str) -> str:
-    found = _THOUGHT.search(reply)
-    return found.group(1) if found else ""
+    """Return the text up to ``</think>``; where it begins is the reply's start if the turn began for it."""
+    before, closing, _ = reply.partition("</think>")
+    _, opened, thought = before.partition("<think>")
+    return (thought if opened else before) if closing else ""
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -20,7 +20,8 @@ function wanted(episode) {
   const defect = at("defect").value;
   const found = episode.turns.flatMap((turn) => turn.defects);
   if (outcome && (outcome === "solved") !== episode.success) return false;
-  return !defect || (defect === "*" ? found.length > 0 : found.includes(defect));
+  const allowed = episode.turns.flatMap((turn) => turn.soft_defects);
+  return !defect || (defect === "*" ? found.length > 0 : [...found, ...allowed].includes(defect));
 }
 
 function fillList() {
@@ -90,6 +91,7 @@ function draw() {
   at("turn").textContent = turn ? `Turn ${frame.turn + 1} of ${episode.turns.length}${turn.tokens === null ? "" : `, ${turn.tokens} tokens`}` : "No reply";
   drawReply(turn ? turn.reply : episode.error);
   at("defects").textContent = turn && turn.defects.length ? `Defects: ${turn.defects.join(", ")} (${turn.penalty})` : "";
+  at("soft-defects").textContent = turn && turn.soft_defects.length ? `Allowed: ${turn.soft_defects.join(", ")}` : "";
   at("user").textContent = turn ? turn.user : "";
   at("system").textContent = episode.system;
   for (const id of ["first", "back"]) at(id).disabled = step === 0;

@@ -1,0 +1,212 @@
+"""The action names of a game, and how models write one or several of them.
+
+A text that is the name of an action is that action. Any other text is read as a list in one of the forms
+that ``SoftDefect`` names, as a whole or not at all: prose, alternatives and names that the game does not
+have are unknown, never guessed. A separator that occurs in a name of the game separates nothing there.
+All of this takes time linear in the text.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from ragen_envs.conversation.characters import usual_characters
+from ragen_envs.conversation.defects import SoftDefect
+
+_SPACE: Final = " \t\r\n\v\f"
+_MARKDOWN: Final = "*`"
+WRAPPING: Final = _SPACE + _MARKDOWN + "\"'.,;:()[]{}"
+"""Characters that may surround the name of an action."""
+
+_SEPARATORS: Final = {
+    SoftDefect.LINE_BREAKS: r"[\r\n\v\f\x85\u2028\u2029]+",
+    SoftDefect.COMMAS: r",",
+    SoftDefect.SEMICOLONS: r";",
+    SoftDefect.SINGLE_BARS: r"\|+",
+    SoftDefect.ARROW_SEPARATORS: r"[-=]{1,3}>|[⇒⟶⟹➜➔]",
+    SoftDefect.WORD_SEPARATORS: r"\b(?:and|then)\b",
+}
+_MARKERS: Final = {
+    SoftDefect.NUMBERED_LIST: re.compile(r"\s*\(?\d{1,3}[.):]\s*"),
+    SoftDefect.BULLETED_LIST: re.compile(r"\s*(?:[-*+–—]\s|[•‣◦·])\s*"),
+}
+_QUOTED: Final = re.compile(r'"([^"\\]*)"')
+_LIST_OF_QUOTED: Final = re.compile(r'\[\s*"[^"\\]*"\s*(?:,\s*"[^"\\]*"\s*)*\]')
+_NESTED_LIST: Final = re.compile(r"\[\s*\[")
+_ARROWS: Final = {
+    "↑": "up", "⬆": "up", "⇧": "up", "↓": "down", "⬇": "down", "⇩": "down",
+    "←": "left", "⬅": "left", "⇦": "left", "→": "right", "➡": "right", "⇨": "right",
+}  # fmt: skip
+_ARROW_STYLE: Final = re.compile(f"(?<=[{''.join(_ARROWS)}])[\ufe0e\ufe0f]")
+_ARROW_BETWEEN: Final = re.compile("[→➡]")
+_NEVER: Final = "(?!)"
+
+
+class Reading(NamedTuple):
+    """What a text says."""
+
+    actions: Sequence[int]
+    """Numbers of the actions; none if the text holds nothing but separators."""
+    soft: set[SoftDefect]
+    """How it departs from names between ``||``."""
+
+
+class Vocabulary:
+    """Reads a game's action names, whatever their case.
+
+    Args:
+        names: The names, in the order of their numbers.
+    """
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._numbers = {name.casefold(): number for number, name in enumerate(names)}
+        usual = [usual_characters(name) for name in names]
+        normalised = [_normalised(name) for name in usual]
+        self._normalised = {
+            name: number for number, name in enumerate(normalised) if normalised.count(name) == 1
+        }
+        self._longest = 16 + 4 * max(map(len, names), default=0)
+        self._separator = _separator(usual)
+        self._markers = _markers(usual)
+        has_arrows = any(arrow in name for name in usual for arrow in _ARROWS)
+        self._reads_arrows = not has_arrows
+        named = set(_ARROWS.values()) <= set(self._numbers)
+        self._arrows = {a: self._numbers[n] for a, n in _ARROWS.items()} if named else {}
+
+    def read(self, text: str) -> Reading | None:
+        """Return what a text between two ``||`` says, or None if that is not certain."""
+        number = self._numbers.get(text.strip(_SPACE).casefold())
+        if number is not None:
+            return Reading((number,), set())
+        soft: set[SoftDefect] = set()
+        bare = _unwrap(text, soft)
+        if not bare:
+            return Reading((), set())
+        number = self._numbers.get(bare.casefold())
+        if number is None:
+            return self._read_list(text)
+        if _MARKERS[SoftDefect.BULLETED_LIST].match(text):
+            soft = (soft - {SoftDefect.MARKDOWN}) | {SoftDefect.BULLETED_LIST}
+        _name_brackets(text.strip(), soft)
+        return Reading((number,), soft)
+
+    def _read_list(self, raw: str) -> Reading | None:
+        soft: set[SoftDefect] = set()
+        styled = _ARROW_STYLE.sub("", raw)
+        text = usual_characters(styled)
+        if text != styled:
+            soft.add(SoftDefect.UNUSUAL_CHARACTERS)
+        text = text.strip()
+        if _NESTED_LIST.match(text):
+            return None
+        if _LIST_OF_QUOTED.fullmatch(text):
+            quoted = [self._find(name, soft) for name in _QUOTED.findall(text)]
+            known = [number for number in quoted if number is not None]
+            if len(known) == len(quoted):
+                return Reading(known, soft | {SoftDefect.BRACKETED_LIST})
+        actions: list[int] = []
+        for piece in self._split(text, soft):
+            found = self._read_piece(piece, soft)
+            if found is None:
+                return None
+            actions += found
+        _name_brackets(text, soft)
+        return Reading(actions, soft)
+
+    def _split(self, text: str, soft: set[SoftDefect]) -> list[str]:
+        """Return what is between the separators, which are added to the soft defects."""
+        pieces, start = [], 0
+        for match in self._separator.finditer(text):
+            if match.group() != "||":  # of full-width bars
+                soft.add(SoftDefect(str(match.lastgroup)))
+            pieces.append(text[start : match.start()])
+            start = match.end()
+        return [*pieces, text[start:]]
+
+    def _read_piece(self, piece: str, soft: set[SoftDefect]) -> Sequence[int] | None:
+        """Return the actions of a text without separators: one or none, or several arrows."""
+        number = self._find(piece.strip(), soft)
+        if number is not None:
+            return (number,)
+        for kind, marker in self._markers.items():
+            match = marker.match(piece)
+            if match is not None:
+                soft.add(kind)
+                piece = piece[match.end() :]
+                break
+        bare = _unwrap(piece, soft)
+        if not bare:
+            return ()
+        number = self._find(bare, soft)
+        return self._read_arrows(bare, soft) if number is None else (number,)
+
+    def _read_arrows(self, text: str, soft: set[SoftDefect]) -> Sequence[int] | None:
+        """Return the actions of arrows alone, or of names with arrows between them."""
+        if not self._reads_arrows:
+            return None
+        signs = "".join(text.split())
+        if all(sign in self._arrows for sign in signs):
+            soft.add(SoftDefect.ARROW_SYMBOLS)
+            return [self._arrows[sign] for sign in signs]
+        pieces = _ARROW_BETWEEN.split(text)
+        numbers = [self._find(_unwrap(piece, soft), soft) for piece in pieces]
+        known = [number for number in numbers if number is not None]
+        if len(known) < len(numbers):
+            return None
+        soft.add(SoftDefect.ARROW_SEPARATORS)
+        return known
+
+    def _find(self, name: str, soft: set[SoftDefect]) -> int | None:
+        """Return the action of a name, normalised (NFKC) if it is not known as it is."""
+        number = self._numbers.get(name.casefold())
+        # Normalising takes quadratic time in the worst case, so only what may be a name is normalised.
+        if number is None and len(name) <= self._longest:
+            number = self._normalised.get(_normalised(name))
+            if number is not None:
+                soft.add(SoftDefect.UNUSUAL_CHARACTERS)
+        return number
+
+
+def _separator(names: Sequence[str]) -> re.Pattern[str]:
+    """Return a pattern of the separators that occur in no name, each in a group of its name."""
+    kinds = [
+        f"(?P<{kind}>{pattern})"
+        for kind, pattern in _SEPARATORS.items()
+        if not any(re.search(pattern, name, re.IGNORECASE) for name in names)
+    ]
+    return re.compile("|".join(kinds) or _NEVER, re.IGNORECASE)
+
+
+def _markers(names: Sequence[str]) -> dict[SoftDefect, re.Pattern[str]]:
+    """Return the marks of lists that cannot be part of a name."""
+    numbered = any(name.lstrip()[:1].isdigit() for name in names)
+    return {
+        kind: marker
+        for kind, marker in _MARKERS.items()
+        if not any(marker.match(name) for name in names)
+        and not (numbered and kind is SoftDefect.NUMBERED_LIST)
+    }
+
+
+def _unwrap(text: str, soft: set[SoftDefect]) -> str:
+    """Return a text without the characters that surround it, which are added to the soft defects."""
+    start = len(text) - len(text.lstrip(WRAPPING))
+    bare = text.strip(WRAPPING)
+    around = (text[:start] + text[start + len(bare) :]).strip(_SPACE)
+    if any(sign in around for sign in _MARKDOWN):
+        soft.add(SoftDefect.MARKDOWN)
+    if around.strip(_SPACE + _MARKDOWN):
+        soft.add(SoftDefect.PUNCTUATION)
+    return bare
+
+
+def _name_brackets(text: str, soft: set[SoftDefect]) -> None:
+    """Call the brackets and quotes of a list a list."""
+    if text.startswith("[") and text.endswith("]"):
+        soft.discard(SoftDefect.PUNCTUATION)
+        soft.add(SoftDefect.BRACKETED_LIST)
+
+
+def _normalised(name: str) -> str:
+    return unicodedata.normalize("NFKC", name.casefold()).casefold()
