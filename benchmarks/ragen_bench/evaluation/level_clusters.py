@@ -1,6 +1,6 @@
 """Which episodes share a level."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ragen_agents.rollout import Episode
 from ragen_bench.stats.clusters import Clusters, number_clusters
@@ -13,3 +13,26 @@ def level_clusters(episodes: Iterable[Episode]) -> Clusters | None:
     the bandits, show the two arms in the other order.
     """
     return number_clusters([(episode.task, episode.instance.key) for episode in episodes])
+
+
+def shared_levels_note(
+    samples: Mapping[tuple[str, str], Mapping[int | None, Episode]],
+) -> list[str]:
+    """Return a note that names the tasks in which episodes share levels, or nothing.
+
+    Args:
+        samples: Each agent's episodes by agent and task.
+    """
+    most: dict[str, Mapping[int | None, Episode]] = {}
+    for (_, task), sample in samples.items():
+        most[task] = max(sample, most.get(task, {}), key=len)
+    counts = [
+        f"{task} {len(sample)} episodes on {clusters.max() + 1} levels"
+        for task, sample in most.items()
+        if (clusters := level_clusters(sample.values())) is not None
+    ]
+    return (
+        [f"intervals are clustered by level where levels repeat: {', '.join(counts)}"]
+        if counts
+        else []
+    )

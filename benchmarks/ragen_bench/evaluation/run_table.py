@@ -9,8 +9,9 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 
 from ragen_agents.rollout import Episode
+from ragen_bench.config.control_games import control_notes
 from ragen_bench.config.run_config import MatchConfig, RunConfig, load_config
-from ragen_bench.evaluation.level_clusters import level_clusters
+from ragen_bench.evaluation.level_clusters import level_clusters, shared_levels_note
 from ragen_bench.runs.directory import EPISODES
 from ragen_bench.runs.records import read_records
 from ragen_bench.stats.intervals import Interval, normalised_interval, success_rate
@@ -154,17 +155,13 @@ def notes(run: Run) -> list[str]:
     found = []
     if not any(agent == REFERENCE for agent, _ in run.samples):
         found.append(f"no score: it needs the agent '{REFERENCE}' in the same run")
+    found += control_notes(run.config.suite.tasks)
     found += [
         f"the token counts of {agent} are estimates"
         for agent in dict.fromkeys(agent for agent, _ in run.samples)
         if _has_estimates(run, agent)
     ]
-    found += [
-        f"{task}: the {len(sample)} episodes of {agent} share {clusters.max() + 1} levels, by which their "
-        "intervals are clustered"
-        for (agent, task), sample in run.samples.items()
-        if (clusters := level_clusters(sample.values())) is not None
-    ]
+    found += shared_levels_note(run.samples)
     return found + incomplete(run.missing, len(run.config.keys), run.torn)
 
 
