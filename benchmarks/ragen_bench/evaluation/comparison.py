@@ -74,8 +74,15 @@ def compare_sides(a: Side, b: Side) -> tuple[pd.DataFrame, list[str]]:
         ``a_more`` and ``b_more`` (instances), ``p``, ``p_holm``, ``verdict``; and notes.
 
     Raises:
-        RagenError: The runs have no game in common, or a game was played under other settings.
+        RagenError: The runs are of different suite versions, have no game in common, or a game was played
+            under other settings.
     """
+    versions = [side.run.config.suite_version for side in (a, b)]
+    if versions[0] != versions[1]:
+        raise RagenError(
+            f"the runs are of suite versions {versions[0]} and {versions[1]}, whose results are not "
+            "comparable"
+        )
     if a.run.config.suite.split != b.run.config.suite.split:
         raise RagenError("the runs were played on different splits")
     pairs = {task: pair for task in a.run.config.suite.tasks if (pair := _pair(a, b, task))}

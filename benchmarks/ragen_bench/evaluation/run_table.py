@@ -10,7 +10,8 @@ import pandas as pd
 
 from ragen_agents.rollout import Episode
 from ragen_bench.config.control_games import control_notes
-from ragen_bench.config.run_config import MatchConfig, RunConfig, load_config
+from ragen_bench.config.run_config import BaseConfig, MatchConfig, RunConfig, load_config
+from ragen_bench.config.suite_versions import incomparable, is_old
 from ragen_bench.evaluation.level_clusters import level_clusters, shared_levels_note
 from ragen_bench.runs.directory import EPISODES
 from ragen_bench.runs.records import read_records
@@ -152,7 +153,7 @@ def _has_estimates(run: Run, agent: str) -> bool:
 
 def notes(run: Run) -> list[str]:
     """Return the notes below the table."""
-    found = []
+    found = old_version(run.config)
     if not any(agent == REFERENCE for agent, _ in run.samples):
         found.append(f"no score: it needs the agent '{REFERENCE}' in the same run")
     found += control_notes(run.config.suite.tasks)
@@ -163,6 +164,11 @@ def notes(run: Run) -> list[str]:
     ]
     found += shared_levels_note(run.samples)
     return found + incomplete(run.missing, len(run.config.keys), run.torn)
+
+
+def old_version(config: BaseConfig) -> list[str]:
+    """Return the note about a run of an older suite version."""
+    return [incomparable(config.suite_version)] if is_old(config.suite_version) else []
 
 
 def incomplete(missing: int, total: int, torn: bool) -> list[str]:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from ragen_agents.rollout import MatchRecord, SeatRecord
 from ragen_bench.config.run_config import MatchConfig, lineup, load_config
-from ragen_bench.evaluation.run_table import incomplete, mean
+from ragen_bench.evaluation.run_table import incomplete, mean, old_version
 from ragen_bench.runs.directory import EPISODES
 from ragen_bench.runs.records import read_records
 from ragen_bench.stats.clusters import number_clusters
@@ -140,7 +140,7 @@ def _summary(levels: Levels, keys: Mapping[int, str]) -> dict[str, Any]:
 
 def match_notes(run: MatchRun) -> list[str]:
     """Return the notes below the table."""
-    found = []
+    found = old_version(run.config)
     if any(agent.name == "oracle" for agent in run.config.agents):
         found.append(
             "the oracle plays its seat of a joint optimum; paired with other agents it is not an upper bound"
