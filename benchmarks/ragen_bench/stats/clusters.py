@@ -33,7 +33,7 @@ def cluster_sums(values: npt.NDArray[np.float64], clusters: Clusters) -> npt.NDA
     """
     if len(clusters) != len(values):
         raise ValueError(f"lengths differ: {[len(values), len(clusters)]}")
-    sums: npt.NDArray[np.float64] = np.bincount(clusters, weights=values)
+    sums = np.bincount(clusters, weights=values).astype(np.float64)
     if len(sums) < 2:
         raise ValueError("there must be at least two clusters")
     return sums
