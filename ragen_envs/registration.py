@@ -34,6 +34,9 @@ class GameSpec:
     namespace: str = "ragen"
     picture: int | None = None
     """Test level whose picture the documentation shows as ``images/<image>.png``; None for none."""
+    control_of: str | None = None
+    """Name of the game whose prompts this one shows while the opposite answers are right; averages over games
+    leave such a control out. None for a game in its own right."""
 
     @property
     def id(self) -> str:
@@ -86,11 +89,11 @@ GAMES: Final = (
     ),
     GameSpec(
         "BanditRev", *_BANDIT, "the safe-sounding arm is the gamble, and better",
-        kwargs={"gamble": "sounds_safe"}, conversation=_ONE_ACTION,
+        kwargs={"gamble": "sounds_safe"}, conversation=_ONE_ACTION, control_of="Bandit",
     ),
     GameSpec(
         "BanditTrap", *_BANDIT, "the risky-sounding arm is a gamble, and worse",
-        kwargs={"chance": 0.10}, conversation=_ONE_ACTION,
+        kwargs={"chance": 0.10}, conversation=_ONE_ACTION, control_of="Bandit",
     ),
     GameSpec("Sokoban", *_SOKOBAN, "push one box onto its target, 6x6", 100, picture=47),
     GameSpec(
@@ -195,6 +198,12 @@ def game_of(text_id: str) -> str | None:
     if spec is None or spec.entry_point != TEXT_ENTRY_POINT:
         return None
     return str(spec.kwargs["game"])
+
+
+def spec_of(text_id: str) -> GameSpec | None:
+    """Return the game that a text id is registered for; None for other ids and games without a spec."""
+    game_id = game_of(text_id)
+    return next((game for game in (*GAMES, *_added.values()) if game.id == game_id), None)
 
 
 def register_text(text_id: str, game_id: str, **settings: Any) -> None:

@@ -27,7 +27,9 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
     `ragen/Bandit-v0` the risky-sounding name is the gamble, and the gamble is better on average. In
     `ragen/BanditRev-v0` the hint is reversed: the safe-sounding name is the (better) gamble. In
     `ragen/BanditTrap-v0` the risky-sounding name is the gamble, but it pays less on average than the
-    sure arm: a control for methods that learn to like variance.
+    sure arm: a control for methods that learn to like variance. All three show the same prompts, and the
+    right answers of the last two are the opposite of the first one's: read their scores beside
+    `ragen/Bandit-v0`. Averages over games leave them out.
 
     ## Action Space
     `Discrete(2)`: the arm to pull, in the order shown.

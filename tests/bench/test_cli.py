@@ -16,7 +16,7 @@ from ragen_bench.console.human_play import read_actions
 from typer.testing import CliRunner
 
 from ragen_agents.starter import STARTER
-from ragen_envs import GAMES, __version__
+from ragen_envs import GAMES, SUITE_VERSION, __version__
 from ragen_envs.errors import RagenError
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES
 from ragen_envs.registration import text_ids
@@ -241,7 +241,7 @@ def test_a_run_is_not_gone_on_with_against_ones_will(run, fails):
 
 def test_another_suite_version(run, fails):
     path = run / "config.yaml"
-    path.write_text(path.read_text().replace("suite_version: 1", "suite_version: 0"))
+    path.write_text(path.read_text().replace(f"suite_version: {SUITE_VERSION}", "suite_version: 0"))
     for command in (["bench", *QUICK, "--out", run], ["verify", run], ["show", run]):
         assert "suite version 0" in fails(*command)
 

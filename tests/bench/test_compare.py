@@ -54,6 +54,29 @@ def test_an_agent_ties_with_itself(run, capsys):
     }
 
 
+def test_episodes_of_one_level_count_together(run, tmp_path, capsys):
+    shared = Path(shutil.copytree(run, tmp_path / "run"))
+    lines = [json.loads(line) for line in (run / "episodes.jsonl").read_text().splitlines()]
+    for line in lines:
+        line["instance"]["key"] = f"{line['instance']['index'] // 8:016x}"
+    (shared / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    rows, _ = compare(capsys, f"{shared}:oracle", ":noop")
+    for game in GAMES:
+        row = rows[game, "success"]
+        assert (row["n"], row["difference"]) == (24, 1)
+        assert 0.2 < row["p"] < 0.3
+        assert row["verdict"] == "tied"
+    lows = []
+    for folder in (run, shared):
+        assert main(["show", str(folder), "--format", "json"]) == 0
+        answer = json.loads(capsys.readouterr().out)
+        lows.append([row["success_low"] for row in answer["rows"] if row["agent"] == "oracle"])
+        notes = [note for note in answer["notes"] if "clustered by level" in note]
+        if folder == shared:
+            assert all(f"{game} 24 episodes on 3 levels" in notes[0] for game in GAMES)
+    assert all(b < a for a, b in zip(*lows, strict=True))
+
+
 def test_tests_are_paired_by_instance_and_adjusted_over_games(run):
     a, b = read_side(f"{run}:random"), read_side(f"{run}:oracle")
     data, _ = compare_sides(a, b)

@@ -18,6 +18,8 @@ from ragen_bench.leaderboard.entry_schema import entry_schema
 from ragen_bench.leaderboard.rules import EntryError
 from ragen_bench.leaderboard.store import read_entry
 
+from ragen_envs import SUITE_VERSION
+
 ABOUT = {
     "name": "chance", "title": "Chance", "model": "none", "authors": "A. Person",
     "description": "Dice.", "contamination": "None.", "trained_on": ["Sokoban"],
@@ -293,7 +295,7 @@ def test_bad_lines_are_named(entry, line, named, rejected):
         (lambda e: e["about"].update(links={"x": "https://a.org/\"onload='x"}), "links"),
         (lambda e: e["about"].update(links={"x": "http://a.org"}), "links"),
         (lambda e: e["about"].update(trained_on=["Chess"]), "'Chess'"),
-        (lambda e: e["config"].update(suite_version=7), "suite version 1"),
+        (lambda e: e["config"].update(suite_version=7), f"suite version {SUITE_VERSION}"),
         (lambda e: e["config"]["suite"].update(split="validation"), "only test levels count"),
         (lambda e: e["config"]["suite"].update(name="mine"), "'mine'"),
         (lambda e: e["config"]["suite"].update(version=9), "config.suite.version"),

@@ -23,7 +23,12 @@ def check(
     ] = None,
     entries: EntriesOption = Path("leaderboards"),
 ) -> None:
-    """Replay entries and recompute all their numbers; exit 1 if any entry is rejected."""
+    """Replay entries and recompute all their numbers; exit 1 if any entry is rejected.
+
+    The episodes of older suite versions cannot be replayed; of these entries only the numbers
+    are recomputed.
+    """
+    from ragen_bench.config.suite_versions import is_old
     from ragen_bench.console.escaping import escape_unprintable
     from ragen_bench.console.row_bar import bar
     from ragen_bench.leaderboard.entry_check import check_entry
@@ -39,8 +44,14 @@ def check(
             rejected = True
             print(escape_unprintable(f"REJECTED {folder}: {error}"), file=sys.stderr)
         else:
-            games = len(stored.entry.results)
-            print(f"OK {folder}: {len(stored.records)} episodes of {games} games replayed")
+            config, games = stored.entry.config, len(stored.entry.results)
+            counts = f"{len(stored.records)} episodes of {games} games"
+            if is_old(config.suite_version):
+                print(
+                    f"OLD {folder}: {counts} of suite version {config.suite_version}, not replayed"
+                )
+            else:
+                print(f"OK {folder}: {counts} replayed")
     if rejected:
         raise typer.Exit(1)
 

@@ -10,8 +10,11 @@ from ragen_bench.cli.options import RunArgument
 def verify(run: RunArgument) -> None:
     """Replay a run and recompute every number; exit 1 at the first that differs."""
     from ragen_bench.console.row_bar import bar
+    from ragen_bench.leaderboard.store import ENTRY, refuse_replay
     from ragen_bench.verification.run_verification import MismatchError, verify_run
 
+    if (run / ENTRY).is_file():
+        refuse_replay(run)
     try:
         with bar("verifying") as tick:
             found = verify_run(run, tick)

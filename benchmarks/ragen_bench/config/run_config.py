@@ -14,6 +14,7 @@ from ragen_agents.run_files import CONFIG
 from ragen_agents.run_files.differences import differences_of
 from ragen_agents.run_files.yaml_files import load_yaml, validate
 from ragen_bench.config.agents import OPENAI, weights_of
+from ragen_bench.config.suite_versions import check_readable
 from ragen_bench.config.suites import Suite
 from ragen_envs import SUITE_VERSION
 from ragen_envs.errors import RagenError
@@ -53,8 +54,7 @@ class BaseConfig(BaseModel):
     @property
     def digest(self) -> str:
         """SHA-256 of the whole config."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return _digest(self.model_dump(mode="json"))
 
 
 class RunConfig(BaseConfig):
@@ -113,6 +113,10 @@ def lineup(one: str, others: str, own: int, seats: int) -> tuple[str, ...]:
     return tuple(one if seat == own else others for seat in range(seats))
 
 
+def _digest(data: object) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+
+
 AnyConfig = RunConfig | MatchConfig
 ConfigT = TypeVar("ConfigT", bound=AnyConfig)
 
@@ -145,7 +149,7 @@ def load_config(folder: Path) -> AnyConfig:
     """Read the config of a run.
 
     Raises:
-        RagenError: There is no run, or it is of another suite version.
+        RagenError: There is no run, or it is of a suite version that cannot be read.
         EditedConfigError: Its config was edited.
     """
     path = folder / CONFIG
@@ -159,18 +163,15 @@ def load_config(folder: Path) -> AnyConfig:
         raise RagenError(f"'{path}' cannot be read: {error}") from error
     data = load_yaml(text, str(path), aliases=False)
     version = data.get("suite_version") if isinstance(data, dict) else None
-    if isinstance(version, int) and version != SUITE_VERSION:
-        raise RagenError(
-            f"'{folder}' is a run of suite version {version}, but this is suite version "
-            f"{SUITE_VERSION}; results of different versions are not comparable"
-        )
+    check_readable(f"'{folder}' is a run", version)
     digest = data.pop("digest", None) if isinstance(data, dict) else None
     config: AnyConfig
     if isinstance(data, dict) and data.get("kind") == "match":
         config = validate(MatchConfig, data, str(path))
     else:
         config = validate(RunConfig, data, str(path))
-    if digest != config.digest:
+    # Of what is written there: a run of an older version lacks settings that came later.
+    if digest != _digest(data):
         raise EditedConfigError(f"{path} was edited: its digest does not match its contents")
     return config
 

@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 
 from ragen_agents.policies import CONTROLS
+from ragen_bench.evaluation.level_clusters import level_clusters
 from ragen_bench.evaluation.run_table import Run, Sample, read_run
-from ragen_bench.stats.paired import ALPHA, PairedResult, holm, mcnemar_exact, paired_bootstrap
+from ragen_bench.stats.paired import ALPHA, PairedResult, compare_rates, holm, paired_bootstrap
 from ragen_envs.errors import RagenError
 
 
@@ -64,7 +65,8 @@ def compare_sides(a: Side, b: Side) -> tuple[pd.DataFrame, list[str]]:
     """Compare two sides, game by game.
 
     Success is compared by the exact McNemar test and return by the paired bootstrap, both on the
-    instances that both have; p-values are Holm-adjusted over the games, for each measure.
+    instances that both have, and by level where levels repeat; p-values are Holm-adjusted over the games,
+    for each measure.
 
     Returns:
         A row for each game and measure ("success", "return") with the columns ``game``,
@@ -72,8 +74,15 @@ def compare_sides(a: Side, b: Side) -> tuple[pd.DataFrame, list[str]]:
         ``a_more`` and ``b_more`` (instances), ``p``, ``p_holm``, ``verdict``; and notes.
 
     Raises:
-        RagenError: The runs have no game in common, or a game was played under other settings.
+        RagenError: The runs are of different suite versions, have no game in common, or a game was played
+            under other settings.
     """
+    versions = [side.run.config.suite_version for side in (a, b)]
+    if versions[0] != versions[1]:
+        raise RagenError(
+            f"the runs are of suite versions {versions[0]} and {versions[1]}, whose results are not "
+            "comparable"
+        )
     if a.run.config.suite.split != b.run.config.suite.split:
         raise RagenError("the runs were played on different splits")
     pairs = {task: pair for task in a.run.config.suite.tasks if (pair := _pair(a, b, task))}
@@ -129,13 +138,14 @@ def _rows(pairs: dict[str, Pair], measure: str) -> list[dict[str, Any]]:
 
 
 def _test(pair: Pair, measure: str) -> tuple[float, float, PairedResult]:
+    clusters = level_clusters(one for one, _ in pair)
     if measure == "success":
         a = np.array([one.success for one, _ in pair])
         b = np.array([other.success for _, other in pair])
-        return float(a.mean()), float(b.mean()), mcnemar_exact(a, b)
+        return float(a.mean()), float(b.mean()), compare_rates(a, b, clusters)
     a = np.array([one.episode_return for one, _ in pair])
     b = np.array([other.episode_return for _, other in pair])
-    return float(a.mean()), float(b.mean()), paired_bootstrap(a, b, seed=0)
+    return float(a.mean()), float(b.mean()), paired_bootstrap(a, b, seed=0, clusters=clusters)
 
 
 def _verdict(difference: float, p: float) -> str:

@@ -9,10 +9,13 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 
 from ragen_agents.rollout import Episode
-from ragen_bench.config.run_config import MatchConfig, RunConfig, load_config
+from ragen_bench.config.control_games import control_notes
+from ragen_bench.config.run_config import BaseConfig, MatchConfig, RunConfig, load_config
+from ragen_bench.config.suite_versions import incomparable, is_old
+from ragen_bench.evaluation.level_clusters import level_clusters, shared_levels_note
 from ragen_bench.runs.directory import EPISODES
 from ragen_bench.runs.records import read_records
-from ragen_bench.stats.intervals import Interval, normalised_interval, wilson
+from ragen_bench.stats.intervals import Interval, normalised_interval, success_rate
 from ragen_envs.errors import RagenError
 
 REFERENCE: Final = "random"
@@ -55,12 +58,12 @@ def summarise(run: Run) -> pd.DataFrame:
     """Return the table of a run: a row for each task and agent that has episodes.
 
     Columns: ``game``, ``agent``, ``n`` (episodes), ``success`` with its Wilson 95% interval
-    ``success_low`` and ``success_high``; ``mean_return``; ``score``, the success normalised to the
-    random agent (0) and the optimum under the same budget (100) on the same instances, with its
-    bootstrap interval; ``valid``, the share of replies without a defect; ``effective``, the share of
-    executed actions that changed the state; ``turns``, ``reply_tokens`` and ``seconds``, means of an
-    episode; ``errors``, episodes that ended in an error or outgrew the model's context. What is not
-    defined is nan.
+    ``success_low`` and ``success_high``, clustered by level where levels repeat; ``mean_return``;
+    ``score``, the success normalised to the random agent (0) and the optimum under the same budget
+    (100) on the same instances, with its bootstrap interval, clustered likewise; ``valid``, the share
+    of replies without a defect; ``effective``, the share of executed actions that changed the state;
+    ``turns``, ``reply_tokens`` and ``seconds``, means of an episode; ``errors``, episodes that ended in
+    an error or outgrew the model's context. What is not defined is nan.
     """
     rows = [
         {
@@ -96,7 +99,7 @@ def summarise_episodes(episodes: Sequence[Episode]) -> dict[str, Any]:
     """Return the columns of ``summarise`` that one agent's episodes of a game give, at least one."""
     turns = [turn for episode in episodes for turn in episode.turns]
     effective = [hit for turn in turns for hit in turn.effective]
-    success = wilson(sum(episode.success for episode in episodes), len(episodes))
+    success = success_rate([episode.success for episode in episodes], level_clusters(episodes))
     return {
         "n": len(episodes),
         "success": success.estimate,
@@ -134,6 +137,7 @@ def _score(sample: Sample, reference: Sample | None) -> Interval:
         [sample[index].optimal_success for index in shared],
         resamples=_RESAMPLES,
         seed=0,
+        clusters=level_clusters(sample[index] for index in shared),
     )
 
 
@@ -149,15 +153,22 @@ def _has_estimates(run: Run, agent: str) -> bool:
 
 def notes(run: Run) -> list[str]:
     """Return the notes below the table."""
-    found = []
+    found = old_version(run.config)
     if not any(agent == REFERENCE for agent, _ in run.samples):
         found.append(f"no score: it needs the agent '{REFERENCE}' in the same run")
+    found += control_notes(run.config.suite.tasks)
     found += [
         f"the token counts of {agent} are estimates"
         for agent in dict.fromkeys(agent for agent, _ in run.samples)
         if _has_estimates(run, agent)
     ]
+    found += shared_levels_note(run.samples)
     return found + incomplete(run.missing, len(run.config.keys), run.torn)
+
+
+def old_version(config: BaseConfig) -> list[str]:
+    """Return the note about a run of an older suite version."""
+    return [incomparable(config.suite_version)] if is_old(config.suite_version) else []
 
 
 def incomplete(missing: int, total: int, torn: bool) -> list[str]:

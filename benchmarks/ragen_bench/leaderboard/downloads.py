@@ -22,11 +22,13 @@ def write_table(folder: Path, name: str, table: pd.DataFrame) -> None:
 
 def standings_table(tables: Mapping[str, Sequence[Standing]]) -> pd.DataFrame:
     """Return all rows of tables by the name of their game."""
-    return pd.DataFrame(
+    found = [
         {"game": game, "entry": row.name, "title": row.title, "rank": row.rank, **row.row}
         for game, rows in tables.items()
         for row in rows
-    ).astype({"rank": "Int64"})
+    ]
+    columns = None if found else ["game", "entry", "title", "rank"]
+    return pd.DataFrame(found, columns=columns).astype({"rank": "Int64"})
 
 
 def episodes_table(entries: Sequence[StoredEntry]) -> pd.DataFrame:

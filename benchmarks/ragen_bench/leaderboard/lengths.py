@@ -2,9 +2,10 @@
 
 from typing import NamedTuple
 
+from ragen_bench.evaluation.level_clusters import level_clusters
 from ragen_bench.evaluation.run_table import Sample
 from ragen_bench.leaderboard.standings import OPTIMUM, Samples
-from ragen_bench.stats.intervals import Interval, wilson
+from ragen_bench.stats.intervals import Interval, success_rate
 
 
 class LengthRow(NamedTuple):
@@ -28,9 +29,11 @@ def by_length(samples: Samples) -> list[LengthRow]:
     rows = []
     for name, sample in samples.items():
         for length in sorted(set(lengths.values())):
-            played = [sample[i].success for i in sample if lengths.get(i) == length]
+            played = [episode for i, episode in sample.items() if lengths.get(i) == length]
             if played:
-                rows.append(LengthRow(name, length, len(played), wilson(sum(played), len(played))))
+                solved = [episode.success for episode in played]
+                success = success_rate(solved, level_clusters(played))
+                rows.append(LengthRow(name, length, len(played), success))
     return rows
 
 

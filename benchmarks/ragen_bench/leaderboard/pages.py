@@ -8,14 +8,19 @@ from typing import TYPE_CHECKING, Any, Final
 import jinja2
 
 from ragen_agents.policies import CONTROLS
+from ragen_bench.config.control_games import control_notes, controls_of
+from ragen_bench.config.suite_versions import is_old
+from ragen_bench.config.suites import Suite
 from ragen_bench.console.formats import number, percent
 from ragen_bench.evaluation.run_table import REFERENCE
 from ragen_bench.leaderboard.charts import HEIGHT, WIDTH, lengths_plot, tokens_plot, training_plot
 from ragen_bench.leaderboard.frames import show_episode
 from ragen_bench.leaderboard.lengths import by_length
+from ragen_bench.leaderboard.old_versions import OldTable
 from ragen_bench.leaderboard.standings import Samples, Standing
 from ragen_bench.leaderboard.store import StoredEntry
 from ragen_bench.leaderboard.tile_pictures import tile_set
+from ragen_envs import SUITE_VERSION
 
 if TYPE_CHECKING:
     from ragen_bench.reproduction.claims import Word
@@ -36,8 +41,8 @@ class Pages:
 
     Args:
         out: The folder.
-        entries: All entries.
-        games: All games.
+        entries: All entries of the present suite version.
+        suite: What all entries play.
         reports: The tables and figures of the paper of which there are results.
     """
 
@@ -45,12 +50,12 @@ class Pages:
         self,
         out: Path,
         entries: Sequence[StoredEntry],
-        games: Sequence[str],
+        suite: Suite,
         reports: "Sequence[Report]",
     ) -> None:
         self._out, self._reports = out, reports
         self._titles = {s.entry.about.name: s.entry.about.title for s in entries}
-        self._entries = entries
+        self._entries, self._suite = entries, suite
         self._environment = jinja2.Environment(
             loader=jinja2.PackageLoader("ragen_bench", "templates/leaderboard"),
             autoescape=True,
@@ -63,11 +68,14 @@ class Pages:
         colours = {name: f"s{i % _COLOURS}" for i, name in enumerate(_ranked(self._titles))}
         colours[REFERENCE] = "control"
         self._environment.globals.update(
-            games=games, width=WIDTH, height=HEIGHT, colours=colours, has_results=bool(reports)
-        )
+            games=list(suite.tasks), controls=controls_of(suite.tasks), width=WIDTH, height=HEIGHT,
+            colours=colours, has_results=bool(reports), suite_version=SUITE_VERSION,
+        )  # fmt: skip
 
-    def write_index(self, overall: Sequence[Standing], tables: Tables) -> None:
-        """Write the first page: the table over all games, and what the games add up to."""
+    def write_index(
+        self, overall: Sequence[Standing], tables: Tables, old: Mapping[int, OldTable]
+    ) -> None:
+        """Write the first page: the table over all games, what they add up to, and older versions."""
         trained = [s for s in self._entries if s.entry.about.trained_on]
         scores = {
             game: {row.name: row.row["score"] for row in rows} for game, rows in tables.items()
@@ -80,7 +88,9 @@ class Pages:
             plot=tokens_plot(overall),
             trained=trained,
             scores=scores,
-            suite=self._entries[0].entry.config.suite,
+            suite=self._suite,
+            control_notes=control_notes(self._suite.tasks),
+            old=old,
         )
 
     def write_game(self, game: str, rows: Sequence[Standing], samples: Samples) -> None:
@@ -107,6 +117,7 @@ class Pages:
             "entry.html",
             entry=stored.entry,
             rows=rows,
+            old=is_old(stored.entry.config.suite_version),
             plot=None if training is None else training_plot(training),
         )
 

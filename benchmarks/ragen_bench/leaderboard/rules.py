@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from ragen_agents.policies import CONTROLS
+from ragen_bench.config.suite_versions import check_readable, is_old
 from ragen_bench.config.suites import Suite, load_suite
 from ragen_bench.leaderboard.entry import Entry
-from ragen_envs import SUITE_VERSION
+from ragen_bench.leaderboard.published import PUBLISHED
 from ragen_envs.errors import RagenError
 
 SUITE: Final = "core"
@@ -29,12 +30,14 @@ def check_rules(entry: Entry) -> None:
         EntryError: A rule is broken; the message names the field.
     """
     config = entry.config
-    if config.suite_version != SUITE_VERSION:
-        raise EntryError(
-            f"config.suite_version is {config.suite_version}, but this is suite version "
-            f"{SUITE_VERSION}; results of different versions are not comparable"
-        )
-    _check_suite(config.suite)
+    try:
+        check_readable("config.suite_version is that", config.suite_version)
+    except RagenError as error:
+        raise EntryError(str(error)) from error
+    if is_old(config.suite_version):
+        _check_published(entry)
+    else:
+        _check_suite(config.suite)
     _check_agent(entry)
     games = list(config.suite.tasks)
     unknown = [game for game in entry.about.trained_on if game not in games]
@@ -42,6 +45,15 @@ def check_rules(entry: Entry) -> None:
         raise EntryError(f"about.trained_on has '{unknown[0]}', but the games are {_list(games)}")
     if list(entry.results) != games:
         raise EntryError(f"results has {_list(entry.results)}, but must have {_list(games)}")
+
+
+def _check_published(entry: Entry) -> None:
+    version = entry.config.suite_version
+    if entry.episodes_sha256 not in PUBLISHED.get(version, ()):
+        raise EntryError(
+            f"config.suite_version is {version}, but new entries must be of the present suite version; of "
+            "older ones only those remain that were published then"
+        )
 
 
 def _check_suite(suite: Suite) -> None:

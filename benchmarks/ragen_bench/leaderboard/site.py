@@ -6,10 +6,14 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ragen_bench.config.control_games import controls_of
+from ragen_bench.config.suite_versions import is_old
+from ragen_bench.config.suites import load_suite
 from ragen_bench.leaderboard.downloads import episodes_table, standings_table, write_table
 from ragen_bench.leaderboard.entry_check import Tick, check_entry
+from ragen_bench.leaderboard.old_versions import old_tables
 from ragen_bench.leaderboard.pages import Pages
-from ragen_bench.leaderboard.rules import EntryError
+from ragen_bench.leaderboard.rules import SUITE, EntryError
 from ragen_bench.leaderboard.standings import pooled, samples_of, standings
 from ragen_bench.leaderboard.store import StoredEntry, entry_folders, new_folder
 from ragen_bench.leaderboard.tile_pictures import write_tiles
@@ -71,23 +75,32 @@ def _checked(folders: Sequence[Path], tick: Tick | None) -> list[StoredEntry]:
     return found
 
 
-def _write(entries: Sequence[StoredEntry], reports: "Sequence[Report]", out: Path) -> None:
-    games = list(entries[0].entry.config.suite.tasks)
+def _write(stored: Sequence[StoredEntry], reports: "Sequence[Report]", out: Path) -> None:
+    """Write all pages: older suite versions have tables of their own, and no boards to show."""
+    entries = [each for each in stored if not is_old(each.entry.config.suite_version)]
+    old = old_tables(stored)
+    suite = load_suite(SUITE)
+    games, controls = list(suite.tasks), controls_of(suite.tasks)
     samples = {game: samples_of(entries, game) for game in games}
-    overall = standings(entries, pooled(list(samples.values())))
+    overall = standings(entries, pooled([samples[g] for g in games if g not in controls]))
     tables = {game: standings(entries, samples[game]) for game in games}
     _write_assets(out)
     write_table(out / "data", "overall", standings_table({"all": overall}))
     write_table(out / "data", "games", standings_table(tables))
     write_table(out / "data", "episodes", episodes_table(entries))
-    pages = Pages(out, entries, games, reports)
-    pages.write_index(overall, tables)
+    for version, table in old.items():
+        write_table(out / "data", f"version-{version}", standings_table(table.tables))
+    pages = Pages(out, entries, suite, reports)
+    pages.write_index(overall, tables, old)
     for game in games:
         pages.write_game(game, tables[game], samples[game])
-    for stored in entries:
-        pages.write_entry(stored, tables)
+    for each in entries:
+        pages.write_entry(each, tables)
         for game in games:
-            pages.write_episodes(stored, game)
+            pages.write_episodes(each, game)
+    for table in old.values():
+        for each in table.entries:
+            pages.write_entry(each, table.tables)
     for report in reports:
         write_table(out / "data", report.what.name, report.data)
         pages.write_result(report)

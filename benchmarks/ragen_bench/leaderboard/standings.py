@@ -8,10 +8,11 @@ import numpy as np
 
 from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import Episode
+from ragen_bench.evaluation.level_clusters import level_clusters
 from ragen_bench.evaluation.run_table import REFERENCE, Sample, summarise_sample
 from ragen_bench.leaderboard.rules import MAX_LEVELS
 from ragen_bench.leaderboard.store import StoredEntry
-from ragen_bench.stats.paired import ALPHA, holm, mcnemar_exact
+from ragen_bench.stats.paired import ALPHA, compare_rates, holm
 
 OPTIMUM: Final = "oracle"
 
@@ -65,9 +66,9 @@ def pooled(games: Sequence[Samples]) -> Samples:
 def standings(entries: Sequence[StoredEntry], samples: Samples) -> list[Standing]:
     """Return the rows of a table, the best first.
 
-    Entries are compared in pairs by the exact McNemar test on the levels that both have, p-values
-    Holm-adjusted over the pairs of the table. Entries that do not differ significantly from the best
-    share its rank.
+    Entries are compared in pairs by the exact McNemar test on the levels that both have (by level
+    where levels repeat), p-values Holm-adjusted over the pairs of the table. Entries that do not differ
+    significantly from the best share its rank.
     """
     ranked = [name for name in samples if name not in CONTROLS]
     beaten = _beaten(samples, ranked)
@@ -96,5 +97,5 @@ def _beaten(samples: Samples, names: Sequence[str]) -> dict[str, int]:
 def _compare(a: Sample, b: Sample) -> tuple[float, float]:
     shared = [index for index in a if index in b]
     first, second = (np.array([sample[i].success for i in shared]) for sample in (a, b))
-    result = mcnemar_exact(first, second)
+    result = compare_rates(first, second, level_clusters(a[i] for i in shared))
     return result.difference.estimate, result.p_value

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
 from ragen_agents.rollout import Episode
 from ragen_agents.run_files.yaml_files import validate
+from ragen_bench.config.suite_versions import check_playable
 from ragen_bench.leaderboard.entry import Entry
 from ragen_bench.leaderboard.rules import EntryError, check_rules
 from ragen_bench.leaderboard.untrusted import (
@@ -65,6 +66,12 @@ def read_about(folder: Path) -> Entry:
         raise EntryError(f"about.name is '{entry.about.name}', but must be that of the folder")
     check_rules(entry)
     return entry
+
+
+def refuse_replay(folder: Path) -> NoReturn:
+    """Raise `RagenError` that says how the episodes of an entry, which is no run, can be replayed."""
+    check_playable(f"'{folder}' is an entry", read_about(folder).config.suite_version)
+    raise RagenError(f"'{folder}' is a leaderboard entry; ragen leaderboard check replays it")
 
 
 def read_entry(folder: Path) -> StoredEntry:

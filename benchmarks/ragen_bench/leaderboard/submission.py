@@ -12,6 +12,7 @@ from ragen_agents.run_files import ENVIRONMENT
 from ragen_agents.run_files.yaml_files import load_yaml, validate
 from ragen_agents.starpo.run.journal import read_metrics
 from ragen_bench.config.run_config import AgentEntry, RunConfig
+from ragen_bench.config.suite_versions import check_playable
 from ragen_bench.evaluation.comparison import Side
 from ragen_bench.leaderboard.entry import About, Entry, Training
 from ragen_bench.leaderboard.entry_check import Tick, check_entry, results_of
@@ -77,6 +78,7 @@ def submit(
     """
     if (side.agent in CONTROLS or about.name in CONTROLS) and side.agent != about.name:
         raise RagenError(f"name is '{about.name}', but '{side.agent}' played")
+    check_playable(f"'{side.run.folder}' is a run", side.run.config.suite_version)
     entry, lines = _make(side, about, training)
     check_rules(entry)
     with tempfile.TemporaryDirectory() as temporary:

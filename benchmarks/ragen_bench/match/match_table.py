@@ -9,9 +9,10 @@ import pandas as pd
 
 from ragen_agents.rollout import MatchRecord, SeatRecord
 from ragen_bench.config.run_config import MatchConfig, lineup, load_config
-from ragen_bench.evaluation.run_table import incomplete, mean
+from ragen_bench.evaluation.run_table import incomplete, mean, old_version
 from ragen_bench.runs.directory import EPISODES
 from ragen_bench.runs.records import read_records
+from ragen_bench.stats.clusters import number_clusters
 from ragen_bench.stats.intervals import bootstrap_mean, wilson_mean
 from ragen_envs.errors import RagenError
 
@@ -53,19 +54,21 @@ def summarise_matches(run: MatchRun) -> pd.DataFrame:
 
     Columns: ``game``; ``agent``, whose numbers these are; ``others``, the agent on all other seats;
     ``seat``, its seat or "all", the mean over its seats on each level; ``n``, levels; ``success`` and
-    ``mean_return`` with their 95% intervals over levels (Wilson's, and a bootstrap); ``valid``, the share
+    ``mean_return`` with their 95% intervals over levels (Wilson's, and a bootstrap), of which those with
+    the same key count as one; ``valid``, the share
     of its replies without a defect; ``turns`` and ``reply_tokens``, means of an episode; ``errors``,
     episodes that ended in an error or outgrew the model's context. What is not defined is nan.
     """
     rows = []
     for task in run.config.suite.tasks:
+        keys = _level_keys(run, task)
         for one in run.config.agents:
             for others in run.config.agents:
                 found = _seats(run, task, one.name, others.name)
                 for seat, parts in (*found.items(), (ALL, _common(list(found.values())))):
                     if parts:
                         head = {"game": task, "agent": one.name, "others": others.name}
-                        rows.append({**head, "seat": seat, **_summary(parts)})
+                        rows.append({**head, "seat": seat, **_summary(parts, keys)})
     return pd.DataFrame(rows, columns=["game", "agent", "others", "seat", *_COLUMNS])
 
 
@@ -96,15 +99,29 @@ def _common(parts: Sequence[Levels]) -> Levels:
     return {level: [seat for part in parts for seat in part[level]] for level in levels}
 
 
-def _summary(levels: Levels) -> dict[str, Any]:
+def _level_keys(run: MatchRun, task: str) -> dict[int, str]:
+    """Return the key of each level of a task."""
+    return {
+        level: match.instance.key
+        for (name, _), levels in run.matches.items()
+        if name == task
+        for level, match in levels.items()
+    }
+
+
+def _summary(levels: Levels, keys: Mapping[int, str]) -> dict[str, Any]:
+    clusters = number_clusters([keys[level] for level in levels])
     seats = [seat for there in levels.values() for seat in there]
     turns = [turn for seat in seats for turn in seat.turns]
     tokens = [turn.reply_tokens for turn in turns if turn.reply_tokens is not None]
-    success = wilson_mean([mean([seat.success for seat in there]) for there in levels.values()])
+    success = wilson_mean(
+        [mean([seat.success for seat in there]) for there in levels.values()], clusters=clusters
+    )
     returns = bootstrap_mean(
         [mean([seat.episode_return for seat in there]) for there in levels.values()],
         resamples=_RESAMPLES,
         seed=0,
+        clusters=clusters,
     )
     return {
         "n": len(levels),
@@ -123,7 +140,7 @@ def _summary(levels: Levels) -> dict[str, Any]:
 
 def match_notes(run: MatchRun) -> list[str]:
     """Return the notes below the table."""
-    found = []
+    found = old_version(run.config)
     if any(agent.name == "oracle" for agent in run.config.agents):
         found.append(
             "the oracle plays its seat of a joint optimum; paired with other agents it is not an upper bound"

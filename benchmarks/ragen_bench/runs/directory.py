@@ -21,6 +21,7 @@ from ragen_bench.config.run_config import (
     differences,
     load_config,
 )
+from ragen_bench.config.suite_versions import check_playable
 from ragen_bench.runs.checksums import Checksums
 from ragen_bench.runs.records import Records, encode_episode, read_records
 from ragen_envs.errors import RagenError
@@ -100,7 +101,9 @@ def check_run(folder: Path, config: AnyConfig) -> Records[Any]:
     Raises:
         RagenError: It holds another run, or an episode that is not of this run.
     """
-    differs = differences(load_config(folder), config)
+    there = load_config(folder)
+    check_playable(f"'{folder}' holds a run", there.suite_version)
+    differs = differences(there, config)
     if differs is not None:
         raise RagenError(f"'{folder}' holds another run: {differs}; choose another --out")
     found = read_episodes(folder, config)

@@ -1,7 +1,7 @@
 """Estimates with intervals: rates, mean returns, normalised scores, pass@k.
 
-Pure functions of numbers and arrays. The unit of resampling is the *instance*: entries of a sample
-must be independent, so several episodes of one instance are averaged before they come here.
+Pure functions of numbers and arrays. Entries of a sample must be independent of each other, unless
+``clusters`` says which belong together; then whole clusters are the unit.
 Comparisons of two policies on the same instances are in :mod:`ragen_bench.stats.paired`.
 
 Whatever draws random numbers takes a seed and uses a generator of its own: equal arguments give
@@ -14,6 +14,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
+
+from ragen_bench.stats.clusters import Clusters, cluster_sums
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 
@@ -53,30 +55,65 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
     return Interval(rate, min(float(bounds.low), rate), max(float(bounds.high), rate))
 
 
-def wilson_mean(values: npt.ArrayLike, confidence: float = 0.95) -> Interval:
+def wilson_mean(
+    values: npt.ArrayLike, confidence: float = 0.95, clusters: Clusters | None = None
+) -> Interval:
     """Return a mean of shares with Wilson's score interval, as if each were one trial.
 
     For a success that is averaged over several episodes of an instance: a number in [0, 1] varies no
     more than a coin with its mean, so the interval is that of :func:`wilson` for 0 and 1, and too wide
     rather than too narrow for what lies between.
 
+    With clusters it is Wilson's interval for the number of independent trials that would have the same
+    variance (Korn & Graubard 1998), which comes from the sums of the clusters' residuals, with Student's
+    quantile. If all values are the same, each cluster counts as one trial.
+
     Args:
         values: One share in [0, 1] per instance, of shape (n,), n >= 1.
         confidence: Nominal coverage, in (0, 1).
+        clusters: Which values belong together, of shape (n,); None if they are independent.
 
     Raises:
-        ValueError: If the values are empty, not in [0, 1] or not of one dimension, or the confidence is
+        ValueError: If the values are empty, not in [0, 1] or not of one dimension, or another argument is
             out of range.
     """
     check_confidence(confidence)
     (sample,) = as_samples(values=values)
     if sample.min() < 0 or sample.max() > 1:
         raise ValueError("values must be in [0, 1]")
-    mean, n = math.fsum(sample) / len(sample), len(sample)
-    z2 = float(stats.norm.ppf((1 + confidence) / 2)) ** 2
-    middle = (mean + z2 / (2 * n)) / (1 + z2 / n)
-    half = math.sqrt(z2 * (mean * (1 - mean) / n + z2 / (4 * n * n))) / (1 + z2 / n)
-    return Interval(mean, min(max(middle - half, 0.0), mean), max(min(middle + half, 1.0), mean))
+    mean = math.fsum(sample) / len(sample)
+    if clusters is None:
+        return score_interval(mean, len(sample), float(stats.norm.ppf((1 + confidence) / 2)))
+    residuals = cluster_sums(sample - mean, clusters)
+    count, spread = len(residuals), mean * (1 - mean)
+    variance = count / (count - 1) * float((residuals**2).sum()) / len(sample) ** 2
+    trials = spread / max(variance, spread / len(sample)) if spread > 0 else count
+    quantile = float(stats.t.ppf((1 + confidence) / 2, count - 1))
+    return score_interval(mean, trials, quantile)
+
+
+def success_rate(
+    successes: npt.ArrayLike, clusters: Clusters | None, confidence: float = 0.95
+) -> Interval:
+    """Return a success rate with :func:`wilson`, or with clusters with :func:`wilson_mean`.
+
+    Args:
+        successes: Whether each episode succeeded: booleans of shape (n,), n >= 1.
+        clusters: Which episodes belong together, of shape (n,); None if they are independent.
+        confidence: Nominal coverage, in (0, 1).
+    """
+    solved = np.asarray(successes, dtype=np.bool_)
+    if clusters is None:
+        return wilson(int(np.count_nonzero(solved)), len(solved), confidence)
+    return wilson_mean(solved, confidence, clusters)
+
+
+def score_interval(rate: float, trials: float, quantile: float) -> Interval:
+    """Return the score interval of a rate in [0, 1] of so many trials, of which there can be a fraction."""
+    share = quantile * quantile / trials
+    centre = (rate + share / 2) / (1 + share)
+    half = math.sqrt(share * rate * (1 - rate) + share * share / 4) / (1 + share)
+    return Interval(rate, min(max(centre - half, 0.0), rate), max(min(centre + half, 1.0), rate))
 
 
 def bootstrap_mean(
@@ -85,6 +122,7 @@ def bootstrap_mean(
     resamples: int = 10_000,
     *,
     seed: int | np.random.Generator,
+    clusters: Clusters | None = None,
 ) -> Interval:
     """Return a mean with its percentile bootstrap interval (Efron 1979).
 
@@ -97,6 +135,8 @@ def bootstrap_mean(
         confidence: Nominal coverage, in (0, 1).
         resamples: Number of bootstrap samples, >= 1.
         seed: Seed >= 0, or a generator, which is advanced.
+        clusters: Which values belong together, of shape (n,), and are drawn together; None if they are
+            independent.
 
     Raises:
         ValueError: If the values are empty, not finite or not of one dimension, or an argument is
@@ -104,7 +144,12 @@ def bootstrap_mean(
     """
     (sample,) = as_samples(values=values)
     deviations = sample - sample[0]  # a constant sample is then exact zeros, free of rounding
-    means = sample[0] + bootstrap_means(deviations[None], resamples, seed)[0]
+    if clusters is None:
+        means = sample[0] + bootstrap_means(deviations[None], resamples, seed)[0]
+    else:
+        columns = [cluster_sums(each, clusters) for each in (deviations, np.ones_like(sample))]
+        sums, sizes = bootstrap_means(np.stack(columns), resamples, seed)
+        means = sample[0] + sums / sizes
     return percentile_interval(float(sample[0] + deviations.mean()), means, confidence)
 
 
@@ -134,6 +179,7 @@ def normalised_interval(
     resamples: int = 10_000,
     *,
     seed: int | np.random.Generator,
+    clusters: Clusters | None = None,
 ) -> Interval:
     """Return the normalised score of the means, with a percentile bootstrap interval.
 
@@ -150,6 +196,8 @@ def normalised_interval(
         confidence: Nominal coverage, in (0, 1).
         resamples: Number of bootstrap samples, >= 1.
         seed: Seed >= 0, or a generator, which is advanced.
+        clusters: Which instances belong together, of shape (n,), and are drawn together; None if they
+            are independent.
 
     Returns:
         The interval in percent; all three numbers are nan if the mean optimal score does not exceed
@@ -161,6 +209,8 @@ def normalised_interval(
     """
     played, chance, best = as_samples(policy=policy, random=random, optimal=optimal)
     columns = np.stack([played - chance, best - chance])
+    if clusters is not None:
+        columns = np.stack([cluster_sums(column, clusters) for column in columns])
     gain, gap = bootstrap_means(columns, resamples, seed)
     resampled = 100 * np.divide(gain, gap, out=np.full_like(gain, np.nan), where=gap > 0)
     mean_gain, mean_gap = columns.mean(axis=1).tolist()

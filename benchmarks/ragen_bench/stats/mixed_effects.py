@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from ragen_bench.stats.intervals import FloatArray, Interval, check_confidence
+from ragen_bench.stats.intervals import FloatArray, Interval, check_confidence, score_interval
 from ragen_bench.stats.paired import mcnemar_exact
 
 
@@ -65,11 +65,7 @@ def mixed_effects_rate(sample: npt.ArrayLike, confidence: float = 0.95) -> Inter
     n = values.shape[1]
     spread = rate * (1 - rate)
     trials = min(spread / variance.total, values.size) if spread > 0 and variance.total > 0 else n
-    z = _quantile(confidence, variance.degrees_of_freedom)
-    share = z * z / trials
-    centre = (rate + share / 2) / (1 + share)
-    half = math.sqrt(share * spread + share * share / 4) / (1 + share)
-    return Interval(rate, min(max(centre - half, 0.0), rate), max(min(centre + half, 1.0), rate))
+    return score_interval(rate, trials, _quantile(confidence, variance.degrees_of_freedom))
 
 
 def mixed_effects_difference(

@@ -1,23 +1,28 @@
 """Comparisons of two policies that played the same instances, and correction for many of them.
 
-Entry i of both samples belongs to the same instance; entries are independent of each other. All
-differences are first minus second.
+Entry i of both samples belongs to the same instance. Entries are independent of each other, unless
+``clusters`` says which belong together; then whole clusters are the unit. All differences are first minus
+second.
 """
 
 import math
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from ragen_bench.stats.clusters import Clusters, cluster_sums
 from ragen_bench.stats.intervals import (
     FloatArray,
     Interval,
     as_samples,
     bootstrap_mean,
     wilson,
+    wilson_mean,
 )
+
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 ALPHA: Final = 0.05
 """Significance level: the largest adjusted p-value that is called a difference."""
@@ -66,14 +71,7 @@ def mcnemar_exact(a: npt.ArrayLike, b: npt.ArrayLike, confidence: float = 0.95) 
         ValueError: If the samples are empty, not boolean, not of one dimension or of different
             lengths, or the confidence is out of range.
     """
-    first, second = np.asarray(a), np.asarray(b)
-    for solved in (first, second):
-        if solved.dtype != np.bool_ or solved.ndim != 1 or not solved.size:
-            raise ValueError(
-                f"expected booleans of shape (n,) with n >= 1, got {solved.dtype} {solved.shape}"
-            )
-    if len(first) != len(second):
-        raise ValueError(f"lengths differ: {len(first)} and {len(second)}")
+    first, second = _as_solved(a, b)
     a_only = int(np.count_nonzero(first & ~second))
     b_only = int(np.count_nonzero(second & ~first))
     both = int(np.count_nonzero(first & second))
@@ -83,6 +81,67 @@ def mcnemar_exact(a: npt.ArrayLike, b: npt.ArrayLike, confidence: float = 0.95) 
     return PairedResult(difference, p_value, len(first), a_only, b_only)
 
 
+def compare_rates(
+    a: npt.ArrayLike,
+    b: npt.ArrayLike,
+    clusters: Clusters | None,
+    confidence: float = 0.95,
+    resamples: int = 10_000,
+    *,
+    seed: int | np.random.Generator = 0,
+) -> PairedResult:
+    """Compare two success rates, by :func:`mcnemar_exact` if the instances are independent.
+
+    With clusters the p-value is that of the sign-flip test on the clusters' sums of differences, and the
+    interval is the square-and-add of the two clustered Wilson intervals (Zou & Donner 2008), with the
+    correlation of the clusters' residuals, drawn towards 0 if it is positive.
+
+    Args:
+        a: Whether the first policy solved each instance: booleans of shape (n,), n >= 1.
+        b: The same for the second policy, of shape (n,).
+        clusters: Which instances belong together, of shape (n,); None if they are independent.
+        confidence: Nominal coverage of the interval, in (0, 1).
+        resamples: Number of sign-flips, >= 1.
+        seed: Seed >= 0, or a generator, which is advanced.
+
+    Returns:
+        The comparison; differences of rates in [-1, 1].
+
+    Raises:
+        ValueError: As :func:`mcnemar_exact`, or the clusters are not of that form.
+    """
+    if clusters is None:
+        return mcnemar_exact(a, b, confidence)
+    solved = _as_solved(a, b)
+    first, second = (each.astype(np.float64) for each in solved)
+    one, other = (wilson_mean(each, confidence, clusters) for each in (first, second))
+    left, right = (cluster_sums(each - each.mean(), clusters) for each in (first, second))
+    scale = math.sqrt(float((left**2).sum() * (right**2).sum()))
+    phi = float(left @ right) / scale if scale else 0.0
+    if phi > 0:
+        phi *= 1 - 2 / len(left)
+    return PairedResult(
+        _square_and_add(float((first - second).mean()), one, other, phi),
+        _sign_flip(cluster_sums(first - second, clusters), resamples, np.random.default_rng(seed)),
+        len(first),
+        int(np.count_nonzero(solved[0] & ~solved[1])),
+        int(np.count_nonzero(solved[1] & ~solved[0])),
+    )
+
+
+def _as_solved(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[BoolArray, BoolArray]:
+    """Return two samples of booleans; raises ValueError if they are none or differ in length."""
+    first, second = np.asarray(a), np.asarray(b)
+    for solved in (first, second):
+        if solved.dtype != np.bool_ or solved.ndim != 1 or not solved.size:
+            raise ValueError(
+                f"expected booleans of shape (n,) with n >= 1, got {solved.dtype} {solved.shape}"
+            )
+    if len(first) != len(second):
+        raise ValueError(f"lengths differ: {len(first)} and {len(second)}")
+    return first, second
+
+
 def paired_bootstrap(
     a: npt.ArrayLike,
     b: npt.ArrayLike,
@@ -90,6 +149,7 @@ def paired_bootstrap(
     resamples: int = 10_000,
     *,
     seed: int | np.random.Generator,
+    clusters: Clusters | None = None,
 ) -> PairedResult:
     """Compare two mean returns.
 
@@ -107,6 +167,8 @@ def paired_bootstrap(
         confidence: Nominal coverage of the interval, in (0, 1).
         resamples: Number of bootstrap samples, and of sign-flips, >= 1.
         seed: Seed >= 0, or a generator, which is advanced.
+        clusters: Which instances belong together, of shape (n,): they are drawn together and change their
+            signs together. None if they are independent.
 
     Returns:
         The comparison; differences in the unit of the returns.
@@ -119,8 +181,10 @@ def paired_bootstrap(
     differences = first - second
     rng = np.random.default_rng(seed)
     return PairedResult(
-        bootstrap_mean(differences, confidence, resamples, seed=rng),
-        _sign_flip(differences, resamples, rng),
+        bootstrap_mean(differences, confidence, resamples, seed=rng, clusters=clusters),
+        _sign_flip(
+            differences if clusters is None else cluster_sums(differences, clusters), resamples, rng
+        ),
         len(first),
         int(np.count_nonzero(differences > 0)),
         int(np.count_nonzero(differences < 0)),
@@ -164,11 +228,17 @@ def _newcombe(both: int, a_only: int, b_only: int, n: int, confidence: float) ->
         association = max(association - n / 2, 0.0)
     margins = math.prod((both + a_only, b_only + neither, both + b_only, a_only + neither))
     phi = association / math.sqrt(margins) if margins else 0.0
+    return _square_and_add((a_only - b_only) / n, first, second, phi)
+
+
+def _square_and_add(
+    estimate: float, first: Interval, second: Interval, correlation: float
+) -> Interval:
+    """Return the interval for the difference of two correlated rates from the intervals of each."""
 
     def combine(x: float, y: float) -> float:
-        return math.sqrt(max(x * x - 2 * phi * x * y + y * y, 0.0))
+        return math.sqrt(max(x * x - 2 * correlation * x * y + y * y, 0.0))
 
-    estimate = (a_only - b_only) / n
     below = combine(first.estimate - first.low, second.high - second.estimate)
     above = combine(first.high - first.estimate, second.estimate - second.low)
     return Interval(estimate, max(estimate - below, -1.0), min(estimate + above, 1.0))

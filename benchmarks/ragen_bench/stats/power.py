@@ -16,7 +16,7 @@ class Design(NamedTuple):
     seeds: int
     """Training runs of each setting."""
     levels: int
-    """Levels on which each run is tested, the same ones."""
+    """Different levels on which each run is tested, the same ones; episodes of one level count as one."""
     rate: float = 0.2
     """Success rate about which it is, in (0, 1) (the paper's tables: 0.2)."""
     seed_sd: float = 0.03

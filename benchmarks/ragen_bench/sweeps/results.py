@@ -77,7 +77,7 @@ def outcome_of(episodes: Iterable[Episode]) -> Outcome:
     """Return the record of an agent's episodes of one test, in the order of the levels."""
     played = sorted(episodes, key=lambda episode: episode.instance.index or 0)
     numbers: dict[str, int] = {}
-    levels = [numbers.setdefault(e.instance.level, len(numbers)) for e in played]
+    levels = [numbers.setdefault(e.instance.key, len(numbers)) for e in played]
     turns = [turn for episode in played for turn in episode.turns]
     tokens = [turn.reply_tokens for turn in turns if turn.reply_tokens is not None]
     return Outcome(

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import MatchRecord
 from ragen_bench.config.run_config import AnyConfig, EditedConfigError, MatchConfig, load_config
+from ragen_bench.config.suite_versions import check_playable
 from ragen_bench.config.suites import check_suite
 from ragen_bench.runs.checksums import CHECKSUMS, read_checksums
 from ragen_bench.runs.directory import EPISODES, read_episodes
@@ -55,6 +56,7 @@ def verify_run(folder: Path, tick: Callable[[int, int], None] | None = None) -> 
         found = read_episodes(folder, config)
     except (DuplicateError, EditedConfigError) as error:
         raise MismatchError(str(error)) from error
+    check_playable(f"'{folder}' is a run", config.suite_version)
     _check_games(config)
     expected = set(config.keys)
     for count, record in enumerate(found.records, start=1):
