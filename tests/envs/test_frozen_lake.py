@@ -382,12 +382,12 @@ def test_turns_that_are_too_long_are_refused_soon():
     env.oracle(Budget(2, 1, 2))  # compiles
     tracemalloc.start()
     before = time.process_time()
-    with pytest.raises(SolverLimitError, match="actions_per_turn is 30, too many.* 5 are never"):
+    with pytest.raises(SolverLimitError, match=r"actions_per_turn is 30, too many.* 5 are never"):
         env.oracle(Budget(60, 3, 30))
     assert time.process_time() - before < 5
     assert tracemalloc.get_traced_memory()[1] < 100e6
     tracemalloc.stop()
-    assert env.oracle(Budget(30, 3, 5)).value > 0.5
+    assert env.oracle(Budget(30, 3, 5)).value > 0.2
 
 
 @pytest.mark.parametrize("budget", [Budget(3, 3, 1), Budget(4, 2, 2), Budget(5, 1, 5)], ids=str)
