@@ -18,16 +18,16 @@ def advise(
         SolverLimitError: A turn may hold so many actions that the search would take too long.
     """
     if tiles[position] != FROZEN:
-        return Advice((), float(tiles[position] == GOAL), 0.0, 0.0)
+        return Advice((), float(tiles[position] == GOAL), 0.0)
     if success_rate == 1.0:
         return _advise_deterministic(tiles, height, width, position, budget)
     if budget.reach == 0:
-        return Advice((), 0.0, 0.0, 0.0)
+        return Advice((), 0.0, 0.0)
     near = _within_reach(tiles, height, width, position)
     optimum = open_loop_optimum(near, height, width, success_rate, budget.actions_per_turn)
     policy = optimum.solve(budget.actions, budget.turns)
     value = float(policy.values[position])
-    return Advice(policy.run(position), value, value, value)
+    return Advice(policy.run(position), value, value)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -60,10 +60,10 @@ def _advise_deterministic(
             if tiles[there] == GOAL:
                 reached = float(len(paths[there]) <= budget.reach)
                 run = paths[there][: min(budget.reach, budget.actions_per_turn)]
-                return Advice(run, reached, reached, reached)
+                return Advice(run, reached, reached)
             if tiles[there] == FROZEN:
                 queue.append(there)
-    return Advice((), 0.0, 0.0, 0.0)
+    return Advice((), 0.0, 0.0)
 
 
 def random_baseline(
