@@ -6,8 +6,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ragen_envs.conversation import EndReason
 
-SCHEMA_VERSION: Final = 2
-"""2 added ``picture``, ``reasoning`` and ``tokens_estimated``; records of version 1 lack them."""
+SCHEMA_VERSION: Final = 3
+"""2 added ``picture``, ``reasoning`` and ``tokens_estimated``; 3 added ``random_success`` and
+``random_return``. Records of earlier versions lack them."""
 
 
 class EpisodeKey(NamedTuple):
@@ -97,7 +98,7 @@ class TurnRecord(RecordModel):
 class Episode(RecordModel):
     """One episode of one policy on one instance."""
 
-    schema_version: Literal[1, 2] = SCHEMA_VERSION
+    schema_version: Literal[1, 2, 3] = SCHEMA_VERSION
     suite_version: int
     """Version of the games and their instances; results of different versions are not comparable."""
     task: str
@@ -124,7 +125,12 @@ class Episode(RecordModel):
     optimal_success: float
     """Largest probability of success that any policy has under the same budget."""
     optimal_return: float
-    """Expected return of the oracle under the same budget."""
+    """Largest expected sum of the game's rewards that any policy has under the same budget."""
+    random_success: float | None = None
+    """Exact probability of success of the random policy; None where it is not available, and in records
+    of versions 1 and 2."""
+    random_return: float | None = None
+    """Exact expected return of the random policy; None as above."""
     end: EndReason
     error: str | None = None
 

@@ -7,7 +7,7 @@ from ragen_agents.pictures import picture_hash
 from ragen_agents.policies import CONTROLS, Request
 from ragen_agents.policies.python_agent import is_python_agent
 from ragen_agents.rollout import Episode, EpisodeSpec, TurnRecord, sampling_seed
-from ragen_agents.rollout.episode_runner import make_env
+from ragen_agents.rollout.episode_runner import References, make_env
 from ragen_bench.config.run_config import BaseConfig, RunConfig
 from ragen_envs import SUITE_VERSION
 from ragen_envs.conversation import ConversationWrapper, EndReason, TurnResult
@@ -80,9 +80,8 @@ def replay(episode: Episode) -> Iterator[Check]:
     for name, value in vars(env.unwrapped.instance).items():  # type: ignore[attr-defined]
         yield Check(None, f"instance.{name}", getattr(instance, name), value)
     yield Check(None, "system", episode.system, env.system)
-    optimum = env.oracle()
-    yield Check(None, "optimal_success", episode.optimal_success, optimum.value)
-    yield Check(None, "optimal_return", episode.optimal_return, optimum.expected_return)
+    for name, value in References.of(env)._asdict().items():
+        yield Check(None, name, getattr(episode, name), value)
     total: list[float] = []
     for number, turn in enumerate(episode.turns):
         if env.end is not None:
