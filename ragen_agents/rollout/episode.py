@@ -8,7 +8,8 @@ from ragen_envs.conversation import EndReason
 
 SCHEMA_VERSION: Final = 3
 """2 added ``picture``, ``reasoning`` and ``tokens_estimated``; 3 added ``random_success`` and
-``random_return``. Records of earlier versions lack them."""
+``random_return``. Records of earlier versions lack them, and have the oracle's expected return as
+``optimal_return``."""
 
 
 class EpisodeKey(NamedTuple):

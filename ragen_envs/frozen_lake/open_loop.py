@@ -121,8 +121,9 @@ class OpenLoopOptimum:
         longest = self._longest(actions)
         rests = self._end(actions, turns, longest)
         for length in range(longest - 1, 0, -1):
-            either = zip(self._end(actions, turns, length), self._before(*rests), strict=True)
-            rests = self._pruned(*(np.concatenate(pair) for pair in either))
+            end, others = self._end(actions, turns, length), self._before(*rests)
+            values = np.concatenate([end[0], others[0]])
+            rests = self._pruned(values, np.concatenate([end[1], others[1]]))
         values, runs = self._before(*rests)
         best = values.argmax(axis=0)
         return Policy(values[best, np.arange(len(best))], runs[best])
