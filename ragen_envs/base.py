@@ -220,6 +220,17 @@ class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
         """
         return None
 
+    def max_return(self, budget: Budget | int | None = None) -> float:
+        """Return the largest expected sum of rewards of agents that play an action or more in every turn.
+
+        It is that of following the oracle, unless the rewards favor something else than success: such a
+        game has a method of its own.
+
+        Args:
+            budget: As of ``oracle``.
+        """
+        return self.oracle(budget).expected_return
+
     @abstractmethod
     def level_key(self, level: str) -> int:
         """Return the key of a level in text form, in [0, 2^63)."""

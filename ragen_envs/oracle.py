@@ -27,17 +27,15 @@ class Budget:
 
 @dataclass(frozen=True)
 class Advice:
-    """The exact optimum from the present state under a budget."""
+    """The exact optimum from the present state under a budget: oracles maximise success, not the return."""
 
     actions: tuple[int, ...]
     """The actions to play in this turn, at most ``actions_per_turn``; empty if nothing is left to do."""
     value: float
     """Largest probability of success that any agent can have under the budget, in [0, 1]."""
     expected_return: float
-    """Expected sum of the rewards to come when the oracle is followed to the end."""
-    max_return: float | None = None
-    """Largest expected sum of the rewards to come that any agent can have under the budget. It exceeds
-    ``expected_return`` where the rewards favor something else than success. None: not available."""
+    """Expected sum of the rewards to come when the oracle is followed to the end; ``GameEnv.max_return`` is
+    the largest one."""
 
     @property
     def action(self) -> int | None:

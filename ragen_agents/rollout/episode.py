@@ -7,8 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from ragen_envs.conversation import EndReason
 
 SCHEMA_VERSION: Final = 3
-"""2 added ``picture``, ``reasoning`` and ``tokens_estimated``, 3 ``soft_defects``; earlier records lack
-them."""
+"""2 added ``picture``, ``reasoning`` and ``tokens_estimated``; 3 added ``soft_defects``,
+``random_success`` and ``random_return``. Records of earlier versions lack them, and have the oracle's
+expected return as ``optimal_return``."""
 
 
 class EpisodeKey(NamedTuple):
@@ -127,7 +128,12 @@ class Episode(RecordModel):
     optimal_success: float
     """Largest probability of success that any policy has under the same budget."""
     optimal_return: float
-    """Expected return of the oracle under the same budget."""
+    """Largest expected sum of the game's rewards that any policy has under the same budget."""
+    random_success: float | None = None
+    """Exact probability of success of the random policy; None where it is not available, and in records
+    of versions 1 and 2."""
+    random_return: float | None = None
+    """Exact expected return of the random policy; None as above."""
     end: EndReason
     error: str | None = None
 

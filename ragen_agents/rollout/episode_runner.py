@@ -55,6 +55,26 @@ def make_env(spec: EpisodeSpec) -> ConversationWrapper:
     return env
 
 
+class References(NamedTuple):
+    """What an episode is measured against: exact numbers of the level under the whole budget."""
+
+    optimal_success: float
+    optimal_return: float
+    random_success: float | None
+    random_return: float | None
+
+    @classmethod
+    def of(cls, env: ConversationWrapper) -> "References":
+        """Return those of a conversation that has not begun."""
+        chance = env.random_baseline()
+        return cls(
+            optimal_success=env.oracle().value,
+            optimal_return=env.max_return(),
+            random_success=None if chance is None else chance.success,
+            random_return=None if chance is None else chance.expected_return,
+        )
+
+
 class UserMessage(NamedTuple):
     """The message that waits for a reply."""
 
@@ -81,8 +101,7 @@ class EpisodeRunner:
         self.turns: list[TurnRecord] = []
         self.end: EndReason | None = None
         self.error: str | None = None
-        advice = self.env.oracle()
-        self._optimum = (advice.value, advice.expected_return)
+        self._references = References.of(self.env)
 
     def request(self) -> Request:
         """Return what the policy is asked now."""
@@ -120,8 +139,7 @@ class EpisodeRunner:
             closing=self.env.user if self.env.end is not None else "",
             success=self.env.success and not self.end.is_failure,
             episode_return=sum(turn.reward for turn in self.turns),
-            optimal_success=self._optimum[0],
-            optimal_return=self._optimum[1],
+            **self._references._asdict(),
             end=self.end,
             error=self.error,
         )

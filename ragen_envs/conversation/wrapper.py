@@ -26,7 +26,7 @@ from ragen_envs.conversation.parser import (
 from ragen_envs.conversation.settings import ConversationSettings, resolve_symbols
 from ragen_envs.conversation.state_text import state_text
 from ragen_envs.errors import RagenError
-from ragen_envs.oracle import Advice, Budget
+from ragen_envs.oracle import Advice, Budget, RandomBaseline
 from ragen_envs.text import IMAGE, TextFace
 
 Message = dict[str, str]
@@ -306,6 +306,20 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         """Return the game's optimum under what is left of turns and actions."""
         advice: Advice = self.unwrapped.oracle(self.budget)  # type: ignore[attr-defined]
         return advice
+
+    def random_baseline(self) -> RandomBaseline | None:
+        """Return what the random policy is worth under what is left; None if it is not available."""
+        game = self.unwrapped
+        return game.random_baseline(self.budget) if isinstance(game, GameEnv) else None
+
+    def max_return(self) -> float:
+        """Return the largest expected sum of the game's rewards under what is left."""
+        game = self.unwrapped
+        return (
+            game.max_return(self.budget)
+            if isinstance(game, GameEnv)
+            else self.oracle().expected_return
+        )
 
     def _infos(
         self, game: dict[str, Any], parsed: ParsedReply | None, executed: tuple[str, ...],

@@ -153,7 +153,11 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         return self._observe()
 
     def oracle(self, budget: Budget | int | None = None) -> Advice:
-        """Return the first actions of a shortest solution; value is 1 if it fits the budget, else 0."""
+        """Return the first actions of a shortest solution; value is 1 if it fits the budget, else 0.
+
+        Where it does not fit, the oracle still sets out on it, though other actions may pay more: see
+        ``max_return``.
+        """
         from ragen_envs.sokoban.oracle import advise
 
         return advise(self._observe(), self._left, self.reward, as_budget(budget))
@@ -163,6 +167,16 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         from ragen_envs.sokoban.oracle import random_baseline
 
         return random_baseline(self._observe(), self._left, self.reward, as_budget(budget))
+
+    def max_return(self, budget: Budget | int | None = None) -> float:
+        """Return the largest sum of rewards, whether it solves the level or not.
+
+        With very many states within reach, it is the return of the oracle.
+        """
+        from ragen_envs.sokoban.oracle import max_return
+
+        found = max_return(self._observe(), self._left, self.reward, as_budget(budget))
+        return super().max_return(budget) if found is None else found
 
     def level_key(self, level: str) -> int:
         """Return the key of a level in text form, in [0, 2^63)."""

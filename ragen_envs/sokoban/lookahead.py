@@ -24,11 +24,13 @@ class Lookahead(NamedTuple):
     random_return: float
     """Expected sum of their rewards."""
     max_return: float
-    """Largest sum of rewards of at most so many actions."""
+    """Largest sum of rewards of ``least`` to ``steps`` actions; fewer if they solve the board."""
 
 
 @lru_cache(maxsize=1 << 12)
-def look_ahead(cells: bytes, width: int, reward: Reward, steps: int) -> Lookahead | None:
+def look_ahead(
+    cells: bytes, width: int, reward: Reward, steps: int, least: int
+) -> Lookahead | None:
     """Return what ``steps`` actions are worth, or None if more than ``MAX_STATES`` are within reach.
 
     Args:
@@ -36,6 +38,7 @@ def look_ahead(cells: bytes, width: int, reward: Reward, steps: int) -> Lookahea
         width: Cells in a row.
         reward: What is paid.
         steps: Number of actions, >= 0.
+        least: How many of them must be played, at most ``steps``.
     """
     from ragen_envs.compiling import first_use
     from ragen_envs.sokoban.state_graph import evaluate, explore
@@ -49,4 +52,4 @@ def look_ahead(cells: bytes, width: int, reward: Reward, steps: int) -> Lookahea
         )
         if len(left) == 0:
             return None
-        return Lookahead(*evaluate(successors, paid, left, steps).tolist())
+        return Lookahead(*evaluate(successors, paid, left, steps, least).tolist())

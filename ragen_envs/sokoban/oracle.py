@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from ragen_envs.oracle import Advice, Budget, RandomBaseline
 from ragen_envs.sokoban.dynamics import PLAYER, Reward, offsets, play, target_distances
-from ragen_envs.sokoban.lookahead import look_ahead
+from ragen_envs.sokoban.lookahead import Lookahead, look_ahead
 from ragen_envs.sokoban.solver import solve
 
 
@@ -45,5 +45,18 @@ def random_baseline(
     """Return what random actions are worth on a board (h, w) with ``left`` boxes off target."""
     if left == 0:
         return RandomBaseline(1.0, 0.0)
-    ahead = look_ahead(board.tobytes(), board.shape[1], reward, budget.reach)
+    ahead = _look_ahead(board, reward, budget)
     return None if ahead is None else RandomBaseline(ahead.random_success, ahead.random_return)
+
+
+def max_return(board: NDArray[np.uint8], left: int, reward: Reward, budget: Budget) -> float | None:
+    """Return the largest sum of rewards from a board (h, w) with ``left`` boxes off target."""
+    if left == 0:
+        return 0.0
+    ahead = _look_ahead(board, reward, budget)
+    return None if ahead is None else ahead.max_return
+
+
+def _look_ahead(board: NDArray[np.uint8], reward: Reward, budget: Budget) -> Lookahead | None:
+    least = min(budget.turns, budget.reach)
+    return look_ahead(board.tobytes(), board.shape[1], reward, budget.reach, least)

@@ -115,22 +115,22 @@ def explore(
 
 
 @jit
-def evaluate(successors: Any, paid: Any, left: Any, steps: Any) -> Any:
+def evaluate(successors: Any, paid: Any, left: Any, steps: Any, least: Any) -> Any:
     """Return the worth of ``steps`` actions in state 0: random success, random return, largest return.
 
-    The arguments are the results of ``explore`` for a depth of ``steps``. The largest return is that of
-    at most so many actions.
+    The first arguments are the results of ``explore`` for a depth of ``steps``. The largest return is
+    that of ``least`` to ``steps`` actions.
     """
     size = left.shape[0]
     values = np.zeros((size, 3))
     for state in range(size):
         values[state, 0] = int(left[state] == 0)
     after = values.copy()
-    for _ in range(steps):
+    for played in range(steps - 1, -1, -1):
         for state in range(size):
             if left[state] == 0:
                 continue
-            success, mean, best = 0.0, 0.0, 0.0
+            success, mean, best = 0.0, 0.0, 0.0 if played >= least else -np.inf
             for action in range(4):
                 there = successors[state, action]
                 success += after[there, 0]

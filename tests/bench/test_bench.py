@@ -324,21 +324,57 @@ def test_the_table_says_what_the_episodes_say(run):
         assert row["turns"] == len(turns) / 40
         assert math.isnan(row["reply_tokens"])
         assert row["errors"] == 0
+        for name in ("random_success", "random_return", "optimal_success", "optimal_return"):
+            assert row[name] == pytest.approx(sum(e[name] for e in episodes) / 40)
         if hits:
             assert row["effective"] == sum(hits) / len(hits)
     for game in GAMES:
-        assert table.loc[(game, "random"), "score"] == 0
+        sampled = table.loc[(game, "random")]
+        gap = sampled["optimal_success"] - sampled["random_success"]
+        surplus = sampled["success"] - sampled["random_success"]
+        assert sampled["score"] == pytest.approx(100 * surplus / gap)
+        assert sampled["score_low"] <= 0 <= sampled["score_high"]
         assert table.loc[(game, "oracle"), "score"] == pytest.approx(100)
         assert table.loc[(game, "noop"), "success"] == 0
         assert table.loc[(game, "noop"), "score"] < 0
         assert math.isnan(table.loc[(game, "noop"), "effective"])
 
 
-def test_without_a_random_agent_there_is_no_score(tmp_path, capsys):
+def test_a_score_needs_no_random_agent(tmp_path, capsys):
     bench(tmp_path / "run", agents=("oracle",))
     printed = capsys.readouterr().out
-    assert "needs the agent 'random'" in printed
-    assert summarise(read_run(tmp_path / "run"))["score"].isna().all()
+    assert "note: no score" not in printed
+    assert "random (exact)" in printed
+    assert "optimum (exact)" in printed
+    assert summarise(read_run(tmp_path / "run"))["score"].notna().all()
+
+
+def without_exact_chance(folder):
+    """Rewrite a run as if exact random play were not available."""
+    lines = [json.loads(line) for line in (folder / "episodes.jsonl").read_text().splitlines()]
+    for line in lines:
+        line.update(random_success=None, random_return=None)
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (folder / "episodes.jsonl").write_text(text)
+
+
+def test_the_random_agent_stands_in_where_its_chance_is_not_known(tmp_path, capsys):
+    bench(tmp_path / "run", agents=("random", "oracle"))
+    without_exact_chance(tmp_path / "run")
+    capsys.readouterr()
+    assert main(["show", str(tmp_path / "run")]) == 0
+    printed = capsys.readouterr().out
+    assert "is the sampled success of the agent 'random'" in printed
+    assert "random (exact)" not in printed
+    assert "optimum (exact)" in printed
+    table = summarise(read_run(tmp_path / "run")).set_index(["game", "agent"])
+    assert all(table.loc[(game, "random"), "score"] == 0 for game in table.index.levels[0])
+    bench(tmp_path / "alone", agents=("oracle",))
+    without_exact_chance(tmp_path / "alone")
+    capsys.readouterr()
+    assert main(["show", str(tmp_path / "alone")]) == 0
+    assert "add the agent 'random'" in capsys.readouterr().out
+    assert summarise(read_run(tmp_path / "alone"))["score"].isna().all()
 
 
 def test_an_unfinished_run_says_so(run, capsys):
@@ -359,7 +395,9 @@ def test_formats(run, capsys):
     ]
     table = list(csv.DictReader(io.StringIO(shown["csv"])))
     assert [float(row["success"]) for row in table] == [row["success"] for row in rows]
-    assert shown["markdown"].count("\n| Bandit | ") == 3
+    assert shown["markdown"].count("\n| Bandit | ") == 5
+    assert "\n| Bandit | random (exact) | 40 | 50.0 | 0.20 | 0.0 |" in shown["markdown"]
+    assert "\n| Bandit | optimum (exact) | 40 | 100.0 | 0.25 | 100.0 |" in shown["markdown"]
     assert {line.count("|") for line in shown["markdown"].splitlines()} == {12}
     assert all(name in shown["table"] for name in (*GAMES, *CONTROLS))
     assert "…" not in shown["table"]

@@ -1,4 +1,5 @@
 import time
+import tracemalloc
 from functools import lru_cache
 from itertools import product
 
@@ -11,9 +12,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from ragen_envs.conversation import ConversationWrapper, format_reply
-from ragen_envs.errors import GenerationError, InstanceError, RagenError
+from ragen_envs.errors import GenerationError, InstanceError, RagenError, SolverLimitError
 from ragen_envs.frozen_lake import FrozenLakeEnv, dynamics, generator
-from ragen_envs.frozen_lake.oracle import transitions
+from ragen_envs.frozen_lake.open_loop import transitions
 from ragen_envs.frozen_lake.text import decode_level, encode_level
 from ragen_envs.oracle import Budget
 from ragen_envs.seeding import new_stream
@@ -216,7 +217,7 @@ def test_generated_maps_are_random_maps_with_a_path():
 def test_impossible_maps_end_soon():
     """Without ice, all 2x2 maps with a path are one map up to symmetry: two splits have none."""
     env = FrozenLakeEnv(size=2, p=0.0)
-    began, failures = time.process_time(), []
+    began, failures = time.time.process_time(), []
     for split in ("train", "validation", "test"):
         try:
             board, _ = env.reset(seed=0, options={"split": split})
@@ -227,7 +228,7 @@ def test_impossible_maps_end_soon():
     assert len(failures) == 2
     assert "2x2" in failures[0]
     assert "p=0.0" in failures[0]
-    assert time.process_time() - began < 10
+    assert time.time.process_time() - began < 10
 
 
 def finite_horizon(rows, rate, steps):
@@ -325,6 +326,106 @@ def test_turn_budgets_against_brute_force(rows, budget):
         assert 1 <= len(advice.actions) <= budget.actions_per_turn
         worth = brute.worth(cell, advice.actions, budget.actions, budget.turns)
         assert worth == pytest.approx(best, abs=1e-9)
+
+
+class Unpruned:
+    """The optimum under a turn budget, from every run of every length, as one product of matrices each."""
+
+    def __init__(self, env, per_turn):
+        self.law = transitions(bytes(env.tiles), env.height, env.width, env.success_rate)
+        self.goal = np.array([float(tile == 2) for tile in env.tiles])
+        self.per_turn = per_turn
+        self.values = lru_cache(maxsize=None)(self._values)
+
+    def _values(self, actions, turns):
+        if actions == 0 or turns == 0:
+            return self.goal
+        best = np.zeros(len(self.goal))
+        for length in range(1, min(self.per_turn, actions) + 1):
+            worth = self.values(actions - length, turns - 1)[None]
+            for _ in range(length):
+                worth = np.concatenate([worth @ law.T for law in self.law])
+            best = np.maximum(best, worth.max(axis=0))
+        return best
+
+
+@pytest.mark.parametrize("per_turn", [2, 3, 4, 5])
+@pytest.mark.parametrize("rate", [1 / 3, 0.8, 0.0])
+def test_dropping_dominated_runs_changes_no_value(per_turn, rate):
+    for seed in range(6):
+        env = FrozenLakeEnv(success_rate=rate)
+        env.reset(seed=seed)
+        reference = Unpruned(env, per_turn)
+        for actions, turns in ((10, 5), (7, 2), (per_turn, 1)):
+            advice = env.oracle(Budget(actions, turns, per_turn))
+            best = reference.values(actions, turns)[env.position]
+            assert advice.value == pytest.approx(best, abs=1e-10)
+            assert (
+                env.max_return(Budget(actions, turns, per_turn))
+                == advice.expected_return
+                == advice.value
+            )
+
+
+@pytest.mark.parametrize("per_turn", [10, 12])
+def test_long_turns_are_solved_quickly(per_turn):
+    env = FrozenLakeEnv()
+    env.reset(seed=0)
+    env.oracle(Budget(2, 1, 2))  # compiles
+    for seed in range(12):
+        env.reset(seed=seed)
+        before = time.process_time()
+        value = env.oracle(Budget(per_turn, 5, per_turn)).value
+        assert time.process_time() - before < 1
+        assert value >= env.oracle(Budget(per_turn, 5, 5)).value - 1e-12
+
+
+def test_turns_that_are_too_long_are_refused_soon():
+    env = FrozenLakeEnv(level=["FSFF", "FFFH", "FFFF", "HFFG"])
+    env.reset(seed=0)
+    env.oracle(Budget(2, 1, 2))  # compiles
+    tracemalloc.start()
+    before = time.process_time()
+    with pytest.raises(SolverLimitError, match=r"actions_per_turn is 30, too many.* 5 are never"):
+        env.oracle(Budget(60, 3, 30))
+    assert time.process_time() - before < 5
+    assert tracemalloc.get_traced_memory()[1] < 100e6
+    tracemalloc.stop()
+    assert env.oracle(Budget(30, 3, 5)).value > 0.2
+
+
+@pytest.mark.parametrize("budget", [Budget(3, 3, 1), Budget(4, 2, 2), Budget(5, 1, 5)], ids=str)
+@pytest.mark.parametrize("rows", SMALL, ids="/".join)
+@pytest.mark.parametrize("rate", [1 / 3, 1.0])
+def test_random_baseline_against_brute_force(rows, rate, budget):
+    env = FrozenLakeEnv(level=rows, success_rate=rate)
+    env.reset(seed=0)
+    table, tiles = reference(rows, rate), "".join(rows)
+    total = 0.0
+    for actions in product(range(4), repeat=budget.reach):
+        where = {tiles.index("S"): 1.0}
+        for action in actions:
+            after = {}
+            for cell, weight in where.items():
+                law = [(1.0, cell)] if tiles[cell] in "GH" else [t[:2] for t in table[cell][action]]
+                for chance, there in law:
+                    after[there] = after.get(there, 0.0) + weight * chance
+            where = after
+        total += where.get(tiles.index("G"), 0.0) / 4**budget.reach
+    found = env.random_baseline(budget)
+    assert found.success == pytest.approx(total, abs=1e-12)
+    assert found.expected_return == found.success
+
+
+@given(maps(2), RATES, st.integers(0, 12), st.integers(1, 4))
+@settings(QUICK, max_examples=60)
+def test_random_actions_gain_by_time_and_never_beat_the_oracle(rows, rate, actions, per_turn):
+    env = FrozenLakeEnv(level=rows, success_rate=rate)
+    env.reset(seed=0)
+    shorter = env.random_baseline(Budget(actions, actions, per_turn)).success
+    longer = env.random_baseline(Budget(actions + 1, actions + 1, per_turn)).success
+    assert 0 <= shorter <= longer + 1e-12
+    assert shorter <= env.oracle(Budget(actions, actions, per_turn)).value + 1e-9
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -349,6 +349,25 @@ def test_optimal_teams_arrive_as_often_as_they_should():
     assert abs(arrived / 200 - value) < 4 * math.sqrt(value * (1 - value) / 200)
 
 
+@pytest.mark.parametrize("finish", [FIRST, ALL])
+@pytest.mark.parametrize("seed", [1, 4])
+def test_two_oracles_are_paid_what_they_expect(seed, finish):
+    env = FrozenLakeRaceEnv(size=4, finish=finish, max_cycles=5)
+    env.reset(seed=seed)
+    expected = [env.oracle(seat).expected_return for seat in range(2)]
+    assert all(0 < each < 1 for each in expected)
+    paid = np.zeros((600, 2))
+    for noise in range(len(paid)):
+        env.reset(seed=seed, options={"noise": noise})
+        while env.agents:
+            actions = {agent: env.oracle(env.seat_of(agent)).action for agent in env.agents}
+            for agent, reward in env.step(actions)[1].items():
+                paid[noise, env.seat_of(agent)] += reward
+    errors = paid.std(axis=0) / math.sqrt(len(paid))
+    assert (abs(paid.mean(axis=0) - expected) < 4 * errors).all()
+    assert paid.sum(axis=1).min() == 0  # some races end without a winner
+
+
 def test_race_oracle_says_what_it_cannot_do():
     env = FrozenLakeRaceEnv(players=3, size=5)
     env.reset(seed=0)

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pandas as pd
 from rich.box import SIMPLE_HEAD
@@ -120,30 +120,54 @@ def percent_interval(estimate: float, low: float, high: float) -> str:
 
 
 def score_grid(data: pd.DataFrame) -> Grid:
-    """Return the table of a run for people."""
+    """Return the table of a run for people: the agents of each game between random play and the optimum."""
     header = [
         "game", "agent", "n", "success %\n[95% CI]", "return", "score", "valid\n%", "effective\n%",
         "turns", "tokens", "s per\nepisode",
     ]  # fmt: skip
     errors = bool(data["errors"].any())
-    rows = [
-        [
-            row["game"],
-            row["agent"],
-            str(row["n"]),
-            percent_interval(row["success"], row["success_low"], row["success_high"]),
-            number(row["mean_return"]),
-            number(row["score"], 1),
-            percent(row["valid"]),
-            percent(row["effective"]),
-            number(row["turns"]),
-            number(row["reply_tokens"], 1),
-            number(row["seconds"], 3),
-            *([str(row["errors"])] if errors else []),
+    rows = []
+    for _, game in data.groupby("game", sort=False):
+        played = [_score_row(row, errors) for row in game.to_dict("records")]
+        whole = game.loc[game["n"].idxmax()].to_dict()
+        blank = len(played[0]) - _EXACT_COLUMNS
+        rows += [
+            *_exact_row(whole, "random", 0.0, blank),
+            *played,
+            *_exact_row(whole, "optimal", 100.0, blank),
         ]
-        for row in data.to_dict("records")
-    ]
     return Grid([*header, *(["errors"] if errors else [])], rows, left=2)
+
+
+_EXACT_COLUMNS: Final = 6
+"""Columns of the table of a run that an exact expectation fills."""
+
+
+def _exact_row(row: Mapping[Any, Any], kind: str, score: float, blank: int) -> list[list[str]]:
+    """Return the row of an exact expectation, or none if it is not available."""
+    success = row[f"{kind}_success"]
+    if not math.isfinite(success):
+        return []
+    name = {"random": "random (exact)", "optimal": "optimum (exact)"}[kind]
+    shown = [percent(success), number(row[f"{kind}_return"]), number(score, 1)]
+    return [[row["game"], name, str(row["n"]), *shown, *[""] * blank]]
+
+
+def _score_row(row: Mapping[Any, Any], errors: bool) -> list[str]:
+    return [
+        row["game"],
+        row["agent"],
+        str(row["n"]),
+        percent_interval(row["success"], row["success_low"], row["success_high"]),
+        number(row["mean_return"]),
+        number(row["score"], 1),
+        percent(row["valid"]),
+        percent(row["effective"]),
+        number(row["turns"]),
+        number(row["reply_tokens"], 1),
+        number(row["seconds"], 3),
+        *([str(row["errors"])] if errors else []),
+    ]
 
 
 def duration(seconds: float) -> str:

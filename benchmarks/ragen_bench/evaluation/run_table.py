@@ -19,7 +19,7 @@ from ragen_bench.stats.intervals import Interval, normalised_interval, success_r
 from ragen_envs.errors import RagenError
 
 REFERENCE: Final = "random"
-"""The agent whose score is 0."""
+"""The agent whose exact success rate has the score 0; its episodes stand in where that is not available."""
 _RESAMPLES: Final = 2000
 
 Sample = Mapping[int | None, Episode]
@@ -59,11 +59,13 @@ def summarise(run: Run) -> pd.DataFrame:
 
     Columns: ``game``, ``agent``, ``n`` (episodes), ``success`` with its Wilson 95% interval
     ``success_low`` and ``success_high``, clustered by level where levels repeat; ``mean_return``;
-    ``score``, the success normalised to the random agent (0) and the optimum under the same budget
-    (100) on the same instances, with its bootstrap interval, clustered likewise; ``valid``, the share
-    of replies without a defect; ``effective``, the share of executed actions that changed the state;
-    ``turns``, ``reply_tokens`` and ``seconds``, means of an episode; ``errors``, episodes that ended in
-    an error or outgrew the model's context. What is not defined is nan.
+    ``score``, the success normalised to random play (0) and the optimum (100) under the same budget on
+    the same instances, with its bootstrap interval, clustered likewise; ``random_success`` and
+    ``random_return``, the exact expectations of random play on these instances; ``optimal_success`` and
+    ``optimal_return``, the largest expectations of any agent; ``valid``, the share of replies without a
+    defect; ``effective``, the share of executed actions that changed the state; ``turns``,
+    ``reply_tokens`` and ``seconds``, means of an episode; ``errors``, episodes that ended in an error or
+    outgrew the model's context. What is not defined is nan.
     """
     rows = [
         {
@@ -80,15 +82,21 @@ def summarise(run: Run) -> pd.DataFrame:
 
 _COLUMNS: Final = (
     "n", "success", "success_low", "success_high", "mean_return", "score", "score_low",
-    "score_high", "valid", "effective", "turns", "reply_tokens", "seconds", "errors",
+    "score_high", "random_success", "random_return", "optimal_success", "optimal_return", "valid",
+    "effective", "turns", "reply_tokens", "seconds", "errors",
 )  # fmt: skip
 
 
 def summarise_sample(sample: Sample, reference: Sample | None) -> dict[str, Any]:
-    """Return the columns of ``summarise`` for one agent and game; the reference is the random agent's."""
+    """Return the columns of ``summarise`` for one agent and game.
+
+    The reference is the sample of the random agent, for a game without an exact expectation.
+    """
     score = _score(sample, reference)
+    episodes = list(sample.values())
     return {
-        **summarise_episodes(list(sample.values())),
+        **summarise_episodes(episodes),
+        **{name: _exact(episodes, name) for name in EXACT},
         "score": score.estimate,
         "score_low": score.low,
         "score_high": score.high,
@@ -115,6 +123,16 @@ def summarise_episodes(episodes: Sequence[Episode]) -> dict[str, Any]:
     }
 
 
+EXACT: Final = ("random_success", "random_return", "optimal_success", "optimal_return")
+"""Fields of an episode that are exact expectations of its level."""
+
+
+def _exact(episodes: Sequence[Episode], field: str) -> float:
+    """Return the mean of an exact expectation, or nan if an episode lacks it."""
+    known = [value for e in episodes if (value := getattr(e, field)) is not None]
+    return mean(known) if len(known) == len(episodes) else math.nan
+
+
 def mean(values: Sequence[float]) -> float:
     """Return the mean, or nan for an empty sample."""
     return math.fsum(values) / len(values) if values else math.nan
@@ -127,18 +145,30 @@ def _tokens(episodes: Sequence[Episode]) -> float:
 
 
 def _score(sample: Sample, reference: Sample | None) -> Interval:
-    """Return the normalised success on the instances that the random agent has played too."""
-    shared = [index for index in sample if reference and index in reference]
-    if not shared or reference is None:
+    """Return the normalised success on the instances on which random play is known or was sampled."""
+    chances = {
+        index: chance
+        for index, episode in sample.items()
+        if (chance := _chance(episode, reference)) is not None
+    }
+    if not chances:
         return Interval(math.nan, math.nan, math.nan)
     return normalised_interval(
-        [float(sample[index].success) for index in shared],
-        [float(reference[index].success) for index in shared],
-        [sample[index].optimal_success for index in shared],
+        [float(sample[index].success) for index in chances],
+        list(chances.values()),
+        [sample[index].optimal_success for index in chances],
         resamples=_RESAMPLES,
         seed=0,
-        clusters=level_clusters(sample[index] for index in shared),
+        clusters=level_clusters(sample[index] for index in chances),
     )
+
+
+def _chance(episode: Episode, reference: Sample | None) -> float | None:
+    """Return the success of random play on an episode's instance, exact or sampled."""
+    if episode.random_success is not None or reference is None:
+        return episode.random_success
+    sampled = reference.get(episode.instance.index)
+    return None if sampled is None else float(sampled.success)
 
 
 def _has_estimates(run: Run, agent: str) -> bool:
@@ -154,8 +184,19 @@ def _has_estimates(run: Run, agent: str) -> bool:
 def notes(run: Run) -> list[str]:
     """Return the notes below the table."""
     found = old_version(run.config)
-    if not any(agent == REFERENCE for agent, _ in run.samples):
-        found.append(f"no score: it needs the agent '{REFERENCE}' in the same run")
+    sampled = {
+        task
+        for (_, task), sample in run.samples.items()
+        if any(episode.random_success is None for episode in sample.values())
+    }
+    for task in (task for task in run.config.suite.tasks if task in sampled):
+        if (REFERENCE, task) in run.samples:
+            found.append(f"the score 0 of {task} is the sampled success of the agent '{REFERENCE}'")
+        else:
+            found.append(
+                f"no score of {task}: the exact success of random play is not available; "
+                f"add the agent '{REFERENCE}'"
+            )
     found += control_notes(run.config.suite.tasks)
     found += [
         f"the token counts of {agent} are estimates"

@@ -43,6 +43,8 @@ def episodes_table(entries: Sequence[StoredEntry]) -> pd.DataFrame:
             "return": record.episode.episode_return,
             "optimal_success": record.episode.optimal_success,
             "optimal_return": record.episode.optimal_return,
+            "random_success": record.episode.random_success,
+            "random_return": record.episode.random_return,
             "end": record.episode.end.value,
             "turns": len(record.episode.turns),
             "actions": sum(len(turn.executed) for turn in record.episode.turns),

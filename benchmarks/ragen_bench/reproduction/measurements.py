@@ -51,6 +51,17 @@ class Runs:
         found = self._controls(column, cell)
         return None if found is None else sample_of([found.outcomes[agent][column.test]])
 
+    def chance(self, column: Column, cell: str) -> float:
+        """Return the success of random play under a cell's settings, exact or sampled; nan if not known."""
+        found = self._controls(column, cell)
+        if found is None:
+            return math.nan
+        outcome = found.outcomes["random"][column.test]
+        if outcome.random is not None:
+            return outcome.random
+        sample = sample_of([outcome])
+        return math.nan if sample is None else float(sample.mean())
+
     def optimum(self, column: Column, cell: str) -> float:
         """Return the best possible chance of success under a cell's settings; nan if it is not known."""
         found = self._controls(column, cell)

@@ -41,7 +41,7 @@ def tabulate(
     played under), ``controls`` (the cell under which a row's controls are), ``design`` ("zero-shot" for
     agents that were only benchmarked, "control" for controls), ``seeds``, ``levels`` (distinct ones),
     ``success`` with its interval over seeds and levels ``low`` and ``high``; ``score``, the success
-    normalised to the random agent (0) and the optimum (100), both taken as known; ``paper``, the paper's
+    normalised to random play (0) and the optimum (100), both taken as known; ``paper``, the paper's
     success rate; ``against``, the cell of the same design that it is compared with, ``difference`` with
     ``difference_low`` and ``difference_high``, ``p`` (nan where a side has one seed), ``p_holm`` over all
     comparisons of the table, and ``verdict``. Shares are in [0, 1]; what is not defined is nan or "".
@@ -94,7 +94,6 @@ def _column(
 
 def _row(runs: Runs, column: Column, name: str, cell: str, sample: FloatArray) -> dict[str, Any]:
     success = mixed_effects_rate(sample)
-    chance = runs.control(column, cell, "random")
     return {
         "trained_on": column.train,
         "test": column.test,
@@ -108,7 +107,7 @@ def _row(runs: Runs, column: Column, name: str, cell: str, sample: FloatArray) -
         "high": success.high,
         "score": normalised_score(
             success.estimate,
-            _NAN if chance is None else float(chance.mean()),
+            runs.chance(column, cell),
             runs.optimum(column, cell),
         ),
         "paper": _NAN,

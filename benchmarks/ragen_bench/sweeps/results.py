@@ -36,6 +36,8 @@ class Outcome(_Record):
     """Number of the distinct level that each one is, where some are the same; None where none are."""
     optimal: float
     """Mean over levels of the best possible chance of success under the same budget."""
+    random: float | None = None
+    """The same of random play, exactly; None where it is not available, and in older records."""
     mean_return: float
     valid: float
     """Share of replies without a defect."""
@@ -84,10 +86,16 @@ def outcome_of(episodes: Iterable[Episode]) -> Outcome:
         success="".join(str(int(episode.success)) for episode in played),
         levels=levels if len(numbers) < len(played) else None,
         optimal=_rounded(sum(e.optimal_success for e in played) / len(played)),
+        random=_random_success(played),
         mean_return=_rounded(sum(e.episode_return for e in played) / len(played)),
         valid=_rounded(sum(not turn.defects for turn in turns) / max(len(turns), 1)),
         reply_tokens=_rounded(sum(tokens) / len(tokens)) if tokens else None,
     )
+
+
+def _random_success(played: list[Episode]) -> float | None:
+    known = [e.random_success for e in played if e.random_success is not None]
+    return _rounded(sum(known) / len(known)) if len(known) == len(played) else None
 
 
 def curves_of(metrics: list[dict[str, Any]]) -> dict[str, list[float | None]]:

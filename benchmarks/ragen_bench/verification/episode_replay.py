@@ -7,7 +7,7 @@ from ragen_agents.pictures import picture_hash
 from ragen_agents.policies import CONTROLS, Request
 from ragen_agents.policies.python_agent import is_python_agent
 from ragen_agents.rollout import Episode, EpisodeSpec, TurnRecord, sampling_seed
-from ragen_agents.rollout.episode_runner import make_env
+from ragen_agents.rollout.episode_runner import References, make_env
 from ragen_bench.config.run_config import BaseConfig, RunConfig
 from ragen_envs import SUITE_VERSION
 from ragen_envs.conversation import ConversationWrapper, EndReason, TurnResult
@@ -80,9 +80,8 @@ def replay(episode: Episode) -> Iterator[Check]:
     for name, value in vars(env.unwrapped.instance).items():  # type: ignore[attr-defined]
         yield Check(None, f"instance.{name}", getattr(instance, name), value)
     yield Check(None, "system", episode.system, env.system)
-    optimum = env.oracle()
-    yield Check(None, "optimal_success", episode.optimal_success, optimum.value)
-    yield Check(None, "optimal_return", episode.optimal_return, optimum.expected_return)
+    for name, value in _references(episode, env)._asdict().items():
+        yield Check(None, name, getattr(episode, name), value)
     total: list[float] = []
     for number, turn in enumerate(episode.turns):
         if env.end is not None:
@@ -93,6 +92,15 @@ def replay(episode: Episode) -> Iterator[Check]:
             yield from control_checks(number + 1, turn, episode.agent, request)
         yield from _turn(number + 1, turn, env, total)
     yield from _outcome(episode, env, total)
+
+
+def _references(episode: Episode, env: ConversationWrapper) -> References:
+    """Return what an episode is measured against, as records of its version have it."""
+    found = References.of(env)
+    if episode.schema_version >= 3:
+        return found
+    followed = env.oracle().expected_return
+    return found._replace(optimal_return=followed, random_success=None, random_return=None)
 
 
 def control_checks(number: int, turn: TurnRecord, agent: str, request: Request) -> Iterator[Check]:

@@ -65,7 +65,9 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
     Exact for two players on up to 36 tiles, by backward induction over the rounds left. `finish="first"`
     is a zero-sum game in the difference of the rewards: `oracle(seat)` draws from an optimal mixed
     strategy, and its value is the expected points against the best opponent, counting 1 for a win and
-    1/2 for a draw. `finish="all"`: a joint optimum; the value is the probability that all arrive.
+    1/2 for a draw, also when time runs out. Its `expected_return` is what the seat is paid when both
+    follow the oracle; when time runs out, nobody is paid. `finish="all"`: a joint optimum; the value is
+    the probability that all arrive.
 
     ## Arguments
     `size`: side of the square, from 3 to 16. `p`: probability of a frozen tile. `success_rate`:
@@ -125,17 +127,15 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
         )
         state = self.positions[0] * len(self.tiles) + self.positions[1]
         value = float(best.values[state])
-        expected = value
         if self.finish == FIRST:
             value = (1 + (value if seat == 0 else -value)) / 2
-            expected = value
         chances = best.strategies[seat][state]
         if not chances.any():
             return Advice((STAY,), value, 0.0)
         assert self._stream is not None
         draw = uniform(jump(self._stream, seat + 1))
         action = int(np.searchsorted(np.cumsum(chances), draw * chances.sum(), side="right"))
-        return Advice((min(action, STAY),), value, expected)
+        return Advice((min(action, STAY),), value, float(best.returns[seat, state]))
 
     def success(self, seat: int) -> bool:
         """Return whether the seat is at the goal, and all are if all must."""

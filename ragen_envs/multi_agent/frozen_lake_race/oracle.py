@@ -30,6 +30,8 @@ class Optimum(NamedTuple):
     """(cells^2,) race: expected difference of the payoffs; team: probability that all arrive."""
     strategies: tuple[Floats, Floats]
     """(cells^2, 5) for each seat, optimal probabilities of the actions."""
+    returns: Floats
+    """(2, cells^2) what each seat is paid on average when both play these strategies."""
 
 
 @lru_cache(maxsize=1 << 9)
@@ -45,17 +47,17 @@ def optimum(
         raise RagenError(
             f"the map has {len(tiles)} tiles, but the oracle solves {MAX_CELLS} at most"
         )
-    ended, payoffs = _ends(tiles, finish)
+    ended, paid = _ends(tiles, finish)
+    payoffs = paid[0] if finish == ALL else paid[0] - paid[1]
     nothing = np.zeros((len(payoffs), _MOVES))
     if rounds == 0:
-        return Optimum(payoffs, (nothing, nothing))
+        return Optimum(payoffs, (nothing, nothing), paid)
     for fewer in range(100, rounds - 1, 100):  # bounds the depth of the recursion
         optimum(tiles, height, width, success_rate, finish, fewer)
-    after = optimum(tiles, height, width, success_rate, finish, rounds - 1).values
+    after = optimum(tiles, height, width, success_rate, finish, rounds - 1)
     running = np.flatnonzero(~ended)
-    law = _law(success_rate)
-    worth = after[_moves(tiles, height, width)[:, :, running]]
-    games = np.einsum("ad,deS,be->Sab", law, worth, law)
+    law, there = _law(success_rate), _moves(tiles, height, width)[:, :, running]
+    games = np.einsum("ad,deS,be->Sab", law, after.values[there], law)
     values, first, second = payoffs.copy(), nothing.copy(), nothing.copy()
     if finish == ALL:
         best = games.reshape(len(running), -1).argmax(axis=1)
@@ -66,19 +68,25 @@ def optimum(
         )
     else:
         values[running], first[running], second[running] = solve(games)
-    return Optimum(values, (first, second))
+    returns = paid.copy()
+    chosen = [_shares(each[running]) @ law for each in (first, second)]
+    returns[:, running] = np.einsum("Sd,pdeS,Se->pS", chosen[0], after.returns[:, there], chosen[1])
+    return Optimum(values, (first, second), returns)
+
+
+def _shares(strategies: Floats) -> Floats:
+    """Return strategies whose probabilities add up to 1 but for the last rounding."""
+    shares: Floats = strategies / strategies.sum(axis=1, keepdims=True)
+    return shares
 
 
 @lru_cache(maxsize=64)
 def _ends(tiles: bytes, finish: str) -> tuple[NDArray[np.bool_], Floats]:
-    """Return which joint states end the game and what they are worth."""
+    """Return which joint states end the game, (cells^2,), and what each seat is paid there, (2, cells^2)."""
     cells = range(len(tiles))
-    ended, payoffs = [], []
-    for state in product(cells, cells):
-        rewards, out = score(tiles, state, finish)
-        ended.append(all(out))
-        payoffs.append(rewards[0] if finish == ALL else rewards[0] - rewards[1])
-    return np.array(ended), np.array(payoffs)
+    scores = [score(tiles, state, finish) for state in product(cells, cells)]
+    ended = np.array([all(out) for _, out in scores])
+    return ended, np.array([rewards for rewards, _ in scores]).T
 
 
 @lru_cache(maxsize=64)
