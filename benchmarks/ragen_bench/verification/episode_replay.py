@@ -80,6 +80,8 @@ def replay(episode: Episode) -> Iterator[Check]:
     for name, value in vars(env.unwrapped.instance).items():  # type: ignore[attr-defined]
         yield Check(None, f"instance.{name}", getattr(instance, name), value)
     yield Check(None, "system", episode.system, env.system)
+    examples = tuple((example.user, example.reply) for example in env.examples)
+    yield Check(None, "examples", episode.examples, examples)
     optimum = env.oracle()
     yield Check(None, "optimal_success", episode.optimal_success, optimum.value)
     yield Check(None, "optimal_return", episode.optimal_return, optimum.expected_return)
