@@ -119,6 +119,8 @@ class Episode(RecordModel):
     """Seed that the policy's draws of this run derive from."""
     system: str
     """The system message."""
+    examples: tuple[tuple[str, str], ...] = Field(default=(), exclude_if=lambda e: not e)
+    """User message and reply of each worked example shown before the first turn; omitted without any."""
     turns: tuple[TurnRecord, ...]
     closing: str
     """The text after the last turn, or "" if the episode ended in an error."""

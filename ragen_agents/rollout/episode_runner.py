@@ -135,6 +135,7 @@ class EpisodeRunner:
             attempt=self.spec.attempt,
             sampling_seed=self.run_seed,
             system=self.env.system,
+            examples=tuple((example.user, example.reply) for example in self.env.examples),
             turns=tuple(self.turns),
             closing=self.env.user if self.env.end is not None else "",
             success=self.env.success and not self.end.is_failure,

@@ -63,6 +63,11 @@ def test_ppo_of_stable_baselines3_learns_a_small_lake():
     assert (reward, steps) == (1.0, 4)
 
 
+def test_tools_refuse_examples_that_reply_in_text():
+    with pytest.raises(RagenError, match="demonstrations is 2, but must be 0"):
+        GameTools("ragen/SokobanText-v0", demonstrations=2)
+
+
 def test_tools_play_the_same_game():
     tools = GameTools("ragen/SokobanText-v0", actions_per_turn=2)
     env = gym.make("ragen/SokobanText-v0", think=False, actions_per_turn=2)

@@ -8,6 +8,7 @@ transformers = pytest.importorskip("transformers")
 from ragen_agents.engines.scripted import ScriptedEngine  # noqa: E402
 from ragen_agents.rollout.chat import ChatCodec  # noqa: E402
 from ragen_agents.rollout.collect import Collector, GroupSpec  # noqa: E402
+from ragen_agents.rollout.trajectory import CONTEXT  # noqa: E402
 from ragen_agents.starpo.config import Reward  # noqa: E402
 from ragen_agents.starpo.math.advantages import place_rewards  # noqa: E402
 from ragen_agents.starpo.parts.rewards import TurnReward, graded_format, grounded  # noqa: E402
@@ -234,3 +235,21 @@ STATE = "The board has 6 rows and 6 columns.\nplayer: (1, 2)\nbox: (3, 4), (4, 3
 )
 def test_grounded(thought, share):
     assert grounded(thought, STATE) == pytest.approx(share)
+
+
+def test_worked_examples_are_context_and_never_trained_on(codec):
+    games = collector(codec, by_seed, demonstrations=2)
+    (trajectory,) = games.collect([GroupSpec(0, 1, {"seed": 0})], 0)
+    shown = [m["content"] for m in trajectory.messages if m["role"] == "assistant"]
+    assert len(shown) == 2 + len(trajectory.turns)
+    pairs = list(zip(trajectory.ids, trajectory.turn_ids, strict=True))
+    sampled, context = (
+        codec.tokenizer.decode([i for i, turn in pairs if (turn == CONTEXT) == wanted])
+        for wanted in (False, True)
+    )
+    for example in shown[:2]:
+        assert "Solved." in example
+        assert example in context
+    assert "Solved." not in sampled
+    whole = codec.tokenizer.apply_chat_template(trajectory.messages[:-1], return_dict=False)
+    assert trajectory.ids == whole[: len(trajectory.ids)]

@@ -10,6 +10,7 @@ pytest.importorskip("trl")
 from ragen_bench.__main__ import main  # noqa: E402
 
 from ragen_agents.rollout.chat import ChatCodec  # noqa: E402
+from ragen_agents.rollout.trajectory import CONTEXT  # noqa: E402
 from ragen_agents.sft import SftConfig, demonstrations  # noqa: E402
 from ragen_agents.starter import STARTER  # noqa: E402
 from ragen_envs.registration import text_ids  # noqa: E402
@@ -33,6 +34,17 @@ def test_demonstrations_solve_their_game(game, codec):
         assert text.endswith("</answer><|im_end|>")
     again = demonstrations(SftConfig(game=game, demonstrations=3), codec)
     assert [t.ids for t in again] == [t.ids for t in found]
+
+
+def test_worked_examples_of_the_prompt_are_not_imitated(codec):
+    settings = {"demonstrations": 2}
+    config = SftConfig(game="ragen/SokobanText-v0", demonstrations=2, env_kwargs=settings)
+    for trajectory in demonstrations(config, codec):
+        replies = [m["content"] for m in trajectory.messages if m["role"] == "assistant"]
+        pairs = zip(trajectory.ids, trajectory.turn_ids, strict=True)
+        learned = codec.tokenizer.decode([token for token, turn in pairs if turn != CONTEXT])
+        assert learned.count("</answer>") == len(replies) - 2
+        assert all(reply in learned for reply in replies[2:])
 
 
 @pytest.mark.parametrize("rank", [0, 4])

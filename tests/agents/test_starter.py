@@ -61,7 +61,7 @@ def test_thoughts_tell_true_places(chats):
     for chat in chats:
         if "Sokoban" not in _system(chat) or "W wall" in _system(chat):
             continue
-        rows = chat[1]["content"].split("\n")[1:]
+        rows = re.split(r"Turn 1 of .*\.\n", chat[1]["content"])[1].split("\n")
         told = re.search(r"<think>Places as row column\. Player (\d) (\d)\.", chat[2]["content"])
         if told:
             row, column = map(int, told.groups())

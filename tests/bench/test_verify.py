@@ -266,3 +266,27 @@ def test_what_a_terminal_would_obey_is_escaped(run, capsys):
     lake(episodes)["closing"] = "\x1b[2J"
     write(run, episodes)
     assert "\x1b" not in rejected(run, capsys)
+
+
+def test_worked_examples_are_recorded_and_checked(tmp_path, capsys):
+    out = tmp_path / "shown"
+    command = [
+        "bench",
+        "--agent",
+        "random",
+        "--game",
+        "Sokoban",
+        "--episodes",
+        "2",
+        "--out",
+        str(out),
+    ]
+    assert main([*command, "--setting", "demonstrations=2", "--setting", "max_turns=3"]) == 0
+    assert main(["verify", str(out)]) == 0
+    episodes = read(out)
+    assert all(e["env_kwargs"] == {"demonstrations": 2, "max_turns": 3} for e in episodes)
+    assert episodes[0]["examples"] == episodes[1]["examples"]
+    assert [len(example) for example in episodes[0]["examples"]] == [2, 2]
+    episodes[1]["examples"][0][1] = "<think>a hint</think><answer>Up</answer>"
+    write(out, episodes)
+    assert "examples" in rejected(out, capsys)

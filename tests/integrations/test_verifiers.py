@@ -71,6 +71,18 @@ def test_loader_finds_the_taskset():
     )
 
 
+def test_worked_examples_are_part_of_the_prompt():
+    taskset_type = taskset_class("ragen-games")
+    config_type = taskset_type.__orig_bases__[0].__args__[1]
+    config = config_type(id="ragen-games", levels=1, settings={"demonstrations": 2})
+    (task,) = taskset_type(config)
+    env = gym.make("ragen/SokobanText-v0", demonstrations=2)
+    env.reset(options={"split": "test", "index": 0})
+    prompt = [(message.role, message.content) for message in task.data.prompt]
+    chat = env.get_wrapper_attr("messages")[1:]
+    assert prompt == [(message["role"], message["content"]) for message in chat]
+
+
 def test_evaluator_plays_against_an_endpoint(endpoint, tmp_path):
     host, port = endpoint.server_address
     command = [

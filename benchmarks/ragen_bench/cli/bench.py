@@ -39,6 +39,7 @@ def bench(
         options.seed,
         options.game,
         options.sampling,
+        options.settings,
         text_ids(),
     )
     check_suite(chosen)

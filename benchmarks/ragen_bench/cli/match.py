@@ -35,7 +35,13 @@ def match(
 
     ids = [listed.text_id for listed in MULTI_AGENT_GAMES]
     chosen = adapt_suite(
-        load_suite(suite), options.episodes, options.seed, options.game, options.sampling, ids
+        load_suite(suite),
+        options.episodes,
+        options.seed,
+        options.game,
+        options.sampling,
+        options.settings,
+        ids,
     )
     remote = make_remote(endpoint)
     agents = normalise_agents(agent or DEFAULT_AGENTS)

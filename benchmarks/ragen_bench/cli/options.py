@@ -9,6 +9,13 @@ from ragen_bench.console.formats import Format
 
 RunArgument: TypeAlias = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 FormatOption: TypeAlias = Annotated[Format, typer.Option("--format", help="Format of the table.")]
+SettingOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FIELD=VALUE",
+        help="Setting of the conversation or the game, such as demonstrations=2; may be repeated.",
+    ),
+]
 EntriesOption: TypeAlias = Annotated[
     Path, typer.Option(metavar="DIR", help="Folder of all entries.")
 ]

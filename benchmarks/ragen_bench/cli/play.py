@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from ragen_bench.cli.options import SettingOption
+
 
 def play(
     game: Annotated[str, typer.Argument(metavar="GAME", help="Name or id; see ragen games.")],
@@ -18,14 +20,16 @@ def play(
     seed: Annotated[
         int | None, typer.Option(metavar="S", help="Seed of a fresh training level.")
     ] = None,
+    setting: SettingOption = None,
 ) -> None:
     """Play a game yourself. Type actions or their first letters, "hint" for the best move, or "quit"."""
     from rich.console import Console
 
     from ragen_bench.console.human_play import open_game, play_game
+    from ragen_bench.training.train_settings import read_overrides
 
-    console = Console(highlight=False)
-    play_game(open_game(game, index, split, seed), console, _read_line)
+    env = open_game(game, index, split, seed, read_overrides(setting or []))
+    play_game(env, Console(highlight=False), _read_line)
 
 
 def _read_line() -> str:

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 
-from ragen_bench.cli.options import FormatOption, ResumeOption, RunDirectoryOption
+from ragen_bench.cli.options import FormatOption, ResumeOption, RunDirectoryOption, SettingOption
 from ragen_bench.console.formats import Format
 
 _AGENTS: Final = (
@@ -40,6 +40,7 @@ class RunOptions:
             "repeated."
         ),
     ] = None
+    setting: SettingOption = None
     out: RunDirectoryOption = None
     seed: Annotated[
         int | None,
@@ -58,6 +59,13 @@ class RunOptions:
     ] = None
     resume: ResumeOption = True
     style: FormatOption = Format.TABLE
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that the command line changes in every task."""
+        from ragen_bench.training.train_settings import read_overrides
+
+        return read_overrides(self.setting or [])
 
     @property
     def sampling(self) -> dict[str, float | None]:

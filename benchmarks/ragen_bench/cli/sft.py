@@ -19,9 +19,9 @@ def sft(
     from ragen_agents.sft import SftConfig, train
     from ragen_agents.starpo import merged
     from ragen_bench.config.game_names import text_id_of
-    from ragen_bench.training.train_settings import read_override
+    from ragen_bench.training.train_settings import read_overrides
 
-    given = merged({"game": game}, *map(read_override, setting or []))
+    given = merged({"game": game}, read_overrides(setting or []))
     given["game"] = text_id_of(str(given["game"]))
     train(validate(SftConfig, given, "settings"), out)
     typer.echo(out)

@@ -94,12 +94,14 @@ def adapt_suite(
     seed: int | None,
     games: list[str] | None,
     sampling: Mapping[str, float | None],
+    settings: Mapping[str, Any],
     known: Sequence[str],
 ) -> Suite:
-    """Return the suite with fewer or more levels, another seed or sampling, or other games.
+    """Return the suite with fewer or more levels, another seed or sampling, or other games or settings.
 
     What is None stays as it is. Games are names of the suite's tasks, or those of other games,
-    which become tasks; ``known`` are the text ids that there are.
+    which become tasks; ``known`` are the text ids that there are. The settings replace those of
+    every task.
     """
     changes: dict[str, Any] = {}
     decoding = {name: value for name, value in sampling.items() if value is not None}
@@ -112,6 +114,11 @@ def adapt_suite(
         changes["seed"] = seed
     if games:
         changes["tasks"] = _choose(suite, games, known)
+    if settings:
+        changes["tasks"] = {
+            name: Task(env=task.env, settings={**task.settings, **settings})
+            for name, task in changes.get("tasks", suite.tasks).items()
+        }
     return validate(Suite, {**dict(suite), **changes}, f"suite '{suite.name}'")
 
 

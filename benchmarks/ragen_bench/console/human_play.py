@@ -1,8 +1,8 @@
 """A person plays a game in the terminal, by the rules and limits that models have."""
 
 import secrets
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from rich.console import Console
 from rich.text import Text
@@ -22,7 +22,9 @@ _STYLES: Final = {
 }  # fmt: skip
 
 
-def open_game(game: str, index: int | None, split: str, seed: int | None) -> ConversationWrapper:
+def open_game(
+    game: str, index: int | None, split: str, seed: int | None, settings: Mapping[str, Any]
+) -> ConversationWrapper:
     """Return a game as a conversation, at its start.
 
     Args:
@@ -30,9 +32,10 @@ def open_game(game: str, index: int | None, split: str, seed: int | None) -> Con
         index: Index of a frozen level, or None for a fresh training level.
         split: Split of the frozen level.
         seed: Seed of the fresh level, or None for any.
+        settings: Of the conversation and the game, over those of its id.
 
     Raises:
-        RagenError: There is no such game or level.
+        RagenError: There is no such game, level or setting.
     """
     if index is not None and seed is not None:
         raise RagenError("--index chooses a frozen level and --seed a fresh one; give one of them")
@@ -40,7 +43,7 @@ def open_game(game: str, index: int | None, split: str, seed: int | None) -> Con
         raise RagenError(f"unknown split '{split}'; use one of {', '.join(SPLITS)}")
     if seed is not None and seed < 0:
         raise RagenError(f"seed is {seed}, but must be an integer >= 0")
-    env = make(text_id_of(game))
+    env = make(text_id_of(game), **settings)
     if index is not None:
         env.reset(options={"split": split, "index": index})
     else:
@@ -57,6 +60,8 @@ def play_game(env: ConversationWrapper, console: Console, ask: Callable[[], str]
         ask: Returns a line of what the person writes, or raises `EOFError`.
     """
     console.print(Text(_introduction(env), style="dim"))
+    for message in env.messages[1:-1]:
+        console.print(f"\n{message['content']}", style="dim", markup=False)
     total = 0.0
     while env.end is None:
         console.print()

@@ -39,7 +39,7 @@ def make_train_config(
     is_file = what.endswith((".yaml", ".yml"))
     given = merged(
         read_settings(Path(what)) if is_file else {"game": text_id_of(what)},
-        *map(read_override, overrides),
+        read_overrides(overrides),
     )
     if not is_file:
         preset = preset or DEFAULT_PRESET
@@ -59,6 +59,15 @@ def layered_config(*layers: dict[str, Any]) -> TrainConfig:
     model_source(config.model)  # refuses folders that do not exist
     weights = None if config.model.startswith("hf:") else weights_of(config.model)
     return config.model_copy(update={"game": game, "weights": weights})
+
+
+def read_overrides(texts: Sequence[str]) -> dict[str, Any]:
+    """Return settings in the form ``field=value``, laid over one another, as nested settings.
+
+    Raises:
+        RagenError: One of them has another form.
+    """
+    return merged(*map(read_override, texts))
 
 
 def read_override(text: str) -> dict[str, Any]:

@@ -80,6 +80,8 @@ def replay(episode: Episode) -> Iterator[Check]:
     for name, value in vars(env.unwrapped.instance).items():  # type: ignore[attr-defined]
         yield Check(None, f"instance.{name}", getattr(instance, name), value)
     yield Check(None, "system", episode.system, env.system)
+    examples = tuple((example.user, example.reply) for example in env.examples)
+    yield Check(None, "examples", episode.examples, examples)
     for name, value in _references(episode, env)._asdict().items():
         yield Check(None, name, getattr(episode, name), value)
     total: list[float] = []

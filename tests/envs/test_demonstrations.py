@@ -1,0 +1,252 @@
+"""Worked examples before an episode: which are chosen, where the chat shows them, whether they are true."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from ragen_envs.conversation import ConversationWrapper, make, make_vector, parse_reply
+from ragen_envs.errors import RagenError
+from ragen_envs.frozen_lake import FrozenLakeEnv
+from ragen_envs.instances import load_pack
+from ragen_envs.registration import text_ids
+from ragen_envs.sokoban import SokobanEnv
+from ragen_envs.splits import TEST, TRAIN, VALIDATION
+
+SUITE = [name for name in text_ids() if name.startswith("ragen/")]
+REPLY = "<think>hm</think><answer>Up</answer>"
+
+
+def started(game, seed=0, **settings):
+    env = make(game, **settings)
+    env.reset(seed=seed)
+    return env
+
+
+def replayed(game, env, example):
+    """Play an example in its own level, under the same settings but without examples."""
+    again = make(game, **{**env.settings.to_dict(), "demonstrations": 0})
+    again.reset(seed=example.instance.seed, options={"split": example.instance.split})
+    assert again.unwrapped.instance == example.instance
+    assert again.user == example.user
+    return again, again.play(example.reply)
+
+
+@pytest.mark.parametrize("game", SUITE)
+@pytest.mark.parametrize("think", [True, False])
+def test_examples_are_valid_replies_to_first_turns_and_solve_what_they_claim(game, think):
+    env = started(game, demonstrations=5, think=think)
+    assert len(env.examples) == 5
+    for example in env.examples:
+        again, result = replayed(game, env, example)
+        assert result.parsed.is_valid
+        assert result.parsed.thought.strip() if think else not result.parsed.thought
+        assert again.success == example.solves
+        assert (again.end is not None) or not example.solves
+        if "Solved." in example.reply or "the goal" in example.reply:
+            assert again.success
+    assert sum(example.solves for example in env.examples) >= 4
+    assert len({example.instance.key for example in env.examples}) == 5
+
+
+@pytest.mark.parametrize("game", SUITE)
+def test_fewer_examples_are_the_first_of_more_in_every_episode(game):
+    most = started(game, demonstrations=5)
+    for count in (1, 2):
+        env = make(game, demonstrations=count)
+        for options in ({"split": "test", "index": 3}, {"split": "validation", "index": 0}):
+            env.reset(options=options)
+            told = [message["content"] for message in env.messages[1 : 1 + 2 * count]]
+            assert told == [message["content"] for message in most.messages[1 : 1 + 2 * count]]
+            assert [message["role"] for message in env.messages] == (
+                ["system"] + ["user", "assistant"] * count + ["user"]
+            )
+
+
+@pytest.mark.parametrize("game", SUITE)
+def test_examples_are_training_levels_and_begin_with_different_actions(game):
+    env = started(game, demonstrations=8)
+    game_env = env.unwrapped
+    packs = [load_pack(game_env.distribution, split) for split in (VALIDATION, TEST)]
+    held_out = {game_env.level_key(entry.level) for pack in packs for entry in pack}
+    for example in env.examples:
+        assert example.instance.split == TRAIN
+        assert int(example.instance.key, 16) not in held_out
+    firsts = [
+        parse_reply(example.reply, _names(env, example), 5, True).actions[0]
+        for example in env.examples
+    ]
+    counts = np.bincount(firsts, minlength=2)
+    if "Bandit" in game:
+        assert counts.tolist() == [4, 4]
+    else:
+        assert max(counts) <= 3
+
+
+def _names(env, example):
+    game = env.unwrapped
+    game.reset(seed=example.instance.seed, options={"split": TRAIN})
+    return game.text.actions(game)
+
+
+def test_processes_agree_whatever_the_hash_seed():
+    source = (
+        "import json, ragen_envs.conversation as c\n"
+        "chats = []\n"
+        "for game in ('Sokoban', 'Bandit', 'FrozenLake'):\n"
+        "    env = c.make(f'ragen/{game}Text-v0', demonstrations=3)\n"
+        "    env.reset(options={'split': 'test', 'index': 1})\n"
+        "    chats.append(env.messages)\n"
+        "print(json.dumps(chats))\n"
+    )
+    outputs = []
+    for hash_seed in ("1", "2"):
+        made = subprocess.run(
+            [sys.executable, "-c", source], capture_output=True, text=True, check=True,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        )  # fmt: skip
+        outputs.append(json.loads(made.stdout))
+    assert outputs[0] == outputs[1]
+    env = make("ragen/SokobanText-v0", demonstrations=3)
+    env.reset(options={"split": "test", "index": 1})
+    assert outputs[0][0] == env.messages
+
+
+def test_the_episode_is_the_same_as_without_examples():
+    plain = started("ragen/SokobanText-v0", 5)
+    shown = started("ragen/SokobanText-v0", 5, demonstrations=2)
+    for _ in range(3):
+        assert shown.user == plain.user
+        assert shown.system == plain.system
+        assert shown.budget == plain.budget
+        assert shown.play(REPLY) == plain.play(REPLY)
+
+
+@pytest.mark.parametrize(("history", "kept"), [("full", 3), ("last", 2), ("none", 0)])
+def test_every_history_keeps_the_examples(history, kept):
+    env = started("ragen/SokobanText-v0", demonstrations=2, history=history, history_turns=2)
+    first = env.messages
+    for _ in range(3):
+        env.play(REPLY)
+    chat = env.messages
+    assert chat[:5] == first[:5]
+    assert len(chat) == 5 + 2 * kept + 1
+    notice = "The example ends here. Now play your own level.\n\n"
+    assert [notice in message["content"] for message in chat] == [i == 5 for i in range(len(chat))]
+    assert chat[-1]["content"].removeprefix(notice) == env.user
+
+
+def test_reset_returns_the_whole_prompt():
+    env = make("ragen/SokobanText-v0", demonstrations=2)
+    text, _ = env.reset(seed=1)
+    assert text == "\n\n".join(message["content"] for message in env.messages)
+    assert env.examples[1].reply in text
+
+
+def test_examples_follow_the_settings_of_the_conversation():
+    env = started(
+        "ragen/SokobanText-v0", demonstrations=2, symbols="new_vocab", observation="both",
+        actions_per_turn=1, max_actions=3,
+    )  # fmt: skip
+    for example in env.examples:
+        assert "(" in example.user
+        assert "W" in example.user
+        assert "#" not in example.user
+        assert "||" not in example.reply
+        assert "Action limit 1" in example.reply
+
+
+def test_pictures_belong_to_the_user_messages():
+    env = started(
+        "ragen/FrozenLakeDeterministicText-v0",
+        demonstrations=2,
+        observation="image",
+        history="last",
+    )
+    for _ in range(3):
+        users = [message for message in env.messages if message["role"] == "user"]
+        assert len(env.pictures) == len(users)
+        assert np.array_equal(env.pictures[-1], env.unwrapped.render())
+        env.play("<think>hm</think><answer>Left</answer>")
+    game = FrozenLakeEnv(success_rate=1.0, render_mode="rgb_array")
+    for example, picture in zip(env.examples, env.pictures, strict=False):
+        game.reset(seed=example.instance.seed)
+        assert np.array_equal(picture, game.render())
+
+
+def test_a_vector_shows_the_same_examples_everywhere():
+    vector = make_vector("ragen/SokobanText-v0", 3, demonstrations=2)
+    vector.reset(seeds=[0, 1, 2])
+    chats = vector.messages()
+    assert chats[0][:5] == chats[1][:5] == chats[2][:5]
+    assert len({chat[5]["content"] for chat in chats}) == 3
+
+
+@pytest.mark.parametrize("name", ["Sokoban", "FrozenLakeDeterministic", "Bandit", "Cube"])
+def test_a_fixed_level_is_never_its_own_example(name):
+    game = f"ragen/{name}Text-v0"
+    shown = started(game, demonstrations=1).examples[0].instance
+    env = started(game, demonstrations=1, level=shown.level.split("/"))
+    assert env.unwrapped.instance.level == shown.level
+    assert env.examples[0].instance.key != shown.key
+    assert env.examples[0].instance.distribution == shown.distribution
+
+
+def test_games_that_differ_have_examples_of_their_own():
+    small = started("ragen/SokobanText-v0", demonstrations=1)
+    large = started("ragen/SokobanText-v0", demonstrations=1, size=7)
+    assert large.examples[0].instance.distribution != small.examples[0].instance.distribution
+    risky = started("ragen/BanditText-v0", demonstrations=1).examples[0]
+    safe = started("ragen/BanditRevText-v0", demonstrations=1).examples[0]
+    assert (risky.user, risky.reply) != (safe.user, safe.reply)
+
+
+def test_games_of_other_packages_show_their_plan(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "docs" / "examples")
+    import lights_out  # noqa: F401
+
+    env = started("mine/LightsOutText-v0", demonstrations=3, max_actions=10)
+    assert all("<think>My plan: " in example.reply for example in env.examples)
+    assert all(example.solves for example in env.examples)
+
+
+@pytest.mark.parametrize("value", [-1, 17, 1.0, "2", True, None])
+def test_a_wrong_number_is_refused(value):
+    with pytest.raises(RagenError, match=r"demonstrations is .* integer from 0 to 16"):
+        make("ragen/SokobanText-v0", demonstrations=value)
+
+
+def test_a_level_whose_size_has_no_others_is_refused():
+    level = ["#####", "#PXO#", "#####"]
+    assert started("ragen/SokobanText-v0", level=level).play(REPLY).end is None
+    with pytest.raises(RagenError, match=r"demonstrations is 1, but .* gives no worked examples"):
+        started("ragen/SokobanText-v0", level=level, demonstrations=1)
+
+
+def test_a_game_without_levels_and_oracle_is_refused():
+    class Foreign(gym.Env):
+        text = SokobanEnv.text
+        board = SokobanEnv()
+
+        def reset(self, *, seed=None, options=None):
+            self.board.reset(seed=seed)
+            return 0, {"success": False, "action_is_effective": False}
+
+        def __getattr__(self, name):
+            return getattr(self.board, name)
+
+    assert ConversationWrapper(Foreign()).reset(seed=0)
+    with pytest.raises(RagenError, match=r"demonstrations is 1, but .*GameEnv can show worked"):
+        ConversationWrapper(Foreign(), demonstrations=1).reset(seed=0)
+
+
+def test_examples_are_bounded():
+    for game in SUITE:
+        env = started(game, demonstrations=16)
+        shown = sum(len(message["content"]) for message in env.messages[1:-1])
+        assert shown < 16 * 900
