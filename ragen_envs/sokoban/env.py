@@ -1,7 +1,7 @@
 """Sokoban as a Gymnasium environment."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, SupportsInt
+from typing import TYPE_CHECKING, Any, Final, SupportsInt
 
 import numpy as np
 from gymnasium import spaces
@@ -33,6 +33,8 @@ from ragen_envs.splits import TRAIN
 if TYPE_CHECKING:
     from ragen_envs.tiles import TileSet
 
+PLAIN_NODES: Final = 1 << 15
+"""Levels whose search may visit more states than this are drawn by compiled code."""
 _UINT8 = np.dtype(np.uint8)
 
 
@@ -186,7 +188,10 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         if self._fixed is not None:
             self._load(self._fixed)
             return stream
-        board, _, stream = generate(self.height, self.width, self.boxes, self.law, stream, split)
+        draw = generate
+        if self.law.nodes > PLAIN_NODES:
+            from ragen_envs.sokoban.kernels import generate as draw
+        board, _, stream = draw(self.height, self.width, self.boxes, self.law, stream, split)
         self._start(board)
         return stream
 

@@ -21,8 +21,6 @@ from ragen_envs.splits import SPLITS, split_code
 
 MAX_ATTEMPTS: Final = 2000
 """Most rooms for one level."""
-PLAIN_NODES: Final = 1 << 15
-"""Levels whose search may visit more states than this are drawn by compiled code."""
 _WEIGHT_MASK: Final = (1 << 58) - 1
 
 
@@ -72,10 +70,6 @@ def generate(
     Raises:
         GenerationError: No level within ``MAX_ATTEMPTS`` rooms.
     """
-    if law.nodes > PLAIN_NODES:
-        from ragen_envs.sokoban.kernels import draw_one
-
-        return draw_one(height, width, boxes, law, stream, split)
     size = height * width
     board = bytearray(size)
     buffers = scratch(size, boxes, law, lambda n: [0] * n)

@@ -216,7 +216,7 @@ def draw_all(
     return -1
 
 
-def draw_one(
+def generate(
     height: int, width: int, boxes: int, law: Law, stream: int, split: str
 ) -> tuple[bytearray, int, int]:
     """Draw levels as ``generator.generate`` does.

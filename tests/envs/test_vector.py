@@ -185,8 +185,7 @@ def fresh(envs, seeds, split):
     ("height", "width", "boxes", "count"),
     [(6, 6, 1, 200), (8, 8, 2, 60), (5, 9, 3, 30), (4, 7, 1, 40), (10, 10, 4, 1)],
 )
-def test_compiled_sokoban_levels(height, width, boxes, count, split, monkeypatch):
-    monkeypatch.setattr(sokoban_generator, "PLAIN_NODES", 1 << 40)
+def test_compiled_sokoban_levels(height, width, boxes, count, split):
     envs = gym.make_vec(SOKOBAN, num_envs=count, size=(height, width), boxes=boxes)
     levels = fresh(envs, 1000, split)
     assert (solve_batch(levels[:20]) != UNSOLVABLE).all()
