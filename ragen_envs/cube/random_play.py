@@ -56,24 +56,25 @@ def _solved_within(steps: int) -> Distribution:
     """
     if steps == 0:
         return Distribution(np.array([_SOLVED]), np.ones(1))
-    before = _solved_within(steps - 1)
-    states, weights = _turned(before)
-    weights[states == _SOLVED] = 1.0
-    return Distribution(states, weights)
+    return _with_solved(_turned(_solved_within(steps - 1)), 1.0)
 
 
 def _played(spread: Distribution) -> Distribution:
     """Return the distribution after a random turn; a solved cube stays as it is."""
     done = spread.states == _SOLVED
-    states, weights = _turned(Distribution(spread.states[~done], spread.weights[~done]))
-    if not done.any():
-        return Distribution(states, weights)
-    stayed = spread.weights[done].sum()
-    at = int(np.searchsorted(states, _SOLVED))
-    if at < len(states) and states[at] == _SOLVED:
-        weights[at] += stayed
-        return Distribution(states, weights)
-    return Distribution(np.insert(states, at, _SOLVED), np.insert(weights, at, stayed))
+    stayed = float(spread.weights[done].sum())
+    after = _turned(Distribution(spread.states[~done], spread.weights[~done]))
+    solved = float(after.weights[after.states == _SOLVED].sum())
+    return _with_solved(after, stayed + solved)
+
+
+def _with_solved(spread: Distribution, weight: float) -> Distribution:
+    """Return a distribution with another weight of the solved cube."""
+    others = spread.states != _SOLVED
+    return Distribution(
+        np.concatenate([[_SOLVED], spread.states[others]]),
+        np.concatenate([[weight], spread.weights[others]]),
+    )
 
 
 def _turned(spread: Distribution) -> Distribution:

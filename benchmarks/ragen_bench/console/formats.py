@@ -128,8 +128,9 @@ def score_grid(data: pd.DataFrame) -> Grid:
     errors = bool(data["errors"].any())
     rows = []
     for _, game in data.groupby("game", sort=False):
-        played = [_score_row(row, errors) for row in game.to_dict("records")]
-        whole = game.loc[game["n"].idxmax()].to_dict()
+        records = game.to_dict("records")
+        played = [_score_row(row, errors) for row in records]
+        whole = max(records, key=lambda row: int(row["n"]))
         blank = len(played[0]) - _EXACT_COLUMNS
         rows += [
             *_exact_row(whole, "random", 0.0, blank),
