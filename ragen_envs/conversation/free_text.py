@@ -46,7 +46,7 @@ class AllCharacters(Set[str], Sequence[str]):
         return "all characters"
 
     @classmethod
-    def _from_iterable(cls, it: Iterable[Any]) -> frozenset[Any]:  # type: ignore[override]
+    def _from_iterable(cls, it: Iterable[Any]) -> frozenset[Any]:
         """Return what set operations give: a plain set."""
         return frozenset(it)
 

@@ -25,7 +25,7 @@ from ragen_envs.conversation.parser import (
 )
 from ragen_envs.conversation.settings import ConversationSettings, resolve_symbols
 from ragen_envs.conversation.state_text import state_text
-from ragen_envs.errors import RagenError
+from ragen_envs.errors import RagenError, ResetNeededError
 from ragen_envs.oracle import Advice, Budget, RandomBaseline
 from ragen_envs.text import IMAGE, TextFace
 
@@ -203,12 +203,13 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         """Check that a reply can be played now.
 
         Raises:
-            RagenError: The episode has not begun or has ended, or the reply is not a string.
+            ResetNeededError: The episode has not begun or has ended.
+            RagenError: The reply is not a string.
         """
         if not self.names:
-            raise RagenError("call reset() before the first reply")
+            raise ResetNeededError("call reset() before the first reply")
         if self.end is not None:
-            raise RagenError(f"the episode has ended ({self.end}); call reset() first")
+            raise ResetNeededError(f"the episode has ended ({self.end}); call reset() first")
         if not isinstance(reply, str):
             raise RagenError(f"the reply is a {type(reply).__name__}, but must be a string")
 

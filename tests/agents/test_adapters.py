@@ -84,9 +84,9 @@ def test_tools_play_the_same_game():
         assert not terminated
         assert not truncated
     assert tools.get_reward() == total
-    while not truncated:
+    while not terminated:
         tools.act("Up || Up")
-        *_, truncated, _ = env.step("<answer>Up || Up</answer>")
+        _, _, terminated, _, _ = env.step("<answer>Up || Up</answer>")
     before = tools.get_reward()
     assert tools.act("Up") == "The game is over."
     assert tools.get_reward() == before

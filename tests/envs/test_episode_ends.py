@@ -9,7 +9,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from ragen_envs.conversation import EndReason, format_reply, make
-from ragen_envs.errors import RagenError, ResetNeededError
+from ragen_envs.errors import ResetNeededError
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES
 from ragen_envs.registration import GAMES, text_ids
 
@@ -68,7 +68,7 @@ def test_no_reply_after_the_end(env_id):
     env = gym.make(env_id, max_turns=1)
     env.reset(seed=0)
     env.step("no")
-    with pytest.raises(RagenError, match="episode has ended"):
+    with pytest.raises(ResetNeededError, match="episode has ended"):
         env.step("no")
 
 
