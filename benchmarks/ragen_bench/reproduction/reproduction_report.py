@@ -13,6 +13,7 @@ from ragen_bench.reproduction.claims import Verdict, judge
 from ragen_bench.reproduction.figures import draw_curves
 from ragen_bench.reproduction.html_page import render_page, sample_episodes
 from ragen_bench.reproduction.measurements import Runs
+from ragen_bench.reproduction.paper_levels import paper_notes
 from ragen_bench.reproduction.reproduction_config import (
     Reproduction,
     bundled_reproductions,
@@ -86,6 +87,7 @@ class Report:
             )
         if self.what.source:
             found.append(f"paper: {self.what.source}")
+        found += paper_notes(self.data.loc[self.data["paper"].notna(), "test"])
         found += dict.fromkeys(
             f"{task.game} {task.cell}: the same runs as {source.cell} of the sweep {source.sweep}"
             for task, source in self._borrowed

@@ -11,6 +11,7 @@ from ragen_bench.console.formats import Grid, number, percent, percent_interval
 from ragen_bench.reproduction.beside import ZERO_SHOT, Beside
 from ragen_bench.reproduction.claims import Verdict
 from ragen_bench.reproduction.measurements import Runs, sample_of
+from ragen_bench.reproduction.paper_levels import paper_mark
 from ragen_bench.reproduction.reproduction_config import Column
 from ragen_bench.stats.intervals import FloatArray, normalised_score
 from ragen_bench.stats.mixed_effects import mixed_effects_rate, mixed_effects_rate_difference
@@ -150,7 +151,7 @@ def table_grid(data: pd.DataFrame) -> Grid:
             row["design"],
             str(row["seeds"]),
             percent_interval(row["success"], row["low"], row["high"]),
-            percent(row["paper"]) if math.isfinite(row["paper"]) else "",
+            percent(row["paper"]) + paper_mark(row["test"]) if math.isfinite(row["paper"]) else "",
             _controls(data, row),
             number(row["score"], 1),
             row["against"] if isinstance(row["against"], str) else "",
