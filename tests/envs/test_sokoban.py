@@ -277,8 +277,8 @@ def test_solver_limit():
         solve(board, max_states=10)
 
 
-@pytest.mark.parametrize(("size", "boxes"), [(4, 1), (4, 3), ((4, 5), 4), (6, 12), ((4, 32), 16)])
-def test_impossible_settings_end_soon(size, boxes):
+@pytest.mark.parametrize(("size", "boxes"), [(7, 12), ((4, 32), 16)])
+def test_settings_that_hardly_any_room_satisfies_end_soon(size, boxes):
     env = SokobanEnv(size=size, boxes=boxes)
     began = time.process_time()
     with pytest.raises(GenerationError, match=f"boxes={boxes}"):
