@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 
 import numpy as np
@@ -17,9 +18,11 @@ from ragen_bench.reproduction.html_page import sample_episodes
 from ragen_bench.reproduction.measurements import Runs, collapsed_at, happened, scalar_of
 from ragen_bench.reproduction.reproduction_config import bundled_reproductions
 from ragen_bench.reproduction.success_table import tabulate
-from ragen_bench.sweeps.archive import add_to_archive, archive_path
+from ragen_bench.sweeps.archive import add_to_archive, archive_path, read_archive
 from ragen_bench.sweeps.state import TaskState
 from results import outcome, results_of
+
+from ragen_envs import SUITE_VERSION
 
 PAPERS = ("Bandit", "Sokoban", "FrozenLake")
 
@@ -254,6 +257,28 @@ def test_results_of_other_weights_are_neither_taken_nor_lost(kept, capsys):
     assert "reasoning.jsonl' keeps a result of reasoning/laptop/" in told
     assert "train.weights is '0000" in told
     assert path.read_bytes() == before
+
+
+def test_results_of_an_earlier_suite_version_are_not_counted_and_can_be_replaced(kept, capsys):
+    path = kept / "laptop/reasoning.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        line["task"]["suite_version"] = SUITE_VERSION - 1
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert reproduce(kept, "--dry-run", "--format", "json") == 0
+    assert all(row["done"] == 0 for row in json.loads(capsys.readouterr().out)["rows"])
+    _, results = results_of("table4", {"think": 0.8, "no-think": 0.4})
+    add_to_archive(path, results)
+    assert {result.task.suite_version for result in read_archive(path)} == {SUITE_VERSION}
+
+
+def test_numbers_of_the_paper_on_other_levels_are_marked(kept, capsys):
+    assert reproduce(kept) == 0
+    text = (kept / "laptop/table4.md").read_text()
+    marked = [line for line in text.splitlines() if re.search(r"\d\*", line)]
+    assert marked
+    assert all("Bandit" in line or "NewVocab" in line for line in marked)
+    assert "* the paper's BanditRev has other levels" in text
 
 
 def test_fewer_seeds_than_are_kept_do_not_take_their_place(kept, capsys):

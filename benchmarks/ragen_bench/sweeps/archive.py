@@ -62,13 +62,17 @@ def matching(results: Iterable[TaskResult], tasks: Sequence[SweepTask]) -> dict[
 def check_archive(results: Iterable[TaskResult], tasks: Sequence[SweepTask], folder: Path) -> None:
     """Check that no archived result of other settings is in the place of a task's result.
 
+    A result of an earlier suite version is in nobody's place: the task's result will replace it.
+
     Raises:
         RagenError: There is one; the message says what differs.
     """
     wanted = {task.path: task for task in tasks}
     for result in results:
         task = wanted.get(result.task.path)
-        if task is not None and task != result.task:
+        if task is None or result.task.suite_version < task.suite_version:
+            continue
+        if task != result.task:
             differs = differences_of(
                 result.task.model_dump(mode="json"), task.model_dump(mode="json")
             )
