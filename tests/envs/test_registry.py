@@ -32,7 +32,7 @@ PUBLISHED = (
 
 GAME_KEYS = {"success", "action_is_valid", "action_is_effective"}
 CELLS = ("wall", "empty", "target", "box on target", "box", "player", "player on target")
-TEXT_KEYS = {"defects", "executed", "end", "turns_left", "actions_left"}
+TEXT_KEYS = {"defects", "soft_defects", "executed", "end", "turns_left", "actions_left"}
 
 
 @contextmanager
