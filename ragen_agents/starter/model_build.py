@@ -63,12 +63,12 @@ class Recipe:
 
     seed: int = 0
     stages: tuple[Stage, ...] = (
-        Stage(38_000, 2e-3),
-        Stage(9_000, 1.2e-3, bandits=0.35, hurried=0.6),
-        Stage(3_500, 8e-4, bandits=0.3, late=0.8),
+        Stage(20_000, 2.5e-3),
+        Stage(5_000, 1.5e-3, bandits=0.35, hurried=0.6),
+        Stage(2_500, 1e-3, bandits=0.3, late=0.8),
     )
     """The later stages teach to copy names without fail, and to count what is left."""
-    batch_size: int = 8
+    batch_size: int = 16
     hidden_size: int = 128
     layers: int = 5
     heads: int = 4
