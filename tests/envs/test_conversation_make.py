@@ -70,7 +70,7 @@ def test_an_env_keeps_its_wrappers(game_id):
 
 def test_overrides_of_the_game_go_over_those_of_the_id():
     env = make("ragen/SokobanLargeText-v0", boxes=1, actions_per_turn=2)
-    assert env.unwrapped.distribution == "sokoban-8x8-1"
+    assert env.unwrapped.distribution == "sokoban-8x8-1-depth10"
     assert env.settings.actions_per_turn == 2
     env = make("ragen/SokobanNewVocabText-v0", size=7)
     assert (env.settings.symbols, env.unwrapped.distribution) == ("new_vocab", "sokoban-7x7-1")
