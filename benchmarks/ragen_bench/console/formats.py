@@ -106,7 +106,7 @@ def _print_rich(grid: Grid, title: str, notes: Sequence[str]) -> None:
 
 def number(value: float, digits: int = 2) -> str:
     """Return a number, or a dash if it is not defined."""
-    return f"{value:.{digits}f}" if math.isfinite(value) else "-"
+    return f"{value:z.{digits}f}" if math.isfinite(value) else "-"
 
 
 def percent(value: float) -> str:
