@@ -168,7 +168,12 @@ def _levels(games: list[GameSpec]) -> str:
         "| random play succeeds, % |",
         "|---|---|--:|--:|---|--:|",
     ]
-    return "\n".join(["## Frozen Levels", "", *head, *rows]) if rows else ""
+    about = (
+        "Any prefix of a pack is like the whole. Where a pack holds fewer different levels than instances, "
+        "its instances are independent draws from the law; the others hold no level twice, in a random "
+        "order. The last column is exact, under the limits of a conversation by default."
+    )
+    return "\n".join(["## Frozen Levels", "", about, "", *head, *rows]) if rows else ""
 
 
 def _distribution(game: GameSpec) -> str:

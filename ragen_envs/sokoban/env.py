@@ -56,7 +56,10 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     ## Starting State
     `reset(seed=s)` draws fresh levels of the split: a random-walk room and reverse play from the solved
     state (Racanière et al. 2017), always solvable. By default the law is that of the paper's published
-    code (`generator="ragen"`), with search depth 300 on 6x6 and 10 in `ragen/SokobanLarge-v0`.
+    code (`generator="ragen"`), with search depth 300 on 6x6 and 10 in `ragen/SokobanLarge-v0`. Rooms of
+    6x6 are few: 100,000 draws held 8,422 levels that differ by more than a rotation, a reflection or their
+    place in the frame, of about 12,000 in all (Chao's estimate); the hundred commonest are 31% of the
+    draws. On 8x8 nearly all draws differ.
     `reset(options={"split": "test", "index": 7})` loads a frozen level.
 
     ## Rewards
