@@ -140,9 +140,10 @@ class LockStep(ScriptedEngine):
 
 def test_continuous_and_lock_step_engines_give_the_same_trajectories(codec):
     specs = [GroupSpec(g, 4, {"seed": g}) for g in range(3)]
-    one = collector(codec, by_seed)
+    level = ["#####", "#PXO#", "#####"]
+    one = collector(codec, by_seed, level=level)
     continuous = one.collect(specs, 0)
-    other = collector(codec, by_seed)
+    other = collector(codec, by_seed, level=level)
     other.engine = LockStep(one.engine._write, codec.stop_token_ids)
     assert other.collect(specs, 0) == continuous
     assert len({len(trajectory.turns) for trajectory in continuous}) > 1
