@@ -95,12 +95,12 @@ GAMES: Final = (
         "BanditTrap", *_BANDIT, "the risky-sounding arm is a gamble, and worse",
         kwargs={"chance": 0.10}, conversation=_ONE_ACTION, control_of="Bandit",
     ),
-    GameSpec("Sokoban", *_SOKOBAN, "push one box onto its target, 6x6", 100, picture=47),
+    GameSpec("Sokoban", *_SOKOBAN, "push one box onto its target, 6x6", 100, picture=16),
     GameSpec(
         "SokobanLarge", *_SOKOBAN, "push two boxes onto targets, 8x8", 200,
-        kwargs={"size": 8, "boxes": 2, "search_depth": 10}, picture=29,
+        kwargs={"size": 8, "boxes": 2, "search_depth": 10}, picture=49,
     ),
-    GameSpec("FrozenLake", *_LAKE, "cross slippery ice to the goal, 4x4", 100, picture=7),
+    GameSpec("FrozenLake", *_LAKE, "cross slippery ice to the goal, 4x4", 100, picture=14),
     GameSpec(
         "FrozenLakeDeterministic", *_LAKE, "cross the ice to the goal, no slipping", 100,
         kwargs={"success_rate": 1.0},

@@ -59,7 +59,9 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     code (`generator="ragen"`), with search depth 300 on 6x6 and 10 in `ragen/SokobanLarge-v0`. Rooms of
     6x6 are few: 100,000 draws held 8,422 levels that differ by more than a rotation, a reflection or their
     place in the frame, of about 12,000 in all (Chao's estimate); the hundred commonest are 31% of the
-    draws. On 8x8 nearly all draws differ.
+    draws. On 8x8 nearly all draws differ. The published code itself, run on 1,256 of the paper's seeds,
+    gives levels with a mean shortest solution of 4.1 moves, 9% of one move and 44% of at most three, of
+    which ten random actions solve 18%; on 8x8 with two boxes 5.8, 0%, 9% and 2.6%.
     `reset(options={"split": "test", "index": 7})` loads a frozen level.
 
     ## Rewards
