@@ -12,7 +12,7 @@ from typing import Final
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-VOCABULARY: Final = 1408
+VOCABULARY: Final = 2432
 _PIECES: Final = (
     r"[A-Z]?[a-z]+(?: [a-z]+)*"  # words; a capitalised word begins a run of its own
     r"| [a-z]+(?: [a-z]+)*| [0-9]"
