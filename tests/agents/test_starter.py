@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ragen_agents.starter import STARTER
 from ragen_agents.starter.demonstrations import SHARES, demonstrate
 from ragen_agents.starter.model_build import IGNORED, Recipe, encode
-from ragen_agents.starter.names import name_pair
+from ragen_agents.starter.names import WORDS, name_pair
 from ragen_envs.bandit import arm_names
 from ragen_envs.conversation import parse_reply
 
@@ -68,6 +68,11 @@ def test_thoughts_tell_true_places(chats):
             assert rows[row][column] in "PS"
             seen += 1
     assert seen > 10
+
+
+def test_every_name_of_an_arm_is_one_token(tokenizer):
+    split = [word for word in WORDS if len(tokenizer.encode(word, add_special_tokens=False)) > 1]
+    assert split == []  # a model of this size does not copy names in pieces
 
 
 def test_held_out_pairs_are_never_demonstrated_though_their_words_are():
