@@ -63,9 +63,9 @@ class Recipe:
 
     seed: int = 0
     stages: tuple[Stage, ...] = (
-        Stage(4_500, 2.5e-3),
-        Stage(900, 1.5e-3, bandits=0.35, hurried=0.6),
-        Stage(400, 1e-3, bandits=0.3, late=0.8),
+        Stage(70_000, 2.5e-3),
+        Stage(16_000, 1.5e-3, bandits=0.35, hurried=0.6),
+        Stage(5_000, 1e-3, bandits=0.3, late=0.8),
     )
     """The later stages teach to copy names without fail, and to count what is left."""
     batch_size: int = 16
