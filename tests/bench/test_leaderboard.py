@@ -91,7 +91,7 @@ def test_a_run_becomes_an_entry_and_keeps_its_words(run, tmp_path, capsys):
     first = (entries / "random" / "entry.json").read_bytes()
     shown = json.loads(first)
     assert shown["config"]["suite"]["episodes"] == 64
-    assert sum(r["episodes"] for r in shown["results"].values()) == 64 * 8
+    assert sum(r["episodes"] for r in shown["results"].values()) == 64 * 9
     assert str(run) not in first.decode()
     assert main(["submit", f"{run}:random", "--entries", str(entries)]) == 0
     assert (entries / "random" / "entry.json").read_bytes() == first
@@ -147,7 +147,7 @@ def test_an_unfinished_run_cannot_be_submitted(run, tmp_path, capsys):
     words = about(tmp_path, name="random", trained_on=[])
     entries = tmp_path / "entries"
     assert main(["submit", str(part), "--about", words, "--entries", str(entries)]) == 2
-    assert "3 of 512 episodes are missing" in capsys.readouterr().err
+    assert "3 of 576 episodes are missing" in capsys.readouterr().err
     assert not entries.exists()
 
 
@@ -266,7 +266,7 @@ def test_bad_json_is_named(entry, text, named, rejected):
         ("[" * 100_000, "line 3 is nested too deeply"),
         ("{}", "line 3 is corrupt"),
         ('"' + "x" * (1 << 21) + '"', f"line 3 has more than {1 << 21} bytes"),
-        ("0\n" * 100_000, "101024 episodes, but must have 1024"),
+        ("0\n" * 100_000, "101152 episodes, but must have 1152"),
         ("", "line 3 is not JSON"),
     ],
 )
@@ -337,8 +337,8 @@ def _first_turn(**fields):
 @pytest.mark.parametrize(
     ("how", "named"),
     [
-        (lambda e: e.pop(), "1023 episodes, but must have 1024"),
-        (lambda e: e.append(e[0]), "1025 episodes, but must have 1024"),
+        (lambda e: e.pop(), "1151 episodes, but must have 1152"),
+        (lambda e: e.append(e[0]), "1153 episodes, but must have 1152"),
         (lambda e: e.__setitem__(1, e[0]), "line 2 repeats line 1"),
         (lambda e: e[0].update(attempt=1), "line 1 is random / Bandit / instance 0, attempt 1"),
         (lambda e: e[0]["instance"].update(index=5000), "instance 5000"),
