@@ -9,6 +9,7 @@ docs/training.md has both.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ragen_agents.run_files.layers import merged
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.math.losses import TokenLoss
 from ragen_agents.starpo.parts.aggregations import (
@@ -38,7 +39,7 @@ from ragen_agents.starpo.parts.policy_losses import (
     PolicyLossInput,
     register_policy_loss,
 )
-from ragen_agents.starpo.presets import PRESETS, SCALES, merged
+from ragen_agents.starpo.presets import PRESETS, SCALES
 
 if TYPE_CHECKING:
     from ragen_agents.engines.base import Completion, Engine, TokenRequest

@@ -41,16 +41,3 @@ SCALES: Final[dict[str, dict[str, Any]]] = {
     },
 }
 """Model and learning rates: a starter model on a CPU, or the paper's."""
-
-
-def merged(*layers: dict[str, Any]) -> dict[str, Any]:
-    """Return nested settings laid over one another, the last one on top."""
-    whole: dict[str, Any] = {}
-    for layer in layers:
-        for name, value in layer.items():
-            below = whole.get(name)
-            if isinstance(value, dict) and isinstance(below, dict):
-                whole[name] = merged(below, value)
-            else:
-                whole[name] = value
-    return whole

@@ -25,8 +25,8 @@ def play(
     """Play a game yourself. Type actions or their first letters, "hint" for the best move, or "quit"."""
     from rich.console import Console
 
+    from ragen_bench.config.overrides import read_overrides
     from ragen_bench.console.human_play import open_game, play_game
-    from ragen_bench.training.train_settings import read_overrides
 
     env = open_game(game, index, split, seed, read_overrides(setting or []))
     play_game(env, Console(highlight=False), _read_line)

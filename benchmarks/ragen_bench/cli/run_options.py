@@ -63,11 +63,9 @@ class RunOptions:
     @property
     def settings(self) -> dict[str, Any]:
         """The settings that the command line changes in every task."""
-        if not self.setting:
-            return {}  # without loading torch, which the module of training settings needs
-        from ragen_bench.training.train_settings import read_overrides
+        from ragen_bench.config.overrides import read_overrides
 
-        return read_overrides(self.setting)
+        return read_overrides(self.setting or [])
 
     @property
     def sampling(self) -> dict[str, float | None]:

@@ -19,7 +19,7 @@ def sft(
     from ragen_agents.sft import SftConfig, train
     from ragen_agents.starpo import merged
     from ragen_bench.config.game_names import text_id_of
-    from ragen_bench.training.train_settings import read_overrides
+    from ragen_bench.config.overrides import read_overrides
 
     given = merged({"game": game}, read_overrides(setting or []))
     given["game"] = text_id_of(str(given["game"]))

@@ -1,11 +1,8 @@
 """The settings of a training run, from presets, files and the command line."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
-
-import yaml
 
 from ragen_agents.model_source import model_source
 from ragen_agents.run_files.yaml_files import validate
@@ -13,6 +10,7 @@ from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
 from ragen_agents.starpo.run.run_directory import read_settings
 from ragen_bench.config.agents import weights_of
 from ragen_bench.config.game_names import text_id_of
+from ragen_bench.config.overrides import read_overrides
 from ragen_envs.errors import RagenError
 
 DEFAULT_PRESET: Final = "starpo-s"
@@ -59,35 +57,3 @@ def layered_config(*layers: dict[str, Any]) -> TrainConfig:
     model_source(config.model)  # refuses folders that do not exist
     weights = None if config.model.startswith("hf:") else weights_of(config.model)
     return config.model_copy(update={"game": game, "weights": weights})
-
-
-def read_overrides(texts: Sequence[str]) -> dict[str, Any]:
-    """Return settings in the form ``field=value``, laid over one another, as nested settings.
-
-    Raises:
-        RagenError: One of them has another form.
-    """
-    return merged(*map(read_override, texts))
-
-
-def read_override(text: str) -> dict[str, Any]:
-    """Return ``section.field=value`` as nested settings.
-
-    Raises:
-        RagenError: It has another form.
-    """
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise RagenError(
-            f"'{text}' must have the form field=value, such as update.mini_batch_size=16"
-        )
-    try:
-        data: Any = yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        raise RagenError(f"the value in '{text}' is not YAML") from error
-    if isinstance(data, str):
-        with suppress(ValueError):  # YAML 1.1 reads 1e-4 as text
-            data = float(data)
-    for part in reversed(name.split(".")):
-        data = {part: data}
-    return dict(data)

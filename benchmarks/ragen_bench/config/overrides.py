@@ -1,0 +1,42 @@
+"""Settings from the command line, as ``field=value``."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import yaml
+
+from ragen_agents.run_files.layers import merged
+from ragen_envs.errors import RagenError
+
+
+def read_overrides(texts: Sequence[str]) -> dict[str, Any]:
+    """Return settings in the form ``field=value``, laid over one another, as nested settings.
+
+    Raises:
+        RagenError: One of them has another form.
+    """
+    return merged(*map(read_override, texts))
+
+
+def read_override(text: str) -> dict[str, Any]:
+    """Return ``section.field=value`` as nested settings.
+
+    Raises:
+        RagenError: It has another form.
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise RagenError(
+            f"'{text}' must have the form field=value, such as update.mini_batch_size=16"
+        )
+    try:
+        data: Any = yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise RagenError(f"the value in '{text}' is not YAML") from error
+    if isinstance(data, str):
+        with suppress(ValueError):  # YAML 1.1 reads 1e-4 as text
+            data = float(data)
+    for part in reversed(name.split(".")):
+        data = {part: data}
+    return dict(data)
