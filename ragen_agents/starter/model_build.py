@@ -16,12 +16,16 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
 from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
     PreTrainedTokenizerFast,
     Qwen2Config,
     Qwen2ForCausalLM,
+    Trainer,
+    TrainingArguments,
     set_seed,
 )
 
@@ -200,22 +204,42 @@ def build(folder: Path, recipe: Recipe) -> None:
         _LOG.info(
             "%s: training %s on %s tokens (%.0f s so far)", label, size, f"{tokens:,}", seconds
         )
-        train(model, tokenizer, encoded, recipe, number, work)
+        train(model, encoded, recipe, number, work)
     assert tokenizer is not None
     assert model is not None
     _write(folder, work, model, tokenizer, recipe)
     _LOG.info("wrote %s after %.0f s", folder, time.monotonic() - started)
 
 
+class _Trainer(Trainer):
+    """Computes logits of the learned tokens alone, which are half of them."""
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> torch.Tensor:
+        del args, kwargs
+        targets = inputs["labels"][:, 1:]
+        hidden = model.model(input_ids=inputs["input_ids"]).last_hidden_state[:, :-1]
+        learned = targets != IGNORED
+        return cross_entropy(model.lm_head(hidden[learned]), targets[learned])
+
+
+def _collate(rows: list[dict[str, list[int]]]) -> dict[str, torch.Tensor]:
+    """Pad on the right, where a causal model needs no attention mask."""
+    paddings = {"input_ids": 0, "labels": IGNORED}
+    return {
+        key: pad_sequence(
+            [torch.tensor(row[key]) for row in rows], batch_first=True, padding_value=padding
+        )
+        for key, padding in paddings.items()
+    }
+
+
 def train(
-    model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast,
-    encoded: list[dict[str, list[int]]], recipe: Recipe, number: int, work: Path,
+    model: Qwen2ForCausalLM, encoded: list[dict[str, list[int]]], recipe: Recipe, number: int, work: Path
 ) -> None:  # fmt: skip
     """Train the model in place on one stage."""
-    from datasets import Dataset
-    from trl import SFTConfig, SFTTrainer
-
-    args = SFTConfig(
+    args = TrainingArguments(
         output_dir=str(work),
         per_device_train_batch_size=recipe.batch_size,
         num_train_epochs=1,
@@ -226,20 +250,18 @@ def train(
         weight_decay=0.01,
         adam_beta2=0.98,
         max_grad_norm=1.0,
-        bf16=True,
         use_cpu=True,
-        max_length=None,
         train_sampling_strategy="group_by_length",
-        dataset_kwargs={"skip_prepare_dataset": True},
-        gradient_checkpointing=False,
+        remove_unused_columns=False,
         save_strategy="no",
         report_to="none",
         logging_steps=100,
         seed=recipe.seed,
         disable_tqdm=not sys.stderr.isatty(),
     )
-    data = Dataset.from_list(encoded)
-    SFTTrainer(model=model, args=args, train_dataset=data, processing_class=tokenizer).train()
+    # A list serves as a dataset, which the annotation does not say.
+    data: Any = encoded
+    _Trainer(model=model, args=args, train_dataset=data, data_collator=_collate).train()
 
 
 def _write(

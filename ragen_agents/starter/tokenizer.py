@@ -1,7 +1,7 @@
 """The starter model's tokenizer: byte-level BPE whose merges may cross spaces.
 
-Text is split into runs of words and single other characters. Within a run, merges cross word
-boundaries (as in SuperBPE, Liu et al. 2025), so the sentences that every prompt repeats become few
+Text is split into runs of words and single other characters. Within a run, merges cross words and the
+commas between them (as in SuperBPE, Liu et al. 2025), so the sentences that every prompt repeats become few
 tokens, while each board symbol, digit and punctuation mark stays a token of its own. Any other text
 falls back to pieces and, in the end, to bytes.
 """
@@ -13,9 +13,10 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from transformers import PreTrainedTokenizerFast
 
 VOCABULARY: Final = 2432
+_RUN: Final = r"[a-z]+(?:(?: \(?|[;,] |-)[a-z]+\)?)*"
 _PIECES: Final = (
-    r"[A-Z]?[a-z]+(?: [a-z]+)*"  # words; a capitalised word begins a run of its own
-    r"| [a-z]+(?: [a-z]+)*| [0-9]"
+    rf"[A-Z]?{_RUN}"  # words; a capitalised word begins a run of its own
+    rf"| {_RUN}| [0-9]"
     r"|[.,:] (?=[A-Za-z])|[\s\S]"
 )
 _START, _END, _PAD = "<|im_start|>", "<|im_end|>", "<|pad|>"
