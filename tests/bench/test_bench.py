@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -401,6 +402,16 @@ def test_formats(run, capsys):
     assert {line.count("|") for line in shown["markdown"].splitlines()} == {12}
     assert all(name in shown["table"] for name in (*GAMES, *CONTROLS))
     assert "…" not in shown["table"]
+
+
+def test_a_narrow_terminal_shows_what_fits_and_says_what_it_leaves_out(run, capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["show", str(run)]) == 0
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    assert max(map(len, shown.splitlines())) <= 80
+    assert all(name in shown for name in (*GAMES, *CONTROLS, "[95% CI]", "score"))
+    assert "left out at 80 columns: s per episode, tokens" in shown
 
 
 # --- agents --------------------------------------------------------------------------------------

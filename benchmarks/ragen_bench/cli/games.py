@@ -23,7 +23,8 @@ def games(style: FormatOption = Format.TABLE) -> None:
         ]
         for row in rows
     ]
-    print_table(pd.DataFrame(rows), Grid(header, cells, left=4), style, "Games")
+    grid = Grid(header, cells, left=4, hideable=("frozen levels", header[-1], "summary", "text id"))
+    print_table(pd.DataFrame(rows), grid, style, "Games")
 
 
 def _listed() -> list[tuple[str, str, str]]:

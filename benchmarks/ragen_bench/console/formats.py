@@ -29,12 +29,15 @@ class Grid(NamedTuple):
     rows: list[list[str]]
     left: int
     """How many columns are names, aligned left."""
+    hideable: tuple[str, ...] = ()
+    """Columns that a narrow terminal leaves out, the first to go first."""
 
     def without(self, name: str) -> "Grid":
-        """Return the table without a column that is no name."""
+        """Return the table without a column."""
         place = self.header.index(name)
         rows = [[*row[:place], *row[place + 1 :]] for row in [self.header, *self.rows]]
-        return Grid(rows[0], rows[1:], self.left)
+        hideable = tuple(other for other in self.hideable if other != name)
+        return Grid(rows[0], rows[1:], self.left - (place < self.left), hideable)
 
 
 def print_table(
@@ -84,7 +87,31 @@ def markdown(grid: Grid) -> str:
 
 
 def _print_rich(grid: Grid, title: str, notes: Sequence[str]) -> None:
-    table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
+    console = Console(markup=False, emoji=False, highlight=False)
+    hidden = []
+    for name in grid.hideable if console.is_terminal else ():
+        if _width(console, _rich_table(grid, title)) > console.width:
+            grid = grid.without(name)
+            hidden.append(name.replace("\n", " "))
+    if hidden:
+        how = "a wider terminal or --format markdown shows them"
+        notes = [*notes, f"left out at {console.width} columns: {', '.join(hidden)}; {how}"]
+    table = _rich_table(grid, title)
+    # Long lines are better than numbers that are cut off.
+    console.width = max(console.width, _width(console, table))
+    console.print(table)
+    for note in notes:
+        console.print(f"note: {note}")
+
+
+def _width(console: Console, table: Table) -> int:
+    return Measurement.get(console, console.options.update(width=1000), table).maximum
+
+
+def _rich_table(grid: Grid, title: str) -> Table:
+    table = Table(
+        title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False
+    )
     for i, name in enumerate(grid.header):
         table.add_column(name, justify="left" if i < grid.left else "right", no_wrap=True)
     grouped = len({row[0] for row in grid.rows}) < len(grid.rows)
@@ -94,14 +121,7 @@ def _print_rich(grid: Grid, title: str, notes: Sequence[str]) -> None:
             table.add_section()
         table.add_row(row[0] if row[0] != last else "", *row[1:])
         last = row[0]
-    console = Console(markup=False, emoji=False, highlight=False)
-    wide = console.options.update(width=1000)
-    needed = Measurement.get(console, wide, table).maximum
-    if console.width < needed:  # long lines are better than numbers that are cut off
-        console.width = needed
-    console.print(table)
-    for note in notes:
-        console.print(f"note: {note}")
+    return table
 
 
 def number(value: float, digits: int = 2) -> str:
@@ -137,9 +157,10 @@ def score_grid(data: pd.DataFrame) -> Grid:
             *played,
             *_exact_row(whole, "optimal", 100.0, blank),
         ]
-    return Grid([*header, *(["errors"] if errors else [])], rows, left=2)
+    return Grid([*header, *(["errors"] if errors else [])], rows, left=2, hideable=_HIDEABLE)
 
 
+_HIDEABLE: Final = ("s per\nepisode", "tokens", "turns", "effective\n%", "return", "n")
 _EXACT_COLUMNS: Final = 6
 """Columns of the table of a run that an exact expectation fills."""
 
