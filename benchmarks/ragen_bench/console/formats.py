@@ -110,8 +110,9 @@ def _width(console: Console, table: Table) -> int:
 
 def _rich_table(grid: Grid, title: str) -> Table:
     table = Table(
-        title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False
-    )
+        title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False,
+        show_edge=False,
+    )  # fmt: skip
     for i, name in enumerate(grid.header):
         table.add_column(name, justify="left" if i < grid.left else "right", no_wrap=True)
     grouped = len({row[0] for row in grid.rows}) < len(grid.rows)
