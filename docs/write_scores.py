@@ -1,0 +1,51 @@
+"""Write the tables of scores in README.md and docs/starter.md.
+
+    ragen bench --agent random --agent starter --agent oracle --suite core --out RUN
+    python docs/write_scores.py RUN
+
+The tables stand between the comments ``begin: scores`` and ``end: scores``.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+from ragen_bench.console.formats import Grid, markdown, score_grid
+from ragen_bench.evaluation.run_table import read_run, summarise
+
+ROOT = Path(__file__).parents[1]
+LEFT_OUT = ("n", "effective\n%", "tokens", "s per\nepisode")
+
+
+def main(run: Path) -> None:
+    """Write both tables from a run."""
+    grid = score_grid(summarise(read_run(run)))
+    for name in LEFT_OUT:
+        grid = grid.without(name)
+    header = [name.replace("\n", ", ").replace("success, %", "success %") for name in grid.header]
+    grid = Grid([name.replace(", [", " [") for name in header], grid.rows, grid.left)
+    write(ROOT / "README.md", named_once(grid))
+    starter = [row for row in grid.rows if row[1] == "starter"]
+    write(ROOT / "docs" / "starter.md", Grid(grid.header, starter, 2).without("agent"))
+
+
+def named_once(grid: Grid) -> Grid:
+    """Return the table with each game's name in its first row alone."""
+    rows, last = [], None
+    for row in grid.rows:
+        rows.append(["" if row[0] == last else row[0], *row[1:]])
+        last = row[0]
+    return Grid(grid.header, rows, grid.left)
+
+
+def write(path: Path, grid: Grid) -> None:
+    """Put a table between the comments of a page."""
+    text = path.read_text(encoding="utf-8")
+    between = re.compile(r"(<!-- begin: scores -->\n).*?(<!-- end: scores -->)", re.DOTALL)
+    written, found = between.subn(lambda m: f"{m[1]}{markdown(grid)}{m[2]}", text)
+    assert found == 1, path
+    path.write_text(written, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
