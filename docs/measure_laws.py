@@ -76,7 +76,10 @@ def laws(game: GameSpec) -> list[tuple[str, GameEnv[Any]]]:
     own = dict(game.kwargs)
     found = [(f"`{game.id}`", game.env_class(**own))]
     for change in VARIANTS.get(game.id, ()):
-        told = ", ".join(f'{key}="{value}"' for key, value in change.items() if value is not None)
+        told = ", ".join(
+            f'{key}="{value}"' if isinstance(value, str) else f"{key}={value}"
+            for key, value in change.items()
+        )
         found.append((f"the same with `{told}`", game.env_class(**{**own, **change})))
     return found
 

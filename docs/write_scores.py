@@ -14,6 +14,7 @@ from ragen_bench.console.formats import Grid, markdown, score_grid
 from ragen_bench.evaluation.run_table import read_run, summarise
 
 ROOT = Path(__file__).parents[1]
+NAMES = {"success %\n[95% CI]": "success, % [95% interval]", "valid\n%": "valid replies, %"}
 LEFT_OUT = ("n", "effective\n%", "tokens", "s per\nepisode")
 
 
@@ -22,11 +23,13 @@ def main(run: Path) -> None:
     grid = score_grid(summarise(read_run(run)))
     for name in LEFT_OUT:
         grid = grid.without(name)
-    header = [name.replace("\n", ", ").replace("success, %", "success %") for name in grid.header]
-    grid = Grid([name.replace(", [", " [") for name in header], grid.rows, grid.left)
+    grid = Grid([NAMES.get(name, name) for name in grid.header], grid.rows, grid.left)
     write(ROOT / "README.md", named_once(grid))
     starter = [row for row in grid.rows if row[1] == "starter"]
-    write(ROOT / "docs" / "starter.md", Grid(grid.header, starter, 2).without("agent"))
+    shown = Grid(grid.header, starter, 2)
+    for name in ("agent", "return", "turns"):
+        shown = shown.without(name)
+    write(ROOT / "docs" / "starter.md", shown)
 
 
 def named_once(grid: Grid) -> Grid:

@@ -1,7 +1,9 @@
 """Reading the constructor arguments of games; each error names the argument, its value and the choices."""
 
 import math
+import operator
 from collections.abc import Iterable, Sequence
+from numbers import Real
 from typing import Any
 
 from ragen_envs.errors import RagenError
@@ -18,7 +20,7 @@ def read_count(name: str, value: Any, low: int, high: int | None = None) -> int:
 def read_number(name: str, value: Any, low: float = -math.inf, high: float = math.inf) -> float:
     """Return a finite number from ``low`` to ``high``, or raise `RagenError`; a bool is no number."""
     number = math.nan
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if isinstance(value, Real) and not isinstance(value, bool):
         number = _as_float(value)
     if not math.isfinite(number) or not low <= number <= high:
         limits = "finite number" if high == math.inf else f"number from {low:g} to {high:g}"
@@ -33,7 +35,7 @@ def read_sides(name: str, value: Any, low: int, high: int) -> tuple[int, int]:
         raise RagenError(
             f"{name} is {value!r}, but must be one or two integers from {low} to {high}"
         )
-    return pair[0], pair[1]
+    return int(pair[0]), int(pair[1])
 
 
 def read_choice(name: str, value: Any, choices: Iterable[str]) -> str:
@@ -76,12 +78,14 @@ def read_text(name: str, value: Any) -> str | None:
 
 
 def _is_count(value: Any, low: int, high: int | None) -> bool:
-    if not isinstance(value, int) or isinstance(value, bool):
+    try:
+        number = operator.index(value)
+    except TypeError:
         return False
-    return low <= value and (high is None or value <= high)
+    return not isinstance(value, bool) and low <= number and (high is None or number <= high)
 
 
-def _as_float(value: float) -> float:
+def _as_float(value: Real) -> float:
     try:
         return float(value)
     except OverflowError:

@@ -59,6 +59,8 @@ class Stage:
     """Share of the other games that have few actions in all."""
     late: float = 0.0
     """Share of the other games whose first turns are random and not learned."""
+    replies_only: bool = False
+    """Whether the user's messages are not learned either."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,9 @@ class Recipe:
         Stage(70_000, 2.5e-3),
         Stage(16_000, 1.5e-3, bandits=0.35, hurried=0.6),
         Stage(5_000, 1e-3, bandits=0.3, late=0.8),
+        Stage(12_000, 1e-3, bandits=0.6, late=0.8, replies_only=True),
+        Stage(14_000, 1e-3, bandits=0.8, late=0.9, replies_only=True),
+        Stage(10_000, 1e-3, bandits=0.15, hurried=0.4, late=0.4, replies_only=True),
     )
     """The later stages teach to copy names without fail, and to count what is left."""
     batch_size: int = 16
@@ -110,17 +115,19 @@ def tokenizer_texts(chats: Sequence[Messages]) -> Iterator[str]:
 
 
 def encode(
-    demonstration: Demonstration, tokenizer: PreTrainedTokenizerFast
+    demonstration: Demonstration, tokenizer: PreTrainedTokenizerFast, replies_only: bool = False
 ) -> dict[str, list[int]]:
     """Return the token ids of a chat and its labels, which ignore the system message and skipped replies.
 
-    The user's messages are learned too: predicting where a board's rows end and which names come back
-    teaches a model of this size to read them, which the replies alone take far longer to do.
+    The user's messages are learned too, unless ``replies_only``: predicting where a board's rows end and
+    which names come back teaches a model of this size to read them, which the replies alone take far
+    longer to do.
     """
     chat, skipped = demonstration
     ids: Any = tokenizer.apply_chat_template(chat, return_dict=False)
     labels = list(ids)
-    for message in (0, *range(2, 2 + 2 * skipped, 2)):
+    asked = range(1, len(chat), 2) if replies_only else ()
+    for message in (0, *asked, *range(2, 2 + 2 * skipped, 2)):
         begin, end = (
             len(tokenizer.apply_chat_template(chat[:k], return_dict=False)) if k else 0
             for k in (message, message + 1)
@@ -198,7 +205,7 @@ def build(folder: Path, recipe: Recipe) -> None:
                 tokenizer_texts([each.chat for each in shown[:_TOKENIZER_CHATS]])
             )
             model = new_model(recipe, tokenizer)
-        encoded = [encode(each, tokenizer) for each in shown]
+        encoded = [encode(each, tokenizer, recipe.stages[number].replies_only) for each in shown]
         tokens = sum(len(row["input_ids"]) for row in encoded)
         size, seconds = f"{model.num_parameters():,} parameters", time.monotonic() - started
         _LOG.info(

@@ -51,7 +51,8 @@ class ConversationSettings:
     think_prefix: bool = False
     """Whether the assistant's turn begins with ``<think>``, which the reply continues; needs ``think``."""
     demonstrations: int = 0
-    """Worked examples shown as earlier turns of the chat, 0 to 16: first turns of training levels, with
+    """Worked examples shown as earlier turns of the chat, 0 to 16: first turns of training levels (which an
+    episode on a training level may happen to play, in 6x6 Sokoban about one in eighty an example), with
     the replies of the game's oracle. They use up none of the limits."""
 
     def __post_init__(self) -> None:
@@ -118,7 +119,7 @@ def resolve_symbols(
     wanted = vocabularies["standard"]
     if set(symbols) != set(wanted):
         raise RagenError(
-            f"symbols has the cells {', '.join(symbols)}, but must have {', '.join(wanted)}"
+            f"symbols has the cells {', '.join(map(str, symbols))}, but must have {', '.join(wanted)}"
         )
     signs = list(symbols.values())
     if len(set(signs)) != len(signs) or any(

@@ -145,8 +145,16 @@ class Vocabulary:
         """Return the actions of arrows alone, or of names with arrows between them."""
         if not self._reads_arrows:
             return None
-        signs = "".join(text.split())
+        words = text.split()
+        signs = "".join(words)
         if all(sign in self._arrows for sign in signs):
+            between = words[1::2]
+            if (
+                between
+                and all(map(_ARROW_BETWEEN.fullmatch, between))
+                and not any(map(_ARROW_BETWEEN.fullmatch, words[::2]))
+            ):
+                return None  # "↑ → ↓" may be up, right, down, or up, then down
             soft.add(SoftDefect.ARROW_SYMBOLS)
             return [self._arrows[sign] for sign in signs]
         pieces = _ARROW_BETWEEN.split(text)

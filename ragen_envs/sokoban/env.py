@@ -85,7 +85,7 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     `generator`: the level law. "ragen"; "gym-sokoban", whose search also walks without pulling and counts
     each pull as a change of box; "v1", the law of suite version 1, as gym-sokoban's but counting changes
     of box as "ragen" does and with at most 1,500 states. `search_depth`: how deep reverse play searches;
-    None is 300 (1,500 states for "v1").
+    a depth of d, at least 3, is d - 2 steps; None is 300 (1,500 states for "v1").
     `split`: "train", "validation" or "test", until a reset asks for another. `render_mode`: "ansi" or
     "rgb_array".
 
@@ -231,7 +231,7 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
 
 
 def _read_depth(search_depth: int | None) -> int | None:
-    return None if search_depth is None else read_count("search_depth", search_depth, 1)
+    return None if search_depth is None else read_count("search_depth", search_depth, 3)
 
 
 def _read_reward(reward: str | Mapping[str, float]) -> Reward:

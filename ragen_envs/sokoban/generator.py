@@ -21,7 +21,7 @@ from ragen_envs.splits import SPLITS, split_code
 
 MAX_ATTEMPTS: Final = 2000
 """Most rooms for one level."""
-_WEIGHT_MASK: Final = (1 << 58) - 1
+_WEIGHT_MASK: Final = (1 << 56) - 1
 
 
 def attempt(
@@ -55,7 +55,10 @@ def attempt(
 
 
 def search_weights(height: int, width: int) -> NDArray[np.int64]:
-    """Return hash weights of the cells, (h*w,), so small that no sum over a state reaches 2^63."""
+    """Return hash weights of the cells, (h*w,), so small that the key of no state reaches 2^63.
+
+    It is the sum of up to five for each of 16 boxes, and three.
+    """
     return key_weights(height, width) & _WEIGHT_MASK
 
 

@@ -49,9 +49,9 @@ ROWS: Final = OWN + 2
 
 share(
     dynamics.account, dynamics.approach, dynamics.offsets, dynamics.write_distances, rooms.carve_room,
-    rooms.place_targets, reverse_play._first_visit, reverse_play.apart, reverse_play._is_free,
-    reverse_play.reverse_play, reverse_play.walk_away, generator.attempt, level_key._flood,
-    level_key.room_key,
+    rooms.place_targets, reverse_play._box_key, reverse_play._first_visit, reverse_play.apart,
+    reverse_play._is_free, reverse_play.reverse_play, reverse_play.walk_away, generator.attempt,
+    level_key._flood, level_key.room_key,
 )  # fmt: skip
 
 
@@ -186,14 +186,14 @@ def draw_all(
     before.
     """
     size = height * width
-    places: Any = np.empty((3, boxes), np.int64)
+    places: Any = np.zeros((4, boxes), np.int64)
     cell_scratch: Any = np.zeros((3, size), np.int64)
     slots = 2
     while slots < 2 * law.nodes + 3:
         slots *= 2
     table: Any = np.zeros(slots, np.int64)
     trail: Any = np.empty(4 * (law.depth + 2) + law.nodes + 1, np.int64)
-    buffers = Scratch(places[0], places[1], places[2], cell_scratch[0], table, trail)
+    buffers = Scratch(places[0], places[1], places[2], places[3], cell_scratch[0], table, trail)
     for i in range(state.shape[1]):
         if state[PHASE, i] != phase:
             continue

@@ -5,6 +5,7 @@ from math import comb
 from typing import Final, NamedTuple
 
 RAGEN: Final = "ragen"
+V1: Final = "v1"
 _DEEP: Final = 298
 """Steps of the search depth 300, that of the paper's 6x6 game and of gym-sokoban."""
 
@@ -23,6 +24,10 @@ class Law(NamedTuple):
     """1: the stream decides which direction the search tries first. 0: up, down, left, right."""
     walks: int
     """1: the player walks away from the last box that it pulled."""
+    as_published: int
+    """1: as in both published codes, a state with the player on a target counts for nothing, a box that
+    was pulled onto a target is another state than one that never left it, and a step that would pull walks
+    where there is no box. 0: none of this."""
     depth: int
     """Most steps of the reverse search from the solved state."""
     nodes: int
@@ -30,9 +35,9 @@ class Law(NamedTuple):
 
 
 _LAWS: Final[Mapping[str, Law]] = {
-    RAGEN: Law(1, 0, 1, 0, 1, _DEEP, 300_000),
-    "gym-sokoban": Law(0, 1, 1, 0, 0, _DEEP, 300_000),
-    "v1": Law(0, 0, 0, 1, 0, 1_500, 1_500),
+    RAGEN: Law(1, 0, 1, 0, 1, 1, _DEEP, 300_000),
+    "gym-sokoban": Law(0, 1, 1, 0, 0, 1, _DEEP, 300_000),
+    V1: Law(0, 0, 0, 1, 0, 0, 1_500, 1_500),
 }
 
 GENERATORS: Final = tuple(_LAWS)
@@ -49,18 +54,22 @@ GENERATORS: Final = tuple(_LAWS)
 def law_of(generator: str, search_depth: int | None, height: int, width: int, boxes: int) -> Law:
     """Return a law whose search visits no more states than a room of this size can have.
 
-    A search depth of d means at most d - 2 steps, at least one: the published code calls itself with d
+    A search depth of d means at most d - 2 steps: the published code calls itself with d
     at the solved state, and returns without looking when the number, one less at each call, reaches 0.
     """
     law = _LAWS[generator]
     floor = (height - 2) * (width - 2)
-    states = comb(floor, boxes) * max(floor - boxes, 1)
-    nodes = min(law.nodes, states)
-    depth = law.depth if search_depth is None else max(search_depth - 2, 1)
+    states = comb(floor, boxes) * max(floor - boxes, 1) * (2**boxes if law.as_published else 1)
+    depth = law.depth if search_depth is None else search_depth - 2
+    choices = 4 if law.pulls_only else 8
+    # One of the choices leads back, or into the box that was just pulled.
+    reached = 1 + choices * ((choices - 1) ** depth - 1) // (choices - 2)
+    nodes = min(law.nodes, states, reached)
     return law._replace(depth=min(depth, nodes), nodes=nodes)
 
 
 def law_name(generator: str, search_depth: int | None) -> str:
     """Return what the name of a level distribution says of the law; "" for the default."""
-    depth = "" if search_depth is None else f"-depth{search_depth}"
+    usual = search_depth is None or (generator != V1 and search_depth == _DEEP + 2)
+    depth = "" if usual else f"-depth{search_depth}"
     return ("" if generator == RAGEN else f"-{generator}") + depth

@@ -2,7 +2,7 @@
 
 A depth-first search from the solved state visits each state once and keeps the first state that
 maximises (changes of the pulled box) x (sum of the boxes' Manhattan distances to where they began), with
-no box on a target. Every level is solvable, because each pull can be undone by a push. A ``Law`` says
+nothing on a target. Every level is solvable, because each pull can be undone by a push. A ``Law`` says
 which steps the search has, what a change of box is, and how far it goes. Plain integer code on the
 buffers it is given, so that it runs the same when compiled.
 """
@@ -24,7 +24,7 @@ Ints = MutableSequence[int]
 
 
 class Scratch(NamedTuple):
-    """Buffers of a search, which leaves ``occupied`` and ``table`` as they were: all zero."""
+    """Buffers of a search, which leaves ``pulls``, ``occupied`` and ``table`` as they were: all zero."""
 
     origin: Ints
     """Indices of the targets, one a box."""
@@ -32,6 +32,8 @@ class Scratch(NamedTuple):
     """Indices of the boxes, one a box."""
     best: Ints
     """Receives the boxes' indices of the best state."""
+    pulls: Ints
+    """How often each box was pulled on the way to the present state."""
     occupied: Ints
     """One item a cell: 1 + the number of the box here, or 0."""
     table: Ints
@@ -44,7 +46,8 @@ def scratch(size: int, boxes: int, law: Law, make: Callable[[int], Ints]) -> Scr
     """Return the buffers for rooms of ``size`` cells, made of zeros by ``make(length)``."""
     slots = 1 << (2 * law.nodes + 2).bit_length()
     trail = 4 * (law.depth + 2) + law.nodes + 1
-    return Scratch(make(boxes), make(boxes), make(boxes), make(size), make(slots), make(trail))
+    per_box = [make(boxes) for _ in range(4)]
+    return Scratch(*per_box, make(size), make(slots), make(trail))
 
 
 def reverse_play(
@@ -63,7 +66,7 @@ def reverse_play(
         weights: One hash weight a cell.
         buffers: With ``origin`` filled; receives ``best``.
     """
-    origin, now, best, occupied, table, trail = buffers
+    origin, now, best, pulls, occupied, table, trail = buffers
     off = (-width, width, -1, 1)
     choices = 4 if law.pulls_only else 8
     key = 0
@@ -96,7 +99,9 @@ def reverse_play(
                     occupied[here] = 0
                     occupied[there] = pulled + 1
                     now[pulled] = there
-                    key += weights[there] - weights[here]
+                    key -= _box_key(board, here, weights, law.as_published)
+                    pulls[pulled] -= 1
+                    key += _box_key(board, there, weights, law.as_published * pulls[pulled])
                     on_target += int(board[there] == TARGET) - int(board[here] == TARGET)
                     distance += apart(there, origin[pulled], width)
                     distance -= apart(here, origin[pulled], width)
@@ -112,11 +117,12 @@ def reverse_play(
             continue
         there = player - step
         pulled = occupied[there] - 1 if choice < 4 else -1
-        if pulled < 0 and choice < 4 and law.pulls_only == 0:
+        if pulled < 0 and choice < 4 and not (law.pulls_only or law.as_published):
             continue
         moved = key
         if pulled >= 0:
-            moved += weights[player] - weights[there]
+            moved -= _box_key(board, there, weights, law.as_published * pulls[pulled])
+            moved += _box_key(board, player, weights, law.as_published)
         slot = _first_visit(table, ((moved + 3 * weights[ahead]) & STREAM_MASK) | 1)
         if slot < 0:
             continue
@@ -133,6 +139,7 @@ def reverse_play(
             occupied[there] = 0
             occupied[player] = pulled + 1
             now[pulled] = player
+            pulls[pulled] += 1
             on_target += int(board[player] == TARGET) - int(board[there] == TARGET)
             distance += apart(player, origin[pulled], width)
             distance -= apart(there, origin[pulled], width)
@@ -140,16 +147,23 @@ def reverse_play(
                 swaps += 1
                 last = pulled
         player = ahead
-        if on_target == 0 and swaps * distance > best_score:
+        hidden = int(board[player] == TARGET) * law.as_published
+        if on_target + hidden == 0 and swaps * distance > best_score:
             best_score = swaps * distance
             best_player = player
             for b in range(boxes):
                 best[b] = now[b]
     for b in range(boxes):
         occupied[now[b]] = 0
+        pulls[b] = 0
     for k in range(nodes):
         table[trail[used + k]] = 0
     return best_player
+
+
+def _box_key(board: Ints, cell: int, weights: Sequence[int], pulled: int) -> int:
+    """Return what a box adds to the key of a state; one that was pulled onto a target adds more."""
+    return weights[cell] * (5 if pulled > 0 and board[cell] == TARGET else 1)
 
 
 def _first_visit(table: Ints, key: int) -> int:

@@ -354,7 +354,7 @@ def test_a_reply_cut_off_by_its_limit(server, tmp_path):
     assert main(["verify", str(tmp_path / "run")]) == 0
 
 
-def test_records_of_the_first_version_are_read(server, tmp_path):
+def test_records_of_the_first_version_are_read_but_not_taken_for_new_ones(server, tmp_path, capsys):
     bench(server, tmp_path / "run")
     path = tmp_path / "run" / "episodes.jsonl"
     episodes = [json.loads(line) for line in path.read_text().splitlines()]
@@ -366,7 +366,10 @@ def test_records_of_the_first_version_are_read(server, tmp_path):
             del turn["soft_defects"]
     path.write_text("".join(json.dumps(episode) + "\n" for episode in episodes))
     (tmp_path / "run" / "episodes.sha256").unlink()
-    assert main(["verify", str(tmp_path / "run")]) == main(["show", str(tmp_path / "run")]) == 0
+    assert main(["show", str(tmp_path / "run")]) == 0
+    # Nobody can leave out the exact baselines by calling a record an old one.
+    assert main(["verify", str(tmp_path / "run")]) == 1
+    assert "recorded None, recomputed 0.5" in capsys.readouterr().err
 
 
 # --- budgets and the cache -----------------------------------------------------------------------

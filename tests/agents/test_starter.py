@@ -140,21 +140,17 @@ def test_saved_model_computes_what_was_trained(tmp_path):
         assert torch.equal(trained(ids).logits, loaded(ids).logits)
 
 
-OLD_PROMPTS = pytest.mark.xfail(
-    strict=True,
-    reason="the shipped weights were trained on the prompts and names of suite version 1",
-)
-
 # The bar of the shipped model: game, least share of valid replies, least success rate, most.
 BAR = [
-    pytest.param("Bandit", 0.97, 0.25, 0.70, marks=OLD_PROMPTS),
-    pytest.param("BanditRev", 0.97, 0.25, 0.70, marks=OLD_PROMPTS),
-    pytest.param("BanditTrap", 0.97, 0.25, 0.75, marks=OLD_PROMPTS),
-    ("Sokoban", 0.97, 0.20, 0.90),
-    ("SokobanNewVocab", 0.97, 0.15, 0.90),
-    pytest.param("SokobanLarge", 0.97, 0.0, 0.3, marks=OLD_PROMPTS),
+    ("Bandit", 0.97, 0.25, 0.70),
+    ("BanditRev", 0.97, 0.25, 0.70),
+    ("BanditTrap", 0.97, 0.25, 0.75),
+    ("Sokoban", 0.97, 0.40, 0.70),
+    ("SokobanNewVocab", 0.97, 0.35, 0.70),
+    ("SokobanLarge", 0.97, 0.01, 0.30),
     ("FrozenLake", 0.97, 0.10, 0.45),
-    ("FrozenLakeDeterministic", 0.97, 0.30, 0.95),
+    ("FrozenLakeDeterministic", 0.97, 0.45, 0.85),
+    ("Cube", 0.97, 0.0, 0.1),
 ]
 
 

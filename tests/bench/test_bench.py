@@ -414,6 +414,24 @@ def test_a_narrow_terminal_shows_what_fits_and_says_what_it_leaves_out(run, caps
     assert "left out at 80 columns: s per episode, tokens" in shown
 
 
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("split=train", "unknown setting 'split'"),
+        ("format_penalty=.nan", "format_penalty"),
+        ("when=2020-01-01", "when"),
+        ("symbols=[1", "symbols is '[1', which is not valid YAML"),
+    ],
+)
+def test_a_wrong_setting_is_one_line(setting, told, tmp_path, capsys):
+    words = ["bench", "--agent", "random", "--game", "Sokoban", "--setting", setting]
+    assert main([*words, "--out", str(tmp_path / "run")]) == 2
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1
+    assert told in error
+    assert not (tmp_path / "run").exists()
+
+
 # --- agents --------------------------------------------------------------------------------------
 
 

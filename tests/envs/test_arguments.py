@@ -155,3 +155,9 @@ def test_human_rendering_prints_the_text(env_id, capsys):
     told.reset(seed=0)
     assert shown.render() is None
     assert capsys.readouterr().out == f"{told.render()}\n"
+
+
+def test_numbers_of_numpy_are_numbers():
+    env = gym.make("ragen/FrozenLake-v0", size=np.int64(5), success_rate=np.float32(0.5))
+    assert env.unwrapped.distribution == "frozen_lake-5x5-0.8"
+    assert env.unwrapped.success_rate == 0.5

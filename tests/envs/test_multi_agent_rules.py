@@ -101,6 +101,14 @@ def test_coop_with_one_player_is_sokoban():
     assert terminated
 
 
+def test_coop_counts_boxes_that_begin_on_a_target():
+    team = SokobanCoopEnv(level="######/#____#/#_X+_#/#_O__#/#____#/###### 1:3 4:1")
+    _, infos = team.reset(seed=0)
+    assert (team.boxes, infos["player_0"]["boxes_on_target"]) == (2, 1)
+    *_, infos = team.step({"player_0": 1, "player_1": 4})
+    assert infos["player_0"]["boxes_on_target"] == 0
+
+
 def test_a_team_can_and_nobody_alone():
     env = SokobanCoopEnv()
     for seed in range(8):

@@ -28,12 +28,14 @@ def read_override(text: str) -> dict[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise RagenError(
-            f"'{text}' must have the form field=value, such as update.mini_batch_size=16"
+            f"'{text}' must have the form field=value, with dots between a section and its field"
         )
     try:
         data: Any = yaml.safe_load(value)
     except yaml.YAMLError as error:
-        raise RagenError(f"the value in '{text}' is not YAML") from error
+        raise RagenError(
+            f"{name} is '{value}', which is not valid YAML; check quotes and brackets"
+        ) from error
     if isinstance(data, str):
         with suppress(ValueError):  # YAML 1.1 reads 1e-4 as text
             data = float(data)

@@ -116,7 +116,11 @@ def adapt_suite(
         changes["tasks"] = _choose(suite, games, known)
     if settings:
         changes["tasks"] = {
-            name: Task(env=task.env, settings={**task.settings, **settings})
+            name: validate(
+                Task,
+                {"env": task.env, "settings": {**task.settings, **settings}},
+                f"suite '{suite.name}', task '{name}'",
+            )
             for name, task in changes.get("tasks", suite.tasks).items()
         }
     return validate(Suite, {**dict(suite), **changes}, f"suite '{suite.name}'")
@@ -206,5 +210,6 @@ def known_settings(game_id: str) -> tuple[str, ...]:
     creator = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
     if creator is None:
         return SETTING_NAMES
-    own = [p for p in inspect.signature(creator).parameters if p != "render_mode"]
+    parameters = inspect.signature(creator).parameters
+    own = [p for p in parameters if p not in ("render_mode", "split")]  # the suite names the split
     return (*SETTING_NAMES, *own)

@@ -8,7 +8,7 @@ import pandas as pd
 
 from ragen_agents.policies import CONTROLS
 from ragen_bench.evaluation.level_clusters import level_clusters
-from ragen_bench.evaluation.run_table import Run, Sample, read_run
+from ragen_bench.evaluation.run_table import Run, Sample, old_version, read_run
 from ragen_bench.stats.paired import ALPHA, PairedResult, compare_rates, holm, paired_bootstrap
 from ragen_envs.errors import RagenError
 
@@ -157,7 +157,12 @@ def _verdict(difference: float, p: float) -> str:
 def _notes(a: Side, b: Side, compared: list[str]) -> list[str]:
     tasks = [*a.run.config.suite.tasks, *b.run.config.suite.tasks]
     alone = [task for task in dict.fromkeys(tasks) if task not in compared]
-    notes = [f"A = {a}", f"B = {b}", f"tied: Holm-adjusted p above {ALPHA:g}"]
+    notes = [
+        *old_version(a.run.config),
+        f"A = {a}",
+        f"B = {b}",
+        f"tied: Holm-adjusted p above {ALPHA:g}",
+    ]
     if alone:
         notes.append(f"not in both: {', '.join(alone)}")
     if a.run.config.suite.sampling != b.run.config.suite.sampling:

@@ -128,7 +128,12 @@ EXACT: Final = ("random_success", "random_return", "optimal_success", "optimal_r
 
 
 def _exact(episodes: Sequence[Episode], field: str) -> float:
-    """Return the mean of an exact expectation, or nan if an episode lacks it."""
+    """Return the mean of an exact expectation, or nan if an episode lacks it.
+
+    Records before version 3 hold the oracle's return in place of the optimal one.
+    """
+    if field == "optimal_return" and any(episode.schema_version < 3 for episode in episodes):
+        return math.nan
     known = [value for e in episodes if (value := getattr(e, field)) is not None]
     return mean(known) if len(known) == len(episodes) else math.nan
 

@@ -82,7 +82,7 @@ def replay(episode: Episode) -> Iterator[Check]:
     yield Check(None, "system", episode.system, env.system)
     examples = tuple((example.user, example.reply) for example in env.examples)
     yield Check(None, "examples", episode.examples, examples)
-    for name, value in _references(episode, env)._asdict().items():
+    for name, value in References.of(env)._asdict().items():
         yield Check(None, name, getattr(episode, name), value)
     total: list[float] = []
     for number, turn in enumerate(episode.turns):
@@ -94,15 +94,6 @@ def replay(episode: Episode) -> Iterator[Check]:
             yield from control_checks(number + 1, turn, episode.agent, request)
         yield from _turn(number + 1, turn, env, total)
     yield from _outcome(episode, env, total)
-
-
-def _references(episode: Episode, env: ConversationWrapper) -> References:
-    """Return what an episode is measured against, as records of its version have it."""
-    found = References.of(env)
-    if episode.schema_version >= 3:
-        return found
-    followed = env.oracle().expected_return
-    return found._replace(optimal_return=followed, random_success=None, random_return=None)
 
 
 def control_checks(number: int, turn: TurnRecord, agent: str, request: Request) -> Iterator[Check]:

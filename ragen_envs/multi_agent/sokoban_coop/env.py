@@ -12,7 +12,7 @@ from ragen_envs.multi_agent.sokoban_coop import generator, text
 from ragen_envs.multi_agent.sokoban_coop.dynamics import ACTION_NAMES, STAY, play_round
 from ragen_envs.multi_agent.sokoban_coop.oracle import Plan, joint_plan
 from ragen_envs.oracle import Advice
-from ragen_envs.sokoban.dynamics import BOX
+from ragen_envs.sokoban.dynamics import BOX, BOX_ON_TARGET
 from ragen_envs.sokoban.level_key import level_key
 from ragen_envs.sokoban.room_sizes import check_room
 from ragen_envs.splits import TRAIN
@@ -92,7 +92,7 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
         else:
             board, movers, self.width = self._fixed
             self.height, players = len(board) // self.width, len(movers)
-            boxes = board.count(BOX)
+            boxes = board.count(BOX) + board.count(BOX_ON_TARGET)
         super().__init__(read_count("players", players, 1, 4), max_cycles, split, render_mode)
         self.boxes = boxes
         self.distribution = f"sokoban_coop-{self.height}x{self.width}-{boxes}-{self.players}"
