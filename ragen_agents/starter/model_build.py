@@ -77,6 +77,8 @@ class Recipe:
         Stage(10_000, 1e-3, bandits=0.15, hurried=0.4, late=0.4, replies_only=True),
     )
     """The later stages teach to copy names without fail, and to count what is left."""
+    averaged: int = 2
+    """How many of the last stages the shipped weights are the mean of."""
     batch_size: int = 16
     hidden_size: int = 128
     layers: int = 5
@@ -195,6 +197,7 @@ def build(folder: Path, recipe: Recipe) -> None:
     set_seed(recipe.seed)
     work = folder.with_name(folder.name + ".building")
     tokenizer = model = None
+    reached = []
     for number in range(len(recipe.stages)):
         label = f"stage {number + 1} of {len(recipe.stages)}"
         count = recipe.stages[number].demonstrations
@@ -212,10 +215,17 @@ def build(folder: Path, recipe: Recipe) -> None:
             "%s: training %s on %s tokens (%.0f s so far)", label, size, f"{tokens:,}", seconds
         )
         train(model, encoded, recipe, number, work)
+        reached.append({name: weight.clone() for name, weight in model.state_dict().items()})
     assert tokenizer is not None
     assert model is not None
+    model.load_state_dict(_mean(reached[-recipe.averaged :]))
     _write(folder, work, model, tokenizer, recipe)
     _LOG.info("wrote %s after %.0f s", folder, time.monotonic() - started)
+
+
+def _mean(states: Sequence[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    """Return the mean of the weights of several states of a model."""
+    return {name: torch.stack([state[name] for state in states]).mean(0) for name in states[0]}
 
 
 class _Trainer(Trainer):

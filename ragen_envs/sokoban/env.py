@@ -57,7 +57,7 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     `reset(seed=s)` draws fresh levels of the split: a random-walk room and reverse play from the solved
     state (Racanière et al. 2017), always solvable. By default the law is that of the paper's published
     code (`generator="ragen"`), with search depth 300 on 6x6 and 10 in `ragen/SokobanLarge-v0`. Rooms of
-    6x6 are few: 100,000 draws held 8,422 levels that differ by more than a rotation, a reflection or their
+    6x6 are few: 100,000 draws held 8,330 levels that differ by more than a rotation, a reflection or their
     place in the frame, of about 12,000 in all (Chao's estimate); the hundred commonest are 31% of the
     draws. On 8x8 nearly all draws differ. The published code itself, run on 1,256 of the paper's seeds,
     gives levels with a mean shortest solution of 4.1 moves, 9% of one move and 44% of at most three, of

@@ -46,8 +46,8 @@ def scratch(size: int, boxes: int, law: Law, make: Callable[[int], Ints]) -> Scr
     """Return the buffers for rooms of ``size`` cells, made of zeros by ``make(length)``."""
     slots = 1 << (2 * law.nodes + 2).bit_length()
     trail = 4 * (law.depth + 2) + law.nodes + 1
-    per_box = [make(boxes) for _ in range(4)]
-    return Scratch(*per_box, make(size), make(slots), make(trail))
+    origin, now, best, pulls = (make(boxes) for _ in range(4))
+    return Scratch(origin, now, best, pulls, make(size), make(slots), make(trail))
 
 
 def reverse_play(
