@@ -47,5 +47,5 @@ def test_a_single_level_of_sokoban_is_learned(tmp_path):
         tmp_path, "starpo-grpo", "success", 0.75, game="ragen/SokobanText-v0", seed=4, levels=1,
         rollout={"prompts_per_iteration": 1, "group_size": 32},
     )  # fmt: skip
-    assert seen[0] < 0.3
+    assert seen[0] < 0.5
     assert seen[-1] >= 0.75

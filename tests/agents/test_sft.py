@@ -64,9 +64,10 @@ def test_a_model_is_trained_and_written(rank, tmp_path):
     assert trained.keys() == before.keys()
     assert any(not trained[name].equal(before[name]) for name in before)
     assert json.loads((out / "sft.json").read_text())["lora_rank"] == rank
-    chats = [json.loads(line)["messages"] for line in (out / "demonstrations.jsonl").open()]
+    lines = (out / "demonstrations.jsonl").read_text(encoding="utf-8").splitlines()
+    chats = [json.loads(line)["messages"] for line in lines]
     assert len(chats) == 8
-    assert all("2 actions in a turn" in chat[0]["content"] for chat in chats)
+    assert all("up to 2 actions per turn" in chat[0]["content"] for chat in chats)
     assert all(chat[-1]["content"].endswith("</answer>") for chat in chats)
     assert main(["sft", "frozenlake", *settings, "--out", str(out)]) == 2
 

@@ -1,5 +1,7 @@
 """What training tells TensorBoard and Weights & Biases."""
 
+import time
+
 import pytest
 
 pytest.importorskip("torch")
@@ -20,6 +22,7 @@ def journal(folder, done, *rows):
 def test_tensorboard_shows_each_iteration_of_a_run_that_was_interrupted_once(tmp_path):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     journal(tmp_path, 0, (1, 0.25), (2, 0.5), (3, 0.75))
+    time.sleep(1.1)  # TensorBoard orders files by the second that their names begin with
     journal(tmp_path, 2, (3, 0.875), (4, 1.0))
     events = accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
     events.Reload()
