@@ -66,10 +66,11 @@ leaderboard-entries: install
 speed:
 	test -x $(SPEED)/bin/python || $(PYTHON) -m venv $(SPEED)
 	$(SPEED)/bin/python -m pip install $(QUIET) -c constraints/dev.txt -e . pytest pytest-benchmark
-	grep -v '^#' benchmarks/speed/requirements.txt | while read -r peer; do \
-		$(SPEED)/bin/python -m pip install $(QUIET) -c constraints/dev.txt "$$peer" || echo "skipped: $$peer"; done
 	mkdir -p .benchmarks
-	$(SPEED)/bin/python -W ignore -m pytest benchmarks/speed -rs -W ignore --benchmark-json=.benchmarks/speed.json
+	grep -v '^setuptools==' constraints/dev.txt > .benchmarks/constraints.txt
+	grep -v '^#' benchmarks/speed/requirements.txt | while read -r peer; do \
+		$(SPEED)/bin/python -m pip install $(QUIET) -c .benchmarks/constraints.txt "$$peer" || echo "skipped: $$peer"; done
+	$(SPEED)/bin/python -W ignore -m pytest benchmarks/speed -o pythonpath=benchmarks/speed -rs -W ignore --benchmark-json=.benchmarks/speed.json
 	$(SPEED)/bin/python benchmarks/speed/report.py .benchmarks/speed.json docs/performance.md
 
 clean:

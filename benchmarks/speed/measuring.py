@@ -15,10 +15,18 @@ from numpy.typing import NDArray
 import ragen_envs
 
 SIZES = (1, 64, 1024, 16384)
-OURS, BOUND, GYMNASIUM, ENVPOOL, JUMANJI, GYM_SOKOBAN = (
-    "ours", "bound", "Gymnasium", "envpool", "jumanji", "gym-sokoban"
+OURS, BOUND, GYMNASIUM, ENVPOOL, JAX, JUMANJI, GYM_SOKOBAN = (
+    "ours", "bound", "Gymnasium", "envpool", "jax", "jumanji", "gym-sokoban"
 )  # fmt: skip
-SHAPES = {"6x6/1": (6, 6, 1), "8x8/2": (8, 8, 2), "10x10/4": (10, 10, 4)}
+_SAME_RULES = {"generator": "gym-sokoban"}
+LAWS: dict[str, dict[str, Any]] = {
+    "6x6/1": {"size": 6, "boxes": 1, **_SAME_RULES},
+    "8x8/2": {"size": 8, "boxes": 2, **_SAME_RULES},
+    "10x10/4": {"size": 10, "boxes": 4, **_SAME_RULES},
+    "6x6/1, the paper's law": {"size": 6, "boxes": 1},
+    "8x8/2, the paper's law": {"size": 8, "boxes": 2, "search_depth": 10},
+}
+"""Settings of Sokoban whose new levels are timed; the first ones have gym-sokoban's rules."""
 LAKE = ["SFFF", "FHFH", "FFFH", "HFFG"]
 """Gymnasium's own 4x4 map."""
 SECONDS = 0.25
@@ -39,7 +47,7 @@ def measure(
     section: str,
     row: str,
     who: str = OURS,
-    items: int = 1,
+    items: float = 1,
     rounds: int = 0,
     note: str = "",
 ) -> None:

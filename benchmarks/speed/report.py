@@ -12,12 +12,13 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from goals import GOALS, Goal
+from limits import LIMIT_OF, LIMITS
 
 BEGIN, END = "<!-- begin: written by make speed -->", "<!-- end: written by make speed -->"
 PACKAGES = ("gymnasium", "numpy", "numba", "envpool", "jumanji", "jax", "gym-sokoban", "pufferlib")
 OURS, BOUND = "ours", "bound"
 SECTIONS = (
-    "One env", "Many envs", "Many envs, with text", "New levels", "Shortest solutions",
+    LIMITS, "One env", "Many envs", "Many envs, with text", "New levels", "Shortest solutions",
     "A state as text", "Turns of conversation", "Start-up, whole processes",
 )  # fmt: skip
 DISTRIBUTIONS = ("New levels",)
@@ -88,17 +89,25 @@ def tables(sections: dict[str, dict[str, Row]]) -> Iterator[str]:
     """Yield a heading and a table for each section."""
     for section in SECTIONS:
         rows = sections.get(section, {})
-        bounded = any(BOUND in row for row in rows.values())
+        limit = sections.get(LIMITS, {}).get(LIMIT_OF.get(section, ""), {}).get(OURS, [])
+        bounded = bool(limit) or any(BOUND in row for row in rows.values())
         yield f"### {section}\n"
-        yield f"| | ours | peers, and how many times ours |{' bound |' if bounded else ''}"
+        header = " limit, and its share of ours |" if bounded else ""
+        yield f"| | ours | peers, and how many times ours |{header}"
         yield f"|---|---|---|{'---|' if bounded else ''}"
         for name, row in rows.items():
-            ours, bound = (
-                "<br>".join(_cell(cell) for cell in row.get(who, [])) for who in (OURS, BOUND)
-            )
+            ours = "<br>".join(_cell(cell) for cell in row.get(OURS, []))
             theirs = "<br>".join(_peers(row))
-            yield f"| {name} | {ours} | {theirs} |{f' {bound} |' if bounded else ''}"
+            bound = f" {_bound(row.get(BOUND, limit), row)} |" if bounded else ""
+            yield f"| {name} | {ours} | {theirs} |{bound}"
         yield ""
+
+
+def _bound(limit: list[Cell], row: Row) -> str:
+    ours = row.get(OURS, [])
+    if not limit or not ours:
+        return ""
+    return f"{_cell(limit[0])}, {limit[0].seconds / ours[0].seconds:.0%}"
 
 
 def verdict(goal: Goal, rows: dict[str, Row]) -> str:

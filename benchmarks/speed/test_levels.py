@@ -7,60 +7,57 @@ from typing import Any
 
 import gymnasium as gym
 import pytest
-from measuring import GYM_SOKOBAN, SHAPES, measure
+from measuring import GYM_SOKOBAN, LAWS, measure
 from peers import old_room
 
 from ragen_envs.frozen_lake import generator as lake_generator
 from ragen_envs.seeding import new_stream
-from ragen_envs.sokoban import generator as sokoban_generator
 from ragen_envs.sokoban import solve, solve_batch
 from ragen_envs.splits import TRAIN
 
-PLAIN = "single env, plain Python"
+ALONE = "single env"
 SOLVED = {"6x6/1": (6, 1), "6x6/2": (6, 2), "8x8/2": (8, 2), "10x10/4": (10, 4)}
 LEVEL, SOLVE, TEXT = "New levels", "Shortest solutions", "A state as text"
 STREAMS = [new_stream(TRAIN, "speed", seed) for seed in range(1000)]
-ROUNDS = {"6x6/1": 1000, "8x8/2": 300, "10x10/4": 200}
-PLAIN_ROUNDS = {"6x6/1": 300, "8x8/2": 100, "10x10/4": 10}
 PEER_ROUNDS = {"6x6/1": 300, "8x8/2": 40, "10x10/4": 5}
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_levels_of_a_vector(benchmark: Any, shape: str) -> None:
-    height, width, boxes = SHAPES[shape]
-    envs = gym.make_vec("ragen/Sokoban-v0", num_envs=256, size=(height, width), boxes=boxes)
-    envs.reset(seed=0)
-    row, note = f"Sokoban {shape}", "256 at once in a vector"
-    measure(benchmark, envs.reset, LEVEL, row, items=256, rounds=5, note=note)
+def is_slow(law: str) -> bool:
+    return law == "10x10/4"
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_level_compiled(benchmark: Any, shape: str) -> None:
-    height, width, boxes = SHAPES[shape]
-    envs = gym.make_vec("ragen/Sokoban-v0", num_envs=1, size=(height, width), boxes=boxes)
+@pytest.mark.parametrize("law", LAWS)
+def test_levels_of_a_vector(benchmark: Any, law: str) -> None:
+    count = 32 if is_slow(law) else 256
+    envs = gym.make_vec("ragen/Sokoban-v0", num_envs=count, **LAWS[law])
     envs.reset(seed=0)
+    row, note = f"Sokoban {law}", f"{count} at once in a vector"
+    measure(benchmark, envs.reset, LEVEL, row, items=count, rounds=5, note=note)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_level_compiled(benchmark: Any, law: str) -> None:
+    envs = gym.make_vec("ragen/Sokoban-v0", num_envs=1, **LAWS[law])
+    envs.reset(seed=0)
+    row, rounds = f"Sokoban {law}", 200 if is_slow(law) else 1000
     note = "one by one in a vector of 1"
-    measure(benchmark, envs.reset, LEVEL, f"Sokoban {shape}", rounds=ROUNDS[shape], note=note)
+    measure(benchmark, envs.reset, LEVEL, row, rounds=rounds, note=note)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_level_of_gym_sokoban(benchmark: Any, shape: str) -> None:
-    side, _, boxes = SHAPES[shape]
-    row, rounds = f"Sokoban {shape}", PEER_ROUNDS[shape]
+@pytest.mark.parametrize("law", PEER_ROUNDS)
+def test_level_of_gym_sokoban(benchmark: Any, law: str) -> None:
+    side, boxes = LAWS[law]["size"], LAWS[law]["boxes"]
+    row, rounds = f"Sokoban {law}", PEER_ROUNDS[law]
     note = f"{rounds} levels only" if rounds < 100 else ""
     measure(benchmark, old_room(side, boxes), LEVEL, row, GYM_SOKOBAN, rounds=rounds, note=note)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_level_in_plain_python(benchmark: Any, shape: str) -> None:
-    height, width, boxes = SHAPES[shape]
-    supply = cycle(STREAMS)
-
-    def work() -> None:
-        sokoban_generator.generate(height, width, boxes, next(supply), TRAIN)
-
-    row, rounds = f"Sokoban {shape}", PLAIN_ROUNDS[shape]
-    measure(benchmark, work, LEVEL, row, rounds=rounds, note=PLAIN)
+@pytest.mark.parametrize("law", LAWS)
+def test_level_of_one_env(benchmark: Any, law: str) -> None:
+    env = gym.make("ragen/Sokoban-v0", **LAWS[law])
+    env.reset(seed=0)
+    row, rounds = f"Sokoban {law}", 100 if is_slow(law) else 300
+    measure(benchmark, env.reset, LEVEL, row, rounds=rounds, note=ALONE)
 
 
 def test_lakes_of_a_vector(benchmark: Any) -> None:
@@ -76,7 +73,7 @@ def test_lake_in_plain_python(benchmark: Any) -> None:
     def work() -> None:
         lake_generator.generate(4, 4, 0.8, next(supply), TRAIN)
 
-    measure(benchmark, work, LEVEL, "FrozenLake 4x4", rounds=1000, note=PLAIN)
+    measure(benchmark, work, LEVEL, "FrozenLake 4x4", rounds=1000, note=ALONE)
 
 
 @pytest.mark.parametrize("shape", SOLVED)

@@ -13,24 +13,26 @@ from measuring import (
     ENVPOOL,
     GYM_SOKOBAN,
     GYMNASIUM,
+    JAX,
     JUMANJI,
     LAKE,
     SIZES,
     batches,
     measure,
 )
-from peers import jumanji_scan, jumanji_step, old_sokoban
+from peers import jax_lake_scan, jumanji_scan, jumanji_step, old_sokoban
 
 ONE, MANY, TEXT = "One env", "Many envs", "Many envs, with text"
 FOREVER: dict[str, Any] = {"max_episode_steps": 1 << 30}
+LARGE: dict[str, Any] = {"size": 10, "boxes": 4, "generator": "v1"}
+"""Boards of jumanji's size, by the law whose levels are the cheapest to draw."""
 PERIOD = 100
 """Steps until the time limit begins every env anew, all at once where few end before."""
 STEPPED: dict[str, tuple[str, dict[str, Any]]] = {
     "FrozenLake 4x4, one map": ("ragen/FrozenLake-v0", {"level": LAKE}),
     "FrozenLake 4x4, new maps": ("ragen/FrozenLake-v0", {}),
     "Sokoban 6x6/1, new levels": ("ragen/Sokoban-v0", {}),
-    "Sokoban 10x10/4, new levels": ("ragen/Sokoban-v0", {"size": 10, "boxes": 4}),
-    "Sokoban 10x10/4, endless": ("ragen/Sokoban-v0", {"size": 10, "boxes": 4, **FOREVER}),
+    "Sokoban 10x10/4, endless": ("ragen/Sokoban-v0", {**LARGE, **FOREVER}),
     "Bandit": ("ragen/Bandit-v0", {}),
 }
 LAKE_ROW, SOKOBAN_ROW = "FrozenLake 4x4, one map", "Sokoban 10x10/4, endless"
@@ -122,6 +124,25 @@ def test_bound(benchmark: Any, row: str, count: int) -> None:
     measure(benchmark, work, MANY, many(row, count), BOUND, count, note=note)
 
 
+@pytest.mark.parametrize("count", SIZES[1:])
+@pytest.mark.parametrize("row", [LAKE_ROW, SOKOBAN_ROW])
+def test_rollouts(benchmark: Any, row: str, count: int) -> None:
+    env_id, kwargs = STEPPED[row]
+    envs: Any = gym.make_vec(env_id, num_envs=count, **kwargs)
+    envs.reset(seed=0)
+    actions = np.random.default_rng(0).integers(4, size=(max(64, (1 << 16) // count), count))
+    name = many(f"{row}, rollouts", count)
+    measure(benchmark, lambda: envs.rollout(actions), MANY, name, items=actions.size)
+
+
+def test_rollouts_of_a_table_in_jax(benchmark: Any) -> None:
+    count, length = 1024, 64
+    work = jax_lake_scan(LAKE, count, length)
+    name = many(f"{LAKE_ROW}, rollouts", count)
+    note = f"jit and a scan of {length} steps"
+    measure(benchmark, work, MANY, name, JAX, count * length, note=note)
+
+
 @pytest.mark.parametrize("count", [1024])
 def test_many_envs_without_copies(benchmark: Any, count: int) -> None:
     env_id, kwargs = STEPPED[SOKOBAN_ROW]
@@ -170,8 +191,9 @@ def test_many_envs_of_jumanji_in_a_scan(benchmark: Any) -> None:
 @pytest.mark.parametrize("count", SIZES[1:])
 def test_many_envs_with_text(benchmark: Any, size: tuple[int, int], count: int) -> None:
     side, boxes = size
+    law = LARGE if side == 10 else {}
     envs: Any = gym.make_vec(
-        "ragen/Sokoban-v0", num_envs=count, size=side, boxes=boxes, render_mode="ansi", **FOREVER
+        "ragen/Sokoban-v0", num_envs=count, render_mode="ansi", **law, **FOREVER
     )
     envs.reset(seed=0)
     supply = batches(4, count)
