@@ -27,12 +27,17 @@ def read_actions(
         found: Where defects are added.
         soft: Where soft defects are added.
     """
+    vocabulary = _vocabulary(tuple(names))
+    parts = answer.split("||")
+    if len(parts) <= actions_per_turn:
+        usual = vocabulary.read_names(parts)
+        if usual is not None:
+            return tuple(usual)
     if not usual_characters(answer).strip(_NOTHING):
         found.add(Defect.EMPTY_ANSWER)
         return ()
-    vocabulary = _vocabulary(tuple(names))
     actions: list[int] = []
-    for part in answer.split("||"):
+    for part in parts:
         reading = vocabulary.read(part)
         room = actions_per_turn - len(actions)
         if reading is None:

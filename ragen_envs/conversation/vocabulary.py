@@ -9,6 +9,7 @@ All of this takes time linear in the text.
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from ragen_envs.conversation.characters import usual_characters
@@ -60,19 +61,43 @@ class Vocabulary:
     """
 
     def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = names
         self._numbers = {name.casefold(): number for number, name in enumerate(names)}
-        usual = [usual_characters(name) for name in names]
-        normalised = [_normalised(name) for name in usual]
-        self._normalised = {
-            name: number for number, name in enumerate(normalised) if normalised.count(name) == 1
-        }
         self._longest = 16 + 4 * max(map(len, names), default=0)
-        self._separator = _separator(usual)
-        self._markers = _markers(usual)
-        has_arrows = any(arrow in name for name in usual for arrow in _ARROWS)
-        self._reads_arrows = not has_arrows
+
+    # The rest is needed for replies in unusual forms only, and names may change from level to level.
+
+    @cached_property
+    def _usual(self) -> list[str]:
+        return [usual_characters(name) for name in self._names]
+
+    @cached_property
+    def _normalised(self) -> dict[str, int]:
+        found = [_normalised(name) for name in self._usual]
+        return {name: number for number, name in enumerate(found) if found.count(name) == 1}
+
+    @cached_property
+    def _separator(self) -> re.Pattern[str]:
+        return _separator(self._usual)
+
+    @cached_property
+    def _markers(self) -> dict[SoftDefect, re.Pattern[str]]:
+        return _markers(self._usual)
+
+    @cached_property
+    def _reads_arrows(self) -> bool:
+        return not any(arrow in name for name in self._usual for arrow in _ARROWS)
+
+    @cached_property
+    def _arrows(self) -> dict[str, int]:
         named = set(_ARROWS.values()) <= set(self._numbers)
-        self._arrows = {a: self._numbers[n] for a, n in _ARROWS.items()} if named else {}
+        return {a: self._numbers[n] for a, n in _ARROWS.items()} if named else {}
+
+    def read_names(self, texts: Sequence[str]) -> list[int] | None:
+        """Return the actions of texts that are all names of actions, or None."""
+        numbers = [self._numbers.get(text.strip(_SPACE).casefold()) for text in texts]
+        known = [number for number in numbers if number is not None]
+        return known if len(known) == len(numbers) else None
 
     def read(self, text: str) -> Reading | None:
         """Return what a text between two ``||`` says, or None if that is not certain."""
