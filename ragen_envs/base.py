@@ -88,7 +88,7 @@ class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
             InstanceError: An option is unknown, or names an instance that does not exist.
         """
         super().reset(seed=seed)
-        split, index, noise = self._read_options(options or {})
+        split, index, noise = self._read_options(options) if options else (self.split, None, 0)
         if index is not None:
             self._reset_frozen(split, index, noise)
         else:
@@ -149,7 +149,16 @@ class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
         return self._observe(), reward, terminated, False, self._info(effective)
 
     def render(self) -> Any:
-        """Return the state as text or as an RGB array (h, w, 3), as the render mode asks."""
+        """Return the state as text or as an RGB array (h, w, 3), as the render mode asks.
+
+        Raises:
+            ResetNeededError: No episode has begun.
+        """
+        if self._stream is None:
+            raise ResetNeededError("call reset() before render()")
+        return self._frame()
+
+    def _frame(self) -> Any:
         if self.render_mode == "ansi":
             return self.text.observation(self, GRID, self.text.vocabularies["standard"])
         return self._draw() if self.render_mode == "rgb_array" else None

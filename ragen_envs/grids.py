@@ -16,7 +16,7 @@ _END_OF_ROW: Final = b"\xff"
 _END_OF_BOARD: Final = b"\xfe"
 _SEPARATOR: Final = "\0"
 _UNDEFINED: Final = "\ufffe"
-_Cut = Callable[[bytes | bytearray], tuple[bytes, ...]]
+_Write = Callable[[bytes | bytearray], str]
 
 
 class BoardText(ABC):
@@ -24,6 +24,8 @@ class BoardText(ABC):
 
     cell_names: ClassVar[tuple[str, ...]]
     """Names of the cell codes, in their order."""
+    _known: tuple[Symbols, str] = {}, ""
+    """The symbols of the last board, and the sign of each cell code."""
 
     def legend(self, symbols: Symbols) -> str:
         """Return one line that explains the symbols."""
@@ -34,7 +36,11 @@ class BoardText(ABC):
         if form == COORDINATES:
             return self.coordinates(env)
         cells, width = self.cells(env)
-        grid = grid_text(cells, width, signs_of(symbols, self.cell_names))
+        known, signs = self._known
+        if known is not symbols:
+            signs = signs_of(symbols, self.cell_names)
+            self._known = symbols, signs
+        grid = _writer(len(cells), width, signs)(cells)
         return f"{grid}\n{self.coordinates(env)}" if form == BOTH else grid
 
     @abstractmethod
@@ -93,8 +99,7 @@ def grid_text(cells: bytes | bytearray, width: int, signs: str) -> str:
         width: Cells in a row, at least 1.
         signs: The symbol of each cell code.
     """
-    cut, table = _plan(len(cells), width, signs)
-    return charmap_decode(_END_OF_ROW.join(cut(cells)), "strict", table)[0]
+    return _writer(len(cells), width, signs)(cells)
 
 
 def grid_texts(boards: NDArray[np.uint8], signs: str) -> list[str]:
@@ -116,6 +121,7 @@ def _table(signs: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _plan(size: int, width: int, signs: str) -> tuple[_Cut, str]:
-    """Return what cuts a board into its rows, and the table."""
-    return Struct(f"{width}s" * (size // width)).unpack, _table(signs)
+def _writer(size: int, width: int, signs: str) -> _Write:
+    """Return what writes boards of a size."""
+    cut, table = Struct(f"{width}s" * (size // width)).unpack, _table(signs)
+    return lambda cells: charmap_decode(_END_OF_ROW.join(cut(cells)), "strict", table)[0]

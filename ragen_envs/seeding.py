@@ -8,9 +8,11 @@ no intermediate value reaches 2^63 (numba lets LLVM assume that signed integers 
 """
 
 import zlib
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 SUITE_VERSION: Final = 2
 """Part of every stream and every record: results of different suite versions are not comparable."""
@@ -63,6 +65,24 @@ def advance(stream: int) -> int:
     low = tail * _BY_LOW + _PLUS_LOW
     high = ((stream >> 31) * _BY_LOW & _WORD) + (tail * _BY_HIGH & _WORD) + _PLUS_HIGH + (low >> 31)
     return ((high & _WORD) << 31) | (low & _LOW)
+
+
+def advanced(stream: int, count: int) -> NDArray[np.int64]:
+    """Return the stream after 1, 2, ..., ``count`` draws, (count,), as ``advance`` would one by one."""
+    factors, terms = _powers(count)
+    return ((factors * np.uint64(stream) + terms) & np.uint64(STREAM_MASK)).astype(np.int64)
+
+
+@lru_cache(maxsize=8)
+def _powers(count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Return factors and terms of the affine maps that 1 to ``count`` advances are, modulo 2^64."""
+    by, plus = _BY_HIGH << 31 | _BY_LOW, _PLUS_HIGH << 31 | _PLUS_LOW
+    powers = [(by, plus)]
+    while len(powers) < count:
+        factor, term = powers[-1]
+        powers.append((factor * by % 2**64, (term * by + plus) % 2**64))
+    factors, terms = zip(*powers, strict=True)
+    return np.array(factors, np.uint64), np.array(terms, np.uint64)
 
 
 def word(stream: int) -> int:

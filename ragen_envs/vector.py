@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -33,6 +33,21 @@ from ragen_envs.vector_options import ResetOptions, read_actions, read_options, 
 NO_LIMIT = 2**31 - 1
 _DUE_IN = tuple(DUE + 1 + code for code in range(len(SPLITS)))
 """Phases of envs whose next episode begins now, where not all are in one split, by the split."""
+
+
+class Rollout(NamedTuple):
+    """What many steps in one call return; a step has one row."""
+
+    observations: NDArray[Any]
+    """After the last step, as ``step`` returns them."""
+    rewards: NDArray[np.float64]
+    """(steps, num_envs)."""
+    terminations: NDArray[np.bool_]
+    """(steps, num_envs)."""
+    truncations: NDArray[np.bool_]
+    """(steps, num_envs)."""
+    successes: NDArray[np.bool_]
+    """(steps, num_envs), the info ``success`` of the episode that took the step."""
 
 
 class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
@@ -141,25 +156,50 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             RagenError: An action is none. Nothing has changed then.
             ResetNeededError: An env was not reset, or its episode is over and autoreset is disabled.
         """
-        if not self._ready or (self._waiting and self._disabled):
-            raise self._not_ready()
         rewards = np.empty(self.num_envs)
         flags = np.empty(self._flags_shape, np.bool_)
-        ended = self._play(read_actions(actions, self.num_envs), rewards, flags)
-        if ended < 0:
-            raise self._wrong_action(-1 - ended, actions)
+        ended = self._advance(read_actions(actions, (self.num_envs,)), rewards, flags)
         infos = self._flag_infos(flags)
-        extra: dict[str, Any] = {}
+        self._add_infos(infos)
+        if ended and self._same_step:
+            infos.update(self._finish(infos))
+        return self._observe(), rewards, flags[TERMINATED], flags[TRUNCATED], infos
+
+    def rollout(self, actions: NDArray[Any]) -> Rollout:
+        """Play many actions in each env, as that many calls of ``step`` would, in less time.
+
+        What ``step`` returns beside rewards and ends is not made.
+
+        Args:
+            actions: (steps, num_envs) integers.
+
+        Raises:
+            RagenError: An action is none. Nothing has changed then.
+            ResetNeededError: As of ``step``; the steps before it were played.
+        """
+        rows = read_actions(actions, (*np.shape(actions)[:1], self.num_envs))
+        self._check_actions(rows)
+        rewards = np.empty(rows.shape)
+        flags = np.empty((len(rows), *self._flags_shape), np.bool_)
+        for row, paid, found in zip(rows, rewards, flags, strict=True):
+            if self._advance(row, paid, found) and self._same_step:
+                self._begin(ENDED, self._splits)
+        kinds = (flags[:, kind] for kind in (TERMINATED, TRUNCATED, SUCCESS))
+        return Rollout(self._observe(), rewards, *kinds)
+
+    def _advance(
+        self, actions: NDArray[np.int64], rewards: NDArray[np.float64], flags: NDArray[np.bool_]
+    ) -> int:
+        """Play one action in each env, begin episodes that are due, and return how many have ended."""
+        if not self._ready or (self._waiting and self._disabled):
+            raise self._not_ready()
+        ended = self._play(actions, rewards, flags)
+        if ended < 0:
+            raise self._wrong_action(actions, -1 - ended)
         if self._waiting:
             self._begin(DUE, self._splits)
-            self._waiting = False
-        self._add_infos(infos)
-        if not self._same_step:
-            self._waiting = ended > 0
-        elif ended:
-            extra = self._finish(infos)
-        infos.update(extra)
-        return self._observe(), rewards, flags[TERMINATED], flags[TRUNCATED], infos
+        self._waiting = ended > 0 and not self._same_step
+        return ended
 
     def render(self) -> tuple[Any, ...] | None:
         """Return a frame of each env as the single env draws it, or None without a render mode."""
@@ -171,7 +211,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         frames = []
         for i in range(self.num_envs):
             self._show(i)
-            frames.append(self.single.render())
+            frames.append(self.single._frame())
         return frames
 
     def _texts(self) -> list[str]:
@@ -291,10 +331,19 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             f'the episodes of envs {over} are over; reset them with options={{"reset_mask": ...}}'
         )
 
-    def _wrong_action(self, i: int, actions: Any) -> RagenError:
+    def _check_actions(self, rows: NDArray[np.int64]) -> None:
+        """Check all actions of a rollout, so that a wrong one stops it before it begins."""
         space = self.single_action_space
         assert isinstance(space, gym.spaces.Discrete)
-        return RagenError(f"action {i} is {actions[i]}, but must be from 0 to {space.n - 1}")
+        wrong = np.argwhere((rows < 0) | (rows >= space.n))
+        if len(wrong):
+            step, i = wrong[0]
+            raise self._wrong_action(rows[step], int(i), f" of step {step}")
+
+    def _wrong_action(self, actions: NDArray[np.int64], i: int, step: str = "") -> RagenError:
+        space = self.single_action_space
+        assert isinstance(space, gym.spaces.Discrete)
+        return RagenError(f"action {i}{step} is {actions[i]}, but must be from 0 to {space.n - 1}")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a copy, whose views of its buffers have become arrays of their own."""

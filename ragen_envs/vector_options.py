@@ -59,15 +59,15 @@ def read_seeds(seed: int | Sequence[int | None] | None, count: int) -> list[int 
     return list(range(first, first + count))
 
 
-def read_actions(actions: Any, count: int) -> NDArray[np.int64]:
-    """Return actions as (n,) int64; their range is for the kernel to check."""
-    if type(actions) is np.ndarray and actions.dtype == _INT64 and actions.shape == (count,):
+def read_actions(actions: Any, shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """Return actions as int64 of a shape; their range is checked elsewhere."""
+    if type(actions) is np.ndarray and actions.dtype == _INT64 and actions.shape == shape:
         return actions if actions.flags.c_contiguous else actions.copy()
     array = np.asarray(actions)
-    if array.shape != (count,) or array.dtype.kind not in "iu":
+    if array.shape != shape or array.dtype.kind not in "iu":
         raise RagenError(
             f"actions have the shape {array.shape} and the type {array.dtype}, but must be "
-            f"({count},) integers"
+            f"{shape} integers"
         )
     return np.ascontiguousarray(array, np.int64)
 

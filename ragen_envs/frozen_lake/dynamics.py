@@ -23,10 +23,15 @@ UP: Final = 3
 ACTION_NAMES: Final = ("Left", "Down", "Right", "Up")
 
 
+def turned(success_rate: float, draw: float) -> int:
+    """Return what the ice adds to the direction, 0, 3 or 1, for a draw in [0, 1) or an array of them."""
+    edge = success_rate + (1.0 - success_rate) * 0.5
+    return (3 * (draw >= success_rate) - 2 * (draw >= edge)) & 3
+
+
 def slipped(action: int, success_rate: float, draw: float) -> int:
     """Return the direction really taken, for a draw in [0, 1)."""
-    edge = success_rate + (1.0 - success_rate) * 0.5
-    return (action + 3 * (draw >= success_rate) - 2 * (draw >= edge)) & 3
+    return (action + turned(success_rate, draw)) & 3
 
 
 def walk(position: int, direction: int, height: int, width: int) -> int:
@@ -50,16 +55,13 @@ def ways(height: int, width: int) -> tuple[int, ...]:
 
 
 def step(
-    tiles: Sequence[int], table: Sequence[int], position: int, action: int, success_rate: float,
-    draw: float,
-) -> tuple[int, float, bool, bool]:  # fmt: skip
-    """Play one action; ``table`` is that of ``ways``.
+    tiles: Sequence[int], table: Sequence[int], position: int, direction: int
+) -> tuple[int, float, bool]:
+    """Go in a direction; ``table`` is that of ``ways``.
 
     Returns:
-        The new cell index, the reward (1 at the goal, else 0), whether the episode ended, whether the
-        walker went another way than intended.
+        The new cell index, the reward (1 at the goal, else 0), whether the episode ended.
     """
-    direction = slipped(action, success_rate, draw)
     position = table[4 * position + direction]
     tile = tiles[position]
-    return position, 1.0 if tile == GOAL else 0.0, tile != FROZEN, direction != action
+    return position, 1.0 if tile == GOAL else 0.0, tile != FROZEN

@@ -1,7 +1,7 @@
 """FrozenLake as a Gymnasium environment."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, SupportsInt
+from typing import TYPE_CHECKING, Any, Final, SupportsInt
 
 import numpy as np
 from gymnasium import spaces
@@ -11,13 +11,16 @@ from ragen_envs.arguments import read_number, read_rows, read_sides
 from ragen_envs.base import GameEnv, read_action
 from ragen_envs.frozen_lake import dynamics, generator, oracle, text
 from ragen_envs.oracle import Advice, Budget, RandomBaseline, as_budget
-from ragen_envs.seeding import advance, uniform
+from ragen_envs.seeding import advanced, uniform
 from ragen_envs.splits import TRAIN
 
 if TYPE_CHECKING:
     from ragen_envs.tiles import TileSet
 
 _UINT8 = np.dtype(np.uint8)
+_BLOCK: Final = 128
+"""Draws that are made at once."""
+_NO_STREAMS: Final = np.zeros(0, np.int64)
 
 
 class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
@@ -63,10 +66,12 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
     text = text.FrozenLakeText()
-    tiles: bytearray
-    """Tile codes of the map, row-major."""
+    tiles: bytearray = bytearray()
+    """Tile codes of the map, row-major; never changed in place."""
     position: int
     """The player's index in ``tiles``."""
+    _seen: dict[int, NDArray[np.uint8]]
+    """Observations of this map, by position."""
 
     def __init__(
         self,
@@ -83,26 +88,51 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         self.success_rate = read_number("success_rate", success_rate, 0, 1)
         self._fixed = read_rows(level)
         if self._fixed is not None:
-            _, self.height, self.width, _ = text.decode_level(self._fixed)
+            tiles, self.height, self.width, start = text.decode_level(self._fixed)
+            self._fixed_start = tiles, start
         self.distribution = f"frozen_lake-{self.height}x{self.width}-{self.p:g}"
         self._shape = (self.height, self.width)
         self.observation_space = spaces.Box(0, dynamics.PLAYER_ON_GOAL, self._shape, np.uint8)
         self.action_space = spaces.Discrete(4)
         self._ways = dynamics.ways(self.height, self.width)
+        self._streams, self._turns = _NO_STREAMS, list[int]()
 
     def act(self, action: SupportsInt) -> tuple[float, bool, bool]:
         """Play one action, an integer from 0 to 3; see the base."""
         if self._over:
             raise self._reset_needed()
         intended = read_action(action, dynamics.ACTION_NAMES)
-        assert self._stream is not None
-        self._stream = advance(self._stream)
+        turned = (self._turns or self._draw_turns()).pop()
         before = self.position
-        self.position, reward, terminated, self._slipped = dynamics.step(
-            self.tiles, self._ways, before, intended, self.success_rate, uniform(self._stream)
+        self.position, reward, self._over = dynamics.step(
+            self.tiles, self._ways, before, (intended + turned) & 3
         )
-        self._over = terminated
-        return reward, terminated, self.position != before
+        self._slipped = turned != 0
+        return reward, self._over, self.position != before
+
+    def _draw_turns(self) -> list[int]:
+        """Draw what the ice does in the next actions, many at once, and return it in reverse order."""
+        stream = self._reached()
+        assert stream is not None
+        self._streams = advanced(stream, _BLOCK)
+        turns: Any = dynamics.turned(self.success_rate, uniform(self._streams))  # type: ignore[arg-type]
+        self._turns = turns[::-1].tolist()
+        return self._turns
+
+    def _reached(self) -> int | None:
+        """Return the stream after the last action that was played."""
+        played = len(self._streams) - len(self._turns)
+        return int(self._streams[played - 1]) if played else self._stream
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+        """Start an episode; see the base."""
+        self._stream = reached = self._reached()
+        found = super().reset(seed=seed, options=options)
+        if self._stream != reached:
+            self._streams, self._turns = _NO_STREAMS, []
+        return found
 
     @classmethod
     def tile_set(cls) -> "TileSet":
@@ -143,7 +173,7 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
 
     def _draw_level(self, stream: int, split: str) -> int:
         if self._fixed is not None:
-            self._load(self._fixed)
+            self._start(*self._fixed_start)
             return stream
         tiles, start, stream = generator.generate(self.height, self.width, self.p, stream, split)
         self._start(tiles, start)
@@ -154,7 +184,9 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         self._start(tiles, start)
 
     def _start(self, tiles: bytearray, start: int) -> None:
-        self.tiles = tiles
+        if tiles is not self.tiles:
+            self.tiles = tiles
+            self._seen = {}
         self._initial_position = self.position = start
         self._slipped = False
 
@@ -162,7 +194,11 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         return text.encode_level(self.tiles, self.width, self._initial_position)
 
     def _observe(self) -> NDArray[np.uint8]:
-        return np.ndarray(self._shape, _UINT8, self.cells)
+        seen = self._seen.get(self.position)
+        if seen is None:
+            seen = np.ndarray(self._shape, _UINT8, self.cells)
+            self._seen[self.position] = seen
+        return seen.copy()
 
     def _info(self, effective: bool) -> dict[str, Any]:
         return {

@@ -34,7 +34,7 @@ POSITION: Final = OWN
 ROWS: Final = OWN + 1
 SLIPPED: Final = OWN_FLAG
 
-share(dynamics.slipped, generator.attempt, generator.has_path)
+share(dynamics.turned, dynamics.slipped, generator.attempt, generator.has_path)
 
 
 def _outcomes() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -44,7 +44,7 @@ def _outcomes() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """
     tiles = (FROZEN, HOLE, GOAL)
     table = dynamics.ways(1, 2)
-    pairs = [dynamics.step([FROZEN, tile], table, 0, RIGHT, 1.0, 0.0)[1:3] for tile in tiles]
+    pairs = [dynamics.step([FROZEN, tile], table, 0, RIGHT)[1:] for tile in tiles]
     pairs.append((0.0, False))
     return np.array([reward for reward, _ in pairs]), np.array([int(end) for _, end in pairs])
 

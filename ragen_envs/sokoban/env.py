@@ -205,18 +205,32 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
 
     def _start(self, board: bytearray) -> None:
         self._initial = bytes(board)
-        self._board = board
+        self._show_board(board)
         self._left = board.count(BOX)
         self._player = board.find(PLAYER)
         if self._player < 0:
             self._player = board.find(PLAYER_ON_TARGET)
         self._distances = target_distances(board, self.width) if self.reward.closer else ()
 
+    def _show_board(self, board: bytearray) -> None:
+        self._board = board
+        self._view: NDArray[np.uint8] = np.ndarray(self._shape, _UINT8, board)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without the view, which must stay one of the same board."""
+        return {name: value for name, value in self.__dict__.items() if name != "_view"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take over a state."""
+        self.__dict__.update(state)
+        if "_board" in state:
+            self._show_board(self._board)
+
     def _level(self) -> str:
         return text.encode_level(self._initial, self.width)
 
     def _observe(self) -> NDArray[np.uint8]:
-        return np.ndarray(self._shape, _UINT8, bytearray(self._board))
+        return self._view.copy()
 
     def _info(self, effective: bool) -> dict[str, Any]:
         return {

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from ragen_envs.errors import RagenError
-from ragen_envs.frozen_lake.dynamics import FROZEN, GOAL, ways
+from ragen_envs.frozen_lake.dynamics import FROZEN, GOAL, slipped, ways
 from ragen_envs.frozen_lake.dynamics import step as walk_alone
 from ragen_envs.multi_agent import bandit_market, matrix_games
 from ragen_envs.multi_agent.bandit_market.oracle import expected_share
@@ -196,7 +196,8 @@ def test_collisions(positions, directions, there):
 def test_one_walker_walks_as_in_frozen_lake(tiles, position, action, draw):
     if tiles[position] != FROZEN:
         return
-    expected, *_ = walk_alone(tiles, ways(3, 3), position, action, 1 / 3, draw)
+    direction = slipped(action, 1 / 3, draw)
+    expected, *_ = walk_alone(tiles, ways(3, 3), position, direction)
     assert walk_all(tiles, ways(3, 3), [position], [direction_of(action, 1 / 3, draw)]) == [
         expected
     ]

@@ -467,3 +467,11 @@ def test_numpy_integers_are_integers(number):
 def test_negative_seed():
     with pytest.raises(gym.error.Error, match="-4"):
         gym.make("ragen/Sokoban-v0").reset(seed=-4)
+
+
+@pytest.mark.parametrize("env_id", [game.id for game in GAMES])
+def test_calls_out_of_order_are_refused_without_gymnasiums_wrappers(env_id):
+    env = gym.make(env_id, render_mode="ansi")
+    for call in (env.render, lambda: env.step(0)):
+        with pytest.raises(gym.error.ResetNeeded, match=r"call reset\(\) before"):
+            call()

@@ -20,7 +20,7 @@ from ragen_envs import seeding
 from ragen_envs.conversation import format_reply
 from ragen_envs.frozen_lake import generator as frozen_lake
 from ragen_envs.registration import GAMES, text_ids
-from ragen_envs.seeding import advance, below, jump, new_stream, uniform, word
+from ragen_envs.seeding import advance, advanced, below, jump, new_stream, uniform, word
 from ragen_envs.sokoban import generator as sokoban
 from ragen_envs.sokoban import reverse_play
 from ragen_envs.sokoban.laws import GENERATORS, law_of
@@ -91,6 +91,14 @@ def test_ranges(stream, bound):
     assert 0 <= advance(stream) < 2**63
     assert 0 <= word(stream) < 2**32
     assert 0 <= below(stream, bound) < bound
+
+
+@given(STREAMS, st.integers(1, 300))
+@QUICK
+def test_draws_at_once_are_draws_one_by_one(stream, count):
+    at_once = advanced(stream, count)
+    assert at_once.tolist() == list(walk(stream, count))
+    assert uniform(at_once).tolist() == [uniform(each) for each in at_once.tolist()]
 
 
 def test_no_short_cycle():
