@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from replies import TEXTS, say
 
-from ragen_envs import GAMES
+from ragen_envs import GAMES, registration
 from ragen_envs.bandit import BanditEnv
 from ragen_envs.base import GameEnv
 from ragen_envs.conversation import (
@@ -150,13 +150,23 @@ def test_a_text_id_of_a_text_id_names_the_game(outside):
             attempt("elsewhere/TwiceText-v0")
 
 
-def test_a_game_with_a_spec_from_outside(monkeypatch):
+@pytest.fixture
+def corridor(monkeypatch):
+    """The example's module; afterwards nothing of it is left for other tests."""
+    before = set(gym.registry)
+    monkeypatch.setattr(registration, "_added", dict(registration._added))
     monkeypatch.syspath_prepend(str(EXAMPLES))
-    __import__("corridor")
+    yield __import__("corridor")
+    sys.modules.pop("corridor")
+    for env_id in set(gym.registry) - before:
+        del gym.registry[env_id]
+
+
+def test_a_game_with_a_spec_from_outside(corridor):
+    assert corridor.__name__ == "corridor"
     env = make("mine/CorridorText-v0", length=5)
     env.reset(seed=1)
     assert (env.unwrapped.length, env.settings.max_actions) == (5, 20)
-    sys.modules.pop("corridor")
 
 
 @pytest.mark.parametrize("wrap", [make, ConversationWrapper])
