@@ -51,9 +51,9 @@ class ConversationSettings:
     think_prefix: bool = False
     """Whether the assistant's turn begins with ``<think>``, which the reply continues; needs ``think``."""
     demonstrations: int = 0
-    """Worked examples shown as earlier turns of the chat, 0 to 16: first turns of training levels (which an
-    episode on a training level may happen to play, in 6x6 Sokoban about one in eighty an example), with
-    the replies of the game's oracle. They use up none of the limits."""
+    """Worked examples shown as earlier turns of the chat, 0 to 16: first turns of training levels, with
+    the replies of the game's oracle. They use up none of the limits. An episode on a training level may
+    play one of those shown: in 6x6 Sokoban about 1.2% of the levels for each example."""
 
     def __post_init__(self) -> None:
         for name in ("max_turns", "actions_per_turn", "max_actions", "history_turns"):

@@ -62,8 +62,8 @@ def law_of(generator: str, search_depth: int | None, height: int, width: int, bo
     states = comb(floor, boxes) * max(floor - boxes, 1) * (2**boxes if law.as_published else 1)
     depth = law.depth if search_depth is None else search_depth - 2
     choices = 4 if law.pulls_only else 8
-    # One of the choices leads back, or into the box that was just pulled.
-    reached = 1 + choices * ((choices - 1) ** depth - 1) // (choices - 2)
+    # One of the choices leads back, or into the box that was just pulled. 16 steps exceed every limit.
+    reached = 1 + choices * ((choices - 1) ** min(depth, 16) - 1) // (choices - 2)
     nodes = min(law.nodes, states, reached)
     return law._replace(depth=min(depth, nodes), nodes=nodes)
 

@@ -99,3 +99,8 @@ def test_the_default_depth_has_no_name_of_its_own():
     assert law_name("ragen", 300) == law_name("ragen", None) == ""
     assert law_of("ragen", 300, 6, 6, 1) == law_of("ragen", None, 6, 6, 1)
     assert law_name("v1", 300) == "-v1-depth300"
+
+
+@pytest.mark.parametrize("generator", ["ragen", "gym-sokoban", "v1"])
+def test_a_very_large_depth_is_the_deepest_search(generator):
+    assert law_of(generator, 10**12, 8, 8, 2) == law_of(generator, 10**6, 8, 8, 2)

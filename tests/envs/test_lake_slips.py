@@ -1,0 +1,29 @@
+"""Slips of a single lake, which are drawn in blocks."""
+
+import gymnasium as gym
+import numpy as np
+
+
+def test_slips_on_one_map_are_those_of_a_vector():
+    """A single env draws its slips in blocks, which outlast an episode where the map stays."""
+    level = ["SFFF", "FHFH", "FFFH", "HFFG"]
+    env = gym.make("ragen/FrozenLake-v0", level=level, max_episode_steps=20)
+    vector = gym.make_vec(
+        "ragen/FrozenLake-v0", num_envs=1, level=level, max_episode_steps=20,
+        autoreset_mode="Disabled",
+    )  # fmt: skip
+    env.reset(seed=3)
+    vector.reset(seed=3)
+    rng, over, slips = np.random.default_rng(0), False, 0
+    for _ in range(1000):
+        if over:
+            env.reset()
+            vector.reset(options={"reset_mask": np.array([True])})
+        action = int(rng.integers(4))
+        seen, reward, *ends, info = env.step(action)
+        others, rewards, *all_ends, infos = vector.step(np.array([action]))
+        assert (seen == others[0]).all()
+        assert (reward, *ends) == (rewards[0], all_ends[0][0], all_ends[1][0])
+        assert info["slipped"] == infos["slipped"][0]
+        over, slips = any(ends), slips + info["slipped"]
+    assert slips > 500
