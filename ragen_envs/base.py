@@ -229,6 +229,37 @@ class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
         """
         return None
 
+    def turn_value(
+        self,
+        actions: Sequence[int],  # noqa: ARG002
+        budget: Budget,  # noqa: ARG002
+    ) -> float | None:
+        """Return what a turn is worth that plays some actions, before the game's chance is known.
+
+        That is the largest probability of success that any agent can still have after the turn, in
+        expectation over where chance leads within it. Following the oracle it is the oracle's value.
+
+        Args:
+            actions: Played in order until the game ends, without seeing what they do; may be empty.
+            budget: What is left before the turn.
+
+        Returns:
+            The value in [0, 1], or None if the game does not compute it.
+
+        Raises:
+            SolverLimitError: The oracle gives up.
+        """
+        return None
+
+    def _value_without_chance(self, actions: Sequence[int], budget: Budget) -> float:
+        """Return ``turn_value`` of a game in which success does not depend on chance, by playing a copy."""
+        game = copy.deepcopy(self)
+        for action in actions:
+            if game.act(action)[1]:
+                break
+        rest = Budget(budget.actions - len(actions), budget.turns - 1, budget.actions_per_turn)
+        return game.oracle(rest).value
+
     def max_return(self, budget: Budget | int | None = None) -> float:
         """Return the largest expected sum of rewards of agents that play an action or more in every turn.
 

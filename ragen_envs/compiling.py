@@ -86,8 +86,11 @@ class _Cache(FunctionCache):  # type: ignore[misc]
 
 
 def jit(function: Callable[..., Any]) -> Any:
-    """Return a function compiled at its first call, or loaded from the cache."""
-    compiled = numba.njit(function)
+    """Return a function compiled at its first call, or loaded from the cache.
+
+    It runs without Python's lock, so that threads can run it at the same time.
+    """
+    compiled = numba.njit(function, nogil=True)
     with suppress(RuntimeError):  # there is no directory that can be written
         compiled._cache = _Cache(function)
     return compiled

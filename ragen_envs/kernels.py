@@ -23,6 +23,8 @@ RUNNING: Final = 0
 ENDED: Final = 1
 DUE: Final = 2
 """The next episode begins now."""
+DUE_IN: Final = tuple(DUE + 1 + code for code in range(len(splits.SPLITS)))
+"""The same, where not all envs are in one split, by the split."""
 
 # Rows of the flags that a step writes, (rows, n) bool; games add their own from ``OWN_FLAG`` on.
 TERMINATED: Final = 0
@@ -31,6 +33,11 @@ SUCCESS: Final = 2
 VALID: Final = 3
 EFFECTIVE: Final = 4
 OWN_FLAG: Final = 5
+
+RECORDED: Final = (TERMINATED, TRUNCATED, SUCCESS)
+"""The flags that a rollout returns."""
+BLOCK: Final = 1024
+"""Envs that a rollout plays to its end before it goes on, so that they stay in the cache."""
 
 _MASK: Final = np.uint64(seeding.STREAM_MASK)
 
@@ -100,3 +107,50 @@ def begin(state: Any, i: Any) -> None:
     """Begin the next episode of env ``i``."""
     state[PHASE, i] = RUNNING
     state[ELAPSED, i] = 0
+
+
+@jit
+def count_ended(state: Any) -> Any:
+    """Return how many envs wait for their next episode."""
+    count = 0
+    for i in range(state.shape[1]):
+        count += int(state[PHASE, i] == ENDED)
+    return count
+
+
+@jit
+def only_split(wanted: Any) -> Any:
+    """Return the index of the split that all envs are in, or -1 if there are several."""
+    for i in range(wanted.shape[0]):
+        if wanted[i] != wanted[0]:
+            return -1
+    return wanted[0]
+
+
+@jit
+def called_up(state: Any, phase: Any, wanted: Any, only: Any, code: Any) -> Any:
+    """Return the phase of the envs in a phase that are in the split ``code``, or -1 if none are.
+
+    Where envs are in several splits, those of the split get a phase of its own.
+
+    Args:
+        state: (rows, n) int64.
+        phase: Which envs.
+        wanted: Indices in ``SPLITS`` of the splits of the envs, (n,) int64.
+        only: ``only_split`` of them.
+        code: Index of the split.
+    """
+    if only >= 0:
+        return phase if only == code else -1
+    due = -1
+    for i in range(state.shape[1]):
+        if state[PHASE, i] == phase and wanted[i] == code:
+            state[PHASE, i] = due = DUE_IN[code]
+    return due
+
+
+@jit
+def record(flags: Any, ends: Any, step: Any, low: Any, high: Any) -> None:
+    """Copy the recorded flags of the envs ``low`` to ``high``, to be kept: (3, steps, num_envs) bool."""
+    for k in range(len(RECORDED)):
+        ends[k, step, low:high] = flags[RECORDED[k]]

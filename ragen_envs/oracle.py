@@ -20,6 +20,11 @@ class Budget:
         return cls(actions=steps, turns=steps, actions_per_turn=1)
 
     @property
+    def this_turn(self) -> int:
+        """Most actions in the next turn."""
+        return min(self.actions, self.actions_per_turn)
+
+    @property
     def reach(self) -> int:
         """Most actions that can still be executed."""
         return min(self.actions, self.turns * self.actions_per_turn)

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, runtime_checkable
 
+from ragen_envs.oracle import Budget
+
 GRID: Final = "grid"
 COORDINATES: Final = "coordinates"
 BOTH: Final = "both"
@@ -39,20 +41,25 @@ class TextFace(Protocol):
 class ExplainingFace(Protocol):
     """A text face that can also explain actions; a face need not."""
 
-    def explain(self, env: Any, actions: Sequence[int], limit: int) -> str:
+    def explain(self, env: Any, actions: Sequence[int], budget: Budget) -> str:
         """Return a short thought that leads to the actions of a turn, all of it true of the state.
 
         Args:
             env: The unwrapped game before the turn.
-            actions: At least one, at most ``limit``.
-            limit: Actions that this turn allows.
+            actions: At least one, at most ``budget.this_turn``.
+            budget: What is left before the turn.
         """
 
 
-def explain(env: Any, actions: Sequence[int], limit: int) -> str:
+def explain(env: Any, actions: Sequence[int], budget: Budget) -> str:
     """Return the thought of the game's text face; if it explains nothing, the plan in plain words."""
     face: TextFace = env.text
     if isinstance(face, ExplainingFace):
-        return face.explain(env, actions, limit)
+        return face.explain(env, actions, budget)
     names = face.actions(env)
     return f"My plan: {', then '.join(names[action] for action in actions)}."
+
+
+def countdown(budget: Budget) -> str:
+    """Return the part of a thought that comes before actions counted down from ``budget.this_turn``."""
+    return f"Limit for this turn: {budget.this_turn}, counted down:"

@@ -2,6 +2,8 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 import gymnasium as gym
@@ -16,23 +18,24 @@ from ragen_envs.compiling import first_use
 from ragen_envs.errors import GenerationError, InstanceError, RagenError, ResetNeededError
 from ragen_envs.kernels import (
     DUE,
+    DUE_IN,
     EFFECTIVE,
     ENDED,
     OWN_FLAG,
     PHASE,
+    RECORDED,
     RUNNING,
     STREAM,
     SUCCESS,
     TERMINATED,
     TRUNCATED,
     VALID,
+    first_outside,
 )
 from ragen_envs.splits import SPLITS
 from ragen_envs.vector_options import ResetOptions, read_actions, read_options, read_seeds
 
 NO_LIMIT = 2**31 - 1
-_DUE_IN = tuple(DUE + 1 + code for code in range(len(SPLITS)))
-"""Phases of envs whose next episode begins now, where not all are in one split, by the split."""
 
 
 class Rollout(NamedTuple):
@@ -65,7 +68,9 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     flags: ClassVar[tuple[str, ...]] = ()
     """Names of the game's own infos of type bool."""
     kernels: ClassVar[tuple[Any, ...]]
-    """The compiled functions that the game calls."""
+    """The compiled functions that resets and steps call."""
+    rollout_kernel: ClassVar[Any]
+    """The compiled function that ``rollout`` calls."""
 
     single: Any
     """One single env with the same settings."""
@@ -158,48 +163,60 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """
         rewards = np.empty(self.num_envs)
         flags = np.empty(self._flags_shape, np.bool_)
-        ended = self._advance(read_actions(actions, (self.num_envs,)), rewards, flags)
-        infos = self._flag_infos(flags)
-        self._add_infos(infos)
-        if ended and self._same_step:
-            infos.update(self._finish(infos))
-        return self._observe(), rewards, flags[TERMINATED], flags[TRUNCATED], infos
-
-    def rollout(self, actions: NDArray[Any]) -> Rollout:
-        """Play many actions in each env, as that many calls of ``step`` would, in less time.
-
-        What ``step`` returns beside rewards and ends is not made.
-
-        Args:
-            actions: (steps, num_envs) integers.
-
-        Raises:
-            RagenError: An action is none. Nothing has changed then.
-            ResetNeededError: As of ``step``; the steps before it were played.
-        """
-        rows = read_actions(actions, (*np.shape(actions)[:1], self.num_envs))
-        self._check_actions(rows)
-        rewards = np.empty(rows.shape)
-        flags = np.empty((len(rows), *self._flags_shape), np.bool_)
-        for row, paid, found in zip(rows, rewards, flags, strict=True):
-            if self._advance(row, paid, found) and self._same_step:
-                self._begin(ENDED, self._splits)
-        kinds = (flags[:, kind] for kind in (TERMINATED, TRUNCATED, SUCCESS))
-        return Rollout(self._observe(), rewards, *kinds)
-
-    def _advance(
-        self, actions: NDArray[np.int64], rewards: NDArray[np.float64], flags: NDArray[np.bool_]
-    ) -> int:
-        """Play one action in each env, begin episodes that are due, and return how many have ended."""
         if not self._ready or (self._waiting and self._disabled):
             raise self._not_ready()
+        actions = read_actions(actions, (self.num_envs,))
         ended = self._play(actions, rewards, flags)
         if ended < 0:
             raise self._wrong_action(actions, -1 - ended)
         if self._waiting:
             self._begin(DUE, self._splits)
         self._waiting = ended > 0 and not self._same_step
-        return ended
+        infos = self._flag_infos(flags)
+        self._add_infos(infos)
+        if ended and self._same_step:
+            infos.update(self._finish(infos))
+        return self._observe(), rewards, flags[TERMINATED], flags[TRUNCATED], infos
+
+    def rollout(self, actions: NDArray[Any], threads: int = 1) -> Rollout:
+        """Play many actions in each env, with the results of that many calls of ``step``.
+
+        It takes less time up to some thousand envs, where the call of a step costs more than its work. What
+        ``step`` returns beside rewards and ends is not made.
+
+        Args:
+            actions: (steps, num_envs) integers.
+            threads: Threads that share the envs, at least 1; the results are the same for any number.
+
+        Raises:
+            RagenError: An action is none, or autoreset is disabled. Nothing has changed then.
+            ResetNeededError: An env was not reset.
+        """
+        rows = read_actions(actions, (*np.shape(actions)[:1], self.num_envs))
+        self._check_actions(rows)
+        if self._disabled:
+            raise RagenError("autoreset_mode is Disabled, but a rollout needs NextStep or SameStep")
+        if not self._ready:
+            raise self._not_ready()
+        count = min(read_count("threads", threads, 1), self.num_envs)
+        rewards = np.empty(rows.shape)
+        ends = np.empty((len(RECORDED), *rows.shape), np.bool_)
+        due = ENDED if self._same_step else DUE
+        bounds = [self.num_envs * k // count for k in range(count + 1)]
+
+        def play(first: int, last: int) -> int:
+            return self._play_many(first, last, rows, rewards, ends, due, self._splits, self._fixed)
+
+        with first_use(self.rollout_kernel):
+            if count == 1:
+                failed = play(0, self.num_envs)
+            else:
+                failed = max(_pool(count).map(play, bounds[:-1], bounds[1:]))
+        if failed >= 0:
+            self._ready = False
+            raise self._failure()
+        self._waiting = bool((self._state[PHASE] == ENDED).any())
+        return Rollout(self._observe(), rewards, *ends)
 
     def render(self) -> tuple[Any, ...] | None:
         """Return a frame of each env as the single env draws it, or None without a render mode."""
@@ -236,7 +253,8 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             self._streams[i] = seeding.new_stream(SPLITS[code], name, index, noise)
         self._write(asked.ids, np.stack(levels))
         self._state[PHASE, asked.ids] = DUE
-        self._start(DUE)
+        with first_use(*self.kernels):
+            self._start(DUE)
 
     def _reset_fresh(self, asked: ResetOptions, seeds: list[int | None]) -> None:
         for i, code in zip(asked.ids.tolist(), asked.splits.tolist(), strict=True):
@@ -270,7 +288,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     def _by_split(self, phase: int, splits: NDArray[np.int64]) -> list[tuple[int, int]]:
         """Give the envs in a phase a phase for each split; return the pairs (phase, split)."""
         waiting = self._state[PHASE] == phase
-        pairs = [(_DUE_IN[code], code) for code in range(len(SPLITS))]
+        pairs = [(DUE_IN[code], code) for code in range(len(SPLITS))]
         for due, code in pairs:
             self._state[PHASE, waiting & (splits == code)] = due
         return pairs
@@ -335,10 +353,11 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """Check all actions of a rollout, so that a wrong one stops it before it begins."""
         space = self.single_action_space
         assert isinstance(space, gym.spaces.Discrete)
-        wrong = np.argwhere((rows < 0) | (rows >= space.n))
-        if len(wrong):
-            step, i = wrong[0]
-            raise self._wrong_action(rows[step], int(i), f" of step {step}")
+        with first_use(first_outside):
+            wrong = int(first_outside(rows.reshape(-1), int(space.n)))
+        if wrong >= 0:
+            step, i = divmod(wrong, self.num_envs)
+            raise self._wrong_action(rows[step], i, f" of step {step}")
 
     def _wrong_action(self, actions: NDArray[np.int64], i: int, step: str = "") -> RagenError:
         space = self.single_action_space
@@ -359,13 +378,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
                 self._draw(nobody, 0)
             else:
                 self._restart(nobody, self._fixed)
-            self._start(nobody)
             self._play(none, np.empty(0), np.empty((self._flags_shape[0], 0), np.bool_))
-
-    def _restart(self, phase: int, level: NDArray[Any]) -> None:
-        """Begin episodes in every env in a phase, all on one level that was decoded."""
-        self._write(np.flatnonzero(self._state[PHASE] == phase), level[None])
-        self._start(phase)
 
     def _add_infos(self, infos: dict[str, Any]) -> None:
         """Write the infos that are no flags, and their masks; most games have none."""
@@ -384,6 +397,14 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self, actions: NDArray[np.int64], rewards: NDArray[np.float64], flags: NDArray[np.bool_]
     ) -> int:
         """Step every env whose episode is running; see the kernel."""
+
+    @abstractmethod
+    def _play_many(self, first: int, last: int, *arrays: Any) -> int:
+        """Call ``rollout_kernel`` for some envs, with its arguments from ``actions`` to ``fixed``."""
+
+    @abstractmethod
+    def _restart(self, phase: int, level: NDArray[Any]) -> None:
+        """Begin episodes in every env in a phase, all on one level that was decoded."""
 
     @abstractmethod
     def _draw(self, phase: int, wanted: int) -> int:
@@ -408,6 +429,11 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     @abstractmethod
     def _show(self, i: int) -> None:
         """Make the state of env ``i`` the state of the single env, to be drawn."""
+
+
+@lru_cache(maxsize=8)
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, "ragen-rollout")
 
 
 def _read_limit(steps: int | None) -> int:

@@ -1,24 +1,24 @@
-"""What the harness adds to a server's time: 256 episodes in flight against a server that only waits.
+"""What the harness adds to a server's time, with many episodes in flight, at a server that only waits.
 
-    python benchmarks/speed/endpoint.py [SECONDS] [EPISODES]
+    python benchmarks/speed/endpoint.py [IN_FLIGHT ...] [--seconds 2] [--waves 4]
 
-The server answers each request after SECONDS (2 by default). The overhead is the share of the places
+IN_FLIGHT episodes are played at the same time (256 by default), in WAVES times as many in all, and the
+server answers each request after SECONDS. The overhead is the share of the places
 in flight that are empty while all episodes are open: the time that a place spends in the harness and
 on the way, not at the server.
 """
 
+import argparse
 import asyncio
 import json
 import multiprocessing
 import resource
-import sys
 import tempfile
 import time
 from multiprocessing.connection import Connection
 
 from ragen_bench.__main__ import main
 
-IN_FLIGHT = 256
 REPLY = "<think>so</think><answer>Right || Down</answer>"
 ANSWER = json.dumps(
     {
@@ -56,7 +56,7 @@ def _fields(head: bytes) -> list[tuple[str, str]]:
     return [(k.lower(), v) for k, v in (line.split(": ", 1) for line in lines if line)]
 
 
-def measure(seconds: float, episodes: int) -> None:
+def measure(in_flight: int, seconds: float, waves: int) -> None:
     """Play and print."""
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=serve, args=(seconds, theirs))
@@ -64,24 +64,24 @@ def measure(seconds: float, episodes: int) -> None:
     url = f"http://127.0.0.1:{ours.recv()}/v1"
     with tempfile.TemporaryDirectory() as folder:
         command = f"bench --agent openai:m --base-url {url} --game Sokoban --out {folder}/run"
-        more = f"--concurrency {IN_FLIGHT} --episodes"
-        main([*command.split()[:-1], f"{folder}/warm", *more.split(), str(IN_FLIGHT)])
+        more = f"--concurrency {in_flight} --episodes"
+        main([*command.split()[:-1], f"{folder}/warm", *more.split(), str(in_flight)])
         before, cpu = _memory(), time.process_time()
         ours_from = time.monotonic()
-        main([*command.split(), *more.split(), str(episodes)])
+        main([*command.split(), *more.split(), str(waves * in_flight)])
         cpu = time.process_time() - cpu
     ours.send(None)
     stays = [stay for stay in ours.recv() if stay[0] > ours_from]
     process.terminate()
     # All places are taken from the first answers until nothing is left to begin.
-    begin, end = stays[0][1] + seconds, sorted(came for came, _ in stays)[-2 * IN_FLIGHT]
+    begin, end = stays[0][1] + seconds, sorted(came for came, _ in stays)[-2 * in_flight]
     held = sum(max(0.0, min(left, end) - max(came, begin)) for came, left in stays)
     print(
-        f"{len(stays)} requests, {IN_FLIGHT} episodes in flight, {seconds:g} s each at the server"
+        f"{len(stays)} requests, {in_flight} episodes in flight, {seconds:g} s each at the server"
     )
-    print(f"overhead: {1 - held / (end - begin) / IN_FLIGHT:.1%} of the time")
+    print(f"overhead: {1 - held / (end - begin) / in_flight:.1%} of the time")
     print(f"processor: {1000 * cpu / len(stays):.2f} ms a request")
-    print(f"peak memory: {before} MiB after {IN_FLIGHT} episodes, {_memory()} MiB after all")
+    print(f"peak memory: {before} MiB after {in_flight} episodes, {_memory()} MiB after all")
 
 
 def _memory() -> int:
@@ -89,5 +89,10 @@ def _memory() -> int:
 
 
 if __name__ == "__main__":
-    words = sys.argv[1:]
-    measure(float(words[0]) if words else 2.0, int(words[1]) if len(words) > 1 else 1024)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("in_flight", nargs="*", type=int, default=[256])
+    parser.add_argument("--seconds", type=float, default=2.0, help="of a request at the server")
+    parser.add_argument("--waves", type=int, default=4, help="episodes, in multiples of IN_FLIGHT")
+    args = parser.parse_args()
+    for each in args.in_flight:
+        measure(each, args.seconds, args.waves)

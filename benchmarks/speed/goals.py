@@ -1,5 +1,6 @@
 """What the project sets out to reach, from measurements of its peers and of the release before."""
 
+import os
 from typing import Final, NamedTuple
 
 
@@ -25,6 +26,11 @@ _LAKE: Final = "FrozenLake 4x4, one map"
 _SOKOBAN: Final = "Sokoban 10x10/4, endless"
 _ONE: Final = "Sokoban 6x6/1, one level"
 
+CORES: Final = len(os.sched_getaffinity(0))
+"""Cores that this process may use."""
+ONE_THREAD: Final = "one thread"
+"""Who does the work of several threads alone."""
+
 GOALS: Final = (
     Goal("One env", _LAKE, 5, "Gymnasium"),
     Goal("One env", _ONE, 20, "gym-sokoban", "stubbed"),
@@ -36,6 +42,7 @@ GOALS: Final = (
     Goal(_MANY, f"{_SOKOBAN}, 1,024 envs", 100, "jumanji", "scan"),
     Goal(_MANY, f"{_LAKE}, rollouts, 1,024 envs", 8, "jax"),
     Goal(_MANY, f"{_SOKOBAN}, rollouts, 1,024 envs", 8e-9),
+    Goal(_MANY, f"{_SOKOBAN}, rollouts on all cores, 1,024 envs", 0.9 * CORES, ONE_THREAD),
     Goal("Many envs, with text", "Sokoban 6x6/1, 1,024 envs", 150e-9),
     Goal(_LEVELS, "Sokoban 6x6/1", 300, "gym-sokoban"),
     Goal(_LEVELS, "Sokoban 8x8/2, the paper's law", 24e-6, note="at once"),

@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from goals import CORES, ONE_THREAD
 from measuring import (
     BOUND,
     ENVPOOL,
@@ -16,6 +17,7 @@ from measuring import (
     JAX,
     JUMANJI,
     LAKE,
+    OURS,
     SIZES,
     batches,
     measure,
@@ -133,6 +135,18 @@ def test_rollouts(benchmark: Any, row: str, count: int) -> None:
     actions = np.random.default_rng(0).integers(4, size=(max(64, (1 << 16) // count), count))
     name = many(f"{row}, rollouts", count)
     measure(benchmark, lambda: envs.rollout(actions), MANY, name, items=actions.size)
+
+
+@pytest.mark.parametrize(("who", "threads"), [(OURS, CORES), (ONE_THREAD, 1)])
+def test_rollouts_on_all_cores(benchmark: Any, who: str, threads: int) -> None:
+    env_id, kwargs = STEPPED[SOKOBAN_ROW]
+    envs: Any = gym.make_vec(env_id, num_envs=1024, **kwargs)
+    envs.reset(seed=0)
+    actions = np.random.default_rng(0).integers(4, size=(512, 1024))
+    name = many(f"{SOKOBAN_ROW}, rollouts on all cores", 1024)
+    note = f"{threads} threads" if threads > 1 else ""
+    work = lambda: envs.rollout(actions, threads)  # noqa: E731
+    measure(benchmark, work, MANY, name, who, actions.size, note=note)
 
 
 def test_rollouts_of_a_table_in_jax(benchmark: Any) -> None:

@@ -126,6 +126,10 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
             return RandomBaseline(float(self._succeeded()), 0.0)
         return RandomBaseline(0.5, sum(arm.mean for arm in self.arms.values()) / 2)
 
+    def turn_value(self, actions: Sequence[int], budget: Budget) -> float:
+        """Return what is left of the chance of success after a turn: 1 for the better arm, else 0."""
+        return self._value_without_chance(actions, budget)
+
     def level_key(self, level: str) -> int:
         """Return the key of a pair of names in text form, in [0, 2^63)."""
         return generator.pair_key(text.decode_level(level))

@@ -9,6 +9,8 @@ from ragen_envs.bandit.dynamics import pull
 from ragen_envs.bandit.generator import draw
 from ragen_envs.compiling import jit, share
 from ragen_envs.kernels import (
+    BLOCK,
+    DUE,
     EFFECTIVE,
     OWN,
     OWN_FLAG,
@@ -17,10 +19,15 @@ from ragen_envs.kernels import (
     STREAM,
     SUCCESS,
     begin,
+    called_up,
+    count_ended,
     first_outside,
+    only_split,
+    record,
     settle,
 )
 from ragen_envs.seeding import advance, uniform
+from ragen_envs.splits import SPLITS
 
 GAMBLE: Final = OWN
 """Row of a state: which arm is the gamble."""
@@ -87,6 +94,16 @@ def start_all(state: Any, phase: Any) -> None:
 
 
 @jit
+def restart_all(names: Any, state: Any, phase: Any, level: Any) -> None:
+    """Begin an episode with the same arms on every bandit in a phase: two names, and which is the gamble."""
+    for i in range(state.shape[1]):
+        if state[PHASE, i] == phase:
+            names[i, 0], names[i, 1] = level[0], level[1]
+            state[GAMBLE, i] = level[2]
+            start(state, i)
+
+
+@jit
 def draw_all(names: Any, state: Any, phase: Any, safe: Any, risky: Any, hinted: Any) -> None:
     """Draw the arms of every bandit in a phase and begin an episode.
 
@@ -107,3 +124,53 @@ def draw_all(names: Any, state: Any, phase: Any, safe: Any, risky: Any, hinted: 
             names[i, 1 - swapped] = risky[second]
             state[GAMBLE, i] = 1 - swapped if hinted else swapped
             start(state, i)
+
+
+@jit
+def begin_due(
+    names: Any, state: Any, due: Any, wanted: Any, only: Any, fixed: Any, words: Any, hinted: Any
+) -> None:
+    """Begin an episode of every bandit in the phase ``due``, with the arms ``fixed`` or else fresh ones.
+
+    ``fixed`` is a level of ``restart_all`` or None. ``wanted`` holds the index of each bandit's split, (n,)
+    int64, and ``only`` is ``only_split`` of them. ``words`` holds the safe-sounding and the risky-sounding
+    names of each split, by their indices.
+    """
+    for code in range(len(SPLITS)):
+        phase = called_up(state, due, wanted, only, code)
+        if phase < 0:
+            continue
+        if fixed is None:
+            draw_all(names, state, phase, words[code][0], words[code][1], hinted)
+        else:
+            restart_all(names, state, phase, fixed)
+
+
+@jit
+def rollout(
+    first: Any, last: Any, names: Any, state: Any, actions: Any, rewards: Any, ends: Any, due: Any,
+    wanted: Any, fixed: Any, safe: Any, risky: Any, better: Any, limit: Any, words: Any, hinted: Any,
+) -> Any:  # fmt: skip
+    """Pull many arms of the bandits ``first`` to ``last``, and begin the episodes that fall due; returns -1.
+
+    Threads can play different bandits at the same time. ``actions`` is (steps, n) int64, all in [0, 2);
+    ``rewards``, (steps, n) float64, receives the payoffs, and ``ends``, (3, steps, n) bool, the flags
+    ``RECORDED``. Episodes begin in the phase ``due``, DUE or ENDED. The rest is as of ``step`` and
+    ``begin_due``.
+    """
+    for low in range(first, last, BLOCK):
+        high = min(low + BLOCK, last)
+        block = state[:, low:high].copy()
+        flags = np.empty((GAMBLED + 1, high - low), np.bool_)
+        over = count_ended(block)
+        only = only_split(wanted[low:high])
+        for t in range(actions.shape[0]):
+            before = over
+            over = step(
+                block, actions[t, low:high], rewards[t, low:high], flags, safe, risky, better, limit
+            )
+            record(flags, ends, t, low, high)
+            if (before if due == DUE else over) > 0:
+                begin_due(names[low:high], block, due, wanted[low:high], only, fixed, words, hinted)
+        state[:, low:high] = block
+    return -1

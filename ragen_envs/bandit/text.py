@@ -5,6 +5,7 @@ from typing import Any
 
 from ragen_envs.bandit.dynamics import RISKY, SAFE
 from ragen_envs.errors import InstanceError
+from ragen_envs.oracle import Budget
 from ragen_envs.text import Symbols
 
 
@@ -44,7 +45,7 @@ class BanditText:
             return f"Arms: {first}, {second}"
         return f"{env.names[env.chosen]} paid {env.paid:g}"
 
-    def explain(self, env: Any, actions: Sequence[int], limit: int) -> str:  # noqa: ARG002
+    def explain(self, env: Any, actions: Sequence[int], budget: Budget) -> str:  # noqa: ARG002
         """Tell which name sounds how, and the choice by its sound before its name.
 
         A small model that chooses between two names at once has to predict a mixture of them, and a

@@ -1,5 +1,7 @@
 """Many bandits as one vectorised Gymnasium environment."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,6 +21,7 @@ class BanditVectorEnv(GameVectorEnv):
 
     game = BanditEnv
     flags = ("gambled",)
+    rollout_kernel = kernels.rollout
     kernels = (kernels.step, kernels.start_all, kernels.draw_all)
     single: BanditEnv
 
@@ -31,7 +34,8 @@ class BanditVectorEnv(GameVectorEnv):
             for arm in (self.single.arms[SAFE], self.single.arms[RISKY])
         )
         self._better = self.single._better() == RISKY
-        self._names = [self._name_indices(split) for split in SPLITS]
+        self._names = tuple(self._name_indices(split) for split in SPLITS)
+        self._hinted = self.single.gamble == "sounds_risky"
 
     def _name_indices(self, split: str) -> tuple[NDArray[np.int64], ...]:
         """Return the indices of a split's safe-sounding names, and of its risky-sounding ones."""
@@ -49,13 +53,26 @@ class BanditVectorEnv(GameVectorEnv):
         self._paid[: len(rewards)] = rewards
         return ended
 
+    def _play_many(self, first: int, last: int, *arrays: Any) -> int:
+        failed: int = kernels.rollout(
+            first, last, self._observations, self._state, *arrays, *self._arms, self._better,
+            self._limit, self._names, self._hinted,
+        )  # fmt: skip
+        rewards = arrays[1]
+        if len(rewards):
+            self._paid[first:last] = rewards[-1, first:last]
+        return failed
+
     def _draw(self, phase: int, wanted: int) -> int:
-        hinted = self.single.gamble == "sounds_risky"
-        kernels.draw_all(self._observations, self._state, phase, *self._names[wanted], hinted)
+        words = self._names[wanted]
+        kernels.draw_all(self._observations, self._state, phase, *words, self._hinted)
         return -1
 
     def _start(self, phase: int) -> None:
         kernels.start_all(self._state, phase)
+
+    def _restart(self, phase: int, level: NDArray[np.int64]) -> None:
+        kernels.restart_all(self._observations, self._state, phase, level)
 
     def _decode(self, level: str) -> NDArray[np.int64]:
         """Return the indices of the two names and which arm is the gamble."""

@@ -118,10 +118,8 @@ def _choose(
 
 def _answer(game: GameEnv[Any], settings: ConversationSettings) -> tuple[WorkedExample, int] | None:
     """Return the example of the game's level and its first action, or None if no action helps."""
-    limit = min(settings.actions_per_turn, settings.max_actions)
-    actions = game.oracle(
-        Budget(settings.max_actions, settings.max_turns, settings.actions_per_turn)
-    ).actions
+    budget = Budget(settings.max_actions, settings.max_turns, settings.actions_per_turn)
+    actions = game.oracle(budget).actions
     if not actions:
         return None
     face = game.text
@@ -131,7 +129,7 @@ def _answer(game: GameEnv[Any], settings: ConversationSettings) -> tuple[WorkedE
     picture = None
     if settings.observation == IMAGE:
         picture = np.asarray(game.render(), np.uint8)
-    thought = explain(game, actions, limit) if settings.think else None
+    thought = explain(game, actions, budget) if settings.think else None
     example = WorkedExample(
         user=turn_prompt(shown, 1, settings.max_actions, settings),
         reply=format_reply([names[action] for action in actions], thought),

@@ -64,10 +64,6 @@ def _limits(settings: ConversationSettings) -> str:
     return f"{text}. Actions are executed in order until the game ends." if most > 1 else f"{text}."
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def _reply_format(settings: ConversationSettings) -> str:
     if _per_turn(settings) > 1:
         how = "Reply in this format, with actions separated by ||:"
@@ -95,13 +91,15 @@ def _invalid_reply(settings: ConversationSettings) -> str:
 
 
 def turn_prompt(observation: str, turn: int, left: int, settings: ConversationSettings) -> str:
-    """Return the user message that asks for the reply of a turn, counted from 1, with actions left."""
+    """Return the user message that asks for the reply of a turn, counted from 1, with ``left`` actions."""
     if settings.max_turns == 1:
         return observation
-    limits = f"Turn {turn} of {settings.max_turns}"
+    limits = [f"Turn {turn} of {settings.max_turns}."]
     if _total_matters(settings):
-        limits += f", {_count(left, 'action')} left"
-    return f"{limits}.\n{observation}"
+        limits.append(f"Actions left: {left}.")
+    if settings.actions_per_turn > 1:
+        limits.append(f"Limit for this turn: {min(left, settings.actions_per_turn)}.")
+    return f"{' '.join(limits)}\n{observation}"
 
 
 def example_prompt(user: str, number: int) -> str:

@@ -178,15 +178,10 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         Raises:
             RagenError: See ``check``.
         """
-        self.check(reply)
         settings, names = self.settings, self.names
-        limit = min(settings.actions_per_turn, settings.max_actions - self._actions_used)
-        parsed = parse_reply(
-            reply, names, limit, settings.think, truncated,
-            prefix=settings.prefix, penalise_soft=settings.penalise_soft,
-        )  # fmt: skip
+        parsed = self._read(reply, truncated)
         valid = parsed.is_valid
-        run = parsed.actions if valid or settings.invalid == "penalise" else ()
+        run = self._allowed(parsed)
         effective, rewards = self._run(run)
         executed = run[: len(rewards)]
         penalty = 0.0 if valid else float(settings.format_penalty)
@@ -198,6 +193,32 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         told = prompt.feedback(ran, parsed.defects, sum(rewards) + penalty)
         self.user = self._next_text(told)
         return TurnResult(parsed, executed, effective, rewards, penalty, self.end, self.user)
+
+    def turn_value(self, reply: str, truncated: bool = False) -> float | None:
+        """Return the largest probability of success after a reply, before the game's chance is known.
+
+        Arguments and errors are those of ``play``, which is not done; None where the game does not
+        compute it. See ``GameEnv.turn_value``.
+        """
+        parsed = self._read(reply, truncated)
+        game = self.unwrapped
+        if not parsed.is_valid and self.settings.invalid == "end":
+            return 0.0
+        if not isinstance(game, GameEnv):
+            return None
+        return game.turn_value(self._allowed(parsed), self.budget)
+
+    def _read(self, reply: str, truncated: bool) -> ParsedReply:
+        self.check(reply)
+        return parse_reply(
+            reply, self.names, self.budget.this_turn, self.settings.think, truncated,
+            prefix=self.settings.prefix, penalise_soft=self.settings.penalise_soft,
+        )  # fmt: skip
+
+    def _allowed(self, parsed: ParsedReply) -> tuple[int, ...]:
+        """Return the actions of a reply that may run."""
+        runs = parsed.is_valid or self.settings.invalid == "penalise"
+        return parsed.actions if runs else ()
 
     def check(self, reply: str) -> None:
         """Check that a reply can be played now.

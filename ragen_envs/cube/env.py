@@ -118,6 +118,10 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
         chance = chance_of_solution(self.state, as_budget(budget).reach)
         return None if chance is None else RandomBaseline(chance, chance)
 
+    def turn_value(self, actions: Sequence[int], budget: Budget) -> float:
+        """Return what is left of the chance of success after a turn; nothing in it is up to chance."""
+        return self._value_without_chance(actions, budget)
+
     def level_key(self, level: str) -> int:
         """Return the key of a level in text form, in [0, 2^63)."""
         return cube_key(text.decode_level(level))

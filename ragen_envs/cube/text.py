@@ -9,7 +9,8 @@ from ragen_envs.cube.oracle import fewest_turns
 from ragen_envs.cube.pieces import pieces_of
 from ragen_envs.errors import InstanceError
 from ragen_envs.grids import BoardText
-from ragen_envs.text import Symbols
+from ragen_envs.oracle import Budget
+from ragen_envs.text import Symbols, countdown
 
 CELL_NAMES: Final = (*COLORS, "no sticker")
 """Names of the cell codes of the unfolded cube, in their order."""
@@ -60,11 +61,11 @@ class CubeText(BoardText):
             lines.append(f"{face}: {a} {b}, {c} {d}")
         return "\n".join(lines)
 
-    def explain(self, env: Any, actions: Sequence[int], limit: int) -> str:
-        """Tell the fewest turns that solve the cube, now and after each turn, counted down from ``limit``."""
+    def explain(self, env: Any, actions: Sequence[int], budget: Budget) -> str:
+        """Tell the fewest turns that solve the cube, now and after each turn, counted down."""
         state = env.state
-        parts = [f"Turns to solve it: {fewest_turns(state)}. Action limit {limit}, counted down:"]
-        for left, action in zip(range(limit, 0, -1), actions, strict=False):
+        parts = [f"Turns to solve it: {fewest_turns(state)}. {countdown(budget)}"]
+        for left, action in zip(range(budget.this_turn, 0, -1), actions, strict=False):
             state = turned(state, action)
             parts.append(f"{left} {ACTION_NAMES[action]} leaves {fewest_turns(state)}.")
         if is_solved(state):

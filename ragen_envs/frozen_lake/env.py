@@ -167,6 +167,13 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
             as_budget(budget),
         )  # fmt: skip
 
+    def turn_value(self, actions: Sequence[int], budget: Budget) -> float:
+        """Return the largest probability to reach the goal after a turn, over where it may slip."""
+        return oracle.turn_value(
+            bytes(self.tiles), self.height, self.width, self.success_rate, self.position,
+            actions, budget,
+        )  # fmt: skip
+
     def level_key(self, level: str) -> int:
         """Return the key of a level in text form, in [0, 2^63)."""
         return generator.map_key(*text.decode_level(level))

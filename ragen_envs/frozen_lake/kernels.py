@@ -14,6 +14,8 @@ from ragen_envs.frozen_lake import dynamics, generator
 from ragen_envs.frozen_lake.dynamics import FROZEN, GOAL, HOLE, PLAYER, RIGHT, slipped
 from ragen_envs.frozen_lake.generator import MAX_ATTEMPTS, attempt, has_path
 from ragen_envs.kernels import (
+    BLOCK,
+    DUE,
     EFFECTIVE,
     OWN,
     OWN_FLAG,
@@ -22,12 +24,16 @@ from ragen_envs.kernels import (
     STREAM,
     SUCCESS,
     begin,
+    called_up,
+    count_ended,
     first_outside,
     grid_key,
+    only_split,
+    record,
     settle,
 )
 from ragen_envs.seeding import advance, uniform
-from ragen_envs.splits import split_code
+from ragen_envs.splits import SPLITS, split_code
 
 POSITION: Final = OWN
 """Row of a state: the player's cell."""
@@ -169,4 +175,69 @@ def draw_all(
             return i
         state[STREAM, i] = stream
         start(cells, state, i)
+    return -1
+
+
+@jit
+def begin_due(
+    cells: Any, state: Any, due: Any, wanted: Any, only: Any, fixed: Any, height: Any, width: Any, p: Any,
+    ways: Any, key_weights: Any, images: Any,
+) -> Any:  # fmt: skip
+    """Begin an episode on every lake in the phase ``due``, on the level ``fixed`` or else on a fresh one.
+
+    ``fixed`` is (h*w,) with the player, or None; ``wanted`` holds the index of each lake's split, (n,) int64,
+    and ``only`` is ``only_split`` of them. The rest, and what is returned, is as of ``draw_all``.
+    """
+    for code in range(len(SPLITS)):
+        phase = called_up(state, due, wanted, only, code)
+        if phase < 0:
+            continue
+        if fixed is None:
+            failed = draw_all(
+                cells, state, phase, height, width, p, code, ways, key_weights, images
+            )
+            if failed >= 0:
+                return failed
+        else:
+            restart_all(cells, state, phase, fixed)
+    return -1
+
+
+@jit
+def rollout(
+    first: Any, last: Any, cells: Any, state: Any, actions: Any, rewards: Any, ends: Any, due: Any,
+    wanted: Any, fixed: Any, success_rate: Any, limit: Any, height: Any, width: Any, p: Any,
+    ways: Any, key_weights: Any, images: Any,
+) -> Any:  # fmt: skip
+    """Play many steps on the lakes ``first`` to ``last``, and begin the episodes that fall due.
+
+    Threads can play different lakes at the same time. ``actions`` is (steps, n) int64, all in [0, 4);
+    ``rewards``, (steps, n) float64, receives the rewards, and ``ends``, (3, steps, n) bool, the flags
+    ``RECORDED``. Episodes begin in the phase ``due``, DUE or ENDED. The rest is as of ``step`` and
+    ``begin_due``. Returns -1, or a lake for which no map was found.
+    """
+    for low in range(first, last, BLOCK):
+        high = min(low + BLOCK, last)
+        lakes, block = cells[low:high], state[:, low:high].copy()
+        flags = np.empty((SLIPPED + 1, high - low), np.bool_)
+        over = count_ended(block)
+        only = only_split(wanted[low:high])
+        failed = -1
+        for t in range(actions.shape[0]):
+            before = over
+            over = step(
+                lakes, block, actions[t, low:high], rewards[t, low:high], flags, ways, success_rate,
+                limit,
+            )  # fmt: skip
+            record(flags, ends, t, low, high)
+            if (before if due == DUE else over) > 0:
+                failed = begin_due(
+                    lakes, block, due, wanted[low:high], only, fixed, height, width, p, ways,
+                    key_weights, images,
+                )  # fmt: skip
+                if failed >= 0:
+                    break
+        state[:, low:high] = block
+        if failed >= 0:
+            return low + failed
     return -1

@@ -1,5 +1,6 @@
 """The optimum of FrozenLake and what random actions are worth, exactly."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -28,6 +29,26 @@ def advise(
     policy = optimum.solve(budget.actions, budget.turns)
     value = float(policy.values[position])
     return Advice(policy.run(position), value, value)
+
+
+def turn_value(
+    tiles: bytes, height: int, width: int, success_rate: float, position: int,
+    actions: Sequence[int], budget: Budget,
+) -> float:  # fmt: skip
+    """Return what a turn of the walker at ``position`` is worth; see ``GameEnv.turn_value``.
+
+    Raises:
+        SolverLimitError: A turn may hold so many actions that the search would take too long.
+    """
+    near = _within_reach(tiles, height, width, position)
+    chances = np.zeros(len(tiles))
+    chances[position] = 1.0
+    for action in actions:
+        chances = chances @ transitions(near, height, width, success_rate)[action]
+    rest = Budget(budget.actions - len(actions), budget.turns - 1, budget.actions_per_turn)
+    places = np.flatnonzero(chances)
+    values = [advise(near, height, width, success_rate, int(place), rest).value for place in places]
+    return float(chances[places] @ values)
 
 
 @lru_cache(maxsize=1 << 12)

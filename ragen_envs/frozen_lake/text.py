@@ -9,7 +9,8 @@ from typing import Any, Final
 from ragen_envs.errors import InstanceError
 from ragen_envs.frozen_lake.dynamics import ACTION_NAMES, GOAL, HOLE, walk
 from ragen_envs.grids import BoardText, places_text, plain_places
-from ragen_envs.text import Symbols
+from ragen_envs.oracle import Budget
+from ragen_envs.text import Symbols, countdown
 
 MAX_SIDE: Final = 16
 """Most rows and columns of a level."""
@@ -54,8 +55,8 @@ class FrozenLakeText(BoardText):
             found[name] = [cell for cell, tile in enumerate(env.tiles) if tile == code]
         return places_text(found, env.height, env.width, "Tiles not listed are frozen.")
 
-    def explain(self, env: Any, actions: Sequence[int], limit: int) -> str:
-        """Tell where things are, then the moves, counted down from ``limit``, and where each leads.
+    def explain(self, env: Any, actions: Sequence[int], budget: Budget) -> str:
+        """Tell where things are, then the moves, counted down, and where each leads.
 
         On slippery ice that is known of the first move only: three places.
         """
@@ -67,9 +68,9 @@ class FrozenLakeText(BoardText):
             f"Places as row column. Player {plain_places([env.position], width)}. "
             f"Goal {plain_places(goals, width)}.",
             f"Hole {plain_places(holes, width)}." if holes else "No hole.",
-            f"Action limit {limit}, counted down:",
+            countdown(budget),
         ]
-        for left, step in zip(range(limit, 0, -1), steps(env, actions), strict=False):
+        for left, step in zip(range(budget.this_turn, 0, -1), steps(env, actions), strict=False):
             parts.append(f"{left} {step}.")
         return " ".join(parts)
 

@@ -1,6 +1,7 @@
 """Many lakes as one vectorised Gymnasium environment."""
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ class FrozenLakeVectorEnv(GameVectorEnv):
 
     game = FrozenLakeEnv
     flags = ("slipped",)
+    rollout_kernel = kernels.rollout
     kernels = (kernels.step, kernels.start_all, kernels.draw_all)
     single: FrozenLakeEnv
 
@@ -46,6 +48,14 @@ class FrozenLakeVectorEnv(GameVectorEnv):
             self.single.success_rate, self._limit,
         )  # fmt: skip
         return ended
+
+    def _play_many(self, first: int, last: int, *arrays: Any) -> int:
+        single = self.single
+        failed: int = kernels.rollout(
+            first, last, self._cells, self._state, *arrays, single.success_rate, self._limit,
+            single.height, single.width, single.p, self._ways, *self._tables,
+        )  # fmt: skip
+        return failed
 
     def _draw(self, phase: int, wanted: int) -> int:
         single = self.single

@@ -185,6 +185,10 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         found = max_return(self._observe(), self._left, self.reward, as_budget(budget))
         return super().max_return(budget) if found is None else found
 
+    def turn_value(self, actions: Sequence[int], budget: Budget) -> float:
+        """Return what is left of the chance of success after a turn; nothing in it is up to chance."""
+        return self._value_without_chance(actions, budget)
+
     def level_key(self, level: str) -> int:
         """Return the key of a level in text form, in [0, 2^63)."""
         return level_key(*text.decode_level(level))

@@ -12,14 +12,21 @@ from numpy.typing import NDArray
 
 from ragen_envs.compiling import first_use, jit, share
 from ragen_envs.kernels import (
+    BLOCK,
+    DUE,
     EFFECTIVE,
     OWN,
+    OWN_FLAG,
     PHASE,
     RUNNING,
     STREAM,
     SUCCESS,
     begin,
+    called_up,
+    count_ended,
     first_outside,
+    only_split,
+    record,
     settle,
 )
 from ragen_envs.sokoban import dynamics, generator, level_key, reverse_play, rooms
@@ -176,6 +183,17 @@ def start_all(cells: Any, state: Any, phase: Any, size: Any, width: Any, distanc
 
 
 @jit
+def restart_all(cells: Any, state: Any, phase: Any, level: Any, width: Any, distances: Any) -> None:
+    """Begin an episode on the same level, (h*w,) with the player, on every board in a phase."""
+    size = level.shape[0]
+    for i in range(state.shape[1]):
+        if state[PHASE, i] == phase:
+            first = width + i * size
+            cells[first : first + size] = level
+            start(cells, state, i, size, width, distances)
+
+
+@jit
 def draw_all(
     cells: Any, state: Any, phase: Any, height: Any, width: Any, boxes: Any, law: Any, wanted: Any,
     search_weights: Any, room_weights: Any, distances: Any,
@@ -213,6 +231,81 @@ def draw_all(
             return i
         state[STREAM, i] = stream
         start(cells, state, i, size, width, distances)
+    return -1
+
+
+@jit
+def begin_due(
+    cells: Any, state: Any, due: Any, wanted: Any, only: Any, fixed: Any, height: Any, width: Any, boxes: Any,
+    law: Any, search_weights: Any, room_weights: Any, distances: Any,
+) -> Any:  # fmt: skip
+    """Begin an episode on every board in the phase ``due``, on the level ``fixed`` or else on a fresh one.
+
+    ``fixed`` is (h*w,) with the player, or None; ``wanted`` has the index of each board's split, (n,) int64,
+    and ``only`` is ``only_split`` of them. The rest, and what is returned, is as of ``draw_all``.
+    """
+    for code in range(len(SPLITS)):
+        phase = called_up(state, due, wanted, only, code)
+        if phase < 0:
+            continue
+        if fixed is None:
+            failed = draw_all(
+                cells, state, phase, height, width, boxes, law, code, search_weights, room_weights,
+                distances,
+            )  # fmt: skip
+            if failed >= 0:
+                return failed
+        else:
+            restart_all(cells, state, phase, fixed, width, distances)
+    return -1
+
+
+@jit
+def rollout(
+    first: Any, last: Any, cells: Any, state: Any, actions: Any, rewards: Any, ends: Any, due: Any,
+    wanted: Any, fixed: Any, limit: Any, payoff: Any, height: Any, width: Any, boxes: Any, law: Any,
+    search_weights: Any, room_weights: Any, distances: Any,
+) -> Any:  # fmt: skip
+    """Play many steps on the boards ``first`` to ``last``, and begin the episodes that fall due.
+
+    Threads can play different boards at the same time. ``actions`` is (steps, n) int64, all in [0, 4);
+    ``rewards``, (steps, n) float64, receives the rewards, and ``ends``, (3, steps, n) bool, the flags
+    ``RECORDED``. Episodes begin in the phase ``due``, DUE or ENDED. The rest is as of ``step`` and
+    ``begin_due``. Returns -1, or a board for which no level was found.
+    """
+    size = height * width
+    for low in range(first, last, BLOCK):
+        high = min(low + BLOCK, last)
+        begin, end = low * size, high * size + 2 * width
+        # The padding belongs to boards that another thread may play.
+        boards, block = cells[begin:end].copy(), state[:, low:high].copy()
+        block[HERE] -= begin
+        near: Any = None if distances is None else distances[begin:end].copy()
+        flags = np.empty((OWN_FLAG, high - low), np.bool_)
+        over = count_ended(block)
+        only = only_split(wanted[low:high])
+        failed = -1
+        for t in range(actions.shape[0]):
+            before = over
+            over = step(
+                boards, block, actions[t, low:high], rewards[t, low:high], flags, width, limit,
+                payoff, near,
+            )  # fmt: skip
+            record(flags, ends, t, low, high)
+            if (before if due == DUE else over) > 0:
+                failed = begin_due(
+                    boards, block, due, wanted[low:high], only, fixed, height, width, boxes, law,
+                    search_weights, room_weights, near,
+                )  # fmt: skip
+                if failed >= 0:
+                    break
+        cells[begin + width : end - width] = boards[width : end - begin - width]
+        if distances is not None:
+            distances[begin + width : end - width] = near[width : end - begin - width]
+        block[HERE] += begin
+        state[:, low:high] = block
+        if failed >= 0:
+            return low + failed
     return -1
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from ragen_envs.errors import InstanceError
 from ragen_envs.grids import BoardText, places_text, plain_places, rewards_text
+from ragen_envs.oracle import Budget
 from ragen_envs.sokoban.dynamics import (
     ACTION_NAMES,
     BOX,
@@ -18,7 +19,7 @@ from ragen_envs.sokoban.dynamics import (
     move,
     offsets,
 )  # fmt: skip
-from ragen_envs.text import Symbols
+from ragen_envs.text import Symbols, countdown
 
 MAX_SIDE: Final = 32
 """Most rows and columns of a level."""
@@ -77,8 +78,8 @@ class SokobanText(BoardText):
             "The border is wall and not listed; other cells not listed are empty.",
         )
 
-    def explain(self, env: Any, actions: Sequence[int], limit: int) -> str:
-        """Tell where things are, then where each move leads; the moves count down from ``limit``."""
+    def explain(self, env: Any, actions: Sequence[int], budget: Budget) -> str:
+        """Tell where things are, then where each move leads; the moves are counted down."""
         width = env.width
         cells = bytearray(env.cells)
         player = next(i for i, cell in enumerate(cells) if cell >= PLAYER)
@@ -87,9 +88,9 @@ class SokobanText(BoardText):
         parts = [
             f"Places as row column. Player {plain_places([player], width)}. "
             f"Box {plain_places(boxes, width)}. Target {plain_places(targets, width)}. "
-            f"Action limit {limit}, counted down:"
+            f"{countdown(budget)}"
         ]
-        for left, action in zip(range(limit, 0, -1), actions, strict=False):
+        for left, action in zip(range(budget.this_turn, 0, -1), actions, strict=False):
             offset = offsets(width)[action]
             player, moved, pushed, _ = move(cells, player, offset)
             step = f"{left} {ACTION_NAMES[action]}"

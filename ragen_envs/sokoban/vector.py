@@ -22,6 +22,7 @@ class SokobanVectorEnv(GameVectorEnv):
     """
 
     game = SokobanEnv
+    rollout_kernel = kernels.rollout
     kernels = (kernels.step, kernels.start_all, kernels.draw_all)
     single: SokobanEnv
 
@@ -52,6 +53,14 @@ class SokobanVectorEnv(GameVectorEnv):
         )  # fmt: skip
         return ended
 
+    def _play_many(self, first: int, last: int, *arrays: Any) -> int:
+        single = self.single
+        failed: int = kernels.rollout(
+            first, last, self._cells, self._state, *arrays, self._limit, self._payoffs,
+            single.height, single.width, single.boxes, single.law, *self._tables, self._distances,
+        )  # fmt: skip
+        return failed
+
     def _add_infos(self, infos: dict[str, Any]) -> None:
         infos["boxes_on_target"] = self.single.boxes - self._state[kernels.LEFT]
         infos["_boxes_on_target"] = self._everywhere
@@ -67,6 +76,10 @@ class SokobanVectorEnv(GameVectorEnv):
     def _start(self, phase: int) -> None:
         width = self.single.width
         kernels.start_all(self._cells, self._state, phase, self._size, width, self._distances)
+
+    def _restart(self, phase: int, level: NDArray[np.uint8]) -> None:
+        width = self.single.width
+        kernels.restart_all(self._cells, self._state, phase, level, width, self._distances)
 
     def _decode(self, level: str) -> NDArray[np.uint8]:
         return _decode(level)

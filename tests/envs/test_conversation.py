@@ -59,9 +59,9 @@ def test_stated_limits_are_enforced(limits, stated, think):
     executed = taken = 0
     while env.end is None:
         left = most - executed
-        count = "1 action" if left == 1 else f"{left} actions"
-        shown = f", {count} left" if "whole game" in env.system else ""
-        asked = f"Turn {taken + 1} of {turns}{shown}.\n" if turns > 1 else ""
+        shown = f" Actions left: {left}." if "whole game" in env.system else ""
+        allowed = f" Limit for this turn: {min(per_turn, left)}." if per_turn > 1 else ""
+        asked = f"Turn {taken + 1} of {turns}.{shown}{allowed}\n" if turns > 1 else ""
         assert env.user.endswith(f"{asked}{env.state_text()}")
         assert ("Turn" in env.user) == (turns > 1)
         result = env.play(say(*["Up"] * (per_turn + 1), think=think))
@@ -393,7 +393,7 @@ def test_feedback_tells_what_happened():
         "Your reply was invalid (no <think>, unknown action). Executed: Up (no effect), Right. "
         "Reward: -0.3.\n"
     )
-    assert "Turn 2 of 5, 8 actions left." in text
+    assert "Turn 2 of 5. Actions left: 8. Limit for this turn: 5." in text
     assert text.endswith(env.state_text())
     assert env.play("").text.startswith(
         "Your reply was invalid (empty reply), so no action was executed. Reward: -0.1.\n"

@@ -158,7 +158,7 @@ def test_examples_follow_the_settings_of_the_conversation():
         assert "W" in example.user
         assert "#" not in example.user
         assert "||" not in example.reply
-        assert "Action limit 1" in example.reply
+        assert "Limit for this turn: 1" in example.reply
 
 
 def test_pictures_belong_to_the_user_messages():

@@ -7,6 +7,7 @@ import gymnasium as gym
 import pytest
 
 from ragen_envs.cube.oracle import solution
+from ragen_envs.oracle import Budget
 from ragen_envs.text import explain
 
 
@@ -16,10 +17,14 @@ def _game(name, level, **keywords):
     return env
 
 
+def _turn(limit):
+    return Budget(actions=10, turns=5, actions_per_turn=limit)
+
+
 def test_sokoban_tells_places_then_where_each_move_leads():
     env = _game("Sokoban", ["#####", "#PXO#", "#___#", "#####"])
-    assert explain(env, (2, 3), 5) == (
-        "Places as row column. Player 1 1. Box 1 2. Target 1 3. Action limit 5, counted down: "
+    assert explain(env, (2, 3), _turn(5)) == (
+        "Places as row column. Player 1 1. Box 1 2. Target 1 3. Limit for this turn: 5, counted down: "
         "5 Left blocked. 4 Right to 1 2, box to 1 3. Solved."
     )
     assert env.instance.level == "#####/#PXO#/#___#/#####"
@@ -28,26 +33,29 @@ def test_sokoban_tells_places_then_where_each_move_leads():
 
 def test_sokoban_tells_every_box_and_target():
     env = _game("Sokoban", ["######", "#PX_O#", "#__XO#", "######"])
-    thought = explain(env, (1,), 1)
-    assert "Box 1 2, 2 3. Target 1 4, 2 4. Action limit 1, counted down: 1 Down to 2 1." in thought
+    thought = explain(env, (1,), _turn(1))
+    assert (
+        "Box 1 2, 2 3. Target 1 4, 2 4. Limit for this turn: 1, counted down: 1 Down to 2 1."
+        in thought
+    )
 
 
 def test_lake_stops_where_the_game_does():
     env = _game("FrozenLakeDeterministic", ["P_", "OG"])
-    assert explain(env, (1, 2), 2) == (
-        "Places as row column. Player 0 0. Goal 1 1. Hole 1 0. Action limit 2, counted down: "
+    assert explain(env, (1, 2), _turn(2)) == (
+        "Places as row column. Player 0 0. Goal 1 1. Hole 1 0. Limit for this turn: 2, counted down: "
         "2 Down to 1 0, a hole."
     )
-    assert explain(env, (0, 2, 1), 3).endswith(
+    assert explain(env, (0, 2, 1), _turn(3)).endswith(
         "3 Left stays at 0 0. 2 Right to 0 1. 1 Down to 1 1, the goal."
     )
 
 
 def test_slippery_lake_tells_where_the_first_move_may_lead():
     env = _game("FrozenLake", ["___", "_P_", "__G"])
-    thought = explain(env, (2, 1), 5)
+    thought = explain(env, (2, 1), _turn(5))
     assert thought.endswith(
-        "No hole. Action limit 5, counted down: 5 Right to 1 2, slips to 2 1 or 0 1. 4 Down."
+        "No hole. Limit for this turn: 5, counted down: 5 Right to 1 2, slips to 2 1 or 0 1. 4 Down."
     )
 
 
@@ -60,7 +68,7 @@ def test_bandit_tells_which_name_sounds_risky_whatever_pays(name):
         for arm in (0, 1):
             told = re.fullmatch(
                 r"Sounds safe: (.+)\. Sounds risky: (.+)\. My choice\. (Sounds \w+): (.+)\.",
-                explain(env, (arm,), 1),
+                explain(env, (arm,), _turn(1)),
             )
             assert set(told.groups()[:2]) == set(env.names)
             assert told[4] == env.names[arm]
@@ -74,10 +82,12 @@ def test_cube_counts_the_turns_that_are_left():
     env = gym.make("ragen/Cube-v0", scramble=3).unwrapped
     env.reset(seed=3)
     best = solution(env.state)
-    thought = explain(env, best, 5)
-    assert thought.startswith(f"Turns to solve it: {len(best)}. Action limit 5, counted down: 5 ")
+    thought = explain(env, best, _turn(5))
+    assert thought.startswith(
+        f"Turns to solve it: {len(best)}. Limit for this turn: 5, counted down: 5 "
+    )
     assert thought.endswith("leaves 0. Solved.")
-    undone = explain(env, (best[0], best[0] ^ 1), 5)
+    undone = explain(env, (best[0], best[0] ^ 1), _turn(5))
     assert f"leaves {len(best) - 1}. " in undone
     assert undone.endswith(f"leaves {len(best)}.")
 
@@ -88,4 +98,4 @@ def test_a_game_that_explains_nothing_gets_the_plan_in_words(monkeypatch):
 
     env = lights_out.LightsOutEnv()
     env.reset(seed=1)
-    assert explain(env, (4, 0), 5) == "My plan: B2, then A1."
+    assert explain(env, (4, 0), _turn(5)) == "My plan: B2, then A1."

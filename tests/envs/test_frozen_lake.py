@@ -327,6 +327,10 @@ def test_turn_budgets_against_brute_force(rows, budget):
         assert 1 <= len(advice.actions) <= budget.actions_per_turn
         worth = brute.worth(cell, advice.actions, budget.actions, budget.turns)
         assert worth == pytest.approx(best, abs=1e-9)
+        for run in [(), *product(range(4), repeat=1), *product(range(4), repeat=2)]:
+            worth = brute.worth(cell, run, budget.actions, budget.turns)
+            assert env.turn_value(run, budget) == pytest.approx(worth, abs=1e-9)
+        assert env.position == cell  # nothing was played
 
 
 class Unpruned:

@@ -132,7 +132,7 @@ def test_the_whole_prompt_of_sokoban():
         "<think>your reasoning</think><answer>action || action</answer>\n"
         "An invalid reply (wrong format, unknown action or too many actions) costs 0.1; its actions "
         "before the first invalid one are still executed.\n\n"
-        "Turn 1 of 5, 10 actions left.\n######\n#PXO_#\n######"
+        "Turn 1 of 5. Actions left: 10. Limit for this turn: 5.\n######\n#PXO_#\n######"
     )
 
 
