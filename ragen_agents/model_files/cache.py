@@ -1,0 +1,90 @@
+"""The user's cache of model folders, each named by the hash of the GGUF file that it was made from."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ragen_agents.run_files.locks import exclusive_lock
+
+CACHE_VARIABLE: Final = "RAGEN_CACHE"
+"""Environment variable that names another folder for the cache."""
+PROVENANCE: Final = "provenance.json"
+"""File of a cached model that tells where its weights come from."""
+_SCRATCH: Final = ".writing-"
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where the weights of a cached model come from."""
+
+    name: str
+    """How lists call the model."""
+    file: str
+    """Name of the GGUF file."""
+    sha256: str
+    """Hash of the GGUF file."""
+    package: str | None = None
+    """The package that holds the file, if it was downloaded; then also its version and license."""
+    version: str | None = None
+    license: str | None = None
+
+    def write(self, folder: Path) -> None:
+        """Write it into a model folder."""
+        known = {name: value for name, value in asdict(self).items() if value is not None}
+        (folder / PROVENANCE).write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+
+
+def read_provenance(folder: Path) -> dict[str, Any] | None:
+    """Return where the weights of a cached model come from, or None for any other folder."""
+    path = folder / PROVENANCE
+    if folder.resolve().parent != models_folder().resolve() or not path.is_file():
+        return None
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def models_folder() -> Path:
+    """Return the folder of all cached models, which may not exist yet."""
+    if chosen := os.environ.get(CACHE_VARIABLE):
+        return Path(chosen).expanduser().absolute() / "models"
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base).absolute() / "ragen" / "models"
+
+
+def cached_folder(sha256: str) -> Path:
+    """Return the place in the cache of the model made from a GGUF file."""
+    return models_folder() / sha256[:16]
+
+
+def cached_models() -> Iterator[tuple[str, Path]]:
+    """Yield name and folder of each cached model, sorted by name."""
+    folders = [path for path in models_folder().glob("[!.]*") if path.is_dir()]
+    found = [(made["name"], path) for path in folders if (made := read_provenance(path))]
+    yield from sorted(found)
+
+
+def make_cached(folder: Path, make: Callable[[Path], Path]) -> Path:
+    """Return a folder of the cache. If it is not there, make it, whole or not at all.
+
+    Only one process writes to the cache at a time; others wait.
+
+    Args:
+        folder: Its place.
+        make: Takes an empty scratch folder and returns the finished folder inside it.
+    """
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with exclusive_lock(folder.parent / ".lock", wait=True):
+        if folder.is_dir():
+            return folder
+        for left in folder.parent.glob(f"{_SCRATCH}*"):  # of a process that was killed
+            shutil.rmtree(left, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=folder.parent) as scratch:
+            make(Path(scratch)).rename(folder)
+    return folder
