@@ -12,7 +12,8 @@ import torch
 from ragen_agents.starpo import (
     PRESETS, SCALES, ActorCritic, ChatCodec, Collector, TrainBatch, TrainConfig, TransformersEngine,
     TurnReward, batch_totals, kept_groups, learnable, load_policy, merged, micro_batches,
-    mini_batches, policy_loss, prepare, rollout_metrics, stop_token_ids, training_groups,
+    mini_batches, policy_loss, prepare, rollout_metrics, score_trajectories, stop_token_ids,
+    training_groups,
 )  # fmt: skip
 from ragen_envs.conversation import make
 
@@ -32,13 +33,7 @@ collector = Collector(
     engine, codec, lambda: make(args.game), policy.config.max_position_embeddings,
     config.rollout.max_tokens, config.rollout.temperature, "rollout", TurnReward(config.reward),
 )  # fmt: skip
-
-
-def score(batch, rows, columns, mask):
-    """Log-probabilities, entropies and values of the action tokens of some rows, (B, T) each."""
-    ids, attention_mask = batch.ids[rows, columns], batch.attention_mask[rows, columns]
-    return models(ids, attention_mask, mask, batch.start - columns.start)
-
+cpu = torch.device("cpu")
 
 for iteration in range(args.iterations):
     # Collect: P levels, N episodes from each, as token ids with the model's own tokens marked.
@@ -50,23 +45,20 @@ for iteration in range(args.iterations):
     chosen = learnable(trajectories, kept_groups(config, trajectories, iteration))
     if chosen:
         batch = TrainBatch.of(chosen, codec.pad)
-        everything = list(range(len(chosen)))
 
         # Advantages: by the registered estimator, from scores under the current policy.
         with torch.no_grad():
-            scores = score(batch, everything, slice(0, batch.ids.shape[1]), batch.mask)
+            scores = score_trajectories(models, batch, range(len(chosen)), cpu)
         prepared = prepare(config, batch, scores, reference_logprobs=None)
 
         # Loss and step: mini-batches of E trajectories, cut into micro-batches that fit memory.
         steps = -(-len(chosen) // config.update.mini_batch_size)
-        for rows in mini_batches(len(chosen), steps, config.update.epochs, seed=iteration):
-            totals = batch_totals(config, prepared.inputs, rows)
-            for part in micro_batches(batch.sizes, rows, config.update.max_tokens_per_micro_batch):
-                columns = batch.columns(part)
-                inputs = prepared.inputs.part(part, columns, torch.device("cpu"))
-                loss, _ = policy_loss(
-                    config, score(batch, part, columns, inputs.mask), inputs, totals
-                )
+        for mini in mini_batches(len(chosen), steps, config.update.epochs, seed=iteration):
+            totals = batch_totals(config, prepared.inputs, mini)
+            for part in micro_batches(batch.sizes, mini, config.update.max_tokens_per_micro_batch):
+                scores = score_trajectories(models, batch, part, cpu)
+                inputs = prepared.inputs.part(part, batch.columns(part), cpu)
+                loss, _ = policy_loss(config, scores, inputs, totals)
                 loss.backward()
             torch.nn.utils.clip_grad_norm_(policy.parameters(), config.update.max_grad_norm)
             optimizer.step()

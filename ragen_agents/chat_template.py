@@ -1,41 +1,199 @@
-"""A model's chat template, the same on every day."""
+"""A model's chat template, the same on every day, as the prompts of a conversation that grows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
+from functools import lru_cache
 from typing import Any, Final
 
 from jinja2.exceptions import TemplateError
 
+from ragen_envs.conversation.parser import THINK_PREFIX
+from ragen_envs.conversation.wrapper import Message
 from ragen_envs.errors import RagenError
 
 _DATE: Final = date(2024, 7, 26)
 """What templates that tell the date tell: a prompt that changed at midnight could not be replayed. It is
 what Llama's tell where there is no clock."""
 
+_MESSAGES: Final = 8192
+"""User messages whose tokens are kept, for the next prompt of a conversation holds those of the last."""
 
 _TAIL: Final = 24
 """Last tokens of a prompt in which the beginning of the model's turn is looked for."""
 
+_BASE: Final[list[Message]] = [
+    {"role": "system", "content": "s"},
+    {"role": "user", "content": "u"},
+]
+_THOUGHT: Final = "<think>\nThe goal is on my right.\n</think>\n\n<answer>Right</answer>"
+_LONG_THOUGHT: Final = _THOUGHT.replace("\n</think>", " I go there." * 60 + "\n</think>")
+_REPLIES: Final = (_THOUGHT, "Right", "", _LONG_THOUGHT, "Right", _THOUGHT)
+"""A conversation by which a template is checked: replies with and without a thought, empty and long."""
 
-def prompt_ids(tokenizer: Any, messages: Sequence[Mapping[str, Any]], prefix: str) -> list[int]:
-    """Return the token ids of a conversation and of the beginning of the model's turn.
+
+class ChatTemplate:
+    """Turns conversations into prompts, for the benchmark and for training alike.
+
+    Most templates *append*: a later turn changes nothing before it. The prompt of the next turn is then the
+    last prompt, the reply as the model wrote it, and a *bridge*: what the template puts between the end of
+    the model's turn and its next one. Other templates rewrite earlier turns, for example by removing their
+    thoughts; each prompt is then the template of the whole conversation.
 
     Args:
         tokenizer: A tokenizer with a chat template.
-        messages: Each with role and content.
-        prefix: What the turn begins with. It is not repeated where the template has put it there.
+        stop_token_ids: Further ids that end a turn, such as those of the model's generation config.
 
     Raises:
-        RagenError: The template refuses the conversation.
+        RagenError: There is no chat template, or it refuses a conversation with a system message.
     """
-    ids = template_ids(tokenizer, messages, reply=True)
-    return ids if opening(tokenizer, ids, prefix) else ids + prefix_ids(tokenizer, prefix)
 
+    def __init__(self, tokenizer: Any, stop_token_ids: Iterable[int] = ()) -> None:
+        if tokenizer.chat_template is None:
+            raise RagenError("the tokenizer has no chat template; save one with it")
+        self.tokenizer = tokenizer
+        self.stop_token_ids: frozenset[int] = frozenset(
+            {*stop_token_ids, tokenizer.eos_token_id} - {None}
+        )
+        """All tokens that end a turn."""
+        self._tail = lru_cache(_MESSAGES)(self._read_tail)
+        self._begun = self._template(_BASE)
+        self._opening = opening(tokenizer, self._begun, THINK_PREFIX)
+        self._close = self._find_close()
+        self.appends: bool = self._close is not None and self._keeps_turns()
+        """Whether later turns leave earlier ones, thoughts included, as they were."""
 
-def prefix_ids(tokenizer: Any, prefix: str) -> list[int]:
-    """Return the token ids of the text that a model's turn begins with."""
-    ids: list[int] = tokenizer.encode(prefix, add_special_tokens=False) if prefix else []
-    return ids
+    def prompt(self, messages: Sequence[Message], prefix: str = "") -> list[int]:
+        """Return the prompt of a conversation that waits for a reply.
+
+        Args:
+            messages: Each with role and content: perhaps a system message, then turns of the user and the
+                assistant, then the user's last.
+            prefix: What the model's turn begins with, after what the template puts there: ``<think>`` or
+                "". It is not repeated where the template ends with it.
+
+        Raises:
+            RagenError: The template refuses the conversation.
+        """
+        if not self.appends:
+            return self._template(messages) + self._begin(prefix)
+        roles = [message["role"] for message in messages]
+        first = roles.index("assistant") if "assistant" in roles else len(roles)
+        ids = self._template(messages[:first]) + self._begin(prefix)
+        for said, asked in zip(messages[first::2], messages[first + 1 :: 2], strict=True):
+            opened = prefix or (THINK_PREFIX if self._opening else "")
+            text = said["content"].removeprefix(self._opening).removeprefix(opened)
+            ids += self.written(text) + self.bridge(asked["content"], False, prefix)
+        return ids
+
+    def bridge(self, user: str, closed: bool, prefix: str = "") -> list[int]:
+        """Return what follows a reply: a close unless the model wrote it, the user's message, a start.
+
+        It needs a template that appends.
+
+        Args:
+            user: The message.
+            closed: Whether the model wrote the token that ends its turn.
+            prefix: What the next turn begins with; see `prompt`.
+        """
+        assert self._close is not None
+        return [*([] if closed else [self._close]), *self._tail(user), *self._begin(prefix)]
+
+    def continuation(
+        self, before: Sequence[int], reply: str, after: Sequence[int]
+    ) -> list[int] | None:
+        """Return what follows a reply in the next prompt, from the token that ends the turn.
+
+        Args:
+            before: The prompt that was replied to.
+            reply: The text of the reply.
+            after: The next prompt.
+
+        Returns:
+            None if the next prompt does not begin with the last one and the reply.
+        """
+        shown = [*before, *self.written(reply)]
+        rest = list(after[len(shown) :])
+        if list(after[: len(shown)]) != shown or not self.stop_token_ids.intersection(rest[:1]):
+            return None
+        return rest
+
+    def written(self, text: str) -> list[int]:
+        """Return the tokens of a text in the middle of a conversation.
+
+        Some tokenizers begin a text of its own with a space, so it is read after a token that stands alone.
+        """
+        mark = "" if self._close is None else self._decoded([self._close])
+        ids = self._encoded(mark + text)
+        return ids[len(self._encoded(mark)) :]
+
+    def _begin(self, prefix: str) -> list[int]:
+        return [] if self._opening or not prefix else self.written(prefix)
+
+    def _template(self, messages: Sequence[Message], reply: bool = True) -> list[int]:
+        return template_ids(self.tokenizer, messages, reply)
+
+    def _find_close(self) -> int | None:
+        """Return the token that the template puts after a reply, if it is one that ends a turn."""
+        chat = [*_BASE, self._turn(_THOUGHT)]
+        for whole in (
+            self._template([*chat, {"role": "user", "content": "v"}]),
+            self._template(
+                chat, reply=False
+            ),  # the end of a conversation may have a token of its own
+        ):
+            end = self._end(whole, _shared(self._begun, whole))
+            if end is not None:
+                return whole[end]
+        return None
+
+    def _keeps_turns(self) -> bool:
+        """Return whether appending gives the prompts of a conversation with replies of every kind.
+
+        A template may put an empty thought before a reply that has none. That is no rewriting: what the
+        model wrote is shown instead, by `prompt` too.
+        """
+        chat, shown = list(_BASE), self._begun
+        for reply in _REPLIES:
+            turn = self._turn(reply)
+            chat += [turn, {"role": "user", "content": "v"}]
+            whole = self._template(chat)
+            end = self._end(whole, len(shown))
+            if whole[: len(shown)] != shown or end is None or whole[end] != self._close:
+                return False
+            if reply in (_THOUGHT, _LONG_THOUGHT):
+                said = self._decoded(whole[len(shown) : end])
+                if said.strip() != turn["content"].removeprefix(self._opening).strip():
+                    return False
+            if tuple(whole[end + 1 :]) != self._tail("v"):
+                return False
+            shown = whole
+        return True
+
+    def _read_tail(self, user: str) -> tuple[int, ...]:
+        """Return what the template puts after the token that ends a reply."""
+        chat = [*_BASE, self._turn(_THOUGHT), {"role": "user", "content": user}]
+        whole = self._template(chat)
+        end = self._end(whole, len(self._begun))
+        assert end is not None
+        return tuple(whole[end + 1 :])
+
+    def _turn(self, reply: str) -> Message:
+        opened = reply.startswith(self._opening)
+        return {"role": "assistant", "content": reply if opened else self._opening + reply}
+
+    def _end(self, ids: Sequence[int], start: int) -> int | None:
+        """Return the place of the first token from a start on that ends a turn."""
+        return next((i for i in range(start, len(ids)) if ids[i] in self.stop_token_ids), None)
+
+    def _encoded(self, text: str) -> list[int]:
+        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
+        return ids
+
+    def _decoded(self, ids: Sequence[int]) -> str:
+        text: str = self.tokenizer.decode(
+            list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        return text
 
 
 def opening(tokenizer: Any, ids: Sequence[int], prefix: str) -> str:
@@ -72,3 +230,9 @@ def template_ids(tokenizer: Any, messages: Sequence[Mapping[str, Any]], reply: b
             f"the model's chat template refuses a conversation of {roles}: {error}"
         ) from error
     return ids
+
+
+def _shared(first: Sequence[int], second: Sequence[int]) -> int:
+    """Return how many first tokens two prompts share."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(first), len(second)))

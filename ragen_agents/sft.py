@@ -10,7 +10,8 @@ from pydantic import ConfigDict, Field, model_validator
 from ragen_agents.engines.decoding import stop_token_ids
 from ragen_agents.model_source import model_source
 from ragen_agents.rollout.chat import ChatCodec
-from ragen_agents.rollout.trajectory import CONTEXT, Trajectory
+from ragen_agents.rollout.growth import begun, extend
+from ragen_agents.rollout.trajectory import CONTEXT, Row, Trajectory
 from ragen_agents.run_files.renamed_keys import RenamedKeys
 from ragen_envs.conversation import ConversationWrapper, format_reply, make
 from ragen_envs.errors import RagenError
@@ -33,7 +34,7 @@ class SftConfig(RenamedKeys):
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Keywords of the env, over those of its id."""
     model: str = "starter"
-    """"starter", a folder, or "hf:NAME"."""
+    """"starter", "smollm2", a model folder, a GGUF file, or "hf:NAME"."""
     seed: int = Field(0, ge=0)
     demonstrations: int = Field(1000, ge=1)
     """Conversations of the oracle on fresh training levels."""
@@ -79,23 +80,23 @@ def demonstrations(config: SftConfig, codec: ChatCodec) -> list[Trajectory]:
 
 def _play(env: ConversationWrapper, codec: ChatCodec, number: int) -> Trajectory:
     prefix = env.settings.prefix
-    trajectory = Trajectory(number, 0, codec.start(env.messages, prefix))
+    trajectory = begun(codec, env, number, 0)
     while env.end is None:
-        trajectory.messages = env.messages
+        asked = env.messages
         actions = env.oracle().actions
         if not actions:
             break
         names = [env.names[action] for action in actions]
-        limit = min(env.settings.actions_per_turn, env.budget.actions)
-        thought = explain(env.unwrapped, actions, limit) if env.settings.think else None
+        thought = explain(env.unwrapped, actions, env.budget) if env.settings.think else None
         reply = format_reply(names, thought)
         written = reply.removeprefix(prefix)
-        ids = codec.tokenizer.encode(written, add_special_tokens=False)
+        ids = codec.written(written)
         trajectory.append_reply([*ids, codec.close], [0.0] * (len(ids) + 1), 0)
         trajectory.messages.append({"role": "assistant", "content": reply})
         env.play(written)
         if env.end is None:
-            trajectory.append_context(codec.bridge(env.user, True, prefix))
+            trajectory.messages.append({"role": "user", "content": env.user})
+            extend(trajectory, codec, env, asked, written, closed=True)
     trajectory.success = env.success
     return trajectory
 
@@ -139,7 +140,7 @@ def train(config: SftConfig, out: Path) -> None:
         logging_steps=5,
         seed=config.seed,
     )
-    data = Dataset.from_list([_row(trajectory) for trajectory in shown])
+    data = Dataset.from_list([_item(row) for trajectory in shown for row in trajectory.rows])
     trainer = SFTTrainer(
         model=model, args=args, train_dataset=data, processing_class=tokenizer,
         peft_config=_adapters(config),
@@ -155,10 +156,10 @@ def train(config: SftConfig, out: Path) -> None:
     work.rename(out)
 
 
-def _row(trajectory: Trajectory) -> dict[str, list[int]]:
-    pairs = zip(trajectory.ids, trajectory.turn_ids, strict=True)
+def _item(row: Row) -> dict[str, list[int]]:
+    pairs = zip(row.ids, row.turn_ids, strict=True)
     labels = [_IGNORED if turn == CONTEXT else token for token, turn in pairs]
-    return {"input_ids": trajectory.ids, "labels": labels}
+    return {"input_ids": row.ids, "labels": labels}
 
 
 def _adapters(config: SftConfig) -> Any:

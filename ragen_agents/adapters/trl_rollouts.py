@@ -1,7 +1,7 @@
 """Multi-turn rollouts for TRL's ``GRPOTrainer``: token in, token out, and only the model's tokens trained."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from datasets import Dataset
 
@@ -9,12 +9,17 @@ from ragen_agents.engines.decoding import stop_token_ids
 from ragen_agents.engines.transformers_engine import TransformersEngine
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.collect import Collector, GroupSpec
+from ragen_agents.rollout.growth import FULL
 from ragen_agents.rollout.trajectory import CONTEXT, Trajectory
 from ragen_agents.starpo.config import Reward
 from ragen_agents.starpo.parts.rewards import TurnReward
 from ragen_envs.conversation import ConversationWrapper, make
 from ragen_envs.conversation.wrapper import Message
 from ragen_envs.errors import RagenError
+
+_ONE_ROW: Final = (
+    "GRPOTrainer takes one row of tokens per episode; ragen_agents.starpo.Trainer takes more"
+)
 
 
 class GameRollouts:
@@ -29,12 +34,19 @@ class GameRollouts:
         max_tokens: Most tokens of one reply.
         seed: Of the replies' draws.
         **settings: Over those of the id.
+
+    Raises:
+        RagenError: There is no such conversation, or its setting ``history`` is not "full".
     """
 
     def __init__(self, env_id: str, max_tokens: int = 200, seed: int = 0, **settings: Any) -> None:
         self.env_id, self.max_tokens, self.seed = env_id, max_tokens, seed
         self._settings = settings
-        self._make_env()  # refuses unknown ids and settings before the training starts
+        env = self._make_env()  # refuses unknown ids and settings before the training starts
+        if env.settings.history != FULL:
+            raise RagenError(
+                f"history is '{env.settings.history}', but must be '{FULL}': {_ONE_ROW}"
+            )
         self._collector: Collector | None = None
 
     def dataset(self, levels: int, first_seed: int = 0) -> Dataset:
@@ -51,7 +63,8 @@ class GameRollouts:
             the token), a list each; ``episode_returns`` and ``successes`` for reward functions.
 
         Raises:
-            RagenError: A prompt is not a row of ``dataset``, or the game failed.
+            RagenError: A prompt is not a row of ``dataset``, the game failed, or the model's chat template
+                rewrites earlier turns.
         """
         seeds = [self._seed_of(prompt) for prompt in prompts]
         model = trainer.accelerator.unwrap_model(trainer.model)
@@ -80,6 +93,8 @@ class GameRollouts:
     def _make_collector(self, trainer: Any, model: Any) -> Collector:
         tokenizer = trainer.processing_class
         codec = ChatCodec(tokenizer, stop_token_ids(model.generation_config, tokenizer))
+        if not codec.appends:
+            raise RagenError(f"the model's chat template rewrites earlier turns: {_ONE_ROW}")
         temperature = float(trainer.args.temperature)
         engine = TransformersEngine(model, codec.stop_token_ids, codec.pad, self.max_tokens)
         context = int(getattr(model.config, "max_position_embeddings", 1 << 30))
@@ -98,14 +113,18 @@ def episode_return(episode_returns: list[float], **_: Any) -> list[float]:
 
 
 def _row(trajectory: Trajectory, close: int) -> dict[str, Any]:
-    """Return one item of the answer; an episode without a reply has one masked token."""
-    written = [turn != CONTEXT for turn in trajectory.turn_ids]
-    first = written.index(True) if any(written) else len(written)
+    """Return one item of the answer; an episode without a reply has one masked token.
+
+    An episode in which a reply repeated the beginning of its turn has a second row, and only the last one is
+    trained on.
+    """
+    row = trajectory.rows[-1]
+    first = row.prompt
     return {
-        "prompt_ids": trajectory.ids[:first],
-        "completion_ids": trajectory.ids[first:] or [close],
-        "logprobs": trajectory.logprobs[first:] or [0.0],
-        "env_mask": [int(own) for own in written[first:]] or [0],
+        "prompt_ids": row.ids[:first],
+        "completion_ids": row.ids[first:] or [close],
+        "logprobs": row.logprobs[first:] or [0.0],
+        "env_mask": [int(turn != CONTEXT) for turn in row.turn_ids[first:]] or [0],
         "episode_returns": trajectory.episode_return,
         "successes": trajectory.success,
     }

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import torch
@@ -11,6 +11,9 @@ from transformers.cache_utils import Cache
 
 from ragen_agents.engines.attention import shared_keys
 from ragen_agents.engines.key_values import GrowingLayer, KeyValues, joined
+
+_PASSES_KEYS_ON: Final = frozenset({"gemma", "llama", "mistral", "qwen2", "qwen3"})
+"""Types of models known to hand what a cache returns to the attention function, and to nothing else."""
 
 
 @dataclass
@@ -49,6 +52,12 @@ class Decoder:
         windowed = getattr(config, "sliding_window", None) is not None
         chunked = getattr(config, "attention_chunk_size", None) is not None
         return not ((windowed and "sliding_attention" in kinds) or chunked)
+
+    @property
+    def keeps_common_once(self) -> bool:
+        """Whether keys of what all rows begin with are kept once; the model must let them pass."""
+        config = self.model.config
+        return config.model_type in _PASSES_KEYS_ON and config._attn_implementation == "sdpa"
 
     def run(
         self, chunks: Sequence[Sequence[int]], seeds: Sequence[int], past: KeyValues | None = None
@@ -104,6 +113,8 @@ class Decoder:
             return None
         batch = _Batch(self.model, 1)
         batch.read([ids], self.pad)
+        if self.keeps_common_once:
+            return batch.key_values().shared_by(rows)
         return batch.key_values().select(
             torch.zeros(rows, dtype=torch.int64, device=self.model.device)
         )
@@ -126,7 +137,7 @@ class Decoder:
         if self.temperature == 0:
             tokens = logprobs.argmax(dim=-1)
         else:
-            chances = logprobs.double().exp().cumsum(dim=-1)
+            chances = logprobs.exp().cumsum(dim=-1, dtype=torch.float64)
             bar = draws.to(chances.device) * chances[:, -1]
             tokens = torch.searchsorted(chances, bar[:, None], right=True)[:, 0]
         return tokens, logprobs.gather(1, tokens[:, None])[:, 0]
@@ -161,6 +172,7 @@ class _Batch:
         self.model = model
         self.cache = Cache(layer_class_to_replicate=GrowingLayer) if past is None else past.cache()
         self.mask = None if past is None else past.mask
+        self._common = 0 if past is None else past.common_count
         self.rows = list(range(count))
         """Which row is at each place."""
         self.open = [True] * count
@@ -188,10 +200,11 @@ class _Batch:
         self.mask = (
             attention_mask if self.mask is None else torch.cat([self.mask, attention_mask], dim=1)
         )
-        places = self.mask.cumsum(dim=1)[:, -ids.shape[1] :] - 1
+        places = self.mask.cumsum(dim=1)[:, -ids.shape[1] :] - 1 + self._common
+        whole = torch.nn.functional.pad(self.mask, (self._common, 0), value=True)
         output = self.model(
             input_ids=ids.to(device),
-            attention_mask=self.mask.long(),
+            attention_mask=whole.long(),
             position_ids=places.clamp(min=0),
             past_key_values=self.cache,
             use_cache=True,

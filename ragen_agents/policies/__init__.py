@@ -1,9 +1,9 @@
 """Policies of every kind behind one protocol, and how they are named on the command line."""
 
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import Final
 
+from ragen_agents.model_source import find_model, known_models
 from ragen_agents.policies.base import (
     AsyncPolicy,
     BudgetReachedError,
@@ -36,9 +36,9 @@ def make_policy(agent: str, sampling: Sampling) -> Policy:
     """Make a policy from its name.
 
     Args:
-        agent: "random", "noop", "oracle", "starter", an agent that an installed package adds, the
-            folder of a saved model, or "hf:" and the name of a model on a hub; "vllm:" before a model
-            lets vLLM run it.
+        agent: "random", "noop", "oracle", an agent that an installed package adds, or a model:
+            "starter", "smollm2", the folder of a saved one, a GGUF file, or "hf:" and the name of one on
+            a hub; "vllm:" before a model lets vLLM run it.
         sampling: How a language model decodes.
 
     Raises:
@@ -51,13 +51,12 @@ def make_policy(agent: str, sampling: Sampling) -> Policy:
         policy.name = agent
         return policy
     model = agent.removeprefix(VLLM)
-    source = _source(model)
+    source = find_model(model)
     if source is None:
         added = sorted(point.name for point in entry_points(group=POLICIES_GROUP))
-        known = ", ".join([*CONTROLS, "starter", *added])
         raise RagenError(
-            f"unknown agent '{agent}'; use {known}, the folder of a saved model, or hf:NAME; vllm: before "
-            "a model lets vLLM run it"
+            f"unknown agent '{agent}'; use {', '.join([*CONTROLS, *added])}, {known_models()}; vllm: "
+            "before a model lets vLLM run it"
         )
     try:
         if agent != model:
@@ -69,17 +68,6 @@ def make_policy(agent: str, sampling: Sampling) -> Policy:
         return TransformersPolicy(source, sampling, agent)
     except ImportError as error:
         raise RagenError(f"agent '{agent}' needs {error.name}; {install_hint('models')}") from error
-
-
-def _source(model: str) -> str | Path | None:
-    """Return the folder or the hub's name of a model, or None if there is none."""
-    if model == "starter":
-        from ragen_agents.starter import STARTER
-
-        return STARTER
-    if model.startswith("hf:"):
-        return model.removeprefix("hf:")
-    return model if Path(model).is_dir() else None
 
 
 __all__ = [

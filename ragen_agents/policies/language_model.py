@@ -7,7 +7,7 @@ from typing import Any
 
 from transformers import AutoTokenizer
 
-from ragen_agents.chat_template import prompt_ids
+from ragen_agents.chat_template import ChatTemplate
 from ragen_agents.policies.base import Reply, Request, Sampling
 from ragen_envs.errors import RagenError, first_line
 
@@ -27,6 +27,8 @@ class LanguageModelPolicy(ABC):
         RagenError: The folder holds no weights, or the model has no chat template.
     """
 
+    _template: ChatTemplate  # made by each kind of model, which knows what ends its turns
+
     def __init__(
         self, source: str | Path, sampling: Sampling, name: str | None, batch_size: int
     ) -> None:
@@ -44,9 +46,7 @@ class LanguageModelPolicy(ABC):
 
     def act(self, requests: Sequence[Request]) -> list[Reply]:
         """Generate the replies of at most ``batch_size`` requests together."""
-        prompts = [
-            prompt_ids(self._tokenizer, request.messages, request.prefix) for request in requests
-        ]
+        prompts = [self._template.prompt(request.messages, request.prefix) for request in requests]
         room = self._context - self.sampling.max_tokens
         fits = [i for i, prompt in enumerate(prompts) if len(prompt) <= room]
         replies = [Reply("", len(prompt), 0, overflow=True) for prompt in prompts]

@@ -7,6 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
+from ragen_agents.chat_template import ChatTemplate
 from ragen_agents.engines.decoding import Decoder, stop_token_ids
 from ragen_agents.engines.prefix_cache import PrefixCache
 from ragen_agents.policies.base import Sampling
@@ -50,6 +51,7 @@ class TransformersPolicy(LanguageModelPolicy):
         model.eval().to(device)
         self._context = int(getattr(model.config, "max_position_embeddings", 1 << 30))
         stops = stop_token_ids(model.generation_config, self._tokenizer)
+        self._template = ChatTemplate(self._tokenizer, stops)
         pad = self._tokenizer.pad_token_id or 0
         self._decoder = Decoder(model, stops, pad, sampling.temperature, sampling.max_tokens)
         self._prefix_cache = PrefixCache()

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from transformers import AutoConfig, GenerationConfig
 
+from ragen_agents.chat_template import ChatTemplate
 from ragen_agents.engines import Completion, TokenRequest
 from ragen_agents.engines.decoding import stop_token_ids
 from ragen_agents.engines.vllm_api import LocalModel, check_version
@@ -49,6 +50,7 @@ class VllmPolicy(LanguageModelPolicy):
         except OSError:  # a model may be saved without one
             generation = GenerationConfig.from_model_config(config)
         stops = stop_token_ids(generation, self._tokenizer)
+        self._template = ChatTemplate(self._tokenizer, stops)
         model = LocalModel(source, precision, cache_gib)
         self._engine = VllmEngine(model, stops, sampling.max_tokens)
 

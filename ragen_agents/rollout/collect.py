@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from ragen_agents.engines.base import Completion, Engine, EngineError, TokenRequest
 from ragen_agents.rollout.chat import ChatCodec
+from ragen_agents.rollout.growth import begun, extend
 from ragen_agents.rollout.trajectory import Trajectory, TrajectoryTurn
 from ragen_envs.conversation import (
     ConversationVector,
@@ -97,8 +98,7 @@ class Collector:
             noise = iteration * spec.size + member
             env = self._envs[key]
             env.reset(**_reset_arguments(spec.options, noise))
-            first = self.codec.start(env.messages, env.settings.prefix)
-            trajectories.append(Trajectory(spec.group, member, first))
+            trajectories.append(begun(self.codec, env, spec.group, member))
             self._ask(key, trajectories[key], iteration)
         self.clock.games += time.perf_counter() - started
         self._play(trajectories, iteration)
@@ -129,13 +129,13 @@ class Collector:
             self.clock.games += time.perf_counter() - polled
 
     def _ask(self, key: int, trajectory: Trajectory, iteration: int) -> None:
-        if len(trajectory.ids) + self.max_tokens > self.context:
+        shown = trajectory.shown
+        if len(shown) + self.max_tokens > self.context:
             trajectory.end = EndReason.OVERFLOW
-            trajectory.messages = self._envs[key].messages
             return
         what = f"{trajectory.group} {trajectory.member} {len(trajectory.turns)}"
         seed = new_stream(self.seed_purpose, what, iteration)
-        request = TokenRequest(key, list(trajectory.ids), seed, self.temperature)
+        request = TokenRequest(key, shown, seed, self.temperature)
         self.engine.submit([request])
 
     def _receive(
@@ -154,20 +154,21 @@ class Collector:
         )
         for k, completion in enumerate(completions):
             trajectory, result = trajectories[completion.key], results[k]
-            turn = whole_turn(replies[k], envs[k].settings.prefix)
-            chat = [*messages[k], {"role": "assistant", "content": turn}]
             trajectory.append_reply(completion.ids, completion.logprobs, completion.version)
+            turn = whole_turn(replies[k], envs[k].settings.prefix)
+            trajectory.messages.append({"role": "assistant", "content": turn})
             if isinstance(result, Exception):  # a game that breaks ends its episode, not the run
                 trajectory.end = EndReason.ERROR
                 trajectory.error = f"{type(result).__name__}: {result}"[:2000]
-                trajectory.messages = chat
             else:
                 parts = _checked_parts(self.reward.parts(before[k], replies[k], result))
-                self._append(trajectory, completion, envs[k], chat, replies[k], result, parts)
+                self._append(
+                    trajectory, completion, envs[k], messages[k], replies[k], result, parts
+                )
 
     def _append(
         self, trajectory: Trajectory, completion: Completion, env: ConversationWrapper,
-        chat: list[Message], reply: str, result: TurnResult, parts: dict[str, float],
+        asked: list[Message], reply: str, result: TurnResult, parts: dict[str, float],
     ) -> None:  # fmt: skip
         trajectory.turns.append(
             TrajectoryTurn(
@@ -178,11 +179,10 @@ class Collector:
         )  # fmt: skip
         trajectory.end = result.end
         trajectory.success = env.success
+        trajectory.messages.append({"role": "user", "content": env.user})
         if result.end is None:
             closed = bool(completion.ids) and completion.ids[-1] in self.codec.stop_token_ids
-            trajectory.append_context(self.codec.bridge(env.user, closed, env.settings.prefix))
-        else:
-            trajectory.messages = [*chat, {"role": "user", "content": env.user}]
+            extend(trajectory, self.codec, env, asked, reply, closed)
 
 
 def _checked_parts(parts: dict[str, Any]) -> dict[str, float]:

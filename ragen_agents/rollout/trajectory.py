@@ -1,6 +1,7 @@
 """Trajectories: an episode in tokens, built only by appending."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ragen_envs.conversation import EndReason
 
@@ -30,11 +31,25 @@ class TrajectoryTurn:
         return sum(self.rewards.values())
 
 
+class Row(NamedTuple):
+    """Tokens that the model reads in one pass: a prompt, the replies to it and what lies between them."""
+
+    ids: list[int]
+    turn_ids: list[int]
+    logprobs: list[float]
+
+    @property
+    def prompt(self) -> int:
+        """How many tokens precede the first that the model wrote."""
+        return next((i for i, turn in enumerate(self.turn_ids) if turn != CONTEXT), len(self.ids))
+
+
 @dataclass
 class Trajectory:
-    """One episode as the trainer sees it.
+    """One episode as the trainer sees it, in one or more *rows*.
 
-    The lists ``ids``, ``logprobs``, ``turn_ids`` and ``versions`` have one item a token.
+    A row begins where the model is shown a prompt that does not extend what it has read and written before.
+    The lists ``ids``, ``logprobs``, ``turn_ids`` and ``versions`` have one item a token, row after row.
     """
 
     group: int
@@ -42,7 +57,7 @@ class Trajectory:
     member: int
     """Which of the group's episodes."""
     ids: list[int]
-    """The first prompt, and all that was appended."""
+    """The first prompt, and all that was appended, prompts of further rows included."""
     logprobs: list[float] = field(default_factory=list)
     """The engine's log-probability of each sampled token, in nats; 0 for context."""
     turn_ids: list[int] = field(default_factory=list)
@@ -51,7 +66,9 @@ class Trajectory:
     """Version of the weights that wrote each sampled token; ``CONTEXT`` for all others."""
     turns: list[TrajectoryTurn] = field(default_factory=list)
     messages: list[dict[str, str]] = field(default_factory=list)
-    """The conversation, for people."""
+    """The whole conversation, for people, whatever part of it the model was shown."""
+    starts: list[int] = field(default_factory=lambda: [0])
+    """Place of the first token of each row."""
     replies: int = 0
     """How many replies were appended."""
     end: EndReason | None = None
@@ -74,6 +91,25 @@ class Trajectory:
     def written(self) -> int:
         """How many tokens the model wrote."""
         return sum(turn != CONTEXT for turn in self.turn_ids)
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows, in the order of their turns."""
+        ends = [*self.starts[1:], len(self.ids)]
+        return [
+            Row(self.ids[start:end], self.turn_ids[start:end], self.logprobs[start:end])
+            for start, end in zip(self.starts, ends, strict=True)
+        ]
+
+    @property
+    def shown(self) -> list[int]:
+        """The tokens of the last row: what the model reads before its next reply."""
+        return self.ids[self.starts[-1] :]
+
+    def begin_row(self, prompt: list[int]) -> None:
+        """Begin a row with a prompt."""
+        self.starts.append(len(self.ids))
+        self.append_context(prompt)
 
     def append_context(self, ids: list[int]) -> None:
         """Append tokens that the model reads."""

@@ -4,11 +4,13 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
 import ragen_envs
+from ragen_agents.model_files.cache import read_provenance
 
 _PACKAGES: Final = (
     "ragen-suite", "gymnasium", "numpy", "numba", "scipy", "pandas", "pydantic", "torch",
@@ -16,8 +18,14 @@ _PACKAGES: Final = (
 )  # fmt: skip
 
 
-def describe_provenance() -> dict[str, Any]:
-    """Return package versions, machine and commit as plain data, without importing any package."""
+def describe_provenance(models: Mapping[str, Path] | None = None) -> dict[str, Any]:
+    """Return package versions, machine and commit as plain data, without importing any package.
+
+    Args:
+        models: Folders of models by name; it is told which GGUF file those in the cache were made from.
+    """
+    sources = {name: read_provenance(folder) for name, folder in (models or {}).items()}
+    made = {name: source for name, source in sources.items() if source is not None}
     return {
         "packages": {name: version for name in _PACKAGES if (version := _version(name))},
         "python": sys.version.split()[0],
@@ -25,6 +33,7 @@ def describe_provenance() -> dict[str, Any]:
         "machine": platform.machine(),
         "cpu_count": os.cpu_count(),
         "git_commit": git_commit(),
+        **({"models": made} if made else {}),
     }
 
 

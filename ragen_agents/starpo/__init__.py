@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from ragen_agents.starpo.update.batch import TrainBatch, micro_batches, mini_batches
     from ragen_agents.starpo.update.learner import Learner
     from ragen_agents.starpo.update.loss import batch_totals, policy_loss
-    from ragen_agents.starpo.update.models import ActorCritic, load_policy
+    from ragen_agents.starpo.update.models import ActorCritic, load_policy, score_trajectories
     from ragen_agents.starpo.update.prepared import prepare
 
 # What needs transformers is loaded when it is used, so that settings can be checked without it.
@@ -91,6 +91,7 @@ _LAZY = {
     "policy_loss": "starpo.update.loss",
     "prepare": "starpo.update.prepared",
     "rollout_metrics": "starpo.run.metrics",
+    "score_trajectories": "starpo.update.models",
     "stop_token_ids": "engines.decoding",
     "training_groups": "starpo.rollout_step",
 }
@@ -160,6 +161,7 @@ __all__ = [
     "register_filter",
     "register_policy_loss",
     "rollout_metrics",
+    "score_trajectories",
     "stop_token_ids",
     "training_groups",
 ]

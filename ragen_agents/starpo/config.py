@@ -281,7 +281,7 @@ class TrainConfig(_Section):
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Conversation settings and keywords of the game that differ from those of the id."""
     model: str = "starter"
-    """"starter", a model folder, or "hf:NAME"."""
+    """"starter", "smollm2", a model folder, a GGUF file, or "hf:NAME"."""
     seed: Annotated[int, Field(ge=0)] = 0
     """Seed of all random numbers of the run."""
     iterations: Positive = 200
@@ -377,10 +377,6 @@ def check_conversation(settings: Mapping[str, Any], prefix: str = "") -> None:
     Raises:
         ValueError: They cannot; the message names the setting, after the prefix.
     """
-    if settings.get("history", "full") != "full":
-        raise ValueError(
-            f"{prefix}history must be full in training: trajectories are built by appending tokens"
-        )
     if settings.get("observation") == IMAGE:
         raise ValueError(
             f"{prefix}observation is image, but training takes text: {', '.join(FORMATS)}"

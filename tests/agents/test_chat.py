@@ -1,144 +1,220 @@
-"""The chat codec against the chat templates that people use."""
+"""Prompts of training and of the benchmark, under the chat templates that people use."""
 
 import pytest
 
 transformers = pytest.importorskip("transformers")
+pytest.importorskip("torch")
 
-from ragen_agents.chat_template import prompt_ids, template_ids  # noqa: E402
+from chat_templates import CHATML, QWEN25, SHAPES, THINKS, stops_of, tokenizer_with  # noqa: E402
+
+from ragen_agents.chat_template import ChatTemplate, template_ids  # noqa: E402
+from ragen_agents.engines.scripted import ScriptedEngine  # noqa: E402
+from ragen_agents.policies.base import Request, Sampling  # noqa: E402
+from ragen_agents.policies.language_model import LanguageModelPolicy  # noqa: E402
 from ragen_agents.rollout.chat import ChatCodec  # noqa: E402
-from ragen_agents.starter import STARTER  # noqa: E402
+from ragen_agents.rollout.collect import Collector, GroupSpec  # noqa: E402
+from ragen_agents.starpo.config import Reward  # noqa: E402
+from ragen_agents.starpo.parts.rewards import TurnReward  # noqa: E402
+from ragen_envs.conversation import make  # noqa: E402
 from ragen_envs.errors import RagenError  # noqa: E402
 
-CHATML = (
-    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-QWEN25 = (
-    "{% if messages[0]['role'] == 'system' %}<|im_start|>system\n{{ messages[0]['content'] }}<|im_end|>\n"
-    "{% else %}<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n{% endif %}"
-    "{% for m in messages %}{% if m['role'] != 'system' or not loop.first %}"
-    "<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endif %}{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-LLAMA3 = (
-    "{% for m in messages %}{% if loop.first %}<|begin|>{% endif %}"
-    "<|start_header|>{{ m['role'] }}<|end_header|>\n\n{{ m['content'] | trim }}<|im_end|>{% endfor %}"
-    "{% if add_generation_prompt %}<|start_header|>assistant<|end_header|>\n\n{% endif %}"
-)
-QWEN3 = (
-    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n"
-    "{% if m['role'] == 'assistant' and not loop.last %}{{ m['content'][:0] }}{% else %}"
-    "{{ m['content'] }}{% endif %}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 OPEN_ENDED = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
+WELL_FORMED = "<think>\nI go up.\n</think>\n\n<answer>Up</answer>"
+REPLIES = (
+    WELL_FORMED,
+    "<answer>Down</answer>",
+    "<answer>Down</answer>\n",
+    "",
+    "<think>\n" + "Up and down. " * 40 + "\n</think>\n\n<answer>Up</answer>",
+    "<think>so</think><answer>Down</answer>",
+    "<think>\nWhat was I ab…",
+    WELL_FORMED,
+)
+SYSTEM = {"role": "system", "content": "Rules."}
 
 
-def tokenizer(template):
-    found = transformers.AutoTokenizer.from_pretrained(STARTER)
-    found.add_special_tokens(
-        {"additional_special_tokens": ["<|begin|>", "<|start_header|>", "<|end_header|>"]}
-    )
-    found.chat_template = template
-    return found
+@pytest.fixture(params=SHAPES)
+def shape(request):
+    return SHAPES[request.param]
 
 
-@pytest.mark.parametrize("template", [CHATML, QWEN25, LLAMA3], ids=["chatml", "qwen2.5", "llama3"])
-def test_appended_turns_are_those_of_the_whole_template(template):
-    codec = ChatCodec(tokenizer(template))
-    chat = [{"role": "system", "content": "Rules."}, {"role": "user", "content": "#P_O#"}]
-    ids = codec.start(chat)
-    for reply, user in (
-        ("<think>a</think><answer>Up</answer>", "Executed: Up."),
-        ("<answer>Left || Down</answer>", "Turn 3\n####"),
-    ):
-        written = codec.tokenizer.encode(reply, add_special_tokens=False)
-        ids = [*ids, *written, codec.close, *codec.bridge(user, closed=True)]
-        chat += [{"role": "assistant", "content": reply}, {"role": "user", "content": user}]
-        assert codec.text([*written, codec.close]) == reply
-    whole = codec.tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
-    assert ids == whole
+@pytest.fixture
+def codec(shape):
+    tokenizer = tokenizer_with(shape.template)
+    return ChatCodec(tokenizer, stops_of(tokenizer, shape))
 
 
-THINKS = CHATML.replace("assistant\n{% endif", "assistant\n<think>\n{% endif")
-"""Like the templates of reasoning models, but for training: earlier thoughts stay."""
+def game(shape, **settings):
+    """Return a game that goes on until the replies are used up."""
+    return make(
+        "ragen/Sokoban-v0", max_turns=len(REPLIES), max_actions=100, actions_per_turn=1,
+        think_prefix=shape.think_prefix, **settings,
+    )  # fmt: skip
+
+
+def said(shape):
+    return [r.removeprefix("<think>\n") if shape.think_prefix else r for r in REPLIES]
+
+
+def trained_prompts(codec, shape, **settings):
+    """Return the prompts of an episode of training, and its trajectory."""
+    prompts = []
+
+    def write(request):
+        reply = said(shape)[len(prompts)]
+        prompts.append(list(request.ids))
+        return codec.written(reply) + ([] if reply.endswith("…") else [codec.close])
+
+    collector = Collector(
+        ScriptedEngine(write, codec.stop_token_ids), codec, lambda: game(shape, **settings), 1 << 20, 1000,
+        1.0, "test", TurnReward(Reward()),
+    )  # fmt: skip
+    (trajectory,) = collector.collect([GroupSpec(0, 1, {"seed": 3})], 0)
+    return prompts, trajectory
+
+
+class Recorder(LanguageModelPolicy):
+    """Writes given replies, and records its prompts."""
+
+    def __init__(self, folder, codec, replies):
+        super().__init__(folder, Sampling(), None, 1)
+        self._template = ChatTemplate(self._tokenizer, codec.stop_token_ids)
+        self.prompts, self._replies, self._codec = [], list(replies), codec
+
+    def _write(self, prompts, seeds):
+        self.prompts += prompts
+        reply = self._replies[len(self.prompts) - 1]
+        stopped = not reply.endswith("…")
+        return [(self._codec.written(reply) + [self._codec.close] * stopped, stopped)]
+
+
+def benchmark_prompts(codec, shape, folder, **settings):
+    """Return the prompts of the same episode when the model is scored."""
+    codec.tokenizer.save_pretrained(folder)
+    (folder / "model.safetensors").touch()
+    policy = Recorder(folder, codec, said(shape))
+    env = game(shape, **settings)
+    env.reset(seed=3, options={"noise": 0})
+    while env.end is None:
+        request = Request(env.messages, 0, env, (), env.settings.prefix)
+        (reply,) = policy.act([request])
+        env.play(reply.text, reply.cut_off)
+    return policy.prompts
+
+
+def test_what_a_template_does_to_earlier_turns_is_found_out(codec, shape):
+    assert codec.appends == shape.appends
+    assert codec.tokenizer.decode([codec.close]) in shape.ends
+
+
+@pytest.mark.parametrize("history", ["full", "last", "none"])
+def test_training_shows_the_prompts_of_the_benchmark(codec, shape, history, tmp_path):
+    shown, trajectory = trained_prompts(codec, shape, history=history)
+    assert len(shown) == len(REPLIES)
+    assert shown == benchmark_prompts(codec, shape, tmp_path, history=history)
+    if shape.appends and history == "full":
+        repeats = (
+            shape.think_prefix
+        )  # one reply begins with its own <think>, which later prompts show once
+        assert len(trajectory.rows) == 1 + repeats
+    else:
+        assert len(trajectory.rows) > 1
+
+
+def test_training_shows_worked_examples_as_the_benchmark_does(codec, shape, tmp_path):
+    shown, _ = trained_prompts(codec, shape, demonstrations=1)
+    assert shown == benchmark_prompts(codec, shape, tmp_path, demonstrations=1)
+
+
+def test_rows_hold_the_prompts_and_the_replies(codec, shape):
+    shown, trajectory = trained_prompts(codec, shape)
+    turn = 0
+    for row in trajectory.rows:
+        while turn in row.turn_ids:
+            first = row.turn_ids.index(turn)
+            assert row.ids[:first] == shown[turn]
+            reply = row.ids[first : first + row.turn_ids.count(turn)]
+            assert codec.text(reply) == trajectory.turns[turn].reply
+            turn += 1
+    assert turn == len(REPLIES)
+
+
+def test_well_formed_replies_are_shown_as_the_template_shows_them(codec, shape):
+    chat = [SYSTEM, {"role": "user", "content": "#P_O#"}]
+    for user in ("Executed: Up.", "Turn 3\n####"):
+        chat += [{"role": "assistant", "content": WELL_FORMED}, {"role": "user", "content": user}]
+    same = codec.prompt(chat) == template_ids(codec.tokenizer, chat, reply=True)
+    assert same == (shape.verbatim or not shape.appends)
 
 
 @pytest.mark.parametrize(
-    ("template", "opening"),
-    [(CHATML, "<think>"), (QWEN25, "<think>"), (LLAMA3, "<think>"), (THINKS, "<think>\n")],
-    ids=["chatml", "qwen2.5", "llama3", "thinks"],
-)
+    ("template", "opening"), [(CHATML, "<think>"), (QWEN25, "<think>"), (THINKS, "<think>\n")],
+    ids=["chatml", "qwen2.5", "thinks"],
+)  # fmt: skip
 def test_a_turn_that_begins_with_think_begins_so_once(template, opening):
-    codec = ChatCodec(tokenizer(template))
-    chat = [{"role": "system", "content": "Rules."}, {"role": "user", "content": "#P_O#"}]
+    codec = ChatCodec(tokenizer_with(template))
+    chat = [SYSTEM, {"role": "user", "content": "#P_O#"}]
     ids = codec.start(chat, "<think>")
     assert codec.tokenizer.decode(ids).endswith(f"\n{opening}")
     for reply, user in (
         ("a</think><answer>Up</answer>", "Done: Up."),
         ("b</think><answer>Left || Down</answer>", "Turn 3\n####"),
     ):
-        written = codec.tokenizer.encode(reply, add_special_tokens=False)
-        ids = [*ids, *written, codec.close, *codec.bridge(user, True, "<think>")]
+        ids = [*ids, *codec.written(reply), codec.close, *codec.bridge(user, True, "<think>")]
         chat += [
-            {"role": "assistant", "content": f"{opening}{reply}"},
+            {"role": "assistant", "content": f"<think>{reply}"},
             {"role": "user", "content": user},
         ]
-    whole = template_ids(codec.tokenizer, chat, reply=True)
-    assert ids == prompt_ids(codec.tokenizer, chat, "<think>")
-    extra = (
-        [] if template == THINKS else codec.tokenizer.encode("<think>", add_special_tokens=False)
-    )
-    assert ids == [*whole, *extra]
+    assert ids == codec.prompt(chat, "<think>")
     assert codec.tokenizer.decode(ids).count("<think>") == 3
 
 
 def test_what_a_user_writes_is_no_beginning_of_a_turn():
-    found = tokenizer(CHATML)
+    template = ChatTemplate(tokenizer_with(CHATML))
     chat = [{"role": "user", "content": "Write <think>"}]
-    assert found.decode(prompt_ids(found, chat, "<think>")).count("<think>") == 2
-    assert prompt_ids(found, chat, "") == template_ids(found, chat, reply=True)
+    assert template.tokenizer.decode(template.prompt(chat, "<think>")).count("<think>") == 2
+    assert template.prompt(chat) == template_ids(template.tokenizer, chat, reply=True)
 
 
-def test_templates_that_begin_with_think_need_the_setting():
-    codec = ChatCodec(tokenizer(THINKS))
+def test_templates_that_begin_with_think_need_the_setting_in_training():
+    codec = ChatCodec(tokenizer_with(THINKS))
+    chat = [{"role": "user", "content": "a"}]
     with pytest.raises(RagenError, match="set think_prefix to true"):
-        codec.start([{"role": "user", "content": "a"}])
+        codec.start(chat)
+    assert codec.prompt(chat) == codec.start(chat, "<think>")
 
 
 def test_a_reply_that_was_cut_off_is_closed_in_the_bridge():
-    codec = ChatCodec(tokenizer(QWEN25))
+    codec = ChatCodec(tokenizer_with(QWEN25))
     open_ended = codec.bridge("next", closed=False)
     assert open_ended == [codec.close, *codec.bridge("next", closed=True)]
 
 
-def test_templates_that_rewrite_earlier_turns_are_refused():
-    with pytest.raises(RagenError, match="variant for training"):
-        ChatCodec(tokenizer(QWEN3))
-
-
-def test_templates_without_an_end_of_turn_are_refused():
+def test_templates_without_an_end_of_turn_can_be_scored_but_not_trained():
+    tokenizer = tokenizer_with(OPEN_ENDED)
     with pytest.raises(RagenError, match="end-of-turn"):
-        ChatCodec(tokenizer(OPEN_ENDED))
+        ChatCodec(tokenizer)
+    chat = [{"role": "user", "content": "a"}]
+    assert ChatTemplate(tokenizer).prompt(chat) == template_ids(tokenizer, chat, reply=True)
 
 
 def test_templates_that_tell_the_date_tell_the_same_one_on_every_day():
-    codec = ChatCodec(tokenizer("Today: {{ strftime_now('%d %b %Y') }}\n" + CHATML))
+    codec = ChatCodec(tokenizer_with("Today: {{ strftime_now('%d %b %Y') }}\n" + CHATML))
     assert "Today: 26 Jul 2024\n" in codec.text(codec.start([{"role": "user", "content": "a"}]))
 
 
 def test_templates_without_a_system_role_are_refused():
     no_system = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
     with pytest.raises(RagenError, match=r"refuses a conversation of system, user.*no system"):
-        ChatCodec(tokenizer(no_system + CHATML))
+        ChatCodec(tokenizer_with(no_system + CHATML))
 
 
 def test_tokenizers_without_a_template_are_refused():
     with pytest.raises(RagenError, match="no chat template"):
-        ChatCodec(tokenizer(None))
+        ChatCodec(tokenizer_with(None))
 
 
 def test_tokenizers_without_a_pad_token_are_fine():
-    bare = tokenizer(CHATML)
+    bare = tokenizer_with(CHATML)
     bare.pad_token = None
     assert ChatCodec(bare).pad == ChatCodec(bare).close

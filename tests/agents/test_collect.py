@@ -95,11 +95,13 @@ def test_a_batch_holds_the_trajectories_and_nothing_else(codec):
     found += collector(codec, by_seed, "ragen/FrozenLake-v0").collect(specs, 0)
     batch = TrainBatch.of(found, codec.pad)
     for row, trajectory in enumerate(found):
-        real = batch.attention_mask[row]
-        assert batch.ids[row][real].tolist() == trajectory.ids
+        real, rows = batch.attention_mask[row], batch.rows
+        assert torch.equal(rows.attention_mask[row], real)
+        assert torch.equal(rows.mask, batch.mask)
+        assert rows.ids[row][real].tolist() == trajectory.ids
         assert batch.turn_ids[row][real].tolist() == trajectory.turn_ids
-        assert batch.turn_ids[row, batch.start] == 0
-        assert (batch.turn_ids[row, : batch.start] == -1).all()
+        assert batch.turn_ids[row, rows.start] == 0
+        assert (batch.turn_ids[row, : rows.start] == -1).all()
 
 
 def test_members_share_the_level_and_draw_their_own_noise(codec):

@@ -11,7 +11,7 @@ transformers = pytest.importorskip("transformers")
 
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS  # noqa: E402
 
-from ragen_agents.engines import TokenRequest, attention  # noqa: E402
+from ragen_agents.engines import TokenRequest, attention, decoding  # noqa: E402
 from ragen_agents.engines.decoding import Decoder  # noqa: E402
 from ragen_agents.engines.prefix_cache import PrefixCache  # noqa: E402
 from ragen_agents.engines.transformers_engine import TransformersEngine  # noqa: E402
@@ -184,6 +184,27 @@ def test_the_rules_that_all_prompts_begin_with_are_read_once(model, monkeypatch)
     decoder = Decoder(model, frozenset({END}), PAD, 1.0, 1)
     decoder.run([[*rules, 40 + i, 41] for i in range(6)], list(range(6)))
     assert sum(read) == len(rules) + 6 * 2
+
+
+def test_what_all_prompts_begin_with_is_kept_once(model, monkeypatch):
+    rules = list(range(2, 32))
+    batch = [[*rules, 40 + i, *range(2, 4 + i)] for i in range(6)]
+    seeds = list(range(6))
+    shared, repeated = PrefixCache(), PrefixCache()
+    decoder = Decoder(model, frozenset({END}), PAD, 1.0, 12)
+    _, past = decoder.run(batch, seeds)
+    assert past.common_count == len(rules)
+    for turn in range(3):
+        found = shared.sample(decoder, batch, seeds)
+        with monkeypatch.context() as patch:
+            patch.setattr(decoding, "_PASSES_KEYS_ON", frozenset())
+            expected = repeated.sample(decoder, batch, seeds)
+        assert [s.ids for s in found] == [s.ids for s in expected]
+        for one, other in zip(found, expected, strict=True):
+            assert one.logprobs == pytest.approx(other.logprobs, abs=1e-5)
+        batch = [p + s.ids + [2, 3, turn + 2] for p, s in zip(batch, found, strict=True)]
+        # A new conversation shares the rules, but not all that the others begin with.
+        batch[turn] = [*rules[: 25 - turn], 46, 47, 48, 49]
 
 
 def test_a_prompt_that_was_changed_is_read_anew(model):

@@ -44,7 +44,7 @@ def test_every_preset_learns_to_pull_the_better_arm(preset, game, tmp_path):
 
 def test_a_single_level_of_sokoban_is_learned(tmp_path):
     seen = reached(
-        tmp_path, "starpo-grpo", "success", 0.75, game="ragen/SokobanText-v0", seed=4, levels=1,
+        tmp_path, "starpo-grpo", "success", 0.75, game="ragen/SokobanText-v0", seed=3, levels=1,
         rollout={"prompts_per_iteration": 1, "group_size": 32},
     )  # fmt: skip
     assert seen[0] < 0.5

@@ -14,7 +14,7 @@ from ragen_agents.starpo.math import advantages as adv  # noqa: E402
 from ragen_agents.starpo.math import losses  # noqa: E402
 from ragen_agents.starpo.parts.filters import keep_groups  # noqa: E402
 from ragen_agents.starpo.run.mutual_information import summarise  # noqa: E402
-from ragen_agents.starpo.update.batch import micro_batches, mini_batches  # noqa: E402
+from ragen_agents.starpo.update.batch import Size, micro_batches, mini_batches  # noqa: E402
 
 QUICK = settings(deadline=None, max_examples=60)
 UNIT = st.floats(0.0, 1.0)
@@ -271,7 +271,11 @@ def test_optimizer_batches_use_everything_once_an_epoch(count, steps, epochs, se
 
 
 @given(
-    st.lists(st.tuples(st.integers(1, 50), st.integers(0, 50)), min_size=1, max_size=30),
+    st.lists(
+        st.builds(Size, st.integers(1, 50), st.integers(0, 50), st.integers(1, 3)),
+        min_size=1,
+        max_size=30,
+    ),
     st.integers(10, 400),
 )
 @QUICK
@@ -279,8 +283,8 @@ def test_passes_stay_in_their_budget(sizes, budget):
     parts = micro_batches(sizes, range(len(sizes)), budget)
     assert sorted(row for part in parts for row in part) == list(range(len(sizes)))
     for part in parts:
-        width = max(sizes[row][0] for row in part) + max(sizes[row][1] for row in part)
-        assert len(part) * width <= budget or len(part) == 1
+        width = max(sizes[one].before for one in part) + max(sizes[one].after for one in part)
+        assert sum(sizes[one].rows for one in part) * width <= budget or len(part) == 1
 
 
 def test_prompt_information():

@@ -342,7 +342,6 @@ class Shared:
         (Shared(), {}, "was made twice"),
         (small_lake(), {}, "must be a function that makes a new env"),
         (small_lake_in_words, {"env_kwargs": {"max_turns": 2}}, "settings of its own"),
-        (lambda: make("ragen/FrozenLakeText-v0", history="none"), {}, "history must be full"),
         (lambda: make("ragen/FrozenLakeText-v0", observation="image"), {}, "observation is image"),
     ],
 )

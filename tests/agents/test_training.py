@@ -74,7 +74,8 @@ def test_what_the_model_reads_is_not_learned(tiny, tmp_path):
     one = trainer(tmp_path / "run", {"model": str(tiny), "rollout": {"max_tokens": 8}})
     batch = prepared(one).batch
     models = one.learner.models
-    scores = models(batch.ids, batch.attention_mask, batch.mask, batch.start)
+    rows = batch.rows
+    scores = models(rows.ids, rows.attention_mask, rows.mask, rows.start)
     assert not scores.logprobs[~batch.mask].any()
     assert not scores.values[~batch.mask].any()
     assert (scores.logprobs[batch.mask] < 0).all()

@@ -36,7 +36,6 @@ from ragen_agents.starpo import TrainConfig
         (["sokoban", "filter.keep=0.1"], ["filter.keep was renamed; use filter.ratio"]),
         (["sokoban", "rollout.members=8"], ["rollout.members was renamed; use rollout.group_size"]),
         (["sokoban", "keep=3"], ["keep was renamed; use save_total_limit"]),
-        (["sokoban", "env_kwargs.history=none"], ["history must be full"]),
         (["sokoban", "env_kwargs.observation=image"], ["observation is image", "grid"]),
         (["sokoban", "--preset", "starpo-grpo", "update.critic_warmup=2"], ["critic_warmup is 2"]),
         (["sokoban", "model=nowhere"], ["model is 'nowhere'", "folder that exists"]),

@@ -57,6 +57,7 @@ def rollout_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
         "reward_std": _mean(spreads),
         "reward_std_zero": _mean([spread < 1e-8 for spread in spreads]),
         "turns": _mean([len(t.turns) for t in trajectories]),
+        "rows": _mean([len(t.starts) for t in trajectories]),
         "reply_tokens": sum(t.written for t in trajectories) / max(len(turns), 1),
         "thought_characters": _mean([len(_thought(reply)) for reply in replies]),
         "valid": _mean([turn.valid for turn in turns]),

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from ragen_agents.model_source import local_folder
 from ragen_agents.run_files import CONFIG, ENVIRONMENT
 from ragen_agents.run_files.atomic import write_atomically
 from ragen_agents.run_files.differences import differences_of
@@ -93,7 +94,8 @@ def open_run_dir(folder: Path, config: TrainConfig, own_parts: dict[str, str]) -
             resources.enter_context(exclusive_lock(folder / _LOCK))
             if (folder / CONFIG).exists():
                 _check_same(folder, config, own_parts)
-            described = describe_provenance()
+            model = local_folder(config.model)
+            described = describe_provenance({} if model is None else {config.model: model})
             if own_parts:
                 described[_OWN_PARTS] = own_parts
             provenance = json.dumps(described, indent=1) + "\n"

@@ -1,77 +1,144 @@
 """Trajectories as tensors, and how they are cut into mini-batches and micro-batches."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ragen_agents.rollout.trajectory import CONTEXT, Trajectory
+from ragen_agents.rollout.trajectory import CONTEXT, Row, Trajectory
+
+
+class Size(NamedTuple):
+    """How large the passes over a trajectory are."""
+
+    before: int
+    """Tokens of the longest prompt of its rows."""
+    after: int
+    """Most tokens after the prompt of a row."""
+    rows: int = 1
+
+
+@dataclass(frozen=True)
+class TokenRows:
+    """What the models read: R rows, T columns. Prompts end at the same column: padding is on both sides."""
+
+    ids: Tensor
+    """(R, T) int64."""
+    attention_mask: Tensor
+    """(R, T) bool: False for padding."""
+    mask: Tensor
+    """(R, T) bool, action tokens."""
+    start: int
+    """Column at which the prompts end."""
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], pad: int) -> "TokenRows":
+        """Make the tensors of some rows."""
+        prompts = [row.prompt for row in rows]
+        written = [[turn != CONTEXT for turn in row.turn_ids] for row in rows]
+        return cls(
+            ids=_aligned([row.ids for row in rows], prompts, pad, torch.int64),
+            attention_mask=_aligned([[True] * len(row.ids) for row in rows], prompts, False, torch.bool),
+            mask=_aligned(written, prompts, False, torch.bool),
+            start=max(prompts),
+        )  # fmt: skip
+
+    def part(self, rows: Sequence[int], device: torch.device) -> "TokenRows":
+        """Return some rows and the columns that they fill, on a device."""
+        chosen = list(rows)
+        columns = _filled(self.attention_mask[chosen])
+        ids, real, mask = (
+            each[chosen, columns].to(device) for each in (self.ids, self.attention_mask, self.mask)
+        )
+        return TokenRows(ids, real, mask, self.start - columns.start)
 
 
 @dataclass(frozen=True)
 class TrainBatch:
-    """Trajectories that are learned from: B of them, T columns.
+    """Trajectories that are learned from: B of them, T columns, which hold row after row.
 
-    First prompts end at the same column, so padding is on both sides.
+    First prompts end at the same column. The rows are what is passed through the models; all else, from
+    rewards to losses, is of trajectories, so that each counts once, however many rows it has.
     """
 
     trajectories: list[Trajectory]
-    ids: Tensor
-    """(B, T) int64."""
     attention_mask: Tensor
     """(B, T) bool: False for padding."""
-    start: int
-    """Column at which the first prompts end."""
     turn_ids: Tensor
     """(B, T) int64, -1 for context and padding."""
     rollout_logprobs: Tensor
     """(B, T) float: the engine's log-probabilities when it sampled the tokens, in nats."""
     groups: Tensor
     """(B,) int64."""
+    rows: TokenRows
+    """All rows, trajectory after trajectory."""
+    sizes: list[Size]
+    """Of each trajectory."""
 
     @property
     def mask(self) -> Tensor:
         """(B, T) bool, action tokens."""
         return self.turn_ids != CONTEXT
 
-    @property
-    def sizes(self) -> list[tuple[int, int]]:
-        """Tokens of the first prompt of each, and tokens after it."""
-        before = self.attention_mask[:, : self.start].sum(1).tolist()
-        after = self.attention_mask[:, self.start :].sum(1).tolist()
-        return list(zip(before, after, strict=True))
-
     @classmethod
     def of(cls, trajectories: list[Trajectory], pad: int) -> "TrainBatch":
         """Make a batch."""
-        prompts = [t.turn_ids.index(0) if 0 in t.turn_ids else len(t.ids) for t in trajectories]
-        start = max(prompts)
-
-        def aligned(rows: list[list[Any]], value: float, dtype: torch.dtype) -> Tensor:
-            shifted = [start - prompt for prompt in prompts]
-            longest = max(shift + len(row) for shift, row in zip(shifted, rows, strict=True))
-            whole = torch.full((len(rows), longest), value, dtype=dtype)
-            for line, shift, row in zip(whole, shifted, rows, strict=True):
-                line[shift : shift + len(row)] = torch.tensor(row, dtype=dtype)
-            return whole
-
+        learned = [_learned_rows(trajectory) for trajectory in trajectories]
+        prompts = [rows[0].prompt for rows in learned]
+        real = [[True] * len(t.ids) for t in trajectories]
         return cls(
             trajectories=trajectories,
-            ids=aligned([t.ids for t in trajectories], pad, torch.int64),
-            attention_mask=aligned([[True] * len(t.ids) for t in trajectories], False, torch.bool),
-            start=start,
-            turn_ids=aligned([t.turn_ids for t in trajectories], CONTEXT, torch.int64),
-            rollout_logprobs=aligned([t.logprobs for t in trajectories], 0.0, torch.float32),
+            attention_mask=_aligned(real, prompts, False, torch.bool),
+            turn_ids=_aligned([t.turn_ids for t in trajectories], prompts, CONTEXT, torch.int64),
+            rollout_logprobs=_aligned([t.logprobs for t in trajectories], prompts, 0.0, torch.float32),
             groups=torch.tensor([t.group for t in trajectories]),
+            rows=TokenRows.of([row for rows in learned for row in rows], pad),
+            sizes=[_size(rows) for rows in learned],
+        )  # fmt: skip
+
+    def columns(self, trajectories: Sequence[int]) -> slice:
+        """Return the columns that some trajectories fill."""
+        return _filled(self.attention_mask[list(trajectories)])
+
+    def passed(self, trajectories: Iterable[int], device: torch.device) -> TokenRows:
+        """Return the rows of some trajectories, in their order, on a device."""
+        firsts = np.cumsum([0, *(size.rows for size in self.sizes)]).tolist()
+        return self.rows.part(
+            [r for t in trajectories for r in range(firsts[t], firsts[t + 1])], device
         )
 
-    def columns(self, rows: Sequence[int]) -> slice:
-        """Return the columns that some trajectories fill."""
-        filled = torch.nonzero(self.attention_mask[list(rows)].any(0))[:, 0]
-        return slice(int(filled[0]), int(filled[-1]) + 1)
+
+def _learned_rows(trajectory: Trajectory) -> list[Row]:
+    """Return the rows in which the model wrote something; the first one if it wrote nothing."""
+    rows = trajectory.rows
+    return [row for row in rows if row.prompt < len(row.ids)] or rows[:1]
+
+
+def _size(rows: Sequence[Row]) -> Size:
+    before = max(row.prompt for row in rows)
+    return Size(before, max(len(row.ids) - row.prompt for row in rows), len(rows))
+
+
+def _aligned(
+    lists: Sequence[Sequence[Any]], prompts: Sequence[int], value: float, dtype: torch.dtype
+) -> Tensor:
+    """Return lists of tokens side by side, shifted so that prompts end at the same column."""
+    start = max(prompts)
+    shifted = [start - prompt for prompt in prompts]
+    longest = max(shift + len(each) for shift, each in zip(shifted, lists, strict=True))
+    whole = torch.full((len(lists), longest), value, dtype=dtype)
+    for line, shift, each in zip(whole, shifted, lists, strict=True):
+        line[shift : shift + len(each)] = torch.tensor(each, dtype=dtype)
+    return whole
+
+
+def _filled(attention_mask: Tensor) -> slice:
+    """Return the columns in which some row is no padding."""
+    filled = torch.nonzero(attention_mask.any(0))[:, 0]
+    return slice(int(filled[0]), int(filled[-1]) + 1)
 
 
 def mini_batches(count: int, steps: int, epochs: int, seed: int) -> list[list[int]]:
@@ -87,25 +154,28 @@ def mini_batches(count: int, steps: int, epochs: int, seed: int) -> list[list[in
     return parts
 
 
-def micro_batches(
-    sizes: Sequence[tuple[int, int]], rows: Sequence[int], budget: int
-) -> list[list[int]]:
-    """Cut trajectories into parts of similar lengths whose padded size is at most ``budget`` tokens.
+def micro_batches(sizes: Sequence[Size], chosen: Sequence[int], budget: int) -> list[list[int]]:
+    """Cut trajectories into parts of similar sizes whose padded rows have at most ``budget`` tokens.
 
-    A trajectory longer than the budget is a part of its own. The longest come first, so that memory
-    runs out at once or never.
+    A trajectory larger than the budget is a part of its own; the rows of one are never parted. The largest
+    come first, so that memory runs out at once or never.
 
     Args:
-        sizes: Tokens of each trajectory's first prompt and after it; both are padded to the part's longest.
-        rows: The trajectories to cut.
+        sizes: Of all trajectories; prompts, and what follows them, are padded to the part's longest.
+        chosen: The trajectories to cut.
         budget: Tokens.
     """
     parts: list[list[int]] = []
-    before = after = 0
-    for row in sorted(rows, key=lambda row: (-sum(sizes[row]), row)):
-        before, after = max(before, sizes[row][0]), max(after, sizes[row][1])
-        if not parts or (len(parts[-1]) + 1) * (before + after) > budget:
+    before = after = rows = 0
+    for one in sorted(chosen, key=lambda one: (-_tokens(sizes[one]), one)):
+        size = sizes[one]
+        before, after, rows = max(before, size.before), max(after, size.after), rows + size.rows
+        if not parts or rows * (before + after) > budget:
             parts.append([])
-            before, after = sizes[row]
-        parts[-1].append(row)
+            before, after, rows = size
+        parts[-1].append(one)
     return parts
+
+
+def _tokens(size: Size) -> int:
+    return size.rows * (size.before + size.after)

@@ -13,7 +13,7 @@ from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.parts.aggregations import BatchTotals
 from ragen_agents.starpo.update.batch import TrainBatch, micro_batches, mini_batches
 from ragen_agents.starpo.update.loss import batch_totals, critic_loss, policy_loss
-from ragen_agents.starpo.update.models import ActorCritic, Scores
+from ragen_agents.starpo.update.models import ActorCritic, Scores, score_trajectories
 from ragen_agents.starpo.update.prepared import Prepared, prepare
 from ragen_agents.starpo.update.sharding import WholeCopy, release_gathered, split, whole
 from ragen_envs.seeding import new_stream
@@ -143,13 +143,9 @@ class Learner:
         self, prepared: Prepared, rows: list[int], counts: BatchTotals, iteration: int
     ) -> tuple[Tensor, dict[str, Tensor]]:
         config, device, batch = self.config, self.accelerator.device, prepared.batch
-        columns = batch.columns(rows)
-        inputs = prepared.inputs.part(rows, columns, device)
+        inputs = prepared.inputs.part(rows, batch.columns(rows), device)
         with self.accelerator.autocast():
-            scores: Scores = self._wrapped(
-                batch.ids[rows, columns].to(device), batch.attention_mask[rows, columns].to(device),
-                inputs.mask, batch.start - columns.start,
-            )  # fmt: skip
+            scores = score_trajectories(self._wrapped, batch, rows, device)
         loss, metrics = policy_loss(config, scores, inputs, counts)
         if iteration < config.update.critic_warmup:
             loss = loss * 0.0
@@ -185,20 +181,16 @@ class Learner:
     def _score_all(self, models: Any, batch: TrainBatch) -> Scores:
         """Score every trajectory, each process its share, and put the parts together."""
         device = self.accelerator.device
-        whole = [torch.zeros(batch.ids.shape, device=device) for _ in range(3)]
+        whole = [torch.zeros(batch.turn_ids.shape, device=device) for _ in range(3)]
         for rows, weight, _ in self._shares(batch, range(len(batch.trajectories))):
-            columns = batch.columns(rows)
             with self.accelerator.autocast():
-                scores = models(
-                    batch.ids[rows, columns].to(device), batch.attention_mask[rows, columns].to(device),
-                    batch.mask[rows, columns].to(device), batch.start - columns.start,
-                )  # fmt: skip
+                scores = score_trajectories(models, batch, rows, device)
             if weight == 0:
                 continue
             for target, part in zip(
                 whole, (scores.logprobs, scores.entropies, scores.values), strict=True
             ):
-                target[rows, columns] = part
+                target[rows, batch.columns(rows)] = part
         release_gathered(models)
         return Scores(*(self._summed(part).cpu() for part in whole))
 

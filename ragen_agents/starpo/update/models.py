@@ -1,5 +1,6 @@
 """The policy, its critic, and the passes that give log-probabilities, entropies and values."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from transformers.utils import logging as transformers_logging
 from ragen_agents.engines.weights import PROBE_LENGTH, TOLERANCE, logprobs_of, probe
 from ragen_agents.model_source import model_source
 from ragen_agents.starpo.config import TrainConfig
+from ragen_agents.starpo.update.batch import TrainBatch
 from ragen_envs.errors import RagenError, first_line, install_hint
 
 _CHUNK = 2048
@@ -30,6 +32,16 @@ class Scores:
     """Of the distribution that each token was drawn from, in nats."""
     values: Tensor
     """Of the state before each token; 0 without a critic."""
+
+    def laid_out(self, mask: Tensor, other: Tensor) -> "Scores":
+        """Return the scores under another mask of the same action tokens.
+
+        Args:
+            mask: (R, T) bool, of the scores.
+            other: (B, S) bool, with as many action tokens, in the same order row by row.
+        """
+        parts = (self.logprobs, self.entropies, self.values)
+        return Scores(*(_placed(other, part[mask]) for part in parts))
 
 
 class ActorCritic(nn.Module):
@@ -53,7 +65,7 @@ class ActorCritic(nn.Module):
             nn.init.zeros_(self.value_head.bias)
 
     def forward(self, ids: Tensor, real: Tensor, mask: Tensor, start: int) -> Scores:
-        """Score trajectories.
+        """Score rows of tokens.
 
         Args:
             ids: (B, T) token ids.
@@ -69,8 +81,8 @@ class ActorCritic(nn.Module):
         values = torch.zeros(ids.shape, device=ids.device)
         if self.value_head is not None:
             seen = hidden if self.trunk is None else _hidden(self.trunk, ids, real, start)
-            values = self._placed(mask, self._valued(seen[:, :-1][before]))
-        return Scores(self._placed(mask, logprobs), self._placed(mask, entropies), values)
+            values = _placed(mask, self._valued(seen[:, :-1][before]))
+        return Scores(_placed(mask, logprobs), _placed(mask, entropies), values)
 
     def _valued(self, states: Tensor) -> Tensor:
         """Return the values of states, in float32 also where autocast rounds all else."""
@@ -78,10 +90,6 @@ class ActorCritic(nn.Module):
         with torch.autocast(states.device.type, enabled=False):
             values: Tensor = self.value_head(states.float())[:, 0]
         return values
-
-    @staticmethod
-    def _placed(mask: Tensor, items: Tensor) -> Tensor:
-        return torch.zeros(mask.shape, device=mask.device).masked_scatter(mask, items.float())
 
     def policy_parameters(self) -> list[nn.Parameter]:
         """Return what the policy's optimizer changes."""
@@ -91,6 +99,26 @@ class ActorCritic(nn.Module):
         """Return what the critic's optimizer changes."""
         modules = [module for module in (self.trunk, self.value_head) if module is not None]
         return [p for module in modules for p in module.parameters() if p.requires_grad]
+
+
+def score_trajectories(
+    models: nn.Module, batch: TrainBatch, trajectories: Sequence[int], device: torch.device
+) -> Scores:
+    """Return what the models say of some trajectories of a batch.
+
+    Args:
+        models: An `ActorCritic`, or what wraps it.
+        batch: Has them.
+        trajectories: Which, n of them; all their rows are passed together.
+        device: Of the models.
+
+    Returns:
+        Scores of (n, the columns that the trajectories fill).
+    """
+    read = batch.passed(trajectories, device)
+    scores: Scores = models(read.ids, read.attention_mask, read.mask, read.start)
+    mask = batch.mask[list(trajectories), batch.columns(trajectories)]
+    return scores.laid_out(read.mask, mask.to(device))
 
 
 def chunked_logprobs(
@@ -180,6 +208,10 @@ def _with_adapters(model: Any, config: TrainConfig) -> Any:
         task_type="CAUSAL_LM",
     )  # fmt: skip
     return get_peft_model(model, adapters)
+
+
+def _placed(mask: Tensor, items: Tensor) -> Tensor:
+    return torch.zeros(mask.shape, device=mask.device).masked_scatter(mask, items.float())
 
 
 def _trunk_of(policy: Any) -> Any:
