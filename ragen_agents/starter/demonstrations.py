@@ -66,6 +66,7 @@ def demonstrate(
     bandits: float = SHARES[BANDIT],
     hurried: float = 0.0,
     late: float = 0.0,
+    cubes: float | None = None,
 ) -> Demonstration:
     """Play one episode of a game drawn by ``SHARES``.
 
@@ -74,10 +75,10 @@ def demonstrate(
         bandits: Share of the bandits, at the others' cost.
         hurried: Chance that a game has 1 to 6 actions in all, so that its turns have few left.
         late: Chance that the first turns of a game are random and not to be learned, until one to four
-            actions are left, to which the solver seldom comes. It takes them one a turn, because a model
-            of this size often misreads how many there are. The bandits have none.
+            actions are left, to which the solver seldom comes. The bandits have none.
+        cubes: Share of the cube, at the cost of all but the bandits; None for what ``SHARES`` leaves it.
     """
-    text_id = _draw_game(rng, bandits)
+    text_id = _draw_game(rng, bandits, cubes)
     env = _env(text_id, rng, hurried)
     noise = MAX_NOISE * rng.random()
     is_late = late and text_id != BANDIT and rng.random() < late
@@ -88,23 +89,24 @@ def demonstrate(
         chat = env.messages
         surplus = env.budget.actions - left
         skipped += surplus > 0
-        limit = 1 if is_late and surplus <= 0 else _limit(env)
+        limit = env.budget.this_turn
         if surplus > 0:
             actions = _waste(env, rng, min(surplus, limit))
         else:
             actions = _CHOICES[type(env.unwrapped)](env, rng, noise, limit)
         answer = [env.names[a] for a in actions]
-        thought = explain(env.unwrapped, actions, limit) if env.settings.think else None
+        thought = explain(env.unwrapped, actions, env.budget) if env.settings.think else None
         reply = format_reply(answer, thought)
         chat.append({"role": "assistant", "content": reply})
         env.play(reply)
     return Demonstration(chat, skipped)
 
 
-def _draw_game(rng: np.random.Generator, bandits: float) -> str:
-    others = 1 - SHARES[BANDIT]
-    shares = {name: share * (1 - bandits) / others for name, share in SHARES.items()}
-    shares[BANDIT] = bandits
+def _draw_game(rng: np.random.Generator, bandits: float, cubes: float | None) -> str:
+    set_apart = {BANDIT: bandits} if cubes is None else {BANDIT: bandits, CUBE: cubes}
+    others = 1 - sum(SHARES[name] for name in set_apart)
+    left = 1 - sum(set_apart.values())
+    shares = {name: share * left / others for name, share in SHARES.items()} | set_apart
     return str(rng.choice(list(shares), p=list(shares.values())))
 
 
@@ -140,10 +142,6 @@ def _settings(text_id: str, rng: np.random.Generator) -> Settings:
     per_turn = int(rng.integers(1, 8))
     budget = 5 * per_turn if rng.random() < 0.5 else 10
     return (*drawn, ("actions_per_turn", per_turn), ("max_actions", budget))
-
-
-def _limit(env: ConversationWrapper) -> int:
-    return min(env.settings.actions_per_turn, env.budget.actions)
 
 
 def _waste(env: ConversationWrapper, rng: np.random.Generator, most: int) -> list[int]:

@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import chain
+from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Any, Final
 
@@ -59,8 +61,11 @@ class Stage:
     """Share of the other games that have few actions in all."""
     late: float = 0.0
     """Share of the other games whose first turns are random and not learned."""
+    cubes: float | None = None
+    """Share of the cube; None for what ``SHARES`` leaves it among the others."""
     replies_only: bool = False
     """Whether the user's messages are not learned either."""
+    batch_size: int = 16
 
 
 @dataclass(frozen=True)
@@ -69,17 +74,19 @@ class Recipe:
 
     seed: int = 0
     stages: tuple[Stage, ...] = (
-        Stage(70_000, 2.5e-3),
+        Stage(46_000, 2.5e-3, late=0.1),
         Stage(16_000, 1.5e-3, bandits=0.35, hurried=0.6),
         Stage(5_000, 1e-3, bandits=0.3, late=0.8),
         Stage(12_000, 1e-3, bandits=0.6, late=0.8, replies_only=True),
         Stage(14_000, 1e-3, bandits=0.8, late=0.9, replies_only=True),
-        Stage(10_000, 1e-3, bandits=0.15, hurried=0.4, late=0.4, replies_only=True),
+        Stage(10_000, 1e-3, bandits=0.25, hurried=0.3, late=0.5, replies_only=True),
+        Stage(13_000, 1e-3, bandits=0.65, hurried=0.2, late=0.4, cubes=0.06, replies_only=True),
+        Stage(10_000, 7e-4, bandits=0.7, hurried=0.2, late=0.4, cubes=0.05, replies_only=True),
+        Stage(12_000, 5e-4, 0.85, 0.1, 0.2, 0.02, replies_only=True, batch_size=8),
     )
     """The later stages teach to copy names without fail, and to count what is left."""
     averaged: int = 2
     """How many of the last stages the shipped weights are the mean of."""
-    batch_size: int = 16
     hidden_size: int = 128
     layers: int = 5
     heads: int = 4
@@ -87,18 +94,22 @@ class Recipe:
     intermediate_size: int = 384
 
 
-def demonstrations(recipe: Recipe, number: int) -> list[Demonstration]:
-    """Return a stage's demonstrations, made in parallel; the same for any number of processes."""
+def demonstrations(pool: Pool, recipe: Recipe, number: int) -> list[Demonstration]:
+    """Return a stage's demonstrations; the same for any number of processes."""
     stage = recipe.stages[number]
-    seeds = [(recipe.seed, number, k) for k in range(-(-stage.demonstrations // _CHUNK))]
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
-        made = pool.map(partial(_demonstrate_chunk, stage), seeds, chunksize=1)
-    return [demonstration for chunk in made for demonstration in chunk][: stage.demonstrations]
+    chunks = [
+        ((recipe.seed, number, k), min(_CHUNK, stage.demonstrations - start))
+        for k, start in enumerate(range(0, stage.demonstrations, _CHUNK))
+    ]
+    return list(chain(*pool.starmap(partial(_demonstrate_chunk, stage), chunks, chunksize=1)))
 
 
-def _demonstrate_chunk(stage: Stage, seed: tuple[int, ...]) -> list[Demonstration]:
+def _demonstrate_chunk(stage: Stage, seed: tuple[int, ...], count: int) -> list[Demonstration]:
     rng = np.random.default_rng(seed)
-    return [demonstrate(rng, stage.bandits, stage.hurried, stage.late) for _ in range(_CHUNK)]
+    return [
+        demonstrate(rng, stage.bandits, stage.hurried, stage.late, stage.cubes)
+        for _ in range(count)
+    ]
 
 
 def tokenizer_texts(chats: Sequence[Messages]) -> Iterator[str]:
@@ -198,24 +209,23 @@ def build(folder: Path, recipe: Recipe) -> None:
     work = folder.with_name(folder.name + ".building")
     tokenizer = model = None
     reached = []
-    for number in range(len(recipe.stages)):
-        label = f"stage {number + 1} of {len(recipe.stages)}"
-        count = recipe.stages[number].demonstrations
-        _LOG.info("%s: writing %d demonstrations", label, count)
-        shown = demonstrations(recipe, number)
-        if tokenizer is None or model is None:
-            tokenizer = build_tokenizer(
-                tokenizer_texts([each.chat for each in shown[:_TOKENIZER_CHATS]])
-            )
-            model = new_model(recipe, tokenizer)
-        encoded = [encode(each, tokenizer, recipe.stages[number].replies_only) for each in shown]
-        tokens = sum(len(row["input_ids"]) for row in encoded)
-        size, seconds = f"{model.num_parameters():,} parameters", time.monotonic() - started
-        _LOG.info(
-            "%s: training %s on %s tokens (%.0f s so far)", label, size, f"{tokens:,}", seconds
-        )
-        train(model, encoded, recipe, number, work)
-        reached.append({name: weight.clone() for name, weight in model.state_dict().items()})
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        for number, stage in enumerate(recipe.stages):
+            label = f"stage {number + 1} of {len(recipe.stages)}"
+            _LOG.info("%s: writing %d demonstrations", label, stage.demonstrations)
+            shown = demonstrations(pool, recipe, number)
+            if tokenizer is None or model is None:
+                tokenizer = build_tokenizer(
+                    tokenizer_texts([each.chat for each in shown[:_TOKENIZER_CHATS]])
+                )
+                model = new_model(recipe, tokenizer)
+            one = partial(encode, tokenizer=tokenizer, replies_only=stage.replies_only)
+            encoded = pool.map(one, shown, chunksize=_CHUNK)
+            tokens = f"{sum(len(row['input_ids']) for row in encoded):,}"
+            size, seconds = f"{model.num_parameters():,} parameters", time.monotonic() - started
+            _LOG.info("%s: training %s on %s tokens (%.0f s so far)", label, size, tokens, seconds)
+            train(model, encoded, recipe, number, work)
+            reached.append({name: weight.clone() for name, weight in model.state_dict().items()})
     assert tokenizer is not None
     assert model is not None
     model.load_state_dict(_mean(reached[-recipe.averaged :]))
@@ -258,7 +268,7 @@ def train(
     """Train the model in place on one stage."""
     args = TrainingArguments(
         output_dir=str(work),
-        per_device_train_batch_size=recipe.batch_size,
+        per_device_train_batch_size=recipe.stages[number].batch_size,
         num_train_epochs=1,
         learning_rate=recipe.stages[number].learning_rate,
         lr_scheduler_type="cosine_with_min_lr",
