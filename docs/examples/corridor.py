@@ -1,5 +1,6 @@
 """A game added from outside the suite: walk along a corridor to the coin."""
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, SupportsInt
 
 import numpy as np
@@ -70,6 +71,9 @@ class CorridorEnv(GameEnv[NDArray[np.int64]]):
         run = (int(way > 0),) * min(abs(way), left.actions_per_turn, left.actions)
         value = float(abs(way) <= left.reach)
         return Advice(run, value, value)
+
+    def turn_value(self, actions: Sequence[int], budget: Budget) -> float:
+        return self._value_without_chance(actions, budget)
 
     def level_key(self, level: str) -> int:
         here, coin, length = (int(n) for n in level.split())

@@ -1,6 +1,6 @@
 """A game added from outside: switch all lamps off, where each press also switches its neighbours."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import combinations
 from typing import Any, ClassVar, SupportsInt
@@ -94,6 +94,9 @@ class LightsOutEnv(GameEnv[NDArray[np.int8]]):
         plan = solution(self.lamps)
         value = float(len(plan) <= left.reach)
         return Advice(plan[: left.actions_per_turn], value, value if plan else 0.0)
+
+    def turn_value(self, actions: Sequence[int], budget: Budget) -> float:
+        return self._value_without_chance(actions, budget)
 
     def level_key(self, level: str) -> int:
         """Return the key of a level, equal for its rotations and reflections."""

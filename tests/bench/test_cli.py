@@ -77,6 +77,7 @@ def test_help_lists_every_command():
         "play",
         "games",
         "starter",
+        "models",
         "submit",
         "leaderboard",
     ):

@@ -1,7 +1,6 @@
 """The leaderboard's pages: what they hold, and, in a real browser, what they do."""
 
 import json
-import os
 import re
 import shutil
 import signal
@@ -280,21 +279,6 @@ def test_a_site_is_served_to_this_computer(site):
 
 
 # --- in a browser --------------------------------------------------------------------------------
-
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if not CHROMIUM and "RAGEN_BROWSER" not in os.environ:
-        pytest.skip("there is no chromium; make test-site installs it")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        sandbox = [] if os.geteuid() else ["--no-sandbox"]
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=sandbox)
-        yield started
-        started.close()
 
 
 @pytest.fixture

@@ -6,9 +6,11 @@ import typer
 
 from ragen_bench.cli.bench import bench
 from ragen_bench.cli.compare import compare
+from ragen_bench.cli.explain import explain
 from ragen_bench.cli.games import games
 from ragen_bench.cli.leaderboard import leaderboard_app
 from ragen_bench.cli.match import match
+from ragen_bench.cli.models import models_app
 from ragen_bench.cli.new_game import new_game
 from ragen_bench.cli.play import play
 from ragen_bench.cli.power import power
@@ -21,6 +23,7 @@ from ragen_bench.cli.sweep import sweep
 from ragen_bench.cli.train import train
 from ragen_bench.cli.training_report import report
 from ragen_bench.cli.verify import verify
+from ragen_bench.cli.view import view
 from ragen_envs import __version__
 
 app = typer.Typer(
@@ -30,11 +33,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
-    bench, match, show, compare, verify, play, games, new_game, train, sft, sweep, reproduce, power,
-    report, submit,
+    bench, match, show, view, explain, compare, verify, play, games, new_game, train, sft, sweep,
+    reproduce, power, report, submit,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(starter_app, name="starter")
+app.add_typer(models_app, name="models")
 app.add_typer(leaderboard_app, name="leaderboard")
 
 

@@ -93,18 +93,9 @@ def serve(
     port: Annotated[int, typer.Option(min=1, max=65535)] = 8000,
 ) -> None:
     """Serve a built site on localhost, until Ctrl-C."""
-    from functools import partial
-    from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-
+    from ragen_bench.viewer.serving import serve_folder
     from ragen_envs.errors import RagenError
 
     if not (site / "index.html").is_file():
         raise RagenError(f"'{site}' holds no site; run ragen leaderboard build first")
-    handler = partial(SimpleHTTPRequestHandler, directory=site)
-    try:
-        server = ThreadingHTTPServer(("127.0.0.1", port), handler)
-    except OSError as error:
-        raise RagenError(f"port is {port}, but it cannot be used: {error.strerror}") from error
-    with server:
-        print(f"http://127.0.0.1:{port}/", flush=True)
-        server.serve_forever()
+    serve_folder(site, port)

@@ -10,8 +10,8 @@ from ragen_bench.cli.options import FormatOption, ResumeOption, RunDirectoryOpti
 from ragen_bench.console.formats import Format
 
 _AGENTS: Final = (
-    "random, noop, oracle, starter, the folder of a saved model, hf:NAME, openai:MODEL behind an "
-    "endpoint, or package.module:Agent; may be repeated."
+    "random, noop, oracle, starter, smollm2, the folder of a saved model, FILE.gguf, hf:NAME, "
+    "openai:MODEL behind an endpoint, or package.module:Agent; may be repeated."
 )
 _ENDPOINTS: Final = "Endpoints"
 _BUDGETS: Final = "Budgets"

@@ -33,7 +33,9 @@ class SweepOptions:
     ] = False
     model: Annotated[
         str | None,
-        typer.Option(help="Initial model instead of the scale's: a folder, or hf:NAME."),
+        typer.Option(
+            help="Initial model instead of the scale's: smollm2, a folder, FILE.gguf, or hf:NAME."
+        ),
     ] = None
     out: Annotated[
         Path | None,
@@ -79,6 +81,7 @@ def make_run(
     Raises:
         RagenError: An option has a wrong value.
     """
+    from ragen_agents.model_source import is_model_path
     from ragen_bench.sweeps.sweep_config import ScaleName, load_sweep
     from ragen_bench.sweeps.sweep_run import DEFAULT_ROOT, SweepRun
     from ragen_bench.sweeps.tasks import Choice
@@ -92,7 +95,7 @@ def make_run(
     scale = cast("ScaleName", size.scale)
     _check_placement(placement)
     model = size.model
-    if model is not None and Path(model).is_dir():
+    if model is not None and is_model_path(model):
         model = str(Path(model).resolve())  # tasks run in folders of their own
     seeds = size.seeds or (1 if size.quick else _SEEDS)
     choice = Choice(scale, size.quick, seeds, tuple(games or ()), model)

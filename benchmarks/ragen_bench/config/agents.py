@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ragen_agents.model_source import weights_digest
+from ragen_agents.model_source import is_model_path, local_folder, weights_digest
 from ragen_agents.policies import CONTROLS, VLLM, AsyncPolicy, Policy, Sampling, make_policy
 from ragen_agents.policies.endpoint.endpoint_settings import Connection, EndpointSettings
 from ragen_agents.policies.endpoint.key import read_key
 from ragen_agents.policies.python_agent import is_python_agent, load_agent, source_of
-from ragen_agents.starter import STARTER
 from ragen_bench.config.suites import SamplingSettings, Task
 from ragen_envs.errors import RagenError
 from ragen_envs.text import IMAGE
@@ -28,7 +27,7 @@ def normalise_agents(agents: Iterable[str]) -> list[str]:
     names: list[str] = []
     for agent in agents:
         model = agent.removeprefix(VLLM)
-        is_path = model != "starter" and _folder(agent) is not None
+        is_path = agent not in CONTROLS and is_model_path(model)
         name = agent.removesuffix(model) + str(Path(model)) if is_path else agent
         if name in names:
             raise RagenError(f"agent '{name}' is named twice")
@@ -44,18 +43,13 @@ def weights_of(agent: str) -> str | None:
     """
     if is_python_agent(agent):
         return hashlib.sha256(source_of(agent)).hexdigest()
-    folder = _folder(agent)
-    if folder is None:
-        return None
-    return weights_digest(folder)
+    folder = folder_of(agent)
+    return None if folder is None else weights_digest(folder)
 
 
-def _folder(agent: str) -> Path | None:
-    """Return the folder of a local model, or None."""
-    model = agent.removeprefix(VLLM)
-    if model == "starter":
-        return STARTER
-    return Path(model) if agent not in CONTROLS and Path(model).is_dir() else None
+def folder_of(agent: str) -> Path | None:
+    """Return the folder of a local model, or None for other agents."""
+    return None if agent in CONTROLS else local_folder(agent.removeprefix(VLLM))
 
 
 def check_sight(agents: Iterable[str], tasks: Mapping[str, Task]) -> None:

@@ -1,25 +1,23 @@
 """The pages of the site, from their templates."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import jinja2
-
 from ragen_agents.policies import CONTROLS
+from ragen_agents.rollout import Episode
+from ragen_bench.analysis.ledger import Ledger, NoLedgerError, ledger
 from ragen_bench.config.control_games import control_notes, controls_of
 from ragen_bench.config.suite_versions import is_old
 from ragen_bench.config.suites import Suite
-from ragen_bench.console.formats import number, percent
 from ragen_bench.evaluation.run_table import REFERENCE
 from ragen_bench.leaderboard.charts import HEIGHT, WIDTH, lengths_plot, tokens_plot, training_plot
-from ragen_bench.leaderboard.frames import show_episode
 from ragen_bench.leaderboard.lengths import by_length
 from ragen_bench.leaderboard.old_versions import OldTable
 from ragen_bench.leaderboard.standings import Samples, Standing
 from ragen_bench.leaderboard.store import StoredEntry
-from ragen_bench.leaderboard.tile_pictures import tile_set
+from ragen_bench.viewer.run_pages import viewer_values
+from ragen_bench.viewer.templates import page_templates
 from ragen_envs import SUITE_VERSION
 
 if TYPE_CHECKING:
@@ -34,6 +32,13 @@ _COLOURS: Final = 6
 
 def _ranked(names: Iterable[str]) -> list[str]:
     return [name for name in names if name not in CONTROLS]
+
+
+def _ledger(episode: Episode) -> Ledger | None:
+    try:
+        return ledger(episode)
+    except NoLedgerError:
+        return None
 
 
 class Pages:
@@ -56,20 +61,13 @@ class Pages:
         self._out, self._reports = out, reports
         self._titles = {s.entry.about.name: s.entry.about.title for s in entries}
         self._entries, self._suite = entries, suite
-        self._environment = jinja2.Environment(
-            loader=jinja2.PackageLoader("ragen_bench", "templates/leaderboard"),
-            autoescape=True,
-            undefined=jinja2.StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._environment.filters.update(number=number, percent=percent)
-        self._environment.tests["known"] = math.isfinite
+        self._environment = page_templates()
         colours = {name: f"s{i % _COLOURS}" for i, name in enumerate(_ranked(self._titles))}
         colours[REFERENCE] = "control"
         self._environment.globals.update(
-            games=list(suite.tasks), controls=controls_of(suite.tasks), width=WIDTH, height=HEIGHT,
-            colours=colours, has_results=bool(reports), suite_version=SUITE_VERSION,
+            base="base.html.j2", games=list(suite.tasks), controls=controls_of(suite.tasks),
+            width=WIDTH, height=HEIGHT, colours=colours, has_results=bool(reports),
+            suite_version=SUITE_VERSION,
         )  # fmt: skip
 
     def write_index(
@@ -124,23 +122,15 @@ class Pages:
     def write_episodes(self, stored: StoredEntry, game: str) -> None:
         """Write the viewer of an entry's episodes of a game."""
         episodes = [r.episode for r in stored.records if r.episode.task == game]
-        name = stored.entry.about.name
-        shown = {
-            "tiles": tile_set(episodes[0].env_id),
-            "episodes": [show_episode(episode) for episode in episodes],
-        }
-        turns = [turn for episode in episodes for turn in episode.turns]
-        defects = sorted({name for turn in turns for name in turn.defects})
-        soft = sorted({name for turn in turns for name in turn.soft_defects} - set(defects))
+        ledgers = {episode.key: found for episode in episodes if (found := _ledger(episode))}
         self._write(
-            f"episodes/{name}/{game}.html",
+            f"episodes/{stored.entry.about.name}/{game}.html",
             "episodes.html",
-            entry=stored.entry,
-            titles=self._titles,
             game=game,
-            data=shown,
-            defects=defects,
-            soft_defects=soft,
+            **viewer_values(episodes, ledgers),
+            agent_links={f"../{name}/{game}.html": title for name, title in self._titles.items()},
+            game_links={f"{name}.html": name for name in self._suite.tasks},
+            here=(f"../{stored.entry.about.name}/{game}.html", f"{game}.html"),
         )
 
     def write_results(self) -> None:

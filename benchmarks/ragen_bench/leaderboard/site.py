@@ -1,10 +1,8 @@
 """The leaderboard as a site: checked, written whole or not at all, and without any request to elsewhere."""
 
-import shutil
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ragen_bench.config.control_games import controls_of
 from ragen_bench.config.suite_versions import is_old
@@ -16,14 +14,12 @@ from ragen_bench.leaderboard.pages import Pages
 from ragen_bench.leaderboard.rules import SUITE, EntryError
 from ragen_bench.leaderboard.standings import pooled, samples_of, standings
 from ragen_bench.leaderboard.store import StoredEntry, entry_folders, new_folder
-from ragen_bench.leaderboard.tile_pictures import write_tiles
+from ragen_bench.viewer.run_pages import refuse_other_folder
+from ragen_bench.viewer.templates import write_assets
 from ragen_envs.errors import RagenError, install_hint
 
 if TYPE_CHECKING:
     from ragen_bench.reproduction.reproduction_report import Report
-
-_MARK: Final = "style.css"
-"""By which a folder is known to hold a site."""
 
 
 def build_site(root: Path, results: Path, out: Path, tick: Tick | None = None) -> None:
@@ -39,8 +35,7 @@ def build_site(root: Path, results: Path, out: Path, tick: Tick | None = None) -
         RagenError: An entry is rejected, results are broken, or the folder holds something else or
             cannot be written.
     """
-    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / _MARK).is_file())):
-        raise RagenError(f"'{out}' holds something that is no site; choose another --out")
+    refuse_other_folder(out)
     reports = _reports(results)
     entries = _checked(entry_folders(root), tick)
     try:
@@ -84,7 +79,7 @@ def _write(stored: Sequence[StoredEntry], reports: "Sequence[Report]", out: Path
     samples = {game: samples_of(entries, game) for game in games}
     overall = standings(entries, pooled([samples[g] for g in games if g not in controls]))
     tables = {game: standings(entries, samples[game]) for game in games}
-    _write_assets(out)
+    write_assets(out)
     write_table(out / "data", "overall", standings_table({"all": overall}))
     write_table(out / "data", "games", standings_table(tables))
     write_table(out / "data", "episodes", episodes_table(entries))
@@ -106,11 +101,3 @@ def _write(stored: Sequence[StoredEntry], reports: "Sequence[Report]", out: Path
         pages.write_result(report)
     if reports:
         pages.write_results()
-
-
-def _write_assets(out: Path) -> None:
-    for item in (resources.files("ragen_bench") / "templates" / "leaderboard").iterdir():
-        if item.name.endswith((".css", ".js", ".svg")):
-            with resources.as_file(item) as path:
-                shutil.copyfile(path, out / item.name)
-    write_tiles(out / "tiles")

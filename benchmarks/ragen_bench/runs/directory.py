@@ -14,6 +14,7 @@ from ragen_agents.run_files.locks import exclusive_lock
 from ragen_agents.run_files.provenance import describe_provenance
 from ragen_agents.run_files.resource_context import ResourceContext
 from ragen_agents.run_files.yaml_files import dump_yaml
+from ragen_bench.config.agents import folder_of
 from ragen_bench.config.run_config import (
     AnyConfig,
     ConfigT,
@@ -89,7 +90,9 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
         self._checksums.repair(found.records)
 
     def _write_head(self) -> None:
-        provenance = json.dumps(describe_provenance(), indent=1) + "\n"
+        names = (agent.name for agent in self.config.agents)
+        models = {name: folder for name in names if (folder := folder_of(name)) is not None}
+        provenance = json.dumps(describe_provenance(models), indent=1) + "\n"
         write_atomically(self.folder / ENVIRONMENT, provenance)
         data = {**self.config.model_dump(mode="json"), "digest": self.config.digest}
         write_atomically(self.folder / CONFIG, dump_yaml(data))

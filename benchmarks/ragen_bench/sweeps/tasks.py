@@ -97,7 +97,7 @@ class Choice:
     games: tuple[str, ...] = ()
     """Empty for those of the scale."""
     model: str | None = None
-    """Instead of the scale's: "starter", a folder, or "hf:NAME"."""
+    """Instead of the scale's: "starter", "smollm2", a model folder, a GGUF file, or "hf:NAME"."""
 
     @property
     def name(self) -> str:

@@ -1,5 +1,6 @@
 """NewGame as a Gymnasium environment."""
 
+from collections.abc import Sequence
 from typing import Any, SupportsInt
 
 import numpy as np
@@ -84,6 +85,10 @@ class NewGameEnv(GameEnv[NDArray[np.int64]]):
         run = (int(way > 0),) * min(abs(way), left.actions_per_turn, left.actions)
         value = float(abs(way) <= left.reach)
         return Advice(run, value, value if way else 0.0)
+
+    def turn_value(self, actions: Sequence[int], budget: Budget) -> float:
+        """Return what is left of the chance of success after a turn; the game has no chance."""
+        return self._value_without_chance(actions, budget)
 
     def level_key(self, level: str) -> int:
         """Return the key of a level, equal for its mirror image, in [0, 2^63)."""

@@ -5,19 +5,24 @@ from typing import Any
 
 from ragen_agents.rollout import Episode, EpisodeSpec, TurnRecord
 from ragen_agents.rollout.episode_runner import make_env
+from ragen_bench.analysis.ledger import Decision, Ledger
 from ragen_bench.console.escaping import escape_unprintable
 from ragen_envs.conversation import ConversationWrapper
+from ragen_envs.frozen_lake import dynamics as lake
+from ragen_envs.frozen_lake.env import FrozenLakeEnv
 from ragen_envs.oracle import Budget
 from ragen_envs.text import GRID
 
 
-def show_episode(episode: Episode) -> dict[str, Any]:
+def show_episode(episode: Episode, found: Ledger | None) -> dict[str, Any]:
     """Return an episode that has been verified, as plain data.
 
     ``frames`` has the start of every turn and each action after it: ``turn`` (from 0, one beyond the
-    last for the closing board), ``action``, ``reward``, ``effective``, and the board as rows of the
-    game's standard symbols, or, for games without a board, its words.
+    last for the closing board), ``action``, ``reward``, ``effective``, ``slipped`` where the ice led
+    elsewhere, and the board as rows of the game's standard symbols, or, for games without a board, its
+    words. Each turn has its decision of the ledger, if there is one.
     """
+    decisions = [None] * len(episode.turns) if found is None else found.decisions
     return {
         "index": episode.instance.index,
         "success": episode.success,
@@ -28,8 +33,26 @@ def show_episode(episode: Episode) -> dict[str, Any]:
         "error": escape_unprintable(episode.error or ""),
         "system": episode.system,
         "closing": episode.closing,
-        "turns": [_turn(turn) for turn in episode.turns],
+        "turns": [
+            {**_turn(turn), "decision": None if decision is None else _decision(decision)}
+            for turn, decision in zip(episode.turns, decisions, strict=True)
+        ],
         "frames": list(_frames(episode)),
+    }
+
+
+def first_frame(episode: Episode, turn: int) -> int:
+    """Return the number of the frame with which a turn, counted from 0, begins."""
+    return sum(1 + len(before.executed) for before in episode.turns[:turn])
+
+
+def _decision(decision: Decision) -> dict[str, Any]:
+    return {
+        "value": round(decision.value, 6),
+        "after": round(decision.after, 6),
+        "regret": round(decision.regret, 6),
+        "luck": round(decision.luck, 6),
+        "blunder": decision.blunder,
     }
 
 
@@ -58,14 +81,25 @@ def _frames(episode: Episode) -> Iterator[dict[str, Any]]:
         for name, reward, effective in zip(
             turn.executed, turn.rewards, turn.effective, strict=True
         ):
-            env.unwrapped.act(env.names.index(name))  # type: ignore[attr-defined]
+            slipped = _act(env, env.names.index(name))
             yield {
                 "turn": number, "action": name, "reward": reward, "effective": effective,
-                "board": _board(env),
+                "slipped": slipped, "board": _board(env),
             }  # fmt: skip
         left = Budget(left.actions - len(turn.executed), left.turns - 1, left.actions_per_turn)
     if not episode.turns:
         yield {"turn": 0, "best": _best(env, left), "board": _board(env)}
+
+
+def _act(env: ConversationWrapper, action: int) -> bool:
+    """Play an action and return whether the walker slipped to another cell than it leads to."""
+    game: Any = env.unwrapped
+    if not isinstance(game, FrozenLakeEnv):
+        game.act(action)
+        return False
+    meant = lake.walk(game.position, action, game.height, game.width)
+    game.act(action)
+    return bool(game.position != meant)
 
 
 def _best(env: ConversationWrapper, left: Budget) -> list[str]:

@@ -4,7 +4,8 @@
 const source = document.getElementById("data");
 const { tiles, episodes } = JSON.parse(source.textContent);
 const at = (id) => document.getElementById(id);
-const state = { shown: [], episode: null, step: 0 };
+const state = { shown: [], episode: null, step: 0, timer: null };
+const PACE = 700; // milliseconds a step
 
 function make(tag, text, className) {
   const element = document.createElement(tag);
@@ -20,8 +21,14 @@ function wanted(episode) {
   const defect = at("defect").value;
   const found = episode.turns.flatMap((turn) => turn.defects);
   if (outcome && (outcome === "solved") !== episode.success) return false;
+  const blunder = at("blunder").value;
+  if (blunder && blunderOf(episode) !== blunder) return false;
   const allowed = episode.turns.flatMap((turn) => turn.soft_defects);
   return !defect || (defect === "*" ? found.length > 0 : [...found, ...allowed].includes(defect));
+}
+
+function blunderOf(episode) {
+  return episode.turns.find((turn) => turn.decision?.blunder)?.decision.blunder ?? "none";
 }
 
 function fillList() {
@@ -38,6 +45,10 @@ function fillList() {
       return item;
     }),
   );
+}
+
+function share(chance) {
+  return `${Math.round(1000 * chance) / 10}%`;
 }
 
 // --- one moment of one episode ----------------------------------------------
@@ -76,7 +87,43 @@ function drawReply(text) {
 function captionOf(frame) {
   if (frame.action === undefined) return `before turn ${frame.turn + 1}`;
   const effect = frame.effective ? "" : ", which changed nothing";
-  return `${frame.action}${effect}: reward ${frame.reward}`;
+  return `${frame.action}${frame.slipped ? ", which slipped" : ""}${effect}: reward ${frame.reward}`;
+}
+
+function drawChances() {
+  const { episode } = state;
+  const judged = episode.turns.every((turn) => turn.decision) ? episode.turns : [];
+  const bars = judged.map(({ decision }, number) => {
+    const link = make("a", undefined, decision.blunder ? "blunder" : "");
+    link.href = `#${episode.index}/${episode.frames.findIndex((f) => f.turn === number)}`;
+    link.title = `before turn ${number + 1}: ${share(decision.value)}${decision.blunder ? `, then a ${decision.blunder}` : ""}`;
+    link.append(make("span", share(decision.value)), meter(decision.value));
+    const item = make("li");
+    item.append(link);
+    return item;
+  });
+  if (judged.length) {
+    const end = make("li", undefined, "end");
+    const last = judged.at(-1).decision.after;
+    end.append(make("span", share(last)), meter(last));
+    bars.push(end);
+  }
+  at("chances").replaceChildren(...bars);
+}
+
+function meter(chance) {
+  const bar = make("meter");
+  bar.value = chance;
+  return bar;
+}
+
+function judgement(decision) {
+  if (!decision) return "";
+  const parts = [`chance ${share(decision.value)} → ${share(decision.after)}`];
+  if (decision.regret > 1e-6) parts.push(`the turn cost ${share(decision.regret)}`);
+  if (Math.abs(decision.luck) > 1e-6) parts.push(`luck ${decision.luck > 0 ? "gave" : "took"} ${share(Math.abs(decision.luck))}`);
+  if (decision.blunder) parts.push(decision.blunder);
+  return parts.join(", ");
 }
 
 function draw() {
@@ -84,6 +131,12 @@ function draw() {
   const frame = episode.frames[step];
   const turn = episode.turns[frame.turn];
   drawBoard(frame.board);
+  at("board").classList.toggle("slipped", Boolean(frame.slipped));
+  at("scrubber").max = episode.frames.length - 1;
+  at("scrubber").value = step;
+  at("judged").textContent = judgement(turn?.decision);
+  at("judged").className = turn?.decision?.blunder ? "blunder" : "";
+  at("actions").textContent = turn ? `Read as: ${turn.actions.join(" · ") || "no actions"}` : "";
   at("caption").textContent = captionOf(frame);
   at("step").textContent = `${step} / ${episode.frames.length - 1}`;
   const best = episode.frames.findLast((f, i) => i <= step && f.best !== undefined).best;
@@ -116,9 +169,26 @@ function drawHead() {
 function show(episode, step) {
   state.episode = episode;
   state.step = Math.max(0, Math.min(step, episode.frames.length - 1));
+  if (state.timer && state.step === episode.frames.length - 1) pause();
   history.replaceState(null, "", `#${episode.index}${state.step ? `/${state.step}` : ""}`);
   drawHead();
+  drawChances();
   draw();
+}
+
+function pause() {
+  clearInterval(state.timer);
+  state.timer = null;
+  at("run").textContent = "▶";
+  at("run").setAttribute("aria-label", "Play");
+}
+
+function playOrPause() {
+  if (state.timer) return pause();
+  if (state.step === state.episode.frames.length - 1) show(state.episode, 0);
+  state.timer = setInterval(() => show(state.episode, state.step + 1), PACE);
+  at("run").textContent = "❚❚";
+  at("run").setAttribute("aria-label", "Pause");
 }
 
 function readAddress() {
@@ -140,18 +210,22 @@ const KEYS = {
   ArrowUp: () => other(-1),
   Home: () => show(state.episode, 0),
   End: () => show(state.episode, Infinity),
+  " ": playOrPause,
 };
 
 document.addEventListener("keydown", (event) => {
   const plain = !event.ctrlKey && !event.metaKey && !event.altKey;
-  if (!plain || event.target.closest("select, summary") || !KEYS[event.key]) return;
+  const own = event.target.closest("select, summary, input") || (event.key === " " && event.target.closest("button, a"));
+  if (!plain || own || !KEYS[event.key]) return;
   event.preventDefault();
   KEYS[event.key]();
 });
 for (const [id, key] of [["first", "Home"], ["back", "ArrowLeft"], ["next", "ArrowRight"], ["last", "End"]]) {
   at(id).addEventListener("click", KEYS[key]);
 }
-for (const id of ["outcome", "defect"]) {
+at("run").addEventListener("click", playOrPause);
+at("scrubber").addEventListener("input", (event) => show(state.episode, Number(event.target.value)));
+for (const id of ["outcome", "defect", "blunder"]) {
   at(id).addEventListener("change", () => {
     fillList();
     if (state.shown.length && !state.shown.includes(state.episode)) show(state.shown[0], 0);

@@ -1,0 +1,172 @@
+"""The ledger of an episode: what each turn cost, by the exact oracle, and what chance gave or took.
+
+With V the largest probability of success that any agent has from a state under what is left of turns and
+actions, and Q what is left of it in expectation once a turn has committed to its actions,
+
+    regret = V before the turn - Q >= 0,    luck = V after the turn - Q,
+
+so that success - V at the start = the sum of luck - the sum of regret, exactly, in every episode.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Final
+
+from ragen_agents.rollout import Episode, EpisodeSpec
+from ragen_agents.rollout.episode_runner import make_env
+from ragen_bench.config.suite_versions import incomparable, is_old
+from ragen_envs.conversation import ConversationWrapper
+from ragen_envs.errors import RagenError, SolverLimitError
+
+_ROUNDING: Final = 1e-12
+"""Values that differ by less are equal: they are sums of products of probabilities."""
+
+
+class NoLedgerError(RagenError):
+    """The ledger of an episode cannot be computed exactly; the message says why."""
+
+
+class Blunder(StrEnum):
+    """How a turn lost an episode that could still be won."""
+
+    DEADLOCK = "deadlock"
+    """No number of actions can win from where it led."""
+    OVERRUN = "overrun"
+    """What is left of turns and actions is too little."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One turn."""
+
+    value: float
+    """V before it, in [0, 1]."""
+    committed: float
+    """Q: what is left of V, in expectation over the game's chance, given the actions it committed to."""
+    after: float
+    """V after it; 1 or 0 where the episode ended."""
+    plan: tuple[str, ...]
+    """What the oracle would have played."""
+    blunder: Blunder | None
+    """How the turn lost the episode, if it did: V was above 0, and Q is 0."""
+
+    @property
+    def regret(self) -> float:
+        """What the turn cost: >= 0, and 0 for the oracle's."""
+        return self.value - self.committed
+
+    @property
+    def luck(self) -> float:
+        """What chance gave or took: 0 in games in which success does not depend on it, else 0 on average."""
+        return self.after - self.committed
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """All turns of an episode."""
+
+    episode: Episode
+    decisions: tuple[Decision, ...]
+
+    @property
+    def start(self) -> float:
+        """V before the first turn."""
+        return self.decisions[0].value
+
+    @cached_property
+    def regret(self) -> float:
+        """Sum over the turns."""
+        return sum(decision.regret for decision in self.decisions)
+
+    @cached_property
+    def luck(self) -> float:
+        """Sum over the turns."""
+        return sum(decision.luck for decision in self.decisions)
+
+    @property
+    def corrected(self) -> float:
+        """Success without luck: its expectation is that of success, and it varies less."""
+        return self.episode.success - self.luck
+
+    @property
+    def lost_at(self) -> int | None:
+        """Number of the turn, from 0, whose blunder lost the episode; None if there was none."""
+        turns = (t for t, decision in enumerate(self.decisions) if decision.blunder)
+        return next(turns, None)
+
+    @property
+    def worst(self) -> int:
+        """Number of the turn, from 0, with the largest regret; of equal ones the first."""
+        return max(
+            range(len(self.decisions)), key=lambda turn: (self.decisions[turn].regret, -turn)
+        )
+
+    @property
+    def wasted_tokens(self) -> int | None:
+        """Tokens of the replies after the episode was lost by a blunder; None where they were not counted."""
+        lost = self.lost_at
+        later = () if lost is None else self.episode.turns[lost + 1 :]
+        counts = [turn.reply_tokens for turn in later]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+
+def ledger(episode: Episode) -> Ledger:
+    """Play an episode again and return its ledger.
+
+    Args:
+        episode: A record of the present suite version that did not end in an error.
+
+    Raises:
+        NoLedgerError: It is of another suite version, or ended in an error or before the first reply; or
+            its game does not compute values, or not under its limits.
+        RagenError: The replies do something else than was recorded; ``ragen verify`` says what.
+    """
+    _check(episode)
+    instance = episode.instance
+    assert instance.index is not None
+    env = make_env(
+        EpisodeSpec(
+            episode.task, episode.env_id, instance.index, instance.split, instance.noise,
+            episode.attempt, episode.env_kwargs,
+        )
+    )  # fmt: skip
+    try:
+        return Ledger(episode, tuple(_decisions(episode, env)))
+    except SolverLimitError as error:
+        raise NoLedgerError(f"{episode.key}: {error}") from error
+
+
+def _check(episode: Episode) -> None:
+    if is_old(episode.suite_version):
+        raise NoLedgerError(incomparable(episode.suite_version))
+    if episode.end.is_failure:
+        raise NoLedgerError("episodes that ended in an error or outgrew the model's context")
+    if not episode.turns:
+        raise NoLedgerError(f"{episode.key} ended before the first reply")
+
+
+def _decisions(episode: Episode, env: ConversationWrapper) -> list[Decision]:
+    found = []
+    for number, turn in enumerate(episode.turns, start=1):
+        advice = env.oracle()
+        committed = env.turn_value(turn.reply, turn.cut_off)
+        if committed is None:
+            raise NoLedgerError(f"{episode.env_id} does not compute what a turn is worth")
+        result = env.play(turn.reply, turn.cut_off)
+        if tuple(env.names[a] for a in result.executed) != turn.executed:
+            raise RagenError(
+                f"{episode.key}, turn {number}: the reply does something else than was recorded; "
+                "see ragen verify"
+            )
+        after = float(env.success) if result.end is not None else env.oracle().value
+        blunder = _blunder(env) if committed <= _ROUNDING < advice.value else None
+        plan = tuple(env.names[action] for action in advice.actions)
+        found.append(Decision(advice.value, committed, after, plan, blunder))
+    return found
+
+
+def _blunder(env: ConversationWrapper) -> Blunder:
+    """Return how a game was lost whose last turn left no chance."""
+    value: float = env.unwrapped.oracle().value  # type: ignore[attr-defined]
+    return Blunder.OVERRUN if value > 0 else Blunder.DEADLOCK

@@ -1,0 +1,75 @@
+"""``ragen explain``: what each agent's turns cost, by the exact oracle."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from ragen_bench.cli.options import FormatOption, RunArgument
+from ragen_bench.console.formats import Format, Grid, number, percent, percent_interval, print_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ragen_bench.analysis.ledger import Ledger
+    from ragen_bench.analysis.summary import Explained
+
+_SHOWN: Final = 5
+"""Episodes named for each agent."""
+
+
+def explain(run: RunArgument, style: FormatOption = Format.TABLE) -> None:
+    """Say where a run's agents lost: regret, blunders, and success without luck, by the exact oracle."""
+    from ragen_bench.analysis.summary import explain_run, read_explainable, summarise_ledgers
+    from ragen_bench.console.row_bar import bar
+    from ragen_bench.evaluation.run_table import incomplete
+
+    read = read_explainable(run)
+    with bar("explaining") as tick:
+        explained = explain_run(read, tick)
+    data = summarise_ledgers(read, explained)
+    notes = [f"left out: {reason}" for reason in explained.reasons]
+    notes += incomplete(read.missing, len(read.config.keys), read.torn)
+    agents = [agent.name for agent in read.config.agents]
+    if style in (Format.TABLE, Format.MARKDOWN):
+        notes += list(_worst_episodes(explained, agents))
+    print_table(data, _grid(data), style, f"Decisions, {run}", notes, {"run": str(run)})
+
+
+def _grid(data: "pd.DataFrame") -> Grid:
+    header = [
+        "game", "agent", "success\n%", "without luck %\n[95% CI]", "optimum\n%", "regret\na turn",
+        "deadlock\n%", "overrun\n%", "turn", "tokens\nwasted", "n",
+    ]  # fmt: skip
+    rows = [
+        [
+            row["game"], row["agent"], percent(row["success"]),
+            percent_interval(row["corrected"], row["corrected_low"], row["corrected_high"]),
+            percent(row["optimal"]), number(row["regret"], 3), percent(row["deadlocks"]),
+            percent(row["overruns"]), number(row["lost_turn"], 1), number(row["wasted_tokens"], 0),
+            str(row["n"]),
+        ]
+        for row in data.to_dict("records")
+    ]  # fmt: skip
+    return Grid(
+        header, rows, left=2, hideable=("n", "tokens\nwasted", "optimum\n%", "success\n%", "turn")
+    )
+
+
+def _worst_episodes(explained: "Explained", agents: list[str]) -> Iterator[str]:
+    from ragen_bench.analysis.summary import most_instructive
+
+    for agent in agents:
+        found = most_instructive(explained, agent, _SHOWN)
+        if found:
+            yield f"turns of {agent} to look at first:\n" + "\n".join(map(_line, found))
+
+
+def _line(found: "Ledger") -> str:
+    episode, turn = found.episode, found.worst
+    decision = found.decisions[turn]
+    played = " ".join(episode.turns[turn].executed) or "nothing"
+    before, after = percent(decision.value), percent(decision.committed)
+    lost = f" ({decision.blunder})" if decision.blunder else ""
+    return (
+        f"  {episode.task} level {episode.instance.index}, turn {turn + 1}: {before} -> {after}%{lost}\n"
+        f"    played {played}; the oracle: {' '.join(decision.plan)}"
+    )

@@ -1,0 +1,21 @@
+"""A real browser, for the tests of pages."""
+
+import os
+import shutil
+
+import pytest
+
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if not CHROMIUM and "RAGEN_BROWSER" not in os.environ:
+        pytest.skip("there is no chromium; make test-site installs it")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        sandbox = [] if os.geteuid() else ["--no-sandbox"]
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=sandbox)
+        yield started
+        started.close()

@@ -1,0 +1,161 @@
+"""The ledger: success minus the chance at the start is the sum of luck minus the sum of regret."""
+
+import json
+import math
+from dataclasses import replace
+from statistics import fmean, variance
+
+import pytest
+from entries import ENTRIES
+from ragen_bench.__main__ import main
+from ragen_bench.analysis.ledger import Blunder, NoLedgerError, ledger
+from ragen_bench.analysis.summary import read_explainable
+from ragen_bench.leaderboard.store import read_entry
+
+from ragen_agents.policies import CONTROLS
+from ragen_agents.policies.base import Reply
+from ragen_agents.rollout import EpisodeSpec
+from ragen_agents.rollout.lockstep import play_batch
+from ragen_envs import SUITE_VERSION
+
+PLAYED = [
+    path.parent
+    for path in sorted(ENTRIES.glob("*/entry.json"))
+    if read_entry(path.parent).entry.config.suite_version == SUITE_VERSION
+]
+SAMPLED = 12
+"""One of so many kept episodes is played again here; `ragen explain leaderboards/NAME` plays all."""
+
+
+class Scripted:
+    """A policy that always says the same."""
+
+    name = "scripted"
+    batch_size = 64
+
+    def __init__(self, *replies):
+        self.replies = replies
+
+    def act(self, requests):
+        return [Reply(self.replies[len(r.messages) // 2 - 1]) for r in requests]
+
+
+def answer(*names):
+    return f"<think>go</think><answer>{' || '.join(names)}</answer>"
+
+
+def play(game, policy, count=1, index=0, **settings):
+    """Return the ledgers of episodes of one test level under independent draws of the game's chance."""
+    specs = [
+        EpisodeSpec("T", f"ragen/{game}Text-v0", index, "test", noise, 0, settings)
+        for noise in range(count)
+    ]
+    return [ledger(episode) for episode in play_batch(specs, policy, 0)]
+
+
+@pytest.mark.parametrize("folder", PLAYED, ids=lambda folder: folder.name)
+def test_the_identity_holds_on_kept_records(folder):
+    for record in read_entry(folder).records[::SAMPLED]:
+        found = ledger(record.episode)
+        assert abs(found.episode.success - found.start - found.luck + found.regret) < 1e-12
+        assert found.start == pytest.approx(found.episode.optimal_success, abs=1e-12)
+        for decision in found.decisions:
+            assert decision.regret > -1e-12
+            if found.episode.agent == "oracle":
+                assert decision.regret < 1e-12
+            if found.episode.task != "FrozenLake":
+                assert decision.luck == 0
+
+
+def test_luck_averages_zero_and_leaving_it_out_makes_scores_steadier():
+    found = play("FrozenLake", CONTROLS["random"](), count=600)
+    error = math.sqrt(variance([each.luck for each in found]) / len(found))
+    assert error > 0
+    assert abs(fmean(each.luck for each in found)) < 4 * error
+    assert variance([each.corrected for each in found]) < 0.7 * variance(
+        [float(each.episode.success) for each in found]
+    )
+
+
+def test_a_box_in_a_corner_is_a_deadlock_and_idling_an_overrun():
+    (wasted,) = play("Sokoban", Scripted("no", "no", "no", "no", "no"))
+    assert [decision.blunder for decision in wasted.decisions].count(Blunder.OVERRUN) == 1
+    assert wasted.decisions[-1].after == 0
+    assert wasted.regret == 1
+    lost = [
+        blunder
+        for index in range(40)
+        for each in play("Sokoban", CONTROLS["random"](), index=index)
+        if (blunder := each.lost_at) is not None
+        and each.decisions[blunder].blunder == Blunder.DEADLOCK
+    ]
+    assert lost
+
+
+def test_the_wrong_arm_is_a_deadlock_of_the_first_turn():
+    found = [play("Bandit", Scripted(answer(name)))[0] for name in arms()]
+    assert sorted(each.lost_at is None for each in found) == [False, True]
+    (bad,) = (each for each in found if each.lost_at == 0)
+    assert bad.decisions[0].blunder == Blunder.DEADLOCK
+    assert bad.decisions[0].plan != bad.episode.turns[0].executed
+    assert bad.wasted_tokens == 0
+
+
+def arms():
+    from ragen_envs.conversation import make
+
+    env = make("ragen/BanditText-v0")
+    env.reset(options={"split": "test", "index": 0})
+    return env.names
+
+
+def test_an_invalid_reply_that_ends_the_game_costs_all():
+    (found,) = play("Sokoban", Scripted("no"), invalid="end")
+    assert [decision.committed for decision in found.decisions] == [0.0]
+    (kept,) = play("Sokoban", Scripted("no", *[answer("Up")] * 4), invalid="discard")
+    assert kept.decisions[0].after == kept.decisions[0].committed
+
+
+def test_tokens_after_the_blunder_are_wasted():
+    (found,) = play("Sokoban", Scripted(*["no"] * 5))
+    turns = tuple(turn.model_copy(update={"reply_tokens": 10}) for turn in found.episode.turns)
+    counted = replace(found, episode=found.episode.model_copy(update={"turns": turns}))
+    assert counted.wasted_tokens == 10 * (len(turns) - 1 - counted.lost_at)
+    assert found.wasted_tokens is None or found.lost_at == len(turns) - 1
+
+
+def test_records_that_cannot_be_explained_say_why():
+    (found,) = play("Sokoban", Scripted(*["no"] * 5))
+    old = found.episode.model_copy(update={"suite_version": 1})
+    with pytest.raises(NoLedgerError, match="version 1"):
+        ledger(old)
+    broken = found.episode.model_copy(update={"turns": ()})
+    with pytest.raises(NoLedgerError, match="ended before the first reply"):
+        ledger(broken)
+
+
+def test_a_run_is_explained(tmp_path, capsys):
+    games = ["--game", "Sokoban", "--game", "FrozenLake"]
+    out = str(tmp_path / "run")
+    agents = ["--agent", "random", "--agent", "oracle"]
+    assert main(["bench", *agents, *games, "--episodes", "6", "--out", out]) == 0
+    capsys.readouterr()
+    assert main(["explain", out, "--format", "json"]) == 0
+    rows = {(r["game"], r["agent"]): r for r in json.loads(capsys.readouterr().out)["rows"]}
+    assert rows["Sokoban", "oracle"]["regret"] == 0
+    assert rows["Sokoban", "random"]["blunders"] == 1 - rows["Sokoban", "random"]["success"]
+    assert rows["FrozenLake", "oracle"]["corrected"] == pytest.approx(
+        rows["FrozenLake", "oracle"]["optimal"]
+    )
+    assert main(["explain", out]) == 0
+    said = capsys.readouterr().out
+    assert "turns of random to look at first:" in said
+    assert "turns of oracle" not in said
+    assert main(["explain", str(tmp_path)]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_an_entry_is_explained_like_a_run():
+    run = read_explainable(ENTRIES / "oracle")
+    assert run.missing == 0
+    assert {agent for agent, _ in run.samples} == {"oracle"}

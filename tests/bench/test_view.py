@@ -1,0 +1,148 @@
+"""The pages of a run: what they hold, what the command refuses, and, in a real browser, what they do."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+from processes import interruptible
+from ragen_bench.__main__ import main
+from ragen_bench.analysis.summary import read_explainable
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "mine"
+    games = ["--game", "Sokoban", "--game", "FrozenLake", "--game", "Bandit"]
+    agents = ["--agent", "random", "--agent", "oracle"]
+    assert main(["bench", *agents, *games, "--episodes", "12", "--out", str(out)]) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def pages(run, tmp_path_factory):
+    out = tmp_path_factory.mktemp("pages") / "site"
+    assert main(["view", str(run), "--out", str(out)]) == 0
+    return out
+
+
+def shown(pages, agent, game):
+    text = (pages / "episodes" / agent / f"{game}.html").read_text(encoding="utf-8")
+    return json.loads(re.search(r'id="data"[^>]*>(.*?)</script>', text, re.DOTALL)[1])["episodes"]
+
+
+def test_every_agent_and_game_has_a_page_and_links_lead_somewhere(pages):
+    found = sorted(str(path.relative_to(pages)) for path in pages.glob("episodes/*/*.html"))
+    games = ("Bandit", "FrozenLake", "Sokoban")
+    assert found == sorted(
+        f"episodes/{a}/{g}.html" for a in ("0-random", "1-oracle") for g in games
+    )
+    for page in pages.rglob("*.html"):
+        links = re.findall(r'(?:href|src|value)="([^"#]+\.(?:html|css|js|svg))', page.read_text())
+        assert links
+        assert all((page.parent / link).resolve().is_file() for link in links)
+
+
+def test_turns_have_what_the_oracle_says_of_them(pages, run):
+    ledgers = read_explainable(run).samples["random", "Sokoban"]
+    for episode, record in zip(shown(pages, "0-random", "Sokoban"), ledgers.values(), strict=True):
+        first = episode["turns"][0]["decision"]
+        assert first["value"] == record.optimal_success
+        blunders = [turn["decision"]["blunder"] for turn in episode["turns"]]
+        assert any(blunders) != record.success
+    for episode in shown(pages, "1-oracle", "Sokoban"):
+        assert all(turn["decision"]["regret"] == 0 for turn in episode["turns"])
+
+
+def test_slips_are_marked_on_ice_and_nowhere_else(pages):
+    def slips(game):
+        frames = [f for e in shown(pages, "0-random", game) for f in e["frames"]]
+        return [frame["slipped"] for frame in frames if "action" in frame]
+
+    assert set(slips("FrozenLake")) == {True, False}
+    assert set(slips("Sokoban")) == {False}
+
+
+def test_the_first_page_links_to_the_turns_to_look_at(pages):
+    text = (pages / "index.html").read_text(encoding="utf-8")
+    links = re.findall(r'<li><a href="(episodes/[^#]+)#(\d+)/(\d+)">', text)
+    assert len(links) == 5
+    for path, level, step in links:
+        assert "oracle" not in path
+        episodes = shown(pages, path.split("/")[1], path.split("/")[2].removesuffix(".html"))
+        frame = next(e for e in episodes if e["index"] == int(level))["frames"][int(step)]
+        assert "best" in frame
+
+
+def test_what_is_no_run_is_refused(run, tmp_path, capsys):
+    (tmp_path / "thesis.tex").write_text("x")
+    assert main(["view", str(run), "--out", str(tmp_path)]) == 2
+    assert "holds something that is no site" in capsys.readouterr().err
+    assert main(["view", str(tmp_path)]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["thesis.tex"]
+
+
+def test_a_run_is_served_until_ctrl_c(run):
+    command = [sys.executable, "-m", "ragen_bench", "view", str(run)]
+    server = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=interruptible
+    )
+    try:
+        with urllib.request.urlopen(server.stdout.readline().strip()) as answer:
+            assert b"Turns of random to look at first" in answer.read()
+    finally:
+        server.send_signal(signal.SIGINT)
+        _, errors = server.communicate(timeout=60)
+    assert server.returncode == 130
+    assert "Traceback" not in errors
+
+
+# --- in a browser --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def page(browser, pages):
+    context = browser.new_context(viewport={"width": 1200, "height": 900})
+    opened = context.new_page()
+    complaints = []
+    opened.on("console", lambda message: complaints.append(message.text))
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    yield opened
+    context.close()
+    assert complaints == []
+
+
+def test_blunders_are_filtered_and_chances_lead_to_their_turns(page, pages):
+    page.goto(f"file://{pages}/episodes/0-random/Sokoban.html")
+    episodes = shown(pages, "0-random", "Sokoban")
+    kinds = [next((t["decision"]["blunder"] for t in e["turns"] if t["decision"]["blunder"]), "none")
+             for e in episodes]  # fmt: skip
+    for kind in ("deadlock", "overrun", "none"):
+        page.locator("#blunder").select_option(kind)
+        assert page.locator("#episodes a").count() == kinds.count(kind)
+    page.locator("#blunder").select_option("")
+    page.locator("#chances a").last.click()
+    turns = len(episodes[0]["turns"])
+    assert page.locator("#turn").inner_text().startswith(f"Turn {turns} of {turns}")
+
+
+def test_an_episode_plays_by_itself_and_is_scrubbed(page, pages):
+    page.goto(f"file://{pages}/episodes/1-oracle/Sokoban.html")
+    last = len(shown(pages, "1-oracle", "Sokoban")[0]["frames"]) - 1
+    page.keyboard.press("Space")
+    page.locator("#step", has_text=f"{last} / {last}").wait_for(timeout=30_000)
+    assert page.locator("#run").get_attribute("aria-label") == "Play"
+    page.locator("#scrubber").fill("1")
+    assert page.locator("#step").inner_text() == f"1 / {last}"
+    assert page.url.endswith("#0/1")
+
+
+@pytest.mark.parametrize("path", ["index.html", "episodes/0-random/FrozenLake.html"])
+def test_pages_fit_a_phone(page, pages, path):
+    page.set_viewport_size({"width": 400, "height": 740})
+    page.goto(f"file://{pages}/{path}")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
