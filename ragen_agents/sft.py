@@ -1,24 +1,22 @@
-"""The paper's supervised baseline (appendix C): imitate the oracle's conversations, with trl."""
+"""The paper's supervised baseline (appendix C): imitate the oracle's conversations."""
 
 import json
 import shutil
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
 from ragen_agents.engines.decoding import stop_token_ids
-from ragen_agents.model_source import model_source
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.growth import begun, extend
-from ragen_agents.rollout.trajectory import CONTEXT, Row, Trajectory
+from ragen_agents.rollout.trajectory import Trajectory
 from ragen_agents.run_files.renamed_keys import RenamedKeys
 from ragen_envs.conversation import ConversationWrapper, format_reply, make
 from ragen_envs.errors import RagenError
 from ragen_envs.seeding import new_stream
 from ragen_envs.text import explain
 
-_IGNORED: Final = -100
 _TRIES: Final = 20
 """Levels tried for each demonstration that is wanted."""
 
@@ -47,6 +45,8 @@ class SftConfig(RenamedKeys):
     """Conversations of one pass."""
     lora_rank: int = Field(64, ge=0)
     """Rank of the adapters (paper: 64); 0 trains all weights."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of the passes; weights stay in float32. bfloat16 is faster where the device computes in it."""
 
     @model_validator(mode="after")
     def _check_batch(self) -> "SftConfig":
@@ -110,43 +110,42 @@ def train(config: SftConfig, out: Path) -> None:
     Raises:
         RagenError: The model or the game cannot be used, or the folder is there already.
     """
-    from datasets import Dataset
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    from trl import SFTConfig as TrlConfig
-    from trl import SFTTrainer
+    import torch
+    from transformers import TrainingArguments, set_seed
+
+    from ragen_agents.sft_trainer import ImitationTrainer, labelled, padded
+    from ragen_agents.starpo.update.models import load_model, with_adapters
 
     if out.exists():
         raise RagenError(f"'{out}' is there already; choose another --out")
-    source = model_source(config.model)
-    tokenizer: Any = AutoTokenizer.from_pretrained(source)
-    model: Any = AutoModelForCausalLM.from_pretrained(source, dtype="float32")
+    model, tokenizer = load_model(config.model)
     codec = ChatCodec(tokenizer, stop_token_ids(model.generation_config, tokenizer))
     shown = demonstrations(config, codec)
+    set_seed(config.seed)
+    if config.lora_rank:
+        model = with_adapters(model, config.lora_rank, config.lora_rank, config.seed)
     work = out.with_name(out.name + ".writing")
     micro = min(config.micro_batch, config.batch_size)
-    args = TrlConfig(
+    args = TrainingArguments(
         output_dir=str(work),
         per_device_train_batch_size=micro,
         gradient_accumulation_steps=config.batch_size // micro,
         num_train_epochs=config.epochs,
         learning_rate=config.learning_rate,
         lr_scheduler_type="linear",
-        max_length=None,
-        dataset_kwargs={"skip_prepare_dataset": True},
-        gradient_checkpointing=False,
-        bf16=False,
+        bf16=config.precision == "bfloat16",
+        remove_unused_columns=False,
+        dataloader_pin_memory=torch.cuda.is_available(),
         save_strategy="no",
         report_to="none",
         logging_steps=5,
         seed=config.seed,
     )
-    data = Dataset.from_list([_item(row) for trajectory in shown for row in trajectory.rows])
-    trainer = SFTTrainer(
-        model=model, args=args, train_dataset=data, processing_class=tokenizer,
-        peft_config=_adapters(config),
-    )  # fmt: skip
+    # A list serves as a dataset, which the annotation does not say.
+    data: Any = [labelled(row) for trajectory in shown for row in trajectory.rows]
+    trainer = ImitationTrainer(model=model, args=args, train_dataset=data, data_collator=padded)
     trainer.train()
-    trained = trainer.model.merge_and_unload() if config.lora_rank else trainer.model
+    trained = model.merge_and_unload() if config.lora_rank else model
     shutil.rmtree(work, ignore_errors=True)
     trained.save_pretrained(work)
     tokenizer.save_pretrained(work)
@@ -154,22 +153,3 @@ def train(config: SftConfig, out: Path) -> None:
     with (work / "demonstrations.jsonl").open("w", encoding="utf-8") as file:
         file.writelines(json.dumps({"messages": each.messages}) + "\n" for each in shown)
     work.rename(out)
-
-
-def _item(row: Row) -> dict[str, list[int]]:
-    pairs = zip(row.ids, row.turn_ids, strict=True)
-    labels = [_IGNORED if turn == CONTEXT else token for token, turn in pairs]
-    return {"input_ids": row.ids, "labels": labels}
-
-
-def _adapters(config: SftConfig) -> Any:
-    if not config.lora_rank:
-        return None
-    from peft import LoraConfig
-
-    return LoraConfig(
-        r=config.lora_rank,
-        lora_alpha=config.lora_rank,
-        target_modules="all-linear",
-        task_type="CAUSAL_LM",
-    )

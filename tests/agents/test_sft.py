@@ -5,13 +5,21 @@ import json
 import pytest
 
 transformers = pytest.importorskip("transformers")
-pytest.importorskip("trl")
+torch = pytest.importorskip("torch")
+pytest.importorskip("accelerate")
 
 from ragen_bench.__main__ import main  # noqa: E402
 
 from ragen_agents.rollout.chat import ChatCodec  # noqa: E402
 from ragen_agents.rollout.trajectory import CONTEXT  # noqa: E402
 from ragen_agents.sft import SftConfig, demonstrations  # noqa: E402
+from ragen_agents.sft_trainer import (  # noqa: E402
+    IGNORED,
+    ImitationTrainer,
+    common_beginning,
+    labelled,
+    padded,
+)
 from ragen_agents.starter import STARTER  # noqa: E402
 from ragen_envs.registration import text_ids  # noqa: E402
 
@@ -81,6 +89,64 @@ def test_demonstrations_continue_turns_that_begin_with_think(codec):
         assert trajectory.ids == chat[: len(trajectory.ids)]
         first = trajectory.turn_ids.index(0)
         assert codec.tokenizer.decode(trajectory.ids[first - 1 : first + 1]).startswith("<think>")
+
+
+GAMES = ["ragen/BanditText-v0", "ragen/FrozenLakeDeterministicText-v0"]
+
+
+@pytest.fixture(scope="module")
+def rows(codec):
+    """Rows that share a beginning, of several lengths."""
+    shown = [demonstrations(SftConfig(game=game, demonstrations=3), codec) for game in GAMES]
+    return [labelled(row) for each in shown for one in each for row in one.rows]
+
+
+def trainer(model, tmp_path, data, **settings):
+    arguments = transformers.TrainingArguments(
+        output_dir=str(tmp_path), remove_unused_columns=False, report_to="none",
+        save_strategy="no", use_cpu=True, disable_tqdm=True, **settings,
+    )  # fmt: skip
+    return ImitationTrainer(model=model, args=arguments, train_dataset=data, data_collator=padded)
+
+
+def test_the_loss_and_its_gradient_are_those_of_a_whole_pass(tiny, rows, tmp_path):
+    model = transformers.AutoModelForCausalLM.from_pretrained(tiny)
+    batch = padded(rows)
+    assert 1 < common_beginning(batch["input_ids"], batch["labels"]) < batch["input_ids"].shape[1]
+    trainer(model, tmp_path, rows).compute_loss(model, batch).backward()
+    ours = [each.grad.clone() for each in model.parameters()]
+    model.zero_grad()
+    logits = model(batch["input_ids"], attention_mask=batch["attention_mask"].long()).logits[:, :-1]
+    targets = batch["labels"][:, 1:]
+    torch.nn.functional.cross_entropy(
+        logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), ignore_index=IGNORED
+    ).backward()
+    for one, other in zip(ours, model.parameters(), strict=True):
+        torch.testing.assert_close(one, other.grad, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_a_step_is_the_same_in_passes_of_any_size(size, tiny, rows, tmp_path):
+    weights = []
+    for micro in (6, size):
+        model = transformers.AutoModelForCausalLM.from_pretrained(tiny)
+        trainer(
+            model, tmp_path, rows, per_device_train_batch_size=micro,
+            gradient_accumulation_steps=6 // micro, num_train_epochs=1, learning_rate=1e-2,
+            optim="sgd",
+        ).train()  # fmt: skip
+        weights.append(list(model.parameters()))
+    start = transformers.AutoModelForCausalLM.from_pretrained(tiny).parameters()
+    assert any(not one.equal(other) for one, other in zip(weights[0], start, strict=True))
+    for one, other in zip(*weights, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-6)
+
+
+def test_equal_conversations_have_a_common_beginning_that_ends_before_the_reply(rows):
+    batch = padded([rows[0], rows[0]])
+    length = common_beginning(batch["input_ids"], batch["labels"])
+    assert rows[0]["labels"][length] != IGNORED
+    assert rows[0]["labels"][length - 1] == IGNORED
 
 
 def test_a_batch_that_cannot_be_split_is_refused(tmp_path, capsys):

@@ -73,14 +73,14 @@ class ActorCritic(nn.Module):
             mask: (B, T) bool, action tokens.
             start: Column at which the first prompts end; those of a group are read once.
         """
-        hidden = _hidden(_trunk_of(self.policy), ids, real, start)
+        hidden = hidden_states(trunk_of(self.policy), ids, real, start)
         before = mask[:, 1:]
         logprobs, entropies = chunked_logprobs(
             self.policy, hidden[:, :-1][before], ids[:, 1:][before], self.temperature
         )
         values = torch.zeros(ids.shape, device=ids.device)
         if self.value_head is not None:
-            seen = hidden if self.trunk is None else _hidden(self.trunk, ids, real, start)
+            seen = hidden if self.trunk is None else hidden_states(self.trunk, ids, real, start)
             values = _placed(mask, self._valued(seen[:, :-1][before]))
         return Scores(_placed(mask, logprobs), _placed(mask, entropies), values)
 
@@ -165,20 +165,33 @@ def load_policy(config: TrainConfig, device: torch.device) -> tuple[Any, Any]:
     Raises:
         RagenError: There is no such model, or its log-probabilities are none that can be trained here.
     """
+    model, tokenizer = load_model(config.model)
+    model.to(device)
+    _check_scores(model, config.model)
+    if config.lora is not None:
+        model = with_adapters(model, config.lora.rank, config.lora.alpha, config.seed)
+    return model, tokenizer
+
+
+def load_model(name: str) -> tuple[Any, Any]:
+    """Return a causal language model in float32, in evaluation mode, and its tokenizer.
+
+    Args:
+        name: "starter", "smollm2", a model folder, a GGUF file, or "hf:NAME".
+
+    Raises:
+        RagenError: There is no such model.
+    """
     transformers_logging.disable_progress_bar()
-    source = model_source(config.model)
+    source = model_source(name)
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
         model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
     except (OSError, ValueError, SafetensorError) as error:
         raise RagenError(
-            f"model is '{config.model}', which could not be loaded: {first_line(error)}"
+            f"model is '{name}', which could not be loaded: {first_line(error)}"
         ) from error
-    model.to(device)
-    _check_scores(model.eval(), config.model)
-    if config.lora is not None:
-        model = _with_adapters(model, config)
-    return model, tokenizer
+    return model.eval(), tokenizer
 
 
 @torch.no_grad()
@@ -196,17 +209,20 @@ def _check_scores(model: Any, name: str) -> None:
         )
 
 
-def _with_adapters(model: Any, config: TrainConfig) -> Any:
+def with_adapters(model: Any, rank: int, alpha: float, seed: int) -> Any:
+    """Return a model whose linear layers have LoRA adapters, which alone are trained.
+
+    Raises:
+        RagenError: peft is not installed.
+    """
     try:
         from peft import LoraConfig, get_peft_model
     except ImportError:
-        raise RagenError(f"lora needs peft; {install_hint('train')}") from None
-    assert config.lora is not None
-    torch.manual_seed(config.seed)
+        raise RagenError(f"adapters need peft; {install_hint('train')}") from None
+    torch.manual_seed(seed)
     adapters = LoraConfig(
-        r=config.lora.rank, lora_alpha=config.lora.alpha, target_modules="all-linear",
-        task_type="CAUSAL_LM",
-    )  # fmt: skip
+        r=rank, lora_alpha=alpha, target_modules="all-linear", task_type="CAUSAL_LM"
+    )
     return get_peft_model(model, adapters)
 
 
@@ -214,7 +230,8 @@ def _placed(mask: Tensor, items: Tensor) -> Tensor:
     return torch.zeros(mask.shape, device=mask.device).masked_scatter(mask, items.float())
 
 
-def _trunk_of(policy: Any) -> Any:
+def trunk_of(policy: Any) -> Any:
+    """Return the part of a model below its output head, adapters included."""
     model = policy.get_base_model() if hasattr(policy, "get_base_model") else policy
     return getattr(model, model.base_model_prefix)
 
@@ -223,12 +240,22 @@ def _copied_trunk(policy: Any) -> nn.Module:
     import copy
 
     # A copy learns what the policy learns: all weights, or its adapters.
-    trunk: nn.Module = copy.deepcopy(_trunk_of(policy))
+    trunk: nn.Module = copy.deepcopy(trunk_of(policy))
     return trunk
 
 
-def _hidden(trunk: Any, ids: Tensor, real: Tensor, start: int) -> Tensor:
-    """Return the last hidden states, (B, T, d). Equal prompts are read once, and differentiated once."""
+def hidden_states(trunk: Any, ids: Tensor, real: Tensor, start: int) -> Tensor:
+    """Return the last hidden states of rows; what they begin with is read and differentiated once.
+
+    Args:
+        trunk: The model below its output head.
+        ids: (B, T) token ids.
+        real: (B, T) bool, which are no padding.
+        start: Columns of the beginning. Rows that are equal there share one pass over it.
+
+    Returns:
+        (B, T, d).
+    """
     prompts, copies = ids[:, :start].unique(dim=0, return_inverse=True)
     first = torch.empty(len(prompts), dtype=torch.int64, device=ids.device)
     first[copies] = torch.arange(len(ids), device=ids.device)

@@ -1,0 +1,77 @@
+"""The supervised loss, at the cost of what is learned and of what rows do not share."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from transformers import Trainer
+
+from ragen_agents.rollout.trajectory import CONTEXT, Row
+from ragen_agents.starpo.update.models import chunked_logprobs, hidden_states, trunk_of
+
+IGNORED: Final = -100
+"""Label of a token that is not learned."""
+
+
+class ImitationTrainer(Trainer):
+    """transformers' trainer with logits of the labelled tokens alone, and one pass over a common beginning.
+
+    The games' prompts share their rules, which are most of a short conversation, and a reply is a few of
+    its tokens. The loss is the mean over the labelled tokens of an optimizer step, however it is cut into
+    passes.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # Else each pass would count alike, however many labels it has.
+        self.model_accepts_loss_kwargs = True
+
+    def compute_loss(
+        self,
+        model: Any,
+        inputs: dict[str, Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> Tensor:
+        """Return the loss of one pass."""
+        assert not return_outputs, "it has no outputs beside the loss"
+        ids, labels = inputs["input_ids"], inputs["labels"]
+        policy = self.accelerator.unwrap_model(model)
+        hidden = hidden_states(
+            trunk_of(policy), ids, inputs["attention_mask"], common_beginning(ids, labels)
+        )
+        learned = labels[:, 1:] != IGNORED
+        logprobs, _ = chunked_logprobs(policy, hidden[:, :-1][learned], labels[:, 1:][learned], 1.0)
+        return -logprobs.sum() / (num_items_in_batch or learned.sum())
+
+
+def labelled(row: Row) -> dict[str, list[int]]:
+    """Return the token ids of a row and their labels."""
+    pairs = zip(row.ids, row.turn_ids, strict=True)
+    labels = [IGNORED if turn == CONTEXT else token for token, turn in pairs]
+    return {"input_ids": row.ids, "labels": labels}
+
+
+def common_beginning(ids: Tensor, labels: Tensor) -> int:
+    """Return how many columns are equal in all rows, up to the first label; at least 1.
+
+    Args:
+        ids: (B, T) token ids.
+        labels: (B, T), `IGNORED` where nothing is learned.
+    """
+    apart = (ids != ids[:1]).any(0) | (labels != IGNORED).any(0)
+    return max(1, int(torch.cat([apart, apart.new_ones(1)]).int().argmax()))
+
+
+def padded(rows: Sequence[dict[str, list[int]]]) -> dict[str, Tensor]:
+    """Return rows side by side, padded on the right, so that what they begin with stays in place."""
+    columns = {"input_ids": 0, "labels": IGNORED, "attention_mask": False}
+    filled = [{**row, "attention_mask": [True] * len(row["input_ids"])} for row in rows]
+    return {
+        name: pad_sequence(
+            [torch.tensor(row[name]) for row in filled], batch_first=True, padding_value=padding
+        )
+        for name, padding in columns.items()
+    }
