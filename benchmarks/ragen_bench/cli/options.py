@@ -22,6 +22,10 @@ EntriesOption: TypeAlias = Annotated[
 RunDirectoryOption: TypeAlias = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Run directory.", show_default="under runs/")
 ]
+RecipeOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="In place of a game, settings that learn: smollm2-bandit or sokoban."),
+]
 ResumeOption: TypeAlias = Annotated[
     bool, typer.Option(help="Resume an existing run directory, or exit with an error.")
 ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ragen_bench.cli.options import ResumeOption, RunDirectoryOption
+from ragen_bench.cli.options import RecipeOption, ResumeOption, RunDirectoryOption
 
 if TYPE_CHECKING:
     from ragen_agents.starpo import TrainConfig, Trainer
@@ -17,17 +17,18 @@ if TYPE_CHECKING:
 
 def train(
     what: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="GAME", help="A game, such as sokoban or bandit, or a YAML file of settings."
         ),
-    ],
+    ] = None,
     setting: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[FIELD=VALUE]...", help="Settings, such as update.mini_batch_size=16."
         ),
     ] = None,
+    recipe: RecipeOption = None,
     preset: Annotated[
         str | None,
         typer.Option(
@@ -51,9 +52,8 @@ def train(
     """
     from ragen_agents.starpo.run.run_directory import default_run_dir
     from ragen_bench.cli.resuming import check_resume
-    from ragen_bench.training.train_settings import make_train_config
 
-    config = make_train_config(what, preset, scale, setting or [])
+    config = _config(what, setting or [], recipe, preset, scale)
     folder = out or default_run_dir(config)
     check_resume(folder, resume)
     _train(folder, config)
@@ -63,6 +63,22 @@ def train(
     best = folder / BEST
     model = best if best.exists() else latest(folder / CHECKPOINTS)
     print(f"run: {folder}\nscore it with: ragen bench --agent {model}", file=sys.stderr)
+
+
+def _config(
+    what: str | None, setting: list[str], recipe: str | None, preset: str | None, scale: str | None
+) -> "TrainConfig":
+    from ragen_bench.training.recipes import recipe_overrides
+    from ragen_bench.training.train_settings import make_train_config, recipe_config
+    from ragen_envs.errors import RagenError
+
+    if recipe is None:
+        if what is None:
+            raise RagenError("name a game, a YAML file of settings, or a --recipe")
+        return make_train_config(what, preset, scale, setting)
+    if preset or scale:
+        raise RagenError("a recipe sets what --preset and --scale set; give one or the other")
+    return recipe_config(recipe, recipe_overrides(what, setting))
 
 
 def _train(folder: Path, config: "TrainConfig") -> None:

@@ -11,6 +11,7 @@ from ragen_agents.starpo.run.run_directory import read_settings
 from ragen_bench.config.agents import weights_of
 from ragen_bench.config.game_names import text_id_of
 from ragen_bench.config.overrides import read_overrides
+from ragen_bench.training.recipes import recipe_settings
 from ragen_envs.errors import RagenError
 
 DEFAULT_PRESET: Final = "starpo-s"
@@ -44,6 +45,16 @@ def make_train_config(
         if scale is None and given.get("model", "starter") == "starter":
             scale = "laptop"
     return layered_config(SCALES[scale] if scale else {}, PRESETS[preset] if preset else {}, given)
+
+
+def recipe_config(recipe: str, overrides: Sequence[str]) -> TrainConfig:
+    """Return the training config of a recipe with settings laid over it.
+
+    Raises:
+        RagenError: Something of it is unknown or wrong, or the model to go on from is missing.
+    """
+    given = read_overrides(overrides)
+    return layered_config(recipe_settings(recipe, "train", given), given)
 
 
 def layered_config(*layers: dict[str, Any]) -> TrainConfig:
