@@ -113,6 +113,11 @@ def prompt_after_examples(user: str) -> str:
     return f"The example ends here. Now play your own level.\n\n{user}"
 
 
+def describe_defect(name: str) -> str:
+    """Return what an agent is told of a defect of its reply."""
+    return _DEFECTS.get(name, name.replace("_", " "))
+
+
 def feedback(
     ran: Sequence[tuple[str, bool]], defects: Sequence[Defect | SoftDefect], reward: float
 ) -> str:
@@ -120,7 +125,7 @@ def feedback(
     names = [name if effective else f"{name} (no effect)" for name, effective in ran]
     parts = [f"Executed: {', '.join(names)}."] if names else []
     if defects:
-        reasons = ", ".join(_DEFECTS.get(d, d.replace("_", " ")) for d in defects)
+        reasons = ", ".join(map(describe_defect, defects))
         nothing = "" if names else ", so no action was executed"
         parts.insert(0, f"Your reply was invalid ({reasons}){nothing}.")
     return " ".join([*parts, f"Reward: {reward:.6g}."])

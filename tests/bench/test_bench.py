@@ -412,6 +412,21 @@ def test_a_narrow_terminal_shows_what_fits_and_says_what_it_leaves_out(run, caps
     assert max(map(len, shown.splitlines())) <= 80
     assert all(name in shown for name in (*GAMES, *CONTROLS, "[95% CI]", "score"))
     assert "left out at 80 columns: s per episode, tokens" in shown
+    assert main(["show", str(run), "--wide"]) == 0
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    assert "tokens" in shown
+    assert "left out" not in shown
+
+
+@pytest.mark.parametrize("command", [["games"], ["reproduce", "figure10", "--no-run"]])
+def test_other_tables_fit_a_narrow_terminal_too(command, capsys, monkeypatch, tmp_path):
+    pytest.importorskip("torch")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+    assert main(command) == 0
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 @pytest.mark.parametrize(

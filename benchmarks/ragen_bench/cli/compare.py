@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ragen_bench.cli.options import FormatOption
+from ragen_bench.cli.options import FormatOption, WideOption
 from ragen_bench.console.formats import Format, Grid, number, print_table
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ def compare(
     a: Annotated[str, typer.Argument(metavar="A", help="RUN or RUN:AGENT.")],
     b: Annotated[str, typer.Argument(metavar="B", help="RUN, RUN:AGENT, or :AGENT of A's run.")],
     style: FormatOption = Format.TABLE,
+    wide: WideOption = False,
 ) -> None:
     """Compare two agents on the levels that both have played.
 
@@ -34,7 +35,7 @@ def compare(
     for measure in ("success", "return"):
         part = data[data["measure"] == measure]
         last = notes if measure == "return" else ()
-        print_table(part, _grid(part, measure), style, measure.capitalize(), last)
+        print_table(part, _grid(part, measure), style, measure.capitalize(), last, wide=wide)
         if style is Format.MARKDOWN:
             print()
 
@@ -54,4 +55,4 @@ def _grid(data: "pd.DataFrame", measure: str) -> Grid:
         counts = [str(row["a_more"]), str(row["b_more"])]
         ps = [f"{row['p']:.3g}", f"{row['p_holm']:.3g}"]
         rows.append([row["game"], str(row["n"]), a, b, interval, *counts, *ps, row["verdict"]])
-    return Grid(header, rows, left=1)
+    return Grid(header, rows, left=1, hideable=("p", "B more", "A more", "n"))

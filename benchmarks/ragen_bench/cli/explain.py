@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from ragen_bench.cli.options import FormatOption, RunArgument
+from ragen_bench.cli.options import FormatOption, RunArgument, WideOption
 from ragen_bench.console.formats import Format, Grid, number, percent, percent_interval, print_table
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ _SHOWN: Final = 5
 """Episodes named for each agent."""
 
 
-def explain(run: RunArgument, style: FormatOption = Format.TABLE) -> None:
+def explain(run: RunArgument, style: FormatOption = Format.TABLE, wide: WideOption = False) -> None:
     """Say where a run's agents lost: regret, blunders, and success without luck, by the exact oracle."""
     from ragen_bench.analysis.summary import explain_run, read_explainable, summarise_ledgers
     from ragen_bench.console.row_bar import bar
@@ -31,7 +31,7 @@ def explain(run: RunArgument, style: FormatOption = Format.TABLE) -> None:
     agents = [agent.name for agent in read.config.agents]
     if style in (Format.TABLE, Format.MARKDOWN):
         notes += list(_worst_episodes(explained, agents))
-    print_table(data, _grid(data), style, f"Decisions, {run}", notes, {"run": str(run)})
+    print_table(data, _grid(data), style, f"Decisions, {run}", notes, {"run": str(run)}, wide)
 
 
 def _grid(data: "pd.DataFrame") -> Grid:

@@ -3,11 +3,11 @@
 from importlib.util import find_spec
 from typing import Any
 
-from ragen_bench.cli.options import FormatOption
+from ragen_bench.cli.options import FormatOption, WideOption
 from ragen_bench.console.formats import Format, Grid, print_table
 
 
-def games(style: FormatOption = Format.TABLE) -> None:
+def games(style: FormatOption = Format.TABLE, wide: WideOption = False) -> None:
     """List the games with their ids, a summary, and the number of frozen levels."""
     import pandas as pd
 
@@ -23,8 +23,9 @@ def games(style: FormatOption = Format.TABLE) -> None:
         ]
         for row in rows
     ]
-    grid = Grid(header, cells, left=4, hideable=("frozen levels", header[-1], "summary", "text id"))
-    print_table(pd.DataFrame(rows), grid, style, "Games")
+    hideable = ("frozen levels", header[-1], "text id")
+    grid = Grid(header, cells, 4, hideable, wrapped=("summary",), grouped=False)
+    print_table(pd.DataFrame(rows), grid, style, "Games", wide=wide)
 
 
 def _listed() -> list[tuple[str, str, str]]:

@@ -9,6 +9,9 @@ from ragen_bench.console.formats import Format
 
 RunArgument: TypeAlias = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 FormatOption: TypeAlias = Annotated[Format, typer.Option("--format", help="Format of the table.")]
+WideOption: TypeAlias = Annotated[
+    bool, typer.Option("--wide", help="Show all columns, however narrow the terminal is.")
+]
 SettingOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ragen_bench.cli.option_groups import expand_groups
-from ragen_bench.cli.options import FormatOption
+from ragen_bench.cli.options import FormatOption, WideOption
 from ragen_bench.cli.sweep import UNFINISHED, finish, print_cost
 from ragen_bench.cli.sweep_options import (
     DryRunOption,
@@ -52,6 +52,7 @@ def reproduce(
         bool, typer.Option(help="Run the missing tasks, or only show existing results.")
     ] = True,
     style: FormatOption = Format.TABLE,
+    wide: WideOption = False,
 ) -> None:
     """Run or reuse a sweep and print the paper's numbers beside ours, with a verdict on each claim."""
     from ragen_bench.reproduction.beside import read_beside
@@ -71,23 +72,23 @@ def reproduce(
         sweep_run.check_kept()
         others = read_beside(beside or (), what, sweep_run.choice.levels)
         if dry_run:
-            print_cost(sweep_run, style)
+            print_cost(sweep_run, style, wide)
             continue
         if run:
             if style is Format.TABLE:
-                print_cost(sweep_run, style)
+                print_cost(sweep_run, style, wide)
             finished &= finish(sweep_run)
         from ragen_bench.reproduction.reproduction_report import Report
 
         report = Report(what, sweep_run, others)
-        _print(report, style)
+        _print(report, style, wide)
         for path in report.write(results):
             print(path, file=sys.stderr)
     if not finished:
         raise typer.Exit(UNFINISHED)
 
 
-def _print(report: "Report", style: Format) -> None:
+def _print(report: "Report", style: Format, wide: bool) -> None:
     import pandas as pd
 
     if style is Format.MARKDOWN:
@@ -96,9 +97,10 @@ def _print(report: "Report", style: Format) -> None:
     data = report.stages_data
     claims = pd.DataFrame(report.verdicts)
     facts = {"claims": plain_rows(claims), **({} if data is None else {"stages": plain_rows(data)})}
-    print_table(report.data, report.table, style, report.what.title, report.notes(), facts)
+    title = report.what.title
+    print_table(report.data, report.table, style, title, report.notes(), facts, wide)
     if style is Format.TABLE and report.verdicts:
-        print_table(claims, report.claims, style, "Claims")
+        print_table(claims, report.claims, style, "Claims", wide=wide)
     if style is Format.TABLE and report.stages is not None and data is not None:
         title, grid = report.stages
-        print_table(data, grid, style, title)
+        print_table(data, grid, style, title, wide=wide)

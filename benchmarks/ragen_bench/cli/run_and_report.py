@@ -45,7 +45,7 @@ def run_and_report(
         print(f"\ninterrupted; finished episodes are in {folder}, and the same command resumes the run",
               file=sys.stderr)  # fmt: skip
         raise typer.Exit(130) from None
-    print_run(folder, options.style)
+    print_run(folder, options.style, options.wide)
     print(f"run: {folder}", file=sys.stderr)
     if reached is not None:
         print(f"budget reached: {reached}; finished episodes are kept, and the same command with a "

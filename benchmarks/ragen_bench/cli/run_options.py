@@ -6,7 +6,13 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 
-from ragen_bench.cli.options import FormatOption, ResumeOption, RunDirectoryOption, SettingOption
+from ragen_bench.cli.options import (
+    FormatOption,
+    ResumeOption,
+    RunDirectoryOption,
+    SettingOption,
+    WideOption,
+)
 from ragen_bench.console.formats import Format
 
 _AGENTS: Final = (
@@ -59,6 +65,7 @@ class RunOptions:
     ] = None
     resume: ResumeOption = True
     style: FormatOption = Format.TABLE
+    wide: WideOption = False
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -3,39 +3,41 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragen_bench.cli.options import FormatOption, RunArgument
+from ragen_bench.cli.options import FormatOption, RunArgument, WideOption
 from ragen_bench.console.formats import Format, Grid, print_table, score_grid
 
 if TYPE_CHECKING:
     from ragen_bench.config.run_config import BaseConfig
 
 
-def show(run: RunArgument, style: FormatOption = Format.TABLE) -> None:
+def show(run: RunArgument, style: FormatOption = Format.TABLE, wide: WideOption = False) -> None:
     """Recompute the table of a run from its episodes and print it."""
-    print_run(run, style)
+    print_run(run, style, wide)
 
 
-def print_run(folder: Path, style: Format) -> None:
+def print_run(folder: Path, style: Format, wide: bool = False) -> None:
     """Print the table of a run of ragen bench or of ragen match."""
     from ragen_bench.config.run_config import MatchConfig, load_config
 
     if isinstance(load_config(folder), MatchConfig):
-        _print_matches(folder, style)
+        _print_matches(folder, style, wide)
     else:
-        _print_bench(folder, style)
+        _print_bench(folder, style, wide)
 
 
-def _print_bench(folder: Path, style: Format) -> None:
+def _print_bench(folder: Path, style: Format, wide: bool) -> None:
+    from ragen_bench.evaluation.reply_notes import reply_notes
     from ragen_bench.evaluation.run_table import notes, read_run, summarise
 
     run = read_run(folder)
     data = summarise(run)
     about = f"{_title(run.config)}, {folder}"
     facts = _facts(folder, run.config, run.missing)
-    print_table(data, score_grid(data), style, about, notes(run), facts)
+    said = [*reply_notes(run), *notes(run)]
+    print_table(data, score_grid(data), style, about, said, facts, wide)
 
 
-def _print_matches(folder: Path, style: Format) -> None:
+def _print_matches(folder: Path, style: Format, wide: bool) -> None:
     from ragen_bench.match import cross_play_grids
     from ragen_bench.match.match_table import match_notes, read_match_run, summarise_matches
 
@@ -56,7 +58,8 @@ def _print_matches(folder: Path, style: Format) -> None:
     for title, grid in tables.items():
         if style is Format.MARKDOWN:
             print(f"{title}\n")
-        print_table(data, grid, style, title, match_notes(run) if title == "Replies" else ())
+        said = match_notes(run) if title == "Replies" else ()
+        print_table(data, grid, style, title, said, wide=wide)
         print()
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ragen_bench.cli.option_groups import expand_groups
-from ragen_bench.cli.options import FormatOption
+from ragen_bench.cli.options import FormatOption, WideOption
 from ragen_bench.cli.sweep_options import (
     DryRunOption,
     PlacementOptions,
@@ -41,6 +41,7 @@ def sweep(
     placement: PlacementOptions,
     dry_run: DryRunOption = False,
     style: FormatOption = Format.TABLE,
+    wide: WideOption = False,
 ) -> None:
     """Train every cell of a sweep with several seeds and test the resulting models.
 
@@ -49,17 +50,17 @@ def sweep(
     """
     run = make_run(name, game, size, placement)
     if dry_run:
-        print_cost(run, style)
+        print_cost(run, style, wide)
         return
     if style is Format.TABLE:
-        print_cost(run, style)
+        print_cost(run, style, wide)
     finished = finish(run)
-    _print_results(run, style)
+    _print_results(run, style, wide)
     if not finished:
         raise typer.Exit(UNFINISHED)
 
 
-def _print_results(run: "SweepRun", style: Format) -> None:
+def _print_results(run: "SweepRun", style: Format, wide: bool) -> None:
     """Print the results so far: each cell on each test, against the cell that it is compared with."""
     from ragen_bench.reproduction.measurements import Runs
     from ragen_bench.reproduction.reproduction_config import Column
@@ -71,17 +72,18 @@ def _print_results(run: "SweepRun", style: Format) -> None:
     runs = Runs(run.sweep, [s.result for s in states if s.result is not None])
     data = tabulate(columns, {}, runs)
     grid = table_grid(data).without("paper\n%")
-    print_table(data, grid, style, f"{run.sweep.name} {run.sweep.version}, {run.choice.name}")
+    title = f"{run.sweep.name} {run.sweep.version}, {run.choice.name}"
+    print_table(data, grid, style, title, wide=wide)
 
 
-def print_cost(run: "SweepRun", style: Format) -> None:
+def print_cost(run: "SweepRun", style: Format, wide: bool) -> None:
     """Print what exists and how long the rest will take."""
     from ragen_bench.sweeps.sweep_run import cost_grid
 
     data, notes = run.cost()
     title = f"{run.sweep.name} {run.sweep.version}, {run.choice.name}, in {run.root}"
     facts = {"sweep": run.sweep.name, "scale": run.choice.name, "workers": run.workers}
-    print_table(data, cost_grid(data), style, title, notes, facts)
+    print_table(data, cost_grid(data), style, title, notes, facts, wide)
 
 
 def finish(run: "SweepRun") -> bool:

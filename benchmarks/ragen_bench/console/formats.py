@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import pandas as pd
 from rich.box import SIMPLE_HEAD
@@ -22,6 +22,10 @@ class Format(StrEnum):
     JSON = "json"
 
 
+_NARROWEST: Final = 24
+"""Characters of the narrowest column of sentences."""
+
+
 class Grid(NamedTuple):
     """A table as text, for eyes."""
 
@@ -31,18 +35,32 @@ class Grid(NamedTuple):
     """How many columns are names, aligned left."""
     hideable: tuple[str, ...] = ()
     """Columns that a narrow terminal leaves out, the first to go first."""
+    wrapped: tuple[str, ...] = ()
+    """Columns of sentences, which a narrow terminal breaks into lines before it leaves columns out."""
+    grouped: bool = True
+    """Whether rows that begin alike are one group, whose name is shown once."""
 
     def without(self, name: str) -> "Grid":
         """Return the table without a column."""
         place = self.header.index(name)
         rows = [[*row[:place], *row[place + 1 :]] for row in [self.header, *self.rows]]
         hideable = tuple(other for other in self.hideable if other != name)
-        return Grid(rows[0], rows[1:], self.left - (place < self.left), hideable)
+        left = self.left - (place < self.left)
+        return self._replace(header=rows[0], rows=rows[1:], left=left, hideable=hideable)
+
+    def squeezed(self) -> "Grid":
+        """Return the table with no more of each sentence than fits the narrowest column for it."""
+        narrow = [name in self.wrapped for name in self.header]
+        rows = [
+            [cell[:_NARROWEST] if cut else cell for cell, cut in zip(row, narrow, strict=True)]
+            for row in self.rows
+        ]
+        return self._replace(rows=rows)
 
 
 def print_table(
     data: pd.DataFrame, grid: Grid, style: Format, title: str, notes: Sequence[str] = (),
-    facts: Mapping[str, Any] | None = None,
+    facts: Mapping[str, Any] | None = None, wide: bool = False,
 ) -> None:  # fmt: skip
     """Print a table on standard output.
 
@@ -53,6 +71,7 @@ def print_table(
         title: Above the table.
         notes: Below it.
         facts: Further members of the JSON object.
+        wide: Whether a narrow terminal is to show all columns too.
     """
     if style is Format.CSV:
         print(data.to_csv(index=False), end="")
@@ -63,7 +82,7 @@ def print_table(
         print(markdown(grid), end="")
         print("".join(f"\n{note}\n" for note in notes), end="")
     else:
-        _print_rich(grid, title, notes)
+        _print_rich(grid, title, notes, wide)
 
 
 def plain_rows(data: pd.DataFrame) -> list[dict[str, Any]]:
@@ -86,25 +105,30 @@ def markdown(grid: Grid) -> str:
     )
 
 
-def _print_rich(grid: Grid, title: str, notes: Sequence[str]) -> None:
+def _print_rich(grid: Grid, title: str, notes: Sequence[str], wide: bool) -> None:
     console = Console(markup=False, emoji=False, highlight=False)
     hidden = []
-    for name in grid.hideable if console.is_terminal else ():
-        if _width(console, _rich_table(grid, title)) > console.width:
+    for name in grid.hideable if console.is_terminal and not wide else ():
+        if _least_width(console, grid) > console.width:
             grid = grid.without(name)
             hidden.append(name.replace("\n", " "))
     if hidden:
-        how = "a wider terminal or --format markdown shows them"
+        how = "--wide or --format markdown shows them"
         notes = [*notes, f"left out at {console.width} columns: {', '.join(hidden)}; {how}"]
-    table = _rich_table(grid, title)
     # Long lines are better than numbers that are cut off.
-    console.width = max(console.width, _width(console, table))
-    console.print(table)
+    least = _least_width(console, grid) if console.is_terminal else _width(console, grid)
+    console.width = max(console.width, least)
+    console.print(_rich_table(grid, title))
     for note in notes:
-        console.print(f"note: {note}")
+        console.print(note if note.startswith("warning: ") else f"note: {note}")
 
 
-def _width(console: Console, table: Table) -> int:
+def _least_width(console: Console, grid: Grid) -> int:
+    return _width(console, grid.squeezed())
+
+
+def _width(console: Console, grid: Grid) -> int:
+    table = _rich_table(grid, title="")
     return Measurement.get(console, console.options.update(width=1000), table).maximum
 
 
@@ -114,13 +138,16 @@ def _rich_table(grid: Grid, title: str) -> Table:
         show_edge=False,
     )  # fmt: skip
     for i, name in enumerate(grid.header):
-        table.add_column(name, justify="left" if i < grid.left else "right", no_wrap=True)
-    grouped = len({row[0] for row in grid.rows}) < len(grid.rows)
+        side: Literal["left", "right"] = (
+            "left" if i < grid.left or name in grid.wrapped else "right"
+        )
+        table.add_column(name, justify=side, no_wrap=name not in grid.wrapped)
+    grouped = grid.grouped and len({row[0] for row in grid.rows}) < len(grid.rows)
     last = None
     for row in grid.rows:
         if grouped and last is not None and row[0] != last:
             table.add_section()
-        table.add_row(row[0] if row[0] != last else "", *row[1:])
+        table.add_row(row[0] if row[0] != last or not grid.grouped else "", *row[1:])
         last = row[0]
     return table
 

@@ -53,7 +53,7 @@ def reply_grid(data: pd.DataFrame) -> Grid:
         ]
         for row in means.to_dict("records")
     ]
-    return Grid(header, rows, left=3)
+    return Grid(header, rows, left=3, hideable=("tokens", "turns", "levels"))
 
 
 def _pivot(data: pd.DataFrame, names: list[str], column: str, cell: Any, prefix: str) -> Grid:

@@ -72,7 +72,7 @@ def stages_grid(data: pd.DataFrame) -> Grid:
         ]
         for (game, cell), part in data.groupby(["trained_on", "row"], sort=False)
     ]
-    return Grid(header, rows, left=2)
+    return Grid(header, rows, left=2, hideable=("seeds", header[-1]))
 
 
 def _shown(row: dict[Any, Any]) -> str:

@@ -138,6 +138,11 @@ def _verdict(row: dict[Any, Any]) -> str:
     return "better" if row["difference"] > 0 else "worse"
 
 
+_HIDEABLE: Final = (
+    "random / initial\n/ oracle %", "score", "p Holm", "against", "seeds", "difference\n[95% CI]", "design",
+)  # fmt: skip
+
+
 def table_grid(data: pd.DataFrame) -> Grid:
     """Return the table for people."""
     header = [
@@ -161,7 +166,7 @@ def table_grid(data: pd.DataFrame) -> Grid:
         ]
         for row in data[data["design"] != "control"].to_dict("records")
     ]
-    return Grid(header, rows, left=3)
+    return Grid(header, rows, left=3, hideable=_HIDEABLE)
 
 
 def _controls(data: pd.DataFrame, row: dict[Any, Any]) -> str:
@@ -192,4 +197,5 @@ def claims_grid(verdicts: list[Verdict]) -> Grid:
         for v in verdicts
     ]
     header = ["claim", "verdict", "paper", "ours", "p Holm", "what would decide it"]
-    return Grid(header, rows, left=2)
+    wrapped = ("claim", "what would decide it")
+    return Grid(header, rows, 2, ("what would decide it", "p Holm"), wrapped)

@@ -157,7 +157,7 @@ def cost_grid(data: pd.DataFrame) -> Grid:
         "iterations\ndone",
         "left, on\none thread",
     ]
-    return Grid(header, rows, left=3)
+    return Grid(header, rows, left=3, hideable=("begun", "iterations\ndone", "design"))
 
 
 def _time(seconds: float) -> str:

@@ -1,0 +1,77 @@
+"""Notes on agents whose replies are invalid, or whose episodes ended in an error: how many, and why."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from ragen_agents.rollout import Episode
+from ragen_bench.console.escaping import escape_unprintable
+from ragen_bench.evaluation.run_table import Run
+from ragen_envs.conversation.prompt import describe_defect
+
+_USUAL: Final = 0.95
+"""Share of valid replies from which on nothing is said."""
+_TRUSTED: Final = 0.5
+"""Share of valid replies below which the table says little about the agent's play."""
+_CAUSES: Final = 4
+_LENGTH: Final = 160
+"""Characters of the example reply."""
+
+
+def reply_notes(run: Run) -> list[str]:
+    """Return the notes on each agent of a run."""
+    found: list[str] = []
+    for agent in dict.fromkeys(agent for agent, _ in run.samples):
+        games = {
+            game: list(sample.values())
+            for (name, game), sample in run.samples.items()
+            if name == agent
+        }
+        found += _on_replies(agent, games, run.folder.name)
+        found += _on_errors(agent, [episode for sample in games.values() for episode in sample])
+    return found
+
+
+def _on_replies(agent: str, games: dict[str, list[Episode]], run: str) -> Iterator[str]:
+    shares = {game: _valid(episodes) for game, episodes in games.items()}
+    low = {game: share for game, share in shares.items() if share < _USUAL}
+    if not low:
+        return
+    turns = [turn for game in low for episode in games[game] for turn in episode.turns]
+    causes = Counter(defect for turn in turns for defect in turn.defects)
+    why = ", ".join(
+        f"{describe_defect(cause)} ({count})" for cause, count in causes.most_common(_CAUSES)
+    )
+    where = ", ".join(f"{100 * share:.0f}% on {game}" for game, share in low.items())
+    most = causes.most_common(1)[0][0]
+    reply = next(turn.reply for turn in turns if most in turn.defects)
+    yield f"valid replies of {agent}: {where}; why not: {why}; such as {_quoted(reply)}"
+    if min(low.values()) < _TRUSTED:
+        yield (
+            f"warning: most replies of {agent} are invalid on {_games_below(low)}, so its success there "
+            f"says little about its play; ragen view {run} shows them all, and --setting "
+            "demonstrations=2 shows the model how to reply"
+        )
+
+
+def _games_below(shares: dict[str, float]) -> str:
+    return ", ".join(game for game, share in shares.items() if share < _TRUSTED)
+
+
+def _on_errors(agent: str, episodes: Sequence[Episode]) -> Iterator[str]:
+    failed = [episode for episode in episodes if episode.end.is_failure]
+    if failed:
+        why = next((episode.error for episode in failed if episode.error), str(failed[0].end))
+        share = f"{len(failed)} of {len(episodes)} episodes of {agent} ended in an error"
+        yield f"{share} and count as lost, such as {_quoted(why)}"
+
+
+def _valid(episodes: Sequence[Episode]) -> float:
+    replies = [not turn.defects for episode in episodes for turn in episode.turns]
+    return sum(replies) / len(replies) if replies else 1.0
+
+
+def _quoted(text: str) -> str:
+    """Return the beginning of a text in quotes, on one line, without what a terminal would act on."""
+    line = escape_unprintable(" ".join(text.split()))
+    return f'"{line if len(line) <= _LENGTH else line[: _LENGTH - 1] + "…"}"'
