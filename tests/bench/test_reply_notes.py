@@ -6,7 +6,7 @@ import re
 import pytest
 from ragen_bench.__main__ import main
 
-AGENTS = '''
+AGENTS = """
 from itertools import count
 
 NUMBERS = count(1)
@@ -18,7 +18,7 @@ async def fenced(request):
 
 async def sometimes(request):
     return "Up" if next(NUMBERS) % 10 == 0 else "<think>x</think><answer>Up</answer>"
-'''
+"""
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """The page of a training run."""
 
+import base64
 import json
 import re
 
@@ -45,6 +46,18 @@ def test_the_page_shows_curves_warnings_and_conversations(run, capsys):
     assert "After iteration 5" in page
 
 
+def test_quantities_have_axes_of_their_own_with_units(run):
+    main(["report", str(run)])
+    titles = re.findall(r'alt="(.*?) by iteration"', (run / "report.html").read_text())
+    assert titles == ["success", "entropy", "gradient norm of the policy"]
+    pictures = re.findall(r"base64,([\w+/=]+)", (run / "report.html").read_text())
+    texts = [base64.b64decode(picture).decode() for picture in pictures]
+    for text, unit in zip(texts, ("%", "nats a token", "norm"), strict=True):
+        assert f"<!-- {unit} -->" in text
+        assert "<!-- iteration -->" in text
+    assert "<!-- 100 -->" in texts[0]  # success ends at 50%, but its axis at all levels
+
+
 def test_the_page_is_inert_and_needs_nothing_else(run):
     main(["report", str(run)])
     page = (run / "report.html").read_text()
@@ -57,3 +70,32 @@ def test_the_page_is_inert_and_needs_nothing_else(run):
 def test_what_is_no_run_is_named(tmp_path, capsys):
     assert main(["report", str(tmp_path)]) == 2
     assert "is not a training run" in capsys.readouterr().err
+
+
+def test_the_end_of_a_run_says_whether_it_learned(run):
+    from ragen_bench.training.run_summary import run_summary
+
+    (run / "best").mkdir()
+    assert run_summary(run) == [
+        "validation success: 25.0% at first, 50.0% at last, after iteration 5",
+        "trained: 5 iterations in 0 s",
+        "warnings: in one iteration, first in 4; the report lists them",
+        f"run: {run}",
+        f"report: ragen report {run}",
+        f"score: ragen bench --agent {run / 'best'}",
+    ]
+
+
+def test_evaluations_stay_on_the_screen(capsys):
+    from ragen_bench.training.progress_view import TrainingView
+
+    with TrainingView(TrainConfig(iterations=2)) as view:
+        view.report(0, {"validation/success": 0.25, "validation/valid": 1.0})
+        view.report(1, {"success": 0.5, "entropy": 0.1, "seconds/total": 2.0})
+        view.report(2, {"success": 0.5, "validation/success": 0.5, "validation/valid": 0.9})
+    assert capsys.readouterr().err.splitlines() == [
+        "iteration 0: validation success 25.0%, valid replies 100.0%",
+        "1/2 success 50.0%  entropy 0.1  2 s",
+        "iteration 2: validation success 50.0%, valid replies 90.0%",
+        "2/2 success 50.0%",
+    ]

@@ -48,21 +48,20 @@ def train(
 ) -> None:
     """Train a model on a game and keep the best checkpoint as an ordinary model folder.
 
-    An existing run directory is resumed from its last checkpoint.
+    An existing run directory is resumed from its last checkpoint. While it runs you see:
+    success and return of the episodes, entropy of the policy (nats a token), std (deviation
+    of the return within groups), gradient (norm), and the seconds of an iteration.
     """
     from ragen_agents.starpo.run.run_directory import default_run_dir
     from ragen_bench.cli.resuming import check_resume
+    from ragen_bench.training.run_summary import run_summary
 
     config = _config(what, setting or [], recipe, preset, scale)
     folder = out or default_run_dir(config)
     check_resume(folder, resume)
     _train(folder, config)
-    from ragen_agents.starpo.run.checkpoint import latest
-    from ragen_agents.starpo.run.run_state import BEST, CHECKPOINTS
-
-    best = folder / BEST
-    model = best if best.exists() else latest(folder / CHECKPOINTS)
-    print(f"run: {folder}\nscore it with: ragen bench --agent {model}", file=sys.stderr)
+    if os.environ.get("RANK", "0") == "0":
+        print("\n".join(run_summary(folder)), file=sys.stderr)
 
 
 def _config(

@@ -3,38 +3,65 @@
 import base64
 import io
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import jinja2
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from ragen_agents.starpo.run.journal import SAMPLES, read_metrics
 from ragen_agents.starpo.run.run_directory import load_train_config
 from ragen_envs.errors import RagenError
 
+
+class _Panel(NamedTuple):
+    """One plot."""
+
+    title: str
+    unit: str
+    names: tuple[str, ...]
+    """Metrics that have the unit."""
+    low: float | None = 0.0
+    """Where the axis begins at the latest, or None where values have no natural bound."""
+    high: float | None = None
+    """Where it ends at the earliest."""
+
+
+def _share(title: str, *names: str) -> _Panel:
+    return _Panel(title, "%", names, 0.0, 100.0)
+
+
 _PANELS: Final = (
-    ("success", ("success", "validation/success")),
-    ("return", ("return", "validation/return")),
-    ("in-group deviation of the return", ("reward_std",)),
-    ("entropy, nats a token", ("entropy",)),
-    ("gradient norm", ("grad_norm", "critic_grad_norm")),
-    ("share of valid replies", ("valid", "validation/valid")),
-    ("tokens a reply", ("reply_tokens", "validation/reply_tokens")),
-    ("repetition", ("template_share", "distinct_2")),
-    ("dependence of replies on their prompts", ("mutual_information", "retrieval_accuracy")),
-    ("parts of the reward", ("reward/game", "reward/penalty", "reward/format", "reward/grounded")),
-    (
-        "how episodes end",
-        ("end/terminated", "end/budget", "end/truncated", "end/overflow", "end/error"),
+    _share("success", "success", "validation/success"),
+    _Panel("return", "reward", ("return", "validation/return"), None),
+    _Panel("in-group deviation of the return", "reward", ("reward_std",)),
+    _Panel("entropy", "nats a token", ("entropy",)),
+    _Panel("gradient norm of the policy", "norm", ("grad_norm",)),
+    _Panel("gradient norm of the critic", "norm", ("critic_grad_norm",)),
+    _share("valid replies", "valid", "validation/valid"),
+    _Panel("length of a reply", "tokens", ("reply_tokens", "validation/reply_tokens")),
+    _share("replies of the most frequent form", "template_share"),
+    _share("different pairs of tokens", "distinct_2"),
+    _Panel("information of replies on their prompts", "nats", ("mutual_information",)),
+    _share("replies traced to their prompts", "retrieval_accuracy"),
+    _Panel(
+        "parts of the reward", "reward",
+        ("reward/game", "reward/penalty", "reward/format", "reward/grounded"), None,
     ),
-    ("critic's explained variance", ("explained_variance",)),
-    ("divergence and clipping", ("kl_step", "clip_fraction")),
-    ("divergence from the initial policy", ("kl_to_initial",)),
-    ("seconds an iteration", ("seconds/rollout", "seconds/scores", "seconds/update")),
-)
+    _share(
+        "how episodes end",
+        "end/terminated", "end/budget", "end/truncated", "end/overflow", "end/error",
+    ),
+    _Panel("variance that the critic explains", "share", ("explained_variance",), None, 1.0),
+    _Panel("divergence of a step", "nats a token", ("kl_step",)),
+    _share("clipped tokens", "clip_fraction")._replace(high=None),
+    _Panel("divergence from the initial policy", "nats a token", ("kl_to_initial",)),
+    _Panel("time of an iteration", "s", ("seconds/rollout", "seconds/scores", "seconds/update")),
+)  # fmt: skip
 _SHOWN: Final = 3
 """Conversations before and after."""
 
@@ -83,15 +110,19 @@ def write_report(run: Path, out: Path) -> None:
 
 def _curves(metrics: Sequence[dict[str, Any]], marked: Sequence[int]) -> list[tuple[str, str]]:
     found = []
-    for title, names in _PANELS:
-        series = {name: [(m["iteration"], m[name]) for m in metrics if name in m] for name in names}
+    for panel in _PANELS:
+        scale = 100 if panel.unit == "%" else 1
+        series = {
+            name: [(m["iteration"], scale * m[name]) for m in metrics if name in m]
+            for name in panel.names
+        }
         series = {name: points for name, points in series.items() if points}
         if series:
-            found.append((title, _drawn(title, series, marked)))
+            found.append((panel.title, _drawn(panel, series, marked)))
     return found
 
 
-def _drawn(title: str, series: dict[str, list[tuple[int, float]]], marked: Sequence[int]) -> str:
+def _drawn(panel: _Panel, series: dict[str, list[tuple[int, float]]], marked: Sequence[int]) -> str:
     """Return a plot as the source of an image."""
     figure = Figure(figsize=(4.2, 2.6), layout="constrained")
     axes = figure.subplots()
@@ -102,13 +133,21 @@ def _drawn(title: str, series: dict[str, list[tuple[int, float]]], marked: Seque
         )
     for iteration in marked:
         axes.axvline(iteration, color="#c0392b", linewidth=0.8, linestyle=":")
-    axes.set_title(title, fontsize=10)
+    values = [value for points in series.values() for _, value in points if math.isfinite(value)]
+    if panel.low is not None:
+        axes.set_ylim(bottom=min([panel.low, *values]))
+    if panel.high is not None:
+        axes.set_ylim(top=1.03 * max([panel.high, *values]))
+    axes.set_title(panel.title, fontsize=10)
+    axes.set_xlabel("iteration", fontsize=8)
+    axes.set_ylabel(panel.unit, fontsize=8)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
     if len(series) > 1:
         axes.legend(fontsize=7, frameon=False)
     drawing = io.BytesIO()
-    with mpl.rc_context({"svg.hashsalt": title}):
+    with mpl.rc_context({"svg.hashsalt": panel.title}):
         figure.savefig(drawing, format="svg", metadata={"Date": None})
     return "data:image/svg+xml;base64," + base64.b64encode(drawing.getvalue()).decode()
 

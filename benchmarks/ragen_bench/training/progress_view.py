@@ -1,9 +1,10 @@
-"""The display of a training run: a bar with the latest metrics on a terminal, else a line now and then."""
+"""The display of a training run: a line for each evaluation, and the latest metrics in a bar or a line."""
 
 import time
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 from ragen_agents.starpo import TrainConfig
 from ragen_bench.console.log_handler import stderr_console
@@ -23,43 +24,54 @@ class TrainingView(TerminalBar):
 
     def __init__(self, config: TrainConfig, shown: bool = True) -> None:
         self._console = stderr_console(quiet=not shown)
+        # On a narrow terminal the metrics are cut off, not the time that is left.
+        cut = Column(ratio=1, no_wrap=True, overflow="ellipsis")
         self._bar = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=12),
+            BarColumn(bar_width=8),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
-            TextColumn("left"),
+            TextColumn("left "),
+            TextColumn("{task.description}", markup=False, table_column=cut),
             console=self._console,
             transient=True,
+            expand=True,
             speed_estimate_period=300,
         )
         self._row = self._bar.add_task("loading", total=config.iterations)
         self._total = config.iterations
-        self._validation: float | None = None
         self._reported = 0.0
 
     def report(self, iteration: int, metrics: dict[str, Any]) -> None:
         """Show an iteration."""
-        self._validation = metrics.get("validation/success", self._validation)
-        text = self._text(metrics)
+        text = _text(metrics)
         self._bar.update(self._row, completed=iteration, description=text)
-        if self._console.is_terminal:
+        if "validation/success" in metrics:
+            self._console.print(_evaluation(iteration, metrics), soft_wrap=True)
+        if self._console.is_terminal or not text:
             return
         now = time.monotonic()
         if now - self._reported >= _QUIET or iteration == self._total:
             self._reported = now
             self._console.print(f"{iteration}/{self._total} {text}", soft_wrap=True)
 
-    def _text(self, metrics: dict[str, Any]) -> str:
-        parts = []
-        if self._validation is not None:
-            parts.append(f"validation {100 * self._validation:.1f}%")
-        for name, label in (
-            ("success", "success"), ("return", "return"), ("reward_std", "std"),
-            ("entropy", "entropy"), ("grad_norm", "gradient"), ("seconds/total", "s"),
-        ):  # fmt: skip
-            if name in metrics:
-                value = metrics[name]
-                shown = f"{100 * value:.1f}%" if name == "success" else f"{value:.3g}"
-                parts.append(f"{label} {shown}")
-        return "  ".join(parts)
+
+def _evaluation(iteration: int, metrics: dict[str, Any]) -> str:
+    success, valid = 100 * metrics["validation/success"], 100 * metrics["validation/valid"]
+    return f"iteration {iteration}: validation success {success:.1f}%, valid replies {valid:.1f}%"
+
+
+def _text(metrics: dict[str, Any]) -> str:
+    """Return what an iteration was like, the most important first; nothing for an evaluation alone."""
+    parts = []
+    for name, label in (
+        ("success", "success"), ("return", "return"), ("entropy", "entropy"),
+        ("reward_std", "std"), ("grad_norm", "gradient"),
+    ):  # fmt: skip
+        if name in metrics:
+            value = metrics[name]
+            parts.append(
+                f"{label} {100 * value:.1f}%" if name == "success" else f"{label} {value:.3g}"
+            )
+    if "seconds/total" in metrics and parts:
+        parts.append(f"{metrics['seconds/total']:.3g} s")
+    return "  ".join(parts)

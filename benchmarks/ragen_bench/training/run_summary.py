@@ -1,0 +1,52 @@
+"""What ``ragen train`` says when it ends: whether the model learned, and what to do next."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ragen_agents.starpo.run.checkpoint import latest
+from ragen_agents.starpo.run.journal import read_metrics
+from ragen_agents.starpo.run.run_state import BEST, CHECKPOINTS
+from ragen_bench.console.formats import duration
+
+
+def run_summary(folder: Path) -> list[str]:
+    """Return the lines about a training run that has ended or was stopped after an iteration."""
+    metrics = read_metrics(folder)
+    best = folder / BEST
+    model = best if best.exists() else latest(folder / CHECKPOINTS)
+    return [
+        *_learned([line for line in metrics if "validation/success" in line]),
+        *_course(metrics),
+        f"run: {folder}",
+        f"report: ragen report {folder}",
+        f"score: ragen bench --agent {model}",
+    ]
+
+
+def _learned(scored: list[dict[str, Any]]) -> Iterator[str]:
+    if not scored:
+        yield "validation: none, since evaluation.every is 0"
+        return
+    best = max(scored, key=lambda line: line["validation/success"])
+    first, last = scored[0], scored[-1]
+    parts = [f"validation success: {_success(first)} at first"]
+    if best not in (first, last):
+        parts.append(f"{_success(best)} at best, after iteration {best['iteration']}")
+    if last is not first:
+        parts.append(f"{_success(last)} at last, after iteration {last['iteration']}")
+    yield ", ".join(parts)
+
+
+def _success(line: dict[str, Any]) -> str:
+    return f"{100 * line['validation/success']:.1f}%"
+
+
+def _course(metrics: list[dict[str, Any]]) -> Iterator[str]:
+    seconds = sum(line.get("seconds/total", 0.0) for line in metrics)
+    warned = [line["iteration"] for line in metrics if line.get("warnings")]
+    count = f"{metrics[-1]['iteration']} iterations in {duration(seconds)}" if metrics else "none"
+    yield f"trained: {count}"
+    if warned:
+        some = "one iteration" if len(warned) == 1 else f"{len(warned)} iterations"
+        yield f"warnings: in {some}, first in {warned[0]}; the report lists them"
