@@ -1,8 +1,12 @@
 """The command ``ragen``: errors that a user can cause are one line, exit code 2, no traceback."""
 
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 INTERRUPTED = 130
@@ -12,7 +16,8 @@ FAILED = 2
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     try:
-        return _run(arguments)
+        with _terminated_like_ctrl_c():
+            return _run(arguments)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -32,6 +37,27 @@ _EXTRAS = {
     "leaderboard": ("PIL", "pyarrow"),
     "train": ("accelerate", "datasets", "jinja2", "matplotlib", "peft", "trl"),
 }
+
+
+@contextmanager
+def _terminated_like_ctrl_c() -> Iterator[None]:
+    """Let SIGTERM, which clusters send, end a command as Ctrl-C does."""
+
+    def interrupt(_: int, frame: FrameType | None) -> None:
+        handler = signal.getsignal(signal.SIGINT)  # asyncio has one of its own
+        if callable(handler):
+            handler(signal.SIGINT, frame)
+        else:
+            raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -90,7 +116,9 @@ def _renaming(error: Any) -> str:
 
 
 def _fail(message: str) -> int:
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    from ragen_bench.console.escaping import escape_unprintable
+
+    print(f"error: {escape_unprintable(' '.join(message.split()))}", file=sys.stderr)
     return FAILED
 
 

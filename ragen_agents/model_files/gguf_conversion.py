@@ -80,9 +80,9 @@ def _save(source: Path, file: str, folder: Path) -> None:
     if info["missing_keys"]:
         raise RagenError(f"it has no {sorted(info['missing_keys'])[0]}")
     # A model read from a GGUF file refuses to be saved. One of its config, without weights, saves them.
-    config = AutoConfig.from_pretrained(source, gguf_file=file)
+    config = AutoConfig.from_pretrained(source, gguf_file=file, trust_remote_code=False)
     with torch.device("meta"):
         empty: Any = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
     empty.save_pretrained(folder, state_dict=loaded.state_dict())
-    tokenizer: Any = AutoTokenizer.from_pretrained(source, gguf_file=file)
+    tokenizer: Any = AutoTokenizer.from_pretrained(source, gguf_file=file, trust_remote_code=False)
     tokenizer.save_pretrained(folder)

@@ -37,7 +37,7 @@ class LanguageModelPolicy(ABC):
         self.batch_size = batch_size
         self.sampling = sampling
         try:
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(source)
+            self._tokenizer: Any = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
         except (OSError, ValueError) as error:
             raise not_loaded(source, error) from error
         if self._tokenizer.chat_template is None:

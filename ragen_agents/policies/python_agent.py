@@ -61,7 +61,7 @@ def load_agent(agent: str, concurrency: int) -> PythonPolicy:
     try:
         found: Any = getattr(importlib.import_module(module), name)
         function = found().reply if isinstance(found, type) else found
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise RagenError(
             f"agent '{agent}' cannot be made: {type(error).__name__}: {error}"
         ) from error
@@ -83,12 +83,17 @@ def source_of(agent: str) -> bytes:
     module = agent.partition(":")[0]
     try:
         spec = importlib.util.find_spec(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise RagenError(f"agent '{agent}': {type(error).__name__}: {error}") from error
-    if spec is None or spec.origin is None or not Path(spec.origin).is_file():
+    if spec is None:
         raise RagenError(
             f"agent '{agent}': there is no module '{module}' in the current directory or among the "
             "installed packages"
+        )
+    if spec.origin is None or not Path(spec.origin).is_file():
+        raise RagenError(
+            f"agent '{agent}': the module '{module}' has no source file; name a module of your own that "
+            "defines the agent"
         )
     return Path(spec.origin).read_bytes()
 

@@ -45,7 +45,9 @@ class TransformersPolicy(LanguageModelPolicy):
         if dtype == "auto":
             dtype = "float32" if device == "cpu" else "bfloat16"
         try:
-            model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
+            model: Any = AutoModelForCausalLM.from_pretrained(
+                source, dtype=dtype, trust_remote_code=False
+            )
         except (OSError, ValueError) as error:
             raise not_loaded(source, error) from error
         model.eval().to(device)

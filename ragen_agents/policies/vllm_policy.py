@@ -41,7 +41,7 @@ class VllmPolicy(LanguageModelPolicy):
         check_version()
         super().__init__(source, sampling, name, batch_size)
         try:
-            config = AutoConfig.from_pretrained(source)
+            config = AutoConfig.from_pretrained(source, trust_remote_code=False)
         except (OSError, ValueError) as error:
             raise not_loaded(source, error) from error
         self._context = int(getattr(config, "max_position_embeddings", 1 << 30))

@@ -5,6 +5,7 @@ import logging
 import multiprocessing
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -81,7 +82,8 @@ def test_killed_at_ten_moments_each_episode_is_there_once(tmp_path):
     assert main(["verify", str(out)]) == 0
 
 
-def test_a_real_ctrl_c_keeps_what_was_said(tmp_path):
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_real_ctrl_c_keeps_what_was_said(sent, tmp_path):
     import asyncio
 
     async def answer(body, _):
@@ -100,7 +102,7 @@ def test_a_real_ctrl_c_keeps_what_was_said(tmp_path):
         )
         while process.poll() is None and not _lines(out):
             time.sleep(0.002)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(sent)
         _, error = process.communicate(timeout=300)
         assert process.returncode == 130
         assert "the same command resumes" in error
@@ -210,7 +212,7 @@ def test_prompts_that_outgrow_the_context_are_records(server, tmp_path):
     assert main(["verify", str(tmp_path / "run")]) == 0
 
 
-@pytest.mark.parametrize("status", [400, 500])
+@pytest.mark.parametrize("status", [400, 403, 500])
 def test_a_request_that_alone_fails_is_a_record(status, server, tmp_path, capsys):
     expected = bench(server, tmp_path / "whole", games=GAMES[1:2])
     poison = expected[3]["turns"][0]["user"]
@@ -221,10 +223,55 @@ def test_a_request_that_alone_fails_is_a_record(status, server, tmp_path, capsys
     )
     found = bench(server, tmp_path / "run", "--max-retries", 1, games=GAMES[1:2])
     assert found[3]["end"] == "error"
-    assert found[3]["error"] == f"RequestFailedError: HTTP {status}: not this one"
+    assert found[3]["error"].startswith("RequestFailedError: ")
+    assert found[3]["error"].endswith(f"HTTP {status}: not this one")
     assert [e for e in found if e["end"] != "error"] == [*expected[:3], *expected[4:]]
     assert main(["verify", str(tmp_path / "run")]) == 0
     assert "errors" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_prompts_go_to_no_other_host(status, server, tmp_path, capsys):
+    with EndpointServer() as other:
+        target = f"{other.url}/chat/completions"
+        server.answer = lambda *_: (status, {}, [("Location", target)])
+        bench(server, tmp_path / "run", code=2)
+        assert other.bodies == []
+    error = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
+    assert len(error) == 1
+    assert f"redirects to {target}" in error[0]
+    assert "give it as --base-url" in error[0]
+
+
+def test_a_server_that_is_not_there_is_told_at_once(server, tmp_path, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    server.url = f"http://127.0.0.1:{port}/v1"
+    started = time.monotonic()
+    bench(server, tmp_path / "run", "--max-retries", 9, code=2)
+    assert time.monotonic() - started < 60  # nine retries take at least two minutes
+    shown = capsys.readouterr().err
+    assert "cannot be reached" in shown
+    assert "attempt 2" not in shown
+
+
+def test_a_reply_in_parts_is_read_whole(server, tmp_path):
+    def answer(body, _):
+        text = plays(body)
+        parts = [{"type": "text", "text": text[:9]}, {"type": "text", "text": text[9:]}]
+        return completion(parts)
+
+    expected = bench(server, tmp_path / "whole", games=GAMES[1:2])
+    server.answer = answer
+    assert bench(server, tmp_path / "run", games=GAMES[1:2]) == expected
+
+
+def test_what_a_server_says_cannot_act_on_the_terminal(server, tmp_path, capsys):
+    server.answer = lambda *_: (401, failure("no \x1b[2J \u202e key"))
+    bench(server, tmp_path / "run", code=2)
+    shown = capsys.readouterr().err
+    assert "\x1b" not in shown
+    assert "no ⟨U+001B⟩[2J ⟨U+202E⟩ key" in shown
 
 
 # --- the key -------------------------------------------------------------------------------------

@@ -294,7 +294,8 @@ def test_killed_and_continued_is_as_never_stopped(tiny, tmp_path):
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_ctrl_c_saves_and_goes_on_as_never_stopped(tiny, tmp_path):
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_saves_and_goes_on_as_never_stopped(sent, tiny, tmp_path):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     assert main(command(tiny, whole, "save_every=6")[3:]) == 0
     running = subprocess.Popen(
@@ -305,7 +306,7 @@ def test_ctrl_c_saves_and_goes_on_as_never_stopped(tiny, tmp_path):
     )
     while not (cut / "metrics.jsonl").exists() or len(lines(cut)) < 2:
         time.sleep(0.02)
-    running.send_signal(signal.SIGINT)
+    running.send_signal(sent)
     said = running.communicate(timeout=60)[1]
     assert running.returncode == 130
     assert "the same command resumes" in said

@@ -1,6 +1,7 @@
 """The command line: help, lists, playing, and one clear line for whatever is wrong."""
 
 import io
+import json
 import os
 import re
 import shutil
@@ -102,6 +103,10 @@ def test_games_lists_every_id(capsys):
     ("arguments", "named"),
     [
         (["bench", "--agent", "nobody"], ["unknown agent 'nobody'", "random", "oracle"]),
+        (["bench", "--agent", ""], ["agent '' names no model", "openai:MODEL"]),
+        (["bench", "--agent", "openai:"], ["agent 'openai:' names no model"]),
+        (["bench", "--agent", "os:getcwd"], ["the module 'os' has no source file"]),
+        (["starter", "build", "--out", "/dev/null/model"], ["'/dev/null/model' cannot be written"]),
         (["bench", "--suite", "nothing"], ["unknown suite 'nothing'", "core"]),
         (["bench", "--game", "Chess"], ["unknown game 'Chess'", "Sokoban", "Cube"]),
         (["bench", "--tries", "3"], ["No such option: --tries", "use --max-retries, which"]),
@@ -417,3 +422,26 @@ def test_arms_are_written_by_name_or_beginning():
     assert read_actions("lib", names) == [0]
     with pytest.raises(RagenError):
         read_actions("Librarian Trader", names)
+
+
+def test_an_extension_that_exits_is_an_error(fails, tmp_path):
+    file = tmp_path / "leaving.py"
+    file.write_text("import sys\nsys.exit(0)\n")
+    assert "cannot be imported: SystemExit" in fails("--import", file, "games")
+
+
+def test_code_in_a_model_folder_is_never_run(tiny, fails, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(tiny, folder)
+    config = json.loads((folder / "config.json").read_text())
+    names = {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"}
+    config |= {"model_type": "evil", "auto_map": names}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    for command in (
+        ["bench", "--agent", folder, "--game", "Bandit", "--out", tmp_path / "run"],
+        ["train", "bandit", f"model={folder}", "--out", tmp_path / "train"],
+        ["sft", "bandit", f"model={folder}", "--out", tmp_path / "sft"],
+    ):
+        assert "could not be loaded" in fails(*command) or "cannot be loaded" in fails(*command)
+    assert not (tmp_path / "ran").exists()

@@ -1,6 +1,7 @@
 """``ragen starter``: rebuild the starter model."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -25,7 +26,7 @@ def build(
         int, typer.Option(min=0, help="Seed of the demonstrations and the weights.")
     ] = 0,
 ) -> None:
-    """Build the starter model from scratch in under an hour: demonstrations, tokenizer, weights."""
+    """Build the starter model from scratch in about 75 minutes: demonstrations, tokenizer, weights."""
     from ragen_agents.starter import STARTER
     from ragen_agents.starter.model_build import Recipe
     from ragen_agents.starter.model_build import build as build_model
@@ -34,6 +35,12 @@ def build(
     folder = out or STARTER
     if folder.exists() and not (folder.is_dir() and _replaceable(folder)):
         raise RagenError(f"'{folder}' exists and is not an earlier build; choose another --out")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=folder.parent):
+            pass
+    except OSError as error:
+        raise RagenError(f"'{folder}' cannot be written: {error.strerror}") from error
     build_model(folder, Recipe(seed=seed))
 
 

@@ -104,7 +104,7 @@ def _train(folder: Path, config: "TrainConfig") -> None:
 
 
 def _stop_at_interrupt(trainer: "Trainer") -> list[bool]:
-    """Make the first Ctrl-C end the run after its iteration, and the second one at once."""
+    """Make the first Ctrl-C or SIGTERM end the run after its iteration, and the second one at once."""
     seen: list[bool] = []
 
     def handle(*_: object) -> None:
@@ -112,7 +112,8 @@ def _stop_at_interrupt(trainer: "Trainer") -> list[bool]:
             raise KeyboardInterrupt
         seen.append(True)
         trainer.stop()
-        print("\nsaving after this iteration; press Ctrl-C again to stop at once", file=sys.stderr)
+        print("\nsaving after this iteration; a second Ctrl-C stops at once", file=sys.stderr)
 
-    signal.signal(signal.SIGINT, handle)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handle)
     return seen

@@ -26,6 +26,11 @@ def normalise_agents(agents: Iterable[str]) -> list[str]:
     """Return the names of agents, folders without trailing slashes, or raise on a repeated one."""
     names: list[str] = []
     for agent in agents:
+        if not agent.strip() or agent in (OPENAI, VLLM):
+            raise RagenError(
+                f"agent '{agent}' names no model; give one such as random, starter, the folder of a model, "
+                "or openai:MODEL"
+            )
         model = agent.removeprefix(VLLM)
         is_path = agent not in CONTROLS and is_model_path(model)
         name = agent.removesuffix(model) + str(Path(model)) if is_path else agent

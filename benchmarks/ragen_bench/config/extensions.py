@@ -44,6 +44,6 @@ def import_extension(name: str) -> None:
         sys.path.insert(0, folder)
     try:
         importlib.import_module(path.stem if is_file else name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise RagenError(f"'{name}' cannot be imported: {type(error).__name__}: {error}") from error
     _imported.append(str(path.resolve()) if is_file else name)

@@ -9,6 +9,8 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
+from ragen_bench.console.escaping import escape_unprintable
+
 ROOT: Final = "ragen"
 """Logger above all others of the suite, such as ``ragen.registration``."""
 _FREQUENT: Final = "ragen.endpoint"
@@ -38,7 +40,10 @@ class _RateLimit(logging.Filter):
 
 
 class ConsoleHandler(logging.Handler):
-    """Prints each record as a line: information as it is, the rest after its level, such as "warning:"."""
+    """Prints each record as a line: information as it is, the rest after its level, such as "warning:".
+
+    Texts of servers are in some, so that what a terminal would act on is shown as code points.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -48,7 +53,7 @@ class ConsoleHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Print a record."""
         try:
-            text, style = self.format(record), ""
+            text, style = escape_unprintable(self.format(record), kept="\n"), ""
             if record.levelno >= logging.WARNING:
                 text, style = f"{record.levelname.lower()}: {text}", "yellow"
             self.console.print(Text(text, style), soft_wrap=True)

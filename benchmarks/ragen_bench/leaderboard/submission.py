@@ -9,8 +9,8 @@ from typing import Any
 from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import Episode
 from ragen_agents.run_files import ENVIRONMENT
+from ragen_agents.run_files.metrics_file import read_metrics
 from ragen_agents.run_files.yaml_files import load_yaml, validate
-from ragen_agents.starpo.run.journal import read_metrics
 from ragen_bench.config.run_config import AgentEntry, RunConfig
 from ragen_bench.config.suite_versions import check_playable
 from ragen_bench.evaluation.comparison import Side

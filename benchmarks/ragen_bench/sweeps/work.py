@@ -64,8 +64,8 @@ def _end_with_standard_input() -> None:
 
 
 def _do(task: SweepTask) -> None:
+    from ragen_agents.run_files.metrics_file import read_metrics
     from ragen_agents.run_files.provenance import describe_provenance
-    from ragen_agents.starpo.run.journal import read_metrics
     from ragen_bench.config.agents import weights_of
 
     agents, ended = task.agents, None

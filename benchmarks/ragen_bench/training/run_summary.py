@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ragen_agents.run_files.metrics_file import read_metrics
 from ragen_agents.starpo.run.checkpoint import latest
-from ragen_agents.starpo.run.journal import read_metrics
 from ragen_agents.starpo.run.run_state import BEST, CHECKPOINTS
 from ragen_bench.console.formats import duration
 

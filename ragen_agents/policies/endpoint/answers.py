@@ -12,8 +12,12 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
 
 
+class _TextPart(_Part):
+    text: str = ""
+
+
 class _Message(_Part):
-    content: str | None = None
+    content: str | list[_TextPart] | None = None
     reasoning_content: Any = None
     reasoning: Any = None
 
@@ -66,11 +70,16 @@ def read_answer(body: bytes) -> Answer:
     choice = completion.choices[0]
     thoughts = choice.message.reasoning_content or choice.message.reasoning
     return Answer(
-        text=choice.message.content or "",
+        text=_text(choice.message.content),
         reasoning=thoughts if isinstance(thoughts, str) else None,
         cut_off=choice.finish_reason == "length",
         usage=_usage(completion.usage),
     )
+
+
+def _text(content: str | list[_TextPart] | None) -> str:
+    """Return the text of a reply, which some servers send in parts."""
+    return "".join(part.text for part in content) if isinstance(content, list) else content or ""
 
 
 def _usage(found: Any) -> Usage | None:

@@ -16,7 +16,7 @@ from openai import (
 from ragen_agents.bounded_http import bounded
 from ragen_agents.policies.endpoint.answers import Answer, read_answer
 from ragen_agents.policies.endpoint.endpoint_settings import Connection
-from ragen_agents.policies.endpoint.errors import TroubleError, error_of
+from ragen_agents.policies.endpoint.errors import TroubleError, UnreachableError, error_of
 from ragen_agents.policies.endpoint.key import Key
 
 MAX_ANSWER: Final = 1 << 22
@@ -42,6 +42,7 @@ class Client:
             default_headers={"Accept-Encoding": "identity"},
             http_client=DefaultAsyncHttpxClient(
                 limits=open_at_most,
+                follow_redirects=False,  # prompts go to the host that was named, and to no other
                 timeout=connection.timeout,
                 event_hooks={"response": [bounded(MAX_ANSWER)]},
             ),
@@ -65,7 +66,8 @@ class Client:
             raise error_of(error, self._line(error.message)) from None
         except APIConnectionError as error:
             cause = error.__cause__ or error
-            raise TroubleError(self._line(f"{type(cause).__name__} {cause}")) from None
+            kind = UnreachableError if isinstance(cause, httpx2.ConnectError) else TroubleError
+            raise kind(self._line(f"{type(cause).__name__} {cause}")) from None
         except APIError as error:
             raise TroubleError(self._line(error.message)) from None
         return self._covered(read_answer(response.content))

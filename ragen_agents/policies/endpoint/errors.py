@@ -24,6 +24,10 @@ class TroubleError(Exception):
     """This try has failed; the next may not."""
 
 
+class UnreachableError(TroubleError):
+    """No connection could be made."""
+
+
 class LimitedError(TroubleError):
     """The server asks to be asked less."""
 
@@ -47,6 +51,14 @@ class RequestFailedError(Exception):
 
 class AuthenticationFailedError(RagenError):
     """The endpoint does not accept the key."""
+
+
+class ForbiddenError(AuthenticationFailedError):
+    """The endpoint does not answer this request for this key: all requests are affected, or one prompt."""
+
+
+class RedirectedError(RagenError):
+    """The endpoint sends requests elsewhere."""
 
 
 class UnknownModelError(RagenError):
@@ -74,7 +86,15 @@ def error_of(answer: APIStatusError, message: str) -> Exception:
     """
     status, code = answer.status_code, f"{answer.code} {answer.type}"
     said = f"HTTP {status}: {message.removeprefix(f'Error code: {status} - ')}"
-    if status in (401, 403):
+    if 300 <= status < 400:
+        where = answer.response.headers.get("location", "an unnamed place")
+        return RedirectedError(
+            f"the endpoint redirects to {where[:200]} (HTTP {status}), where prompts are not "
+            "sent; if that is the endpoint you mean, give it as --base-url"
+        )
+    if status == 403:
+        return ForbiddenError(f"the endpoint does not accept the key for this: {said}")
+    if status == 401:
         return AuthenticationFailedError(f"the endpoint does not accept the key: {said}")
     if status == 402 or "insufficient_quota" in code:
         return QuotaError(f"the account has nothing left to spend: {said}")

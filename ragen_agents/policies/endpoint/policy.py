@@ -15,12 +15,14 @@ from ragen_agents.policies.endpoint.client import Client
 from ragen_agents.policies.endpoint.endpoint_settings import Connection, EndpointSettings
 from ragen_agents.policies.endpoint.errors import (
     EndpointDownError,
+    ForbiddenError,
     LimitedError,
     PromptTooLongError,
     RefusedSettingsError,
     RejectedError,
     RequestFailedError,
     TroubleError,
+    UnreachableError,
 )
 from ragen_agents.policies.endpoint.gate import Gate
 from ragen_agents.policies.endpoint.key import Key
@@ -42,9 +44,10 @@ _CONTINUE: Final = {"continue_final_message": True, "add_generation_prompt": Fal
 class EndpointPolicy:
     """Asks an OpenAI-compatible endpoint for chat completions.
 
-    A request that fails for a transient reason is retried after a growing, random delay. When it has
-    no retries left or is rejected, a probe request decides whether the endpoint or the prompt is at
-    fault: if the probe is answered, only this episode has failed; otherwise the run stops.
+    A request that fails for a transient reason is retried after a growing, random delay; a connection
+    that is refused before any answer ends the run at once. When a request has no retries left or is
+    rejected, a probe request decides whether the endpoint or the prompt is at fault: if the probe is
+    answered, only this episode has failed; otherwise the run stops.
 
     Args:
         name: How tables call it.
@@ -79,6 +82,7 @@ class EndpointPolicy:
         self._client = Client(settings.base_url, key, connection)
         self._gate = Gate(connection.concurrency)
         self._jitter = random.Random()
+        self._answered = False
 
     async def reply(self, request: Request) -> Reply:
         """Ask for one reply; see `AsyncPolicy`."""
@@ -91,7 +95,7 @@ class EndpointPolicy:
             answer, seconds = await self._persist(body, self._max_retries)
         except PromptTooLongError:
             return Reply("", overflow=True)
-        except (TroubleError, RejectedError) as error:
+        except (TroubleError, RejectedError, ForbiddenError) as error:
             await self._check_endpoint(request, body, error)
             raise RequestFailedError(str(error)) from None
         return _reply(request, answer, seconds)
@@ -106,6 +110,10 @@ class EndpointPolicy:
             try:
                 return await self._ask(body)
             except TroubleError as error:
+                if isinstance(error, UnreachableError) and not self._answered:
+                    raise EndpointDownError(
+                        f"{self._where} cannot be reached: {error}; check --base-url and the server"
+                    ) from None
                 if number > max_retries:
                     raise
                 _LOG.info("%s: %s; attempt %d of %d",
@@ -123,6 +131,7 @@ class EndpointPolicy:
                 self._gate.slow_down(sent, error.wait)
                 raise
             self._gate.speed_up()
+            self._answered = True
             return answer, time.monotonic() - sent
 
     async def _check_endpoint(

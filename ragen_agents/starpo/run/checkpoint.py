@@ -90,7 +90,9 @@ def load(folder: Path, learner: Learner) -> Progress:
         if hasattr(learner.models.policy, "merge_and_unload"):
             _load_trainable(learner.models.policy, _under(tensors, "policy"))
         else:
-            saved = AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
+            saved = AutoModelForCausalLM.from_pretrained(
+                folder, dtype="float32", trust_remote_code=False
+            )
             _load_trainable(learner.models.policy, dict(saved.named_parameters()))
         for name, module in _critic(learner):
             _load_trainable(module, _under(tensors, name))

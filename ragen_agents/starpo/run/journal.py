@@ -7,11 +7,11 @@ from types import TracebackType
 from typing import Any, BinaryIO, Final, Self
 
 from ragen_agents.rollout.trajectory import Trajectory
+from ragen_agents.run_files.metrics_file import METRICS
 from ragen_agents.starpo.run.checkpoint import Progress
 from ragen_agents.starpo.run.trackers import open_trackers
 from ragen_envs.errors import RagenError
 
-METRICS: Final = "metrics.jsonl"
 SAMPLES: Final = "samples.jsonl"
 
 
@@ -97,22 +97,3 @@ class Journal:
             ) from None
         self._files[name].write((line + "\n").encode())
         self._files[name].flush()
-
-
-def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """Return the metrics of a run, iteration by iteration; a torn last line is left out.
-
-    Raises:
-        RagenError: There are none, or a line is corrupt.
-    """
-    try:
-        lines = (folder / METRICS).read_text(encoding="utf-8").split("\n")
-    except OSError as error:
-        raise RagenError(f"'{folder}' is no training run: it has no {METRICS}") from error
-    found = []
-    for number, line in enumerate(lines[:-1], 1):
-        try:
-            found.append(json.loads(line))
-        except ValueError as error:
-            raise RagenError(f"{folder / METRICS} line {number} is corrupt: {error}") from error
-    return found

@@ -5,10 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from ragen_agents.run_files.metrics_file import read_metrics
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.run import checkpoint
 from ragen_agents.starpo.run.checkpoint import Progress
-from ragen_agents.starpo.run.journal import Journal, read_metrics
+from ragen_agents.starpo.run.journal import Journal
 from ragen_agents.starpo.run.monitor import EchoTrapMonitor, SignSeen
 from ragen_agents.starpo.update.learner import Learner
 

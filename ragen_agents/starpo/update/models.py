@@ -185,8 +185,10 @@ def load_model(name: str) -> tuple[Any, Any]:
     transformers_logging.disable_progress_bar()
     source = model_source(name)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source)
-        model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            source, dtype=torch.float32, trust_remote_code=False
+        )
     except (OSError, ValueError, SafetensorError) as error:
         raise RagenError(
             f"model is '{name}', which could not be loaded: {first_line(error)}"
