@@ -445,3 +445,48 @@ def test_code_in_a_model_folder_is_never_run(tiny, fails, tmp_path):
     ):
         assert "could not be loaded" in fails(*command) or "cannot be loaded" in fails(*command)
     assert not (tmp_path / "ran").exists()
+
+
+WITHOUT_TORCH = """
+import sys
+from importlib import util
+
+MISSING = ("torch", "transformers", "accelerate", "peft")
+found = util.find_spec
+
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in MISSING:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+util.find_spec = lambda name, package=None: None if name in MISSING else found(name, package)
+sys.meta_path.insert(0, Missing())
+from ragen_bench.__main__ import main
+
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_what_needs_no_torch_works_without_it(tmp_path):
+    script, run, about = tmp_path / "main.py", tmp_path / "run", tmp_path / "about.yaml"
+    script.write_text(WITHOUT_TORCH)
+    about.write_text("name: mine\ntitle: Mine\nmodel: none\nauthors: me\ndescription: a test\n")
+
+    def said(*arguments):
+        command = [sys.executable, script, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    code, shown = said("bench", "--game", "Bandit", "--episodes", "2", "--out", run)
+    assert code == 0
+    assert "note: the starter model is left out, since it needs torch" in shown
+    assert "oracle" in shown
+    for command in (["show", run], ["explain", run], ["verify", run]):
+        assert said(*command)[0] == 0
+    code, shown = said("submit", f"{run}:oracle", "--about", about, "--entries", tmp_path / "all")
+    assert "needs torch" not in shown
+    code, shown = said("train", "bandit")
+    assert code == 2
+    assert "needs torch; install it with" in shown

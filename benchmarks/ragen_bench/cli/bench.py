@@ -1,5 +1,8 @@
 """``ragen bench``: play agents on a suite and print the table."""
 
+import sys
+from importlib.util import find_spec
+
 from ragen_bench.cli.option_groups import expand_groups
 from ragen_bench.cli.run_options import (
     BenchAgents,
@@ -8,8 +11,7 @@ from ragen_bench.cli.run_options import (
     RunOptions,
     SuiteName,
 )
-
-DEFAULT_AGENTS = ["random", "starter", "oracle"]
+from ragen_envs.errors import install_hint
 
 
 @expand_groups
@@ -44,8 +46,17 @@ def bench(
     )
     check_suite(chosen)
     remote = make_remote(endpoint)
-    agents = normalise_agents(agent or DEFAULT_AGENTS)
+    agents = normalise_agents(agent or _default_agents())
     check_sight(agents, chosen.tasks)
     config = make_config(chosen, agents, remote.settings)
     budget = make_budget(config, limits)
     run_and_report(config, play_run, remote, budget, options, endpoint)
+
+
+def _default_agents() -> list[str]:
+    """Return the controls and the starter, which is left out where its packages are missing."""
+    if all(map(find_spec, ("torch", "transformers"))):
+        return ["random", "starter", "oracle"]
+    hint = install_hint("models")
+    print(f"note: the starter model is left out, since it needs torch; {hint}", file=sys.stderr)
+    return ["random", "oracle"]
