@@ -227,7 +227,16 @@ def test_a_request_that_alone_fails_is_a_record(status, server, tmp_path, capsys
     assert found[3]["error"].endswith(f"HTTP {status}: not this one")
     assert [e for e in found if e["end"] != "error"] == [*expected[:3], *expected[4:]]
     assert main(["verify", str(tmp_path / "run")]) == 0
-    assert "errors" in capsys.readouterr().out
+    shown = capsys.readouterr()
+    assert "errors" in shown.out
+    assert "one episode ended in an error; --retry-errors plays them again" in shown.err
+    server.answer = lambda body, _: completion(plays(body))
+    assert bench(server, tmp_path / "run", "--max-retries", 1, games=GAMES[1:2]) == found
+    again = bench(server, tmp_path / "run", "--max-retries", 1, "--retry-errors", games=GAMES[1:2])
+    assert again == expected
+    assert main(["verify", str(tmp_path / "run")]) == 0
+    kept = (tmp_path / "run" / "errors.jsonl").read_text().splitlines()
+    assert [json.loads(line)["error"] for line in kept] == [found[3]["error"]]
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])

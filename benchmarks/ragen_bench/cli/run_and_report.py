@@ -14,6 +14,7 @@ from ragen_bench.config.agents import Remote
 from ragen_bench.config.run_config import ConfigT, default_directory
 from ragen_bench.evaluation.budget import Budget
 from ragen_bench.evaluation.resume import Play, play_missing
+from ragen_bench.runs.failed_episodes import set_errors_aside
 
 STOPPED: Final = 3
 """Exit code of a run that stopped at its budget."""
@@ -35,6 +36,11 @@ def run_and_report(
     """
     folder = options.out or default_directory(config)
     check_resume(folder, options.resume)
+    if options.retry_errors:
+        print(
+            f"playing {set_errors_aside(folder, config)} episodes with errors again",
+            file=sys.stderr,
+        )
     replies = cache_file(endpoint, folder, config.suite.sampling)
     try:
         play_missing(folder, config, play, remote, budget, replies)
@@ -45,8 +51,11 @@ def run_and_report(
         print(f"\ninterrupted; finished episodes are in {folder}, and the same command resumes the run",
               file=sys.stderr)  # fmt: skip
         raise typer.Exit(130) from None
-    print_run(folder, options.style, options.wide)
+    failed = print_run(folder, options.style, options.wide)
     print(f"run: {folder}", file=sys.stderr)
+    if failed:
+        some = "one episode" if failed == 1 else f"{failed} episodes"
+        print(f"{some} ended in an error; --retry-errors plays them again", file=sys.stderr)
     if reached is not None:
         print(f"budget reached: {reached}; finished episodes are kept, and the same command with a "
               "larger budget resumes the run", file=sys.stderr)  # fmt: skip

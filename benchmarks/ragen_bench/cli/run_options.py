@@ -64,6 +64,13 @@ class RunOptions:
         typer.Option(metavar="N", help="Maximum tokens per reply, instead of the suite's."),
     ] = None
     resume: ResumeOption = True
+    retry_errors: Annotated[
+        bool,
+        typer.Option(
+            "--retry-errors",
+            help="Play episodes again that ended in an error; the old ones are kept in errors.jsonl.",
+        ),
+    ] = False
     style: FormatOption = Format.TABLE
     wide: WideOption = False
 

@@ -15,17 +15,16 @@ def show(run: RunArgument, style: FormatOption = Format.TABLE, wide: WideOption 
     print_run(run, style, wide)
 
 
-def print_run(folder: Path, style: Format, wide: bool = False) -> None:
-    """Print the table of a run of ragen bench or of ragen match."""
+def print_run(folder: Path, style: Format, wide: bool = False) -> int:
+    """Print the table of a run of ragen bench or of ragen match; return how many episodes had errors."""
     from ragen_bench.config.run_config import MatchConfig, load_config
 
     if isinstance(load_config(folder), MatchConfig):
-        _print_matches(folder, style, wide)
-    else:
-        _print_bench(folder, style, wide)
+        return _print_matches(folder, style, wide)
+    return _print_bench(folder, style, wide)
 
 
-def _print_bench(folder: Path, style: Format, wide: bool) -> None:
+def _print_bench(folder: Path, style: Format, wide: bool) -> int:
     from ragen_bench.evaluation.reply_notes import reply_notes
     from ragen_bench.evaluation.run_table import notes, read_run, summarise
 
@@ -35,18 +34,20 @@ def _print_bench(folder: Path, style: Format, wide: bool) -> None:
     facts = _facts(folder, run.config, run.missing)
     said = [*reply_notes(run), *notes(run)]
     print_table(data, score_grid(data), style, about, said, facts, wide)
+    return sum(e.error is not None for sample in run.samples.values() for e in sample.values())
 
 
-def _print_matches(folder: Path, style: Format, wide: bool) -> None:
+def _print_matches(folder: Path, style: Format, wide: bool) -> int:
     from ragen_bench.match import cross_play_grids
     from ragen_bench.match.match_table import match_notes, read_match_run, summarise_matches
 
     run = read_match_run(folder)
     data = summarise_matches(run)
+    failed = sum(m.error is not None for levels in run.matches.values() for m in levels.values())
     facts = _facts(folder, run.config, run.missing)
     if style in (Format.CSV, Format.JSON):
         print_table(data, Grid([], [], 0), style, "", match_notes(run), facts)
-        return
+        return failed
     tables = {
         f"Success %, {_title(run.config)}, {folder}": cross_play_grids.cross_play_grid(
             data, "success"
@@ -61,6 +62,7 @@ def _print_matches(folder: Path, style: Format, wide: bool) -> None:
         said = match_notes(run) if title == "Replies" else ()
         print_table(data, grid, style, title, said, wide=wide)
         print()
+    return failed
 
 
 def _title(config: "BaseConfig") -> str:
