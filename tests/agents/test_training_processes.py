@@ -18,12 +18,13 @@ from training_runs import assert_equal_weights, command, lines
 def in_two_processes(arguments):
     """Run what follows python in a command under torchrun, and return what both print."""
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_PORT": "0"}
+    more = {"OMP_NUM_THREADS": "1", "MASTER_PORT": "0", "PYTHONFAULTHANDLER": "1"}
+    environment = {**os.environ, **more}
     done = subprocess.run(
         [*launch, "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", *arguments[1:]],
         capture_output=True, text=True, env=environment, timeout=300, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.returncode == 0, done.stderr
     return done.stdout
 
 

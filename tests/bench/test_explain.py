@@ -159,3 +159,22 @@ def test_an_entry_is_explained_like_a_run():
     run = read_explainable(ENTRIES / "oracle")
     assert run.missing == 0
     assert {agent for agent, _ in run.samples} == {"oracle"}
+
+
+def test_the_wide_table_of_a_run_has_the_columns_of_its_decisions(tmp_path, capsys):
+    out = str(tmp_path / "run")
+    played = ["--agent", "random", "--agent", "oracle", "--game", "FrozenLake", "--episodes", "6"]
+    assert main(["bench", *played, "--out", out]) == 0
+    capsys.readouterr()
+    tables = []
+    for command in (["explain", out], ["show", out, "--wide"]):
+        assert main([*command, "--format", "json"]) == 0
+        tables.append(json.loads(capsys.readouterr().out)["rows"])
+    for one, other in zip(*tables, strict=True):
+        assert all(
+            one[name] == other[name] for name in ("agent", "corrected", "regret", "blunders")
+        )
+    assert main(["show", out, "--wide"]) == 0
+    assert "without luck %" in capsys.readouterr().out
+    assert main(["show", out]) == 0
+    assert "without luck %" not in capsys.readouterr().out

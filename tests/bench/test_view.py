@@ -141,7 +141,34 @@ def test_an_episode_plays_by_itself_and_is_scrubbed(page, pages):
     assert page.url.endswith("#0/1")
 
 
-@pytest.mark.parametrize("path", ["index.html", "episodes/0-random/FrozenLake.html"])
+def test_two_agents_are_seen_side_by_side_where_they_differ(page, pages):
+    page.goto(f"file://{pages}/episodes/1-oracle/Sokoban.html#3")
+    page.locator("#beside").click()
+    page.locator("#count").wait_for()
+    assert page.url.endswith("beside/Sokoban.html#1/0/3")
+    for side, agent in (("left", "1-oracle"), ("right", "0-random")):
+        frame = page.frame_locator(f"#{side}-page")
+        frame.locator("#heading").wait_for()
+        assert frame.locator("#heading").inner_text().startswith("Level 3: ")
+        assert not frame.locator(".list").is_visible()
+        assert agent in page.locator(f"#{side}-page").get_attribute("src")
+    solved = [
+        {e["index"] for e in shown(pages, agent, "Sokoban") if e["success"]}
+        for agent in ("1-oracle", "0-random")
+    ]
+    page.locator("#which").select_option("left")
+    found = page.locator("#episodes a").all_inner_texts()
+    assert found == [f"✓✗ {index}" for index in sorted(solved[0] - solved[1])]
+    page.locator("#episodes a").last.click()
+    last = max(solved[0] - solved[1])
+    for side in ("left", "right"):
+        heading = page.frame_locator(f"#{side}-page").locator("#heading")
+        heading.filter(has_text=f"Level {last}: ").wait_for()
+
+
+@pytest.mark.parametrize(
+    "path", ["index.html", "episodes/0-random/FrozenLake.html", "beside/Sokoban.html"]
+)
 def test_pages_fit_a_phone(page, pages, path):
     page.set_viewport_size({"width": 400, "height": 740})
     page.goto(f"file://{pages}/{path}")

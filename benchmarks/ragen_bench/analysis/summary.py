@@ -24,6 +24,10 @@ _COLUMNS: Final = (
 )  # fmt: skip
 
 
+DECISIONS: Final = ("corrected", "corrected_low", "corrected_high", "regret", "blunders")
+"""Columns that the table of a run can have too."""
+
+
 class Explained(NamedTuple):
     """What was found out about a run."""
 
@@ -110,6 +114,21 @@ def _columns(ledgers: Sequence[Ledger]) -> dict[str, Any]:
         "lost_turn": median(turn + 1 for _, turn in lost) if lost else math.nan,
         "wasted_tokens": mean(wasted) if len(wasted) == len(lost) else math.nan,
     }
+
+
+def with_decisions(data: pd.DataFrame, run: Run, tick: Callable[[int, int], None]) -> pd.DataFrame:
+    """Return the table of a run with the columns ``corrected``, its interval, ``regret`` and ``blunders``.
+
+    Args:
+        data: What `ragen_bench.evaluation.run_table.summarise` returns.
+        run: The run.
+        tick: See `explain_run`.
+
+    Raises:
+        RagenError: A record does not replay.
+    """
+    found = summarise_ledgers(run, explain_run(run, tick))
+    return data.merge(found[["game", "agent", *DECISIONS]], on=["game", "agent"], how="left")
 
 
 def corrected_score(ledgers: Sequence[Ledger]) -> Interval:

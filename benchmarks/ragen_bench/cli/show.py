@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 
 def show(run: RunArgument, style: FormatOption = Format.TABLE, wide: WideOption = False) -> None:
-    """Recompute the table of a run from its episodes and print it."""
+    """Recompute the table of a run from its episodes and print it.
+
+    With --wide it has the columns of ragen explain too, for which every decision is valued.
+    """
     print_run(run, style, wide)
 
 
@@ -25,11 +28,16 @@ def print_run(folder: Path, style: Format, wide: bool = False) -> int:
 
 
 def _print_bench(folder: Path, style: Format, wide: bool) -> int:
+    from ragen_bench.analysis.summary import with_decisions
+    from ragen_bench.console.row_bar import bar
     from ragen_bench.evaluation.reply_notes import reply_notes
     from ragen_bench.evaluation.run_table import notes, read_run, summarise
 
     run = read_run(folder)
     data = summarise(run)
+    if wide:
+        with bar("explaining") as tick:
+            data = with_decisions(data, run, tick)
     about = f"{_title(run.config)}, {folder}"
     facts = _facts(folder, run.config, run.missing)
     said = [*reply_notes(run), *notes(run)]

@@ -173,11 +173,11 @@ def score_grid(data: pd.DataFrame) -> Grid:
         "game", "agent", "n", "success %\n[95% CI]", "return", "score", "valid\n%", "effective\n%",
         "turns", "tokens", "s per\nepisode",
     ]  # fmt: skip
-    errors = bool(data["errors"].any())
+    errors, decided = bool(data["errors"].any()), "regret" in data
     rows = []
     for _, game in data.groupby("game", sort=False):
         records = game.to_dict("records")
-        played = [_score_row(row, errors) for row in records]
+        played = [_score_row(row, errors, decided) for row in records]
         whole = max(records, key=lambda row: int(row["n"]))
         blank = len(played[0]) - _EXACT_COLUMNS
         rows += [
@@ -185,10 +185,12 @@ def score_grid(data: pd.DataFrame) -> Grid:
             *played,
             *_exact_row(whole, "optimal", 100.0, blank),
         ]
-    return Grid([*header, *(["errors"] if errors else [])], rows, left=2, hideable=_HIDEABLE)
+    more = [*(["errors"] if errors else []), *(_DECISIONS if decided else [])]
+    return Grid([*header, *more], rows, left=2, hideable=_HIDEABLE)
 
 
 _HIDEABLE: Final = ("s per\nepisode", "tokens", "turns", "effective\n%", "return", "n")
+_DECISIONS: Final = ("without luck %\n[95% CI]", "regret\na turn", "blunders\n%")
 _EXACT_COLUMNS: Final = 6
 """Columns of the table of a run that an exact expectation fills."""
 
@@ -203,7 +205,7 @@ def _exact_row(row: Mapping[Any, Any], kind: str, score: float, blank: int) -> l
     return [[row["game"], name, str(row["n"]), *shown, *[""] * blank]]
 
 
-def _score_row(row: Mapping[Any, Any], errors: bool) -> list[str]:
+def _score_row(row: Mapping[Any, Any], errors: bool, decided: bool) -> list[str]:
     return [
         row["game"],
         row["agent"],
@@ -217,7 +219,13 @@ def _score_row(row: Mapping[Any, Any], errors: bool) -> list[str]:
         number(row["reply_tokens"], 1),
         number(row["seconds"], 3),
         *([str(row["errors"])] if errors else []),
+        *(_decision_cells(row) if decided else []),
     ]
+
+
+def _decision_cells(row: Mapping[Any, Any]) -> list[str]:
+    corrected = percent_interval(row["corrected"], row["corrected_low"], row["corrected_high"])
+    return [corrected, number(row["regret"], 3), percent(row["blunders"])]
 
 
 def duration(seconds: float) -> str:

@@ -16,7 +16,7 @@ from ragen_bench.leaderboard.lengths import by_length
 from ragen_bench.leaderboard.old_versions import OldTable
 from ragen_bench.leaderboard.standings import Samples, Standing
 from ragen_bench.leaderboard.store import StoredEntry
-from ragen_bench.viewer.run_pages import viewer_values
+from ragen_bench.viewer.run_pages import beside_values, viewer_values
 from ragen_bench.viewer.templates import page_templates
 from ragen_envs import SUITE_VERSION
 
@@ -130,8 +130,21 @@ class Pages:
             **viewer_values(episodes, ledgers),
             agent_links={f"../{name}/{game}.html": title for name, title in self._titles.items()},
             game_links={f"{name}.html": name for name in self._suite.tasks},
+            beside=f"../../beside/{game}.html" if len(self._titles) > 1 else None,
             here=(f"../{stored.entry.about.name}/{game}.html", f"{game}.html"),
         )
+
+    def write_beside(self, game: str) -> None:
+        """Write the page that shows two entries on the same level."""
+        samples = {
+            stored.entry.about.name: [r.episode for r in stored.records if r.episode.task == game]
+            for stored in self._entries
+        }
+        links = {name: f"../episodes/{name}/{game}.html" for name in samples}
+        agents = beside_values(samples, links)
+        for agent in agents:
+            agent["name"] = self._titles[agent["name"]]
+        self._write(f"beside/{game}.html", "beside.html", game=game, agents=agents)
 
     def write_results(self) -> None:
         """Write the list of the paper's tables, with how many claims hold."""

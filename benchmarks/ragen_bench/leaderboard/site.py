@@ -89,6 +89,7 @@ def _write(stored: Sequence[StoredEntry], reports: "Sequence[Report]", out: Path
     pages.write_index(overall, tables, old)
     for game in games:
         pages.write_game(game, tables[game], samples[game])
+        pages.write_beside(game)
     for each in entries:
         pages.write_entry(each, tables)
         for game in games:

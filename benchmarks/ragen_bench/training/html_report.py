@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from ragen_agents.run_files.metrics_file import read_metrics
+from ragen_agents.starpo import TrainConfig
 from ragen_agents.starpo.run.journal import SAMPLES
 from ragen_agents.starpo.run.run_directory import load_train_config
 from ragen_envs.errors import RagenError
@@ -83,7 +84,7 @@ def write_report(run: Path, out: Path) -> None:
         ("game", config.game),
         ("model", config.model),
         ("advantage", config.advantage.estimator),
-        ("filter", f"{config.filter.kind}, keep {config.filter.ratio:g}"),
+        ("filter", _filter(config)),
         ("seed", config.seed),
         ("iterations", f"{metrics[-1]['iteration']} of {config.iterations}"),
     ]
@@ -107,6 +108,11 @@ def write_report(run: Path, out: Path) -> None:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
         raise RagenError(f"'{out}' cannot be written: {error.strerror}") from error
+
+
+def _filter(config: TrainConfig) -> str:
+    kind = config.filter.kind
+    return kind if kind == "none" else f"{kind}, keep {config.filter.ratio:g}"
 
 
 def _curves(metrics: Sequence[dict[str, Any]], marked: Sequence[int]) -> list[tuple[str, str]]:
@@ -137,8 +143,9 @@ def _drawn(panel: _Panel, series: dict[str, list[tuple[int, float]]], marked: Se
     values = [value for points in series.values() for _, value in points if math.isfinite(value)]
     if panel.low is not None:
         axes.set_ylim(bottom=min([panel.low, *values]))
-    if panel.high is not None:
-        axes.set_ylim(top=1.03 * max([panel.high, *values]))
+    highest = max(filter(None, [panel.high, *values]), default=0.0)
+    if panel.low is not None and highest > 0:
+        axes.set_ylim(top=1.05 * highest)
     axes.set_title(panel.title, fontsize=10)
     axes.set_xlabel("iteration", fontsize=8)
     axes.set_ylabel(panel.unit, fontsize=8)

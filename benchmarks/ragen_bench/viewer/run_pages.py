@@ -83,11 +83,24 @@ class _Pages:
             ]
             for agent in self._slugs
         }
+        shared = [game for game in self._games if len(self._players(game)) > 1]
         self._write(
-            "index.html", "run.html", rows=rows, lessons=lessons, reasons=self._explained.reasons
-        )
+            "index.html", "run.html", rows=rows, lessons=lessons, besides=shared,
+            reasons=self._explained.reasons,
+        )  # fmt: skip
         for (agent, game), sample in self._run.samples.items():
             self._viewer(agent, game, list(sample.values()))
+        for game in shared:
+            self._beside(game)
+
+    def _players(self, game: str) -> list[str]:
+        return [name for name in self._slugs if (name, game) in self._run.samples]
+
+    def _beside(self, game: str) -> None:
+        samples = {name: self._run.samples[name, game].values() for name in self._players(game)}
+        links = {name: f"../{self._link(name, game)}" for name in samples}
+        values = beside_values({name: list(sample) for name, sample in samples.items()}, links)
+        self._write(f"beside/{game}.html", "beside.html", game=game, agents=values)
 
     def _viewer(self, agent: str, game: str, episodes: Sequence[Episode]) -> None:
         ledgers = {
@@ -99,11 +112,8 @@ class _Pages:
             "episodes.html",
             game=game,
             **viewer_values(episodes, ledgers),
-            agent_links={
-                f"../../{self._link(name, game)}": name
-                for name in self._slugs
-                if (name, game) in self._run.samples
-            },
+            agent_links={f"../../{self._link(name, game)}": name for name in self._players(game)},
+            beside=f"../../beside/{game}.html" if len(self._players(game)) > 1 else None,
             game_links={
                 f"../../{self._link(agent, name)}": name
                 for name in self._games
@@ -151,6 +161,25 @@ def viewer_values(episodes: Sequence[Episode], ledgers: Mapping[Any, Ledger]) ->
         "defects": defects,
         "soft_defects": sorted({n for turn in turns for n in turn.soft_defects} - set(defects)),
     }
+
+
+def beside_values(
+    samples: Mapping[str, Sequence[Episode]], links: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Return what the page of two agents knows of each agent.
+
+    Args:
+        samples: The episodes of one game, by agent.
+        links: The viewer of each agent's, from that page.
+    """
+    return [
+        {
+            "name": name,
+            "link": links[name],
+            "solved": {episode.instance.index: episode.success for episode in sample},
+        }
+        for name, sample in samples.items()
+    ]
 
 
 def _slug(number: int, name: str) -> str:

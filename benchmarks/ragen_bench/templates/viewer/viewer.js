@@ -51,6 +51,12 @@ function share(chance) {
   return `${Math.round(1000 * chance) / 10}%`;
 }
 
+// The first agent of the other page is this one, the second one another.
+function besideLink() {
+  const number = at("entry").selectedIndex;
+  return `${at("beside").dataset.page}#${number}/${number ? 0 : 1}/${state.episode.index}`;
+}
+
 // --- one moment of one episode ----------------------------------------------
 
 function drawBoard(board) {
@@ -171,6 +177,7 @@ function show(episode, step) {
   state.step = Math.max(0, Math.min(step, episode.frames.length - 1));
   if (state.timer && state.step === episode.frames.length - 1) pause();
   history.replaceState(null, "", `#${episode.index}${state.step ? `/${state.step}` : ""}`);
+  if (at("beside")) at("beside").href = besideLink();
   drawHead();
   drawChances();
   draw();
@@ -238,5 +245,6 @@ for (const id of ["entry", "game"]) {
   });
 }
 window.addEventListener("hashchange", readAddress);
+if (location.search === "?embedded") document.body.classList.add("embedded");
 fillList();
 readAddress();
