@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 INTERRUPTED = 130
 FAILED = 2
@@ -122,5 +122,18 @@ def _fail(message: str) -> int:
     return FAILED
 
 
+def _leave(code: int) -> NoReturn:
+    """End this process, under torchrun at once.
+
+    gloo's threads live on while a wrapped model refers to their process group, and an interpreter that is
+    taken apart under them aborts now and then, after all is done.
+    """
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    _leave(main())

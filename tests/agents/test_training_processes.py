@@ -67,6 +67,20 @@ def test_processes_part_before_they_end(tiny, tmp_path):
     assert re.findall("parted|together", said) == ["parted"] * 2
 
 
+@pytest.mark.parametrize(("started_by", "ends"), [("torchrun", ""), ("a person", "taken apart\n")])
+def test_python_is_not_taken_apart_under_threads_of_gloo(started_by, ends, tmp_path):
+    """They outlive the group where a wrapped model refers to it, and then abort the process now and then."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import atexit\natexit.register(print, 'taken apart')\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    if started_by == "torchrun":
+        environment["TORCHELASTIC_RUN_ID"] = "1"
+    command = [sys.executable, "-m", "ragen_bench", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    assert re.fullmatch(rf"ragen-suite [\d.]+\w*\n{ends}", done.stdout)
+
+
 @pytest.mark.parametrize(
     "more",
     [["--preset", "starpo-ppo"], ["--preset", "starpo-grpo", "lora.rank=4", "update.learning_rate=1e-2"]],
