@@ -316,6 +316,55 @@ def test_ctrl_c_saves_and_goes_on_as_never_stopped(sent, tiny, tmp_path):
     assert lines(cut) == lines(whole)
 
 
+@pytest.mark.parametrize("harm", ["flipped", "cut off"])
+@pytest.mark.parametrize("name", ["model.safetensors", "trainer.safetensors"])
+def test_a_damaged_checkpoint_is_passed_over(harm, name, tiny, tmp_path, capsys):
+    run, whole = tmp_path / "run", tmp_path / "whole"
+    assert main(command(tiny, whole, iterations=3)[3:]) == 0
+    assert main(command(tiny, run, iterations=2)[3:]) == 0
+    file = run / "checkpoints" / "000002" / name
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content if harm == "flipped" else content[:-100])
+    capsys.readouterr()
+    assert main(command(tiny, run, iterations=3)[3:]) == 0
+    assert f"000002' is damaged: {name} differs from its hash" in capsys.readouterr().err
+    assert lines(run) == lines(whole)
+    assert_equal_weights(run / "checkpoints" / "000003", whole / "checkpoints" / "000003")
+
+
+def test_a_run_without_a_sound_checkpoint_says_so(tiny, tmp_path, capsys):
+    run = tmp_path / "run"
+    assert main(command(tiny, run, iterations=1)[3:]) == 0
+    for file in (run / "checkpoints").glob("*/trainer.json"):
+        file.write_text("{}")
+    assert main(command(tiny, run, iterations=2)[3:]) == 2
+    assert "every checkpoint in" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_one_line_and_loses_nothing(tiny, tmp_path, capsys, monkeypatch):
+    from ragen_agents.starpo.run import checkpoint
+
+    run, whole = tmp_path / "run", tmp_path / "whole"
+    assert main(command(tiny, whole, iterations=2)[3:]) == 0
+    real = checkpoint.save_file
+
+    def full(tensors, path):
+        real(tensors, path)
+        if path.parent.name == "000002.writing":
+            raise checkpoint.SafetensorError("I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    capsys.readouterr()
+    assert main(command(tiny, run, iterations=2)[3:]) == 2
+    error = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert "cannot be written: I/O error: No space left on device" in error[0]
+    assert [path.name for path in (run / "checkpoints").iterdir()] == ["000001"]
+    monkeypatch.undo()
+    assert main(command(tiny, run, iterations=2)[3:]) == 0
+    assert lines(run) == lines(whole)
+
+
 def test_a_run_can_be_made_longer(tiny, tmp_path):
     short, whole = tmp_path / "short", tmp_path / "whole"
     for iterations in (2, 4):

@@ -3,6 +3,7 @@
 Random numbers need no state: every draw of a run derives from its seed and the iteration.
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -22,6 +23,8 @@ from ragen_envs.errors import RagenError, first_line
 
 STATE: Final = "trainer.json"
 TENSORS: Final = "trainer.safetensors"
+HASHES: Final = "hashes.json"
+"""SHA-256 of every other file of a checkpoint; those of earlier versions have none."""
 
 
 @dataclass(frozen=True)
@@ -52,21 +55,37 @@ def save(folder: Path, learner: Learner, tokenizer: Any, progress: Progress) -> 
     """Write a checkpoint; the folder appears whole or not at all.
 
     All processes of a run call this, and the first one writes.
+
+    Raises:
+        RagenError: It cannot be written, for example because the disk is full.
     """
     first = learner.accelerator.is_main_process
     policy, tensors = learner.whole_policy(), _tensors(learner, first)
     if not first:
         return
     work = folder.with_name(folder.name + ".writing")
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
-    without_adapters(policy).save_pretrained(work)
-    tokenizer.save_pretrained(work)
-    save_file(tensors, work / TENSORS)
-    state = {**asdict(progress), "bad_steps": learner.bad_steps}
-    (work / STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
-    for path in (*work.iterdir(), work):
-        _flush(path)
+    try:
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        without_adapters(policy).save_pretrained(work)
+        tokenizer.save_pretrained(work)
+        save_file(tensors, work / TENSORS)
+        state = {**asdict(progress), "bad_steps": learner.bad_steps}
+        (work / STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
+        hashes = {path.name: _hash(path) for path in sorted(work.iterdir())}
+        (work / HASHES).write_text(json.dumps(hashes, indent=1) + "\n", encoding="utf-8")
+        for path in (*work.iterdir(), work):
+            _flush(path)
+        _put_in_place(work, folder)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(work, ignore_errors=True)
+        raise RagenError(
+            f"the checkpoint '{folder}' cannot be written: {first_line(error)}; earlier ones are kept, and "
+            "the same command resumes the run"
+        ) from error
+
+
+def _put_in_place(work: Path, folder: Path) -> None:
     old = folder.with_name(folder.name + ".old")
     shutil.rmtree(old, ignore_errors=True)
     if folder.exists():
@@ -107,10 +126,30 @@ def load(folder: Path, learner: Learner) -> Progress:
 
 def latest(folder: Path) -> Path | None:
     """Return the last complete checkpoint of a run's ``checkpoints`` folder."""
-    found = sorted(
+    found = complete(folder)
+    return found[-1] if found else None
+
+
+def complete(folder: Path) -> list[Path]:
+    """Return the complete checkpoints of a run's ``checkpoints`` folder, the oldest first."""
+    return sorted(
         path for path in folder.glob("[0-9]*") if (path / STATE).exists() and not path.suffix
     )
-    return found[-1] if found else None
+
+
+def damaged_file(checkpoint: Path) -> str | None:
+    """Return the name of a file that differs from its hash, or None if all are as they were written."""
+    hashes = checkpoint / HASHES
+    try:
+        expected = json.loads(hashes.read_text(encoding="utf-8")) if hashes.exists() else {}
+        return next((n for n, digest in expected.items() if _hash(checkpoint / n) != digest), None)
+    except (OSError, ValueError, AttributeError):
+        return HASHES
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def path_of(folder: Path, iteration: int) -> Path:

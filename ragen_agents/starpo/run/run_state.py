@@ -1,5 +1,6 @@
 """Where a run is: its progress, its checkpoints, and the way back to a healthy one."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,11 @@ from ragen_agents.starpo.run.checkpoint import Progress
 from ragen_agents.starpo.run.journal import Journal
 from ragen_agents.starpo.run.monitor import EchoTrapMonitor, SignSeen
 from ragen_agents.starpo.update.learner import Learner
+from ragen_envs.errors import RagenError
 
 CHECKPOINTS: Final = "checkpoints"
 BEST: Final = "best"
+_LOG: Final = logging.getLogger("ragen.starpo")
 
 Action = Literal["none", "rolled back", "stopped"]
 """What was done about a collapse."""
@@ -58,7 +61,7 @@ class RunState:
 
     def resume(self) -> None:
         """Load the latest checkpoint, if there is one, and show the monitor what came before it."""
-        found = checkpoint.latest(self.checkpoints)
+        found = self._last_sound()
         if found is None:
             return
         self.progress = checkpoint.load(found, self.learner)
@@ -66,6 +69,25 @@ class RunState:
         for line in read_metrics(self.run_dir)[: written + 1]:
             if (self.progress.rolled_back or 0) < line["iteration"] <= written:
                 self.monitor.observe(line)
+
+    def _last_sound(self) -> Path | None:
+        """Return the last checkpoint whose files are as they were written.
+
+        Raises:
+            RagenError: There are checkpoints, but all are damaged.
+        """
+        there = checkpoint.complete(self.checkpoints)
+        for path in reversed(there):
+            broken = checkpoint.damaged_file(path)
+            if broken is None:
+                return path
+            if self.learner.accelerator.is_main_process:
+                _LOG.warning("'%s' is damaged: %s differs from its hash", path, broken)
+        if there:
+            raise RagenError(
+                f"every checkpoint in '{self.checkpoints}' is damaged; remove the folder to begin anew"
+            )
+        return None
 
     def save_best(self, journal: Journal, metrics: dict[str, Any]) -> None:
         """Save the weights if they were evaluated and are better than any before."""
