@@ -59,7 +59,7 @@ packs: install
 leaderboard-entries: install
 	rm -rf runs/leaderboard-entries
 	$(BIN)/ragen bench --agent random --agent noop --agent oracle --agent starter --episodes 128 --out runs/leaderboard-entries
-	set -e; for agent in random noop oracle starter; do $(BIN)/ragen submit runs/leaderboard-entries:$$agent; done
+	set -e; for agent in random noop oracle starter; do $(BIN)/ragen submit --replace runs/leaderboard-entries:$$agent; done
 	$(BIN)/ragen leaderboard schema > leaderboards/entry.schema.json
 
 # In a separate environment, because the peers have many dependencies. Needs an idle machine.

@@ -10,6 +10,8 @@ SCHEMA_VERSION: Final = 3
 """2 added ``picture``, ``reasoning`` and ``tokens_estimated``; 3 added ``soft_defects``,
 ``random_success`` and ``random_return``. Records of earlier versions lack them, and have the oracle's
 expected return as ``optimal_return``."""
+MAX_TOKENS: Final = 1 << 40
+"""Most tokens of one turn that a record may state."""
 
 
 class EpisodeKey(NamedTuple):
@@ -68,9 +70,9 @@ class TurnRecord(RecordModel):
     """What a reasoning model thought apart from its reply, or None. No part of what is played."""
     cut_off: bool = False
     """Whether the model was cut off by its token limit."""
-    prompt_tokens: int | None = None
+    prompt_tokens: int | None = Field(default=None, ge=0, le=MAX_TOKENS)
     """Tokens of the whole prompt, or None where the policy has no tokens."""
-    reply_tokens: int | None = None
+    reply_tokens: int | None = Field(default=None, ge=0, le=MAX_TOKENS)
     """Tokens of the reply, or None where the policy has no tokens."""
     tokens_estimated: bool = False
     """Whether the token counts are estimates, because the server reported none."""

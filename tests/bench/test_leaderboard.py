@@ -86,14 +86,18 @@ def test_a_run_becomes_an_entry_and_keeps_its_words(run, tmp_path, capsys):
     words = about(tmp_path, name="random", trained_on=[])
     capsys.readouterr()
     assert main(["submit", str(run), "--about", words, "--entries", str(entries)]) == 0
-    assert capsys.readouterr().out.strip() == str(entries / "random")
+    shown = capsys.readouterr()
+    assert shown.out.strip() == str(entries / "random")
+    assert f"ragen leaderboard build --entries {entries}" in shown.err
     assert sorted(path.name for path in entries.iterdir()) == ["random"]
     first = (entries / "random" / "entry.json").read_bytes()
     shown = json.loads(first)
     assert shown["config"]["suite"]["episodes"] == 64
     assert sum(r["episodes"] for r in shown["results"].values()) == 64 * 9
     assert str(run) not in first.decode()
-    assert main(["submit", f"{run}:random", "--entries", str(entries)]) == 0
+    assert main(["submit", f"{run}:random", "--entries", str(entries)]) == 2
+    assert "is there already; --replace replaces it" in capsys.readouterr().err
+    assert main(["submit", f"{run}:random", "--entries", str(entries), "--replace"]) == 0
     assert (entries / "random" / "entry.json").read_bytes() == first
 
 
@@ -113,7 +117,7 @@ def test_an_entry_keeps_the_curves_of_its_training(run, tmp_path):
         {"iteration": 0, "success": 0.25},
         {"iteration": 4, "success": 0.75},
     ]
-    assert main(arguments) == 0
+    assert main([*arguments, "--replace"]) == 0
     assert json.loads((entries / "random" / "entry.json").read_text())["training"] == told
     assert (
         main(["leaderboard", "build", "--entries", str(entries), "--out", str(tmp_path / "site")])
@@ -121,7 +125,7 @@ def test_an_entry_keeps_the_curves_of_its_training(run, tmp_path):
     )
     page = (tmp_path / "site" / "entries" / "random.html").read_text()
     assert "validation levels, iteration 4: 75.0%" in page
-    assert main([*arguments, "--training", str(run)]) == 2
+    assert main([*arguments, "--replace", "--training", str(run)]) == 2
 
 
 def test_what_cannot_be_submitted_is_named(run, tmp_path, capsys):
@@ -289,6 +293,9 @@ def test_bad_lines_are_named(entry, line, named, rejected):
         (lambda e: e["about"].update(name="oracle"), "that of the folder"),
         (lambda e: e["about"].update(title="\u202egnp"), "U+202E"),
         (lambda e: e["about"].update(title="a\x1b[2Jb"), "U+001B"),
+        (lambda e: e["about"].update(title="Oracle"), "that of the control 'oracle'"),
+        (lambda e: e["about"].update(title="ＯＲＡＣＬＥ"), "that of the control 'oracle'"),
+        (lambda e: e["about"].update(title="– …"), "no letter or digit"),
         (lambda e: e["about"].update(authors="two\nlines"), "U+000A"),
         (lambda e: e["about"].update(description="x" * 401), "400"),
         (lambda e: e["about"].update(links={"x": "javascript:alert(1)"}), "links"),
@@ -387,3 +394,65 @@ def test_reading_plays_nothing_and_keeps_the_order(entry):
     stored = read_entry(entry)
     keys = [record.episode.key for record in stored.records]
     assert keys == stored.entry.config.keys
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**18), 1 << 60])
+@pytest.mark.parametrize("field", ["reply_tokens", "prompt_tokens"])
+def test_token_counts_are_bounded(entry, field, value, rejected):
+    episodes = read(entry)
+    episodes[5]["turns"][0][field] = value
+    write(entry, episodes)
+    assert "line 6" in rejected(entry)
+
+
+def test_an_entry_that_breaks_the_check_does_not_hide_the_others(
+    entry, tmp_path, capsys, monkeypatch
+):
+    from ragen_bench.leaderboard import entry_check
+
+    other = copy_of("noop", tmp_path)
+    real = entry_check.read_entry
+
+    def read_or_break(folder):
+        if folder == entry:
+            raise RecursionError("too deep")
+        return real(folder)
+
+    monkeypatch.setattr(entry_check, "read_entry", read_or_break)
+    assert main(["leaderboard", "check", str(entry), str(other)]) == 1
+    shown = capsys.readouterr()
+    assert f"REJECTED {entry}: RecursionError: too deep" in shown.err
+    assert f"OK {other}" in shown.out
+
+
+def test_two_titles_that_look_alike_are_refused(entry, tmp_path, capsys):
+    first = as_model(entry, "first")
+    second = as_model(copy_of("noop", tmp_path), "second", reply="noop")
+    change(first, lambda e: e["about"].update(title="My Agent"))
+    change(second, lambda e: e["about"].update(title="MY  ａｇｅｎｔ"))
+    assert main(["leaderboard", "check", str(first), str(second)]) == 1
+    assert "looks like that of 'first'" in capsys.readouterr().err
+    assert (
+        main(["leaderboard", "build", "--entries", str(tmp_path), "--out", str(tmp_path / "s")])
+        == 2
+    )
+
+
+def test_errors_are_capped(entry, rejected):
+    agent = as_model(entry, "flaky")
+    episodes = read(agent)
+    for episode in episodes[: len(episodes) // 40]:
+        episode.update(end="error", error="RequestFailedError: no", success=False)
+    write(agent, episodes)
+    assert "28 of 1152 episodes ended in an error, but at most 2% may" in rejected(agent)
+
+
+def test_cells_cannot_be_formulas(tmp_path):
+    import pandas as pd
+    from ragen_bench.leaderboard.downloads import write_table
+
+    write_table(
+        tmp_path, "t", pd.DataFrame({"title": ["=1+1", "@x", "fine", "-2"], "n": [-1, 2, 3, 4]})
+    )
+    assert (tmp_path / "t.csv").read_text() == "title,n\n'=1+1,-1\n'@x,2\nfine,3\n'-2,4\n"
+    assert list(pd.read_parquet(tmp_path / "t.parquet")["title"]) == ["=1+1", "@x", "fine", "-2"]

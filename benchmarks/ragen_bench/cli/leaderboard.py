@@ -2,11 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ragen_bench.cli.options import EntriesOption
+
+if TYPE_CHECKING:
+    from ragen_bench.leaderboard.entry import Entry
 
 leaderboard_app = typer.Typer(
     help="Check the published entries and build the leaderboard site.", no_args_is_help=True
@@ -32,18 +35,23 @@ def check(
     from ragen_bench.console.escaping import escape_unprintable
     from ragen_bench.console.row_bar import bar
     from ragen_bench.leaderboard.entry_check import check_entry
-    from ragen_bench.leaderboard.rules import EntryError
+    from ragen_bench.leaderboard.rules import EntryError, check_titles
     from ragen_bench.leaderboard.store import entry_folders
 
     rejected = False
+    checked: list[Entry] = []
     for folder in entry or entry_folders(entries):
         try:
             with bar(f"checking {folder.name}") as tick:
                 stored = check_entry(folder, tick)
-        except EntryError as error:
+        except Exception as error:  # entries are untrusted, and each is to be heard of
             rejected = True
-            print(escape_unprintable(f"REJECTED {folder}: {error}"), file=sys.stderr)
+            what = (
+                str(error) if isinstance(error, EntryError) else f"{type(error).__name__}: {error}"
+            )
+            print(escape_unprintable(f"REJECTED {folder}: {what}"), file=sys.stderr)
         else:
+            checked.append(stored.entry)
             config, games = stored.entry.config, len(stored.entry.results)
             counts = f"{len(stored.records)} episodes of {games} games"
             if is_old(config.suite_version):
@@ -52,6 +60,11 @@ def check(
                 )
             else:
                 print(f"OK {folder}: {counts} replayed")
+    try:
+        check_titles(checked)
+    except EntryError as error:
+        rejected = True
+        print(escape_unprintable(f"REJECTED {error}"), file=sys.stderr)
     if rejected:
         raise typer.Exit(1)
 

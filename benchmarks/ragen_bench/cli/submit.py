@@ -1,5 +1,6 @@
 """``ragen submit``: turn a run into a leaderboard entry."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +28,9 @@ def submit(
         ),
     ] = None,
     entries: EntriesOption = Path("leaderboards"),
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace an existing entry without asking.")
+    ] = False,
 ) -> None:
     """Turn an agent's run into a leaderboard entry and check it as ragen leaderboard check does."""
     from ragen_bench.console.row_bar import bar
@@ -36,5 +40,21 @@ def submit(
     side = read_side(run)
     words = read_description(about, entries, side.agent)
     curves = read_training(training, entries, side.agent)
+    if not replace:
+        _ask(entries / words.name)
     with bar(f"checking {words.name}") as tick:
-        print(submit(side, words, curves, entries, tick))
+        folder = submit(side, words, curves, entries, tick)
+    print(folder)
+    print(f"see it with: ragen leaderboard build --entries {entries}\n"
+          f"publish it with a pull request that adds {folder}", file=sys.stderr)  # fmt: skip
+
+
+def _ask(folder: Path) -> None:
+    """Raise unless an existing entry may be replaced."""
+    from ragen_envs.errors import RagenError
+
+    if not folder.exists():
+        return
+    if not sys.stdin.isatty():
+        raise RagenError(f"'{folder}' is there already; --replace replaces it")
+    typer.confirm(f"Replace '{folder}'?", abort=True)

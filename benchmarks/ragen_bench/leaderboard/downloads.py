@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import pandas as pd
 import pyarrow as pa
@@ -10,14 +11,22 @@ from pyarrow import parquet
 from ragen_bench.leaderboard.standings import Standing
 from ragen_bench.leaderboard.store import StoredEntry
 
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+"""Beginnings of what spreadsheets calculate."""
+
 
 def write_table(folder: Path, name: str, table: pd.DataFrame) -> None:
     """Write a table as ``NAME.csv`` and ``NAME.parquet``."""
     folder.mkdir(parents=True, exist_ok=True)
-    table.to_csv(folder / f"{name}.csv", index=False)
+    table.map(_inert).to_csv(folder / f"{name}.csv", index=False)
     parquet.write_table(
         pa.Table.from_pandas(table, preserve_index=False), folder / f"{name}.parquet"
     )
+
+
+def _inert(cell: object) -> object:
+    """Return a cell as a text that no spreadsheet takes for a formula."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
 
 
 def standings_table(tables: Mapping[str, Sequence[Standing]]) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from ragen_bench.config.suite_versions import is_old
 from ragen_bench.config.suites import check_suite
 from ragen_bench.evaluation.run_table import summarise_episodes
 from ragen_bench.leaderboard.entry import Entry, GameResult
-from ragen_bench.leaderboard.rules import EntryError
+from ragen_bench.leaderboard.rules import MAX_ERRORS, EntryError
 from ragen_bench.leaderboard.store import EPISODES, StoredEntry, read_entry
 from ragen_bench.runs.records import Record
 from ragen_bench.verification.run_verification import MismatchError, verify_record
@@ -37,6 +37,7 @@ def check_entry(folder: Path, tick: Tick | None = None) -> StoredEntry:
     if not old:
         check_suite(stored.entry.config.suite)
     _check_complete(stored)
+    _check_errors(stored)
     for count, record in enumerate(stored.records, start=1):
         _check_plausible(record)
         if not old:
@@ -56,10 +57,23 @@ def _check_complete(stored: StoredEntry) -> None:
             )
 
 
+def _check_errors(stored: StoredEntry) -> None:
+    failed = sum(record.episode.error is not None for record in stored.records)
+    if failed > MAX_ERRORS * len(stored.records):
+        raise EntryError(
+            f"{failed} of {len(stored.records)} episodes ended in an error, but at most "
+            f"{MAX_ERRORS:.0%} may; ragen bench --retry-errors plays them again"
+        )
+
+
 def _check_plausible(record: Record[Episode]) -> None:
     for number, turn in enumerate(record.episode.turns, start=1):
         # A replay cannot verify these, but they must be plausible.
-        for field, most in (("seconds", _MAX_SECONDS), ("prompt_tokens", _MAX_TOKENS)):
+        for field, most in (
+            ("seconds", _MAX_SECONDS),
+            ("prompt_tokens", _MAX_TOKENS),
+            ("reply_tokens", _MAX_TOKENS),
+        ):
             value = getattr(turn, field)
             if value is not None and not 0 <= value <= most:
                 raise EntryError(

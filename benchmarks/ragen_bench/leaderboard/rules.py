@@ -1,6 +1,7 @@
 """What an entry must be to stand beside others: the whole suite, its test levels, one agent."""
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from typing import Final
 
@@ -15,6 +16,8 @@ SUITE: Final = "core"
 """What all entries play."""
 MIN_LEVELS: Final = 64
 MAX_LEVELS: Final = 256
+MAX_ERRORS: Final = 0.02
+"""Largest share of episodes that may have ended in an error, each of which counts as not solved."""
 _FREE: Final = ("episodes", "seed", "sampling")
 """What an entry chooses itself, and declares."""
 
@@ -39,12 +42,39 @@ def check_rules(entry: Entry) -> None:
     else:
         _check_suite(config.suite)
     _check_agent(entry)
+    check_titles([entry])
     games = list(config.suite.tasks)
     unknown = [game for game in entry.about.trained_on if game not in games]
     if unknown:
         raise EntryError(f"about.trained_on has '{unknown[0]}', but the games are {_list(games)}")
     if list(entry.results) != games:
         raise EntryError(f"results has {_list(entry.results)}, but must have {_list(games)}")
+
+
+def check_titles(entries: Iterable[Entry]) -> None:
+    """Check that no two entries of a suite version are called alike, or like a control.
+
+    Titles are compared as they look: after NFKC, without case and spaces.
+
+    Raises:
+        EntryError: Two are; the message names both.
+    """
+    seen: dict[tuple[int, str], str] = {}
+    for entry in entries:
+        name, title = entry.about.name, _looks_like(entry.about.title)
+        if not any(sign.isalnum() for sign in title):
+            raise EntryError(f"about.title of '{name}' has no letter or digit that can be seen")
+        if title in CONTROLS and title != name:
+            raise EntryError(f"about.title of '{name}' is that of the control '{title}'")
+        other = seen.setdefault((entry.config.suite_version, title), name)
+        if other != name:
+            raise EntryError(
+                f"about.title of '{name}' looks like that of '{other}'; choose another"
+            )
+
+
+def _looks_like(title: str) -> str:
+    return "".join(unicodedata.normalize("NFKC", title).casefold().split())
 
 
 def _check_published(entry: Entry) -> None:

@@ -11,7 +11,7 @@ from ragen_bench.leaderboard.downloads import episodes_table, standings_table, w
 from ragen_bench.leaderboard.entry_check import Tick, check_entry
 from ragen_bench.leaderboard.old_versions import old_tables
 from ragen_bench.leaderboard.pages import Pages
-from ragen_bench.leaderboard.rules import SUITE, EntryError
+from ragen_bench.leaderboard.rules import SUITE, EntryError, check_titles
 from ragen_bench.leaderboard.standings import pooled, samples_of, standings
 from ragen_bench.leaderboard.store import StoredEntry, entry_folders, new_folder
 from ragen_bench.viewer.run_pages import refuse_other_folder
@@ -67,6 +67,7 @@ def _checked(folders: Sequence[Path], tick: Tick | None) -> list[StoredEntry]:
             found.append(check_entry(folder))
         except EntryError as error:
             raise RagenError(f"entry '{folder}' is rejected: {error}") from error
+    check_titles(stored.entry for stored in found)
     return found
 
 

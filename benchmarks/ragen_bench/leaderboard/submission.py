@@ -16,7 +16,7 @@ from ragen_bench.config.suite_versions import check_playable
 from ragen_bench.evaluation.comparison import Side
 from ragen_bench.leaderboard.entry import About, Entry, Training
 from ragen_bench.leaderboard.entry_check import Tick, check_entry, results_of
-from ragen_bench.leaderboard.rules import check_rules
+from ragen_bench.leaderboard.rules import check_rules, check_titles
 from ragen_bench.leaderboard.store import ENTRY, read_about, write_entry
 from ragen_bench.runs.records import encode_episode
 from ragen_envs.errors import RagenError
@@ -81,9 +81,20 @@ def submit(
     check_playable(f"'{side.run.folder}' is a run", side.run.config.suite_version)
     entry, lines = _make(side, about, training)
     check_rules(entry)
+    check_titles([entry, *_others(root, about.name)])
     with tempfile.TemporaryDirectory() as temporary:
         check_entry(write_entry(Path(temporary), entry, lines), tick)
     return write_entry(root, entry, lines)
+
+
+def _others(root: Path, name: str) -> list[Entry]:
+    if not root.is_dir():
+        return []
+    return [
+        read_about(path)
+        for path in sorted(root.iterdir())
+        if path.name != name and (path / ENTRY).is_file()
+    ]
 
 
 def _make(side: Side, about: About, training: Training | None) -> tuple[Entry, bytes]:
