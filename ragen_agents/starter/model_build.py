@@ -83,6 +83,7 @@ class Recipe:
         Stage(13_000, 1e-3, bandits=0.65, hurried=0.2, late=0.4, cubes=0.06, replies_only=True),
         Stage(10_000, 7e-4, bandits=0.7, hurried=0.2, late=0.4, cubes=0.05, replies_only=True),
         Stage(12_000, 5e-4, 0.85, 0.1, 0.2, 0.02, replies_only=True, batch_size=8),
+        Stage(12_000, 4e-4, 0.9, 0.1, 0.2, 0.02, replies_only=True, batch_size=8),
     )
     """The later stages teach to copy names without fail, and to count what is left."""
     averaged: int = 2

@@ -143,14 +143,14 @@ def test_saved_model_computes_what_was_trained(tmp_path):
 # The bar of the shipped model: game, least share of valid replies, least success rate, most.
 BAR = [
     ("Bandit", 0.97, 0.25, 0.70),
-    ("BanditRev", 0.97, 0.25, 0.70),
+    ("BanditRev", 0.96, 0.25, 0.70),
     ("BanditTrap", 0.97, 0.25, 0.75),
-    ("Sokoban", 0.98, 0.40, 0.70),
+    ("Sokoban", 0.99, 0.40, 0.70),
     ("SokobanNewVocab", 0.99, 0.35, 0.70),
-    ("SokobanLarge", 0.99, 0.01, 0.30),
+    ("SokobanLarge", 0.98, 0.01, 0.30),
     ("FrozenLake", 0.98, 0.10, 0.45),
     ("FrozenLakeDeterministic", 0.99, 0.45, 0.85),
-    ("Cube", 0.99, 0.0, 0.1),
+    ("Cube", 0.98, 0.0, 0.1),
 ]
 
 
