@@ -72,6 +72,11 @@ class MatchRecord(RecordModel):
         return tuple(turn for seat in self.seats for turn in seat.turns)
 
     @property
+    def error(self) -> str | None:
+        """The first seat's error, if there is one."""
+        return next((seat.error for seat in self.seats if seat.error is not None), None)
+
+    @property
     def key(self) -> MatchKey:
         """What makes it one of its run; the level is -1 where the record names none."""
         level = -1 if self.instance.seed is None else self.instance.seed
