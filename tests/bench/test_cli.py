@@ -490,3 +490,22 @@ def test_what_needs_no_torch_works_without_it(tmp_path):
     code, shown = said("train", "bandit")
     assert code == 2
     assert "needs torch; install it with" in shown
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("bench --game So", {"Sokoban", "SokobanLarge", "SokobanNewVocab"}),
+        ("bench --agent o", {"oracle", "openai:"}),
+        ("match --agent ran", {"random"}),
+        ("train froz", {"frozenlake", "frozenlakedeterministic"}),
+        ("play cu", {"cube"}),
+    ],
+)
+def test_the_shell_completes_games_and_agents(typed, found):
+    asked = {"_RAGEN_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": f"ragen {typed}"}
+    command = [sys.executable, "-m", "ragen_bench"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, **asked}, check=False
+    )
+    assert set(re.findall(r'"([\w:]+)"', done.stdout.replace("\\", ""))) == found

@@ -9,11 +9,9 @@ pytest.importorskip("torch")
 pytest.importorskip("accelerate")
 
 from ragen_bench.__main__ import main
-from ragen_bench.training.recipes import recipe_settings, recipes
+from ragen_bench.training.recipes import recipes
 from ragen_bench.training.train_settings import recipe_config
 
-from ragen_agents.run_files.yaml_files import validate
-from ragen_agents.sft import SftConfig
 from ragen_agents.starpo.run.run_directory import load_train_config
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -22,20 +20,14 @@ DOCS = Path(__file__).parents[2] / "docs"
 @pytest.mark.parametrize("name", recipes())
 def test_every_recipe_is_a_valid_config_and_documented(name):
     recipe = recipes()[name]
-    settings = ["model=starter"] if recipe.sft else []
-    assert recipe_config(name, settings).game == recipe.train["game"]
-    if recipe.sft:
-        assert (
-            validate(SftConfig, recipe_settings(name, "sft", {}), name).game == recipe.sft["game"]
-        )
+    assert recipe_config(name, []).game == recipe.train["game"]
     assert f"| `{name}` | {recipe.description} |" in (DOCS / "training.md").read_text("utf-8")
 
 
-@pytest.mark.parametrize("command", ["train", "sft"])
-def test_help_names_the_recipes(command, capsys):
-    assert main([command, "--help"]) == 0
+def test_help_names_the_recipes(capsys):
+    assert main(["train", "--help"]) == 0
     told = " ".join(re.sub(r"[^\w-]", " ", capsys.readouterr().out).split())
-    assert " or ".join(recipes()) in told
+    assert f"settings that learn {' or '.join(recipes())}" in told
 
 
 def test_settings_are_laid_over_a_recipe(tiny, tmp_path):
@@ -49,21 +41,13 @@ def test_settings_are_laid_over_a_recipe(tiny, tmp_path):
     assert config.rollout.group_size == 2
 
 
-def test_a_recipe_of_two_steps_asks_for_the_first_one(capsys):
-    assert main(["train", "--recipe", "smollm2-bandit"]) == 2
-    told = capsys.readouterr().err
-    assert "ragen sft --recipe smollm2-bandit --out FOLDER, then give model=FOLDER" in told
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "--recipe", "nope"], "unknown recipe 'nope'; known are smollm2-bandit, sokoban"),
+        (["train", "--recipe", "nope"], "unknown recipe 'nope'; known are sokoban"),
         (["train", "bandit", "--recipe", "sokoban"], "a recipe has a game of its own; omit 'bandit'"),
         (["train", "--recipe", "sokoban", "--preset", "starpo-s"], "give one or the other"),
         (["train"], "name a game, a YAML file of settings, or a --recipe"),
-        (["sft", "--recipe", "sokoban", "--out", "x"], "recipe 'sokoban' has no imitation"),
-        (["sft", "--out", "x"], "name a game or a --recipe"),
     ],
 )  # fmt: skip
 def test_what_a_recipe_refuses(arguments, message, capsys):

@@ -5,11 +5,17 @@ from typing import Annotated
 
 import typer
 
+from ragen_bench.cli.completion import complete_game
 from ragen_bench.cli.options import SettingOption
 
 
 def play(
-    game: Annotated[str, typer.Argument(metavar="GAME", help="Name or id; see ragen games.")],
+    game: Annotated[
+        str,
+        typer.Argument(
+            metavar="GAME", help="Name or id; see ragen games.", autocompletion=complete_game
+        ),
+    ],
     index: Annotated[
         int | None,
         typer.Option(metavar="I", help="Index of a frozen level.", show_default="a fresh level"),

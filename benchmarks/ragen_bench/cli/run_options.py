@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 
+from ragen_bench.cli.completion import complete_agent, complete_game
 from ragen_bench.cli.options import (
     FormatOption,
     ResumeOption,
@@ -23,10 +24,14 @@ _ENDPOINTS: Final = "Endpoints"
 _BUDGETS: Final = "Budgets"
 
 BenchAgents: TypeAlias = Annotated[
-    list[str] | None, typer.Option(help=_AGENTS, show_default="random, starter, oracle")
+    list[str] | None,
+    typer.Option(
+        help=_AGENTS, show_default="random, starter, oracle", autocompletion=complete_agent
+    ),
 ]
 MatchAgents: TypeAlias = Annotated[
-    list[str] | None, typer.Option(help=_AGENTS, show_default="random, noop, oracle")
+    list[str] | None,
+    typer.Option(help=_AGENTS, show_default="random, noop, oracle", autocompletion=complete_agent),
 ]
 SuiteName: TypeAlias = Annotated[str, typer.Option(help="Name of a suite, or path of a YAML file.")]
 
@@ -43,7 +48,8 @@ class RunOptions:
         list[str] | None,
         typer.Option(
             help="Play only this game: one of the suite, or any other by its name or id; may be "
-            "repeated."
+            "repeated.",
+            autocompletion=complete_game,
         ),
     ] = None
     setting: SettingOption = None

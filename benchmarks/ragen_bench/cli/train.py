@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ragen_bench.cli.completion import complete_game
 from ragen_bench.cli.options import RecipeOption, ResumeOption, RunDirectoryOption
 
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ def train(
     what: Annotated[
         str | None,
         typer.Argument(
-            metavar="GAME", help="A game, such as sokoban or bandit, or a YAML file of settings."
+            metavar="GAME",
+            help="A game, such as sokoban or bandit, or a YAML file of settings.",
+            autocompletion=complete_game,
         ),
     ] = None,
     setting: Annotated[

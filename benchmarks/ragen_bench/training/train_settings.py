@@ -11,7 +11,7 @@ from ragen_agents.starpo.run.run_directory import read_settings
 from ragen_bench.config.agents import weights_of
 from ragen_bench.config.game_names import text_id_of
 from ragen_bench.config.overrides import read_overrides
-from ragen_bench.training.recipes import recipe_settings
+from ragen_bench.training.recipes import find_recipe
 from ragen_envs.errors import RagenError
 
 DEFAULT_PRESET: Final = "starpo-s"
@@ -51,10 +51,9 @@ def recipe_config(recipe: str, overrides: Sequence[str]) -> TrainConfig:
     """Return the training config of a recipe with settings laid over it.
 
     Raises:
-        RagenError: Something of it is unknown or wrong, or the model to go on from is missing.
+        RagenError: Something of it is unknown or wrong.
     """
-    given = read_overrides(overrides)
-    return layered_config(recipe_settings(recipe, "train", given), given)
+    return layered_config(find_recipe(recipe).train, read_overrides(overrides))
 
 
 def layered_config(*layers: dict[str, Any]) -> TrainConfig:
