@@ -16,8 +16,8 @@ BASE = "(top level)"
 """Modules of ``ragen_bench`` that lie in no wing and that every wing may import."""
 ENTRY = "__main__"
 ORDER = (
-    BASE, "config", "console", "stats", "runs", "evaluation", "match", "verification", "training", "sweeps",
-    "reproduction", "leaderboard", "new_game", "cli", ENTRY,
+    BASE, "config", "console", "stats", "runs", "evaluation", "match", "verification",
+    "analysis", "viewer", "training", "sweeps", "reproduction", "leaderboard", "new_game", "cli", ENTRY,
 )  # fmt: skip
 """A wing of ``ragen_bench`` imports only itself and wings before it."""
 

@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 from processes import interruptible
 from ragen_bench.__main__ import main
-from ragen_bench.analysis.summary import read_explainable
+from ragen_bench.leaderboard.entry_run import read_explainable
 
 
 @pytest.fixture(scope="module")

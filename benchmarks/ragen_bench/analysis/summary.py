@@ -1,20 +1,16 @@
 """The ledgers of a run, summed up: a row for each game and agent, and the episodes to look at first."""
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
-from pathlib import Path
 from statistics import median
 from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
-from ragen_agents.rollout import Episode
 from ragen_bench.analysis.ledger import Blunder, Ledger, NoLedgerError, ledger
 from ragen_bench.evaluation.level_clusters import level_clusters
-from ragen_bench.evaluation.run_table import Run, mean, read_run
-from ragen_bench.leaderboard.store import ENTRY, read_entry
+from ragen_bench.evaluation.run_table import Run, mean
 from ragen_bench.stats.intervals import Interval, bootstrap_mean, success_rate
 
 _RESAMPLES: Final = 2000
@@ -35,22 +31,6 @@ class Explained(NamedTuple):
     """By agent and game, in the order of the levels; only episodes that have one."""
     reasons: tuple[str, ...]
     """Why others have none, each reason once."""
-
-
-def read_explainable(folder: Path) -> Run:
-    """Read a run of ``ragen bench``, or an entry of the leaderboard as if it were one.
-
-    Raises:
-        RagenError: It is neither, or corrupt.
-    """
-    if not (folder / ENTRY).is_file():
-        return read_run(folder)
-    stored = read_entry(folder)
-    samples: dict[tuple[str, str], dict[int | None, Episode]] = defaultdict(dict)
-    for record in stored.records:
-        episode = record.episode
-        samples[episode.agent, episode.task][episode.instance.index] = episode
-    return Run(folder, stored.entry.config, dict(samples), torn=False)
 
 
 def explain_run(run: Run, tick: Callable[[int, int], None]) -> Explained:

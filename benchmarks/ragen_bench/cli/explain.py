@@ -18,9 +18,10 @@ _SHOWN: Final = 5
 
 def explain(run: RunArgument, style: FormatOption = Format.TABLE, wide: WideOption = False) -> None:
     """Say where a run's agents lost: regret, blunders, and success without luck, by the exact oracle."""
-    from ragen_bench.analysis.summary import explain_run, read_explainable, summarise_ledgers
+    from ragen_bench.analysis.summary import explain_run, summarise_ledgers
     from ragen_bench.console.row_bar import bar
     from ragen_bench.evaluation.run_table import incomplete
+    from ragen_bench.leaderboard.entry_run import read_explainable
 
     read = read_explainable(run)
     with bar("explaining") as tick:

@@ -40,7 +40,7 @@ def _print_bench(folder: Path, style: Format, wide: bool) -> int:
             data = with_decisions(data, run, tick)
     about = f"{_title(run.config)}, {folder}"
     facts = _facts(folder, run.config, run.missing)
-    said = [*reply_notes(run), *notes(run)]
+    said = [*notes(run), *reply_notes(run)]
     print_table(data, score_grid(data), style, about, said, facts, wide)
     return sum(e.error is not None for sample in run.samples.values() for e in sample.values())
 

@@ -21,8 +21,8 @@ def view(
     ] = 0,
 ) -> None:
     """Show a run's episodes in a browser: boards, replies, and what the oracle would have done."""
-    from ragen_bench.analysis.summary import read_explainable
     from ragen_bench.console.row_bar import bar
+    from ragen_bench.leaderboard.entry_run import read_explainable
     from ragen_bench.viewer.run_pages import write_run_pages
     from ragen_bench.viewer.serving import serve_folder
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import Episode
 from ragen_bench.console.escaping import escape_unprintable
 from ragen_bench.evaluation.run_table import Run
@@ -27,7 +28,8 @@ def reply_notes(run: Run) -> list[str]:
             for (name, game), sample in run.samples.items()
             if name == agent
         }
-        found += _on_replies(agent, games, run.folder.name)
+        if agent not in CONTROLS:
+            found += _on_replies(agent, games, run.folder.name)
         found += _on_errors(agent, [episode for sample in games.values() for episode in sample])
     return found
 

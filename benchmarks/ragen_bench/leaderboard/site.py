@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ragen_agents.run_files.atomic import new_folder
 from ragen_bench.config.control_games import controls_of
 from ragen_bench.config.suite_versions import is_old
 from ragen_bench.config.suites import load_suite
@@ -13,7 +14,7 @@ from ragen_bench.leaderboard.old_versions import old_tables
 from ragen_bench.leaderboard.pages import Pages
 from ragen_bench.leaderboard.rules import SUITE, EntryError, check_titles
 from ragen_bench.leaderboard.standings import pooled, samples_of, standings
-from ragen_bench.leaderboard.store import StoredEntry, entry_folders, new_folder
+from ragen_bench.leaderboard.store import StoredEntry, entry_folders
 from ragen_bench.viewer.run_pages import refuse_other_folder
 from ragen_bench.viewer.templates import write_assets
 from ragen_envs.errors import RagenError, install_hint

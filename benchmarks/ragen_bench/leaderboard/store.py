@@ -2,14 +2,12 @@
 
 import hashlib
 import lzma
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
 from ragen_agents.rollout import Episode
+from ragen_agents.run_files.atomic import new_folder
 from ragen_agents.run_files.yaml_files import validate
 from ragen_bench.config.suite_versions import check_playable
 from ragen_bench.leaderboard.entry import Entry
@@ -132,21 +130,3 @@ def write_entry(root: Path, entry: Entry, lines: bytes) -> Path:
     except OSError as error:
         raise RagenError(f"'{folder}' cannot be written: {error.strerror}") from error
     return folder
-
-
-@contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder that takes the place of another one, if any, when it is complete."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as temporary:
-        new, old = Path(temporary) / "new", Path(temporary) / "old"
-        new.mkdir()
-        yield new
-        if folder.exists():
-            folder.rename(old)
-        try:
-            new.rename(folder)
-        except BaseException:
-            if old.exists():
-                old.rename(folder)
-            raise

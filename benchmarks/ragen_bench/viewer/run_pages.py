@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragen_agents.rollout import Episode
+from ragen_agents.run_files.atomic import new_folder
 from ragen_bench.analysis.ledger import Ledger
 from ragen_bench.analysis.summary import Explained, explain_run, most_instructive, summarise_ledgers
 from ragen_bench.config.suite_versions import check_playable
 from ragen_bench.evaluation.run_table import Run, summarise
-from ragen_bench.leaderboard.store import new_folder
 from ragen_bench.viewer.frames import first_frame, show_episode
 from ragen_bench.viewer.templates import page_templates, write_assets
 from ragen_bench.viewer.tile_pictures import tile_set
