@@ -35,7 +35,7 @@ def reached(folder, preset, metric, wanted, **own):
 )
 def test_every_preset_learns_to_pull_the_better_arm(preset, game, tmp_path):
     seen = reached(
-        tmp_path, preset, "validation/success", 0.9,
+        tmp_path, preset, "validation/success", 0.9, iterations=48,
         game=f"ragen/{game}Text-v0", evaluation={"every": 4, "episodes": 64},
     )  # fmt: skip
     assert seen[0] < 0.65  # the starter pulls either arm
