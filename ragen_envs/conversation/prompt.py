@@ -114,7 +114,7 @@ def prompt_after_examples(user: str) -> str:
 
 
 def describe_defect(name: str) -> str:
-    """Return what an agent is told of a defect of its reply."""
+    """Return the words with which feedback names a defect."""
     return _DEFECTS.get(name, name.replace("_", " "))
 
 

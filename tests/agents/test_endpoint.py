@@ -183,7 +183,7 @@ def test_a_server_that_takes_few_requests_is_asked_less(server, tmp_path):
     ("status", "body", "named"),
     [
         (401, failure("Incorrect API key"), "does not accept the key: HTTP 401"),
-        (403, failure("no"), "does not accept the key"),
+        (403, failure("no"), "the endpoint refused the request: HTTP 403"),
         (402, failure("Insufficient balance"), "nothing left to spend"),
         (429, failure("You exceeded your quota", "insufficient_quota"), "nothing left to spend"),
         (404, failure("The model `m` does not exist", "model_not_found"), "no such model"),
@@ -229,7 +229,7 @@ def test_a_request_that_alone_fails_is_a_record(status, server, tmp_path, capsys
     assert main(["verify", str(tmp_path / "run")]) == 0
     shown = capsys.readouterr()
     assert "errors" in shown.out
-    assert "one episode ended in an error; --retry-errors plays them again" in shown.err
+    assert "1 episode ended in an error; use --retry-errors to retry" in shown.err
     server.answer = lambda body, _: completion(plays(body))
     assert bench(server, tmp_path / "run", "--max-retries", 1, games=GAMES[1:2]) == found
     again = bench(server, tmp_path / "run", "--max-retries", 1, "--retry-errors", games=GAMES[1:2])
@@ -249,7 +249,7 @@ def test_prompts_go_to_no_other_host(status, server, tmp_path, capsys):
     error = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
     assert len(error) == 1
     assert f"redirects to {target}" in error[0]
-    assert "give it as --base-url" in error[0]
+    assert "redirects are not followed" in error[0]
 
 
 def test_a_server_that_is_not_there_is_told_at_once(server, tmp_path, capsys):

@@ -328,7 +328,7 @@ def test_a_damaged_checkpoint_is_passed_over(harm, name, tiny, tmp_path, capsys)
     file.write_bytes(content if harm == "flipped" else content[:-100])
     capsys.readouterr()
     assert main(command(tiny, run, iterations=3)[3:]) == 0
-    assert f"000002' is damaged: {name} differs from its hash" in capsys.readouterr().err
+    assert f"000002' is damaged ({name} does not match its hash)" in capsys.readouterr().err
     assert lines(run) == lines(whole)
     assert_equal_weights(run / "checkpoints" / "000003", whole / "checkpoints" / "000003")
 

@@ -108,4 +108,4 @@ def test_a_damaged_file_is_one_line(name, tiny, tmp_path, capsys):
     assert main(command(model, out, iterations=2)[3:]) == 2
     said = capsys.readouterr().err.strip().splitlines()[-1]
     assert said.startswith("error: ")
-    assert "checkpoints' is damaged; remove the folder to begin anew" in said
+    assert "checkpoints' is damaged; remove the folder to start over" in said

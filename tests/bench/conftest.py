@@ -19,3 +19,21 @@ def browser():
         started = playwright.chromium.launch(executable_path=CHROMIUM, args=sandbox)
         yield started
         started.close()
+
+
+@pytest.fixture
+def fails(capsys):
+    """Run a command that must be refused in one line, and return the line."""
+
+    def check(*arguments):
+        from ragen_bench.__main__ import main
+
+        capsys.readouterr()
+        assert main([str(a) for a in arguments]) == 2
+        shown = capsys.readouterr()
+        assert shown.err.startswith("error: ")
+        assert len(shown.err.splitlines()) == 1
+        assert not shown.out
+        return shown.err
+
+    return check

@@ -175,6 +175,6 @@ def test_the_wide_table_of_a_run_has_the_columns_of_its_decisions(tmp_path, caps
             one[name] == other[name] for name in ("agent", "corrected", "regret", "blunders")
         )
     assert main(["show", out, "--wide"]) == 0
-    assert "without luck %" in capsys.readouterr().out
+    assert "luck-corrected %" in capsys.readouterr().out
     assert main(["show", out]) == 0
-    assert "without luck %" not in capsys.readouterr().out
+    assert "luck-corrected %" not in capsys.readouterr().out

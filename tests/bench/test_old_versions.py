@@ -47,18 +47,6 @@ def run(tmp_path_factory):
     return out
 
 
-@pytest.fixture
-def fails(capsys):
-    def check(*arguments):
-        capsys.readouterr()
-        assert main([str(argument) for argument in arguments]) == 2
-        shown = capsys.readouterr()
-        assert len(shown.err.strip().splitlines()) == 1
-        return shown.err
-
-    return check
-
-
 def test_every_older_version_has_a_release():
     assert set(RELEASES) >= set(range(1, SUITE_VERSION))
 

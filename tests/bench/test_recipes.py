@@ -45,7 +45,7 @@ def test_settings_are_laid_over_a_recipe(tiny, tmp_path):
     ("arguments", "message"),
     [
         (["train", "--recipe", "nope"], "unknown recipe 'nope'; known are sokoban"),
-        (["train", "bandit", "--recipe", "sokoban"], "a recipe has a game of its own; omit 'bandit'"),
+        (["train", "bandit", "--recipe", "sokoban"], "a recipe sets its own game; remove 'bandit'"),
         (["train", "--recipe", "sokoban", "--preset", "starpo-s"], "give one or the other"),
         (["train"], "name a game, a YAML file of settings, or a --recipe"),
     ],

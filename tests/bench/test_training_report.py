@@ -77,9 +77,9 @@ def test_the_end_of_a_run_says_whether_it_learned(run):
 
     (run / "best").mkdir()
     assert run_summary(run) == [
-        "validation success: 25.0% at first, 50.0% at last, after iteration 5",
+        "validation success: 25.0% initially, 50.0% at the end (iteration 5)",
         "trained: 5 iterations in 0 s",
-        "warnings: in one iteration, first in 4; the report lists them",
+        "iterations with warnings: 1 (first: 4); see the report",
         f"run: {run}",
         f"report: ragen report {run}",
         f"score: ragen bench --agent {run / 'best'}",

@@ -86,7 +86,7 @@ class Ledger:
 
     @property
     def corrected(self) -> float:
-        """Success without luck: its expectation is that of success, and it varies less."""
+        """Luck-corrected success: its expectation is that of success, and it varies less."""
         return self.episode.success - self.luck
 
     @property

@@ -61,7 +61,7 @@ def summarise_ledgers(run: Run, explained: Explained) -> pd.DataFrame:
     """Return a row for each game and agent of a run.
 
     Columns: ``game``, ``agent``, ``n`` (episodes with a ledger); ``optimal``, the mean of V before the
-    first turn; ``success``; ``corrected``, success without luck, with its 95% interval; ``regret``, the
+    first turn; ``success``; ``corrected``, luck-corrected success, with its 95% interval; ``regret``, the
     mean of a turn; ``blunders``, the share of episodes lost by one, of which ``deadlocks`` and ``overruns``;
     ``lost_turn``, the median number of the turn of the first one; ``wasted_tokens``, the mean number of
     tokens written after the episode was lost, of those that were. What is not defined is nan.
@@ -112,7 +112,7 @@ def with_decisions(data: pd.DataFrame, run: Run, tick: Callable[[int, int], None
 
 
 def corrected_score(ledgers: Sequence[Ledger]) -> Interval:
-    """Return the mean of success without luck with its 95% interval, clustered by level where levels repeat.
+    """Return mean luck-corrected success with its 95% interval, clustered by level where levels repeat.
 
     Without luck it is the success rate and has the success rate's interval; else that of a bootstrap.
     """

@@ -58,5 +58,5 @@ def _default_agents() -> list[str]:
     if all(map(find_spec, ("torch", "transformers"))):
         return ["random", "starter", "oracle"]
     hint = install_hint("models")
-    print(f"note: the starter model is left out, since it needs torch; {hint}", file=sys.stderr)
+    print(f"note: skipping the starter model, which needs torch; {hint}", file=sys.stderr)
     return ["random", "oracle"]

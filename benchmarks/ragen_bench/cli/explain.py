@@ -17,7 +17,7 @@ _SHOWN: Final = 5
 
 
 def explain(run: RunArgument, style: FormatOption = Format.TABLE, wide: WideOption = False) -> None:
-    """Say where a run's agents lost: regret, blunders, and success without luck, by the exact oracle."""
+    """Say where a run's agents lost: regret, blunders, and luck-corrected success, by the exact oracle."""
     from ragen_bench.analysis.summary import explain_run, summarise_ledgers
     from ragen_bench.console.row_bar import bar
     from ragen_bench.evaluation.run_table import incomplete
@@ -37,7 +37,7 @@ def explain(run: RunArgument, style: FormatOption = Format.TABLE, wide: WideOpti
 
 def _grid(data: "pd.DataFrame") -> Grid:
     header = [
-        "game", "agent", "success\n%", "without luck %\n[95% CI]", "optimum\n%", "regret\na turn",
+        "game", "agent", "success\n%", "luck-corrected %\n[95% CI]", "optimum\n%", "regret\na turn",
         "deadlock\n%", "overrun\n%", "turn", "tokens\nwasted", "n",
     ]  # fmt: skip
     rows = [

@@ -38,7 +38,7 @@ def run_and_report(
     check_resume(folder, options.resume)
     if options.retry_errors:
         print(
-            f"playing {set_errors_aside(folder, config)} episodes with errors again",
+            f"retrying {set_errors_aside(folder, config)} episodes that ended in an error",
             file=sys.stderr,
         )
     replies = cache_file(endpoint, folder, config.suite.sampling)
@@ -54,8 +54,8 @@ def run_and_report(
     failed = print_run(folder, options.style, options.wide)
     print(f"run: {folder}", file=sys.stderr)
     if failed:
-        some = "one episode" if failed == 1 else f"{failed} episodes"
-        print(f"{some} ended in an error; --retry-errors plays them again", file=sys.stderr)
+        count = f"{failed} episode{'s' if failed > 1 else ''}"
+        print(f"{count} ended in an error; use --retry-errors to retry", file=sys.stderr)
     if reached is not None:
         print(f"budget reached: {reached}; finished episodes are kept, and the same command with a "
               "larger budget resumes the run", file=sys.stderr)  # fmt: skip

@@ -74,7 +74,7 @@ class RunOptions:
         bool,
         typer.Option(
             "--retry-errors",
-            help="Play episodes again that ended in an error; the old ones are kept in errors.jsonl.",
+            help="Retry episodes that ended in an error; the old records are kept in errors.jsonl.",
         ),
     ] = False
     style: FormatOption = Format.TABLE

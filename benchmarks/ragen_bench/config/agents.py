@@ -28,7 +28,7 @@ def normalise_agents(agents: Iterable[str]) -> list[str]:
     for agent in agents:
         if not agent.strip() or agent in (OPENAI, VLLM):
             raise RagenError(
-                f"agent '{agent}' names no model; give one such as random, starter, the folder of a model, "
+                f"agent '{agent}' does not name a model; use random, starter, the folder of a model, "
                 "or openai:MODEL"
             )
         model = agent.removeprefix(VLLM)

@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import Episode
 from ragen_bench.console.escaping import escape_unprintable
 from ragen_bench.evaluation.run_table import Run
+from ragen_envs.conversation import EndReason
 from ragen_envs.conversation.prompt import describe_defect
 
 _USUAL: Final = 0.95
@@ -29,12 +31,12 @@ def reply_notes(run: Run) -> list[str]:
             if name == agent
         }
         if agent not in CONTROLS:
-            found += _on_replies(agent, games, run.folder.name)
+            found += _on_replies(agent, games, run.folder)
         found += _on_errors(agent, [episode for sample in games.values() for episode in sample])
     return found
 
 
-def _on_replies(agent: str, games: dict[str, list[Episode]], run: str) -> Iterator[str]:
+def _on_replies(agent: str, games: dict[str, list[Episode]], run: Path) -> Iterator[str]:
     shares = {game: _valid(episodes) for game, episodes in games.items()}
     low = {game: share for game, share in shares.items() if share < _USUAL}
     if not low:
@@ -47,7 +49,7 @@ def _on_replies(agent: str, games: dict[str, list[Episode]], run: str) -> Iterat
     where = ", ".join(f"{100 * share:.0f}% on {game}" for game, share in low.items())
     most = causes.most_common(1)[0][0]
     reply = next(turn.reply for turn in turns if most in turn.defects)
-    yield f"valid replies of {agent}: {where}; why not: {why}; such as {_quoted(reply)}"
+    yield f"valid replies of {agent}: {where}; defects: {why}; example: {_quoted(reply)}"
     if min(low.values()) < _TRUSTED:
         yield (
             f"warning: most replies of {agent} are invalid on {_games_below(low)}, so its success there "
@@ -61,11 +63,14 @@ def _games_below(shares: dict[str, float]) -> str:
 
 
 def _on_errors(agent: str, episodes: Sequence[Episode]) -> Iterator[str]:
-    failed = [episode for episode in episodes if episode.end.is_failure]
+    failed = [episode.error for episode in episodes if episode.error is not None]
+    overflows = sum(episode.end is EndReason.OVERFLOW for episode in episodes)
     if failed:
-        why = next((episode.error for episode in failed if episode.error), str(failed[0].end))
         share = f"{len(failed)} of {len(episodes)} episodes of {agent} ended in an error"
-        yield f"{share} and count as lost, such as {_quoted(why)}"
+        yield f"{share} and count as not solved; example: {_quoted(failed[0])}"
+    if overflows:
+        share = f"{overflows} of {len(episodes)} episodes of {agent}"
+        yield f"{share} outgrew the model's context and count as not solved"
 
 
 def _valid(episodes: Sequence[Episode]) -> float:

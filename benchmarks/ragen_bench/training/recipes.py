@@ -1,4 +1,4 @@
-"""Recipes: settings with which a model was seen to learn, by name."""
+"""Recipes: tested settings with which a model learns, by name."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -53,5 +53,5 @@ def recipe_overrides(what: str | None, settings: list[str]) -> list[str]:
     if what is None:
         return settings
     if "=" not in what:
-        raise RagenError(f"a recipe has a game of its own; omit '{what}'")
+        raise RagenError(f"a recipe sets its own game; remove '{what}'")
     return [what, *settings]

@@ -30,11 +30,11 @@ def _learned(scored: list[dict[str, Any]]) -> Iterator[str]:
         return
     best = max(scored, key=lambda line: line["validation/success"])
     first, last = scored[0], scored[-1]
-    parts = [f"validation success: {_success(first)} at first"]
+    parts = [f"validation success: {_success(first)} initially"]
     if best not in (first, last):
-        parts.append(f"{_success(best)} at best, after iteration {best['iteration']}")
+        parts.append(f"best {_success(best)} (iteration {best['iteration']})")
     if last is not first:
-        parts.append(f"{_success(last)} at last, after iteration {last['iteration']}")
+        parts.append(f"{_success(last)} at the end (iteration {last['iteration']})")
     yield ", ".join(parts)
 
 
@@ -45,8 +45,9 @@ def _success(line: dict[str, Any]) -> str:
 def _course(metrics: list[dict[str, Any]]) -> Iterator[str]:
     seconds = sum(line.get("seconds/total", 0.0) for line in metrics)
     warned = [line["iteration"] for line in metrics if line.get("warnings")]
-    count = f"{metrics[-1]['iteration']} iterations in {duration(seconds)}" if metrics else "none"
+    count = (
+        f"{metrics[-1]['iteration']} iterations in {duration(seconds)}" if metrics else "nothing"
+    )
     yield f"trained: {count}"
     if warned:
-        some = "one iteration" if len(warned) == 1 else f"{len(warned)} iterations"
-        yield f"warnings: in {some}, first in {warned[0]}; the report lists them"
+        yield f"iterations with warnings: {len(warned)} (first: {warned[0]}); see the report"

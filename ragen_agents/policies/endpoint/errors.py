@@ -89,11 +89,11 @@ def error_of(answer: APIStatusError, message: str) -> Exception:
     if 300 <= status < 400:
         where = answer.response.headers.get("location", "an unnamed place")
         return RedirectedError(
-            f"the endpoint redirects to {where[:200]} (HTTP {status}), where prompts are not "
-            "sent; if that is the endpoint you mean, give it as --base-url"
+            f"the endpoint redirects to {where[:200]} (HTTP {status}), but redirects are not "
+            "followed; to use that endpoint, pass it as --base-url"
         )
     if status == 403:
-        return ForbiddenError(f"the endpoint does not accept the key for this: {said}")
+        return ForbiddenError(f"the endpoint refused the request: {said}")
     if status == 401:
         return AuthenticationFailedError(f"the endpoint does not accept the key: {said}")
     if status == 402 or "insufficient_quota" in code:

@@ -82,10 +82,14 @@ class RunState:
             if broken is None:
                 return path
             if self.learner.accelerator.is_main_process:
-                _LOG.warning("'%s' is damaged: %s differs from its hash", path, broken)
+                _LOG.warning(
+                    "'%s' is damaged (%s does not match its hash); using an earlier checkpoint",
+                    path,
+                    broken,
+                )
         if there:
             raise RagenError(
-                f"every checkpoint in '{self.checkpoints}' is damaged; remove the folder to begin anew"
+                f"every checkpoint in '{self.checkpoints}' is damaged; remove the folder to start over"
             )
         return None
 
