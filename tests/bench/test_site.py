@@ -17,7 +17,8 @@ from entries import as_model, change, copy_of, read
 from processes import interruptible
 from ragen_bench.__main__ import main
 from ragen_bench.leaderboard.lengths import by_length
-from ragen_bench.leaderboard.standings import pooled, samples_of, standings
+from ragen_bench.leaderboard.overall import below_random, overall_standings
+from ragen_bench.leaderboard.standings import samples_of, standings
 from ragen_bench.leaderboard.store import read_entry
 
 from ragen_agents.rollout.episode_runner import EpisodeSpec, make_env
@@ -72,14 +73,60 @@ def stored(entries):
 # --- numbers -------------------------------------------------------------------------------------
 
 
+def every_game(stored):
+    return {game: samples_of(stored, game) for game in stored[0].entry.config.suite.tasks}
+
+
 def test_ranks_are_shared_by_those_that_are_not_told_apart(stored):
-    games = list(stored[0].entry.config.suite.tasks)
-    for samples in (pooled([samples_of(stored, g) for g in games]), samples_of(stored, "Sokoban")):
-        found = {s.name: (s.rank, s.tied) for s in standings(stored, samples)}
-        assert found == {
+    overall = overall_standings(stored, every_game(stored))
+    for rows in (overall, standings(stored, samples_of(stored, "Sokoban"))):
+        assert {s.name: (s.rank, s.tied) for s in rows} == {
             "hero": (1, False), "rogue": (2, True), "twin": (2, True),
             "random": (None, False), "oracle": (None, False),
         }  # fmt: skip
+
+
+def test_the_table_over_all_games_shows_the_mean_of_their_scores(stored):
+    games = every_game(stored)
+    rows = {row.name: row.row for row in overall_standings(stored, games)}
+    for name in ("rogue", "oracle"):
+        scores = []
+        for samples in games.values():
+            episodes = samples[name].values()
+            solved, chance, best = (
+                sum(getattr(e, field) for e in episodes)
+                for field in ("success", "random_success", "optimal_success")
+            )
+            scores.append(100 * (solved - chance) / (best - chance))
+        row = rows[name]
+        assert row["score"] == pytest.approx(sum(scores) / len(scores))
+        assert row["score_low"] <= row["score"] <= row["score_high"]
+        assert row["score_high"] - row["score_low"] < 20
+
+
+def test_many_levels_of_easy_games_do_not_lift_an_agent_over_a_better_one(stored):
+    """Half of the lake's distance from chance counts more than all of a bandit's levels."""
+    games = every_game(stored)
+    wide, narrow = games["Sokoban"], games["Bandit"]
+    few = {index: narrow["random"][index] for index in list(narrow["random"])[:8]}
+    mixed = {"Sokoban": dict(wide), "Bandit": dict.fromkeys(narrow, few)}
+    mixed["Bandit"]["hero"] = {i: e.model_copy(update={"success": False}) for i, e in few.items()}
+    mixed["Sokoban"]["rogue"] = mixed["Sokoban"]["hero"]
+    mixed["Bandit"]["rogue"] = {i: e.model_copy(update={"success": True}) for i, e in few.items()}
+    rows = overall_standings(stored, mixed)
+    by_name = {row.name: row for row in rows}
+    assert by_name["rogue"].row["score"] - by_name["hero"].row["score"] == pytest.approx(100, abs=1)
+    assert by_name["rogue"].rank == 1 < by_name["hero"].rank
+
+
+def test_an_entry_below_random_on_its_training_game_is_named(stored):
+    hero = next(each for each in stored if each.entry.about.name == "hero")
+    games = every_game(stored)
+    lost = {i: e.model_copy(update={"success": False}) for i, e in games["Sokoban"]["hero"].items()}
+    worse = {**games["Sokoban"], "hero": lost}
+    assert below_random([hero], {"Sokoban": standings(stored, games["Sokoban"])}) == []
+    (note,) = below_random([hero], {"Sokoban": standings(stored, worse)})
+    assert "plays Sokoban, which it was trained on, worse than random: score -" in note
 
 
 def test_one_level_more_is_not_a_better_rank(stored):

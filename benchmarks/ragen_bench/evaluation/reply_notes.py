@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Final
 
 from ragen_agents.policies import CONTROLS
@@ -31,12 +30,12 @@ def reply_notes(run: Run) -> list[str]:
             if name == agent
         }
         if agent not in CONTROLS:
-            found += _on_replies(agent, games, run.folder)
+            found += _on_replies(agent, games, run)
         found += _on_errors(agent, [episode for sample in games.values() for episode in sample])
     return found
 
 
-def _on_replies(agent: str, games: dict[str, list[Episode]], run: Path) -> Iterator[str]:
+def _on_replies(agent: str, games: dict[str, list[Episode]], run: Run) -> Iterator[str]:
     shares = {game: _valid(episodes) for game, episodes in games.items()}
     low = {game: share for game, share in shares.items() if share < _USUAL}
     if not low:
@@ -50,12 +49,25 @@ def _on_replies(agent: str, games: dict[str, list[Episode]], run: Path) -> Itera
     most = causes.most_common(1)[0][0]
     reply = next(turn.reply for turn in turns if most in turn.defects)
     yield f"valid replies of {agent}: {where}; defects: {why}; example: {_quoted(reply)}"
+    if hidden := [turn for turn in turns if not turn.reply.strip() and turn.reasoning]:
+        yield (
+            f"{len(hidden)} of {len(turns)} replies of {agent} are empty, with all of the text in the "
+            "server's reasoning field; raise --max-reply-tokens, or start the server without a "
+            f"reasoning parser; example of that text: {_quoted(hidden[0].reasoning or '')}"
+        )
     if min(low.values()) < _TRUSTED:
         yield (
             f"warning: most replies of {agent} are invalid on {_games_below(low)}, so its success there "
-            f"says little about its play; ragen view {run} shows them all, and --setting "
-            "demonstrations=2 shows the model how to reply"
+            f"says little about its play; ragen view {run.folder} shows them all{_advice(run, low)}"
         )
+
+
+def _advice(run: Run, low: dict[str, float]) -> str:
+    """Return what to try next: worked examples, unless the games have them already."""
+    tasks = run.config.suite.tasks
+    if all(tasks[game].settings.get("demonstrations") for game in low):
+        return ""
+    return ", and --setting demonstrations=2 shows the model how to reply"
 
 
 def _games_below(shares: dict[str, float]) -> str:

@@ -154,7 +154,7 @@ def _score(sample: Sample, reference: Sample | None) -> Interval:
     chances = {
         index: chance
         for index, episode in sample.items()
-        if (chance := _chance(episode, reference)) is not None
+        if (chance := chance_of(episode, reference)) is not None
     }
     if not chances:
         return Interval(math.nan, math.nan, math.nan)
@@ -168,7 +168,7 @@ def _score(sample: Sample, reference: Sample | None) -> Interval:
     )
 
 
-def _chance(episode: Episode, reference: Sample | None) -> float | None:
+def chance_of(episode: Episode, reference: Sample | None) -> float | None:
     """Return the success of random play on an episode's instance, exact or sampled."""
     if episode.random_success is not None or reference is None:
         return episode.random_success

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from ragen_bench.config.control_games import controls_of
 from ragen_bench.config.suite_versions import is_old
-from ragen_bench.leaderboard.standings import Standing, pooled, samples_of, standings
+from ragen_bench.leaderboard.overall import overall_standings
+from ragen_bench.leaderboard.standings import Standing, samples_of, standings
 from ragen_bench.leaderboard.store import StoredEntry
 
 
@@ -33,5 +34,5 @@ def _table(entries: Sequence[StoredEntry]) -> OldTable:
     tasks = entries[0].entry.config.suite.tasks
     controls = controls_of(tasks)
     samples = {game: samples_of(entries, game) for game in tasks}
-    overall = standings(entries, pooled([samples[g] for g in tasks if g not in controls]))
+    overall = overall_standings(entries, {g: samples[g] for g in tasks if g not in controls})
     return OldTable(entries, overall, {game: standings(entries, samples[game]) for game in tasks})

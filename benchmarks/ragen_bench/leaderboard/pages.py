@@ -14,6 +14,7 @@ from ragen_bench.evaluation.run_table import REFERENCE
 from ragen_bench.leaderboard.charts import HEIGHT, WIDTH, lengths_plot, tokens_plot, training_plot
 from ragen_bench.leaderboard.lengths import by_length
 from ragen_bench.leaderboard.old_versions import OldTable
+from ragen_bench.leaderboard.overall import below_random
 from ragen_bench.leaderboard.standings import Samples, Standing
 from ragen_bench.leaderboard.store import StoredEntry
 from ragen_bench.viewer.run_pages import beside_values, viewer_values
@@ -88,6 +89,7 @@ class Pages:
             scores=scores,
             suite=self._suite,
             control_notes=control_notes(self._suite.tasks),
+            below_random=below_random(trained, tables),
             old=old,
         )
 

@@ -11,9 +11,10 @@ from ragen_bench.config.suites import load_suite
 from ragen_bench.leaderboard.downloads import episodes_table, standings_table, write_table
 from ragen_bench.leaderboard.entry_check import Tick, check_entry
 from ragen_bench.leaderboard.old_versions import old_tables
+from ragen_bench.leaderboard.overall import overall_standings
 from ragen_bench.leaderboard.pages import Pages
 from ragen_bench.leaderboard.rules import SUITE, EntryError, check_titles
-from ragen_bench.leaderboard.standings import pooled, samples_of, standings
+from ragen_bench.leaderboard.standings import samples_of, standings
 from ragen_bench.leaderboard.store import StoredEntry, entry_folders
 from ragen_bench.viewer.run_pages import refuse_other_folder
 from ragen_bench.viewer.templates import write_assets
@@ -79,7 +80,7 @@ def _write(stored: Sequence[StoredEntry], reports: "Sequence[Report]", out: Path
     suite = load_suite(SUITE)
     games, controls = list(suite.tasks), controls_of(suite.tasks)
     samples = {game: samples_of(entries, game) for game in games}
-    overall = standings(entries, pooled([samples[g] for g in games if g not in controls]))
+    overall = overall_standings(entries, {g: samples[g] for g in games if g not in controls})
     tables = {game: standings(entries, samples[game]) for game in games}
     write_assets(out)
     write_table(out / "data", "overall", standings_table({"all": overall}))

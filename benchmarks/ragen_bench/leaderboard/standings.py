@@ -1,6 +1,7 @@
 """Who stands where: one table over all games and one for each."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Any, Final, NamedTuple
 
@@ -70,28 +71,35 @@ def standings(entries: Sequence[StoredEntry], samples: Samples) -> list[Standing
     where levels repeat), p-values Holm-adjusted over the pairs of the table. Entries that do not differ
     significantly from the best share its rank.
     """
-    ranked = [name for name in samples if name not in CONTROLS]
-    beaten = _beaten(samples, ranked)
+    ranks = rank_entries(list(samples), lambda a, b: _compare(samples[a], samples[b]))
     found = []
     for stored in entries:
         name = stored.entry.about.name
         row = summarise_sample(samples[name], samples.get(REFERENCE))
-        rank = 1 + beaten[name] if name in beaten else None
-        tied = list(beaten.values()).count(beaten.get(name, -1)) > 1
+        rank, tied = ranks.get(name, (None, False))
         found.append(Standing(name, stored.entry.about.title, rank is None, rank, tied, row))
     return sorted(found, key=lambda standing: (-standing.row["success"], standing.name))
 
 
-def _beaten(samples: Samples, names: Sequence[str]) -> dict[str, int]:
-    """Return by how many others each entry is beaten."""
-    pairs = list(combinations(names, 2))
-    results = [_compare(samples[a], samples[b]) for a, b in pairs]
+def rank_entries(
+    names: Sequence[str], compare: Callable[[str, str], tuple[float, float]]
+) -> dict[str, tuple[int, bool]]:
+    """Return each entry's rank and whether another has it too; controls have none.
+
+    Args:
+        names: The entries of a table.
+        compare: Returns how much the first of two entries is better than the second, and the p-value.
+    """
+    ranked = [name for name in names if name not in CONTROLS]
+    pairs = list(combinations(ranked, 2))
+    results = [compare(a, b) for a, b in pairs]
     adjusted = holm([p for _, p in results])
-    found = dict.fromkeys(names, 0)
+    ranks = dict.fromkeys(ranked, 1)
     for (a, b), (difference, _), p in zip(pairs, results, adjusted, strict=True):
         if p <= ALPHA:
-            found[b if difference > 0 else a] += 1
-    return found
+            ranks[b if difference > 0 else a] += 1
+    shared = Counter(ranks.values())
+    return {name: (rank, shared[rank] > 1) for name, rank in ranks.items()}
 
 
 def _compare(a: Sample, b: Sample) -> tuple[float, float]:

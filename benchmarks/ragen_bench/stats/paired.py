@@ -122,7 +122,7 @@ def compare_rates(
         phi *= 1 - 2 / len(left)
     return PairedResult(
         _square_and_add(float((first - second).mean()), one, other, phi),
-        _sign_flip(cluster_sums(first - second, clusters), resamples, np.random.default_rng(seed)),
+        sign_flip(cluster_sums(first - second, clusters), resamples, np.random.default_rng(seed)),
         len(first),
         int(np.count_nonzero(solved[0] & ~solved[1])),
         int(np.count_nonzero(solved[1] & ~solved[0])),
@@ -182,7 +182,7 @@ def paired_bootstrap(
     rng = np.random.default_rng(seed)
     return PairedResult(
         bootstrap_mean(differences, confidence, resamples, seed=rng, clusters=clusters),
-        _sign_flip(
+        sign_flip(
             differences if clusters is None else cluster_sums(differences, clusters), resamples, rng
         ),
         len(first),
@@ -244,8 +244,14 @@ def _square_and_add(
     return Interval(estimate, max(estimate - below, -1.0), min(estimate + above, 1.0))
 
 
-def _sign_flip(differences: FloatArray, resamples: int, rng: np.random.Generator) -> float:
-    """Return the two-sided Monte Carlo p-value of the sum of differences under random signs."""
+def sign_flip(differences: FloatArray, resamples: int, rng: np.random.Generator) -> float:
+    """Return the two-sided Monte Carlo p-value of the sum of differences under random signs (Fisher 1935).
+
+    Args:
+        differences: Of independent units, of shape (n,), n >= 1.
+        resamples: Number of draws of all signs, >= 1; the observed signs count as one more.
+        rng: Is advanced.
+    """
     n = len(differences)
     # A sum that ties with the observed one must count, whatever the order of summation rounded.
     bound = abs(float(differences.sum())) - 1e-12 * float(np.abs(differences).sum())
