@@ -7,7 +7,7 @@ VLLM := .venv-vllm
 INTEGRATIONS := .venv-integrations
 QUIET := --quiet --disable-pip-version-check
 
-.PHONY: install bench test test-vllm test-integrations test-site lint docs packs leaderboard-entries speed clean
+.PHONY: install bench real test test-vllm test-integrations test-site lint docs packs leaderboard-entries speed clean
 
 install: $(VENV)/.installed
 
@@ -19,6 +19,11 @@ $(VENV)/.installed: pyproject.toml constraints/dev.txt
 
 bench: install
 	$(BIN)/ragen bench --agent random --agent starter --agent oracle --suite core
+
+# A pretrained language model beside the controls: fetches SmolLM2-135M-Instruct (93 MB) once.
+real: install
+	$(BIN)/ragen models get smollm2
+	$(BIN)/ragen bench --agent random --agent smollm2 --agent oracle --suite core --episodes 16 --setting demonstrations=2
 
 test: install lint
 	$(BIN)/python -m pytest -n 2

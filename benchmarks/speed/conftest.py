@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from goals import CORES  # counts the cores, so it must be imported before the run keeps to one
 
 _CORES = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
 
@@ -21,7 +22,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def all_cores() -> Iterator[None]:
     """Let the test use every core again, where that can be said."""
-    if not _CORES:
+    if CORES == 1 or not _CORES:
         yield
         return
     one = os.sched_getaffinity(0)

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from ragen_agents.chat_template import ChatTemplate
@@ -23,7 +23,8 @@ class TransformersPolicy(LanguageModelPolicy):
         name: How tables call it; the folder's name by default.
         batch_size: Conversations generated together.
         device: "cpu", "cuda", or "auto" for the GPU if there is one.
-        dtype: "float32", "bfloat16", "float16", or "auto": float32 on the CPU, else bfloat16.
+        dtype: "float32", "bfloat16", "float16", or "auto": bfloat16 on a GPU; on a CPU bfloat16 if the weights
+            are saved in it and the processor has instructions for it, else float32.
 
     Raises:
         RagenError: The folder holds no weights, or the model has no chat template.
@@ -42,9 +43,9 @@ class TransformersPolicy(LanguageModelPolicy):
         transformers_logging.disable_progress_bar()
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
-        if dtype == "auto":
-            dtype = "float32" if device == "cpu" else "bfloat16"
         try:
+            if dtype == "auto":
+                dtype = _cpu_dtype(source) if device == "cpu" else "bfloat16"
             model: Any = AutoModelForCausalLM.from_pretrained(
                 source, dtype=dtype, trust_remote_code=False
             )
@@ -65,3 +66,15 @@ class TransformersPolicy(LanguageModelPolicy):
     def release(self) -> None:
         """Release the keys and values of the conversations."""
         self._prefix_cache.clear()
+
+
+def _cpu_dtype(source: str | Path) -> str:
+    """Return the type in which a model runs on this processor."""
+    saved = AutoConfig.from_pretrained(source, trust_remote_code=False).dtype
+    return "bfloat16" if saved == torch.bfloat16 and has_bfloat16() else "float32"
+
+
+def has_bfloat16() -> bool:
+    """Return whether this processor has instructions for bfloat16; without them it is far slower than float32."""
+    supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
+    return supported is not None and bool(supported())
