@@ -23,7 +23,7 @@ bench: install
 # A pretrained language model beside the controls: fetches SmolLM2-135M-Instruct (93 MB) once.
 real: install
 	$(BIN)/ragen models get smollm2
-	$(BIN)/ragen bench --agent random --agent smollm2 --agent oracle --suite core --episodes 16 --setting demonstrations=2
+	$(BIN)/ragen bench --agent random --agent smollm2 --agent oracle --suite core --episodes 16 --setting demonstrations=2 --setting think=false
 
 test: install lint
 	$(BIN)/python -m pytest -n 2

@@ -15,7 +15,7 @@ from ragen_agents.run_files.renamed_keys import RenamedKeys
 from ragen_envs.conversation import ConversationWrapper, format_reply, make
 from ragen_envs.errors import RagenError
 from ragen_envs.seeding import new_stream
-from ragen_envs.text import explain
+from ragen_envs.text import action_texts, explain
 
 _TRIES: Final = 20
 """Levels tried for each demonstration that is wanted."""
@@ -86,7 +86,7 @@ def _play(env: ConversationWrapper, codec: ChatCodec, number: int) -> Trajectory
         actions = env.oracle().actions
         if not actions:
             break
-        names = [env.names[action] for action in actions]
+        names = action_texts(env.names, actions)
         thought = explain(env.unwrapped, actions, env.budget) if env.settings.think else None
         reply = format_reply(names, thought)
         written = reply.removeprefix(prefix)

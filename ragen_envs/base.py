@@ -12,7 +12,7 @@ import gymnasium as gym
 from ragen_envs import seeding
 from ragen_envs.arguments import read_render_mode
 from ragen_envs.errors import InstanceError, RagenError, ResetNeededError
-from ragen_envs.oracle import Advice, Budget, RandomBaseline
+from ragen_envs.oracle import Action, Advice, Budget, RandomBaseline
 from ragen_envs.splits import SPLITS, TRAIN
 from ragen_envs.text import GRID, TextFace
 
@@ -42,7 +42,7 @@ class Instance:
     """Hexadecimal key of the level, equal for levels equal up to symmetry."""
 
 
-class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
+class GameEnv(gym.Env[ObsT, Any], Generic[ObsT]):
     """Base of the games. A subclass adds the rules, a generator, an oracle and a text face.
 
     ``reset(seed=s)`` starts an endless sequence of fresh levels of the env's split; ``reset()``
@@ -135,7 +135,7 @@ class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
         self._stream = seeding.jump(self._draw_level(self._stream, split), noise)
         self._origin = (split, None, seed, noise)
 
-    def step(self, action: SupportsInt) -> tuple[ObsT, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[ObsT, float, bool, bool, dict[str, Any]]:
         """Play one action; see the class.
 
         Raises:
@@ -190,7 +190,7 @@ class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
         return Instance(self.distribution, split, index, seed, noise, level, self._key(level))
 
     @abstractmethod
-    def act(self, action: SupportsInt) -> tuple[float, bool, bool]:
+    def act(self, action: Any) -> tuple[float, bool, bool]:
         """Play one action by the rules, without looking at the state that it leads to.
 
         Returns:
@@ -231,7 +231,7 @@ class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
 
     def turn_value(
         self,
-        actions: Sequence[int],  # noqa: ARG002
+        actions: Sequence[Any],  # noqa: ARG002
         budget: Budget,  # noqa: ARG002
     ) -> float | None:
         """Return what a turn is worth that plays some actions, before the game's chance is known.
@@ -251,7 +251,7 @@ class GameEnv(gym.Env[ObsT, SupportsInt], Generic[ObsT]):
         """
         return None
 
-    def _value_without_chance(self, actions: Sequence[int], budget: Budget) -> float:
+    def _value_without_chance(self, actions: Sequence[Action], budget: Budget) -> float:
         """Return ``turn_value`` of a game in which success does not depend on chance, by playing a copy."""
         game = copy.deepcopy(self)
         for action in actions:

@@ -73,16 +73,33 @@ def _columns(character: str) -> bytes:
 @lru_cache(maxsize=256)
 def _cover(character: str, scale: int) -> NDArray[np.float32]:
     """Return how much of each pixel a character covers, float32 (h, w, 1) from 0 to 1."""
-    columns = _columns(character)
-    dots = {(x, y) for x, y in product(range(len(columns)), range(8)) if columns[x] >> y & 1}
-    canvas = Canvas(_ROWS * scale, (len(columns) + 1) * scale, (0, 0, 0), unit=scale)
-    for x, y in dots:
-        canvas.fill(canvas.disc(x + 1, y + 1, _STROKE / 2), (1, 1, 1))
-        for dx, dy in ((1, 0), (0, 1), (1, 1), (-1, 1)):
-            beside = {(x + dx, y), (x, y + dy)} if dx and dy else set()
-            if (x + dx, y + dy) in dots and not beside & dots:
-                ends = (x + 1, y + 1), (x + dx + 1, y + dy + 1)
-                canvas.fill(canvas.line(ends, _STROKE), (1, 1, 1))
+    canvas = Canvas(_ROWS * scale, (len(_columns(character)) + 1) * scale, (0, 0, 0), unit=scale)
+    draw_character(canvas, character, 1, 1, 1, (1, 1, 1))
     cover = canvas.average()[:, :, :1]
     cover.setflags(write=False)
     return cover
+
+
+def draw_character(
+    canvas: Canvas, character: str, left: float, top: float, dot: float, color: Color
+) -> None:
+    """Draw one character on a canvas.
+
+    Args:
+        canvas: Where to draw.
+        character: One character; one that the font does not have is shown as a box.
+        left: Column of its first dots, in units of the canvas.
+        top: Row of its highest dots.
+        dot: Distance of two dots; a capital is six of them high and most are four wide.
+        color: RGB.
+    """
+    columns = _columns(character)
+    dots = {(x, y) for x, y in product(range(len(columns)), range(8)) if columns[x] >> y & 1}
+    for x, y in dots:
+        at = left + x * dot, top + y * dot
+        canvas.fill(canvas.disc(*at, _STROKE * dot / 2), color)
+        for dx, dy in ((1, 0), (0, 1), (1, 1), (-1, 1)):
+            beside = {(x + dx, y), (x, y + dy)} if dx and dy else set()
+            if (x + dx, y + dy) in dots and not beside & dots:
+                end = at[0] + dx * dot, at[1] + dy * dot
+                canvas.fill(canvas.line((at, end), _STROKE * dot), color)

@@ -1,9 +1,10 @@
-"""Keys of grid levels: one number for a level and all its rotations and reflections.
+"""Keys of levels: one number for a level and all that are the same by symmetry.
 
-A key is the smallest, over the symmetries of the grid, of a random linear hash of the cells modulo
+The key of a grid is the smallest, over its symmetries, of a random linear hash of the cells modulo
 2^63. Plain arithmetic, so that compiled generators compute the same keys.
 """
 
+import hashlib
 from functools import lru_cache
 from typing import Final
 
@@ -30,6 +31,12 @@ def key_weights(height: int, width: int) -> NDArray[np.int64]:
     sequence = np.random.SeedSequence((_WEIGHT_ENTROPY, height, width))
     weights = sequence.generate_state(height * width, np.uint64) & np.uint64(STREAM_MASK)
     return weights.astype(np.int64)
+
+
+def text_key(text: str) -> int:
+    """Return the key of a level by a text that is equal for equal levels, in [0, 2^63)."""
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") & STREAM_MASK
 
 
 def grid_key(cells: bytes | bytearray, height: int, width: int) -> int:

@@ -1,6 +1,10 @@
 """What oracles and random baselines are asked, and what they answer."""
 
 from dataclasses import dataclass
+from typing import Any
+
+Action = int | str
+"""What an agent does: the number of an action, or a text in games whose actions are words."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class Budget:
 class Advice:
     """The exact optimum from the present state under a budget: oracles maximise success, not the return."""
 
-    actions: tuple[int, ...]
+    actions: tuple[Any, ...]
     """The actions to play in this turn, at most ``actions_per_turn``; empty if nothing is left to do."""
     value: float
     """Largest probability of success that any agent can have under the budget, in [0, 1]."""
@@ -43,7 +47,7 @@ class Advice:
     the largest one."""
 
     @property
-    def action(self) -> int | None:
+    def action(self) -> Any:
         """The first action, or None if there is nothing left to do."""
         return self.actions[0] if self.actions else None
 

@@ -80,7 +80,13 @@ _LAKE: Final = (
     "ragen_envs.frozen_lake:FrozenLakeEnv", "ragen_envs.frozen_lake.vector:FrozenLakeVectorEnv"
 )  # fmt: skip
 
-_ONE_ACTION: Final = {"max_turns": 1, "actions_per_turn": 1, "max_actions": 1}
+
+def _turns(turns: int, actions: int) -> dict[str, int]:
+    """Return the settings of a conversation whose only limits are its turns and the actions in each."""
+    return {"max_turns": turns, "actions_per_turn": actions, "max_actions": turns * actions}
+
+
+_ONE_ACTION: Final = _turns(1, 1)
 
 GAMES: Final = (
     GameSpec(
@@ -108,6 +114,22 @@ GAMES: Final = (
     GameSpec(
         "Cube", "ragen_envs.cube:CubeEnv", None,
         "turn the scrambled 2x2x2 cube until every face shows a single color", 100, picture=7,
+    ),
+    GameSpec(
+        "Countdown", "ragen_envs.countdown:CountdownEnv", None,
+        "reach a target by calculating with four numbers", 20, conversation=_turns(5, 3), picture=5,
+    ),
+    GameSpec(
+        "Mastermind", "ragen_envs.mastermind:MastermindEnv", None,
+        "find a hidden code of four pegs in six colors", 10, conversation=_turns(6, 1), picture=0,
+    ),
+    GameSpec(
+        "Sudoku", "ragen_envs.sudoku:SudokuEnv", None, "fill a 4x4 Sudoku", 50,
+        conversation=_turns(5, 5), picture=1,
+    ),
+    GameSpec(
+        "Minesweeper", "ragen_envs.minesweeper:MinesweeperEnv", None,
+        "open every cell of a 5x5 board that has no mine", 50, conversation=_turns(10, 5), picture=3,
     ),
 )  # fmt: skip
 

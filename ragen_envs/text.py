@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, runtime_checkable
 
-from ragen_envs.oracle import Budget
+from ragen_envs.oracle import Action, Budget
 
 GRID: Final = "grid"
 COORDINATES: Final = "coordinates"
@@ -31,7 +31,10 @@ class TextFace(Protocol):
         """Return one line that explains the symbols, or "" if the game has no board."""
 
     def actions(self, env: Any) -> tuple[str, ...]:
-        """Return the names of the actions, in the order of the env's action numbers."""
+        """Return the names of the actions, in the order of the env's action numbers.
+
+        Of a game whose actions are words: the forms of its actions, such as ``click[name]``.
+        """
 
     def observation(self, env: Any, form: str, symbols: Symbols) -> str:
         """Return the present state in one of ``FORMATS``."""
@@ -41,7 +44,7 @@ class TextFace(Protocol):
 class ExplainingFace(Protocol):
     """A text face that can also explain actions; a face need not."""
 
-    def explain(self, env: Any, actions: Sequence[int], budget: Budget) -> str:
+    def explain(self, env: Any, actions: Sequence[Any], budget: Budget) -> str:
         """Return a short thought that leads to the actions of a turn, all of it true of the state.
 
         Args:
@@ -51,13 +54,17 @@ class ExplainingFace(Protocol):
         """
 
 
-def explain(env: Any, actions: Sequence[int], budget: Budget) -> str:
+def explain(env: Any, actions: Sequence[Action], budget: Budget) -> str:
     """Return the thought of the game's text face; if it explains nothing, the plan in plain words."""
     face: TextFace = env.text
     if isinstance(face, ExplainingFace):
         return face.explain(env, actions, budget)
-    names = face.actions(env)
-    return f"My plan: {', then '.join(names[action] for action in actions)}."
+    return f"My plan: {', then '.join(action_texts(face.actions(env), actions))}."
+
+
+def action_texts(names: Sequence[str], actions: Sequence[Action]) -> tuple[str, ...]:
+    """Return actions as replies write them: the names of numbered ones, words as they are."""
+    return tuple(each if isinstance(each, str) else names[each] for each in actions)
 
 
 def countdown(budget: Budget) -> str:

@@ -7,17 +7,19 @@ import numpy as np
 
 from ragen_agents.policies.base import Reply, Request
 from ragen_envs.conversation import Conversation, format_reply
+from ragen_envs.oracle import Action
+from ragen_envs.text import action_texts
 
 _BATCH: Final = 256
 
 
-def _reply(env: Conversation, actions: Sequence[int], thought: str) -> Reply:
-    names = [env.names[action] for action in actions]
+def _reply(env: Conversation, actions: Sequence[Action], thought: str) -> Reply:
+    names = action_texts(env.names, actions)
     return Reply(format_reply(names, thought if env.settings.think else None))
 
 
 class RandomPolicy:
-    """Uniformly random actions, as many in each turn as the limits allow."""
+    """Uniformly random actions, those of words legal ones, as many in each turn as the limits allow."""
 
     name = "random"
     batch_size = _BATCH
@@ -29,8 +31,8 @@ class RandomPolicy:
     def _answer(self, request: Request) -> Reply:
         env = request.conversation
         count = min(env.settings.actions_per_turn, env.budget.actions)
-        actions = np.random.default_rng(request.seed).integers(len(env.names), size=count)
-        return _reply(env, actions.tolist(), "random")
+        actions = env.random_actions(np.random.default_rng(request.seed), count)
+        return _reply(env, actions, "random")
 
 
 class NoopPolicy:

@@ -23,8 +23,8 @@ class TransformersPolicy(LanguageModelPolicy):
         name: How tables call it; the folder's name by default.
         batch_size: Conversations generated together.
         device: "cpu", "cuda", or "auto" for the GPU if there is one.
-        dtype: "float32", "bfloat16", "float16", or "auto": bfloat16 on a GPU; on a CPU bfloat16 if the weights
-            are saved in it and the processor has instructions for it, else float32.
+        dtype: "float32", "bfloat16", "float16", or "auto": bfloat16 on a GPU; on a CPU bfloat16 if the
+            weights are saved in it and the processor has instructions for it, else float32.
 
     Raises:
         RagenError: The folder holds no weights, or the model has no chat template.
@@ -75,6 +75,6 @@ def _cpu_dtype(source: str | Path) -> str:
 
 
 def has_bfloat16() -> bool:
-    """Return whether this processor has instructions for bfloat16; without them it is far slower than float32."""
+    """Return whether this processor has instructions for bfloat16, without which it is far slower."""
     supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
     return supported is not None and bool(supported())

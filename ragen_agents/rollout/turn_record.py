@@ -7,6 +7,7 @@ from ragen_agents.policies.base import Reply
 from ragen_agents.rollout.episode import TurnRecord
 from ragen_envs.conversation import Picture
 from ragen_envs.conversation.wrapper import TurnResult
+from ragen_envs.text import action_texts
 
 
 def record_turn(
@@ -36,8 +37,8 @@ def record_turn(
         prompt_tokens=reply.prompt_tokens,
         reply_tokens=reply.reply_tokens,
         tokens_estimated=reply.tokens_estimated,
-        actions=tuple(names[a] for a in result.parsed.actions),
-        executed=tuple(names[a] for a in result.executed),
+        actions=action_texts(names, result.parsed.actions),
+        executed=action_texts(names, result.executed),
         effective=result.effective,
         defects=tuple(str(d) for d in result.parsed.defects),
         soft_defects=tuple(str(d) for d in result.parsed.soft_defects),

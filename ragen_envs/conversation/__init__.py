@@ -3,12 +3,12 @@
 from ragen_envs.conversation.defects import Defect, SoftDefect
 from ragen_envs.conversation.end_reason import ConversationEnd, EndReason
 from ragen_envs.conversation.factory import make, make_vector
-from ragen_envs.conversation.free_text import FreeText
 from ragen_envs.conversation.parser import ParsedReply, format_reply, parse_reply, whole_turn
 from ragen_envs.conversation.protocol import Conversation
 from ragen_envs.conversation.settings import ConversationSettings
 from ragen_envs.conversation.vector import ConversationVector
 from ragen_envs.conversation.wrapper import ConversationWrapper, Picture, TurnResult
+from ragen_envs.free_text import FreeText
 
 __all__ = [
     "Conversation",

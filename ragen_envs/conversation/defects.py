@@ -30,6 +30,8 @@ class Defect(StrEnum):
     """Nothing between two ``||``; skipped."""
     UNKNOWN_ACTION = "unknown_action"
     """A name that the game does not have; reading stops there."""
+    ILLEGAL_ACTION = "illegal_action"
+    """In a game whose actions are words, one that is not allowed now; reading stops there."""
     TOO_MANY_ACTIONS = "too_many_actions"
     """More actions than a turn may have; the first ones count."""
 

@@ -15,10 +15,11 @@ from ragen_envs.conversation.prompt import example_prompt, turn_prompt
 from ragen_envs.conversation.settings import ConversationSettings, resolve_symbols
 from ragen_envs.conversation.state_text import state_text
 from ragen_envs.errors import RagenError
-from ragen_envs.oracle import Budget
+from ragen_envs.oracle import Action, Budget
 from ragen_envs.seeding import new_stream
 from ragen_envs.splits import TRAIN
-from ragen_envs.text import IMAGE, explain
+from ragen_envs.text import IMAGE, action_texts, explain
+from ragen_envs.word_game import WordGameEnv
 
 _TRIES: Final = 64
 """Levels drawn at most for each example."""
@@ -77,7 +78,7 @@ def _examples(
 ) -> tuple[WorkedExample, ...]:
     game: GameEnv[Any] = pickle.loads(pickled)
     examples: list[WorkedExample] = []
-    openings: Counter[int] = Counter()
+    openings: Counter[Action] = Counter()
     for _ in range(settings.demonstrations):
         example, opening = _choose(game, excluded, settings, examples, openings)
         openings[opening] += 1
@@ -87,21 +88,21 @@ def _examples(
 
 def _choose(
     game: GameEnv[Any], excluded: str | None, settings: ConversationSettings,
-    earlier: Sequence[WorkedExample], openings: Counter[int],
-) -> tuple[WorkedExample, int]:  # fmt: skip
+    earlier: Sequence[WorkedExample], openings: Counter[Action],
+) -> tuple[WorkedExample, Action]:  # fmt: skip
     """Return the next example and its first action.
 
     The levels drawn are compared by three wishes: it is a new level, the reply solves it, and its first
     action is among those that began the fewest examples so far.
     """
     keys = {example.instance.key for example in earlier}
-    best: tuple[tuple[bool, bool, int], WorkedExample, int] | None = None
+    best: tuple[tuple[bool, bool, int], WorkedExample, Action] | None = None
     for attempt in range(_TRIES):
         seed = new_stream("demonstrations", game.distribution, len(earlier), attempt)
         game.reset(seed=seed, options={"split": TRAIN})
         if game.instance.key == excluded:
             continue
-        rarest = min(openings[action] for action in range(len(game.text.actions(game))))
+        rarest = _fewest(game, openings)
         made = _answer(game, settings)
         if made is None:
             continue
@@ -116,7 +117,16 @@ def _choose(
     return best[1:]
 
 
-def _answer(game: GameEnv[Any], settings: ConversationSettings) -> tuple[WorkedExample, int] | None:
+def _fewest(game: GameEnv[Any], openings: Counter[Action]) -> int:
+    """Return how many examples the least used first action began; words never run out."""
+    if isinstance(game, WordGameEnv):
+        return 0
+    return min(openings[action] for action in range(len(game.text.actions(game))))
+
+
+def _answer(
+    game: GameEnv[Any], settings: ConversationSettings
+) -> tuple[WorkedExample, Action] | None:
     """Return the example of the game's level and its first action, or None if no action helps."""
     budget = Budget(settings.max_actions, settings.max_turns, settings.actions_per_turn)
     actions = game.oracle(budget).actions
@@ -132,7 +142,7 @@ def _answer(game: GameEnv[Any], settings: ConversationSettings) -> tuple[WorkedE
     thought = explain(game, actions, budget) if settings.think else None
     example = WorkedExample(
         user=turn_prompt(shown, 1, settings.max_actions, settings),
-        reply=format_reply([names[action] for action in actions], thought),
+        reply=format_reply(action_texts(names, actions), thought),
         picture=picture,
         instance=game.instance,
         solves=_solves(game, actions),
@@ -140,7 +150,7 @@ def _answer(game: GameEnv[Any], settings: ConversationSettings) -> tuple[WorkedE
     return example, actions[0]
 
 
-def _solves(game: GameEnv[Any], actions: Sequence[int]) -> bool:
+def _solves(game: GameEnv[Any], actions: Sequence[Action]) -> bool:
     for action in actions:
         _, _, terminated, truncated, info = game.step(action)
         if terminated or truncated:

@@ -9,11 +9,13 @@ is read all the same.
 import re
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ragen_envs.conversation.answer import read_actions
 from ragen_envs.conversation.characters import FULL_WIDTH, INVISIBLE, usual_characters
 from ragen_envs.conversation.defects import Defect, SoftDefect
+from ragen_envs.conversation.words import WordReader
+from ragen_envs.oracle import Action
 
 MAX_REPLY_CHARACTERS: Final = 65_536
 """Longer replies are cut here before they are read."""
@@ -24,14 +26,16 @@ THINK_PREFIX: Final = "<think>"
 class ParsedReply(NamedTuple):
     """What a reply says."""
 
-    actions: tuple[int, ...]
-    """Numbers of the actions that could be read, at most as many as a turn may have."""
+    actions: tuple[Any, ...]
+    """The actions that could be read, at most as many as a turn may have: numbers, or words."""
     defects: tuple[Defect | SoftDefect, ...]
     """Each defect once, in the order of ``Defect``; then, where they are penalised, the soft ones."""
     thought: str
     """Text between the think tags, or ""."""
     soft_defects: tuple[SoftDefect, ...] = ()
     """Each soft defect once, in the order of ``SoftDefect``; none where they are penalised."""
+    reason: str = ""
+    """Why an action is illegal, in games whose actions are words; else ""."""
 
     @property
     def is_valid(self) -> bool:
@@ -61,7 +65,7 @@ _Name = TypeVar("_Name", bound=StrEnum)
 
 def parse_reply(
     reply: str,
-    names: Sequence[str],
+    names: Sequence[str] | WordReader,
     actions_per_turn: int,
     think: bool,
     truncated: bool = False,
@@ -73,7 +77,7 @@ def parse_reply(
 
     Args:
         reply: Any string.
-        names: The game's action names, in the order of their numbers.
+        names: The game's action names, in the order of their numbers, or what reads words.
         actions_per_turn: Most actions that count.
         think: Whether a thought is required (True) or out of place (False).
         truncated: Whether the model was cut off by its token limit.
@@ -99,13 +103,17 @@ def parse_reply(
     else:
         thought, rest = _split_thought(reply, think, found, soft)
         answer = _find_answer(rest, found, soft)
-    actions: tuple[int, ...] = ()
+    actions: tuple[Action, ...] = ()
+    reason = ""
     if answer is not None:
-        actions = read_actions(answer, names, actions_per_turn, found, soft)
+        if isinstance(names, WordReader):
+            actions, reason = names.read(answer, actions_per_turn, found, soft)
+        else:
+            actions = read_actions(answer, names, actions_per_turn, found, soft)
     defects, tolerated = _in_order(Defect, found), _in_order(SoftDefect, soft)
     if penalise_soft:
-        return ParsedReply(actions, (*defects, *tolerated), thought)
-    return ParsedReply(actions, defects, thought, tolerated)
+        return ParsedReply(actions, (*defects, *tolerated), thought, reason=reason)
+    return ParsedReply(actions, defects, thought, tolerated, reason)
 
 
 def whole_turn(reply: str, prefix: str) -> str:

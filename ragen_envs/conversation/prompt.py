@@ -23,11 +23,18 @@ _DEFECTS: Final[dict[str, str]] = {
 
 @lru_cache(maxsize=1024)
 def system_prompt(
-    rules: str, legend: str, names: tuple[str, ...], settings: ConversationSettings
+    rules: str,
+    legend: str,
+    names: tuple[str, ...],
+    settings: ConversationSettings,
+    in_words: bool = False,
 ) -> str:
-    """Return the introduction, the format of a reply and what happens to an invalid one."""
+    """Return the introduction, the format of a reply and what happens to an invalid one.
+
+    ``in_words`` says that the game's actions are words, of which ``names`` has the forms.
+    """
     start = introduction(rules, legend, names, settings)
-    return "\n".join([start, _reply_format(settings), _invalid_reply(settings)])
+    return "\n".join([start, _reply_format(settings), _invalid_reply(settings, in_words)])
 
 
 def introduction(
@@ -74,7 +81,7 @@ def _reply_format(settings: ConversationSettings) -> str:
     return f"{how}\n{thought}{answer}"
 
 
-def _invalid_reply(settings: ConversationSettings) -> str:
+def _invalid_reply(settings: ConversationSettings, in_words: bool) -> str:
     if _per_turn(settings) > 1:
         extra, executed = "too many", "its actions before the first invalid one are"
     else:
@@ -86,7 +93,8 @@ def _invalid_reply(settings: ConversationSettings) -> str:
         "discard": f"is ignored and {costs}",
         "end": f"is ignored, {costs} and ends the game" if penalty else "ends the game",
     }
-    subject = f"An invalid reply (wrong format, unknown action or {extra} actions)"
+    unknown = "illegal" if in_words else "unknown"
+    subject = f"An invalid reply (wrong format, {unknown} action or {extra} actions)"
     return f"{subject} {effects[settings.invalid]}."
 
 
@@ -119,13 +127,19 @@ def describe_defect(name: str) -> str:
 
 
 def feedback(
-    ran: Sequence[tuple[str, bool]], defects: Sequence[Defect | SoftDefect], reward: float
+    ran: Sequence[tuple[str, bool]],
+    defects: Sequence[Defect | SoftDefect],
+    reward: float,
+    reason: str = "",
 ) -> str:
-    """Return what a turn did: each executed action, whether it changed anything, and the reward."""
+    """Return what a turn did: each executed action, whether it changed anything, and the reward.
+
+    ``reason`` is why an action is illegal, or "".
+    """
     names = [name if effective else f"{name} (no effect)" for name, effective in ran]
     parts = [f"Executed: {', '.join(names)}."] if names else []
     if defects:
-        reasons = ", ".join(map(describe_defect, defects))
+        reasons = ", ".join(map(describe_defect, defects)) + (f": {reason}" if reason else "")
         nothing = "" if names else ", so no action was executed"
         parts.insert(0, f"Your reply was invalid ({reasons}){nothing}.")
     return " ".join([*parts, f"Reward: {reward:.6g}."])

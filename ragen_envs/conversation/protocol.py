@@ -2,15 +2,17 @@
 
 from typing import Protocol
 
+import numpy as np
+
 from ragen_envs.conversation.settings import ConversationSettings
-from ragen_envs.oracle import Advice, Budget
+from ragen_envs.oracle import Action, Advice, Budget
 
 
 class Conversation(Protocol):
     """A conversation that waits for a reply."""
 
     names: tuple[str, ...]
-    """Names of the actions."""
+    """Names of the actions, or the forms of actions that are words."""
     settings: ConversationSettings
 
     @property
@@ -20,6 +22,9 @@ class Conversation(Protocol):
     @property
     def budget(self) -> Budget:
         """What is left of turns and actions."""
+
+    def random_actions(self, rng: np.random.Generator, count: int) -> tuple[Action, ...]:
+        """Return random actions for a turn."""
 
     def oracle(self) -> Advice:
         """Return the optimum under what is left."""

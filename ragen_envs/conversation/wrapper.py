@@ -16,7 +16,6 @@ from ragen_envs.conversation.demonstrations import (
     worked_examples,
 )
 from ragen_envs.conversation.end_reason import ConversationEnd, EndReason
-from ragen_envs.conversation.free_text import FreeText
 from ragen_envs.conversation.parser import (
     MAX_REPLY_CHARACTERS,
     ParsedReply,
@@ -25,9 +24,12 @@ from ragen_envs.conversation.parser import (
 )
 from ragen_envs.conversation.settings import ConversationSettings, resolve_symbols
 from ragen_envs.conversation.state_text import state_text
+from ragen_envs.conversation.words import WordReader
 from ragen_envs.errors import RagenError, ResetNeededError
-from ragen_envs.oracle import Advice, Budget, RandomBaseline
-from ragen_envs.text import IMAGE, TextFace
+from ragen_envs.free_text import FreeText
+from ragen_envs.oracle import Action, Advice, Budget, RandomBaseline
+from ragen_envs.text import IMAGE, TextFace, action_texts
+from ragen_envs.word_game import WordGameEnv
 
 Message = dict[str, str]
 """A chat message with the keys ``role`` and ``content``."""
@@ -42,7 +44,7 @@ class TurnResult(NamedTuple):
     """What one reply did."""
 
     parsed: ParsedReply
-    executed: tuple[int, ...]
+    executed: tuple[Action, ...]
     """The actions that ran."""
     effective: tuple[bool, ...]
     """Whether each of them changed the state."""
@@ -130,6 +132,8 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self.observation_space: spaces.Space[str] = FreeText(MAX_TEXT)
         self.action_space: spaces.Space[str] = FreeText(MAX_REPLY_CHARACTERS)
         self.names: tuple[str, ...] = ()
+        game = env.unwrapped
+        self._reader = WordReader(game) if isinstance(game, WordGameEnv) else None
         self.end: ConversationEnd | None = None
         self._turns: list[tuple[str, str]] = []
         self._pictures: list[Picture] = []
@@ -151,7 +155,9 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self.names = self.face.actions(self.unwrapped)
         legend = self.face.legend(self.symbols)
         rules = self.face.rules(self.unwrapped)
-        self.system = prompt.system_prompt(rules, legend, self.names, self.settings)
+        self.system = prompt.system_prompt(
+            rules, legend, self.names, self.settings, in_words=self._reader is not None
+        )
         self._pictures = []
         self._look()
         left = self.settings.max_actions
@@ -165,7 +171,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         info = self._infos(
             self._game_info,
             result.parsed,
-            tuple(self.names[a] for a in result.executed),
+            action_texts(self.names, result.executed),
             any(result.effective),
         )
         truncated = result.end == EndReason.TRUNCATED
@@ -178,7 +184,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         Raises:
             RagenError: See ``check``.
         """
-        settings, names = self.settings, self.names
+        settings = self.settings
         parsed = self._read(reply, truncated)
         valid = parsed.is_valid
         run = self._allowed(parsed)
@@ -189,8 +195,8 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self._actions_used += len(rewards)
         if self.end is None:
             self.end = self._limit_end(valid)
-        ran = [(names[a], e) for a, e in zip(executed, effective, strict=True)]
-        told = prompt.feedback(ran, parsed.defects, sum(rewards) + penalty)
+        ran = list(zip(action_texts(self.names, executed), effective, strict=True))
+        told = prompt.feedback(ran, parsed.defects, sum(rewards) + penalty, parsed.reason)
         self.user = self._next_text(told)
         return TurnResult(parsed, executed, effective, rewards, penalty, self.end, self.user)
 
@@ -211,11 +217,11 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     def _read(self, reply: str, truncated: bool) -> ParsedReply:
         self.check(reply)
         return parse_reply(
-            reply, self.names, self.budget.this_turn, self.settings.think, truncated,
+            reply, self._reader or self.names, self.budget.this_turn, self.settings.think, truncated,
             prefix=self.settings.prefix, penalise_soft=self.settings.penalise_soft,
         )  # fmt: skip
 
-    def _allowed(self, parsed: ParsedReply) -> tuple[int, ...]:
+    def _allowed(self, parsed: ParsedReply) -> tuple[Action, ...]:
         """Return the actions of a reply that may run."""
         runs = parsed.is_valid or self.settings.invalid == "penalise"
         return parsed.actions if runs else ()
@@ -234,7 +240,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         if not isinstance(reply, str):
             raise RagenError(f"the reply is a {type(reply).__name__}, but must be a string")
 
-    def _run(self, actions: tuple[int, ...]) -> tuple[tuple[bool, ...], tuple[float, ...]]:
+    def _run(self, actions: tuple[Action, ...]) -> tuple[tuple[bool, ...], tuple[float, ...]]:
         effective: list[bool] = []
         rewards: list[float] = []
         reward: SupportsFloat
@@ -323,6 +329,17 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         """Number of the earliest turn, from 0, that the history setting keeps."""
         kept = {"full": len(self._turns), "last": self.settings.history_turns, "none": 0}
         return max(0, len(self._turns) - kept[self.settings.history])
+
+    def random_actions(self, rng: np.random.Generator, count: int) -> tuple[Action, ...]:
+        """Return ``count`` random actions: uniform and independent, or, of words, each legal in turn."""
+        game = self.unwrapped
+        if isinstance(game, WordGameEnv):
+            return game.random_actions(rng, count)
+        return tuple(rng.integers(len(self.names), size=count).tolist())
+
+    def action_of(self, name: str) -> Action:
+        """Return the action with a name: its number, or the name itself in games of words."""
+        return self.names.index(name) if self._reader is None else name
 
     def oracle(self) -> Advice:
         """Return the game's optimum under what is left of turns and actions."""

@@ -7,11 +7,11 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 from ragen_envs.conversation.end_reason import ConversationEnd, EndReason
-from ragen_envs.conversation.free_text import FreeText
 from ragen_envs.conversation.parser import MAX_REPLY_CHARACTERS
 from ragen_envs.conversation.settings import ConversationSettings
 from ragen_envs.conversation.wrapper import MAX_TEXT, TurnResult
 from ragen_envs.errors import RagenError
+from ragen_envs.free_text import FreeText
 from ragen_envs.multi_agent.base import Infos, MultiAgentEnv, Step
 from ragen_envs.multi_agent.seat import Seat
 

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any, Final
 
+import numpy as np
+
 from ragen_envs.conversation import prompt
 from ragen_envs.conversation.end_reason import ConversationEnd
 from ragen_envs.conversation.parser import ParsedReply, parse_reply, whole_turn
@@ -115,6 +117,10 @@ class Seat:
             turn = whole_turn(reply, self.settings.prefix)
             chat.append({"role": "assistant", "content": turn})
         return [*chat, {"role": "user", "content": self.user}]
+
+    def random_actions(self, rng: np.random.Generator, count: int) -> tuple[int, ...]:
+        """Return ``count`` uniformly random actions."""
+        return tuple(rng.integers(len(self.names), size=count).tolist())
 
     def oracle(self) -> Advice:
         """Return the optimum of the seat under the rounds that are left."""

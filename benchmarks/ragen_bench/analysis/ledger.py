@@ -18,6 +18,7 @@ from ragen_agents.rollout.episode_runner import make_env
 from ragen_bench.config.suite_versions import incomparable, is_old
 from ragen_envs.conversation import ConversationWrapper
 from ragen_envs.errors import RagenError, SolverLimitError
+from ragen_envs.text import action_texts
 
 _ROUNDING: Final = 1e-12
 """Values that differ by less are equal: they are sums of products of probabilities."""
@@ -154,14 +155,14 @@ def _decisions(episode: Episode, env: ConversationWrapper) -> list[Decision]:
         if committed is None:
             raise NoLedgerError(f"{episode.env_id} does not compute what a turn is worth")
         result = env.play(turn.reply, turn.cut_off)
-        if tuple(env.names[a] for a in result.executed) != turn.executed:
+        if action_texts(env.names, result.executed) != turn.executed:
             raise RagenError(
                 f"{episode.key}, turn {number}: the reply does something else than was recorded; "
                 "see ragen verify"
             )
         after = float(env.success) if result.end is not None else env.oracle().value
         blunder = _blunder(env) if committed <= _ROUNDING < advice.value else None
-        plan = tuple(env.names[action] for action in advice.actions)
+        plan = action_texts(env.names, advice.actions)
         found.append(Decision(advice.value, committed, after, plan, blunder))
     return found
 

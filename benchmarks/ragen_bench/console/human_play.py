@@ -12,6 +12,8 @@ from ragen_envs.conversation import ConversationWrapper, format_reply, make
 from ragen_envs.conversation.prompt import introduction
 from ragen_envs.errors import RagenError
 from ragen_envs.splits import SPLITS
+from ragen_envs.text import action_texts
+from ragen_envs.word_game import WordGameEnv
 
 _ARROWS: Final = {"↑": "up", "↓": "down", "←": "left", "→": "right"}
 _STYLES: Final = {
@@ -66,11 +68,10 @@ def play_game(env: ConversationWrapper, console: Console, ask: Callable[[], str]
     while env.end is None:
         console.print()
         console.print(paint(env))
-        actions = _ask(env, console, ask)
-        if actions is None:
+        names = _ask(env, console, ask)
+        if names is None:
             console.print("you stopped")
             return
-        names = [env.names[action] for action in actions]
         result = env.play(format_reply(names, "" if env.settings.think else None))
         total += result.reward
     console.print()
@@ -108,8 +109,8 @@ def paint(env: ConversationWrapper) -> Text:
     return text
 
 
-def _ask(env: ConversationWrapper, console: Console, ask: Callable[[], str]) -> list[int] | None:
-    """Return the actions of a turn, or None to stop."""
+def _ask(env: ConversationWrapper, console: Console, ask: Callable[[], str]) -> list[str] | None:
+    """Return the actions of a turn as text, or None to stop."""
     limit = min(env.settings.actions_per_turn, env.budget.actions)
     while True:
         console.print("> ", end="", markup=False)
@@ -121,11 +122,11 @@ def _ask(env: ConversationWrapper, console: Console, ask: Callable[[], str]) -> 
         if line.casefold() in ("quit", "q", "exit"):
             return None
         if line.casefold() in ("hint", "?"):
-            best = [env.names[action] for action in env.oracle().actions]
+            best = action_texts(env.names, env.oracle().actions)
             console.print(f"best: {' || '.join(best) or 'nothing helps any more'}", markup=False)
             continue
         try:
-            actions = read_actions(line, env.names)
+            actions = _read_line(line, env)
         except RagenError as error:
             console.print(str(error), markup=False)
             continue
@@ -134,7 +135,25 @@ def _ask(env: ConversationWrapper, console: Console, ask: Callable[[], str]) -> 
         console.print(f"that is {len(actions)} actions, but at most {limit} are left this turn")
 
 
+def _read_line(line: str, env: ConversationWrapper) -> list[str]:
+    """Return the actions that a person means, as text.
+
+    Raises:
+        RagenError: A part is no action, or the first one is illegal now.
+    """
+    game = env.unwrapped
+    if not isinstance(game, WordGameEnv):
+        return [env.names[action] for action in read_actions(line, env.names)]
+    actions = [part.strip() for part in line.split("||")]
+    found = game.legal(actions[0])
+    if not found.is_legal:
+        raise RagenError(f"{found.reason}; write {', '.join(env.names)}, hint or quit")
+    return actions
+
+
 def _letters(env: ConversationWrapper) -> bool:
+    if isinstance(env.unwrapped, WordGameEnv):
+        return False
     return len({name[0].casefold() for name in env.names}) == len(env.names)
 
 

@@ -11,6 +11,7 @@ from ragen_agents.rollout.episode_runner import References, make_env
 from ragen_bench.config.run_config import BaseConfig, RunConfig
 from ragen_envs import SUITE_VERSION
 from ragen_envs.conversation import ConversationWrapper, EndReason, TurnResult
+from ragen_envs.text import action_texts
 
 
 class Check(NamedTuple):
@@ -119,12 +120,12 @@ def result_checks(
     number: int, turn: TurnRecord, result: TurnResult, names: Sequence[str]
 ) -> Iterator[Check]:
     """Yield checks of what a reply did."""
-    actions = tuple(names[a] for a in result.parsed.actions)
+    actions = action_texts(names, result.parsed.actions)
     yield Check(number, "defects", turn.defects, tuple(str(d) for d in result.parsed.defects))
     soft = tuple(str(d) for d in result.parsed.soft_defects)
     yield Check(number, "soft_defects", turn.soft_defects, soft)
     yield Check(number, "actions", turn.actions, actions)
-    yield Check(number, "executed", turn.executed, tuple(names[a] for a in result.executed))
+    yield Check(number, "executed", turn.executed, action_texts(names, result.executed))
     yield Check(number, "effective", turn.effective, result.effective)
     yield Check(number, "rewards", turn.rewards, result.rewards)
     yield Check(number, "penalty", turn.penalty, result.penalty)

@@ -10,8 +10,8 @@ from ragen_bench.console.escaping import escape_unprintable
 from ragen_envs.conversation import ConversationWrapper
 from ragen_envs.frozen_lake import dynamics as lake
 from ragen_envs.frozen_lake.env import FrozenLakeEnv
-from ragen_envs.oracle import Budget
-from ragen_envs.text import GRID
+from ragen_envs.oracle import Action, Budget
+from ragen_envs.text import GRID, action_texts
 
 
 def show_episode(episode: Episode, found: Ledger | None) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def _frames(episode: Episode) -> Iterator[dict[str, Any]]:
         for name, reward, effective in zip(
             turn.executed, turn.rewards, turn.effective, strict=True
         ):
-            slipped = _act(env, env.names.index(name))
+            slipped = _act(env, env.action_of(name))
             yield {
                 "turn": number, "action": name, "reward": reward, "effective": effective,
                 "slipped": slipped, "board": _board(env),
@@ -91,10 +91,10 @@ def _frames(episode: Episode) -> Iterator[dict[str, Any]]:
         yield {"turn": 0, "best": _best(env, left), "board": _board(env)}
 
 
-def _act(env: ConversationWrapper, action: int) -> bool:
+def _act(env: ConversationWrapper, action: Action) -> bool:
     """Play an action and return whether the walker slipped to another cell than it leads to."""
     game: Any = env.unwrapped
-    if not isinstance(game, FrozenLakeEnv):
+    if not isinstance(game, FrozenLakeEnv) or isinstance(action, str):
         game.act(action)
         return False
     meant = lake.walk(game.position, action, game.height, game.width)
@@ -105,7 +105,7 @@ def _act(env: ConversationWrapper, action: int) -> bool:
 def _best(env: ConversationWrapper, left: Budget) -> list[str]:
     """Return the oracle's actions for a turn, under what is left of the budget."""
     advice = env.unwrapped.oracle(left)  # type: ignore[attr-defined]
-    return [env.names[action] for action in advice.actions]
+    return list(action_texts(env.names, advice.actions))
 
 
 def _board(env: ConversationWrapper) -> list[str]:
