@@ -23,4 +23,4 @@ def cell_of(row: str, column: str, height: int, width: int) -> int | None:
 def read_place(text: str, height: int, width: int) -> int | None:
     """Return the cell that a text names, or None if it names none on the board."""
     match = _PLACE.fullmatch(text.strip())
-    return None if match is None else cell_of(*match.groups(), height, width)
+    return None if match is None else cell_of(match[1], match[2], height, width)

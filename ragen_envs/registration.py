@@ -131,6 +131,11 @@ GAMES: Final = (
         "Minesweeper", "ragen_envs.minesweeper:MinesweeperEnv", None,
         "open every cell of a 5x5 board that has no mine", 50, conversation=_turns(10, 5), picture=3,
     ),
+    GameSpec(
+        "WebShop", "ragen_envs.webshop:WebShopEnv", None,
+        "buy what an instruction asks for in an online shop", 100, conversation=_turns(15, 1),
+        picture=2,
+    ),
 )  # fmt: skip
 
 TEXT_VARIANTS: Final = {

@@ -49,7 +49,7 @@ class WordGameEnv(GameEnv[str]):
     A subclass adds what ``GameEnv`` asks for, and:
 
     - ``legality(action)``: whether a text may be played now, and why not;
-    - ``available()``: all legal actions, or None where they cannot be listed;
+    - ``available()``: all legal actions, or examples where they cannot be listed;
     - ``play_legal(action)``: the rules, for actions that are legal;
     - ``success``: whether the goal is reached;
     - ``draw_level(stream)`` and ``start(level)``: a random level in text form, and the state that it begins
@@ -75,8 +75,8 @@ class WordGameEnv(GameEnv[str]):
         """Return whether an action may be played in the present state, and why not."""
 
     @abstractmethod
-    def available(self) -> tuple[str, ...] | None:
-        """Return every legal action of the present state, or None where they cannot be listed."""
+    def available(self) -> tuple[str, ...]:
+        """Return every legal action of the present state, or examples where they cannot be listed."""
 
     @abstractmethod
     def play_legal(self, action: str) -> tuple[float, bool, bool]:
@@ -117,8 +117,6 @@ class WordGameEnv(GameEnv[str]):
     def random_action(self, rng: np.random.Generator) -> str:
         """Return a legal action; uniform over ``available()`` unless the game says otherwise."""
         choices = self.available()
-        if choices is None:
-            raise NotImplementedError(f"{type(self).__name__} must define random_action")
         return choices[int(rng.integers(len(choices)))]
 
     def act(self, action: str) -> tuple[float, bool, bool]:

@@ -18,6 +18,7 @@ from ragen_agents.policies.controls import (
     RandomPolicy,
     ScriptedPolicy,
 )
+from ragen_agents.policies.shop_rules import SHOP_RULES
 from ragen_envs.errors import RagenError, install_hint
 
 CONTROLS: Final[dict[str, type[RandomPolicy | NoopPolicy | OraclePolicy]]] = {
@@ -36,7 +37,8 @@ def make_policy(agent: str, sampling: Sampling) -> Policy:
     """Make a policy from its name.
 
     Args:
-        agent: "random", "noop", "oracle", an agent that an installed package adds, or a model:
+        agent: "random", "noop", "oracle", a rule of ``SHOP_RULES``, an agent that an installed package
+        adds, or a model:
             "starter", "smollm2", the folder of a saved one, a GGUF file, or "hf:" and the name of one on
             a hub; "vllm:" before a model lets vLLM run it.
         sampling: How a language model decodes.
@@ -46,6 +48,8 @@ def make_policy(agent: str, sampling: Sampling) -> Policy:
     """
     if agent in CONTROLS:
         return CONTROLS[agent]()
+    if agent in SHOP_RULES:
+        return SHOP_RULES[agent]()
     for point in entry_points(group=POLICIES_GROUP, name=agent):
         policy: Policy = point.load()(sampling)
         policy.name = agent
@@ -55,8 +59,8 @@ def make_policy(agent: str, sampling: Sampling) -> Policy:
     if source is None:
         added = sorted(point.name for point in entry_points(group=POLICIES_GROUP))
         raise RagenError(
-            f"unknown agent '{agent}'; use {', '.join([*CONTROLS, *added])}, {known_models()}; vllm: "
-            "before a model lets vLLM run it"
+            f"unknown agent '{agent}'; use {', '.join([*CONTROLS, *SHOP_RULES, *added])}, {known_models()}; "
+            "vllm: before a model lets vLLM run it"
         )
     try:
         if agent != model:
@@ -72,6 +76,7 @@ def make_policy(agent: str, sampling: Sampling) -> Policy:
 
 __all__ = [
     "CONTROLS",
+    "SHOP_RULES",
     "VLLM",
     "AsyncPolicy",
     "BudgetReachedError",

@@ -21,8 +21,8 @@ class MastermindEnv(WordGameEnv):
     ## Description
     Each guess is answered with the number of pegs that are right in color and place, and the number of others
     that have a right color in the wrong place. Good play gathers information: five guesses are always
-    enough, and 4.34 are needed on average (5625 in all over the 1,296 codes), which is the least possible
-    (Koyama and Lai 1993). Transitions are deterministic.
+    enough, and 4.34 are needed on average: 5626 in all over the 1,296 codes, the least possible with at most
+    five each (one less with a sixth guess for one code; Koyama and Lai 1993). Transitions are deterministic.
 
     ## Action Space
     `FreeText(4096)`: a guess such as `R R G B`, four of the letters R (red), G (green), B (blue), Y (yellow),
@@ -33,8 +33,8 @@ class MastermindEnv(WordGameEnv):
     `FreeText(131072)`: the guesses so far, each with its answer.
 
     ## Starting State
-    `reset(seed=s)` draws fresh levels of the split: codes, uniformly. There are 1,296, and each belongs to one
-    split. `reset(options={"split": "test", "index": 7})` loads a frozen level.
+    `reset(seed=s)` draws fresh levels of the split: codes, uniformly. There are 1,296, and each belongs
+    to one split. `reset(options={"split": "test", "index": 7})` loads a frozen level.
 
     ## Rewards
     1 when the code is found, otherwise 0.
@@ -48,8 +48,8 @@ class MastermindEnv(WordGameEnv):
     was illegal, or "".
 
     ## Arguments
-    `level`: a fixed code used at every reset, such as "RRGB". `split`: "train", "validation" or "test", until a
-    reset asks for another. `render_mode`: "ansi" or "rgb_array".
+    `level`: a fixed code used at every reset, such as "RRGB". `split`: "train", "validation" or "test",
+    until a reset asks for another. `render_mode`: "ansi" or "rgb_array".
 
     ## Version History
     * v0: Initial version.

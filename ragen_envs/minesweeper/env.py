@@ -39,8 +39,8 @@ class MinesweeperEnv(WordGameEnv):
     game is lost.
 
     ## Starting State
-    `reset(seed=s)` draws fresh levels of the split: mines uniformly at random, and a first cell, uniform among
-    those without a mine around. Boards that are won with it are drawn again.
+    `reset(seed=s)` draws fresh levels of the split: mines uniformly at random, and a first cell,
+    uniform among those without a mine around. Boards that are won with it are drawn again.
     `reset(options={"split": "test", "index": 7})` loads a frozen level. Boards that differ only by
     rotation or reflection count as one level and belong to one split.
 

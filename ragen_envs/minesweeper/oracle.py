@@ -36,7 +36,8 @@ def consistent(mines: Cells, opened: Cells) -> Boards:
     boards = all_boards(mines.bit_count())
     boards = boards[boards & opened == 0]
     for cell in members(opened):
-        boards = boards[np.bitwise_count(boards & AROUND[cell]) == number(mines, cell)]
+        seen = sum((boards >> other) & 1 for other in members(AROUND[cell]))
+        boards = boards[seen == number(mines, cell)]
     return tuple(boards.tolist())
 
 

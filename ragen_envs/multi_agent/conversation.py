@@ -14,6 +14,7 @@ from ragen_envs.errors import RagenError
 from ragen_envs.free_text import FreeText
 from ragen_envs.multi_agent.base import Infos, MultiAgentEnv, Step
 from ragen_envs.multi_agent.seat import Seat
+from ragen_envs.text import action_texts
 
 
 class MultiAgentConversation(ParallelEnv[str, Any, str]):
@@ -86,7 +87,7 @@ class MultiAgentConversation(ParallelEnv[str, Any, str]):
                 "action_is_valid": result.parsed.is_valid,
                 "defects": tuple(str(defect) for defect in result.parsed.defects),
                 "soft_defects": tuple(str(defect) for defect in result.parsed.soft_defects),
-                "executed": tuple(names[action] for action in result.executed),
+                "executed": action_texts(names, result.executed),
             }
         return told, rewards, out, late, infos
 

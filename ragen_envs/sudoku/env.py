@@ -35,8 +35,8 @@ class SudokuEnv(WordGameEnv):
     `FreeText(131072)`: the grid, a line a row, with `_` for empty cells.
 
     ## Starting State
-    `reset(seed=s)` draws fresh levels of the split: a filled grid, uniformly, from which cells are taken away in
-    a random order as long as the solution stays the only one, until `clues` are left.
+    `reset(seed=s)` draws fresh levels of the split: a filled grid, uniformly, from which cells are
+    taken away in a random order as long as the solution stays the only one, until `clues` are left.
     `reset(options={"split": "test", "index": 7})` loads a frozen level. Puzzles that are equal up to
     the symmetries of the grid and the names of the digits count as one level and belong to one split.
 
@@ -53,9 +53,9 @@ class SudokuEnv(WordGameEnv):
     illegal, or "".
 
     ## Arguments
-    `clues`: how many cells are given, from 5 to 12. `level`: a fixed puzzle used at every reset, given as four
-    rows of four of `_1234`. `split`: "train", "validation" or "test", until a reset asks for another.
-    `render_mode`: "ansi" or "rgb_array".
+    `clues`: how many cells are given, from 5 to 12. `level`: a fixed puzzle used at every reset, given
+    as four rows of four of `_1234`. `split`: "train", "validation" or "test", until a reset asks for
+    another. `render_mode`: "ansi" or "rgb_array".
 
     ## Version History
     * v0: Initial version.

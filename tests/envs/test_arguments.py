@@ -20,6 +20,7 @@ NO_INTEGERS = (True, False, np.True_, math.nan, math.inf, 2.0, "2", None, [2, 2,
 NO_NUMBERS = (True, False, math.nan, math.inf, -math.inf, "0.5", None, [0.5], 10**400)
 NO_NAMES = ("foo", "", 1, True, math.nan, ["sparse"])
 NO_LEVELS = (True, 3, "######", [1, 2], [], math.nan, [["#"]])
+NO_TEXTS = (True, 3, 1.5, ["a"], b"a")
 FIELDS = {
     "Sokoban": {
         "size": NO_INTEGERS, "boxes": NO_INTEGERS, "level": NO_LEVELS, "reward": NO_NAMES,
@@ -29,6 +30,14 @@ FIELDS = {
         "size": NO_INTEGERS, "p": NO_NUMBERS, "success_rate": NO_NUMBERS, "level": NO_LEVELS
     },
     "Cube": {"scramble": NO_INTEGERS, "level": NO_LEVELS},
+    "Countdown": {"numbers": NO_INTEGERS, "level": NO_TEXTS},
+    "Mastermind": {"level": NO_TEXTS},
+    "Sudoku": {"clues": NO_INTEGERS, "level": NO_LEVELS},
+    "Minesweeper": {"mines": NO_INTEGERS, "level": NO_LEVELS},
+    "WebShop": {
+        "products": NO_INTEGERS, "catalogue_seed": NO_INTEGERS, "observation_mode": NO_NAMES,
+        "reward": NO_NAMES, "hints": (1, 0, None, "yes"), "level": NO_TEXTS, "data": (True, 3, ["a"]),
+    },
     "Bandit": {
         "sure": NO_NUMBERS, "jackpot": NO_NUMBERS, "chance": NO_NUMBERS, "gamble": NO_NAMES,
         "level": NO_LEVELS,
@@ -86,7 +95,9 @@ def test_weights_of_the_reward(value):
 @pytest.mark.filterwarnings("ignore:.*is not in the possible render_modes")
 def test_render_modes(env_id, mode):
     make = gym.envs.registration.load_env_creator(gym.spec(env_id).entry_point)
-    with pytest.raises(RagenError, match=r"render_mode is .*None or one of ansi, rgb_array"):
+    with pytest.raises(
+        RagenError, match=r"render_mode is .*None or one of ansi, (html, )?rgb_array"
+    ):
         make(**gym.spec(env_id).kwargs, render_mode=mode)
     if isinstance(mode, str):
         with pytest.raises(RagenError, match="render_mode is"):

@@ -10,6 +10,7 @@ import numpy as np
 import pettingzoo
 import pytest
 from gymnasium.vector import AutoresetMode
+from playing import action_text, numeric_action
 
 from ragen_envs.conversation import format_reply, make, make_vector
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES
@@ -138,11 +139,9 @@ def test_deep_copies_of_gymnasiums_vector_envs(env_id):
 
 
 def some_action(env, number):
-    names = getattr(env, "names", None)
-    if isinstance(env.action_space, gym.spaces.Text):
-        names = env.get_wrapper_attr("names")
-        return format_reply([names[number % len(names)]], "hm") if number % 3 else "no"
-    return number % env.action_space.n
+    if env.spec is None or env.spec.id in TEXTS:
+        return format_reply([action_text(env, number)], "hm") if number % 3 else "no"
+    return numeric_action(env, number)
 
 
 @pytest.mark.parametrize("copied", COPIES)

@@ -17,7 +17,10 @@ from ragen_envs.instances import load_pack
 from ragen_envs.registration import text_ids
 from ragen_envs.sokoban import SokobanEnv
 from ragen_envs.splits import TEST, TRAIN, VALIDATION
+from ragen_envs.word_game import WordGameEnv
 
+NEVER_IN_A_TURN = ("ragen/MastermindText-v0", "ragen/SudokuText-v0", "ragen/WebShopText-v0")
+"""Games that no first turn ends in success, but by luck."""
 SUITE = [name for name in text_ids() if name.startswith("ragen/")]
 REPLY = "<think>hm</think><answer>Up</answer>"
 
@@ -50,7 +53,8 @@ def test_examples_are_valid_replies_to_first_turns_and_solve_what_they_claim(gam
         assert (again.end is not None) or not example.solves
         if "Solved." in example.reply or "the goal" in example.reply:
             assert again.success
-    assert sum(example.solves for example in env.examples) >= 4
+    if game not in NEVER_IN_A_TURN:
+        assert sum(example.solves for example in env.examples) >= 4
     assert len({example.instance.key for example in env.examples}) == 5
 
 
@@ -77,6 +81,8 @@ def test_examples_are_training_levels_and_begin_with_different_actions(game):
     for example in env.examples:
         assert example.instance.split == TRAIN
         assert int(example.instance.key, 16) not in held_out
+    if isinstance(game_env, WordGameEnv):
+        return  # every level has its own words
     firsts = [
         parse_reply(example.reply, _names(env, example), 5, True).actions[0]
         for example in env.examples

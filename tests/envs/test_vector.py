@@ -14,6 +14,7 @@ from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv as GymnasiumLake
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from playing import numeric_action
 
 import ragen_envs
 from ragen_envs import compiling
@@ -163,7 +164,7 @@ def test_make_vec_without_compiled_code_plays_the_single_games(env_id):
     ours, theirs = gym.make_vec(env_id, num_envs=2), SyncVectorEnv([lambda: gym.make(env_id)] * 2)
     assert_same(ours.reset(seed=3), theirs.reset(seed=3))
     for action in range(4):
-        actions = np.full(2, action % ours.single_action_space.n)
+        actions = [numeric_action(env, action) for env in theirs.envs]
         assert_same(ours.step(actions), theirs.step(actions))
 
 

@@ -16,9 +16,9 @@ def complete_game(incomplete: str) -> list[str]:
 
 def complete_agent(incomplete: str) -> list[str]:
     """Return the kinds of agents that begin like this."""
-    from ragen_agents.policies import CONTROLS
+    from ragen_agents.policies import CONTROLS, SHOP_RULES
 
-    return _beginning(incomplete, (*CONTROLS, *_MODELS))
+    return _beginning(incomplete, (*CONTROLS, *SHOP_RULES, *_MODELS))
 
 
 def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:

@@ -1,0 +1,60 @@
+"""Rule-based customers of WebShop: the published baselines. They read the page, not the goal."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from ragen_agents.policies.base import Reply, Request
+from ragen_envs.conversation import format_reply
+from ragen_envs.errors import RagenError
+from ragen_envs.webshop.dynamics import BUY
+from ragen_envs.webshop.env import WebShopEnv
+
+
+class FirstHitPolicy:
+    """Searches for the instruction and buys the first product found, without any option."""
+
+    name = "webshop-first-hit"
+    batch_size = 256
+    chooses_options: ClassVar[bool] = False
+
+    def act(self, requests: Sequence[Request]) -> list[Reply]:
+        """Reply to each request by rule.
+
+        Raises:
+            RagenError: A game is not WebShop.
+        """
+        return [self._answer(request) for request in requests]
+
+    def _answer(self, request: Request) -> Reply:
+        conversation = request.conversation
+        shop = getattr(conversation, "unwrapped", None)
+        if not isinstance(shop, WebShopEnv):
+            raise RagenError(f"the agent '{self.name}' plays WebShop only")
+        thought = "by rule" if conversation.settings.think else None
+        return Reply(format_reply([self._action(shop)], thought))
+
+    def _action(self, shop: WebShopEnv) -> str:
+        page, instruction = shop.page, shop.goal.instruction
+        if page.query is None:
+            return f"search[{instruction}]"
+        if page.product is None:
+            shown = page.shown
+            return f"click[{shop.catalogue[shown[0]].id}]" if shown else f"search[{instruction}]"
+        if self.chooses_options:
+            for label, (name, value) in page.option_buttons.items():
+                if name not in page.options and value.lower() in instruction.lower():
+                    return f"click[{label}]"
+        return f"click[{BUY}]"
+
+
+class RulePolicy(FirstHitPolicy):
+    """The published rule: search for the instruction, take the first hit, choose options it names, buy."""
+
+    name = "webshop-rule"
+    chooses_options = True
+
+
+SHOP_RULES: dict[str, type[FirstHitPolicy]] = {
+    FirstHitPolicy.name: FirstHitPolicy,
+    RulePolicy.name: RulePolicy,
+}

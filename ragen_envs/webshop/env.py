@@ -1,0 +1,228 @@
+"""WebShop as a Gymnasium environment."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ragen_envs.arguments import read_choice, read_count, read_flag, read_text
+from ragen_envs.drawing import Image
+from ragen_envs.errors import RagenError
+from ragen_envs.keys import text_key
+from ragen_envs.oracle import Advice, Budget, as_budget
+from ragen_envs.splits import TRAIN
+from ragen_envs.webshop import dynamics, text
+from ragen_envs.webshop.catalogue import FAMILY, Catalogue, Draws, make_catalogue
+from ragen_envs.webshop.goals import Goal, decode_goal, draw_goal, encode_goal
+from ragen_envs.webshop.reward import Verdict, judge
+from ragen_envs.word_game import Legality, WordGameEnv
+
+MODES: tuple[str, ...] = ("page", "text", "text_rich", "html")
+REWARDS: tuple[str, ...] = ("score", "binary")
+
+
+class WebShopEnv(WordGameEnv):
+    """Buy what an instruction asks for in an online shop.
+
+    ## Description
+    WebShop (Yao et al. 2022, arXiv 2207.01206) with a catalogue made from a seed, so that nothing is
+    downloaded and every number can be checked. The instruction asks for a kind of product, attributes,
+    options and a price limit. Products come in families of five, in which one differs from the others
+    in an attribute, in what it is, in the values of an option, or in the price. Transitions are
+    deterministic.
+
+    ## Action Space
+    `FreeText(4096)`: `search[words]` or `click[button]`, whatever the case. A search is legal on every
+    page, and clears what was chosen; a click must name a button of the page: a product's number, an
+    option's value, `Next >`, `< Prev`, `Back to Search`, `Description`, `Features`, `Reviews` or `Buy
+    Now`. `env.legal(action)` says whether an action is legal, and why not; `env.available()` lists the
+    clicks, or a search where there are none. An illegal action changes nothing.
+
+    ## Observation Space
+    `FreeText(131072)`: the page with the instruction. `observation_mode` chooses its form: "page",
+    plain lines; "text", the visible texts joined by " [SEP] ", and "text_rich", with marked buttons,
+    both as published; or "html".
+
+    ## Starting State
+    The search page. `reset(seed=s)` draws fresh goals of the split: a uniform product, one to three of
+    its attributes, a value of each option, and a limit that is the larger of two from the first four
+    multiples of ten above the price. `reset(options={"split": "test", "index": 7})` loads a frozen
+    goal. All products of a family belong to one split, so no goal shares its product with another
+    split.
+
+    ## Rewards
+    At the purchase, the published score in [0, 1]: type * (attributes + options + [price within the limit]) /
+    (number of attributes + number of options + 1), where type is 1 for the kind of product asked for. With
+    `reward="binary"`, as in RAGEN, 1 if the score is 1, else 0. Everything else earns 0.
+
+    ## Episode End
+    Terminates at the purchase; truncated by the registered time limit of 100 steps.
+
+    ## Information
+    `success` (bool): something was bought whose score is 1. `action_is_valid` (bool): the action was
+    legal. `action_is_effective` (bool): the page changed; False after reset. `reason` (str): why the
+    action was illegal, or "". `score` (float): the score of the purchase; 0 before it. `wrong` (str):
+    what was wrong with it, of product, attribute, option and price, joined by commas; "" if nothing
+    was, or before it.
+
+    ## Arguments
+    `products`: how many the shop has, from 50 to 100,000. `catalogue_seed`: of the catalogue, >= 0.
+    `data`: a folder with the published files, which replace the generated catalogue; see
+    `ragen_envs.webshop.load`. `observation_mode`: "page", "text", "text_rich" or "html". `reward`: "score" or
+    "binary". `hints`: whether the rules end with advice how to shop, as RAGEN's prompt does. `level`: a fixed
+    goal used at every reset, in its text form. `split`: "train", "validation" or "test", until a reset asks
+    for another. `render_mode`: "ansi", "html" or "rgb_array".
+
+    ## Differences from the published code
+    - Prices and limits do not depend on the process: they are part of the catalogue and of the frozen goals.
+    - Splits are by family, not by a shuffle of goals, so nothing leaks between them.
+    - `Next >` is shown only where a page follows; upstream always shows it.
+    - Options that share a value have buttons of their own, named `option: value`; upstream they collide.
+    - A click that is not on the page is illegal and says so; upstream it does nothing, silently.
+    - In the generated catalogue, the kind of a product is known, so no tagger is needed.
+    - The search is BM25 by `bm25s`, with ties in the order of the catalogue; no Java.
+
+    ## Version History
+    * v0: Initial version.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "html", "rgb_array"], "render_fps": 4}
+    text = text.WebShopText()
+    page: dynamics.Page
+    """Where the customer is."""
+    goal: Goal
+    verdict: Verdict | None
+    """What the purchase was worth, or None before it."""
+
+    def __init__(
+        self,
+        products: int = 1000,
+        catalogue_seed: int = 0,
+        data: str | Path | None = None,
+        observation_mode: str = "page",
+        reward: str = "score",
+        hints: bool = False,
+        level: str | None = None,
+        split: str = TRAIN,
+        render_mode: str | None = None,
+    ) -> None:
+        super().__init__(split, render_mode)
+        self.observation_mode = read_choice("observation_mode", observation_mode, MODES)
+        self.reward = read_choice("reward", reward, REWARDS)
+        self.hints = read_flag("hints", hints)
+        self._goals: tuple[Goal, ...] = ()
+        if data is not None and not isinstance(data, str | Path):
+            raise RagenError(f"data is {data!r}, but must be a folder")
+        if data is None:
+            count = read_count("products", products, 10 * FAMILY, 100_000)
+            seed = read_count("catalogue_seed", catalogue_seed, 0)
+            self.catalogue: Catalogue = make_catalogue(count, seed)
+            self.distribution = f"webshop-{count}" + (f"-{seed}" if seed else "")
+        else:
+            from ragen_envs.webshop.published import read_goals, read_shop
+
+            self.catalogue = read_shop(Path(data))
+            self._goals = read_goals(Path(data))
+            self.distribution = f"webshop-{self.catalogue.name}"
+        self._fixed = read_text("level", level)
+        if self._fixed is not None:
+            decode_goal(self._fixed, self.catalogue)
+
+    @property
+    def success(self) -> bool:
+        """Whether something was bought whose score is 1."""
+        return self.verdict is not None and self.verdict.score > 1 - 1e-9
+
+    def legality(self, action: str) -> Legality:
+        """Return whether an action may be played on this page; see the base class."""
+        return dynamics.legality(self.page, self.catalogue, action)
+
+    def available(self) -> tuple[str, ...]:
+        """Return every click that is legal, or, on the search page, a search for the instruction."""
+        labels = dynamics.buttons(self.page, self.catalogue)
+        clicks = tuple(f"click[{label}]" for label in labels)
+        return clicks or (f"search[{self.goal.instruction}]",)
+
+    def random_action(self, rng: np.random.Generator) -> str:
+        """Return a uniform click, or, on the search page, a search for three words of the instruction."""
+        if self.page.query is None:
+            words = self.goal.instruction.split()
+            chosen = rng.choice(len(words), size=min(3, len(words)), replace=False)
+            return f"search[{' '.join(words[i] for i in sorted(chosen))}]"
+        return super().random_action(rng)
+
+    def play_legal(self, action: str) -> tuple[float, bool, bool]:
+        """Search or click."""
+        before = self.page
+        self.page = dynamics.play(before, self.catalogue, action)
+        if not self.page.bought:
+            return 0.0, False, self.page != before
+        assert self.page.product is not None
+        self.verdict = judge(self.goal, self.page.product, self.page.options)
+        paid = float(self.success) if self.reward == "binary" else self.verdict.score
+        return paid, True, True
+
+    def oracle(self, budget: Budget | int | None = None) -> Advice:
+        """Return the actions of the best purchase that fits the budget; see ``ragen_envs.webshop.oracle``.
+
+        Its value is 1 if that purchase is perfect; its expected return is the highest reward there is.
+        """
+        from ragen_envs.webshop.oracle import advise
+
+        if self.verdict is not None:
+            return Advice((), float(self.success), 0.0)
+        binary = self.reward == "binary"
+        return advise(self.catalogue, self.goal, self.page, as_budget(budget), binary)
+
+    def level_key(self, level: str) -> int:
+        """Return the key of the family of the goal's product, in [0, 2^63)."""
+        goal = decode_goal(level, self.catalogue)
+        return text_key(f"webshop {goal.product.family}")
+
+    def draw_level(self, stream: int) -> tuple[str, int]:
+        """Return a goal in text form, and the advanced stream."""
+        if self._goals:
+            draws = Draws(stream)
+            return encode_goal(draws.one(self._goals), self.catalogue), draws.stream
+        goal, stream = draw_goal(self.catalogue, stream)
+        return encode_goal(goal, self.catalogue), stream
+
+    def start(self, level: str) -> None:
+        """Make a goal the customer's, on the search page."""
+        self.goal = decode_goal(level, self.catalogue)
+        self.page = dynamics.Page()
+        self.verdict = None
+
+    def _info(self, effective: bool) -> dict[str, Any]:
+        wrong = () if self.verdict is None else self.verdict.wrong(self.goal)
+        score = 0.0 if self.verdict is None else self.verdict.score
+        return {**super()._info(effective), "score": score, "wrong": ", ".join(wrong)}
+
+    def _frame(self) -> Any:
+        if self.render_mode == "html":
+            from ragen_envs.webshop.html import page_html
+
+            return page_html(self.goal.instruction, self.page, self.catalogue)
+        return super()._frame()
+
+    def _draw(self) -> Image:
+        from ragen_envs.webshop.image import render
+
+        return render(self.goal.instruction, self.page, self.catalogue)
+
+
+def load(folder: str | Path, **arguments: Any) -> WebShopEnv:
+    """Return the shop with the published data of a folder; see ``ragen_envs.webshop.published``.
+
+    Args:
+        folder: With ``items_shuffle.json`` (or ``items_shuffle_1000.json``), ``items_ins_v2.json`` (or
+            ``items_ins_v2_1000.json``), and, for the human instructions, ``items_human_ins.json``.
+        **arguments: Of ``WebShopEnv``, but for its catalogue.
+
+    Raises:
+        RagenError: A file is missing or malformed.
+    """
+    for name in ("products", "catalogue_seed", "data"):
+        if name in arguments:
+            raise RagenError(f"{name} cannot be given with a folder of published data")
+    return WebShopEnv(data=folder, **arguments)

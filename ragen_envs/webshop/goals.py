@@ -1,0 +1,111 @@
+"""What a customer wants: a product by its kind, attributes, options and price."""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from ragen_envs.errors import InstanceError
+from ragen_envs.webshop.catalogue import Catalogue, Draws, Product
+from ragen_envs.webshop.vocabulary import DEPARTMENTS, bare
+
+_STEPS: Final = 4
+"""The limit of the price is drawn from so many multiples of ten above it."""
+_OPENINGS: Final = ("Find me", "I am looking for", "I need", "I would like to buy")
+_PLAIN_NOUNS: Final = frozenset(
+    noun
+    for each in DEPARTMENTS
+    for shelf in each.shelves
+    for noun in shelf.nouns
+    if noun == bare(noun)
+)
+_LEVEL: Final = re.compile(
+    r"(?P<shop>[0-9a-f]{8}) (?P<product>[^|]{1,64}) \| (?P<attributes>[^|]*) \| (?P<options>[^|]*) \| "
+    r"(?P<limit>\d{1,7}|none) \| (?P<words>.*)",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is to be bought."""
+
+    product: Product
+    """A product that fulfils the goal, if its options are chosen."""
+    attributes: tuple[str, ...]
+    options: tuple[tuple[str, str], ...]
+    """Name and value of each option asked for."""
+    limit: int | None
+    """Most dollars, or None for any price."""
+    instruction: str
+    """The goal in words."""
+
+
+def draw_goal(catalogue: Catalogue, stream: int) -> tuple[Goal, int]:
+    """Return a goal for a random product, and the advanced stream.
+
+    The product is uniform; one to three of its attributes, and a value of each of its options, are
+    asked for. The limit is the larger of two from the first four multiples of ten above the price, as
+    published.
+    """
+    draws = Draws(stream)
+    product: Product = draws.one(catalogue.products)
+    attributes = tuple(
+        draws.some(product.attributes, 1 + draws.below(min(3, len(product.attributes))))
+    )
+    options = tuple((name, draws.one(values)) for name, values in product.options)
+    above = int(product.price) // 10 * 10
+    limit = max(above + 10 * (1 + draws.below(_STEPS)) for _ in range(2))
+    words = _instruction(draws.one(_OPENINGS), product, attributes, options, limit)
+    return Goal(product, attributes, options, limit, words), draws.stream
+
+
+def _instruction(
+    opening: str, product: Product, attributes: tuple[str, ...],
+    options: tuple[tuple[str, str], ...], limit: int,
+) -> str:  # fmt: skip
+    (noun,) = product.nouns
+    thing = f"{', '.join(attributes)} {noun}"
+    if noun not in _PLAIN_NOUNS:
+        thing = (
+            f"an {thing}" if thing[0] in "aeiou" and not thing.startswith("us") else f"a {thing}"
+        )
+    wanted = ", ".join(f"{name}: {value}" for name, value in options)
+    return f"{opening} {thing}, with {wanted}, and price lower than {limit} dollars."
+
+
+def encode_goal(goal: Goal, catalogue: Catalogue) -> str:
+    """Return the text form of a goal; it names the catalogue."""
+    options = "; ".join(f"{name}={value}" for name, value in goal.options)
+    limit = "none" if goal.limit is None else str(goal.limit)
+    parts = ("; ".join(goal.attributes), options, limit, goal.instruction)
+    return " | ".join((f"{catalogue.name} {goal.product.id}", *parts))
+
+
+def decode_goal(level: str, catalogue: Catalogue) -> Goal:
+    """Return the goal of a level in text form.
+
+    Raises:
+        InstanceError: It is not of the form, or it is of another catalogue.
+    """
+    match = _LEVEL.fullmatch(level)
+    if match is None:
+        raise InstanceError(
+            f"level {level[:80]!r} must have the form 'catalogue product | attributes | options | "
+            "limit | instruction'"
+        )
+    if match["shop"] != catalogue.name:
+        raise InstanceError(
+            f"level is of the catalogue {match['shop']}, but this shop has the catalogue "
+            f"{catalogue.name}: the numbers of products, the seed or the version differ"
+        )
+    number = catalogue.numbers.get(match["product"])
+    if number is None:
+        raise InstanceError(f"level names the product {match['product']}, which this shop lacks")
+    pairs = (each.partition("=") for each in match["options"].split("; ") if each)
+    return Goal(
+        product=catalogue[number],
+        attributes=tuple(each for each in match["attributes"].split("; ") if each),
+        options=tuple((name, value) for name, _, value in pairs),
+        limit=None if match["limit"] == "none" else int(match["limit"]),
+        instruction=match["words"],
+    )

@@ -1,0 +1,216 @@
+"""The published data of WebShop as a catalogue and goals.
+
+A folder holds the files as they are published: ``items_shuffle.json`` (or ``items_shuffle_1000.json``),
+a list of products; ``items_ins_v2.json`` (or ``items_ins_v2_1000.json``), their attributes and
+synthetic instructions by product; and, optionally, ``items_human_ins.json``, the human instructions.
+With the last, the goals are the human ones, else the synthetic ones with every combination of options.
+
+What differs from the published code, besides what ``WebShopEnv`` lists: the price of a product with a
+range, and the limit of a goal, are fixed by a hash of the product's id; the nouns of a title are its
+words that name its category or the term under which it was collected (the published code tags them with
+spaCy), or all its words if there are none; goals of one product belong to one split.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import product as combinations
+from pathlib import Path
+from typing import Any, Final
+
+from ragen_envs.errors import RagenError
+from ragen_envs.keys import text_key
+from ragen_envs.webshop.catalogue import Catalogue, Draws, Product
+from ragen_envs.webshop.goals import Goal
+
+PRODUCTS: Final = ("items_shuffle.json", "items_shuffle_1000.json")
+ATTRIBUTES: Final = ("items_ins_v2.json", "items_ins_v2_1000.json")
+HUMAN: Final = "items_human_ins.json"
+MOST_COMBINATIONS: Final = 20
+"""Most synthetic goals of a product."""
+
+_AMOUNT: Final = re.compile(r"\d[\d,]*(?:\.\d+)?")
+_WORD: Final = re.compile(r"[a-z]{3,}")
+_DEFAULT_PRICE: Final = 100.0
+
+
+@lru_cache(maxsize=4)
+def read_shop(folder: Path) -> Catalogue:
+    """Return the catalogue of a folder.
+
+    Raises:
+        RagenError: A file is missing or is not of the published form.
+    """
+    items = _read(folder, PRODUCTS, list)
+    attributes = _read(folder, ATTRIBUTES, dict)
+    found: dict[str, Product] = {}
+    for place, item in enumerate(items):
+        made = _product(item, attributes, f"{folder.name}, product {place}")
+        found.setdefault(made.id, made)
+    if not found:
+        raise RagenError(f"{folder} holds no products")
+    return Catalogue(list(found.values()), (read_shop, (folder,)))
+
+
+@lru_cache(maxsize=4)
+def read_goals(folder: Path) -> tuple[Goal, ...]:
+    """Return the goals of a folder, in the order of the catalogue.
+
+    Raises:
+        RagenError: As of ``read_shop``; or there is no goal.
+    """
+    shop = read_shop(folder)
+    human = (folder / HUMAN).exists()
+    table = _read(folder, (HUMAN,) if human else ATTRIBUTES, dict)
+    make = _human_goals if human else _synthetic_goals
+    goals = tuple(goal for each in shop for goal in make(each, table.get(each.id)))
+    if not goals:
+        raise RagenError(f"{folder} holds no instruction for any of its products")
+    return goals
+
+
+def _read(folder: Path, names: tuple[str, ...], kind: type) -> Any:
+    path = next((folder / name for name in names if (folder / name).is_file()), None)
+    if path is None:
+        raise RagenError(f"{folder} has no file {' or '.join(names)}")
+    try:
+        found = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise RagenError(f"{path} is not JSON: {error}") from error
+    if not isinstance(found, kind):
+        wanted = "a list of products" if kind is list else "an object by product"
+        raise RagenError(f"{path} must be {wanted}, but is a {type(found).__name__}")
+    return found
+
+
+def _product(item: Any, attributes: dict[str, Any], where: str) -> Product:
+    if not isinstance(item, dict) or not isinstance(item.get("asin"), str) or not item["asin"]:
+        raise RagenError(f"{where} must be an object with a text 'asin'")
+    where = f"{where} ({item['asin'][:20]})"
+    title = _text(item, "name", where)
+    about = attributes.get(item["asin"])
+    query = _text(item, "query", where).lower().strip()
+    path = tuple(
+        part.strip() for part in _text(item, "product_category", where).split("›") if part.strip()
+    )
+    return Product(
+        id=item["asin"],
+        title=title,
+        category=path,
+        nouns=_nouns(title, path, query),
+        attributes=_texts(about, "attributes", where) if isinstance(about, dict) else (),
+        options=_options(item.get("customization_options"), where),
+        price=_price(item.get("pricing"), item["asin"]),
+        rating=0.0,
+        description=_text(item, "full_description", where),
+        bullets=_texts(item, "small_description", where),
+        reviews=(),
+        family=item["asin"],
+        query=query,
+    )
+
+
+def _text(item: dict[str, Any], name: str, where: str) -> str:
+    value = item.get(name) or ""
+    if not isinstance(value, str):
+        raise RagenError(f"{where}: '{name}' must be a text, but is {value!r:.60}")
+    return value
+
+
+def _texts(item: dict[str, Any], name: str, where: str) -> tuple[str, ...]:
+    value = item.get(name) or []
+    value = [value] if isinstance(value, str) else value
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise RagenError(f"{where}: '{name}' must be a list of texts, but is {value!r:.60}")
+    return tuple(value)
+
+
+def _options(given: Any, where: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the options: names and values in lower case, a slash within a value set apart."""
+    if not given:
+        return ()
+    if not isinstance(given, dict):
+        raise RagenError(
+            f"{where}: 'customization_options' must be an object, but is {given!r:.60}"
+        )
+    found = []
+    for name, contents in given.items():
+        rows = contents or []
+        if not isinstance(rows, list) or not all(
+            isinstance(row, dict) and isinstance(row.get("value"), str) for row in rows
+        ):
+            raise RagenError(
+                f"{where}: the option '{name}' must be a list of objects with a 'value'"
+            )
+        values = dict.fromkeys(row["value"].strip().replace("/", " | ").lower() for row in rows)
+        if values:
+            found.append((name.strip().lower(), tuple(values)))
+    return tuple(found)
+
+
+def _price(given: Any, asin: str) -> float:
+    """Return one price: that given, or, of a range, one fixed by a hash of the id."""
+    amounts = [float(each.replace(",", "")) for each in _AMOUNT.findall(str(given or ""))]
+    if not amounts:
+        return _DEFAULT_PRICE
+    low, high = min(amounts[:2]), max(amounts[:2])
+    share = text_key(f"webshop price {asin}") % 1_000_001 / 1_000_000
+    return round(low + (high - low) * share, 2)
+
+
+def _nouns(title: str, category: tuple[str, ...], query: str) -> frozenset[str]:
+    words = _WORD.findall(title.lower())
+    about = {_stem(word) for part in (*category, query) for word in _WORD.findall(part.lower())}
+    named = frozenset(_stem(word) for word in words if _stem(word) in about)
+    return named or frozenset(map(_stem, words))
+
+
+def _stem(word: str) -> str:
+    """Return a word without a plural s."""
+    return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
+
+
+def _human_goals(product: Product, rows: Any) -> Iterator[Goal]:
+    for row in rows if isinstance(rows, list) else ():
+        if not isinstance(row, dict) or not isinstance(row.get("instruction"), str):
+            raise RagenError(
+                f"{HUMAN}: {product.id} must have a list of objects with an 'instruction'"
+            )
+        attributes = _texts(row, "instruction_attributes", product.id)
+        chosen = _texts(row, "instruction_options", product.id)
+        if attributes:
+            options = tuple((_option_name(product, value), value.lower()) for value in chosen)
+            yield _goal(product, attributes, options, row["instruction"])
+
+
+def _option_name(product: Product, value: str) -> str:
+    owners = (name for name, values in product.options if value.lower() in values)
+    return next(owners, "option")
+
+
+def _synthetic_goals(product: Product, about: Any) -> Iterator[Goal]:
+    if not isinstance(about, dict) or not isinstance(about.get("instruction"), str):
+        return
+    attributes = _texts(about, "instruction_attributes", product.id)
+    if not attributes:
+        return
+    names = [name for name, _ in product.options]
+    chosen = combinations(*(values for _, values in product.options))
+    for _, values in zip(range(MOST_COMBINATIONS), chosen, strict=False):
+        options = tuple(zip(names, values, strict=True))
+        wanted = ", and ".join(f"{name}: {value}" for name, value in options)
+        words = about["instruction"].strip(". ") + (f" with {wanted}" if wanted else "")
+        yield _goal(product, attributes, options, words)
+
+
+def _goal(
+    product: Product, attributes: tuple[str, ...], options: tuple[tuple[str, str], ...], words: str
+) -> Goal:
+    """Return a goal whose limit is the larger of two multiples of ten above the price, fixed by a hash."""
+    draws = Draws(text_key(f"webshop limit {product.id} {words}"))
+    above = int(product.price) // 10 * 10
+    limit = max(above + 10 * (1 + draws.below(4)) for _ in range(2))
+    clean = tuple(each.replace("|", "/").replace(";", ",").lower() for each in attributes)
+    text = f"{' '.join(words.split()).strip('. ')}, and price lower than {limit} dollars."
+    return Goal(product, clean, options, limit, text)

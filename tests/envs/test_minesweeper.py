@@ -1,0 +1,166 @@
+"""Minesweeper: its rules, and the exact probability to win against an independent search."""
+
+import random
+from fractions import Fraction
+from functools import lru_cache
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from ragen_envs.errors import InstanceError, SolverLimitError
+from ragen_envs.instances import load_pack
+from ragen_envs.minesweeper import MinesweeperEnv
+from ragen_envs.minesweeper.dynamics import ALL, AROUND, CELLS
+from ragen_envs.minesweeper.oracle import consistent
+from ragen_envs.oracle import Budget
+
+CELL = range(25)
+
+
+def near(a, b):
+    return a != b and abs(a // 5 - b // 5) <= 1 and abs(a % 5 - b % 5) <= 1
+
+
+def start(level):
+    env = MinesweeperEnv(level=level.split("/"))
+    env.reset()
+    return env
+
+
+def view(mines, opened):
+    """Return what a player sees: the number of each open cell."""
+    return tuple((cell, sum(near(cell, m) for m in mines)) for cell in sorted(opened))
+
+
+def slow_open(mines, opened, cell):
+    found, border = set(opened), [cell]
+    while border:
+        at = border.pop()
+        if at in found and at != cell:
+            continue
+        found.add(at)
+        if not any(near(at, m) for m in mines):
+            border += [c for c in CELL if near(at, c) and c not in found]
+    return frozenset(found)
+
+
+@lru_cache(maxsize=None)
+def slow_value(boards, opened):
+    """Return the greatest probability to win, trying every closed cell and no shortcut."""
+    best = Fraction(0)
+    for cell in CELL:
+        if cell in opened:
+            continue
+        parts, total = {}, Fraction(0)
+        for mines in boards:
+            if cell in mines:
+                continue
+            now = slow_open(mines, opened, cell)
+            if len(now) == 25 - len(mines):
+                total += 1
+            else:
+                parts.setdefault(view(mines, now), (now, []))[1].append(mines)
+        for now, part in parts.values():
+            total += len(part) * slow_value(tuple(part), now)
+        best = max(best, total / len(boards))
+    return best
+
+
+def boards_like(mines, opened):
+    seen = view(mines, opened)
+    every = combinations(CELL, len(mines))
+    return tuple(b for b in every if not set(b) & opened and view(b, opened) == seen)
+
+
+def numbers(cells):
+    return frozenset(cell for cell in CELL if cells >> cell & 1)
+
+
+@pytest.mark.parametrize("index", range(30))
+def test_the_probability_to_win_agrees_with_a_slow_search(index):
+    row = load_pack("minesweeper-3", "test")[index]
+    env = start(row.level)
+    mines, opened = tuple(sorted(numbers(env.mined))), numbers(env.opened)
+    boards = boards_like(mines, opened)
+    assert sorted(numbers(b) for b in consistent(env.mined, env.opened)) is not None
+    assert {numbers(b) for b in consistent(env.mined, env.opened)} == set(map(frozenset, boards))
+    if len(boards) > 12:
+        pytest.skip("too many boards for the slow search")
+    value = float(slow_value(boards, opened))
+    assert env.oracle().value == pytest.approx(value, abs=1e-12)
+    assert row.facts["optimum"] == pytest.approx(value, abs=1e-6)
+
+
+def test_the_oracle_wins_as_often_as_it_says():
+    env, values, wins = MinesweeperEnv(), [], []
+    for seed in range(400):
+        env.reset(seed=seed)
+        values.append(env.oracle().value)
+        ended = False
+        while not ended:
+            ended = env.step(env.oracle().action)[2]
+        wins.append(env.success)
+    error = 4 * np.std(np.array(wins) - values) / 20
+    assert abs(np.mean(wins) - np.mean(values)) < error
+
+
+def test_the_value_of_a_turn_is_an_average_over_the_boards():
+    level = "*..../...../...../o..../.**.."
+    env, budget = start(level), Budget(50, 10, 5)
+    before = env.oracle(budget).value
+    assert env.turn_value(env.oracle(budget).actions, budget) == pytest.approx(before, abs=1e-12)
+    worst = min(env.turn_value([cell], budget) for cell in env.available())
+    assert worst < before
+
+
+def test_opening_a_zero_opens_all_around_it():
+    rng = random.Random(0)
+    for _ in range(60):
+        mines = rng.sample(CELL, 3)
+        env = MinesweeperEnv()
+        env.reset(seed=0)
+        env.mined, env.opened = sum(1 << m for m in mines), 0
+        cell = rng.choice([c for c in CELL if c not in mines])
+        env.step(f"r{cell // 5 + 1}c{cell % 5 + 1}")
+        assert numbers(env.opened) == slow_open(mines, frozenset(), cell)
+
+
+def test_the_board_as_text():
+    env = start("*..../...../...../o..../....*")
+    text = env._observe()
+    assert text == "#1000\n11000\n00000\n00011\n0001#"
+    assert env.success is False or True
+    env = start("*.*../...../...../o..../.....")
+    env.step("r1c1")
+    assert "*" in env._observe()
+
+
+def test_opening_an_open_cell_does_nothing():
+    env = start("*.*../...../...../o..../.....")
+    before = env._observe()
+    observation, reward, ended, _, info = env.step("open r5c5")
+    assert (observation, reward, ended) == (before, 0.0, False)
+    assert (info["action_is_valid"], info["action_is_effective"]) == (True, False)
+
+
+def test_limits_that_may_matter_are_refused():
+    env = MinesweeperEnv(mines=4)
+    with pytest.raises(SolverLimitError, match="allow more turns"):  # noqa: PT012
+        for seed in range(30):
+            env.reset(seed=seed)
+            env.oracle(Budget(10, 2, 5))
+
+
+@pytest.mark.parametrize(
+    "level", ["o", "...../...../...../...../.....", "o..../...../...../...../....x", "o..../" * 4 + "....."]
+)
+def test_bad_levels(level):
+    with pytest.raises(InstanceError, match="level"):
+        MinesweeperEnv(level=level.split("/"))
+
+
+def test_neighbors():
+    for cell in CELL:
+        assert numbers(AROUND[cell]) == {other for other in CELL if near(cell, other)}
+    assert ALL == (1 << CELLS) - 1

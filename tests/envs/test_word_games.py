@@ -1,0 +1,206 @@
+"""Games whose actions are words: what every one of them promises, and how replies to them are read."""
+
+import json
+import subprocess
+import sys
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ragen_envs.adapters.trl_tools import GameTools
+from ragen_envs.conversation import Defect, SoftDefect, make
+from ragen_envs.errors import RagenError, ResetNeededError
+from ragen_envs.registration import GAMES
+from ragen_envs.word_game import WordGameEnv
+
+QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
+WORDS = [game for game in GAMES if issubclass(game.env_class, WordGameEnv)]
+IDS = [game.id for game in WORDS]
+BAD = ("", "   ", "nonsense", "\x00", "√ 漢字", "a" * 5000, "<b>x</b>", "click[]", "1 + ", "r9c9 = 3")
+
+
+def started(env_id, **keywords):
+    env = gym.make(env_id, **keywords).unwrapped
+    env.reset(seed=3)
+    return env
+
+
+def talk(game, **settings):
+    env = make(f"ragen/{game}Text-v0", **settings)
+    env.reset(seed=3)
+    return env
+
+
+@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("action", BAD)
+def test_illegal_actions_change_nothing_and_say_why(env_id, action):
+    env = started(env_id)
+    before, best = env._observe(), env.oracle()
+    found = env.legal(action)
+    assert not found.is_legal
+    assert found.reason
+    assert "\n" not in found.reason
+    observation, reward, ended, cut, info = env.step(action)
+    assert (observation, reward, ended, cut) == (before, 0.0, False, False)
+    assert (info["action_is_valid"], info["action_is_effective"]) == (False, False)
+    assert info["reason"] == found.reason
+    assert env.oracle() == best
+    assert env.step(env.available()[0])[4]["reason"] == ""
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_what_is_available_is_legal_and_random_play_is_too(env_id):
+    env, rng = started(env_id), np.random.default_rng(0)
+    for seed in range(5):
+        env.reset(seed=seed)
+        for _ in range(12):
+            assert all(env.legal(action).is_legal for action in env.available())
+            action = env.random_action(rng)
+            assert env.legal(action).is_legal
+            if env.step(action)[2]:
+                break
+
+
+@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("action", [3, None, b"x", ["a"]])
+def test_actions_must_be_strings(env_id, action):
+    with pytest.raises(RagenError, match=r"must be a string"):
+        started(env_id).step(action)
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_legality_needs_an_episode(env_id):
+    with pytest.raises(ResetNeededError):
+        gym.make(env_id).unwrapped.legal("x")
+
+
+@pytest.mark.parametrize("game", [game.name for game in WORDS])
+@given(text=st.text(max_size=300))
+@QUICK
+def test_any_reply_gives_actions_that_run(game, text):
+    env = talk(game)
+    result = env.play(f"<think>a</think><answer>{text}</answer>")
+    assert all(isinstance(action, str) for action in result.parsed.actions)
+    assert result.executed == result.parsed.actions[: len(result.executed)]
+    assert result.parsed.is_valid == (not result.parsed.defects)
+    assert (Defect.ILLEGAL_ACTION in result.parsed.defects) == bool(result.parsed.reason)
+
+
+def read(answer, level="60: 3 7 8 25", limit=3, **settings):
+    env = make("ragen/CountdownText-v0", level=level, actions_per_turn=limit, **settings)
+    env.reset()
+    return env, env.play(f"<think>a</think><answer>{answer}</answer>")
+
+
+def test_later_actions_are_checked_where_they_would_run():
+    env, result = read("25 - 7 || 18 * 3 || 54 + 8")
+    assert result.parsed.is_valid
+    assert (result.executed, env.unwrapped.numbers) == (("25 - 7", "18 * 3", "54 + 8"), (62,))
+    _, result = read("25 - 7 || 25 * 3 || 54 + 8")
+    assert result.parsed.defects == (Defect.ILLEGAL_ACTION,)
+    assert result.parsed.reason == "25 is not among the numbers"
+    assert result.executed == ("25 - 7",)
+    assert "Your reply was invalid (illegal action: 25 is not among the numbers)." in result.text
+
+
+def test_what_follows_the_end_of_the_game_is_not_checked():
+    _, result = read("25 - 7 || 18 + 8 || nonsense", level="26: 3 7 8 25")
+    assert result.parsed.is_valid
+    assert (result.executed, result.reward) == (("25 - 7", "18 + 8"), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("invalid", "numbers"), [("penalise", (3, 8, 18)), ("discard", (3, 7, 8, 25))]
+)
+def test_the_rule_for_invalid_replies_holds(invalid, numbers):
+    env, result = read("25 - 7 || no", invalid=invalid)
+    assert env.unwrapped.numbers == numbers
+    assert result.penalty == -0.1
+
+
+@pytest.mark.parametrize(
+    ("answer", "defects"),
+    [
+        ("", ["empty_answer"]),
+        (" || ", ["empty_answer"]),
+        ("3 + 7 || ", ["empty_action"]),
+        ("3 + 7 || 8 + 10 || 18 + 25 || 1 + 1", []),
+        ("3 + 9", ["illegal_action"]),
+    ],
+)
+def test_defects_of_answers(answer, defects):
+    _, result = read(answer)
+    assert [str(defect) for defect in result.parsed.defects] == defects
+
+
+def test_too_many_actions():
+    _, result = read("3 + 7 || 8 + 10 || 18 + 25", limit=2)
+    assert result.parsed.defects == (Defect.TOO_MANY_ACTIONS,)
+    assert result.executed == ("3 + 7", "8 + 10")
+
+
+@pytest.mark.parametrize(
+    ("answer", "soft"),
+    [
+        ("`3 + 7`", SoftDefect.MARKDOWN),
+        ("**3 + 7**", SoftDefect.MARKDOWN),
+        ('"3 + 7"', SoftDefect.PUNCTUATION),
+        ("\uff13 + 7", SoftDefect.UNUSUAL_CHARACTERS),
+        ("3 + 7\n8 + 10", SoftDefect.LINE_BREAKS),
+    ],
+)
+def test_other_forms_of_answers_are_read(answer, soft):
+    _, result = read(answer)
+    assert result.parsed.is_valid
+    assert result.parsed.soft_defects == (soft,)
+    assert result.executed[0] == "3 + 7"
+    _, strict = read(answer, soft_defects="penalise")
+    assert strict.parsed.defects == (soft,)
+
+
+@pytest.mark.parametrize("game", [game.name for game in WORDS])
+def test_reading_a_reply_does_not_play_it(game):
+    env = talk(game)
+    before = env.state_text()
+    actions = " || ".join(env.oracle().actions)
+    assert env.turn_value(f"<think>a</think><answer>{actions}</answer>") is not None
+    assert env.state_text() == before
+
+
+def test_games_are_tools_too():
+    tools = GameTools("ragen/CountdownText-v0", level="26: 3 7 8 25")
+    tools.reset()
+    assert "Reward: 0." in tools.act("25 - 7")
+    assert "You succeeded." in tools.act("18 + 8")
+    assert tools.get_reward() == 1.0
+
+
+CODE = """
+import json, gymnasium as gym, ragen_envs
+from ragen_envs.conversation import make
+told = []
+for name in ("Countdown", "Mastermind", "Sudoku", "Minesweeper", "WebShop"):
+    env = make(f"ragen/{name}Text-v0")
+    for index in range(3):
+        env.reset(options={"split": "test", "index": index})
+        while env.end is None:
+            actions = " || ".join(env.oracle().actions)
+            env.play(f"<think>a</think><answer>{actions}</answer>")
+            told.append(env.user)
+print(json.dumps(told))
+"""
+
+
+def test_the_same_whatever_the_hash_seed():
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", CODE], capture_output=True, text=True, check=True,
+            env={"PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("0", "1")
+    ]  # fmt: skip
+    assert found[0] == found[1]
+    assert len(json.loads(found[0])) > 20
