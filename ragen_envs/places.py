@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-PLACE: Final = r"r(?:ow)?\s*(\d{1,2})\s*,?\s*c(?:ol(?:umn)?)?\s*(\d{1,2})"
+PLACE: Final = r"r(?:ow)?\s*([0-9]{1,2})\s*,?\s*c(?:ol(?:umn)?)?\s*([0-9]{1,2})"
 """A pattern of a cell, whatever its case: two groups, the row and the column."""
 
 _PLACE: Final = re.compile(PLACE, re.IGNORECASE)

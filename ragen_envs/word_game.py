@@ -106,10 +106,10 @@ class WordGameEnv(GameEnv[str]):
             RagenError: The action is not a string.
             ResetNeededError: The episode has not begun or has ended.
         """
-        if not isinstance(action, str):
-            raise RagenError(f"action is {action!r}, but must be a string")
         if self._over:
             raise self._reset_needed()
+        if not isinstance(action, str):
+            raise RagenError(f"action is {action!r}, but must be a string")
         if len(action) > self.max_action_characters:
             return illegal(f"an action has at most {self.max_action_characters:,} characters")
         return self.legality(action)

@@ -9,7 +9,7 @@ from ragen_envs.errors import InstanceError
 from ragen_envs.oracle import Budget
 from ragen_envs.text import Symbols
 
-_LEVEL: Final = re.compile(r"\d{1,6}:( \d{1,6}){2,6}")
+_LEVEL: Final = re.compile(r"[0-9]{1,6}:( [0-9]{1,6}){2,6}")
 
 
 class CountdownText:

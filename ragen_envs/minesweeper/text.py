@@ -6,7 +6,16 @@ from typing import Any, Final
 from ragen_envs.errors import InstanceError
 from ragen_envs.grids import BoardText
 from ragen_envs.minesweeper import oracle
-from ragen_envs.minesweeper.dynamics import ALL, CELLS, SIDE, Cells, cell_of, members, opened_by
+from ragen_envs.minesweeper.dynamics import (
+    ALL,
+    CELLS,
+    SIDE,
+    Cells,
+    cell_of,
+    members,
+    number,
+    opened_by,
+)
 from ragen_envs.oracle import Budget
 from ragen_envs.places import place_name
 from ragen_envs.text import Symbols
@@ -93,7 +102,8 @@ def decode_level(level: str) -> tuple[Cells, int]:
     """Return the mines and the first open cell of a level in text form.
 
     Raises:
-        InstanceError: It is not five rows of five of ``.*o`` with one ``o``, or it is won at the start.
+        InstanceError: It is not five rows of five of ``.*o`` with one ``o`` and no mine around it, or it is
+            won at the start.
     """
     rows, signs = level.split("/"), level.replace("/", "")
     if [len(row) for row in rows] != [SIDE] * SIDE or set(signs) - set(".*o"):
@@ -102,6 +112,8 @@ def decode_level(level: str) -> tuple[Cells, int]:
     if signs.count("o") != 1 or not 1 <= len(members(mines)) <= 4:
         raise InstanceError(f"level {level!r} must have one o and 1 to 4 mines")
     first = signs.index("o")
+    if number(mines, first):
+        raise InstanceError(f"level {level!r} has a mine around its first open cell")
     if ALL & ~opened_by(mines, first) == mines:
         raise InstanceError(f"level {level!r} is won at the start")
     return mines, first

@@ -17,7 +17,7 @@ EMPTY: Final = 0
 Grid = bytes
 """The digit of each cell, row by row, (16,); 0 where it is empty."""
 
-_FORM: Final = re.compile(rf"\s*{PLACE}\s*(?:=|:|is)?\s*(\d)\s*", re.IGNORECASE)
+_FORM: Final = re.compile(rf"\s*{PLACE}\s*(?:=|:|is)?\s*([0-9])\s*", re.IGNORECASE)
 _LINES: Final = {
     "row": tuple(tuple(range(4 * r, 4 * r + 4)) for r in range(4)),
     "column": tuple(tuple(range(c, CELLS, 4)) for c in range(4)),

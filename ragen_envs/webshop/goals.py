@@ -1,6 +1,6 @@
 """What a customer wants: a product by its kind, attributes, options and price."""
 
-import re
+import json
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,11 +17,6 @@ _PLAIN_NOUNS: Final = frozenset(
     for shelf in each.shelves
     for noun in shelf.nouns
     if noun == bare(noun)
-)
-_LEVEL: Final = re.compile(
-    r"(?P<shop>[0-9a-f]{8}) (?P<product>[^|]{1,64}) \| (?P<attributes>[^|]*) \| (?P<options>[^|]*) \| "
-    r"(?P<limit>\d{1,7}|none) \| (?P<words>.*)",
-    re.DOTALL,
 )
 
 
@@ -74,11 +69,11 @@ def _instruction(
 
 
 def encode_goal(goal: Goal, catalogue: Catalogue) -> str:
-    """Return the text form of a goal; it names the catalogue."""
-    options = "; ".join(f"{name}={value}" for name, value in goal.options)
-    limit = "none" if goal.limit is None else str(goal.limit)
-    parts = ("; ".join(goal.attributes), options, limit, goal.instruction)
-    return " | ".join((f"{catalogue.name} {goal.product.id}", *parts))
+    """Return the text form of a goal, a JSON list; it names the catalogue."""
+    parts = [
+        catalogue.name, goal.product.id, goal.attributes, goal.options, goal.limit, goal.instruction
+    ]  # fmt: skip
+    return json.dumps(parts, ensure_ascii=False)
 
 
 def decode_goal(level: str, catalogue: Catalogue) -> Goal:
@@ -87,25 +82,22 @@ def decode_goal(level: str, catalogue: Catalogue) -> Goal:
     Raises:
         InstanceError: It is not of the form, or it is of another catalogue.
     """
-    match = _LEVEL.fullmatch(level)
-    if match is None:
+    try:
+        shop, product, attributes, options, limit, instruction = json.loads(level)
+        goal_options = tuple((str(name), str(value)) for name, value in options)
+        goal_limit = None if limit is None else int(limit)
+        wanted = tuple(map(str, attributes))
+    except (ValueError, TypeError, RecursionError):
         raise InstanceError(
-            f"level {level[:80]!r} must have the form 'catalogue product | attributes | options | "
-            "limit | instruction'"
-        )
-    if match["shop"] != catalogue.name:
+            f"level {level[:80]!r} must be a JSON list: catalogue, product, attributes, pairs of options, "
+            "limit, instruction"
+        ) from None
+    if shop != catalogue.name:
         raise InstanceError(
-            f"level is of the catalogue {match['shop']}, but this shop has the catalogue "
-            f"{catalogue.name}: the numbers of products, the seed or the version differ"
+            f"level is of the catalogue {shop}, but this shop has the catalogue {catalogue.name}: the "
+            "numbers of products, the seed or the version differ"
         )
-    number = catalogue.numbers.get(match["product"])
+    number = catalogue.numbers.get(product)
     if number is None:
-        raise InstanceError(f"level names the product {match['product']}, which this shop lacks")
-    pairs = (each.partition("=") for each in match["options"].split("; ") if each)
-    return Goal(
-        product=catalogue[number],
-        attributes=tuple(each for each in match["attributes"].split("; ") if each),
-        options=tuple((name, value) for name, _, value in pairs),
-        limit=None if match["limit"] == "none" else int(match["limit"]),
-        instruction=match["words"],
-    )
+        raise InstanceError(f"level names the product {product}, which this shop lacks")
+    return Goal(catalogue[number], wanted, goal_options, goal_limit, str(instruction))

@@ -211,6 +211,6 @@ def _goal(
     draws = Draws(text_key(f"webshop limit {product.id} {words}"))
     above = int(product.price) // 10 * 10
     limit = max(above + 10 * (1 + draws.below(4)) for _ in range(2))
-    clean = tuple(each.replace("|", "/").replace(";", ",").lower() for each in attributes)
+    wanted = tuple(each.lower() for each in attributes)
     text = f"{' '.join(words.split()).strip('. ')}, and price lower than {limit} dollars."
-    return Goal(product, clean, options, limit, text)
+    return Goal(product, wanted, options, limit, text)

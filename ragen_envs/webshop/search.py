@@ -3,9 +3,7 @@
 from functools import lru_cache
 from typing import Any, Final
 
-import bm25s
 import numpy as np
-import Stemmer
 
 from ragen_envs.webshop.catalogue import Catalogue
 
@@ -21,10 +19,14 @@ class SearchEngine:
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
+        import bm25s  # takes half a second, which only those who search need
+        import Stemmer
+
+        self._tokenize = bm25s.tokenize
         self._stemmer = Stemmer.Stemmer("porter")
         self._index = bm25s.BM25(k1=0.9, b=0.4, method="lucene")
         texts = [product.searchable for product in catalogue]
-        tokens = bm25s.tokenize(texts, stopwords="en", stemmer=self._stemmer, show_progress=False)
+        tokens = self._tokenize(texts, stopwords="en", stemmer=self._stemmer, show_progress=False)
         self._index.index(tokens, show_progress=False)
         self.search = lru_cache(maxsize=4096)(self._search)
         """Return the numbers of the products that share a word with a query, the best first, at most 50."""
@@ -42,7 +44,7 @@ class SearchEngine:
         return tuple(found[order].tolist())
 
     def _tokens(self, query: str) -> Any:
-        return bm25s.tokenize(
+        return self._tokenize(
             query.lower(), stopwords="en", stemmer=self._stemmer, return_ids=False,
             show_progress=False,
         )  # fmt: skip

@@ -26,7 +26,7 @@ class WebShopText:
         reward = (
             "1 if everything is as asked, 0 otherwise"
             if env.reward == "binary"
-            else "the share of what was asked for that the purchase has, from 0 to 1, and 0 for another "
+            else "the share of what was asked for that the purchase has, from 0 to 1, nothing for another "
             "kind of product"
         )
         return (
@@ -34,7 +34,7 @@ class WebShopText:
             "attributes, the options to choose and a price limit. search[words] shows up to 50 products, "
             "ten on a page. click[button] presses a button of the page: a product's number opens it; an "
             "option, such as click[navy], chooses it; Description, Features and Reviews show more; "
-            f"{BUY} buys the product with the options chosen, and ends the game. Rewards: {reward}."
+            f"{BUY} buys the product with the options chosen; then the game ends. Rewards: {reward}."
             + (_HINTS if env.hints else "")
         )
 

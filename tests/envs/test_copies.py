@@ -130,10 +130,12 @@ def test_deep_copies_of_gymnasiums_vector_envs(env_id):
     envs = gym.make_vec(env_id, num_envs=2, **mode)
     envs.reset(seed=2)
     twin = copy.deepcopy(envs)
-    actions = (
-        ["<think>a</think><answer>Up</answer>"] * 2 if env_id in TEXTS else np.zeros(2, np.int64)
-    )
-    for _ in range(4):
+    for step in range(4):
+        actions = (
+            ["<think>a</think><answer>Up</answer>"] * 2
+            if env_id in TEXTS
+            else [numeric_action(env, step) for env in envs.envs]
+        )
         assert_same(twin.step(actions), envs.step(actions))
     assert_same(twin.reset(seed=4), envs.reset(seed=4))
 

@@ -29,6 +29,7 @@ from ragen_envs.word_game import WordGameEnv
 
 QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
+SUPPORT = Path(__file__).parents[1] / "support"
 DIGESTS = Path(__file__).parents[1] / "data" / "digests"
 """A file for each game: what its first levels and some random play come to."""
 NUMERIC = [game.id for game in GAMES]
@@ -289,7 +290,7 @@ def test_same_in_another_process(salt, here):
     code = "import test_seeding as t; print(t.digest(t.EVERY, frozen=1))"
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True,
-        cwd=Path(__file__).parent, env={**os.environ, "PYTHONHASHSEED": salt},
+        cwd=Path(__file__).parent, env={**os.environ, "PYTHONHASHSEED": salt, "PYTHONPATH": str(SUPPORT)},
     )  # fmt: skip
     assert ran.stdout.strip() == here
 

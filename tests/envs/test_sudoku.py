@@ -111,7 +111,13 @@ def test_reasons(action, reason):
 
 @pytest.mark.parametrize(
     "level",
-    [["____"] * 4, ["1_34"] * 4, ["12", "34"], ["1234", "3412", "2143", "4321"], ["11__", *["____"] * 3]],
+    [
+        ["____"] * 4,
+        ["1_34"] * 4,
+        ["12", "34"],
+        ["1234", "3412", "2143", "4321"],
+        ["11__", *["____"] * 3],
+    ],
 )
 def test_bad_levels(level):
     with pytest.raises(InstanceError, match="level"):

@@ -1,0 +1,541 @@
+"""WebShop: its pages, its search, its score, and its optimum against brute force."""
+
+import json
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import replace
+from itertools import product as combinations
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rapidfuzz.fuzz import token_set_ratio
+
+from ragen_envs.conversation import Defect, make
+from ragen_envs.errors import GenerationError, InstanceError, RagenError
+from ragen_envs.instances import load_pack
+from ragen_envs.oracle import Budget
+from ragen_envs.splits import split_of
+from ragen_envs.webshop import WebShopEnv, load
+from ragen_envs.webshop.catalogue import make_catalogue
+from ragen_envs.webshop.dynamics import Page, buttons
+from ragen_envs.webshop.oracle import best_plan
+from ragen_envs.webshop.reward import judge
+from ragen_envs.webshop.search import engine_of
+
+QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40)
+HASH_OF_1000 = "e3bfd2b4e994d1a3"
+
+
+@pytest.fixture
+def env():
+    made = WebShopEnv()
+    made.reset(options={"split": "test", "index": 0})
+    return made
+
+
+def click(env, label):
+    found = env.legal(f"click[{label}]")
+    assert found.is_legal, found
+    return env.step(f"click[{label}]")
+
+
+def open_goal(env):
+    env.step(f"search[{env.goal.product.title}]")
+    click(env, env.goal.product.id)
+
+
+# ---- catalogue ----------------------------------------------------------------------------------
+
+
+def test_the_catalogue_is_what_it_was():
+    assert make_catalogue(1000).content_hash.startswith(HASH_OF_1000)
+
+
+@pytest.mark.parametrize("seed", ["0", "1"])
+def test_the_catalogue_does_not_depend_on_the_process(seed):
+    code = "from ragen_envs.webshop.catalogue import make_catalogue; print(make_catalogue(300).content_hash)"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        env={"PYTHONHASHSEED": seed},
+    )  # fmt: skip
+    assert ran.stdout.strip() == make_catalogue(300).content_hash
+
+
+def test_families_differ_in_one_thing_each():
+    shop = make_catalogue(500)
+    kinds = {"attributes": 0, "nouns": 0, "options": 0, "price": 0}
+    for first in range(0, 500, 5):
+        base = shop[first]
+        for other in shop[first + 1 : first + 5]:
+            assert other.family == base.family
+            changed = [name for name in kinds if getattr(other, name) != getattr(base, name)]
+            assert len(changed) == 1
+            kinds[changed[0]] += 1
+    assert set(kinds.values()) == {100}
+
+
+def test_a_larger_shop_begins_like_a_smaller_one():
+    small, large = make_catalogue(100), make_catalogue(200)
+    assert [p.title for p in small] == [p.title for p in large[:100]]
+    assert small.content_hash != large.content_hash
+
+
+def test_splits_never_share_a_family():
+    shop = make_catalogue(1000)
+    families = {}
+    for split in ("train", "validation", "test"):
+        env = WebShopEnv()
+        rows = load_pack("webshop-1000", split)
+        found = set()
+        for row in rows:
+            assert split_of(env.level_key(row.level)) == split
+            found.add(shop[shop.numbers[json.loads(row.level)[1]]].family)
+        families[split] = found
+    assert not families["train"] & families["test"]
+    assert not families["train"] & families["validation"]
+    assert not families["validation"] & families["test"]
+
+
+# ---- search -------------------------------------------------------------------------------------
+
+
+def slow_scores(shop, words):
+    """Return BM25 as Robertson and Lucene write it, for words that need no stemming."""
+    texts = [
+        p.searchable.replace(",", " ").replace(":", " ").replace(".", " ").split() for p in shop
+    ]
+    mean = sum(map(len, texts)) / len(texts)
+    scores = np.zeros(len(texts))
+    for word in words:
+        holding = [text.count(word) for text in texts]
+        df = sum(count > 0 for count in holding)
+        idf = np.log(1 + (len(texts) - df + 0.5) / (df + 0.5))
+        for k, count in enumerate(holding):
+            scores[k] += idf * count / (count + 0.9 * (0.6 + 0.4 * len(texts[k]) / mean))
+    return scores
+
+
+def test_the_search_ranks_like_a_slow_bm25():
+    shop = make_catalogue(200)
+    for words in (["navy", "wool"], ["walnut"], ["vanilla", "crackers"]):
+        ours = engine_of(shop).search(" ".join(words))
+        slow = slow_scores(shop, words)
+        assert {k for k in range(200) if slow[k] > 0} >= set(ours)
+        if ours:
+            top = slow[list(ours[:5])].mean()
+            assert top > 0.8 * np.sort(slow)[-5:].mean()
+
+
+def test_ties_come_in_the_order_of_the_catalogue():
+    shop = make_catalogue(1000)
+    engine = engine_of(shop)
+    for query in ("waterproof jacket", "vanilla", "P000001", "navy small"):
+        hits = engine.search(query)
+        assert len(hits) <= 50
+        assert len(set(hits)) == len(hits)
+        assert hits == engine._search(query)
+    assert engine.search("zzzz") == ()
+    assert engine.search("the and of") == ()
+
+
+# ---- pages --------------------------------------------------------------------------------------
+
+
+def test_the_pages_of_a_search(env):
+    assert env.available() == (f"search[{env.goal.instruction}]",)
+    env.step("search[navy]")
+    assert len(env.page.hits) == 50
+    assert env.page.pages == 5
+    labels = buttons(env.page, env.catalogue)
+    assert "Next >" in labels
+    assert "< Prev" not in labels
+    for _ in range(4):
+        click(env, "next >")
+    assert "Next >" not in buttons(env.page, env.catalogue)
+    assert not env.legal("click[Next >]").is_legal
+    click(env, "< Prev")
+    assert env.page.number == 4
+    click(env, "Back to Search")
+    assert env.page == Page()
+
+
+def test_the_page_of_a_product(env):
+    open_goal(env)
+    before = env.page
+    for subpage in ("Description", "Features", "Reviews"):
+        click(env, subpage)
+        assert set(buttons(env.page, env.catalogue)) == {"Back to Search", "< Prev"}
+        click(env, "< Prev")
+        assert env.page == before
+    for _, value in env.goal.options:
+        assert click(env, value.upper())[4]["action_is_effective"]
+        assert not click(env, value)[4]["action_is_effective"]
+    assert env.page.options == dict(env.goal.options)
+    _, reward, ended, _, info = click(env, "buy now")
+    assert (reward, ended, info["success"], info["wrong"]) == (1.0, True, True, "")
+
+
+def test_a_search_clears_what_was_chosen(env):
+    open_goal(env)
+    click(env, env.goal.options[0][1])
+    env.step("search[navy]")
+    assert env.page.product is None
+    assert env.page.chosen == ()
+
+
+def test_options_that_share_a_value_have_buttons_of_their_own(env):
+    options = (("color", ("oak", "Buy Now")), ("finish", ("oak",)))
+    twin = replace(env.catalogue[0], options=options)
+    page = Page(query="x", product=twin)
+    assert dict(page.option_buttons) == {
+        "color: oak": ("color", "oak"),
+        "color: Buy Now": ("color", "Buy Now"),
+        "finish: oak": ("finish", "oak"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("action", "reason"),
+    [
+        ("buy", "'buy' does not have the form search[words] or click[button]"),
+        ("search[]", "the brackets are empty"),
+        ("click[Buy Now]", "there is no button 'Buy Now' here; the buttons are none; search first"),
+        ("search[" + "x" * 10_000 + "]", "an action has at most 4,096 characters"),
+    ],
+)
+def test_reasons(env, action, reason):
+    assert env.legal(action).reason == reason
+
+
+@pytest.mark.parametrize(
+    "query", ["<script>alert(1)</script>", "a' OR 1=1", "\x00", "漢字", "[[]]"]
+)
+def test_hostile_queries_are_only_words(query):
+    env = WebShopEnv(observation_mode="html")
+    env.reset(seed=0)
+    observation, reward, ended, _, info = env.step(f"search[{query}]")
+    assert info["action_is_valid"]
+    assert (reward, ended) == (0.0, False)
+    assert "<script" not in observation
+
+
+@pytest.mark.parametrize("mode", ["page", "text", "text_rich", "html"])
+def test_every_form_of_a_page_shows_what_can_be_clicked(mode):
+    env = WebShopEnv(observation_mode=mode)
+    rng = np.random.default_rng(0)
+    for seed in range(8):
+        env.reset(seed=seed)
+        for _ in range(10):
+            shown = env._observe()
+            assert env.goal.instruction in shown.replace("&amp;", "&")
+            for label in buttons(env.page, env.catalogue):
+                escaped = label.replace("<", "&lt;").replace(">", "&gt;")
+                assert label in shown or escaped in shown
+            if env.step(env.random_action(rng))[2]:
+                break
+
+
+# ---- score --------------------------------------------------------------------------------------
+
+
+def slow_score(goal, product, chosen):
+    """Return the score as the paper's formula says it, for products of one catalogue."""
+    kind = 1.0 if product.nouns == goal.product.nouns else 0.0
+    prose = " ".join((product.title, *product.bullets, product.description)).lower()
+    attributes = sum(
+        a in prose or any(token_set_ratio(a, b) > 85 for b in product.attributes)
+        for a in goal.attributes
+    )
+    options = sum(
+        any(token_set_ratio(v, own) > 85 for own in chosen.values()) for _, v in goal.options
+    )
+    price = product.price <= goal.limit
+    return kind * (attributes + options + price) / (len(goal.attributes) + len(goal.options) + 1)
+
+
+@given(st.integers(0, 500), st.integers(0, 999), st.integers(0, 7))
+@QUICK
+def test_the_score_is_the_published_formula(seed, number, choice):
+    env = WebShopEnv()
+    env.reset(seed=seed)
+    product = env.catalogue[number]
+    if choice % 2:
+        product = env.goal.product
+    chosen = {name: values[choice % len(values)] for name, values in product.options[: choice % 3]}
+    verdict = judge(env.goal, product, chosen)
+    assert verdict.score == pytest.approx(slow_score(env.goal, product, chosen))
+    assert (verdict.score > 1 - 1e-9) == (not verdict.wrong(env.goal))
+
+
+def test_what_was_wrong_is_named(env):
+    open_goal(env)
+    _, reward, _, _, info = click(env, "Buy Now")
+    assert info["wrong"] == "option"
+    assert reward == info["score"] < 1
+    text = env._observe()
+    assert f"You bought {env.goal.product.id}. Score: {reward:.3g}; wrong: option." in text
+
+
+def test_the_binary_reward():
+    env = WebShopEnv(reward="binary")
+    env.reset(options={"split": "test", "index": 0})
+    open_goal(env)
+    assert click(env, "Buy Now")[1] == 0.0
+
+
+# ---- oracle -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("index", range(12))
+def test_the_best_purchase_agrees_with_brute_force(index):
+    env = WebShopEnv(products=60)
+    env.reset(seed=index)
+    best = 0.0
+    for product in env.catalogue:
+        for values in combinations(*((None, *values) for _, values in product.options)):
+            names = [name for name, _ in product.options]
+            chosen = {n: v for n, v in zip(names, values, strict=True) if v is not None}
+            best = max(best, judge(env.goal, product, chosen).score)
+    assert best == 1.0
+    plan = best_plan(env.catalogue, env.goal, Page(), 100)
+    assert plan.worth == pytest.approx(best)
+    assert len(plan.actions) == 3 + len(env.goal.options)
+
+
+@pytest.mark.parametrize("index", range(6))
+def test_what_fits_the_budget_agrees_with_a_search_over_actions(index):
+    """Try every click from the page of the results, to the depth that the budget allows."""
+    env = WebShopEnv(products=50)
+    env.reset(seed=index)
+    env.step(f"search[{env.goal.instruction}]")
+    for actions in (1, 2, 3):
+        best, layer = 0.0, [env.page]
+        for _ in range(actions):
+            following = []
+            for page in layer:
+                for label in buttons(page, env.catalogue):
+                    env.page = page
+                    after, bought = follow(env, label)
+                    best = max(best, bought)
+                    following += [] if after is None else [after]
+            layer = list(dict.fromkeys(following))
+        env.page = Page()
+        env.step(f"search[{env.goal.instruction}]")
+        plan = best_plan(env.catalogue, env.goal, env.page, actions)
+        assert plan.worth == pytest.approx(best), (actions, plan)
+
+
+def follow(env, label):
+    from ragen_envs.webshop import dynamics
+
+    after = dynamics.play(env.page, env.catalogue, f"click[{label}]")
+    if after.bought:
+        return None, judge(env.goal, after.product, after.options).score
+    return after, 0.0
+
+
+def test_following_the_oracle_earns_what_it_promises():
+    env = make("ragen/WebShopText-v0")
+    for index in range(40):
+        env.reset(options={"split": "test", "index": index})
+        promised, total = env.oracle().expected_return, 0.0
+        rng = np.random.default_rng(index)
+        for _ in range(index % 4):  # from anywhere, not only from the start
+            (action,) = env.random_actions(rng, 1)
+            if "Buy" not in action:
+                env.play(f"<think>a</think><answer>{action}</answer>")
+        promised = env.oracle().expected_return
+        while env.end is None:
+            (action,) = env.oracle().actions
+            total += env.play(f"<think>a</think><answer>{action}</answer>").reward
+        assert total == pytest.approx(promised) == 1.0
+
+
+def test_a_budget_that_is_too_small():
+    env = WebShopEnv()
+    env.reset(options={"split": "test", "index": 0})
+    need = load_pack("webshop-1000", "test")[0].facts["moves"]
+    assert env.oracle(need).value == 1.0
+    assert env.oracle(need - 1).value == 0.0
+    assert 0 < env.oracle(need - 1).expected_return < 1
+    assert env.oracle(Budget(0, 0, 1)).actions == ()
+
+
+# ---- levels and data ----------------------------------------------------------------------------
+
+
+def test_a_level_of_another_catalogue_is_refused():
+    level = load_pack("webshop-1000", "test")[0].level
+    assert WebShopEnv(level=level).reset()[0]
+    with pytest.raises(InstanceError, match="but this shop has the catalogue"):
+        WebShopEnv(products=500, level=level)
+    with pytest.raises(InstanceError, match="which this shop lacks"):
+        WebShopEnv(level=level.replace('"P000', '"Q000', 1))
+    with pytest.raises(InstanceError, match="must be a JSON list"):
+        WebShopEnv(level="something")
+
+
+ITEMS = [
+    {
+        "asin": "B01", "name": "Acme Men's Waterproof Jacket with Hood", "query": "men's jackets",
+        "product_category": "Clothing › Men › Jackets", "pricing": "$39.99$59.99",
+        "full_description": "A jacket for the rain.", "small_description": ["Waterproof", "Two pockets"],
+        "customization_options": {
+            "color": [{"value": "Navy/Blue"}, {"value": "Red"}], "size": [{"value": "Large"}]
+        },
+    },
+    {
+        "asin": "B02", "name": "Acme Men's Jacket", "query": "men's jackets",
+        "product_category": "Clothing › Men › Jackets", "pricing": "$29.00",
+        "full_description": "", "small_description": [], "customization_options": {},
+    },
+    {
+        "asin": "B03", "name": "Organic Green Tea", "query": "tea", "pricing": None,
+        "product_category": "Grocery › Beverages › Tea", "full_description": None,
+        "small_description": ["Organic"], "customization_options": None,
+    },
+]  # fmt: skip
+ABOUT = {
+    "B01": {
+        "attributes": ["waterproof", "hooded"], "instruction": "Find me waterproof men's jackets.",
+        "instruction_attributes": ["waterproof"],
+    },
+    "B02": {"attributes": []},
+    "B03": {
+        "attributes": ["organic"], "instruction": "Find me organic tea",
+        "instruction_attributes": ["organic"],
+    },
+}  # fmt: skip
+HUMAN = {
+    "B01": [
+        {
+            "instruction": "i need a large navy rain jacket that is waterproof",
+            "instruction_attributes": ["waterproof"], "instruction_options": ["large", "navy | blue"],
+        },
+        {"instruction": "anything", "instruction_attributes": [], "instruction_options": []},
+    ]
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "items_shuffle_1000.json").write_text(json.dumps(ITEMS))
+    (tmp_path / "items_ins_v2_1000.json").write_text(json.dumps(ABOUT))
+    return tmp_path
+
+
+def every_split(folder):
+    env = load(folder)
+    found = {}
+    for split in ("train", "validation", "test"):
+        with suppress(GenerationError):  # a few products need not reach every split
+            for seed in range(12):
+                env.reset(seed=seed, options={"split": split})
+                found.setdefault(env.goal.instruction, split)
+    return env, found
+
+
+def test_published_data_give_the_same_game(folder):
+    env, found = every_split(folder)
+    assert len(found) == 3  # two colors of the jacket, and the tea
+    jacket = env.catalogue[0]
+    assert jacket.options == (("color", ("navy | blue", "red")), ("size", ("large",)))
+    assert 39.99 <= jacket.price <= 59.99
+    assert jacket.nouns == {"men", "jacket"}
+    assert env.catalogue[1].price == 29.0
+    for instruction, split in found.items():
+        env.reset(seed=0, options={"split": split})
+        while env.goal.instruction != instruction:
+            env.reset()
+        while env.verdict is None:
+            env.step(env.oracle().action)
+        assert env.success
+
+
+def test_human_instructions_come_first(folder):
+    (folder / "items_human_ins.json").write_text(json.dumps(HUMAN))
+    env, found = every_split(folder)
+    (instruction,) = found
+    assert instruction.startswith(
+        "i need a large navy rain jacket that is waterproof, and price lower"
+    )
+    assert env.goal.options == (("size", "large"), ("color", "navy | blue"))
+
+
+def test_published_data_do_not_depend_on_the_process(folder):
+    code = (
+        "import sys; from ragen_envs.webshop import load; env = load(sys.argv[1]);"
+        "print(env.catalogue.content_hash, [g.limit for g in env._goals])"
+    )
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=True,
+            env={"PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("0", "1")
+    }  # fmt: skip
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("items_shuffle_1000.json", "{", "is not JSON"),
+        ("items_shuffle_1000.json", "{}", "must be a list of products"),
+        ("items_shuffle_1000.json", "[]", "holds no products"),
+        ("items_shuffle_1000.json", "[3]", "product 0 must be an object with a text 'asin'"),
+        ("items_shuffle_1000.json", '[{"asin": "B1", "name": 3}]', r"\(B1\): 'name' must be a text"),
+        (
+            "items_shuffle_1000.json", '[{"asin": "B1", "customization_options": {"a": [1]}}]',
+            "the option 'a' must be a list",
+        ),
+        ("items_ins_v2_1000.json", "[]", "must be an object by product"),
+        ("items_ins_v2_1000.json", "{}", "no instruction for any of its products"),
+        ("items_human_ins.json", '{"B01": [{}]}', "with an 'instruction'"),
+    ],
+)  # fmt: skip
+def test_malformed_data_are_named(folder, name, text, message):
+    (folder / name).write_text(text)
+    with pytest.raises(RagenError, match=message):
+        load(folder)
+
+
+def test_a_folder_without_data(tmp_path):
+    with pytest.raises(RagenError, match=r"has no file items_shuffle\.json or"):
+        load(tmp_path)
+    with pytest.raises(RagenError, match="products cannot be given"):
+        load(tmp_path, products=10)
+
+
+# ---- faces --------------------------------------------------------------------------------------
+
+
+def test_the_page_as_html_and_as_a_picture():
+    env = gym.make("ragen/WebShop-v0", render_mode="html")
+    env.reset(seed=0)
+    assert env.render().startswith("<!doctype html>")
+    assert "<script" not in env.render()
+    picture = gym.make("ragen/WebShop-v0", render_mode="rgb_array")
+    picture.reset(seed=0)
+    first = picture.render()
+    picture.step("search[navy]")
+    assert first.shape == picture.render().shape == (568, 640, 3)
+    assert (first != picture.render()).any()
+
+
+def test_illegal_clicks_are_defects():
+    env = make("ragen/WebShopText-v0")
+    env.reset(seed=0)
+    result = env.play("<think>a</think><answer>click[Buy Now]</answer>")
+    assert result.parsed.defects == (Defect.ILLEGAL_ACTION,)
+    assert "there is no button 'Buy Now' here" in result.text
+
+
+def test_hints_are_part_of_the_rules():
+    plain, hinted = (make("ragen/WebShopText-v0", hints=hints) for hints in (False, True))
+    assert "Hints:" not in plain.reset(seed=0)[0]
+    assert "Hints:" in hinted.reset(seed=0)[0]
