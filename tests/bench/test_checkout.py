@@ -9,6 +9,7 @@ HASHED = (
     "leaderboards/",
     "benchmarks/ragen_bench/templates/",
     "benchmarks/ragen_bench/new_game/template/",
+    "benchmarks/ragen_bench/new_game/template_words/",
     "benchmarks/results/",
     "tests/data/",
 )

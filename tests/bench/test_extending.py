@@ -53,7 +53,10 @@ def package(tmp_path_factory):
     return folder
 
 
-def test_a_new_game_passes_its_own_tests(package):
+@pytest.mark.parametrize("words", [False, True])
+def test_a_new_game_passes_its_own_tests(words, tmp_path):
+    package = tmp_path / "tall_tower"
+    new_game("tall_tower", package, words)
     done = run("-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=package)
     assert done.returncode == 0, done.stdout
     assert "newgame" not in "".join(p.read_text("utf-8") for p in package.rglob("*.py")).lower()

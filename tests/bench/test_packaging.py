@@ -51,7 +51,12 @@ def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(tmp_path):
     with zipfile.ZipFile(build("wheel", source, tmp_path / "out")) as wheel:
         found = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert found == expected
-    for name in ("new_game/template/newgame/text.py", "suites/core.yaml", "sweeps/filter.yaml"):
+    for name in (
+        "new_game/template/newgame/text.py",
+        "new_game/template_words/newgame/text.py",
+        "suites/core.yaml",
+        "sweeps/filter.yaml",
+    ):
         assert f"ragen_bench/{name}" in found
 
 

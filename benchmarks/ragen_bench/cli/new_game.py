@@ -14,11 +14,14 @@ def new_game(
         Path | None,
         typer.Option(metavar="DIR", help="Output folder.", show_default="./NAME"),
     ] = None,
+    text: Annotated[
+        bool, typer.Option("--text", help="Actions are words, such as search[shoes], not a list.")
+    ] = False,
 ) -> None:
     """Create the package of a new game, with tests and documentation, as a starting point."""
     from ragen_bench.new_game.create import new_game
 
     folder = out or Path(name)
-    for path in new_game(name, folder):
+    for path in new_game(name, folder, words=text):
         print(folder / path)
     print(f"\ncd {folder} && python -m pytest   # then read README.md")

@@ -14,12 +14,13 @@ from ragen_envs.errors import RagenError
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{1,39}")
 
 
-def new_game(name: str, folder: Path) -> list[Path]:
+def new_game(name: str, folder: Path, words: bool = False) -> list[Path]:
     """Write the package of a new game.
 
     Args:
         name: Name of the package, such as "tower_of_hanoi".
         folder: Where to; it must not exist.
+        words: Whether the actions of the game are words instead of a closed list.
 
     Returns:
         The files, relative to the folder.
@@ -36,11 +37,12 @@ def new_game(name: str, folder: Path) -> list[Path]:
         raise RagenError(f"name is '{name}', but there is a package of that name; choose another")
     if folder.exists():
         raise RagenError(f"'{folder}' exists already; choose another --out")
-    words = {"newgame": name, "NewGame": "".join(part.title() for part in name.split("_"))}
+    replaced = {"newgame": name, "NewGame": "".join(part.title() for part in name.split("_"))}
+    kind = "template_words" if words else "template"
     unfinished = folder.with_name(f".{folder.name}.tmp")
     shutil.rmtree(unfinished, ignore_errors=True)
-    with resources.as_file(resources.files("ragen_bench.new_game") / "template") as template:
-        files = [_copy(path, template, unfinished, words) for path in _files(template)]
+    with resources.as_file(resources.files("ragen_bench.new_game") / kind) as template:
+        files = [_copy(path, template, unfinished, replaced) for path in _files(template)]
     unfinished.rename(folder)
     return sorted(files)
 
