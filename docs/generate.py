@@ -110,6 +110,7 @@ def _page(games: list[GameSpec]) -> str:
     docstring = _docstring(gym.make(games[0].id).unwrapped)
     parts = [NOTE, f"# {games[0].name}", f"![{games[0].name}](../images/{games[0].image}.png)"]
     parts += ["## Ids", _ids(games), docstring, _law(games[0].module), _levels(games)]
+    parts.append(_controls(games[0].module))
     parts.append(_conversation(games[0]))
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -176,6 +177,31 @@ def _levels(games: list[GameSpec]) -> str:
     return "\n".join(["## Frozen Levels", "", about, "", *head, *rows]) if rows else ""
 
 
+def _controls(module: str) -> str:
+    """Return the table of the controls of a game whose actions are words."""
+    rows = json.loads((DOCS / "controls.json").read_text(encoding="utf-8")).get(module, ())
+    if not rows:
+        return ""
+    kinds = list(dict.fromkeys(name for row in rows for name in row["wrong"]))
+    head = ["| control | success, % | return | turns |", "|---|--:|--:|--:|"]
+    if kinds:
+        head[0] += f" {' | '.join(f'{name}, %' for name in kinds)} |"
+        head[1] += "--:|" * len(kinds)
+    lines = []
+    for row in rows:
+        cells = [row["control"], f"{100 * row['success']:.1f}", f"{row['return']:.2f}"]
+        cells += [f"{row['turns']:.2f}", *(f"{100 * row['wrong'].get(k, 0):.1f}" for k in kinds)]
+        lines.append(f"| {' | '.join(cells)} |")
+    about = (
+        f"The first {rows[0]['levels']} test levels under the limits of the conversation, measured by "
+        "`python docs/measure_controls.py`. The greatest possible success is "
+        f"{100 * rows[0]['optimum']:.1f}%."
+    )
+    if kinds:
+        about += " The last columns tell what was wrong with what was bought."
+    return "\n".join(["## Controls", "", about, "", *head, *lines])
+
+
 def _distribution(game: GameSpec) -> str:
     return game.env_class(**game.kwargs).distribution
 
@@ -189,6 +215,8 @@ def _moves(pack: Any) -> str:
 
 
 def _chance(pack: Any) -> str:
+    if "chance" not in pack[0].facts:
+        return "–"
     return f"{100 * np.mean([instance.facts['chance'] for instance in pack]):.3g}"
 
 

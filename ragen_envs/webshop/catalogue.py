@@ -12,6 +12,8 @@ from ragen_envs.webshop.vocabulary import BRANDS, DEPARTMENTS, OPTIONS, SERIES, 
 
 FAMILY: Final = 5
 """Products of a family: one, and four that differ from it in one thing each."""
+FOUND: Final = 2
+"""The search finds a product by so many of its four attributes; its page lists the others."""
 
 _T = TypeVar("_T")
 _CENTS: Final = (0, 49, 95, 99)
@@ -27,9 +29,9 @@ _PRAISE: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Product:
-    """One thing that the shop sells; equal to nothing but itself."""
+    """One thing that the shop sells."""
 
     id: str
     title: str
@@ -51,6 +53,12 @@ class Product:
     """Products of one family belong to one split."""
     query: str = ""
     """The term under which it was collected, in published data; else ""."""
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
 
     @cached_property
     def searchable(self) -> str:
@@ -127,7 +135,10 @@ class Draws:
     def some(self, choices: Sequence[_T], count: int) -> list[_T]:
         """Return ``count`` different ones of some things, in a random order."""
         left = list(choices)
-        return [left.pop(self.below(len(left))) for _ in range(count)]
+        for place in range(count):
+            chosen = place + self.below(len(left) - place)
+            left[place], left[chosen] = left[chosen], left[place]
+        return left[:count]
 
 
 @dataclass(frozen=True)
@@ -148,19 +159,22 @@ class _Design:
 def make_catalogue(products: int, seed: int = 0) -> Catalogue:
     """Return a catalogue made from a seed, the same on every machine.
 
-    Products come in families of five: a product, and others that differ from it in an attribute, in what they
-    are, in the values of an option, or in the price.
+    Products come in families of five, spread over the catalogue: a product, and others that differ from
+    it in an attribute, in what they are, in the values of an option, or in the price.
 
     Args:
         products: How many, at least 5.
         seed: Of the catalogue, >= 0.
     """
+    order = Draws(seeding.new_stream("webshop catalogue", f"order of {products}", seed))
+    places = order.some(range(products), products)
     made: list[Product] = []
     for family in range(math.ceil(products / FAMILY)):
         draws = Draws(seeding.new_stream("webshop catalogue", f"family {family}", seed))
-        for design in _family(draws):
-            made.append(_worded(design, len(made), f"{seed}-{family}", draws))
-    return Catalogue(made[:products], (make_catalogue, (products, seed)))
+        for design in _family(draws)[: products - len(made)]:
+            made.append(_worded(design, places[len(made)], f"{seed}-{family}", draws))
+    made.sort(key=lambda product: product.id)
+    return Catalogue(made, (make_catalogue, (products, seed)))
 
 
 def _family(draws: Draws) -> list[_Design]:
@@ -174,7 +188,7 @@ def _family(draws: Draws) -> list[_Design]:
         department.name, shelf.name, nouns[0], draws.one(BRANDS), draws.one(SERIES), attributes[:4],
         options, _price(draws, shelf),
     )  # fmt: skip
-    place = draws.below(4)
+    place = FOUND + draws.below(4 - FOUND)
     swapped = (*attributes[:place], attributes[4], *attributes[place + 1 : 4])
     changed = draws.below(len(options))
     others = tuple(
@@ -228,7 +242,7 @@ def _worded(design: _Design, number: int, family: str, draws: Draws) -> Product:
         price=design.price,
         rating=(30 + draws.below(21)) / 10,
         description=draws.one(_SENTENCES).format(a=a, b=b, **words),
-        bullets=tuple(f"{each.capitalize()}." for each in (c, d, a)),
+        bullets=tuple(f"{each.capitalize()}." for each in (a, c, d)),
         reviews=tuple(draws.some(_PRAISE, 2)),
         family=family,
     )

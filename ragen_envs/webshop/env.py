@@ -44,8 +44,9 @@ class WebShopEnv(WordGameEnv):
     both as published; or "html".
 
     ## Starting State
-    The search page. `reset(seed=s)` draws fresh goals of the split: a uniform product, one to three of
-    its attributes, a value of each option, and a limit that is the larger of two from the first four
+    The search page. `reset(seed=s)` draws fresh goals of the split: a uniform product; one to three of
+    its four attributes, at least one of which the search does not know, so that the page of the product
+    must be read; a value of each option; and a limit that is the larger of two from the first four
     multiples of ten above the price. `reset(options={"split": "test", "index": 7})` loads a frozen
     goal. All products of a family belong to one split, so no goal shares its product with another
     split.

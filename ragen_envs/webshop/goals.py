@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ragen_envs.errors import InstanceError
-from ragen_envs.webshop.catalogue import Catalogue, Draws, Product
+from ragen_envs.webshop.catalogue import FOUND, Catalogue, Draws, Product
 from ragen_envs.webshop.vocabulary import DEPARTMENTS, bare
 
 _STEPS: Final = 4
@@ -38,15 +38,16 @@ class Goal:
 def draw_goal(catalogue: Catalogue, stream: int) -> tuple[Goal, int]:
     """Return a goal for a random product, and the advanced stream.
 
-    The product is uniform; one to three of its attributes, and a value of each of its options, are
-    asked for. The limit is the larger of two from the first four multiples of ten above the price, as
-    published.
+    The product is uniform. One to three of its attributes are asked for, at least one of which only its
+    own page lists, and a value of each of its options. The limit is the larger of two from the first
+    four multiples of ten above the price, as published.
     """
     draws = Draws(stream)
     product: Product = draws.one(catalogue.products)
-    attributes = tuple(
-        draws.some(product.attributes, 1 + draws.below(min(3, len(product.attributes))))
-    )
+    hidden = draws.one(product.attributes[FOUND:])
+    others = [each for each in product.attributes if each != hidden]
+    asked = [hidden, *draws.some(others, draws.below(3))]
+    attributes = tuple(draws.some(asked, len(asked)))
     options = tuple((name, draws.one(values)) for name, values in product.options)
     above = int(product.price) // 10 * 10
     limit = max(above + 10 * (1 + draws.below(_STEPS)) for _ in range(2))

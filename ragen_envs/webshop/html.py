@@ -2,11 +2,10 @@
 
 from html import escape
 from typing import Final
-from urllib.parse import quote
 
 from ragen_envs.webshop.catalogue import Catalogue, Product
 from ragen_envs.webshop.dynamics import BACK, BUY, SUBPAGES, Page, buttons
-from ragen_envs.webshop.text import subpage_lines
+from ragen_envs.webshop.pages import subpage_lines
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --line: #8884; --accent: #2e74c4; }
@@ -102,14 +101,3 @@ def _options(page: Page) -> str:
         )
         groups.append(f"<fieldset><legend>{escape(name)}</legend>{shown}</fieldset>")
     return "".join(groups)
-
-
-def page_url(page: Page) -> str:
-    """Return the address of a page, as the published observation mode "url" has it."""
-    if page.query is None:
-        return "/"
-    query = quote(page.query)
-    if page.product is None:
-        return f"/search_results/{query}/{page.number}"
-    kind = "item_page" if page.subpage is None else "item_sub_page"
-    return f"/{kind}/{quote(page.product.id)}/{query}/{page.number}"

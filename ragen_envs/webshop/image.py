@@ -8,6 +8,7 @@ from ragen_envs import drawing as d
 from ragen_envs.drawing_font import measure, shorten, write
 from ragen_envs.webshop.catalogue import Catalogue
 from ragen_envs.webshop.dynamics import Page
+from ragen_envs.webshop.pages import plain_text
 
 WIDTH: Final = 640
 _LINE: Final = 30
@@ -18,9 +19,7 @@ _LINES: Final = 18
 
 def render(instruction: str, page: Page, catalogue: Catalogue) -> d.Image:
     """Return a page as a fresh RGB image, uint8 (568, 640, 3); what does not fit is cut."""
-    from ragen_envs.webshop.text import page_text
-
-    lines = page_text(instruction, page, catalogue, "page").split("\n")
+    lines = plain_text(instruction, page, catalogue).split("\n")
     wrapped = [part for number, line in enumerate(lines) for part in _wrap(line, first=number == 0)]
     picture = d.Canvas(_LINES * _LINE + 2 * _MARGIN, WIDTH, d.PAPER).image()
     for row, (line, color) in enumerate(wrapped[:_LINES]):

@@ -118,7 +118,7 @@ def _ways(catalogue: Catalogue, page: Page, product: Product, goal: Goal) -> Ite
     if page.query is None:
         return
     back = [f"click[{PREVIOUS}]"] if page.subpage is not None else []
-    if page.product is product:
+    if page.product == product:
         yield tuple(back), page.chosen
     elif number in page.hits:
         back += [f"click[{PREVIOUS}]"] if page.product is not None else []

@@ -27,7 +27,7 @@ from ragen_envs.webshop.reward import judge
 from ragen_envs.webshop.search import engine_of
 
 QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40)
-HASH_OF_1000 = "e3bfd2b4e994d1a3"
+HASH_OF_1000 = "e30da800ac6a4980"
 
 
 @pytest.fixture
@@ -66,22 +66,33 @@ def test_the_catalogue_does_not_depend_on_the_process(seed):
 
 
 def test_families_differ_in_one_thing_each():
-    shop = make_catalogue(500)
+    shop = sorted(make_catalogue(500), key=lambda product: product.family)
     kinds = {"attributes": 0, "nouns": 0, "options": 0, "price": 0}
     for first in range(0, 500, 5):
-        base = shop[first]
-        for other in shop[first + 1 : first + 5]:
-            assert other.family == base.family
-            changed = [name for name in kinds if getattr(other, name) != getattr(base, name)]
-            assert len(changed) == 1
-            kinds[changed[0]] += 1
+        family = shop[first : first + 5]
+        assert len({product.family for product in family}) == 1
+        looks = [tuple(getattr(product, name) for name in kinds) for product in family]
+        (base,) = (
+            look
+            for look in looks
+            if all(sum(a != b for a, b in zip(look, o, strict=True)) <= 1 for o in looks)
+        )
+        for look in looks:
+            for name, ours, theirs in zip(kinds, base, look, strict=True):
+                kinds[name] += ours != theirs
     assert set(kinds.values()) == {100}
 
 
-def test_a_larger_shop_begins_like_a_smaller_one():
-    small, large = make_catalogue(100), make_catalogue(200)
-    assert [p.title for p in small] == [p.title for p in large[:100]]
-    assert small.content_hash != large.content_hash
+def test_families_are_spread_over_the_catalogue():
+    shop = make_catalogue(1000)
+    beside = sum(shop[k].family == shop[k + 1].family for k in range(999))
+    assert beside < 20
+    assert [p.id for p in shop] == [f"P{k:06d}" for k in range(1000)]
+
+
+def test_seeds_and_sizes_give_other_shops():
+    shops = [make_catalogue(100), make_catalogue(105), make_catalogue(100, 1)]
+    assert len({shop.content_hash for shop in shops}) == 3
 
 
 def test_splits_never_share_a_family():
