@@ -226,6 +226,12 @@ def _conversation(game: GameSpec) -> str:
     return f"## As a Conversation\n\nThe first prompt of test instance 7:\n\n```text\n{prompt}\n```"
 
 
+_PLAYED = {"Mastermind": 3, "WebShop": 4}
+"""Actions of the oracle before the picture is taken, of games that begin with little to see."""
+_ROW = 5
+"""Pictures in the first row of the README's."""
+
+
 def pictures() -> dict[Path, NDArray[np.uint8]]:
     """Return the pictures of the pages and of the README."""
     found = {}
@@ -233,14 +239,38 @@ def pictures() -> dict[Path, NDArray[np.uint8]]:
         if game.picture is not None:
             env = gym.make(game.id, render_mode="rgb_array")
             env.reset(options={"split": TEST, "index": game.picture})
+            for _ in range(_PLAYED.get(game.name, 0)):
+                env.step(env.unwrapped.oracle().action)
             found[DOCS / "images" / f"{game.image}.png"] = np.asarray(env.render())
-    strip = _strip(list(found.values()))
+    boards = [_smaller(board) for board in found.values()]
+    strip = _rows([_strip(boards[:_ROW]), _strip(boards[_ROW:])])
     for several in MULTI_AGENT_GAMES:
         team = pettingzoo.make("parallel", several.id, render_mode="rgb_array")
         team.reset(seed=7)
         found[DOCS / "images" / f"{several.name}.png"] = np.asarray(team.render())
     found[DOCS / "images" / "games.png"] = strip
     return found
+
+
+def _smaller(board: NDArray[np.uint8], most: int = 400) -> NDArray[np.uint8]:
+    """Return a picture, halved if it is too high for a row of pictures."""
+    if board.shape[0] <= most:
+        return board
+    height, width = board.shape[0] // 2, board.shape[1] // 2
+    blocks = board[: 2 * height, : 2 * width].reshape(height, 2, width, 2, 3)
+    return blocks.mean((1, 3)).round().astype(np.uint8)
+
+
+def _rows(strips: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
+    """Return strips below one another, each in the middle."""
+    width = max(strip.shape[1] for strip in strips)
+    rows = []
+    for strip in strips:
+        row = np.full((strip.shape[0] + 24, width, 3), 255, np.uint8)
+        left = (width - strip.shape[1]) // 2
+        row[12 : 12 + strip.shape[0], left : left + strip.shape[1]] = strip
+        rows.append(row)
+    return np.concatenate(rows)
 
 
 def _strip(boards: list[NDArray[np.uint8]], gap: int = 24) -> NDArray[np.uint8]:

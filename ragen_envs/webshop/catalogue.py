@@ -79,10 +79,17 @@ class Catalogue(Sequence[Product]):
     Args:
         products: At least one; their ids differ.
         origin: A function and its arguments that give the same catalogue.
+        published: Whether these are published data, not generated ones.
     """
 
-    def __init__(self, products: Sequence[Product], origin: tuple[Any, tuple[Any, ...]]) -> None:
+    def __init__(
+        self,
+        products: Sequence[Product],
+        origin: tuple[Any, tuple[Any, ...]],
+        published: bool = False,
+    ) -> None:
         self.products = tuple(products)
+        self.published = published
         self._origin = origin
         self.numbers = {product.id: number for number, product in enumerate(self.products)}
 

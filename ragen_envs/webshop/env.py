@@ -80,7 +80,9 @@ class WebShopEnv(WordGameEnv):
     - `Next >` is shown only where a page follows; upstream always shows it.
     - Options that share a value have buttons of their own, named `option: value`; upstream they collide.
     - A click that is not on the page is illegal and says so; upstream it does nothing, silently.
-    - In the generated catalogue, the kind of a product is known, so no tagger is needed.
+    - In the generated catalogue, the kind of a product is known, so no tagger is needed, and attributes and
+      options must be exactly those asked for. The published comparison of similar words, under which a
+      "king" counts for a "california king", is used on published data only.
     - The search is BM25 by `bm25s`, with ties in the order of the catalogue; no Java.
 
     ## Version History

@@ -33,6 +33,8 @@ class Goal:
     """Most dollars, or None for any price."""
     instruction: str
     """The goal in words."""
+    similar: bool = False
+    """Whether similar words count for those asked for, as in the published data, or equal ones only."""
 
 
 def draw_goal(catalogue: Catalogue, stream: int) -> tuple[Goal, int]:
@@ -101,4 +103,6 @@ def decode_goal(level: str, catalogue: Catalogue) -> Goal:
     number = catalogue.numbers.get(product)
     if number is None:
         raise InstanceError(f"level names the product {product}, which this shop lacks")
-    return Goal(catalogue[number], wanted, goal_options, goal_limit, str(instruction))
+    return Goal(
+        catalogue[number], wanted, goal_options, goal_limit, str(instruction), catalogue.published
+    )

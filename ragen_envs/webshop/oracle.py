@@ -49,7 +49,7 @@ def offers(catalogue: Catalogue, goal: Goal) -> tuple[Offer, ...]:
     for product in catalogue:
         kind = type_score(goal.product, product)
         if kind:
-            base = sum(has_attribute(product, each) for each in goal.attributes)
+            base = sum(has_attribute(product, each, goal.similar) for each in goal.attributes)
             base += within(goal, product)
             most = len(goal.attributes) + len(goal.options) + 1
             found.append(Offer(product, _helpful(product, goal), kind, base, most))
@@ -62,7 +62,9 @@ def _helpful(product: Product, goal: Goal) -> tuple[tuple[str, str], ...]:
     for name, wanted in goal.options:
         ordered = sorted(product.options, key=lambda option: option[0] != name)
         for own, values in ordered:
-            match = next((value for value in values if same_option(wanted, value)), None)
+            match = next(
+                (value for value in values if same_option(wanted, value, goal.similar)), None
+            )
             if match is not None and own not in chosen:
                 chosen[own] = match
                 break

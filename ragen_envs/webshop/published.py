@@ -50,7 +50,7 @@ def read_shop(folder: Path) -> Catalogue:
         found.setdefault(made.id, made)
     if not found:
         raise RagenError(f"{folder} holds no products")
-    return Catalogue(list(found.values()), (read_shop, (folder,)))
+    return Catalogue(list(found.values()), (read_shop, (folder,)), published=True)
 
 
 @lru_cache(maxsize=4)
@@ -213,4 +213,4 @@ def _goal(
     limit = max(above + 10 * (1 + draws.below(4)) for _ in range(2))
     wanted = tuple(each.lower() for each in attributes)
     text = f"{' '.join(words.split()).strip('. ')}, and price lower than {limit} dollars."
-    return Goal(product, wanted, options, limit, text)
+    return Goal(product, wanted, options, limit, text, similar=True)

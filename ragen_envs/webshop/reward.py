@@ -50,9 +50,10 @@ class Verdict(NamedTuple):
 def judge(goal: Goal, product: Product, chosen: Mapping[str, str]) -> Verdict:
     """Return what buying a product with some options is worth."""
     kind = type_score(goal.product, product)
-    attributes = sum(has_attribute(product, each) for each in goal.attributes)
+    attributes = sum(has_attribute(product, each, goal.similar) for each in goal.attributes)
     options = sum(
-        any(same_option(value, own) for own in chosen.values()) for _, value in goal.options
+        any(same_option(value, own, goal.similar) for own in chosen.values())
+        for _, value in goal.options
     )
     price = within(goal, product)
     most = len(goal.attributes) + len(goal.options) + 1
@@ -78,8 +79,10 @@ def type_score(wanted: Product, bought: Product) -> float:
 
 
 @lru_cache(maxsize=1 << 17)
-def has_attribute(product: Product, attribute: str) -> bool:
-    """Return whether a product has an attribute, or mentions it."""
+def has_attribute(product: Product, attribute: str, similar: bool) -> bool:
+    """Return whether a product has an attribute, or, if similar ones count, one like it or mentions it."""
+    if not similar:
+        return attribute in product.attributes
     wanted = attribute.lower()
     if wanted in product.prose:
         return True
@@ -87,8 +90,13 @@ def has_attribute(product: Product, attribute: str) -> bool:
 
 
 @lru_cache(maxsize=1 << 16)
-def same_option(wanted: str, chosen: str) -> bool:
-    """Return whether the value of an option is the one asked for; colors by their first color word."""
+def same_option(wanted: str, chosen: str, similar: bool) -> bool:
+    """Return whether the value of an option is the one asked for.
+
+    If similar ones count, colors are compared by their first color word. Then "large" counts for "x large".
+    """
+    if not similar:
+        return wanted == chosen
     return token_set_ratio(_plain(wanted), _plain(chosen)) > _SIMILAR
 
 

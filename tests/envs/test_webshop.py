@@ -257,22 +257,26 @@ def slow_score(goal, product, chosen):
     """Return the score as the paper's formula says it, for products of one catalogue."""
     kind = 1.0 if product.nouns == goal.product.nouns else 0.0
     prose = " ".join((product.title, *product.bullets, product.description)).lower()
-    attributes = sum(
-        a in prose or any(token_set_ratio(a, b) > 85 for b in product.attributes)
-        for a in goal.attributes
-    )
-    options = sum(
-        any(token_set_ratio(v, own) > 85 for own in chosen.values()) for _, v in goal.options
-    )
+    attributes = len(set(goal.attributes) & set(product.attributes))
+    options = len({value for _, value in goal.options} & set(chosen.values()))
+    if goal.similar:
+        attributes = sum(
+            a in prose or any(token_set_ratio(a, b) > 85 for b in product.attributes)
+            for a in goal.attributes
+        )
+        options = sum(
+            any(token_set_ratio(v, own) > 85 for own in chosen.values()) for _, v in goal.options
+        )
     price = product.price <= goal.limit
     return kind * (attributes + options + price) / (len(goal.attributes) + len(goal.options) + 1)
 
 
-@given(st.integers(0, 500), st.integers(0, 999), st.integers(0, 7))
+@given(st.integers(0, 500), st.integers(0, 999), st.integers(0, 7), st.booleans())
 @QUICK
-def test_the_score_is_the_published_formula(seed, number, choice):
+def test_the_score_is_the_published_formula(seed, number, choice, similar):
     env = WebShopEnv()
     env.reset(seed=seed)
+    env.goal = replace(env.goal, similar=similar)
     product = env.catalogue[number]
     if choice % 2:
         product = env.goal.product
