@@ -25,7 +25,9 @@ fieldset { border: 0; padding: 0; margin: .4rem 0; }
 """
 
 
-def page_html(instruction: str, page: Page, catalogue: Catalogue, note: str = "") -> str:
+def page_html(
+    instruction: str, page: Page, catalogue: Catalogue, note: str = "", token: str = ""
+) -> str:
     """Return a page as a whole HTML document.
 
     Every button sends the form field ``action`` to the page's own address by POST. Nothing is loaded from
@@ -36,14 +38,18 @@ def page_html(instruction: str, page: Page, catalogue: Catalogue, note: str = ""
         page: Where the customer is.
         catalogue: Of the shop.
         note: Shown above the page, such as what was wrong with the last action.
+        token: Sent with every button in the field ``token``, so that a server knows its own pages.
     """
+    hidden = (
+        f'<input type="hidden" name="token" value="{escape(token, quote=True)}">' if token else ""
+    )
     told = f'<p role="status">{escape(note)}</p>' if note else ""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>WebShop</title><style>{_STYLE}</style></head><body><main>"
         f'<p class="instruction">{escape(instruction)}</p>{told}'
-        f'<form method="post">{_body(page, catalogue)}</form></main></body></html>'
+        f'<form method="post">{hidden}{_body(page, catalogue)}</form></main></body></html>'
     )
 
 

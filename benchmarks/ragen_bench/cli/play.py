@@ -26,6 +26,12 @@ def play(
     seed: Annotated[
         int | None, typer.Option(metavar="S", help="Seed of a fresh training level.")
     ] = None,
+    browser: Annotated[
+        bool, typer.Option("--browser", help="Play WebShop in a browser, on this computer.")
+    ] = False,
+    port: Annotated[
+        int, typer.Option(metavar="P", min=0, max=65535, help="Port of --browser; 0 for any.")
+    ] = 8000,
     setting: SettingOption = None,
 ) -> None:
     """Play a game yourself. Type actions or their first letters, "hint" for the best move, or "quit"."""
@@ -35,6 +41,11 @@ def play(
     from ragen_bench.console.human_play import open_game, play_game
 
     env = open_game(game, index, split, seed, read_overrides(setting or []))
+    if browser:
+        from ragen_bench.console.browser_play import play_in_browser
+
+        play_in_browser(env, port, print)
+        return
     play_game(env, Console(highlight=False), _read_line)
 
 
