@@ -134,6 +134,7 @@ def train(config: SftConfig, out: Path) -> None:
         learning_rate=config.learning_rate,
         lr_scheduler_type="linear",
         bf16=config.precision == "bfloat16",
+        use_cpu=not torch.cuda.is_available(),
         remove_unused_columns=False,
         dataloader_pin_memory=torch.cuda.is_available(),
         save_strategy="no",

@@ -55,8 +55,8 @@ def test_worked_examples_of_the_prompt_are_not_imitated(codec):
         assert all(reply in learned for reply in replies[2:])
 
 
-@pytest.mark.parametrize("rank", [0, 4])
-def test_a_model_is_trained_and_written(rank, tmp_path):
+@pytest.mark.parametrize(("rank", "precision"), [(0, "float32"), (4, "float32"), (0, "bfloat16")])
+def test_a_model_is_trained_and_written(rank, precision, tmp_path):
     out = tmp_path / "model"
     settings = [
         "demonstrations=8",
@@ -64,6 +64,7 @@ def test_a_model_is_trained_and_written(rank, tmp_path):
         "batch_size=4",
         "micro_batch=2",
         f"lora_rank={rank}",
+        f"precision={precision}",
     ]
     settings += ["env_kwargs.actions_per_turn=2"]
     assert main(["sft", "frozenlake-deterministic", *settings, "--out", str(out)]) == 0
