@@ -55,6 +55,10 @@ GOALS: Final = (
         for game in ("Sokoban", "FrozenLake")
     ),
     Goal("A state as text", "Sokoban", 0.5e-6, note="one"),
+    Goal("WebShop", "a catalogue and its index, 1,000 products", 1),
+    Goal("WebShop", "a search, 1,000 products", 1e-3),
+    Goal("WebShop", "a search, 100,000 products", 10e-3),
+    Goal("WebShop", "a step without a search", 50e-6),
     Goal(_START, "import ragen_envs", 0.05, beyond="import gymnasium"),
     Goal(_START, "first gym.make and reset of Sokoban", 0.1, beyond="import ragen_envs"),
     Goal(_START, "first vector step of Sokoban, nothing compiled yet", 4),

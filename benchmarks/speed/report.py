@@ -19,7 +19,7 @@ PACKAGES = ("gymnasium", "numpy", "numba", "envpool", "jumanji", "jax", "gym-sok
 OURS, BOUND = "ours", "bound"
 SECTIONS = (
     LIMITS, "One env", "Many envs", "Many envs, with text", "New levels", "Shortest solutions",
-    "A state as text", "Turns of conversation", "Start-up, whole processes",
+    "A state as text", "Turns of conversation", "WebShop", "Start-up, whole processes",
 )  # fmt: skip
 DISTRIBUTIONS = ("New levels",)
 """Sections with a heavy tail, which need a mean and a 99th percentile instead of a median."""
