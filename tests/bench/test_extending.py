@@ -175,7 +175,10 @@ def test_unknown_agents_and_games_name_the_installed_ones(installed, tmp_path):
     out = str(tmp_path / "run")
     done = ragen("bench", "--agent", "tortoise", "--out", out, path=installed)
     assert done.returncode == 2
-    assert "use random, noop, oracle, webshop-first-hit, webshop-rule, hare, starter, smollm2, a folder" in done.stderr
+    assert (
+        "use random, noop, oracle, webshop-first-hit, webshop-rule, hare, starter, smollm2, a folder"
+        in done.stderr
+    )
     done = ragen("bench", "--agent", "hare", "--game", "Chess", "--out", out, path=installed)
     assert done.returncode == 2
     assert "unknown game 'Chess'" in done.stderr

@@ -63,6 +63,7 @@ function drawBoard(board) {
   const place = at("board");
   place.classList.toggle("words", !tiles);
   if (!tiles) {
+    place.classList.toggle("long", board.length > 2);
     place.replaceChildren(...board.map((line) => make("p", line)));
     return;
   }

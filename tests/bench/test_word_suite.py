@@ -1,0 +1,98 @@
+"""Games whose actions are words, through the commands that a user calls."""
+
+import io
+import json
+import re
+
+import pytest
+from ragen_bench.__main__ import main
+from ragen_bench.console.human_play import play_game
+from rich.console import Console
+
+from ragen_envs.conversation import make
+
+GAMES = ("Countdown", "Mastermind", "Sudoku", "Minesweeper", "WebShop")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "words"
+    agents = ["--agent", "random", "--agent", "oracle"]
+    command = ["bench", "--suite", "reasoning", *agents, "--episodes", "6", "--out", str(out)]
+    assert main(command) == 0
+    return out
+
+
+def test_a_run_plays_again_exactly(run, capsys):
+    assert main(["verify", str(run)]) == 0
+    assert re.search(r"OK +60 episodes", capsys.readouterr().out)
+
+
+def test_a_changed_reply_is_found(run, tmp_path, capsys):
+    lines = (run / "episodes.jsonl").read_text("utf-8").splitlines()
+    index = next(k for k, line in enumerate(lines) if "click[Buy Now]" in line and "oracle" in line)
+    row = json.loads(lines[index])
+    row["turns"][-1]["reply"] = row["turns"][-1]["reply"].replace("Buy Now", "Features")
+    lines[index] = json.dumps(row)
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for path in run.iterdir():
+        if path.is_file():
+            (copy / path.name).write_bytes(path.read_bytes())
+    (copy / "episodes.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    assert main(["verify", str(copy)]) == 1
+    assert "reply" in capsys.readouterr().err
+
+
+def test_decisions_are_explained(run, capsys):
+    assert main(["explain", str(run)]) == 0
+    shown = capsys.readouterr().out
+    for game in GAMES:
+        assert game in shown
+    assert "the oracle: search[" in shown or "the oracle: click[" in shown
+
+
+def test_the_viewer_shows_every_page(run, tmp_path):
+    out = tmp_path / "site"
+    assert main(["view", str(run), "--out", str(out)]) == 0
+    for game in GAMES:
+        text = next(out.glob(f"episodes/*oracle/{game}.html")).read_text("utf-8")
+        data = json.loads(re.search(r'id="data"[^>]*>(.*?)</script>', text, re.DOTALL)[1])
+        for episode in data["episodes"]:
+            actions = [frame for frame in episode["frames"] if "action" in frame]
+            assert len(actions) == sum(len(turn["actions"]) for turn in episode["turns"])
+            assert all(frame["board"] for frame in episode["frames"])
+
+
+def played(game, *lines, **settings):
+    env = make(f"ragen/{game}Text-v0", **settings)
+    env.reset(options={} if settings else {"split": "test", "index": 0})
+    told = io.StringIO()
+    answers = iter(lines)
+    play_game(env, Console(file=told, width=100), lambda: next(answers))
+    return env, told.getvalue()
+
+
+def test_a_person_writes_actions_and_learns_why_one_is_illegal():
+    env, told = played("Countdown", "7 + 100", "hint", "25 - 7", "18 + 8", level="26: 3 7 8 25")
+    assert "100 is not among the numbers; write a + b, a - b, a * b, a / b, hint or quit" in told
+    assert "best: 25 - 7 || 18 + 8" in told or "best: " in told
+    assert env.success
+
+
+def test_a_person_may_stop(capsys):
+    _, told = played("WebShop", "search[tea]", "quit")
+    assert "you stopped" in told
+
+
+def test_rules_of_the_shop_play_the_shop_only(tmp_path, capsys):
+    shop = ["--game", "WebShop", "--episodes", "4"]
+    agents = ["--agent", "webshop-first-hit", "--agent", "webshop-rule"]
+    assert main(["bench", *shop, *agents, "--out", str(tmp_path / "shop")]) == 0
+    assert main(["verify", str(tmp_path / "shop")]) == 0
+    capsys.readouterr()
+    main(
+        ["bench", "--game", "Bandit", *agents[:2], "--episodes", "2", "--out", str(tmp_path / "x")]
+    )
+    shown = capsys.readouterr()
+    assert "the agent 'webshop-first-hit' plays WebShop only" in shown.out + shown.err
