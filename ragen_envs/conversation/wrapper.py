@@ -196,7 +196,9 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         if self.end is None:
             self.end = self._limit_end(valid)
         ran = list(zip(action_texts(self.names, executed), effective, strict=True))
-        told = prompt.feedback(ran, parsed.defects, sum(rewards) + penalty, parsed.reason)
+        # Why a later action is illegal would tell what actions lead to that did not run.
+        reason = parsed.reason if run or not parsed.actions else ""
+        told = prompt.feedback(ran, parsed.defects, sum(rewards) + penalty, reason)
         self.user = self._next_text(told)
         return TurnResult(parsed, executed, effective, rewards, penalty, self.end, self.user)
 

@@ -181,6 +181,18 @@ def test_reading_a_reply_does_not_play_it(game):
     assert env.state_text() == before
 
 
+def test_a_reason_does_not_tell_what_did_not_happen():
+    answer = "search[tea] || click[nonsense]"
+    told = {}
+    for invalid in ("penalise", "discard"):
+        env = make("ragen/WebShopText-v0", actions_per_turn=2, invalid=invalid)
+        env.reset(seed=0)
+        told[invalid] = env.play(f"<think>a</think><answer>{answer}</answer>").text
+    assert "there is no button 'nonsense' here; the buttons are" in told["penalise"]
+    assert "Your reply was invalid (illegal action), so no action was executed." in told["discard"]
+    assert "[P0" not in told["discard"]
+
+
 def test_games_are_tools_too():
     tools = GameTools("ragen/CountdownText-v0", level="26: 3 7 8 25")
     tools.reset()
