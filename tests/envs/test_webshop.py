@@ -370,6 +370,14 @@ def test_following_the_oracle_earns_what_it_promises():
         assert total == pytest.approx(promised) == 1.0
 
 
+@pytest.mark.parametrize("products", [50, 1000])
+def test_a_title_is_found_on_the_first_page(products):
+    """So a perfect purchase takes a search, a click on the product, its options and the purchase."""
+    shop = make_catalogue(products)
+    for number, product in enumerate(shop):
+        assert number in engine_of(shop).search(product.title.lower())[:10]
+
+
 def test_a_budget_that_is_too_small():
     env = WebShopEnv()
     env.reset(options={"split": "test", "index": 0})
