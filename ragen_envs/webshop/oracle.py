@@ -1,11 +1,11 @@
 """The best purchase and the fewest actions to it.
 
-The reward is a sum over attributes, options and price, so the best options of a product are chosen one by one,
-and the best product follows by enumeration of the catalogue. A product is reached by the search for its
-title, or by one for what the instruction asks for, or from the page that is open, whichever takes the fewest
-actions; of searches that are as good, the one for what is asked for is made. In generated catalogues the
-search for a title shows its product on the first page, so no other query is faster and the number of
-actions is exact. In published data it is the fewest of these ways.
+The reward is a sum over attributes, options and price, so the best options of a product are chosen one
+by one, and the best product follows by enumeration of the catalogue. A product is reached by the search
+for its title, or by one for what the instruction asks for, or from the page that is open, whichever
+takes the fewest actions; of searches that are as good, the one for what is asked for is made. In
+generated catalogues the search for a title shows its product on the first page, so no other query is
+faster and the number of actions is exact. In published data it is the fewest of these ways.
 """
 
 from collections.abc import Iterator
