@@ -1,12 +1,18 @@
 """``ragen play``: play a game yourself."""
 
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ragen_bench.cli.completion import complete_game
 from ragen_bench.cli.options import SettingOption
+
+if TYPE_CHECKING:
+    from ragen_envs.conversation import ConversationWrapper
 
 
 def play(
@@ -34,7 +40,7 @@ def play(
     ] = 8000,
     setting: SettingOption = None,
 ) -> None:
-    """Play a game yourself. Type actions or their first letters, "hint" for the best move, or "quit"."""
+    """Play a game yourself. Press arrow keys, or type actions or their first letters, "hint" or "quit"."""
     from rich.console import Console
 
     from ragen_bench.config.overrides import read_overrides
@@ -46,7 +52,17 @@ def play(
 
         play_in_browser(env, port, print)
         return
-    play_game(env, Console(highlight=False), _read_line)
+    with _reader(env) as ask:
+        play_game(env, Console(highlight=False), ask)
+
+
+def _reader(env: "ConversationWrapper") -> AbstractContextManager[Callable[[], str]]:
+    """Return what reads a turn: keys of a terminal, or lines where there is none."""
+    if sys.stdin.isatty() and find_spec("termios") is not None:
+        from ragen_bench.console.keys import KeyReader
+
+        return KeyReader(env)
+    return nullcontext(_read_line)
 
 
 def _read_line() -> str:

@@ -65,7 +65,11 @@ def play_game(env: ConversationWrapper, console: Console, ask: Callable[[], str]
     for message in env.messages[1:-1]:
         console.print(f"\n{message['content']}", style="dim", markup=False)
     total = 0.0
+    begun = False
     while env.end is None:
+        if begun and console.is_terminal:
+            console.clear()
+        begun = True
         console.print()
         console.print(paint(env))
         names = _ask(env, console, ask)
@@ -86,7 +90,7 @@ def _introduction(env: ConversationWrapper) -> str:
         level = f"fresh level, --seed {instance.seed}"
     rules, legend = env.face.rules(env.unwrapped), env.face.legend(env.symbols)
     shown = introduction(rules, legend, env.names, env.settings)
-    letters = "; first letters and arrow characters work too" if _letters(env) else ""
+    letters = "; first letters, arrow characters and arrow keys work too" if _letters(env) else ""
     return (
         f"{shown}\n{level}. Write actions, separated by ||{letters}. hint: the best actions; "
         "quit: stop."
