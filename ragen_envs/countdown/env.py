@@ -28,8 +28,8 @@ class CountdownEnv(WordGameEnv):
     ## Action Space
     `FreeText(4096)`: an operation such as `8 * 7`, with one of + - * / (also x, × and ÷) and two of the
     numbers that are left. The result must be a positive whole number. It may be written down, as in
-    `8 * 7 = 56`, and must then be right. `env.legal(action)` says whether an action is legal, and
-    why not; `env.available()` lists all of them. An illegal action changes nothing.
+    `8 * 7 = 56`, and must then be right. `env.unwrapped.legal(action)` says whether an action is legal, and
+    why not; `env.unwrapped.available()` lists all of them. An illegal action changes nothing.
 
     ## Observation Space
     `FreeText(131072)`: the target and the numbers that are left, in ascending order.

@@ -25,9 +25,10 @@ class MastermindEnv(WordGameEnv):
     five each (one less with a sixth guess for one code; Koyama and Lai 1993). Transitions are deterministic.
 
     ## Action Space
-    `FreeText(4096)`: a guess such as `R R G B`, four of the letters R (red), G (green), B (blue), Y (yellow),
-    O (orange) and P (purple); spaces and case do not matter. `env.legal(action)` says whether an action
-    is legal, and why not; `env.available()` lists all 1,296. An illegal action changes nothing.
+    `FreeText(4096)`: a guess such as `R R G B`, four of the letters R (red), G (green), B (blue), Y
+    (yellow), O (orange) and P (purple); spaces and case do not matter. `env.unwrapped.legal(action)`
+    says whether an action is legal, and why not; `env.unwrapped.available()` lists all 1,296. An
+    illegal action changes nothing.
 
     ## Observation Space
     `FreeText(131072)`: the guesses so far, each with its answer.

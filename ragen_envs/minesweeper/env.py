@@ -30,9 +30,10 @@ class MinesweeperEnv(WordGameEnv):
     what is seen. Transitions are deterministic.
 
     ## Action Space
-    `FreeText(4096)`: a cell such as `r2c3` (row 2, column 3, counted from 1 at the top left), or
-    `open r2c3`. Opening an open cell does nothing. `env.legal(action)` says whether an action is legal,
-    and why not; `env.available()` lists the closed cells. An illegal action changes nothing.
+    `FreeText(4096)`: a cell such as `r2c3` (row 2, column 3, counted from 1 at the top left), or `open
+    r2c3`. Opening an open cell does nothing. `env.unwrapped.legal(action)` says whether an action is
+    legal, and why not; `env.unwrapped.available()` lists the closed cells. An illegal action changes
+    nothing.
 
     ## Observation Space
     `FreeText(131072)`: the board, a line a row: `#` closed, `0` to `8` open, `*` a mine, shown when the

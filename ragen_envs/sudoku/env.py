@@ -26,10 +26,10 @@ class SudokuEnv(WordGameEnv):
     cell. What is placed stays: a wrong digit makes the puzzle unsolvable. Transitions are deterministic.
 
     ## Action Space
-    `FreeText(4096)`: a placement such as `r1c2 = 3` (row 1, column 2, counted from 1 at the top left). It is
-    legal if the cell is empty and the digit, from 1 to 4, is not in its row, column or box.
-    `env.legal(action)` says whether an action is legal, and why not; `env.available()` lists all of
-    them. An illegal action changes nothing.
+    `FreeText(4096)`: a placement such as `r1c2 = 3` (row 1, column 2, counted from 1 at the top left).
+    It is legal if the cell is empty and the digit, from 1 to 4, is not in its row, column or box.
+    `env.unwrapped.legal(action)` says whether an action is legal, and why not;
+    `env.unwrapped.available()` lists all of them. An illegal action changes nothing.
 
     ## Observation Space
     `FreeText(131072)`: the grid, a line a row, with `_` for empty cells.

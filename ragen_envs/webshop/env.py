@@ -35,8 +35,9 @@ class WebShopEnv(WordGameEnv):
     `FreeText(4096)`: `search[words]` or `click[button]`, whatever the case. A search is legal on every
     page, and clears what was chosen; a click must name a button of the page: a product's number, an
     option's value, `Next >`, `< Prev`, `Back to Search`, `Description`, `Features`, `Reviews` or `Buy
-    Now`. `env.legal(action)` says whether an action is legal, and why not; `env.available()` lists the
-    clicks, or a search where there are none. An illegal action changes nothing.
+    Now`. `env.unwrapped.legal(action)` says whether an action is legal, and why not;
+    `env.unwrapped.available()` lists the clicks, or a search where there are none. An illegal action
+    changes nothing.
 
     ## Observation Space
     `FreeText(131072)`: the page with the instruction. `observation_mode` chooses its form: "page",
