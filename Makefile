@@ -47,7 +47,7 @@ test-integrations:
 # The pages in a real browser; needs Debian's chromium, or CHROMIUM=path.
 test-site: install
 	command -v $${CHROMIUM:-chromium} || (apt-get update && apt-get install -y --no-install-recommends chromium)
-	RAGEN_BROWSER=1 $(BIN)/python -m pytest tests/bench/test_site.py tests/bench/test_view.py
+	RAGEN_BROWSER=1 $(BIN)/python -m pytest tests/bench/test_site.py tests/bench/test_view.py tests/bench/test_shop_browser.py
 
 lint: install
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""A server of the OpenEnv adapter on this machine."""
+"""Servers of the OpenEnv adapter on this machine."""
 
 import socket
 import threading
@@ -7,8 +7,7 @@ import time
 import pytest
 
 
-@pytest.fixture(scope="module")
-def url():
+def served(env_id):
     import uvicorn
 
     from ragen_envs.adapters.openenv_server import app
@@ -16,7 +15,7 @@ def url():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    config = uvicorn.Config(app("ragen/SokobanText-v0"), port=port, log_level="warning")
+    config = uvicorn.Config(app(env_id), port=port, log_level="warning")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -25,3 +24,13 @@ def url():
     yield f"http://127.0.0.1:{port}"
     server.should_exit = True
     thread.join(timeout=10)
+
+
+@pytest.fixture(scope="module")
+def url():
+    yield from served("ragen/SokobanText-v0")
+
+
+@pytest.fixture(scope="module")
+def shop_url():
+    yield from served("ragen/WebShopText-v0")

@@ -37,6 +37,20 @@ def test_client_plays_the_same_game(url, start):
             assert game.state().step_count == number
 
 
+def test_a_game_of_words_is_served_too(shop_url):
+    env = gym.make("ragen/WebShopText-v0")
+    prompt, _ = env.reset(options={"split": "test", "index": 0})
+    with GameClient(base_url=shop_url).sync() as game:
+        told = game.reset(split="test", index=0)
+        assert told.observation.text == prompt
+        while not told.done:
+            (action,) = env.get_wrapper_attr("oracle")().actions
+            reply = f"<think>a</think><answer>{action}</answer>"
+            told = game.step(GameAction(reply=reply))
+            assert told.observation.text == env.step(reply)[0]
+        assert (told.reward, told.observation.success) == (1.0, True)
+
+
 def test_sessions_do_not_share_a_game(url):
     with GameClient(base_url=url).sync() as one, GameClient(base_url=url).sync() as other:
         first = one.reset(seed=1).observation.text

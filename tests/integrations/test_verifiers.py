@@ -13,7 +13,10 @@ from verifiers.v1.utils.loaders import taskset_class
 
 import ragen_envs  # noqa: F401
 
-REPLY = "<think>go</think><answer>Down || Right || Up</answer>"
+REPLIES = {
+    "Sokoban": "<think>go</think><answer>Down || Right || Up</answer>",
+    "WebShop": "<think>go</think><answer>search[waterproof jacket]</answer>",
+}
 
 
 class Endpoint(BaseHTTPRequestHandler):
@@ -21,7 +24,7 @@ class Endpoint(BaseHTTPRequestHandler):
 
     def do_POST(self):
         self.server.seen.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        message = {"role": "assistant", "content": REPLY}
+        message = {"role": "assistant", "content": self.server.reply}
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         head = {"id": "0", "object": "chat.completion", "created": 0, "model": "echo"}
@@ -39,7 +42,7 @@ class Endpoint(BaseHTTPRequestHandler):
 @pytest.fixture
 def endpoint():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
-    server.seen = []
+    server.seen, server.reply = [], ""
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield server
@@ -47,13 +50,13 @@ def endpoint():
     server.server_close()
 
 
-def played(index):
-    env = gym.make("ragen/SokobanText-v0")
+def played(game, index):
+    env = gym.make(f"ragen/{game}Text-v0")
     env.reset(options={"split": "test", "index": index})
     chats, total, over = [], 0.0, False
     while not over:
         chats.append(env.get_wrapper_attr("messages"))
-        _, reward, terminated, truncated, info = env.step(REPLY)
+        _, reward, terminated, truncated, info = env.step(REPLIES[game])
         total, over = total + reward, terminated or truncated
     return chats, total, info["success"]
 
@@ -83,11 +86,13 @@ def test_worked_examples_are_part_of_the_prompt():
     assert prompt == [(message["role"], message["content"]) for message in chat]
 
 
-def test_evaluator_plays_against_an_endpoint(endpoint, tmp_path):
+@pytest.mark.parametrize("game", REPLIES)
+def test_evaluator_plays_against_an_endpoint(game, endpoint, tmp_path):
+    endpoint.reply = REPLIES[game]
     host, port = endpoint.server_address
     command = [
         str(Path(sys.executable).parent / "vf-eval"), "ragen-games",
-        "--env.taskset.levels", "3", "--model", "echo",
+        "--env.taskset.levels", "3", "--env.taskset.game", f"ragen/{game}Text-v0", "--model", "echo",
         "--client.base-url", f"http://{host}:{port}/v1",
         "--client.api-key-var", "RAGEN_TEST_KEY", "--no-rich", "--no-push", "-o", str(tmp_path),
     ]  # fmt: skip
@@ -99,7 +104,7 @@ def test_evaluator_plays_against_an_endpoint(endpoint, tmp_path):
     (path,) = tmp_path.rglob("traces.jsonl")
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert len(rows) == 3
-    expected = {index: played(index) for index in range(3)}
+    expected = {index: played(game, index) for index in range(3)}
     for row in rows:
         (trace,) = row["traces"]
         _, total, success = expected[row["task"]["data"]["index"]]
