@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from ragen_agents.engines.base import Completion, Engine, EngineError, TokenRequest
 from ragen_agents.rollout.chat import ChatCodec
@@ -20,6 +20,7 @@ from ragen_envs.conversation import (
 )
 from ragen_envs.conversation.wrapper import Message
 from ragen_envs.errors import RagenError
+from ragen_envs.oracle import Budget
 from ragen_envs.seeding import new_stream
 
 
@@ -43,6 +44,14 @@ class GroupSpec:
     size: int
     options: dict[str, Any] = field(hash=False)
     """Keywords of ``reset``: a seed, or a frozen instance; noise is added to them."""
+
+
+class _Asked(NamedTuple):
+    """What a reply is given to."""
+
+    messages: list[Message]
+    state: str
+    budget: Budget
 
 
 @dataclass
@@ -146,7 +155,7 @@ class Collector:
         envs = [self._envs[completion.key] for completion in completions]
         replies = [self.codec.text(completion.ids) for completion in completions]
         before = [self.reward.before(env) for env in envs]
-        messages = [env.messages for env in envs]
+        asked = [_Asked(env.messages, env.state_text(), env.budget) for env in envs]
         results = games.play(
             replies,
             [completion.key for completion in completions],
@@ -162,19 +171,17 @@ class Collector:
                 trajectory.error = f"{type(result).__name__}: {result}"[:2000]
             else:
                 parts = _checked_parts(self.reward.parts(before[k], replies[k], result))
-                self._append(
-                    trajectory, completion, envs[k], messages[k], replies[k], result, parts
-                )
+                self._append(trajectory, completion, envs[k], asked[k], replies[k], result, parts)
 
     def _append(
         self, trajectory: Trajectory, completion: Completion, env: ConversationWrapper,
-        asked: list[Message], reply: str, result: TurnResult, parts: dict[str, float],
+        asked: "_Asked", reply: str, result: TurnResult, parts: dict[str, float],
     ) -> None:  # fmt: skip
         trajectory.turns.append(
             TrajectoryTurn(
                 reply=reply, rewards=parts, valid=result.parsed.is_valid,
                 effective=any(result.effective), actions=len(result.executed),
-                cut_off=completion.finish == "length",
+                cut_off=completion.finish == "length", state=asked.state, budget=asked.budget,
             )
         )  # fmt: skip
         trajectory.end = result.end
@@ -182,7 +189,7 @@ class Collector:
         trajectory.messages.append({"role": "user", "content": env.user})
         if result.end is None:
             closed = bool(completion.ids) and completion.ids[-1] in self.codec.stop_token_ids
-            extend(trajectory, self.codec, env, asked, reply, closed)
+            extend(trajectory, self.codec, env, asked.messages, reply, closed)
 
 
 def _checked_parts(parts: dict[str, Any]) -> dict[str, float]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ragen_envs.conversation import EndReason
+from ragen_envs.oracle import Budget
 
 CONTEXT = -1
 """Turn id of the tokens that the model did not write."""
@@ -24,6 +25,10 @@ class TrajectoryTurn:
     """How many actions ran."""
     cut_off: bool
     """Whether the token limit ended the reply."""
+    state: str = ""
+    """The state that was replied to, as text, without what is left of turns and actions."""
+    budget: Budget | None = None
+    """What was left of turns and actions; None where it is not known."""
 
     @property
     def reward(self) -> float:

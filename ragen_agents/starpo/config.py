@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from ragen_agents.run_files.renamed_keys import RenamedKeys
-from ragen_agents.starpo.math.losses import KlEstimator
+from ragen_agents.starpo.math.losses import KlEstimator, MaskLevel
 from ragen_agents.starpo.parts.aggregations import AGGREGATIONS
 from ragen_agents.starpo.parts.estimators import ESTIMATORS
 from ragen_agents.starpo.parts.filters import FILTERS
@@ -18,6 +18,7 @@ Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Unit = Annotated[float, Field(ge=0, le=1)]
 Amount = Annotated[float, Field(ge=0)]
+Above = Annotated[float, Field(gt=0)]
 Params = dict[str, float]
 
 
@@ -89,7 +90,13 @@ class Filter(_Section):
     kind: FilterName = "none"
     """Name of a registered filter."""
     ratio: Share = 0.25
-    """Share of the groups (or of their variance) to keep, for filters that use it (paper: 0.25)."""
+    """Share to keep, of what each filter says (paper: 0.25 of the groups)."""
+    refill: Annotated[int, Field(ge=0)] = 0
+    """Most times that fresh levels are played in place of groups of equal returns, before the filter chooses,
+    until there are ``rollout.prompts_per_iteration`` others (DAPO's dynamic sampling, arXiv 2503.14476)."""
+    loss_weight: Literal["none", "kept", "sqrt-kept"] = "none"
+    """The policy loss is multiplied by the share of groups that is kept, by its square root, or not at all
+    (RAGEN-2)."""
     params: Params = Field(default_factory=dict)
     """Settings that the filter was registered with."""
 
@@ -106,7 +113,7 @@ class Advantage(_Section):
     lam: Unit = 1.0
     """Lambda per action token (paper: 1)."""
     turn_gamma: Unit = 1.0
-    """Discount per turn, for turn-gae and bilevel-gae."""
+    """Discount per turn, for turn-gae, bilevel-gae and gigpo."""
     turn_lam: Unit = 1.0
     """Lambda per turn, for turn-gae and bilevel-gae."""
     whiten: bool = True
@@ -153,6 +160,11 @@ class Loss(_Section):
     tis_cap: Annotated[float, Field(ge=1)] | None = 2.0
     """Cap of the truncated importance weights, which correct for the difference between engine and trainer;
     null switches the correction off."""
+    mis_bounds: tuple[Above, Above] | None = None
+    """Masked importance sampling: tokens whose ratio of trainer to engine leaves these bounds are left out of
+    losses and denominators; not by default."""
+    mis_level: MaskLevel = "token"
+    """Whether mis_bounds apply to each token, or to a trajectory's geometric mean."""
     params: Params = Field(default_factory=dict)
     """Settings that the policy loss was registered with."""
 
@@ -328,6 +340,7 @@ class TrainConfig(_Section):
             for needs, setting in (
                 (estimator.needs_group, f"advantage.estimator={estimator.name}"),
                 (group_filter.needs_group, f"filter.kind={group_filter.name}"),
+                (self.filter.refill > 0, f"filter.refill={self.filter.refill}"),
             ):
                 if needs:
                     raise ValueError(
@@ -352,6 +365,16 @@ class TrainConfig(_Section):
             raise ValueError(
                 f"loss.kl=reward has no effect on advantage.estimator={estimator.name}, which does not read "
                 "the rewards of tokens; use loss.kl=loss"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_bounds(self) -> "TrainConfig":
+        bounds = self.loss.mis_bounds
+        if bounds is not None and not bounds[0] < 1 < bounds[1]:
+            raise ValueError(
+                f"loss.mis_bounds is {list(bounds)}, but equal arithmetic has the ratio 1, which must lie "
+                "between them"
             )
         return self
 

@@ -1,25 +1,31 @@
 """The first half of an iteration: play the groups, and choose what is learned from."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from accelerate import Accelerator
 
 from ragen_agents.rollout.collect import Collector, GroupSpec
 from ragen_agents.rollout.trajectory import Trajectory
 from ragen_agents.starpo.config import TrainConfig
-from ragen_agents.starpo.parts.filters import keep_groups
+from ragen_agents.starpo.parts.filters import Returns, keep_groups
 from ragen_agents.starpo.processes import collect_on_all
 from ragen_agents.starpo.run.metrics import group_returns
 from ragen_envs.conversation import EndReason
 from ragen_envs.seeding import advance, below, new_stream
 
 
-def training_groups(config: TrainConfig, iteration: int) -> list[GroupSpec]:
-    """Return the groups of an iteration, counted from 0: ``group_size`` episodes from each of P levels."""
+def training_groups(config: TrainConfig, iteration: int, refill: int = 0) -> list[GroupSpec]:
+    """Return the groups of an iteration, counted from 0: ``group_size`` episodes from each of P levels.
+
+    Each ``refill``, from 1, has other levels, and groups numbered after those before it.
+    """
     count = config.rollout.prompts_per_iteration
+    purpose = f"levels {config.seed}" + (f" refill {refill}" if refill else "")
     specs = []
-    for group in range(count):
-        stream = new_stream(f"levels {config.seed}", config.game, iteration * count + group)
+    for place in range(count):
+        group = refill * count + place
+        stream = new_stream(purpose, config.game, iteration * count + place)
         if config.levels:
             pick = below(advance(stream), config.levels)
             stream = new_stream(f"level {config.seed}", config.game, pick)
@@ -27,14 +33,34 @@ def training_groups(config: TrainConfig, iteration: int) -> list[GroupSpec]:
     return specs
 
 
+def group_numbers(trajectories: Sequence[Trajectory]) -> list[int]:
+    """Return the numbers of all groups, ascending."""
+    return sorted({t.group for t in trajectories})
+
+
+def filtered_returns(config: TrainConfig, trajectories: Sequence[Trajectory]) -> Returns:
+    """Return the returns that the filter looks at, of each group in ascending order."""
+    return group_returns(trajectories, game_only=not config.reward.in_filter)
+
+
 def kept_groups(
     config: TrainConfig, trajectories: Sequence[Trajectory], iteration: int
 ) -> list[int]:
-    """Return the groups that the config's filter keeps, of the iteration counted from 0."""
+    """Return the numbers of the groups that the config's filter keeps, of the iteration counted from 0."""
     how = config.filter
-    returns = group_returns(trajectories, game_only=not config.reward.in_filter)
     seed = new_stream("filter", str(config.seed), iteration)
-    return keep_groups(returns, how.kind, how.ratio, seed, how.params)
+    kept = keep_groups(
+        filtered_returns(config, trajectories), how.kind, how.ratio, seed, how.params
+    )
+    numbers = group_numbers(trajectories)
+    return [numbers[i] for i in kept]
+
+
+def loss_weight(config: TrainConfig, kept: int, groups: int) -> float:
+    """Return the factor of the policy loss where so many of the groups are kept."""
+    share = kept / groups if groups else 1.0
+    powers = {"none": 0.0, "sqrt-kept": 0.5, "kept": 1.0}
+    return float(share ** powers[config.filter.loss_weight])
 
 
 def learnable(trajectories: Sequence[Trajectory], kept: Sequence[int]) -> list[Trajectory]:
@@ -43,6 +69,17 @@ def learnable(trajectories: Sequence[Trajectory], kept: Sequence[int]) -> list[T
     Those whose game broke, and those in which the model wrote nothing, are left out.
     """
     return [t for t in trajectories if t.group in kept and t.end != EndReason.ERROR and t.written]
+
+
+class Played(NamedTuple):
+    """What an iteration has played."""
+
+    trajectories: list[Trajectory]
+    """All of them."""
+    candidates: list[Trajectory]
+    """Those among which the filter chooses."""
+    game_seconds: float
+    """Seconds that the games and the bookkeeping took in this process."""
 
 
 class RolloutStep:
@@ -57,12 +94,33 @@ class RolloutStep:
     def __init__(self, config: TrainConfig, collector: Collector, accelerator: Accelerator) -> None:
         self._config, self._collector, self._accelerator = config, collector, accelerator
 
-    def collect(self, iteration: int) -> list[Trajectory]:
-        """Return all trajectories of an iteration, counted from 0."""
-        groups = training_groups(self._config, iteration)
-        return collect_on_all(self._collector, groups, iteration, self._accelerator)
+    def collect(self, iteration: int) -> Played:
+        """Play an iteration, counted from 0, with the refills that ``filter.refill`` allows."""
+        played, seconds = self._play(iteration, 0)
+        if not self._config.filter.refill:
+            return Played(played, played, seconds)
+        candidates = self._differing(played)
+        for refill in range(1, self._config.filter.refill + 1):
+            if len(group_numbers(candidates)) >= self._config.rollout.prompts_per_iteration:
+                break
+            fresh, more = self._play(iteration, refill)
+            played, seconds = [*played, *fresh], seconds + more
+            candidates += self._differing(fresh)
+        return Played(played, self._full(candidates), seconds)
 
-    @property
-    def game_seconds(self) -> float:
-        """Seconds that the games and the bookkeeping of the last collection took."""
-        return self._collector.clock.games
+    def _play(self, iteration: int, refill: int) -> tuple[list[Trajectory], float]:
+        groups = training_groups(self._config, iteration, refill)
+        found = collect_on_all(self._collector, groups, iteration, self._accelerator)
+        return found, self._collector.clock.games
+
+    def _differing(self, trajectories: Sequence[Trajectory]) -> list[Trajectory]:
+        """Return the trajectories of groups whose returns differ, in what the filter looks at."""
+        returns = filtered_returns(self._config, trajectories)
+        numbers = group_numbers(trajectories)
+        differ = {numbers[i] for i in keep_groups(returns, "nonzero", 1.0, 0)}
+        return [t for t in trajectories if t.group in differ]
+
+    def _full(self, candidates: Sequence[Trajectory]) -> list[Trajectory]:
+        """Return the trajectories of as many groups as an iteration has."""
+        first = group_numbers(candidates)[: self._config.rollout.prompts_per_iteration]
+        return [t for t in candidates if t.group in first]

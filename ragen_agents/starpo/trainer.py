@@ -18,9 +18,16 @@ from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.engine_setup import make_engine
 from ragen_agents.starpo.evaluation import Evaluator
 from ragen_agents.starpo.parts.estimators import ESTIMATORS
+from ragen_agents.starpo.parts.policy_losses import POLICY_LOSSES
 from ragen_agents.starpo.parts.rewards import TurnReward, as_reward
 from ragen_agents.starpo.processes import agree, any_process
-from ragen_agents.starpo.rollout_step import RolloutStep, kept_groups, learnable
+from ragen_agents.starpo.rollout_step import (
+    RolloutStep,
+    group_numbers,
+    kept_groups,
+    learnable,
+    loss_weight,
+)
 from ragen_agents.starpo.run.empty_iterations import (
     EMPTY_LIMIT,
     BrokenGamesError,
@@ -184,12 +191,16 @@ class Trainer:
         agree(error, self.accelerator)
 
     def _warn_of_settings(self) -> None:
-        estimator, given = ESTIMATORS[self.config.advantage.estimator], self.config.loss.agg_mode
-        if estimator.agg_mode not in (None, given):
-            self._warn(
-                f"advantage.estimator={estimator.name} was published with loss.agg_mode="
-                f"{estimator.agg_mode}, but it is {given}"
-            )
+        given = self.config.loss.agg_mode
+        for part, published in (
+            ("advantage.estimator", ESTIMATORS[self.config.advantage.estimator]),
+            ("loss.policy_loss", POLICY_LOSSES[self.config.loss.policy_loss]),
+        ):
+            if published.agg_mode not in (None, given):
+                self._warn(
+                    f"{part}={published.name} was published with loss.agg_mode={published.agg_mode}, but it "
+                    f"is {given}"
+                )
 
     def _warn(self, text: str) -> None:
         if self.is_main_process:
@@ -277,25 +288,27 @@ class Trainer:
         """Collect, filter and score trajectories; returns nothing to learn from if none are kept."""
         config = self.config
         with self._phases.timed("rollout"):
-            trajectories = self._rollout.collect(iteration)
-        self._phases.add("games", self._rollout.game_seconds)
+            trajectories, candidates, game_seconds = self._rollout.collect(iteration)
+        self._phases.add("games", game_seconds)
         self._call("on_rollout_end", iteration + 1, trajectories)
         metrics: dict[str, Any] = rollout_metrics(trajectories)
         information = config.monitor.information_every
         if information and iteration % information == 0:
             with self._phases.timed("information"):
                 metrics |= prompt_information(self.learner, trajectories, self.codec.pad)
-        kept = kept_groups(config, trajectories, iteration)
+        kept = kept_groups(config, candidates, iteration)
         metrics["kept_groups"] = float(len(kept))
-        chosen = learnable(trajectories, kept)
+        metrics["played_groups"] = float(len(group_numbers(trajectories)))
+        chosen = learnable(candidates, kept)
         self._count_empty(bool(chosen), trajectories)
         if iteration % config.save_every == 0:
             for trajectory in trajectories[: config.rollout.group_size : 4][:4]:
                 journal.sample(iteration + 1, "train", trajectory)
         if not chosen:
             return None, metrics
+        weight = loss_weight(config, len(kept), len(group_numbers(candidates)))
         with self._phases.timed("scores"):
-            return self.learner.prepare(TrainBatch.of(chosen, self.codec.pad)), metrics
+            return self.learner.prepare(TrainBatch.of(chosen, self.codec.pad), weight), metrics
 
     def _count_empty(self, any_chosen: bool, trajectories: list[Trajectory]) -> None:
         """Stop a run that has had nothing to learn from for too long, unless all is learned."""

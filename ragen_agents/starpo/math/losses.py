@@ -1,5 +1,6 @@
 """Losses of StarPO: pure functions of log-probabilities, advantages and masks, (B, T) each."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -7,6 +8,7 @@ import torch
 from torch import Tensor
 
 KlEstimator = Literal["k1", "k2", "k3"]
+MaskLevel = Literal["token", "trajectory"]
 
 
 @dataclass(frozen=True)
@@ -16,7 +18,7 @@ class TokenLoss:
     loss: Tensor
     """(B, T), to be minimised; not masked."""
     clipped: Tensor
-    """(B, T) bool: tokens whose gradient the clip has cut."""
+    """(B, T) bool: tokens at which the clip acts."""
 
 
 def clipped_surrogate(
@@ -45,6 +47,33 @@ def clipped_surrogate(
         loss = torch.where(beyond, ceiling, loss)
         clipped = clipped | beyond
     return TokenLoss(loss, clipped)
+
+
+def clipped_weight(
+    logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, low: float, high: float
+) -> TokenLoss:
+    """Return CISPO's loss (MiniMax 2025, arXiv 2506.13585): the clipped ratio weighs log pi, as a constant.
+
+    Arguments are those of ``clipped_surrogate``.
+    """
+    ratio = torch.exp((logprobs - old_logprobs).clamp(-20.0, 20.0)).detach()
+    bounded = ratio.clamp(1.0 - low, 1.0 + high)
+    return TokenLoss(-bounded * advantages * logprobs, bounded != ratio)
+
+
+def sequence_logprobs(logprobs: Tensor, sequences: Tensor) -> Tensor:
+    """Return the mean log-probability of the sequence that each token belongs to, on all of its tokens.
+
+    Args:
+        logprobs: (B, T).
+        sequences: (B, T) int64: number of the token's sequence within its row, from 0; -1 for none.
+    """
+    inside = sequences >= 0
+    index = sequences.clamp(min=0)
+    shape = (len(logprobs), int(index.max()) + 1)
+    sums = logprobs.new_zeros(shape).scatter_add(1, index, torch.where(inside, logprobs, 0.0))
+    counts = logprobs.new_zeros(shape).scatter_add(1, index, inside.to(logprobs.dtype))
+    return torch.where(inside, (sums / counts.clamp(min=1)).gather(1, index), 0.0)
 
 
 def value_loss(values: Tensor, old: Tensor, returns: Tensor, clip: float | None = None) -> Tensor:
@@ -80,6 +109,23 @@ def importance_weights(old_logprobs: Tensor, rollout_logprobs: Tensor, cap: floa
     They correct for an engine whose arithmetic, or whose weights, differ from the trainer's.
     """
     return torch.exp((old_logprobs - rollout_logprobs).clamp(-20.0, 20.0)).clamp(max=cap).detach()
+
+
+def within_bounds(
+    old_logprobs: Tensor, rollout_logprobs: Tensor, mask: Tensor, low: float, high: float,
+    level: MaskLevel,
+) -> Tensor:  # fmt: skip
+    """Return the tokens whose ratio pi_trainer / pi_engine lies in [low, high], (B, T) bool.
+
+    With level "trajectory" the ratio is the geometric mean over the trajectory's tokens, and all of them
+    stay or none. The product would exceed any bounds in long trajectories.
+    """
+    if level == "trajectory":
+        whole = torch.where(mask, 0, -1)
+        old_logprobs = sequence_logprobs(old_logprobs, whole)
+        rollout_logprobs = sequence_logprobs(rollout_logprobs, whole)
+    gap = old_logprobs - rollout_logprobs
+    return mask & (gap >= math.log(low)) & (gap <= math.log(high))
 
 
 def explained_variance(values: Tensor, returns: Tensor) -> float:

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from ragen_agents.rollout.trajectory import CONTEXT, Trajectory
 from ragen_agents.starpo.math import advantages as adv
+from ragen_agents.starpo.math.state_groups import per_turn, step_advantages, step_returns
 from ragen_agents.starpo.parts.registry import Registry
 from ragen_envs.errors import RagenError
 
@@ -180,6 +181,19 @@ def _dr_grpo(batch: EstimatorInput) -> AdvantageEstimate:
     return AdvantageEstimate(per_token(adv.dr_grpo(batch.returns, batch.groups), batch.mask))
 
 
+def _gigpo(batch: EstimatorInput) -> AdvantageEstimate:
+    of_group = adv.grpo if batch.params["divide"] else adv.dr_grpo
+    whole = per_token(of_group(batch.returns, batch.groups), batch.mask)
+    turns = [trajectory.turns for trajectory in batch.trajectories]
+    steps = step_advantages(
+        [step_returns([t.reward for t in each], batch.settings.turn_gamma) for each in turns],
+        [[(t.state, t.budget if batch.params["budget"] else None) for t in each] for each in turns],
+        batch.groups.tolist(),
+        divide=bool(batch.params["divide"]),
+    )
+    return AdvantageEstimate(whole + batch.params["omega"] * per_turn(steps, batch.turn_ids))
+
+
 for _estimator in (
     Estimator(
         "grpo", _grpo, "(return - mean) / deviation within the group (Shao et al. 2024)",
@@ -194,6 +208,13 @@ for _estimator in (
         "return - mean of the group; Dr.GRPO with `loss.agg_mode=seq-mean-token-sum-norm` "
         "(arXiv 2503.20783)",
         needs_group=True, agg_mode="seq-mean-token-sum-norm",
+    ),
+    Estimator(
+        "gigpo", _gigpo,
+        "that of grpo, plus `omega` times the same over the turns of the group that start in one state, "
+        "whose returns are discounted by `turn_gamma` (GiGPO, arXiv 2505.10978). `budget=0` leaves out of "
+        "the state what is left of turns and actions; `divide=0` does not divide by deviations",
+        needs_group=True, params={"omega": 1.0, "budget": 1.0, "divide": 1.0},
     ),
     Estimator(
         "gae", _gae,

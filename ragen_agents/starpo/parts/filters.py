@@ -23,6 +23,8 @@ from ragen_envs.errors import RagenError
 _SAME = 1e-8
 """Standard deviations below this are those of equal returns."""
 
+_ROUNDING = 1e-9
+
 Returns = Sequence[NDArray[np.float64]]
 """The returns of the members of each group; groups may differ in size."""
 
@@ -126,11 +128,33 @@ def _nonzero(batch: FilterInput) -> Iterable[int]:
 
 def _variance_share(batch: FilterInput) -> Iterable[int]:
     order = _by_deviation(batch.returns)
-    if not order:
-        return order
     variance = group_std(batch.returns)[order] ** 2
-    share = np.cumsum(variance) / np.sum(variance)
-    return order[: int(np.searchsorted(share, batch.ratio - 1e-9)) + 1]
+    return _until(order, variance, batch.ratio * np.sum(variance) - _ROUNDING)
+
+
+def _top_p(batch: FilterInput) -> Iterable[int]:
+    order = _by_deviation(batch.returns)
+    std = group_std(batch.returns)[order]
+    return _until(order, std, batch.ratio * np.sum(std) - batch.params["eps"])
+
+
+def _softmax_top_p(batch: FilterInput) -> Iterable[int]:
+    std = group_std(batch.returns)
+    if not len(std):
+        return ()
+    order = np.argsort(-std, kind="stable").tolist()
+    mass = np.exp(std[order] - std.max())
+    return _until(order, mass / mass.sum(), batch.ratio - _ROUNDING)
+
+
+def _min_p(batch: FilterInput) -> Iterable[int]:
+    std = group_std(batch.returns)
+    return [i for i in _by_deviation(batch.returns) if std[i] >= batch.ratio * std.max()]
+
+
+def _until(order: list[int], scores: NDArray[np.float64], goal: float) -> list[int]:
+    """Return the shortest beginning of ``order`` whose scores reach a sum, at least one group."""
+    return order[: int(np.searchsorted(np.cumsum(scores), goal)) + 1]
 
 
 def _by_deviation(returns: Returns) -> list[int]:
@@ -147,12 +171,30 @@ for _filter in (
     GroupFilter("none", _all, "all groups"),
     GroupFilter(
         "std", _std,
-        "the share `filter.ratio` with the largest deviation of returns (StarPO-S, paper section 4.2)",
+        "the share `filter.ratio` with the largest deviation of returns (StarPO-S, paper section 4.2; "
+        "top-k in RAGEN-2)",
+        needs_group=True,
+    ),
+    GroupFilter(
+        "top-p", _top_p,
+        "the fewest groups whose deviations add up to the share `filter.ratio` of their sum, less `eps` "
+        "(RAGEN-2, linear top-p; published with 0.9)",
+        needs_group=True, params={"eps": 0.01},
+    ),
+    GroupFilter(
+        "softmax-top-p", _softmax_top_p,
+        "the fewest groups that hold the share `filter.ratio` of the softmax of the deviations; groups of "
+        "equal returns count (RAGEN-2, softmax top-p; published with 0.9)",
+        needs_group=True,
+    ),
+    GroupFilter(
+        "min-p", _min_p,
+        "groups whose deviation is at least `filter.ratio` times the largest (RAGEN-2, min-p)",
         needs_group=True,
     ),
     GroupFilter(
         "variance-share", _variance_share,
-        "the fewest groups that hold the share `filter.ratio` of all variance (RAGEN-2, top-p)",
+        "the fewest groups that hold the share `filter.ratio` of the sum of variances",
         needs_group=True,
     ),
     GroupFilter("nonzero", _nonzero, "groups whose returns differ", needs_group=True),

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch import Tensor
 
-from ragen_agents.starpo.math.losses import TokenLoss, clipped_surrogate
+from ragen_agents.starpo.math.losses import (
+    TokenLoss,
+    clipped_surrogate,
+    clipped_weight,
+    sequence_logprobs,
+)
 from ragen_agents.starpo.parts.registry import Registry
 from ragen_envs.errors import RagenError
 
@@ -47,6 +52,9 @@ class PolicyLoss:
     """Returns the loss of each token; tokens outside the mask are ignored."""
     summary: str
     """One line for the documentation, with the source."""
+    agg_mode: str | None = None
+    """The ``loss.agg_mode`` that it was published with, if it is part of the method; the trainer warns where
+    another one is set."""
     params: Mapping[str, float] = field(default_factory=dict)
     """Its own settings and their defaults, set by ``loss.params``."""
 
@@ -85,6 +93,45 @@ def _ppo_clip(part: PolicyLossInput) -> TokenLoss:
     )  # fmt: skip
 
 
-register_policy_loss(
-    PolicyLoss("ppo-clip", _ppo_clip, "PPO's clipped surrogate (Schulman et al. 2017)")
-)
+def _gspo(part: PolicyLossInput) -> TokenLoss:
+    return _of_sequences(part, torch.where(part.mask, 0, -1))
+
+
+def _gspo_turn(part: PolicyLossInput) -> TokenLoss:
+    return _of_sequences(part, torch.where(part.mask, part.turn_ids, -1))
+
+
+def _of_sequences(part: PolicyLossInput, sequences: Tensor) -> TokenLoss:
+    how = part.settings
+    return clipped_surrogate(
+        sequence_logprobs(part.logprobs, sequences), sequence_logprobs(part.old_logprobs, sequences),
+        part.advantages, how.clip_ratio_low, how.clip_ratio_high, how.dual_clip,
+    )  # fmt: skip
+
+
+def _cispo(part: PolicyLossInput) -> TokenLoss:
+    how = part.settings
+    return clipped_weight(
+        part.logprobs, part.old_logprobs, part.advantages, how.clip_ratio_low, how.clip_ratio_high
+    )
+
+
+for _loss in (
+    PolicyLoss("ppo-clip", _ppo_clip, "PPO's clipped surrogate (Schulman et al. 2017)"),
+    PolicyLoss(
+        "gspo", _gspo,
+        "PPO's surrogate with one ratio for each trajectory, the geometric mean of its tokens' (GSPO, arXiv "
+        "2507.18071; published with clips of 3e-4 and 4e-4)",
+        agg_mode="seq-mean-token-mean",
+    ),
+    PolicyLoss(
+        "gspo-turn", _gspo_turn,
+        "the same with one ratio for each turn",
+    ),
+    PolicyLoss(
+        "cispo", _cispo,
+        "log-probability times the clipped ratio as a constant, so that no token loses its gradient (CISPO, "
+        "arXiv 2506.13585)",
+    ),
+):  # fmt: skip
+    register_policy_loss(_loss)

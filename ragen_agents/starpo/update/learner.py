@@ -72,12 +72,17 @@ class Learner:
         policy = self.models.policy
         return policy if self._copy is None else self._copy.refreshed_from(policy)
 
-    def prepare(self, batch: TrainBatch) -> Prepared:
-        """Score a batch under the present models and turn its rewards into advantages."""
+    def prepare(self, batch: TrainBatch, loss_weight: float = 1.0) -> Prepared:
+        """Score a batch under the present models and turn its rewards into advantages.
+
+        Args:
+            batch: What is learned from.
+            loss_weight: Factor of the policy loss.
+        """
         reference = None
         if self.reference is not None:
             reference = self._score_all(self.reference, batch).logprobs
-        return prepare(self.config, batch, self.score(batch), reference)
+        return prepare(self.config, batch, self.score(batch), reference, loss_weight)
 
     def score(self, batch: TrainBatch) -> Scores:
         """Return what the present models say of a batch."""

@@ -8,7 +8,12 @@ from torch import Tensor
 
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.math.advantages import place_rewards, whiten
-from ragen_agents.starpo.math.losses import explained_variance, importance_weights, kl_estimate
+from ragen_agents.starpo.math.losses import (
+    explained_variance,
+    importance_weights,
+    kl_estimate,
+    within_bounds,
+)
 from ragen_agents.starpo.parts.estimators import (
     ESTIMATORS,
     AdvantageEstimate,
@@ -26,7 +31,7 @@ class LossInput:
     turn_ids: Tensor
     """int64: turn of each action token, from 0; -1 for context and padding."""
     mask: Tensor
-    """bool: action tokens."""
+    """bool: action tokens that are learned from."""
     old_logprobs: Tensor
     """Log-probabilities under the policy as it was before the update, in nats."""
     advantages: Tensor
@@ -35,7 +40,7 @@ class LossInput:
     """bool: tokens with a value target."""
     old_values: Tensor
     weights: Tensor
-    """Truncated importance weights; 1 where they are switched off."""
+    """Factors of the policy loss: truncated importance weights, or 1, times the filter's loss weight."""
     rollout_logprobs: Tensor
     """Log-probabilities of the engine when it sampled the tokens."""
     reference_logprobs: Tensor | None
@@ -61,8 +66,9 @@ class Prepared:
 
 
 def prepare(
-    config: TrainConfig, batch: TrainBatch, scores: Scores, reference_logprobs: Tensor | None
-) -> Prepared:
+    config: TrainConfig, batch: TrainBatch, scores: Scores, reference_logprobs: Tensor | None,
+    loss_weight: float = 1.0,
+) -> Prepared:  # fmt: skip
     """Turn the rewards of scored trajectories into advantages.
 
     Args:
@@ -70,6 +76,7 @@ def prepare(
         batch: B trajectories.
         scores: What the present models say of them.
         reference_logprobs: (B, T), under the initial policy, or None if no divergence is charged.
+        loss_weight: Factor of the policy loss.
 
     Raises:
         RagenError: The estimator returned something it must not.
@@ -78,15 +85,22 @@ def prepare(
     estimate = _estimate(config, batch, scores, reference_logprobs)
     targets = estimate.value_targets
     value_mask = mask if estimate.value_mask is None else estimate.value_mask
-    weights = torch.ones_like(logprobs)
+    weights = torch.full_like(logprobs, loss_weight)
     if config.loss.tis_cap is not None:
-        weights = importance_weights(logprobs, batch.rollout_logprobs, config.loss.tis_cap)
+        weights *= importance_weights(logprobs, batch.rollout_logprobs, config.loss.tis_cap)
+    learned = mask
+    if config.loss.mis_bounds is not None:
+        learned = within_bounds(
+            logprobs, batch.rollout_logprobs, mask, *config.loss.mis_bounds, config.loss.mis_level
+        )
     gap = (logprobs - batch.rollout_logprobs)[mask]
     metrics = {
         "entropy": _mean(scores.entropies[mask]),
         "mismatch_mean": _mean(gap.abs()),
         "mismatch_max": float(gap.abs().max()) if len(gap) else 0.0,
     }
+    if config.loss.mis_bounds is not None:
+        metrics["masked_share"] = 1.0 - _mean(learned[mask].float())
     if reference_logprobs is not None:
         metrics["kl_to_initial"] = _mean((logprobs - reference_logprobs)[mask])
     if targets is not None:
@@ -94,7 +108,7 @@ def prepare(
             scores.values[value_mask], targets[value_mask]
         )
     inputs = LossInput(
-        turn_ids=batch.turn_ids, mask=mask, old_logprobs=logprobs, advantages=estimate.advantages,
+        turn_ids=batch.turn_ids, mask=learned, old_logprobs=logprobs, advantages=estimate.advantages,
         value_targets=torch.zeros_like(scores.values) if targets is None else targets,
         value_mask=value_mask, old_values=scores.values, weights=weights,
         rollout_logprobs=batch.rollout_logprobs,
