@@ -56,6 +56,9 @@ class ScaleSettings(_Model):
     iterations: int = Field(ge=1)
     quick: int = Field(ge=1)
     """Iterations of the quick look."""
+    train: dict[str, Any] = Field(default_factory=dict)
+    """Fields of the training config that all cells have at this scale. Conversation settings among them are of
+    training only: the tests keep the game's own."""
     games: list[Name] | None = None
     """The games that are trained on by default; None for all."""
     cells: list[Name] | None = None

@@ -178,7 +178,7 @@ def _train(sweep: Sweep, choice: Choice, game: str, cell: Cell, seed: int) -> Tr
     size = _SCALES[choice.scale]
     if choice.quick:
         size = merged(size, {"evaluation": {"every": iterations, "episodes": 32}})
-    base = merged(SCALES[choice.scale], size, PRESETS[cell.preset or sweep.preset])
+    base = merged(SCALES[choice.scale], size, PRESETS[cell.preset or sweep.preset], scale.train)
     derived = _derived(validate(TrainConfig, base, "config"), cell)
     own = {
         "game": core_tasks()[game].env,
