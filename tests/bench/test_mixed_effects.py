@@ -72,8 +72,8 @@ def test_a_large_difference_is_found():
     found = 0
     for _ in range(100):
         ease = rng.normal(0, 1, 256)
-        a = runs(rng, 3, 256, 0.1, 0, shift=1.0, ease=ease)
-        b = runs(rng, 3, 256, 0.1, 0, ease=ease)
+        a = runs(rng, 4, 256, 0.1, 0, shift=1.0, ease=ease)
+        b = runs(rng, 4, 256, 0.1, 0, ease=ease)
         result = mixed_effects_difference(a, b)
         found += result.p_value <= 0.05 and result.interval.low > 0
     assert found >= 95

@@ -120,9 +120,10 @@ def test_runs_that_all_collapse_are_not_enough_evidence_until_there_are_many():
     for seeds, verdict in ((3, "undecided"), (12, "supported")):
         curves = {"success": [0.5] * 20 + [0.0] * 20}
         what, results = results_of("figure7", {}, games=PAPERS, seeds=seeds, curves=curves)
-        first = judge(what, Runs(what.load_sweep(), results))[0]
-        assert first.verdict == verdict
-        assert first.ours.startswith(f"{seeds} of {seeds} runs")
+        verdicts = judge(what, Runs(what.load_sweep(), results))
+        collapse = next(v for v in verdicts if v.claim.startswith("Group-relative: without a"))
+        assert collapse.verdict == verdict
+        assert collapse.ours.startswith(f"{seeds} of {seeds} runs")
 
 
 @pytest.fixture
@@ -230,7 +231,7 @@ def test_how_a_metric_went_stands_beside_the_papers(tmp_path, capsys):
     add_to_archive(archive_path(tmp_path, what.sweep, "laptop"), results)
     arguments = ["figure11", "--results", str(tmp_path), "--out", str(tmp_path / "out")]
     assert main(["reproduce", *arguments, "--no-run", "--format", "markdown"]) == 0
-    row = "| Bandit | think | 3 | 40.0 (40.0 to 40.0) | 30.0 (30.0 to 30.0) | 20.0 (20.0 to 20.0) |"
+    row = "| Bandit | think | 6 | 40.0 (40.0 to 40.0) | 30.0 (30.0 to 30.0) | 20.0 (20.0 to 20.0) |"
     assert f"{row} 66.0 / 25.6 / 17.6 |" in capsys.readouterr().out
     assert main(["reproduce", *arguments, "--no-run", "--format", "json"]) == 0
     stages = json.loads(capsys.readouterr().out)["stages"]
@@ -292,11 +293,11 @@ def test_fewer_seeds_than_are_kept_do_not_take_their_place(kept, capsys):
 def test_fewer_seeds_of_borrowed_runs_do_not_take_their_place_either(tmp_path):
     what, results = results_of("figure5", {})
     add_to_archive(archive_path(tmp_path, what.sweep, "laptop"), results)
-    arguments = ["reproduce", "figure7", "--results", str(tmp_path), "--out", str(tmp_path / "out")]
+    arguments = ["reproduce", "figure8", "--results", str(tmp_path), "--out", str(tmp_path / "out")]
     assert main([*arguments, "--no-run"]) == 0
-    before = (tmp_path / "laptop/figure7.md").read_bytes()
+    before = (tmp_path / "laptop/figure8.md").read_bytes()
     assert main([*arguments, "--no-run", "--seeds", "1"]) == 0
-    assert (tmp_path / "laptop/figure7.md").read_bytes() == before
+    assert (tmp_path / "laptop/figure8.md").read_bytes() == before
 
 
 def test_a_table_that_cannot_be_finished_stops_no_other(kept, monkeypatch, capsys):
@@ -345,7 +346,7 @@ def test_one_seed_decides_nothing(kept, capsys):
 def test_what_would_decide_a_claim_would_do_so_among_all_of_them():
     what, results = results_of("figure7", {}, curves={"success": [0.5] * 20 + [0.0] * 20})
     verdicts = judge(what, Runs(what.load_sweep(), results))
-    share = next(v for v in verdicts if v.ours.startswith("3 of 3 runs"))
+    share = next(v for v in verdicts if v.ours.startswith("6 of 6 runs"))
     runs = int(share.remedy.split()[0])
     assert 2.0 ** (1 - runs) <= 0.05 / len(verdicts) < 2.0 ** (2 - runs)
 
@@ -370,18 +371,24 @@ def test_an_unknown_table_is_named(capsys):
 
 def test_runs_of_another_sweep_are_named_and_not_taken_for_its_own(tmp_path, capsys):
     folder = tmp_path / "results"
-    for name, cells in (("figure5", None), ("figure7", {"keep-25", "random-25"})):
-        what, results = results_of(name, {})
-        mine = [r for r in results if cells is None or r.task.cell in cells]
-        add_to_archive(archive_path(folder, what.sweep, "laptop"), mine)
+    what, results = results_of("figure7", {})
+    own, others = [], []
+    for result in results:
+        if result.task.cell == "grpo-all" and result.task.seed is not None:
+            twin = result.task.model_copy(update={"sweep": "algorithm", "cell": "twin"})
+            others.append(result.model_copy(update={"task": twin}))
+        else:
+            own.append(result)
+    add_to_archive(archive_path(folder, what.sweep, "laptop"), own)
+    add_to_archive(archive_path(folder, "algorithm", "laptop"), others)
     before = (folder / "laptop/filter.jsonl").read_bytes()
     out = str(tmp_path / "out")
     assert main(["reproduce", "figure7", "--results", str(folder), "--out", out, "--no-run"]) == 0
     assert (folder / "laptop/filter.jsonl").read_bytes() == before
     text = (folder / "laptop/figure7.md").read_text()
-    assert "all: the same runs as starpo-ppo of the sweep algorithm" in text
+    assert "grpo-all: the same runs as twin of the sweep algorithm" in text
     saving = next(
-        line for line in text.splitlines() if "deterministic: keeping 25% saves" in line.lower()
+        line for line in text.splitlines() if "group-relative: keeping 25% saves" in line.lower()
     )
     assert "timed in other commands" in saving
     assert "undecided" in saving

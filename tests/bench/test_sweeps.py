@@ -302,13 +302,13 @@ def test_the_threads_of_tasks_are_capped(monkeypatch):
 
 def test_what_another_sweep_has_done_is_not_done_again():
     """The same method, begun from the same weights, is one run wherever it is compared."""
-    algorithm, shares = load_sweep("algorithm"), load_sweep("filter")
+    algorithm, shares = load_sweep("algorithm"), load_sweep("clip-kl")
     lake = Choice(games=("FrozenLakeDeterministic",))
     done = [make_result(task) for task in plan(algorithm, lake)]
     tasks = plan(shares, lake)
     found = borrowed(done, tasks)
     cells = {(r.result.task.cell, r.result.task.seed) for r in found.values()}
-    assert cells == {("all", None), *((c, s) for c in ("all", "grpo-all") for s in range(3))}
+    assert cells == {("base", None), *(("base", seed) for seed in range(6))}
     assert all(path == result.task.path for path, (result, _) in found.items())
     assert {source.sweep for _, source in found.values()} == {"algorithm"}
     assert not any("seconds/total" in result.curves for result, _ in found.values())
@@ -322,8 +322,8 @@ def test_what_another_sweep_has_done_is_not_done_again():
 
 
 def test_a_sweeps_own_runs_go_before_those_of_others(tmp_path):
-    tasks = plan(load_sweep("filter"), Choice(seeds=1))
-    task = next(t for t in tasks if (t.cell, t.seed) == ("all", 0))
+    tasks = plan(load_sweep("clip-kl"), Choice(seeds=1))
+    task = next(t for t in tasks if (t.cell, t.seed) == ("base", 0))
     twin = task.model_copy(update={"sweep": "algorithm", "cell": "starpo-ppo"})
     others = borrowed([make_result(twin)], [task])
     (state,) = read_states([task], tmp_path, {}, others)

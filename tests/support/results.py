@@ -39,7 +39,7 @@ def make_result(task, rates=None, seed_sd=0.0, curves=None, number=0):
     )  # fmt: skip
 
 
-def results_of(name, rates, seeds=3, games=(), **more):
+def results_of(name, rates, seeds=6, games=(), **more):
     """Results of the sweep of a table: rates by cell, or by cell and test."""
     what = load_reproduction(name)
     games = tuple(games or games_of(what, "laptop"))

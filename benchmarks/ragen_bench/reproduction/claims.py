@@ -19,6 +19,7 @@ from ragen_bench.reproduction.reproduction_config import (
 from ragen_bench.stats.intervals import FloatArray, wilson
 from ragen_bench.stats.mixed_effects import Difference, mixed_effects_rate_difference
 from ragen_bench.stats.paired import ALPHA, holm
+from ragen_bench.stats.permutation import permutation_p, sign_flip_p
 from ragen_bench.stats.power import seeds_for
 
 _POINTS: Final = 5.0
@@ -188,7 +189,7 @@ def _scalar(claim: ScalarClaim, runs: Runs) -> Finding:
     ours = " against ".join(_shown(claim, m) for m, v in zip(means, sides, strict=True) if len(v))
     if min(len(values) for values in sides if len(values)) < 2:
         return Finding(means[0] > means[1], math.nan, claim.paper, ours, lambda _: _ONE_SEED)
-    p_value = _welch(sides[0], sides[1])
+    p_value = _p_of_means(sides[0], sides[1])
     return Finding(means[0] > means[1], p_value, claim.paper, ours, lambda _: "more seeds")
 
 
@@ -196,17 +197,20 @@ def _sides(claim: ScalarClaim) -> list[str]:
     return [cell for cell in (claim.more, claim.less) if cell is not None]
 
 
-def _welch(a: FloatArray, b: FloatArray) -> float:
+def _p_of_means(a: FloatArray, b: FloatArray) -> float:
     """Return the p-value of Welch's test, or of Student's against zero where one side is empty.
 
-    Numbers without any spread, such as counts of steps, are facts: their p-value is 0.
+    Where the exact permutation of the runs, or of their signs, has a larger one, it is that. Numbers without
+    any spread, such as counts of steps, are facts: their p-value is 0.
     """
     one_sided = [values for values in (a, b) if len(values)]
     if all(np.ptp(values) == 0 for values in one_sided):
         return 0.0
     if len(one_sided) == 1:
-        return float(stats.ttest_1samp(one_sided[0], 0.0).pvalue)
-    return float(stats.ttest_ind(a, b, equal_var=False).pvalue)
+        by_model = float(stats.ttest_1samp(one_sided[0], 0.0).pvalue)
+        return max(by_model, sign_flip_p(one_sided[0]))
+    by_model = float(stats.ttest_ind(a, b, equal_var=False).pvalue)
+    return max(by_model, permutation_p(a, b))
 
 
 def _shown(claim: ScalarClaim, value: float) -> str:

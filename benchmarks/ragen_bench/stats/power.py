@@ -1,13 +1,23 @@
-"""How many seeds and levels show a difference of a given size."""
+"""How many seeds and levels show a difference of a given size, by the test of `mixed_effects_difference`."""
 
 import math
 from bisect import bisect_left
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple
 
+import numpy as np
 import pandas as pd
 from scipy import optimize, stats
 
+from ragen_bench.stats.intervals import FloatArray
+from ragen_bench.stats.permutation import permutation_ps, smallest_p
+
 MOST_SEEDS = 1000
+
+_NEAR_FLOOR: Final = 3.0
+"""Above so many times the smallest p-value of a permutation, the permutation costs no power."""
+_EFFECTS: Final = np.arange(0.0, 15.25, 0.25)
+_DRAWS: Final = 2000
 
 
 class Design(NamedTuple):
@@ -38,7 +48,49 @@ class Design(NamedTuple):
 
     def power(self, effect: float) -> float:
         """Return the chance to find a true effect, in [0, 1]."""
-        return power_of(effect, self.error, self.degrees_of_freedom)
+        return self.power_at(effect, 0.05)
+
+    def power_at(self, effect: float, alpha: float) -> float:
+        """Return the chance to find a true effect in a test at the level ``alpha``."""
+        if self.seed_sd > 0:
+            return power_of_seeds(effect, self.error, self.seeds, alpha)
+        return power_of(effect, self.error, self.degrees_of_freedom, alpha)
+
+
+def power_of_seeds(effect: float, error: float, seeds: int, alpha: float = 0.05) -> float:
+    """Return the chance that Student's test and the exact permutation both find a true effect.
+
+    Args:
+        effect: The true difference, >= 0.
+        error: Standard error of its estimate, > 0, all of it from seeds.
+        seeds: Of each setting, >= 1.
+        alpha: Level of the test.
+    """
+    floor = smallest_p(seeds, seeds)
+    if seeds < 2 or alpha < floor:
+        return 0.0
+    if alpha >= _NEAR_FLOOR * floor:
+        return power_of(effect, error, 2.0 * (seeds - 1), alpha)
+    return float(np.interp(effect / error, _EFFECTS, _simulated(seeds, alpha)))
+
+
+@lru_cache(maxsize=64)
+def _simulated(seeds: int, alpha: float) -> FloatArray:
+    """Return the power at each of ``_EFFECTS``, in standard errors, from the same draws for all."""
+    noise = np.random.default_rng(0).standard_normal((_DRAWS, 2 * seeds))
+    found = [np.mean(_finds(noise, seeds, effect, alpha)) for effect in _EFFECTS]
+    return np.maximum.accumulate(np.array(found, dtype=np.float64))
+
+
+def _finds(noise: FloatArray, seeds: int, effect: float, alpha: float) -> FloatArray:
+    samples = noise.copy()
+    samples[:, :seeds] += effect * math.sqrt(2 / seeds)
+    a, b = samples[:, :seeds], samples[:, seeds:]
+    by_model = stats.ttest_ind(a, b, axis=1).pvalue
+    exact = permutation_ps(samples, seeds)
+    right = a.mean(axis=1) > b.mean(axis=1)
+    found: FloatArray = (np.maximum(by_model, exact) <= alpha) & right
+    return found
 
 
 def power_of(effect: float, error: float, freedom: float, alpha: float = 0.05) -> float:
@@ -55,11 +107,13 @@ def power_of(effect: float, error: float, freedom: float, alpha: float = 0.05) -
 
 
 def smallest_effect(design: Design, power: float = 0.8, alpha: float = 0.05) -> float:
-    """Return the smallest difference that a design finds with the given power."""
+    """Return the smallest difference that a design finds with the given power, infinite if there is none."""
 
     def lacking(effect: float) -> float:
-        return power_of(effect, design.error, design.degrees_of_freedom, alpha) - power
+        return design.power_at(effect, alpha) - power
 
+    if lacking(100 * design.error) < 0:
+        return math.inf
     return float(optimize.brentq(lacking, 1e-9, 100 * design.error, xtol=1e-6))
 
 
@@ -85,7 +139,9 @@ def seeds_for(
 
     def enough(seeds: int) -> bool:
         error = math.sqrt(of_seeds / seeds + of_levels)
-        return error == 0 or power_of(effect, error, 2.0 * (seeds - 1), alpha) >= power
+        if error == 0:
+            return smallest_p(seeds, seeds) <= alpha
+        return power_of_seeds(effect, error, seeds, alpha) >= power
 
     if not enough(MOST_SEEDS):
         return None
@@ -97,7 +153,7 @@ def seeds_for(
 
 
 _LEVELS = (64, 128, 256, 512, 1024)
-_SEEDS = (3, 5, 10, 20)
+_SEEDS = (4, 5, 10, 20)
 
 
 def plan_designs(effect: float, base: Design) -> pd.DataFrame:

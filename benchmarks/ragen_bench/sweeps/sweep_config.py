@@ -14,6 +14,7 @@ from ragen_bench.config.suites import Name, Task, load_suite
 from ragen_envs.errors import RagenError
 
 ScaleName = Literal["laptop", "paper"]
+Regime = Literal["one-turn"]
 
 
 class _Model(BaseModel):
@@ -56,9 +57,9 @@ class ScaleSettings(_Model):
     iterations: int = Field(ge=1)
     quick: int = Field(ge=1)
     """Iterations of the quick look."""
-    train: dict[str, Any] = Field(default_factory=dict)
-    """Fields of the training config that all cells have at this scale. Conversation settings among them are of
-    training only: the tests keep the game's own."""
+    regime: Regime | None = None
+    """one-turn: episodes of one turn, in training and in the tests, and settings with which the starter
+    learns within minutes. None: the scale's usual settings."""
     games: list[Name] | None = None
     """The games that are trained on by default; None for all."""
     cells: list[Name] | None = None

@@ -12,7 +12,14 @@ from ragen_agents.run_files.yaml_files import validate
 from ragen_agents.sft import SftConfig
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
 from ragen_bench.config.suites import SamplingSettings, Suite, Task
-from ragen_bench.sweeps.sweep_config import Cell, ScaleName, Sweep, core_tasks
+from ragen_bench.sweeps.sweep_config import (
+    Cell,
+    Regime,
+    ScaleName,
+    ScaleSettings,
+    Sweep,
+    core_tasks,
+)
 from ragen_bench.training.train_settings import layered_config
 from ragen_envs import SUITE_VERSION
 from ragen_envs.conversation import make
@@ -36,6 +43,17 @@ _SCALES: Final[dict[ScaleName, dict[str, Any]]] = {
     },
     "paper": {"engine": "vllm", "evaluation": {"every": 10, "episodes": 256}},
 }
+_REGIMES: Final[dict[Regime, dict[str, Any]]] = {
+    # Found on validation levels: docs/training.md.
+    "one-turn": {
+        "rollout": {"prompts_per_iteration": 24, "group_size": 8},
+        "loss": {"agg_mode": "seq-mean-token-mean", "kl": "none", "entropy_coef": 0.0},
+        "update": {"mini_batch_size": 16, "learning_rate": 1.5e-4, "critic_learning_rate": 5e-4},
+        "evaluation": {"every": 0},
+        "monitor": {"information_every": 0},
+    },
+}
+_CONVERSATIONS: Final[dict[Regime, dict[str, Any]]] = {"one-turn": {"max_turns": 1}}
 
 
 class SweepTask(BaseModel):
@@ -93,7 +111,7 @@ class Choice:
 
     scale: ScaleName = "laptop"
     quick: bool = False
-    seeds: int = 3
+    seeds: int = 6
     games: tuple[str, ...] = ()
     """Empty for those of the scale."""
     model: str | None = None
@@ -178,16 +196,22 @@ def _train(sweep: Sweep, choice: Choice, game: str, cell: Cell, seed: int) -> Tr
     size = _SCALES[choice.scale]
     if choice.quick:
         size = merged(size, {"evaluation": {"every": iterations, "episodes": 32}})
-    base = merged(SCALES[choice.scale], size, PRESETS[cell.preset or sweep.preset], scale.train)
+    regime = _REGIMES[scale.regime] if scale.regime else {}
+    base = merged(SCALES[choice.scale], size, PRESETS[cell.preset or sweep.preset], regime)
     derived = _derived(validate(TrainConfig, base, "config"), cell)
     own = {
         "game": core_tasks()[game].env,
-        "env_kwargs": dict(cell.settings),
+        "env_kwargs": _conversation(scale, cell),
         "seed": seed,
         "iterations": iterations,
         **({"model": choice.model} if choice.model else {}),
     }
     return layered_config(base, derived, sweep.train, cell.train, own)
+
+
+def _conversation(scale: ScaleSettings, cell: Cell) -> dict[str, Any]:
+    """Return the conversation settings of a cell, in training and in the tests."""
+    return {**(_CONVERSATIONS[scale.regime] if scale.regime else {}), **cell.settings}
 
 
 def _derived(base: TrainConfig, cell: Cell) -> dict[str, Any]:
@@ -204,6 +228,7 @@ def _derived(base: TrainConfig, cell: Cell) -> dict[str, Any]:
 
 
 def _suite(sweep: Sweep, choice: Choice, game: str, cell: Cell, train: TrainConfig) -> Suite:
+    settings = _conversation(sweep.scales[choice.scale], cell)
     return Suite(
         name=sweep.name,
         version=sweep.version,
@@ -211,7 +236,7 @@ def _suite(sweep: Sweep, choice: Choice, game: str, cell: Cell, train: TrainConf
         seed=train.seed,
         sampling=SamplingSettings(max_tokens=train.rollout.max_tokens),
         tasks={
-            name: Task(env=core_tasks()[name].env, settings=cell.settings)
+            name: Task(env=core_tasks()[name].env, settings=settings)
             for name in _tests(sweep, game)
         },
     )
