@@ -7,7 +7,7 @@ VLLM := .venv-vllm
 INTEGRATIONS := .venv-integrations
 QUIET := --quiet --disable-pip-version-check
 
-.PHONY: install bench real test test-vllm test-integrations test-site lint docs packs leaderboard-entries speed clean
+.PHONY: install bench real test test-vllm test-integrations test-site lint docs packs leaderboard-entries speed gradients clean
 
 install: $(VENV)/.installed
 
@@ -77,6 +77,10 @@ speed:
 		$(SPEED)/bin/python -m pip install $(QUIET) -c .benchmarks/constraints.txt "$$peer" || echo "skipped: $$peer"; done
 	$(SPEED)/bin/python -W ignore -m pytest benchmarks/speed -o pythonpath=benchmarks/speed -rs -W ignore --benchmark-json=.benchmarks/speed.json
 	$(SPEED)/bin/python benchmarks/speed/report.py .benchmarks/speed.json docs/performance.md
+
+# About two minutes; writes the tables of docs/gradients.md.
+gradients: install
+	PYTHONPATH=benchmarks $(BIN)/python -W ignore -m gradients
 
 clean:
 	rm -rf $(VENV) $(SPEED) $(VLLM) $(INTEGRATIONS) build dist *.egg-info environments/*/*.egg-info \

@@ -1,0 +1,1 @@
+"""Exact gradients: estimators, aggregations and filters on a policy small enough to enumerate."""
