@@ -274,6 +274,11 @@ class Monitor(_Section):
     """Collapse: the mean success is below this share of the best window's."""
     information_every: Annotated[int, Field(ge=0)] = 10
     """Iterations between two measurements of the mutual information of replies and prompts; 0 for none."""
+    information_prompts: Annotated[int, Field(ge=2)] = 16
+    """Most replies of each of their samples; each is scored under all of their prompts (RAGEN-2: 64)."""
+    retrieval_floor: Share = 0.3
+    """Template collapse: replies are traced to their prompts, above chance, less often than this share of how
+    often they were at first, while entropy stays."""
     action: Literal["warn", "stop", "rollback"] = "warn"
     """What happens at a collapse. rollback returns to the last healthy checkpoint once, and stops at the
     next collapse; a stopped run stays stopped."""

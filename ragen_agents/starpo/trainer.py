@@ -34,9 +34,9 @@ from ragen_agents.starpo.run.empty_iterations import (
     NothingKeptError,
     empty_error,
 )
+from ragen_agents.starpo.run.information import measure_information
 from ragen_agents.starpo.run.journal import Journal
 from ragen_agents.starpo.run.metrics import rollout_metrics
-from ragen_agents.starpo.run.mutual_information import prompt_information
 from ragen_agents.starpo.run.phases import Phases
 from ragen_agents.starpo.run.run_directory import default_run_dir, open_run_dir
 from ragen_agents.starpo.run.run_state import RunState
@@ -53,6 +53,7 @@ from ragen_agents.starpo.update.learner import Learner, is_split
 from ragen_agents.starpo.update.models import load_policy
 from ragen_agents.starpo.update.prepared import Prepared
 from ragen_envs.errors import RagenError
+from ragen_envs.seeding import new_stream
 
 _log: Final = logging.getLogger("ragen.starpo")
 
@@ -295,7 +296,10 @@ class Trainer:
         information = config.monitor.information_every
         if information and iteration % information == 0:
             with self._phases.timed("information"):
-                metrics |= prompt_information(self.learner, trajectories, self.codec.pad)
+                metrics |= measure_information(
+                    self.learner, trajectories, self.codec, config.monitor.information_prompts,
+                    new_stream("information", str(config.seed), iteration),
+                )  # fmt: skip
         kept = kept_groups(config, candidates, iteration)
         metrics["kept_groups"] = float(len(kept))
         metrics["played_groups"] = float(len(group_numbers(trajectories)))

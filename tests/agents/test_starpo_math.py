@@ -13,7 +13,6 @@ from ragen_agents.starpo import AGGREGATIONS, BatchTotals  # noqa: E402
 from ragen_agents.starpo.math import advantages as adv  # noqa: E402
 from ragen_agents.starpo.math import losses  # noqa: E402
 from ragen_agents.starpo.parts.filters import keep_groups  # noqa: E402
-from ragen_agents.starpo.run.mutual_information import summarise  # noqa: E402
 from ragen_agents.starpo.update.batch import Size, micro_batches, mini_batches  # noqa: E402
 
 QUICK = settings(deadline=None, max_examples=60)
@@ -285,16 +284,3 @@ def test_passes_stay_in_their_budget(sizes, budget):
     for part in parts:
         width = max(sizes[one].before for one in part) + max(sizes[one].after for one in part)
         assert sum(sizes[one].rows for one in part) * width <= budget or len(part) == 1
-
-
-def test_prompt_information():
-    told = torch.full((4, 4), -50.0) + 49 * torch.eye(4)
-    found = summarise(told)
-    assert found["mutual_information"] == pytest.approx(math.log(4), abs=1e-6)
-    assert found["retrieval_accuracy"] == 1.0
-    nothing = summarise(torch.full((4, 4), -3.0))
-    assert nothing["mutual_information"] == pytest.approx(0, abs=1e-6)
-    assert nothing["retrieval_accuracy"] == 0.0
-    chances = torch.tensor([[0.6, 0.2], [0.1, 0.4]]).log()
-    expected = (math.log(0.6 / 0.4) + math.log(0.4 / 0.25)) / 2
-    assert summarise(chances)["mutual_information"] == pytest.approx(expected, abs=1e-6)

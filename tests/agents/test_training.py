@@ -21,7 +21,7 @@ from training_runs import assert_equal_weights, command, lines, trainer, weights
 from ragen_agents.engines import EngineError  # noqa: E402
 from ragen_agents.rollout.collect import GroupSpec  # noqa: E402
 from ragen_agents.starpo import PRESETS, merged  # noqa: E402
-from ragen_agents.starpo.run.mutual_information import prompt_information  # noqa: E402
+from ragen_agents.starpo.run.information import measure_information  # noqa: E402
 from ragen_agents.starpo.trainer import DivergedError, NothingKeptError  # noqa: E402
 from ragen_agents.starpo.update.batch import TrainBatch  # noqa: E402
 from ragen_envs.registration import text_ids  # noqa: E402
@@ -409,7 +409,7 @@ def test_what_was_trained_is_an_ordinary_model(tiny, tmp_path, capsys):
 def test_information_is_about_different_prompts(tiny, tmp_path):
     one = trainer(tmp_path / "run", {"model": str(tiny)})
     same = one.collector.collect([GroupSpec(g, 2, {"seed": 1}) for g in range(3)], 0)
-    assert prompt_information(one.learner, same, one.codec.pad) == {}
+    assert measure_information(one.learner, same, one.codec, 8, 0) == {}
     apart = one.collector.collect([GroupSpec(g, 2, {"seed": g // 2}) for g in range(4)], 0)
-    found = prompt_information(one.learner, apart, one.codec.pad)
-    assert found["mutual_information"] <= math.log(2) + 1e-6
+    found = measure_information(one.learner, apart, one.codec, 8, 0)
+    assert found["information/first/reply/mutual_information"] <= math.log(2) + 1e-6

@@ -48,8 +48,15 @@ _PANELS: Final = (
     _Panel("length of a reply", "tokens", ("reply_tokens", "validation/reply_tokens")),
     _share("replies of the most frequent form", "template_share"),
     _share("different pairs of tokens", "distinct_2"),
-    _Panel("information of replies on their prompts", "nats", ("mutual_information",)),
-    _share("replies traced to their prompts", "retrieval_accuracy"),
+    _Panel(
+        "information of first texts on their prompts", "nats",
+        ("information/first/reply/mutual_information", "information/first/thought/mutual_information"),
+    ),
+    _share(
+        "first texts traced to their prompts",
+        "information/first/reply/retrieval@1", "information/first/thought/retrieval@1",
+        "information/first/reply/chance@1",
+    ),
     _Panel(
         "parts of the reward", "reward",
         ("reward/game", "reward/penalty", "reward/format", "reward/grounded"), None,

@@ -2,6 +2,7 @@
 
 Early signs: the in-group deviation of the reward, and the token entropy, fall far below where they began.
 Late sign: the gradient norm grows and stays. Collapse: success falls far below its best, for a whole window.
+Template collapse (RAGEN-2): replies can no longer be traced to their prompts, although their entropy stays.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,10 @@ from ragen_agents.starpo.config import Monitor
 _LASTING = 3
 """Iterations that a spike of the gradient norm must last."""
 
-Sign = Literal["reward_std", "entropy", "gradient", "collapse"]
+Sign = Literal["reward_std", "entropy", "gradient", "template", "collapse"]
+
+_TRACED = "information/first/reply/retrieval@1"
+_CHANCE = "information/first/reply/chance@1"
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,7 @@ class EchoTrapMonitor:
                 ("reward_std", self._floor("reward_std", self.config.reward_std_floor)),
                 ("entropy", self._floor("entropy", self.config.entropy_floor)),
                 ("gradient", self._spike()),
+                ("template", self._template()),
             ]
         return signs
 
@@ -88,6 +93,17 @@ class EchoTrapMonitor:
         if usual <= 0 or now <= self.config.grad_norm_spike * usual:
             return ""
         return f"gradient norm {now:.3g} is {now / usual:.1f} times its usual {usual:.3g}"
+
+    def _template(self) -> str:
+        above = [m[_TRACED] - m[_CHANCE] for m in self.history if _TRACED in m]
+        if len(above) < 2 or above[0] <= 0 or self._floor("entropy", self.config.entropy_floor):
+            return ""
+        if above[-1] >= self.config.retrieval_floor * above[0]:
+            return ""
+        return (
+            f"replies are traced to their prompts {100 * above[-1]:.0f} points above chance, at first "
+            f"{100 * above[0]:.0f}, while entropy stays"
+        )
 
     def _collapse(self) -> str:
         now, best = self._success()
