@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ragen_bench.reproduction.reproduction_config import bundled_reproductions, load_reproduction
 from settings_page import settings_page
 
-from ragen_envs import GAMES
+from ragen_envs import GAMES, SUITE_VERSION
 from ragen_envs.errors import InstanceError
 from ragen_envs.instances import load_pack
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES
@@ -107,7 +107,10 @@ def _claims_table() -> str:
 
 def _claim_row(row: Mapping[str, str], version: int) -> str:
     p = f"{float(row['p_holm']):.2g}" if row["p_holm"] else ""
-    cells = (row["claim"], row["paper"], row["ours"], row["verdict"], p, str(version))
+    verdict = row["verdict"]
+    if version < SUITE_VERSION and verdict in ("supported", "contradicted"):
+        verdict += " then"
+    cells = (row["claim"], row["paper"], row["ours"], verdict, p, str(version))
     return "| " + " | ".join(cells) + " |\n"
 
 

@@ -1,4 +1,4 @@
-"""Write the tables of scores in README.md and docs/starter.md.
+"""Write the tables of scores in docs/scores.md and docs/starter.md.
 
     ragen bench --agent random --agent starter --agent oracle --suite core --out RUN
     python docs/write_scores.py RUN
@@ -24,7 +24,7 @@ def main(run: Path) -> None:
     for name in LEFT_OUT:
         grid = grid.without(name)
     grid = Grid([NAMES.get(name, name) for name in grid.header], grid.rows, grid.left)
-    write(ROOT / "README.md", named_once(grid))
+    write(ROOT / "docs" / "scores.md", named_once(grid))
     starter = [row for row in grid.rows if row[1] == "starter"]
     shown = Grid(grid.header, starter, 2)
     for name in ("agent", "return", "turns"):
