@@ -29,7 +29,7 @@ def reproduce(
         str,
         typer.Argument(
             metavar="WHAT",
-            help="table2, table3, table4, figure5 to figure11, sft, lora, risk, or all.",
+            help="table2, table3, table4, figure5 to figure11, sft, lora, risk, ragen2-length, or all.",
         ),
     ],
     *,
