@@ -44,7 +44,8 @@ def frames(page_file: Path) -> list[Image.Image]:
 
 def main() -> None:
     """Write the picture."""
-    pictures = [p.resize((750, 645)).quantize(160, dither=Image.Dither.NONE) for p in frames(Path(sys.argv[1]))]
+    small = [frame.resize((750, 645)) for frame in frames(Path(sys.argv[1]))]
+    pictures = [frame.quantize(160, dither=Image.Dither.NONE) for frame in small]
     pictures[0].save(
         FILE, save_all=True, append_images=pictures[1:], duration=int(1000 * SECONDS), loop=0
     )

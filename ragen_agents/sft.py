@@ -108,7 +108,7 @@ def train(config: SftConfig, out: Path) -> None:
     chat a line, as trl reads them.
 
     Raises:
-        RagenError: The model or the game cannot be used, or the folder is there already.
+        RagenError: The model or the game cannot be used, or the folder already exists.
     """
     import torch
     from transformers import TrainingArguments, set_seed
@@ -117,7 +117,7 @@ def train(config: SftConfig, out: Path) -> None:
     from ragen_agents.starpo.update.models import load_model, with_adapters
 
     if out.exists():
-        raise RagenError(f"'{out}' is there already; choose another --out")
+        raise RagenError(f"'{out}' already exists; choose another --out")
     model, tokenizer = load_model(config.model)
     codec = ChatCodec(tokenizer, stop_token_ids(model.generation_config, tokenizer))
     shown = demonstrations(config, codec)

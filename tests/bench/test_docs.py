@@ -197,3 +197,28 @@ def test_the_oracle_of_the_lamps_agrees_with_brute_force(examples):
         for lamp in plan:
             state = pressed(state, lamp)
         assert not any(state)
+
+
+UNIDIOMATIC = re.compile(
+    r"gone on|told (?:of|on)\b|let go of|hand(?:s|ed)? out|(?:can|could)(?:not)? be had|wished|whom to blame"
+    r"|\d times (?:out )?of \d|four times of five|is there already|the company of each",
+    re.IGNORECASE,
+)
+PEOPLE_READ = [
+    *PAGES,
+    ROOT / "CHANGELOG.md",
+    *(
+        path
+        for name in ("ragen_envs", "ragen_agents", "benchmarks/ragen_bench")
+        for path in (ROOT / name).rglob("*.py")
+    ),
+]
+
+
+def test_phrases_that_are_no_english_do_not_return():
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in PEOPLE_READ
+        for match in UNIDIOMATIC.finditer(path.read_text("utf-8"))
+    ]
+    assert not found

@@ -96,7 +96,7 @@ def test_a_run_becomes_an_entry_and_keeps_its_words(run, tmp_path, capsys):
     assert sum(r["episodes"] for r in shown["results"].values()) == 64 * 9
     assert str(run) not in first.decode()
     assert main(["submit", f"{run}:random", "--entries", str(entries)]) == 2
-    assert "is there already; --replace replaces it" in capsys.readouterr().err
+    assert "already exists; --replace replaces it" in capsys.readouterr().err
     assert main(["submit", f"{run}:random", "--entries", str(entries), "--replace"]) == 0
     assert (entries / "random" / "entry.json").read_bytes() == first
 

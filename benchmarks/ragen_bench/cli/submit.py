@@ -56,5 +56,5 @@ def _ask(folder: Path) -> None:
     if not folder.exists():
         return
     if not sys.stdin.isatty():
-        raise RagenError(f"'{folder}' is there already; --replace replaces it")
+        raise RagenError(f"'{folder}' already exists; --replace replaces it")
     typer.confirm(f"Replace '{folder}'?", abort=True)
