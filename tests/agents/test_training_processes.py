@@ -50,17 +50,19 @@ def test_two_processes_learn_what_one_does(tiny, tmp_path):
 
 
 PARTED = """
+import os
 import sys
 import torch.distributed as dist
 from ragen_bench.__main__ import main
 
 assert main(sys.argv[1:]) == 0
 print("together" if dist.is_initialized() else "parted", flush=True)
+os._exit(0)  # as the command does: gloo's threads may outlive the group
 """
 
 
 def test_processes_part_before_they_end(tiny, tmp_path):
-    """One that ends while gloo still holds a message of it aborts now and then."""
+    """A process that ends while gloo still holds a message of its group aborts now and then."""
     (tmp_path / "parted.py").write_text(PARTED)
     arguments = command(tiny, tmp_path / "run", "evaluation.every=0", iterations=1)
     said = in_two_processes([sys.executable, tmp_path / "parted.py", *arguments[3:]])
@@ -102,6 +104,7 @@ def test_processes_that_split_the_weights_learn_what_one_does(more, tiny, tmp_pa
 
 
 HELD = """
+import os
 import sys
 from pathlib import Path
 from ragen_agents.starpo import PRESETS, TrainConfig, merged
@@ -127,6 +130,7 @@ for parameters, optimizer in (
     kept = sum(m.to_local().numel() for m in moments) / sum(m.numel() for m in moments)
     print(f"held {held:.2f} {kept:.2f}", flush=True)
 trainer.close()
+os._exit(0)
 """
 
 
