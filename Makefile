@@ -76,7 +76,7 @@ speed:
 	grep -v '^#' benchmarks/speed/requirements.txt | while read -r peer; do \
 		$(SPEED)/bin/python -m pip install $(QUIET) -c .benchmarks/constraints.txt "$$peer" || echo "skipped: $$peer"; done
 	$(SPEED)/bin/python -W ignore -m pytest benchmarks/speed -o pythonpath=benchmarks/speed -rs -W ignore --benchmark-json=.benchmarks/speed.json
-	$(SPEED)/bin/python benchmarks/speed/report.py .benchmarks/speed.json docs/performance.md
+	$(SPEED)/bin/python benchmarks/speed/report.py .benchmarks/speed.json docs/performance.md docs/maintainers/performance-goals.md
 
 # About two minutes; writes the tables of docs/gradients.md.
 gradients: install

@@ -19,6 +19,14 @@ from ragen_envs.text import GRID, TextFace
 if TYPE_CHECKING:
     from ragen_envs.tiles import TileSet
 
+__all__ = [
+    "GameEnv",
+    "Instance",
+    "read_action",
+    "read_integer",
+    "read_split",
+]
+
 ObsT = TypeVar("ObsT")
 _OPTIONS = ("split", "index", "noise")
 

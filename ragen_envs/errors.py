@@ -2,6 +2,14 @@
 
 import gymnasium as gym
 
+__all__ = [
+    "GenerationError",
+    "InstanceError",
+    "RagenError",
+    "ResetNeededError",
+    "SolverLimitError",
+]
+
 
 class RagenError(ValueError):
     """Base of every error whose message is meant for users. The command line prints it and exits 2."""

@@ -13,6 +13,12 @@ from numpy.typing import NDArray
 
 from ragen_envs.seeding import STREAM_MASK
 
+__all__ = [
+    "grid_key",
+    "symmetries",
+    "text_key",
+]
+
 _WEIGHT_ENTROPY: Final = 0x5A6E5
 
 

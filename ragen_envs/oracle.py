@@ -3,6 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
+__all__ = [
+    "DEFAULT_STEPS",
+    "Advice",
+    "Budget",
+    "RandomBaseline",
+    "as_budget",
+]
+
 Action = int | str
 """What an agent does: the number of an action, or a text in games whose actions are words."""
 

@@ -14,6 +14,18 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = [
+    "STREAM_MASK",
+    "SUITE_VERSION",
+    "advance",
+    "advanced",
+    "below",
+    "jump",
+    "new_stream",
+    "uniform",
+    "word",
+]
+
 SUITE_VERSION: Final = 2
 """Part of every stream and every record: results of different suite versions are not comparable."""
 

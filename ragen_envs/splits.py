@@ -8,6 +8,15 @@ a list of held-out levels.
 
 from typing import Final
 
+__all__ = [
+    "SPLITS",
+    "TEST",
+    "TRAIN",
+    "VALIDATION",
+    "split_code",
+    "split_of",
+]
+
 TRAIN: Final = "train"
 VALIDATION: Final = "validation"
 TEST: Final = "test"

@@ -5,6 +5,20 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from ragen_envs.oracle import Action, Budget
 
+__all__ = [
+    "BOTH",
+    "COORDINATES",
+    "FORMATS",
+    "GRID",
+    "IMAGE",
+    "ExplainingFace",
+    "Symbols",
+    "TextFace",
+    "action_texts",
+    "countdown",
+    "explain",
+]
+
 GRID: Final = "grid"
 COORDINATES: Final = "coordinates"
 BOTH: Final = "both"

@@ -14,6 +14,14 @@ from ragen_envs.oracle import Budget
 from ragen_envs.splits import TRAIN, split_of
 from ragen_envs.text import GRID
 
+__all__ = [
+    "LEGAL",
+    "Legality",
+    "WordGameEnv",
+    "illegal",
+    "quoted",
+]
+
 MAX_ACTION_CHARACTERS: Final = 4096
 """Longer actions are illegal in every word game."""
 MAX_STATE_CHARACTERS: Final = 1 << 17

@@ -1,6 +1,6 @@
-"""Write the tables of docs/performance.md from the measurements of one run.
+"""Write the tables of measurements, and that of goals, from the measurements of one run.
 
-``python benchmarks/speed/report.py speed.json docs/performance.md``
+``python benchmarks/speed/report.py speed.json docs/performance.md docs/maintainers/performance-goals.md``
 """
 
 import json
@@ -138,15 +138,21 @@ def _word(value: float | None, met: bool) -> str:
     return "not measured" if value is None else "met" if met else "**not met**"
 
 
-def page(machine: dict[str, Any], sections: dict[str, dict[str, Row]]) -> str:
-    """Return what stands between the markers."""
+def measurements(machine: dict[str, Any], sections: dict[str, dict[str, Row]]) -> str:
+    """Return what stands between the markers of the page for users."""
     cpu = machine["cpu"]
     lines = [
         f"One core of {cpu['count']} ({cpu['brand_raw']}), {machine['system']}, "
         f"Python {machine['python_version']}, {', '.join(_versions())}.",
         "",
         *tables(sections),
-        "### Goals\n",
+    ]
+    return "\n".join(lines).rstrip()
+
+
+def goals(sections: dict[str, dict[str, Row]]) -> str:
+    """Return what stands between the markers of the page for maintainers."""
+    lines = [
         "| | goal | reached | |",
         "|---|---|---|---|",
         *(verdict(goal, sections.get(goal.section, {})) for goal in GOALS),
@@ -162,14 +168,19 @@ def _versions() -> Iterator[str]:
             yield f"{package} not installed"
 
 
-def main() -> None:
-    """Replace what stands between the markers of the page."""
-    measured, target = map(Path, sys.argv[1:])
-    text = target.read_text("utf-8")
-    before, rest = text.split(BEGIN)
+def replace(target: Path, body: str) -> None:
+    """Replace what stands between the markers of a page."""
+    before, rest = target.read_text("utf-8").split(BEGIN)
     _, after = rest.split(END)
-    body = page(*read(measured))
     target.write_text(f"{before}{BEGIN}\n\n{body}\n\n{END}{after}", "utf-8")
+
+
+def main() -> None:
+    """Write both pages."""
+    measured, page, goals_page = map(Path, sys.argv[1:])
+    machine, sections = read(measured)
+    replace(page, measurements(machine, sections))
+    replace(goals_page, goals(sections))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,12 @@ from typing import Any
 
 from ragen_envs.errors import InstanceError
 
+__all__ = [
+    "FrozenInstance",
+    "load_pack",
+    "manifest",
+]
+
 
 @dataclass(frozen=True)
 class FrozenInstance:

@@ -20,6 +20,14 @@ from ragen_envs.conversation import ConversationWrapper
 from ragen_envs.errors import RagenError, SolverLimitError
 from ragen_envs.text import action_texts
 
+__all__ = [
+    "Blunder",
+    "Decision",
+    "Ledger",
+    "NoLedgerError",
+    "ledger",
+]
+
 _ROUNDING: Final = 1e-12
 """Values that differ by less are equal: they are sums of products of probabilities."""
 

@@ -17,6 +17,15 @@ from ragen_envs.conversation.settings import SETTING_NAMES
 from ragen_envs.errors import RagenError
 from ragen_envs.registration import game_of, text_ids
 
+__all__ = [
+    "SamplingSettings",
+    "Suite",
+    "Task",
+    "adapt_suite",
+    "bundled_suites",
+    "load_suite",
+]
+
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 
 

@@ -12,6 +12,12 @@ from ragen_bench.evaluation.run_table import Run, Sample, old_version, read_run
 from ragen_bench.stats.paired import ALPHA, PairedResult, compare_rates, holm, paired_bootstrap
 from ragen_envs.errors import RagenError
 
+__all__ = [
+    "Side",
+    "compare_sides",
+    "read_side",
+]
+
 
 class Side(NamedTuple):
     """One of the two: an agent of a run."""

@@ -18,6 +18,12 @@ from ragen_bench.runs.records import read_records
 from ragen_bench.stats.intervals import Interval, normalised_interval, success_rate
 from ragen_envs.errors import RagenError
 
+__all__ = [
+    "Run",
+    "read_run",
+    "summarise",
+]
+
 REFERENCE: Final = "random"
 """The agent whose exact success rate has the score 0; its episodes stand in where that is not available."""
 _RESAMPLES: Final = 2000

@@ -17,6 +17,18 @@ from scipy import stats
 
 from ragen_bench.stats.clusters import Clusters, cluster_sums
 
+__all__ = [
+    "Interval",
+    "bootstrap_mean",
+    "normalised_interval",
+    "normalised_score",
+    "pass_at_k",
+    "pass_hat_k",
+    "success_rate",
+    "wilson",
+    "wilson_mean",
+]
+
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 
 _BLOCK = 1 << 21

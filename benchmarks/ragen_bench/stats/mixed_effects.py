@@ -21,6 +21,13 @@ from ragen_bench.stats.intervals import FloatArray, Interval, check_confidence, 
 from ragen_bench.stats.paired import mcnemar_exact
 from ragen_bench.stats.permutation import permutation_p
 
+__all__ = [
+    "Difference",
+    "mixed_effects_difference",
+    "mixed_effects_rate",
+    "mixed_effects_rate_difference",
+]
+
 
 class VarianceComponents(NamedTuple):
     """The variance of a mean or of a difference, by random effect."""

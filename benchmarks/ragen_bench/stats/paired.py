@@ -22,6 +22,14 @@ from ragen_bench.stats.intervals import (
     wilson_mean,
 )
 
+__all__ = [
+    "PairedResult",
+    "compare_rates",
+    "holm",
+    "mcnemar_exact",
+    "paired_bootstrap",
+]
+
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 ALPHA: Final = 0.05

@@ -14,6 +14,12 @@ import numpy.typing as npt
 
 from ragen_bench.stats.intervals import FloatArray
 
+__all__ = [
+    "permutation_p",
+    "sign_flip_p",
+    "smallest_p",
+]
+
 MOST_ASSIGNMENTS = 200_000
 """Where there are more, as many are drawn."""
 

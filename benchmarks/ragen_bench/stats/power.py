@@ -12,6 +12,14 @@ from scipy import optimize, stats
 from ragen_bench.stats.intervals import FloatArray
 from ragen_bench.stats.permutation import permutation_ps, smallest_p
 
+__all__ = [
+    "Design",
+    "plan_designs",
+    "power_of_seeds",
+    "seeds_for",
+    "smallest_effect",
+]
+
 MOST_SEEDS = 1000
 
 _NEAR_FLOOR: Final = 3.0
