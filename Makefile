@@ -7,7 +7,7 @@ VLLM := .venv-vllm
 INTEGRATIONS := .venv-integrations
 QUIET := --quiet --disable-pip-version-check
 
-.PHONY: install bench real test test-vllm test-integrations test-site lint docs packs leaderboard-entries speed gradients clean
+.PHONY: install bench real test test-vllm test-integrations test-site lint docs docs-site tutorials dist packs leaderboard-entries speed gradients clean
 
 install: $(VENV)/.installed
 
@@ -56,6 +56,27 @@ lint: install
 
 docs: install
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/tutorials.py
+
+# The documentation as a site, in site/; needs no network.
+docs-site: install
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "site/index.html"
+
+# The tutorials at full size, about 40 minutes; the tests run them with smaller ones.
+tutorials: install
+	$(BIN)/python docs/tutorials.py --run
+
+# A wheel and a source distribution, each of which passes the games' tests in an environment of its own.
+dist: install
+	rm -rf dist build
+	$(BIN)/python -m build --outdir dist .
+	set -e; for file in dist/*.whl dist/*.tar.gz; do \
+		rm -rf .venv-dist && $(PYTHON) -m venv .venv-dist; \
+		.venv-dist/bin/python -m pip install $(QUIET) -c constraints/dev.txt "$$file" pytest pytest-xdist hypothesis pillow; \
+		echo "$$file:"; .venv-dist/bin/python -m pytest tests/envs -n 2 -o pythonpath=tests/support; \
+	done
+	rm -rf .venv-dist
 
 packs: install
 	$(BIN)/python -m ragen_envs.instances.build --check
@@ -83,5 +104,5 @@ gradients: install
 	PYTHONPATH=benchmarks $(BIN)/python -W ignore -m gradients
 
 clean:
-	rm -rf $(VENV) $(SPEED) $(VLLM) $(INTEGRATIONS) build dist *.egg-info environments/*/*.egg-info \
+	rm -rf $(VENV) $(SPEED) $(VLLM) $(INTEGRATIONS) .venv-dist build dist site *.egg-info environments/*/*.egg-info \
 		.mypy_cache .ruff_cache .pytest_cache .hypothesis

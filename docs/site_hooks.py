@@ -1,7 +1,7 @@
 """What the site shows besides the files in docs/, and the links to it.
 
-On the site the README is the start page, and a source file that a page links to is a page of its own. So one link
-works in both places: in a checkout and on the site.
+On the site the README is the start page, and a source file that a page links to is a page of its own. So
+one link works in both places: in a checkout and on the site.
 """
 
 import posixpath

@@ -137,6 +137,7 @@ GAMES: Final = (
         picture=2,
     ),
 )  # fmt: skip
+"""The games of the suite, in the order of its tables."""
 
 TEXT_VARIANTS: Final = {
     "ragen/SokobanNewVocabText-v0": ("ragen/Sokoban-v0", {"symbols": "new_vocab"})

@@ -30,6 +30,7 @@ SUITE_VERSION: Final = 2
 """Part of every stream and every record: results of different suite versions are not comparable."""
 
 STREAM_MASK: Final = 0x7FFFFFFFFFFFFFFF
+"""The bits of a stream; a seed is masked by it."""
 _WORD: Final = 0xFFFFFFFF
 _LOW: Final = 0x7FFFFFFF
 _BY_LOW: Final = 6364136223846793005 & _LOW

@@ -18,9 +18,13 @@ __all__ = [
 ]
 
 TRAIN: Final = "train"
+"""Levels to learn from."""
 VALIDATION: Final = "validation"
+"""Levels to choose settings and checkpoints by."""
 TEST: Final = "test"
+"""Levels that scores are about."""
 SPLITS: Final = (TRAIN, VALIDATION, TEST)
+"""All splits; a level's content decides which one it is in."""
 
 
 def split_code(key: int) -> int:

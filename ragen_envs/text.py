@@ -20,10 +20,15 @@ __all__ = [
 ]
 
 GRID: Final = "grid"
+"""A state as a drawing of symbols."""
 COORDINATES: Final = "coordinates"
+"""A state as a list of positions."""
 BOTH: Final = "both"
+"""A drawing, then a list of positions."""
 IMAGE: Final = "image"
+"""A picture in place of text."""
 FORMATS: Final = (GRID, COORDINATES, BOTH)
+"""The forms of a state that are text."""
 
 Symbols = Mapping[str, str]
 """One printable character for the name of each kind of cell."""

@@ -38,6 +38,7 @@ class Legality(NamedTuple):
 
 
 LEGAL: Final = Legality(True)
+"""What the legality of an allowed action is."""
 
 
 def illegal(reason: str) -> Legality:

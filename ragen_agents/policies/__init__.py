@@ -26,6 +26,7 @@ CONTROLS: Final[dict[str, type[RandomPolicy | NoopPolicy | OraclePolicy]]] = {
     "noop": NoopPolicy,
     "oracle": OraclePolicy,
 }
+"""Agents that show what chance, doing nothing and perfect play achieve."""
 VLLM: Final = "vllm:"
 """Before a model's name: vLLM runs it."""
 
@@ -38,9 +39,8 @@ def make_policy(agent: str, sampling: Sampling) -> Policy:
 
     Args:
         agent: "random", "noop", "oracle", a rule of ``SHOP_RULES``, an agent that an installed package
-        adds, or a model:
-            "starter", "smollm2", the folder of a saved one, a GGUF file, or "hf:" and the name of one on
-            a hub; "vllm:" before a model lets vLLM run it.
+            adds, or a model: "starter", "smollm2", the folder of a saved one, a GGUF file, or "hf:" and
+            the name of one on a hub; "vllm:" before a model lets vLLM run it.
         sampling: How a language model decodes.
 
     Raises:

@@ -58,3 +58,4 @@ SHOP_RULES: dict[str, type[FirstHitPolicy]] = {
     FirstHitPolicy.name: FirstHitPolicy,
     RulePolicy.name: RulePolicy,
 }
+"""Agents for WebShop that follow a rule."""

@@ -43,6 +43,7 @@ MULTI_AGENT_GAMES: Final = (
     MultiAgentSpec("frozen_lake_race", "several walkers, one goal: be first, or arrive together"),
     MultiAgentSpec("bandit_market", "arms that pay less the more choose them"),
 )
+"""The games for several players."""
 
 
 def register_all() -> None:

@@ -45,6 +45,7 @@ AGGREGATIONS: Final[Registry[Aggregation]] = Registry("loss.agg_mode")
 """All aggregations by name."""
 
 register_aggregation = AGGREGATIONS.register
+"""Add a part of your own, so that settings can name it; raises `RagenError` if the name is taken."""
 
 
 def aggregate(name: str, per_token: Tensor, mask: Tensor, totals: BatchTotals) -> Tensor:

@@ -101,6 +101,7 @@ ESTIMATORS: Final[Registry[Estimator]] = Registry("advantage.estimator")
 """All estimators by name."""
 
 register_estimator = ESTIMATORS.register
+"""Add a part of your own, so that settings can name it; raises `RagenError` if the name is taken."""
 
 
 def per_token(per_trajectory: Tensor, mask: Tensor) -> Tensor:

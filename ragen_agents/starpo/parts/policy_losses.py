@@ -63,6 +63,7 @@ POLICY_LOSSES: Final[Registry[PolicyLoss]] = Registry("loss.policy_loss")
 """All policy losses by name."""
 
 register_policy_loss = POLICY_LOSSES.register
+"""Add a part of your own, so that settings can name it; raises `RagenError` if the name is taken."""
 
 
 def check_token_loss(found: Any, name: str, mask: Tensor) -> TokenLoss:

@@ -1,0 +1,45 @@
+"""Every cell of every tutorial runs, with the smaller sizes that its page names."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("nbclient")
+pytest.importorskip("transformers")
+
+FILE = Path(__file__).parents[2] / "docs" / "tutorials.py"
+SPEC = importlib.util.spec_from_file_location("tutorials", FILE)
+tutorials = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(tutorials)
+
+
+@pytest.mark.parametrize("page", tutorials.pages(), ids=lambda page: page.stem)
+def test_a_tutorial_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    tutorials.run(page, tmp_path, quick=True)
+
+
+def test_a_quick_run_replaces_sizes_that_are_there():
+    for page in tutorials.pages():
+        text = page.read_text("utf-8")
+        for before, _ in tutorials.QUICK.findall(text):
+            assert tutorials.QUICK.sub("", text).count(before), (page, before)
+
+
+def test_the_notebooks_are_those_of_the_pages():
+    command = [sys.executable, str(FILE), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_cell_that_fails_is_seen(tmp_path):
+    from nbclient.exceptions import CellExecutionError
+
+    page = tmp_path / "wrong.md"
+    page.write_text("# Wrong\n\n```bash\nragen bench --no-such-option\n```\n")
+    with pytest.raises(CellExecutionError, match="no-such-option"):
+        tutorials.run(page, tmp_path, quick=True)
