@@ -30,7 +30,10 @@ def examples(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "docs" / "examples"))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+IN_ONE_GO = [page for page in PAGES if page.parent.name != "tutorials"]  # those are run whole
+
+
+@pytest.mark.parametrize("page", IN_ONE_GO, ids=lambda page: page.name)
 def test_python_blocks_of_a_page_run_in_order(page, examples, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}
@@ -72,6 +75,8 @@ def unknown_to_ragen(words):
             del words[: 0 if option.is_flag else 1]
         elif word in command.commands:
             command = command.commands[word]
+        elif word == "--help":
+            return set()
         else:
             return {word}
     known = {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
@@ -222,3 +227,15 @@ def test_phrases_that_are_no_english_do_not_return():
         for match in UNIDIOMATIC.finditer(path.read_text("utf-8"))
     ]
     assert not found
+
+
+def test_the_version_is_the_same_everywhere():
+    from ragen_envs import __version__
+
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert citation["version"] == __version__
+    assert f"version = {{{__version__}}}" in (ROOT / "docs" / "citing.md").read_text("utf-8")
+    changes = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    releases = re.findall(r"^## \[([\d.]+)\] - (\d{4}-\d\d-\d\d)$", changes, re.MULTILINE)
+    assert releases[0] == (__version__, str(citation["date-released"]))
+    assert [date for _, date in releases] == sorted((date for _, date in releases), reverse=True)
