@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 SPEED := .venv-speed
 VLLM := .venv-vllm
 INTEGRATIONS := .venv-integrations
+DIST := .venv-dist
 QUIET := --quiet --disable-pip-version-check
 
 .PHONY: install bench real test test-vllm test-integrations test-site lint docs docs-site tutorials dist packs leaderboard-entries speed gradients clean
@@ -67,16 +68,18 @@ docs-site: install
 tutorials: install
 	$(BIN)/python docs/tutorials.py --run
 
-# A wheel and a source distribution, each of which passes the games' tests in an environment of its own.
+# A wheel and a source distribution, from each of which a clean environment passes the games' tests.
 dist: install
 	rm -rf dist build
 	$(BIN)/python -m build --outdir dist .
 	set -e; for file in dist/*.whl dist/*.tar.gz; do \
-		rm -rf .venv-dist && $(PYTHON) -m venv .venv-dist; \
-		.venv-dist/bin/python -m pip install $(QUIET) -c constraints/dev.txt "$$file" pytest pytest-xdist hypothesis pillow; \
-		echo "$$file:"; .venv-dist/bin/python -m pytest tests/envs -n 2 -o pythonpath=tests/support; \
+		rm -rf $(DIST) && $(PYTHON) -m venv $(DIST); \
+		$(DIST)/bin/python -m pip install $(QUIET) -c constraints/dev.txt "$$file[bench,multi-agent]" hypothesis pillow pytest pytest-xdist; \
+		mkdir $(DIST)/checked && cp -r tests docs examples pyproject.toml $(DIST)/checked; \
+		(cd $(DIST)/checked && ../bin/python -m pytest tests/envs -n 2); \
 	done
-	rm -rf .venv-dist
+	rm -rf $(DIST)
+	@ls dist
 
 packs: install
 	$(BIN)/python -m ragen_envs.instances.build --check
@@ -104,5 +107,5 @@ gradients: install
 	PYTHONPATH=benchmarks $(BIN)/python -W ignore -m gradients
 
 clean:
-	rm -rf $(VENV) $(SPEED) $(VLLM) $(INTEGRATIONS) .venv-dist build dist site *.egg-info environments/*/*.egg-info \
+	rm -rf $(VENV) $(SPEED) $(VLLM) $(INTEGRATIONS) $(DIST) build dist site *.egg-info environments/*/*.egg-info \
 		.mypy_cache .ruff_cache .pytest_cache .hypothesis
