@@ -293,11 +293,11 @@ def test_fewer_seeds_than_are_kept_do_not_take_their_place(kept, capsys):
 def test_fewer_seeds_of_borrowed_runs_do_not_take_their_place_either(tmp_path):
     what, results = results_of("figure5", {})
     add_to_archive(archive_path(tmp_path, what.sweep, "laptop"), results)
-    arguments = ["reproduce", "figure8", "--results", str(tmp_path), "--out", str(tmp_path / "out")]
+    arguments = ["reproduce", "figure7", "--results", str(tmp_path), "--out", str(tmp_path / "out")]
     assert main([*arguments, "--no-run"]) == 0
-    before = (tmp_path / "laptop/figure8.md").read_bytes()
+    before = (tmp_path / "laptop/figure7.md").read_bytes()
     assert main([*arguments, "--no-run", "--seeds", "1"]) == 0
-    assert (tmp_path / "laptop/figure8.md").read_bytes() == before
+    assert (tmp_path / "laptop/figure7.md").read_bytes() == before
 
 
 def test_a_table_that_cannot_be_finished_stops_no_other(kept, monkeypatch, capsys):

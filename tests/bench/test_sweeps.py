@@ -302,18 +302,18 @@ def test_the_threads_of_tasks_are_capped(monkeypatch):
 
 def test_what_another_sweep_has_done_is_not_done_again():
     """The same method, begun from the same weights, is one run wherever it is compared."""
-    algorithm, shares = load_sweep("algorithm"), load_sweep("clip-kl")
-    lake = Choice(games=("FrozenLakeDeterministic",))
-    done = [make_result(task) for task in plan(algorithm, lake)]
-    tasks = plan(shares, lake)
+    algorithm, shares = load_sweep("algorithm"), load_sweep("filter")
+    sokoban = Choice(games=("Sokoban",))
+    done = [make_result(task) for task in plan(algorithm, sokoban)]
+    tasks = plan(shares, sokoban)
     found = borrowed(done, tasks)
     cells = {(r.result.task.cell, r.result.task.seed) for r in found.values()}
-    assert cells == {("base", None), *(("base", seed) for seed in range(6))}
+    assert cells == {("grpo-all", None), *(("grpo-all", seed) for seed in range(6))}
     assert all(path == result.task.path for path, (result, _) in found.items())
     assert {source.sweep for _, source in found.values()} == {"algorithm"}
     assert not any("seconds/total" in result.curves for result, _ in found.values())
     assert not matching(done, tasks)
-    assert not borrowed(done, plan(shares, replace(lake, quick=True)))
+    assert not borrowed(done, plan(shares, replace(sokoban, quick=True)))
     assert not borrowed([make_result(task) for task in tasks], tasks)  # those are its own
     other = [
         r.model_copy(update={"task": r.task.model_copy(update={"suite_version": 0})}) for r in done
