@@ -5,6 +5,7 @@ import json
 import lzma
 import os
 import shutil
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -71,7 +72,7 @@ def test_the_published_schema_is_that_of_the_model(capsys):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "run"
-    assert main(["bench", "--agent", "random", "--episodes", "64", "--out", str(out)]) == 0
+    assert main(["bench", "--agent", "random", "--episodes", "128", "--out", str(out)]) == 0
     return out
 
 
@@ -83,7 +84,8 @@ def about(folder, **changes):
 
 def test_a_run_becomes_an_entry_and_keeps_its_words(run, tmp_path, capsys):
     entries = tmp_path / "entries"
-    words = about(tmp_path, name="random", trained_on=[])
+    said = {"parameters": 12, "open_weights": True, "date": date(2026, 11, 24), "cost": 1.5}
+    words = about(tmp_path, name="random", trained_on=[], **said)
     capsys.readouterr()
     assert main(["submit", str(run), "--about", words, "--entries", str(entries)]) == 0
     shown = capsys.readouterr()
@@ -92,8 +94,9 @@ def test_a_run_becomes_an_entry_and_keeps_its_words(run, tmp_path, capsys):
     assert sorted(path.name for path in entries.iterdir()) == ["random"]
     first = (entries / "random" / "entry.json").read_bytes()
     shown = json.loads(first)
-    assert shown["config"]["suite"]["episodes"] == 64
-    assert sum(r["episodes"] for r in shown["results"].values()) == 64 * 9
+    assert shown["config"]["suite"]["episodes"] == 128
+    assert sum(r["episodes"] for r in shown["results"].values()) == 128 * 9
+    assert {**shown["about"], **said, "date": "2026-11-24"} == shown["about"]
     assert str(run) not in first.decode()
     assert main(["submit", f"{run}:random", "--entries", str(entries)]) == 2
     assert "already exists; --replace replaces it" in capsys.readouterr().err
@@ -151,7 +154,7 @@ def test_an_unfinished_run_cannot_be_submitted(run, tmp_path, capsys):
     words = about(tmp_path, name="random", trained_on=[])
     entries = tmp_path / "entries"
     assert main(["submit", str(part), "--about", words, "--entries", str(entries)]) == 2
-    assert "3 of 576 episodes are missing" in capsys.readouterr().err
+    assert "3 of 1152 episodes are missing" in capsys.readouterr().err
     assert not entries.exists()
 
 
@@ -307,9 +310,19 @@ def test_bad_lines_are_named(entry, line, named, rejected):
         (lambda e: e["config"]["suite"].update(name="mine"), "'mine'"),
         (lambda e: e["config"]["suite"].update(version=9), "config.suite.version"),
         (lambda e: e["config"]["suite"].update(description="<b>"), "config.suite.description"),
-        (lambda e: e["config"]["suite"].update(episodes=10), "64 to 256"),
-        (lambda e: e["config"]["suite"].update(episodes=10**9), "64 to 256"),
-        (lambda e: e["config"]["suite"]["tasks"].pop("Bandit"), "config.suite.tasks"),
+        (lambda e: e["config"]["suite"].update(episodes=64), "must be 128"),
+        (lambda e: e["config"]["suite"].update(episodes=10**9), "must be 128"),
+        (lambda e: e["config"]["suite"]["tasks"].pop("Bandit"), "config.suite.tasks must be"),
+        (
+            lambda e: e["config"]["suite"]["tasks"]["Sokoban"].update(env="ragen/CubeText-v0"),
+            "config.suite.tasks.Sokoban",
+        ),
+        (
+            lambda e: e["config"]["suite"]["tasks"]["Bandit"].update(
+                settings={"demonstrations": 2}
+            ),
+            "alike for all games",
+        ),
         (
             lambda e: e["config"]["suite"]["tasks"]["Bandit"].update(settings={"max_turns": 9}),
             "config.suite.tasks",

@@ -1,5 +1,6 @@
 """The leaderboard's pages: what they hold, and, in a real browser, what they do."""
 
+import itertools
 import json
 import re
 import shutil
@@ -13,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 import pandas as pd
 import pytest
-from entries import as_model, change, copy_of, read
+from entries import as_model, change, copy_of, read, write
 from processes import interruptible
 from ragen_bench.__main__ import main
 from ragen_bench.leaderboard.lengths import by_length
@@ -29,6 +30,23 @@ PAYLOAD = (
 )
 
 
+PAGES = (
+    "index.html", "about.html", "games/Sokoban.html", "entries/hero.html", "episodes/hero/Sokoban.html",
+    "beside/Sokoban.html", "results/index.html", "results/figure10.html",
+)  # fmt: skip
+
+
+def prompt(folder, **settings):
+    """Let an entry have been played under other settings of the prompt."""
+
+    def settle(entry):
+        for task in entry["config"]["suite"]["tasks"].values():
+            task["settings"] = settings
+
+    change(folder, settle)
+    write(folder, [{**episode, "env_kwargs": settings} for episode in read(folder)])
+
+
 @pytest.fixture(scope="module")
 def entries(tmp_path_factory):
     """Two controls, a rogue that plays like chance, its twin, and a hero that plays like the oracle."""
@@ -38,6 +56,7 @@ def entries(tmp_path_factory):
     ):  # fmt: skip
         as_model(copy_of(source, root), name, reply)
     change(root / "hero", lambda entry: entry["about"].update(trained_on=["Sokoban"]))
+    prompt(root / "hero", think_prefix=True)
     for name in ("random", "oracle"):
         copy_of(name, root)
     return root
@@ -186,7 +205,7 @@ class Links(HTMLParser):
 
 def test_every_page_is_closed_in_itself(site):
     pages = sorted(site.rglob("*.html"))
-    assert len(pages) == 1 + 9 + 5 + 5 * 9 + 9 + 2
+    assert len(pages) == 2 + 9 + 5 + 5 * 9 + 9 + 2
     for page in pages:
         links = Links(page.read_text(encoding="utf-8"))
         assert not links.inline, page
@@ -435,6 +454,50 @@ def test_pages_fit_a_phone(visit, path):
     page = visit(path)
     page.set_viewport_size({"width": 360, "height": 740})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+@pytest.mark.parametrize("width", [1300, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", PAGES)
+def test_pages_are_accessible(browser, site, path, scheme, width):
+    """No serious violation by axe-core; the script needs a page without the site's own policy."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    size = {"width": width, "height": 900}
+    context = browser.new_context(viewport=size, color_scheme=scheme, bypass_csp=True)
+    page = context.new_page()
+    page.goto(f"file://{site}/{path}")
+    found = axe.run(page).response["violations"]
+    context.close()
+    assert [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] != "minor"] == []
+
+
+def test_titles_in_the_drawing_do_not_overlap(visit):
+    page = visit("index.html")
+    boxes = [text.bounding_box() for text in page.locator(".plot a text").all()]
+    assert len(boxes) == 3
+    for one, other in itertools.combinations(boxes, 2):
+        apart = abs(one["y"] - other["y"]) >= min(one["height"], other["height"]) - 1
+        beside = one["x"] + one["width"] <= other["x"] or other["x"] + other["width"] <= one["x"]
+        assert apart or beside
+
+
+def test_entries_are_searched_and_chosen(visit):
+    page = visit("index.html")
+    page.locator("input[name=text]").fill("hero")
+    shown = page.locator("#overall tbody tr:visible th a").all_inner_texts()
+    assert sorted(shown) == ["Hero", "Oracle", "Random"]
+    assert page.locator("form output").inner_text() == "1 of 3 entries"
+    page.locator("input[name=text]").fill("")
+    page.locator("select[name=trained]").select_option("no")
+    shown = page.locator("#overall tbody tr:visible th a").all_inner_texts()
+    assert sorted(shown) == ["Oracle", "Random", "Rogue", "Twin"]
+    page.locator("select[name=prompt]").select_option("zero-shot, begins with <think>")
+    assert set(page.locator("#overall tbody tr:visible th a").all_inner_texts()) == {
+        "Oracle",
+        "Random",
+    }
+    page.locator("select[name=trained]").select_option("yes")
+    assert "Hero" in page.locator("#overall tbody tr:visible th a").all_inner_texts()
 
 
 def test_light_and_dark_differ(visit):

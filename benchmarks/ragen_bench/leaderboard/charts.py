@@ -12,6 +12,8 @@ from ragen_bench.leaderboard.standings import Standing
 
 WIDTH: Final = 640
 HEIGHT: Final = 300
+_LABEL: Final = 15.0
+"""Height of a title beside its point."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 20, 28, 40
 
 
@@ -30,6 +32,7 @@ class Plot(NamedTuple):
     x_ticks: list[Tick]
     y_ticks: list[Tick]
     points: list[dict[str, Any]]
+    """Each with its place, and ``label``, the height at which its title stands."""
     lines: list[dict[str, Any]]
 
 
@@ -64,6 +67,7 @@ def tokens_plot(rows: Sequence[Standing]) -> Plot | None:
         }
         for row, log in zip(shown, logs, strict=True)
     ]
+    _place_labels(points)
     x_ticks = [
         Tick(_across((k - first) / (last - first)), f"{10**k:,g}") for k in range(first, last + 1)
     ]
@@ -72,6 +76,15 @@ def tokens_plot(rows: Sequence[Standing]) -> Plot | None:
         for title, value in (("random", 0), ("optimum", 100))
     ]
     return Plot("tokens an episode", "score", x_ticks, y_ticks, points, lines)
+
+
+def _place_labels(points: list[dict[str, Any]]) -> None:
+    """Give each point a place for its title, so that titles on one side of the drawing do not overlap."""
+    for left in (True, False):
+        lowest = -math.inf
+        for point in sorted(points, key=lambda p: p["y"]):
+            if (point["x"] < WIDTH / 2) is left:
+                lowest = point["label"] = max(point["y"], lowest + _LABEL)
 
 
 def lengths_plot(rows: Sequence[LengthRow], titles: dict[str, str]) -> Plot | None:

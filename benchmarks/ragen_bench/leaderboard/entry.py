@@ -1,8 +1,9 @@
 """What an entry says: who played, what was played, and what came out."""
 
+from datetime import date
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from ragen_bench.config.run_config import RunConfig
 from ragen_bench.config.suites import Name
@@ -24,6 +25,12 @@ Link = Annotated[
     str,
     Field(max_length=400, pattern=r"^https://[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[!#-;=?-\[\]_a-z~]*)?$"),
 ]
+Day = Annotated[
+    str,
+    BeforeValidator(lambda day: day.isoformat() if isinstance(day, date) else day),
+    Field(pattern=r"^20[0-9]{2}-[01][0-9]-[0-3][0-9]$"),
+]
+"""As in 2026-11-24; YAML reads such a text as a date."""
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -49,6 +56,14 @@ class About(_Model):
     """Whether test levels, or replies to them, can have been seen before."""
     trained_on: list[Name] = Field(default=[], max_length=16)
     """Games of the suite whose training levels the agent has learned from."""
+    parameters: Annotated[int, Field(ge=1, le=10**15)] | None = None
+    """How many parameters the model has."""
+    open_weights: bool | None = None
+    """Whether anyone can download the weights; None if there are none."""
+    cost: Annotated[float, Field(ge=0, le=10**9)] | None = None
+    """What the run cost, in US dollars, where a provider charged for it."""
+    date: Day | None = None
+    """Day of the run, as in 2026-11-24."""
     links: dict[Annotated[Line, Field(max_length=24)], Link] = Field(default={}, max_length=6)
     """Paper, code, weights."""
 

@@ -15,6 +15,7 @@ from ragen_bench.leaderboard.charts import HEIGHT, WIDTH, lengths_plot, tokens_p
 from ragen_bench.leaderboard.lengths import by_length
 from ragen_bench.leaderboard.old_versions import OldTable
 from ragen_bench.leaderboard.overall import below_random
+from ragen_bench.leaderboard.rules import LEVELS, MAX_ERRORS, prompt_settings, prompt_words
 from ragen_bench.leaderboard.standings import Samples, Standing
 from ragen_bench.leaderboard.store import StoredEntry
 from ragen_bench.viewer.run_pages import beside_values, viewer_values
@@ -50,6 +51,7 @@ class Pages:
         entries: All entries of the present suite version.
         suite: What all entries play.
         reports: The tables and figures of the paper of which there are results.
+        old: Tables of the entries of older suite versions.
     """
 
     def __init__(
@@ -58,22 +60,29 @@ class Pages:
         entries: Sequence[StoredEntry],
         suite: Suite,
         reports: "Sequence[Report]",
+        old: Mapping[int, OldTable],
     ) -> None:
-        self._out, self._reports = out, reports
+        self._out, self._reports, self._old = out, reports, old
+        described = {s.entry.about.name: s.entry for s in entries} | {
+            s.entry.about.name: s.entry for table in old.values() for s in table.entries
+        }
         self._titles = {s.entry.about.name: s.entry.about.title for s in entries}
         self._entries, self._suite = entries, suite
         self._environment = page_templates()
-        colours = {name: f"s{i % _COLOURS}" for i, name in enumerate(_ranked(self._titles))}
+        colours = {
+            name: f"s{i % _COLOURS} d{i // _COLOURS}"
+            for i, name in enumerate(_ranked(self._titles))
+        }
         colours[REFERENCE] = "control"
         self._environment.globals.update(
             base="base.html.j2", games=list(suite.tasks), controls=controls_of(suite.tasks),
             width=WIDTH, height=HEIGHT, colours=colours, has_results=bool(reports),
-            suite_version=SUITE_VERSION,
+            suite_version=SUITE_VERSION, described=described, levels=LEVELS,
+            prompt_words=prompt_words, prompt_settings=prompt_settings, prompts=self._prompts,
+            control_names=CONTROLS,
         )  # fmt: skip
 
-    def write_index(
-        self, overall: Sequence[Standing], tables: Tables, old: Mapping[int, OldTable]
-    ) -> None:
+    def write_index(self, overall: Sequence[Standing], tables: Tables) -> None:
         """Write the first page: the table over all games, what they add up to, and older versions."""
         trained = [s for s in self._entries if s.entry.about.trained_on]
         scores = {
@@ -90,8 +99,18 @@ class Pages:
             suite=self._suite,
             control_notes=control_notes(self._suite.tasks),
             below_random=below_random(trained, tables),
-            old=old,
+            old=self._old,
         )
+
+    def write_about(self) -> None:
+        """Write the page that says what is measured, what is checked, and how to submit."""
+        self._write("about.html", "about.html", suite=self._suite, max_errors=MAX_ERRORS)
+
+    def _prompts(self, rows: Sequence[Standing]) -> list[str]:
+        """Return the prompts of the entries of a table, each once."""
+        shown = {row.name for row in rows if not row.control}
+        suites = {s.entry.about.name: s.entry.config.suite for s in self._entries}
+        return sorted({prompt_words(suite) for name, suite in suites.items() if name in shown})
 
     def write_game(self, game: str, rows: Sequence[Standing], samples: Samples) -> None:
         """Write the page of a game."""

@@ -5,6 +5,8 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Final
 
+from pydantic import JsonValue
+
 from ragen_agents.policies import CONTROLS
 from ragen_bench.config.suite_versions import check_readable, is_old
 from ragen_bench.config.suites import Suite, load_suite
@@ -14,12 +16,14 @@ from ragen_envs.errors import RagenError
 
 SUITE: Final = "core"
 """What all entries play."""
-MIN_LEVELS: Final = 64
-MAX_LEVELS: Final = 256
+LEVELS: Final = 128
+"""Levels of each game that every entry plays, so that nobody can choose the number after seeing results."""
 MAX_ERRORS: Final = 0.02
 """Largest share of episodes that may have ended in an error, each of which counts as not solved."""
-_FREE: Final = ("episodes", "seed", "sampling")
-"""What an entry chooses itself, and declares."""
+_FREE: Final = ("episodes", "seed", "sampling", "tasks")
+"""Fields of a suite that have rules of their own, or that an entry chooses itself and declares."""
+PROMPT_SETTINGS: Final = ("demonstrations", "think", "think_prefix")
+"""Conversation settings that an entry may change, for all games alike; the rules of the games stay."""
 
 
 class EntryError(RagenError):
@@ -91,10 +95,8 @@ def _check_suite(suite: Suite) -> None:
         raise EntryError(f"config.suite.name is '{suite.name}', but must be '{SUITE}'")
     if suite.split != "test":
         raise EntryError(f"config.suite.split is '{suite.split}', but only test levels count")
-    if not MIN_LEVELS <= suite.episodes <= MAX_LEVELS:
-        raise EntryError(
-            f"config.suite.episodes is {suite.episodes}, but must be {MIN_LEVELS} to {MAX_LEVELS}"
-        )
+    if suite.episodes != LEVELS:
+        raise EntryError(f"config.suite.episodes is {suite.episodes}, but must be {LEVELS}")
     bundled = load_suite(suite.name)
     for field in Suite.model_fields:
         if field not in _FREE and getattr(suite, field) != getattr(bundled, field):
@@ -103,7 +105,35 @@ def _check_suite(suite: Suite) -> None:
                 "an entry plays all games of a suite under its settings"
             )
     if list(suite.tasks) != list(bundled.tasks):
-        raise EntryError(f"config.suite.tasks is not in the order of the suite '{suite.name}'")
+        raise EntryError(
+            f"config.suite.tasks must be those of the suite '{suite.name}', in its order"
+        )
+    prompt = prompt_settings(suite)
+    for name, task in suite.tasks.items():
+        expected = {**bundled.tasks[name].settings, **prompt}
+        if task.env != bundled.tasks[name].env or task.settings != expected:
+            raise EntryError(
+                f"config.suite.tasks.{name} is not that of the suite '{suite.name}'; an entry may change "
+                f"{_list(PROMPT_SETTINGS)}, and must change them alike for all games"
+            )
+
+
+def prompt_settings(suite: Suite) -> dict[str, JsonValue]:
+    """Return the settings of the prompt that a suite's first task changes, in a fixed order."""
+    settings = next(iter(suite.tasks.values())).settings
+    return {name: settings[name] for name in PROMPT_SETTINGS if name in settings}
+
+
+def prompt_words(suite: Suite) -> str:
+    """Return the prompt of an entry in words, such as ``2 examples, no thoughts``."""
+    settings = prompt_settings(suite)
+    shown = settings.get("demonstrations", 0)
+    words = ["zero-shot" if not shown else f"{shown} example{'s' if shown != 1 else ''}"]
+    if settings.get("think") is False:
+        words.append("no thoughts")
+    if settings.get("think_prefix") is True:
+        words.append("begins with <think>")
+    return ", ".join(words)
 
 
 def _check_agent(entry: Entry) -> None:

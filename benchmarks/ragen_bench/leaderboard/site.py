@@ -88,8 +88,9 @@ def _write(stored: Sequence[StoredEntry], reports: "Sequence[Report]", out: Path
     write_table(out / "data", "episodes", episodes_table(entries))
     for version, table in old.items():
         write_table(out / "data", f"version-{version}", standings_table(table.tables))
-    pages = Pages(out, entries, suite, reports)
-    pages.write_index(overall, tables, old)
+    pages = Pages(out, entries, suite, reports, old)
+    pages.write_index(overall, tables)
+    pages.write_about()
     for game in games:
         pages.write_game(game, tables[game], samples[game])
         pages.write_beside(game)

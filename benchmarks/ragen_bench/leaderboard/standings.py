@@ -11,7 +11,7 @@ from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import Episode
 from ragen_bench.evaluation.level_clusters import level_clusters
 from ragen_bench.evaluation.run_table import REFERENCE, Sample, summarise_sample
-from ragen_bench.leaderboard.rules import MAX_LEVELS
+from ragen_bench.leaderboard.rules import LEVELS
 from ragen_bench.leaderboard.store import StoredEntry
 from ragen_bench.stats.paired import ALPHA, compare_rates, holm
 
@@ -56,7 +56,7 @@ def pooled(games: Sequence[Samples]) -> Samples:
             row = found.setdefault(name, {})
             row.update(
                 {
-                    number * MAX_LEVELS + index: episode
+                    number * LEVELS + index: episode
                     for index, episode in sample.items()
                     if index is not None
                 }

@@ -1,4 +1,5 @@
 // Tables sort by the column whose heading is chosen; rows without a value stay below.
+// The fields above a table choose its rows; the controls always stay.
 "use strict";
 
 function valueOf(row, column) {
@@ -32,4 +33,26 @@ for (const table of document.querySelectorAll("table.sortable")) {
   for (const heading of table.tHead.rows[0].cells) {
     heading.querySelector("button")?.addEventListener("click", () => sort(table, heading));
   }
+}
+
+function choose(form) {
+  const table = document.getElementById(form.dataset.table);
+  const wanted = new FormData(form);
+  const text = String(wanted.get("text")).trim().toLowerCase();
+  let shown = 0;
+  let all = 0;
+  for (const row of table.tBodies[0].rows) {
+    if (row.classList.contains("control")) continue;
+    const fits = (name) => !wanted.get(name) || row.dataset[name] === wanted.get(name);
+    row.hidden = !(row.dataset.text.toLowerCase().includes(text) && ["prompt", "weights", "trained"].every(fits));
+    all += 1;
+    shown += row.hidden ? 0 : 1;
+  }
+  form.querySelector("output").textContent = shown === all ? "" : `${shown} of ${all} entries`;
+}
+
+for (const form of document.querySelectorAll("form[data-table]")) {
+  form.addEventListener("input", () => choose(form));
+  form.addEventListener("submit", (event) => event.preventDefault());
+  choose(form);
 }
