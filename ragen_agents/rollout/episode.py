@@ -1,8 +1,9 @@
 """The Episode: one JSON record of one episode, enough to play it again and to check every number."""
 
-from typing import Any, Final, Literal, NamedTuple
+import sys
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from ragen_envs.conversation import EndReason
 
@@ -32,10 +33,17 @@ class EpisodeKey(NamedTuple):
         return f"{self.agent} / {self.task} / instance {self.instance}, attempt {self.attempt}"
 
 
+_NAMES: Final[set[str]] = set()
+
+
 class RecordModel(BaseModel):
     """Base of what is written to a run's records."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Let all records share one set of names, which is most of the memory of a long run."""
+        object.__setattr__(self, "__pydantic_fields_set__", _NAMES)
 
 
 class InstanceRecord(RecordModel):
@@ -119,8 +127,8 @@ class Episode(RecordModel):
     """Number of the try at this instance, from 0."""
     sampling_seed: int
     """Seed that the policy's draws of this run derive from."""
-    system: str
-    """The system message."""
+    system: Annotated[str, AfterValidator(sys.intern)]
+    """The system message; most episodes of a run share it."""
     examples: tuple[tuple[str, str], ...] = Field(default=(), exclude_if=lambda e: not e)
     """User message and reply of each worked example shown before the first turn; omitted without any."""
     turns: tuple[TurnRecord, ...]

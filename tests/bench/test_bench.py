@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -448,6 +449,19 @@ def test_a_wrong_setting_is_one_line(setting, told, tmp_path, capsys):
 
 
 # --- agents --------------------------------------------------------------------------------------
+
+
+def test_reading_a_long_run_takes_little_memory(tmp_path):
+    """Texts that episodes share are kept once, and no record has bookkeeping of its own."""
+    run = bench(tmp_path / "run", agents=["random"], games=["FrozenLakeDeterministic"], episodes=64)
+    path = run / "episodes.jsonl"
+    read_records(path, Episode)
+    tracemalloc.start()
+    found = read_records(path, Episode)
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len({id(episode.system) for episode in found.episodes}) == 1
+    assert size < 2.5 * path.stat().st_size
 
 
 def test_an_agent_that_raises_leaves_records(tmp_path, monkeypatch, capsys):
