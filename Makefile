@@ -8,7 +8,7 @@ INTEGRATIONS := .venv-integrations
 DIST := .venv-dist
 QUIET := --quiet --disable-pip-version-check
 
-.PHONY: install bench real test test-vllm test-integrations test-site lint docs docs-site tutorials dist packs leaderboard-entries speed gradients clean
+.PHONY: install bench real test faults test-vllm test-integrations test-site lint docs docs-site tutorials dist packs leaderboard-entries speed gradients clean
 
 install: $(VENV)/.installed
 
@@ -49,6 +49,10 @@ test-integrations:
 test-site: install
 	command -v $${CHROMIUM:-chromium} || (apt-get update && apt-get install -y --no-install-recommends chromium)
 	RAGEN_BROWSER=1 $(BIN)/python -m pytest tests/bench/test_site.py tests/bench/test_view.py tests/bench/test_shop_browser.py
+
+# Hundreds of sequences of faults, drawn at random: about ten minutes.
+faults: install
+	FAULT_SEQUENCES=600 $(BIN)/python -m pytest tests/bench/test_faults.py --durations=6
 
 lint: install
 	$(BIN)/ruff check .

@@ -43,6 +43,7 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
         self.folder = folder
         self.config = config
         self.done: set[EpisodeKey | MatchKey] = set()
+        self._broken = False
 
     def _open(self, resources: ExitStack) -> None:
         try:
@@ -55,7 +56,17 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
             raise RagenError(f"'{self.folder}' cannot be written: {reason}") from error
 
     def append(self, episodes: Sequence[Episode | MatchRecord]) -> None:
-        """Write episodes that are not there yet; they are on the disk when this returns."""
+        """Write episodes that are not there yet; they are on the disk when this returns.
+
+        After a failure nothing more is written, so that lines and their hashes stay in step.
+
+        Raises:
+            RagenError: They cannot be written, or earlier ones could not.
+        """
+        if self._broken:
+            raise RagenError(
+                f"'{self.folder}' could not be written; the same command resumes the run"
+            )
         new = [episode for episode in episodes if episode.key not in self.done]
         lines = [encode_episode(episode) for episode in new]
         try:
@@ -64,6 +75,7 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
             os.fsync(self._file.fileno())
             self._checksums.append(lines)
         except OSError as error:
+            self._broken = True
             raise RagenError(
                 f"'{self.folder}' cannot be written: {error.strerror}; the same command resumes the run"
             ) from error

@@ -1,0 +1,289 @@
+"""A campaign of faults: whatever happens to a command, running it again ends as if nothing had.
+
+By default a few sequences of each program; ``make faults`` draws hundreds, and docs/reliability.md has
+what they showed.
+"""
+
+import json
+import os
+import resource
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+import yaml
+from endpoint_server import FAULTS, EndpointServer
+from fault_injection import CRASHED, KINDS, SIGNALS, Calm, run, sequences
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs Linux")
+
+SEQUENCES = int(os.environ.get("FAULT_SEQUENCES", "12"))
+"""Over all programs; the shares are below."""
+CODES = {0, 1, 2, 130, CRASHED, *(-getattr(signal, name) for name in SIGNALS)}
+KEY = "sk-not-to-be-found-5f1c"
+
+
+def campaign(share):
+    phases = (Phase.generate, Phase.shrink)
+    return settings(
+        max_examples=max(1, round(share * SEQUENCES)),
+        deadline=None,
+        database=None,
+        phases=phases,
+        suppress_health_check=list(HealthCheck),
+        derandomize=SEQUENCES <= 12,
+    )
+
+
+def timeless(found):
+    """A record without what depends on the clock."""
+    if isinstance(found, dict):
+        return {
+            k: timeless(v)
+            for k, v in found.items()
+            if k != "seconds" and not k.startswith("seconds/")
+        }
+    return [timeless(each) for each in found] if isinstance(found, list) else found
+
+
+def records(path):
+    lines = [timeless(json.loads(line)) for line in path.read_text().splitlines()]
+    return sorted(lines, key=lambda line: json.dumps(line, sort_keys=True))
+
+
+def whole_lines(out):
+    """What each file that grows holds in whole lines."""
+    found = {}
+    for path in sorted(out.rglob("*.jsonl")):
+        data = path.read_bytes()
+        found[path] = data[: data.rfind(b"\n") + 1]
+    return found
+
+
+def lost(before, out):
+    """Lines without an error that were there before and are not any more."""
+    there = b"".join(whole_lines(out).values())
+    return [line for data in before.values() for line in data.splitlines()
+            if line not in there and b'"error":null' in line]  # fmt: skip
+
+
+def endure(calm, folder, faults, keeps=True):
+    """Start a command once for each fault, then without; check each end, and that it keeps what it had."""
+    out = folder / "run"
+    for fault in faults:
+        before = whole_lines(out)
+        ended, _ = run(calm.words(out), folder, fault, calm.usual)
+        assert ended.code in CODES, ended
+        assert "Traceback" not in ended.said, ended.said
+        if keeps and fault.kind != "power loss":
+            assert lost(before, out) == [], fault
+    ended, _ = run(calm.words(out), folder)
+    assert ended.code == 0, ended.said
+    assert "Traceback" not in ended.said
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder that each sequence begins with empty."""
+    folder = tmp_path_factory.mktemp("faults")
+
+    def empty():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        return folder
+
+    return empty
+
+
+# --- benchmarks ----------------------------------------------------------------------------------
+
+
+def bench_words(out, *more):
+    games = ("--game", "Bandit", "--game", "FrozenLakeDeterministic")
+    agents = ("--agent", "random", "--agent", "oracle")
+    return ["bench", *agents, *games, "--episodes", "48", "--out", str(out), *more]
+
+
+@pytest.fixture(scope="module")
+def calm_bench(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("calm")
+    run(bench_words(folder / "first"), folder)
+    ended, usual = run(bench_words(folder / "run"), folder)
+    assert ended.code == 0, ended.said
+    return Calm(bench_words, records(folder / "run/episodes.jsonl"), usual)
+
+
+@campaign(0.4)
+@given(faults=sequences())
+def test_a_benchmark_survives(faults, calm_bench, place):
+    folder = place()
+    endure(calm_bench, folder, faults)
+    assert records(folder / "run/episodes.jsonl") == calm_bench.left
+    assert run(["verify", str(folder / "run")], folder)[0].code == 0
+
+
+# --- endpoints -----------------------------------------------------------------------------------
+
+
+def endpoint_words(server, out, *more):
+    return ["bench", "--agent", "openai:m", "--base-url", server.url, "--api-key-env", "FAULT_KEY",
+            "--game", "Bandit", "--game", "FrozenLakeDeterministic", "--episodes", "4",
+            "--max-retries", "1", "--timeout", "0.5s", "--out", str(out), *more]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def calm_endpoint(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("calm")
+    with EndpointServer() as server:
+        ended, usual = run(endpoint_words(server, folder / "run"), folder, FAULT_KEY=KEY)
+        assert ended.code == 0, ended.said
+        yield Calm(endpoint_words, records(folder / "run/episodes.jsonl"), usual)
+
+
+@campaign(0.3)
+@given(
+    faults=sequences(),
+    share=st.floats(0, 0.6),
+    kinds=st.lists(st.sampled_from(FAULTS), min_size=1, max_size=4),
+    seed=st.integers(0, 1 << 16),
+)
+def test_a_benchmark_of_an_endpoint_survives(faults, share, kinds, seed, calm_endpoint, place):
+    folder = place()
+    out = folder / "run"
+    with EndpointServer(faults=share, kinds=kinds, seed=seed) as server:
+        words = endpoint_words(server, out)
+        for fault in [*faults, None]:
+            before = whole_lines(out)
+            again = ["--retry-errors"] if out.is_dir() else []
+            server.faults = 0.0 if fault is None else share
+            ended, _ = run([*words, *again], folder, fault, calm_endpoint.usual, FAULT_KEY=KEY)
+            assert ended.code in ({0} if fault is None else CODES | {3}), ended
+            assert "Traceback" not in ended.said, ended.said
+            if fault is None or fault.kind != "power loss":
+                assert lost(before, out) == []
+    assert records(out / "episodes.jsonl") == calm_endpoint.left
+    assert run(["verify", str(out)], folder)[0].code == 0
+    assert not any(
+        KEY.encode() in path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    )
+
+
+# --- matches -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def calm_match(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("calm")
+    task = {"FrozenLakeRace": {"env": "ragen/frozen_lake_race_text-v0"}}
+    suite = folder / "race.yaml"
+    suite.write_text(yaml.safe_dump({"name": "race", "version": 1, "tasks": task}))
+
+    def words(out):
+        return ["match", "--suite", str(suite), "--agent", "random", "--agent", "noop",
+                "--episodes", "6", "--out", str(out)]  # fmt: skip
+
+    ended, usual = run(words(folder / "run"), folder)
+    assert ended.code == 0, ended.said
+    return Calm(words, records(folder / "run/episodes.jsonl"), usual)
+
+
+@campaign(0.15)
+@given(faults=sequences())
+def test_a_match_survives(faults, calm_match, place):
+    folder = place()
+    endure(calm_match, folder, faults)
+    assert records(folder / "run/episodes.jsonl") == calm_match.left
+    assert run(["verify", str(folder / "run")], folder)[0].code == 0
+
+
+# --- training ------------------------------------------------------------------------------------
+
+
+def train_words(tiny, out):
+    return ["train", "bandit", "--out", str(out), f"model={tiny}", "iterations=3", "save_every=1",
+            "rollout.prompts_per_iteration=2", "rollout.group_size=2", "rollout.max_tokens=8",
+            "update.mini_batch_size=4", "evaluation.every=0", "filter.kind=none"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def calm_training(tiny, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("calm")
+    ended, usual = run(train_words(tiny, folder / "run"), folder)
+    assert ended.code == 0, ended.said
+    return Calm(lambda out: train_words(tiny, out), left_by(folder / "run"), usual)
+
+
+def left_by(out):
+    metrics = [
+        timeless(json.loads(line)) for line in (out / "metrics.jsonl").read_text().splitlines()
+    ]
+    last = out / "checkpoints/000003"
+    weights = [(last / name).read_bytes() for name in ("model.safetensors", "trainer.safetensors")]
+    return metrics, weights
+
+
+# Half a checkpoint fills the limit of "no space" long before an iteration ends, which tests nothing.
+@campaign(0.13)
+@given(faults=sequences(tuple(kind for kind in KINDS if kind != "no space")))
+def test_training_survives(faults, calm_training, place):
+    folder = place()
+    # Iterations after the last checkpoint are played again.
+    endure(calm_training, folder, faults, keeps=False)
+    assert left_by(folder / "run") == calm_training.left
+
+
+# --- sweeps --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def calm_sweep(tiny, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("calm")
+    path = folder / "small.yaml"
+    path.write_text(yaml.safe_dump({
+        "name": "small", "version": 1, "description": "For tests.", "preset": "starpo-grpo",
+        "train": {
+            "rollout": {"prompts_per_iteration": 2, "group_size": 2, "max_tokens": 8}, "save_every": 1,
+        },
+        "games": {"Bandit": ["Bandit"]}, "reference": "a", "cells": {"a": {}},
+        "scales": {"laptop": {"iterations": 1, "quick": 1}},
+    }))  # fmt: skip
+
+    def words(out):
+        return [
+            "sweep",
+            str(path),
+            "--quick",
+            "--seeds",
+            "1",
+            "--model",
+            str(tiny),
+            "--out",
+            str(out),
+        ]
+
+    ended, usual = run(words(folder / "run"), folder)
+    assert ended.code == 0, ended.said
+    return Calm(words, results_of(folder / "run"), usual)
+
+
+def results_of(out):
+    return {
+        str(path.relative_to(out)): timeless(json.loads(path.read_text()))["outcomes"]
+        for path in out.rglob("result.json")
+    }
+
+
+@campaign(0.03)
+@given(faults=sequences(("SIGKILL", "SIGTERM", "SIGINT", "crash", "clock")))
+def test_a_sweep_survives(faults, calm_sweep, place):
+    folder = place()
+    endure(calm_sweep, folder, faults)
+    assert calm_sweep.left
+    assert results_of(folder / "run") == calm_sweep.left
+
+
+def test_limits_of_a_fault_end_with_its_process():
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY

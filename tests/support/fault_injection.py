@@ -1,0 +1,166 @@
+"""Run a command of `ragen` in a process that meets a fault: it is killed, or has no space left."""
+
+import errno
+import json
+import multiprocessing
+import os
+import random
+import resource
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from hypothesis import strategies as st
+
+SIGNALS = ("SIGKILL", "SIGTERM", "SIGINT")
+"""Sent from outside, after a share of the time that the command takes without a fault."""
+OPERATIONS = ("crash", "power loss", "I/O error")
+"""At one of the calls that make files last: flushing to the disk, and renaming."""
+OTHERS = ("no space", "clock")
+KINDS = (*SIGNALS, *OPERATIONS, *OTHERS)
+
+CRASHED = 137
+_LASTING = ("fsync", "replace", "rename", "truncate")
+PRELOAD = [
+    "torch", "transformers", "ragen_agents.starpo.trainer", "ragen_bench.cli.app", "openai",
+    "ragen_bench.evaluation.runner", "ragen_bench.match.match_table", "ragen_bench.evaluation.run_table",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What one start of the command meets."""
+
+    kind: str
+    at: float
+    """When: as a share of the time, the calls or the bytes of the command without a fault."""
+
+
+def sequences(kinds=KINDS):
+    """A strategy: up to three faults, each for one start; a start without any follows."""
+    fault = st.builds(Fault, st.sampled_from(kinds), st.floats(0, 1))
+    return st.lists(fault, min_size=1, max_size=3)
+
+
+@dataclass(frozen=True)
+class Usual:
+    """What the command takes without a fault."""
+
+    seconds: float
+    calls: int
+    """To functions that make files last."""
+    bytes: int
+    """Of its largest file."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended."""
+
+    code: int
+    """The exit status, or the negative number of the signal."""
+    said: str
+    """Standard error."""
+
+
+class Calm:
+    """A command without faults: its words, what it leaves, and what it takes."""
+
+    def __init__(self, words, left, usual):
+        self.words, self.left, self.usual = words, left, usual
+
+
+def run(words, scratch, fault=None, usual=None, **environment):
+    """Run a command to its end in a forked process; returns how it ended, and what it took."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOAD)
+    log = Path(scratch) / "log"
+    log.write_text("")
+    log.with_suffix(".json").write_text("{}")
+    process = context.Process(target=_child, args=(words, str(log), fault, usual, environment))
+    began = time.monotonic()
+    process.start()
+    if fault is not None and fault.kind in SIGNALS:
+        process.join(fault.at * usual.seconds)
+        if process.is_alive():
+            os.kill(process.pid, getattr(signal, fault.kind))
+    process.join(300)
+    assert process.exitcode is not None, f"{words} did not end"
+    seconds = time.monotonic() - began
+    calls = json.loads(log.with_suffix(".json").read_text() or "{}")
+    if fault is not None and fault.kind == "power loss":
+        _lose(calls.get("flushed", {}), fault)
+    return Ended(process.exitcode, log.read_text(errors="replace")), Usual(
+        seconds, calls.get("count", 0), calls.get("bytes", 0)
+    )
+
+
+def _child(words, log, fault, usual, environment):
+    os.environ.update(environment)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in (1, 2):
+        os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
+    import torch
+    from ragen_bench.__main__ import main
+
+    torch.set_num_threads(1)
+    lasting = _Lasting(Path(log).with_suffix(".json"), fault, usual)
+    if fault is not None and fault.kind == "no space":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(fault.at * usual.bytes),) * 2)
+    if fault is not None and fault.kind == "clock":
+        _leap(fault)
+    code = main(words)
+    lasting.write()
+    os._exit(code)
+
+
+class _Lasting:
+    """Counts the calls that make files last, and breaks one of them."""
+
+    def __init__(self, path, fault, usual):
+        self._path, self._count, self._flushed = path, 0, {}
+        self._real = {name: getattr(os, name) for name in _LASTING}
+        kind = None if fault is None else fault.kind
+        self._kind = kind if kind in OPERATIONS else None
+        self._last = None if self._kind is None else int(fault.at * usual.calls)
+        for name in _LASTING:
+            setattr(os, name, self._wrapped(name))
+
+    def _wrapped(self, name):
+        def call(*arguments, **keywords):
+            self._count += 1
+            if self._last is not None and self._count > self._last:
+                if self._kind != "I/O error":
+                    self.write()
+                    os._exit(CRASHED)
+                if self._count == self._last + 1:
+                    raise OSError(errno.EIO, os.strerror(errno.EIO))
+            found = self._real[name](*arguments, **keywords)
+            if name == "fsync":
+                handle = arguments[0] if isinstance(arguments[0], int) else arguments[0].fileno()
+                self._flushed[os.readlink(f"/proc/self/fd/{handle}")] = os.fstat(handle).st_size
+            return found
+
+        return call
+
+    def write(self):
+        sizes = [os.stat(path).st_size for path in self._flushed if os.path.isfile(path)]
+        told = {"count": self._count, "bytes": max(sizes, default=0), "flushed": self._flushed}
+        self._path.write_text(json.dumps(told))
+
+
+def _lose(flushed, fault):
+    """Cut what was written after the last flush from files that only grow, as a loss of power may."""
+    for path, size in flushed.items():
+        if path.endswith((".jsonl", ".sha256")) and os.path.isfile(path):
+            there = os.stat(path).st_size
+            if there > size:
+                os.truncate(path, size + int(fault.at * (there - size)))
+
+
+def _leap(fault):
+    """Let the clock leap by up to a day, back and forth; the monotonic clock cannot."""
+    rng, real = random.Random(fault.at), time.time
+    time.time = lambda: real() + rng.uniform(-86_400, 86_400)
