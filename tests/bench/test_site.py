@@ -225,6 +225,15 @@ def test_no_file_of_the_site_reaches_out(site):
         assert not re.search(r"https?:|@import|url\(|fetch\(|innerHTML|eval\(|XMLHttp", text), path
 
 
+def test_the_oracle_is_lucky_and_makes_no_mistake(site):
+    games = pd.read_csv(site / "data" / "games.csv")
+    oracle = games[games["entry"] == "oracle"].set_index("game")
+    assert (oracle["regret"].abs() < 1e-9).all()
+    assert (oracle["blunders"] == 0).all()
+    assert oracle["corrected"].to_numpy() == pytest.approx(oracle["optimal_success"].to_numpy())
+    assert abs(oracle.loc["FrozenLake", "success"] - oracle.loc["FrozenLake", "corrected"]) > 0.01
+
+
 def data_of(page):
     text = page.read_text(encoding="utf-8")
     return json.loads(re.search(r'id="data"[^>]*>(.*?)</script>', text, re.DOTALL)[1])

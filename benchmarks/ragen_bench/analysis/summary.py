@@ -67,7 +67,7 @@ def summarise_ledgers(run: Run, explained: Explained) -> pd.DataFrame:
     tokens written after the episode was lost, of those that were. What is not defined is nan.
     """
     rows = [
-        {"game": task, "agent": agent.name, **_columns(found)}
+        {"game": task, "agent": agent.name, **ledger_columns(found)}
         for task in run.config.suite.tasks
         for agent in run.config.agents
         if (found := explained.ledgers.get((agent.name, task)))
@@ -75,7 +75,8 @@ def summarise_ledgers(run: Run, explained: Explained) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(_COLUMNS))
 
 
-def _columns(ledgers: Sequence[Ledger]) -> dict[str, Any]:
+def ledger_columns(ledgers: Sequence[Ledger]) -> dict[str, Any]:
+    """Return the columns of `summarise_ledgers` for one agent's episodes of a game, at least one."""
     corrected = corrected_score(ledgers)
     lost = [(found, turn) for found in ledgers if (turn := found.lost_at) is not None]
     kinds = [found.decisions[turn].blunder for found, turn in lost]

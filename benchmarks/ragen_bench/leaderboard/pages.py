@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ragen_agents.policies import CONTROLS
-from ragen_agents.rollout import Episode
-from ragen_bench.analysis.ledger import Ledger, NoLedgerError, ledger
+from ragen_agents.rollout import EpisodeKey
+from ragen_bench.analysis.ledger import Ledger
 from ragen_bench.config.control_games import control_notes, controls_of
 from ragen_bench.config.suite_versions import is_old
 from ragen_bench.config.suites import Suite
@@ -34,13 +34,6 @@ _COLOURS: Final = 6
 
 def _ranked(names: Iterable[str]) -> list[str]:
     return [name for name in names if name not in CONTROLS]
-
-
-def _ledger(episode: Episode) -> Ledger | None:
-    try:
-        return ledger(episode)
-    except NoLedgerError:
-        return None
 
 
 class Pages:
@@ -140,10 +133,11 @@ class Pages:
             plot=None if training is None else training_plot(training),
         )
 
-    def write_episodes(self, stored: StoredEntry, game: str) -> None:
-        """Write the viewer of an entry's episodes of a game."""
+    def write_episodes(
+        self, stored: StoredEntry, game: str, ledgers: Mapping[EpisodeKey, Ledger]
+    ) -> None:
+        """Write the viewer of an entry's episodes of a game, with what their decisions cost."""
         episodes = [r.episode for r in stored.records if r.episode.task == game]
-        ledgers = {episode.key: found for episode in episodes if (found := _ledger(episode))}
         self._write(
             f"episodes/{stored.entry.about.name}/{game}.html",
             "episodes.html",

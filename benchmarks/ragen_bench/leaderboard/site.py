@@ -8,6 +8,7 @@ from ragen_agents.run_files.atomic import new_folder
 from ragen_bench.config.control_games import controls_of
 from ragen_bench.config.suite_versions import is_old
 from ragen_bench.config.suites import load_suite
+from ragen_bench.leaderboard.decisions import ledgers_of, with_decisions
 from ragen_bench.leaderboard.downloads import episodes_table, standings_table, write_table
 from ragen_bench.leaderboard.entry_check import Tick, check_entry
 from ragen_bench.leaderboard.old_versions import old_tables
@@ -81,7 +82,10 @@ def _write(stored: Sequence[StoredEntry], reports: "Sequence[Report]", out: Path
     games, controls = list(suite.tasks), controls_of(suite.tasks)
     samples = {game: samples_of(entries, game) for game in games}
     overall = overall_standings(entries, {g: samples[g] for g in games if g not in controls})
-    tables = {game: standings(entries, samples[game]) for game in games}
+    ledgers = {game: ledgers_of(samples[game]) for game in games}
+    tables = {
+        game: with_decisions(standings(entries, samples[game]), ledgers[game]) for game in games
+    }
     write_assets(out)
     write_table(out / "data", "overall", standings_table({"all": overall}))
     write_table(out / "data", "games", standings_table(tables))
@@ -97,7 +101,7 @@ def _write(stored: Sequence[StoredEntry], reports: "Sequence[Report]", out: Path
     for each in entries:
         pages.write_entry(each, tables)
         for game in games:
-            pages.write_episodes(each, game)
+            pages.write_episodes(each, game, ledgers[game].get(each.entry.about.name, {}))
     for table in old.values():
         for each in table.entries:
             pages.write_entry(each, table.tables)
