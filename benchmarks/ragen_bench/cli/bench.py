@@ -2,6 +2,9 @@
 
 import sys
 from importlib.util import find_spec
+from typing import Annotated
+
+import typer
 
 from ragen_bench.cli.option_groups import expand_groups
 from ragen_bench.cli.run_options import (
@@ -22,6 +25,12 @@ def bench(
     options: RunOptions,
     endpoint: EndpointOptions,
     limits: BudgetOptions,
+    attempts: Annotated[
+        int,
+        typer.Option(
+            min=1, max=1024, metavar="N", help="Attempts at each level, for pass@N and pass^N."
+        ),
+    ] = 1,
 ) -> None:
     """Play agents on the frozen levels of a suite and print the table.
 
@@ -48,7 +57,7 @@ def bench(
     remote = make_remote(endpoint)
     agents = normalise_agents(agent or _default_agents())
     check_sight(agents, chosen.tasks)
-    config = make_config(chosen, agents, remote.settings)
+    config = make_config(chosen, agents, remote.settings, attempts)
     budget = make_budget(config, limits)
     run_and_report(config, play_run, remote, budget, options, endpoint)
 

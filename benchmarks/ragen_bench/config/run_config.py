@@ -60,13 +60,24 @@ class BaseConfig(BaseModel):
 class RunConfig(BaseConfig):
     """Everything that decides what a run plays."""
 
+    attempts: int = Field(default=1, ge=1, le=1024, exclude_if=lambda n: n == 1)
+    """Tries of each agent at each level; omitted if one."""
+
     @property
     def keys(self) -> list[EpisodeKey]:
         """The keys of all episodes of the run, in the order in which they are played."""
         return [
-            EpisodeKey(agent.name, task, index, 0)
+            key
             for agent in self.agents
             for task in self.suite.tasks
+            for key in self.keys_of(agent.name, task)
+        ]
+
+    def keys_of(self, agent: str, task: str) -> list[EpisodeKey]:
+        """Return the keys of an agent's episodes of a task, in the order in which they are played."""
+        return [
+            EpisodeKey(agent, task, index, attempt)
+            for attempt in range(self.attempts)
             for index in range(self.suite.episodes)
         ]
 
@@ -133,9 +144,11 @@ def agent_entries(agents: Sequence[str], endpoint: EndpointSettings) -> list[Age
     ]
 
 
-def make_config(suite: Suite, agents: Sequence[str], endpoint: EndpointSettings) -> RunConfig:
+def make_config(
+    suite: Suite, agents: Sequence[str], endpoint: EndpointSettings, attempts: int = 1
+) -> RunConfig:
     """Return the config of a run of agents on a suite."""
-    return RunConfig(agents=agent_entries(agents, endpoint), suite=suite)
+    return RunConfig(agents=agent_entries(agents, endpoint), suite=suite, attempts=attempts)
 
 
 def default_directory(config: BaseConfig) -> Path:

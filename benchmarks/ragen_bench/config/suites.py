@@ -193,10 +193,11 @@ def check_tasks(suite: Suite, make: Callable[[str], None]) -> None:
             ) from error
 
 
-def task_spec(suite: Suite, name: str, index: int) -> EpisodeSpec:
-    """Return what is played for one level of a task."""
+def task_spec(suite: Suite, name: str, index: int, attempt: int = 0) -> EpisodeSpec:
+    """Return what is played for one level of a task; each attempt meets other slips of the ice."""
     task = suite.tasks[name]
-    return EpisodeSpec(name, task.env, index, suite.split, env_kwargs=dict(task.settings))
+    settings = dict(task.settings)
+    return EpisodeSpec(name, task.env, index, suite.split, attempt, attempt, settings)
 
 
 def _check_task(task: Task) -> None:

@@ -185,11 +185,16 @@ def score_grid(data: pd.DataFrame) -> Grid:
             *played,
             *_exact_row(whole, "optimal", 100.0, blank),
         ]
-    more = [*(["errors"] if errors else []), *(_DECISIONS if decided else [])]
+    more = [
+        *(["errors"] if errors else []),
+        *(_DECISIONS if decided else []),
+        *(_ATTEMPTS if "pass_at_k" in data else []),
+    ]
     return Grid([*header, *more], rows, left=2, hideable=_HIDEABLE)
 
 
 _HIDEABLE: Final = ("s per\nepisode", "tokens", "turns", "effective\n%", "return", "n")
+_ATTEMPTS: Final = ("pass@k\n%", "pass^k\n%")
 _DECISIONS: Final = ("luck-corrected %\n[95% CI]", "regret\na turn", "blunders\n%")
 _EXACT_COLUMNS: Final = 6
 """Columns of the table of a run that an exact expectation fills."""
@@ -220,6 +225,11 @@ def _score_row(row: Mapping[Any, Any], errors: bool, decided: bool) -> list[str]
         number(row["seconds"], 3),
         *([str(row["errors"])] if errors else []),
         *(_decision_cells(row) if decided else []),
+        *(
+            [percent(row[name]) for name in ("pass_at_k", "pass_hat_k")]
+            if "pass_at_k" in row
+            else []
+        ),
     ]
 
 

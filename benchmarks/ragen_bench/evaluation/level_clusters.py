@@ -24,6 +24,10 @@ def shared_levels_note(
         samples: Each agent's episodes by agent and task.
     """
     most: dict[str, Mapping[int | None, Episode]] = {}
+    samples = {
+        key: {index: e for index, e in sample.items() if e.attempt == 0}
+        for key, sample in samples.items()
+    }
     for (_, task), sample in samples.items():
         most[task] = max(sample, most.get(task, {}), key=len)
     counts = [

@@ -15,7 +15,13 @@ from ragen_bench.config.suite_versions import incomparable, is_old
 from ragen_bench.evaluation.level_clusters import level_clusters, shared_levels_note
 from ragen_bench.runs.directory import EPISODES
 from ragen_bench.runs.records import read_records
-from ragen_bench.stats.intervals import Interval, normalised_interval, success_rate
+from ragen_bench.stats.intervals import (
+    Interval,
+    normalised_interval,
+    pass_at_k,
+    pass_hat_k,
+    success_rate,
+)
 from ragen_envs.errors import RagenError
 
 __all__ = [
@@ -29,7 +35,9 @@ REFERENCE: Final = "random"
 _RESAMPLES: Final = 2000
 
 Sample = Mapping[int | None, Episode]
-"""An agent's episodes of one task by instance."""
+"""An agent's episodes of one task by `place`: the index of the level, if there is one attempt."""
+_STRIDE: Final = 1 << 32
+"""Between the attempts at one level; no pack has as many levels."""
 
 
 class Run(NamedTuple):
@@ -55,9 +63,15 @@ def read_run(folder: Path) -> Run:
         raise RagenError(f"'{folder}' is a run of ragen match, whose table ragen show prints")
     found = read_records(folder / EPISODES, Episode)
     samples: dict[tuple[str, str], dict[int | None, Episode]] = defaultdict(dict)
-    for episode in sorted(found.episodes, key=lambda episode: episode.instance.index or 0):
-        samples[episode.agent, episode.task][episode.instance.index] = episode
+    for episode in sorted(found.episodes, key=lambda episode: place(episode) or 0):
+        samples[episode.agent, episode.task][place(episode)] = episode
     return Run(folder, config, dict(samples), found.torn)
+
+
+def place(episode: Episode) -> int | None:
+    """Return the key of an episode in a sample: the first attempts at all levels, then the second ones."""
+    index = episode.instance.index
+    return index if index is None else index + _STRIDE * episode.attempt
 
 
 def summarise(run: Run) -> pd.DataFrame:
@@ -71,19 +85,38 @@ def summarise(run: Run) -> pd.DataFrame:
     ``optimal_return``, the largest expectations of any agent; ``valid``, the share of replies without a
     defect; ``effective``, the share of executed actions that changed the state; ``turns``,
     ``reply_tokens`` and ``seconds``, means of an episode; ``errors``, episodes that ended in an error or
-    outgrew the model's context. What is not defined is nan.
+    outgrew the model's context. With several attempts at a level there are ``pass_at_k``, the share of levels
+    that at least one of all k attempts solved, and ``pass_hat_k``, the share that all of them solved,
+    over the levels whose attempts are complete. What is not defined is nan.
     """
     rows = [
         {
             "game": task,
             "agent": agent.name,
             **summarise_sample(sample, run.samples.get((REFERENCE, task))),
+            **_all_attempts(sample, run.config.attempts),
         }
         for task in run.config.suite.tasks
         for agent in run.config.agents
         if (sample := run.samples.get((agent.name, task)))
     ]
-    return pd.DataFrame(rows, columns=["game", "agent", *_COLUMNS])
+    more = ATTEMPTS if run.config.attempts > 1 else ()
+    return pd.DataFrame(rows, columns=["game", "agent", *_COLUMNS, *more])
+
+
+ATTEMPTS: Final = ("pass_at_k", "pass_hat_k")
+
+
+def _all_attempts(sample: Sample, attempts: int) -> dict[str, float]:
+    """Return the columns that runs with several attempts at a level have besides."""
+    solved: dict[int | None, list[bool]] = defaultdict(list)
+    for episode in sample.values():
+        solved[episode.instance.index].append(episode.success)
+    whole = [tries for tries in solved.values() if len(tries) == attempts]
+    return {
+        "pass_at_k": mean([pass_at_k(sum(tries), attempts, attempts) for tries in whole]),
+        "pass_hat_k": mean([pass_hat_k(sum(tries), attempts, attempts) for tries in whole]),
+    }
 
 
 _COLUMNS: Final = (
@@ -195,6 +228,11 @@ def _has_estimates(run: Run, agent: str) -> bool:
 def notes(run: Run) -> list[str]:
     """Return the notes below the table."""
     found = old_version(run.config)
+    if (attempts := run.config.attempts) > 1:
+        found.append(
+            f"{attempts} attempts at each level: success is that of one attempt (pass@1); pass@k and "
+            f"pass^k are the shares of levels that at least one and all of the {attempts} solved"
+        )
     sampled = {
         task
         for (_, task), sample in run.samples.items()

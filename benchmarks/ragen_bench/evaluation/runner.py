@@ -96,7 +96,7 @@ def _play_all(
         observer.advance(len(episodes))
 
     policy = wrap_policy(policy, agent, run, limits)
-    specs = (task_spec(suite, key.task, key.instance or 0) for key in missing)
+    specs = (task_spec(suite, key.task, key.instance or 0, key.attempt) for key in missing)
 
     async def play() -> None:
         try:
@@ -122,8 +122,7 @@ def _play_task(
     observer: RunObserver,
     budget: Budget,
 ) -> None:
-    suite = run.config.suite
-    keys = [EpisodeKey(agent, task, index, 0) for index in range(suite.episodes)]
+    keys = run.config.keys_of(agent, task)
     observer.start(agent, task, sum(key in run.done for key in keys), len(keys))
     if policy is not None:
         size = chunk_size(agent, policy)
@@ -145,7 +144,7 @@ def _play_chunk(
     if not missing:
         return
     budget.check_time()
-    specs = [task_spec(suite, key.task, key.instance) for key in keys if key.instance is not None]
+    specs = [task_spec(suite, key.task, key.instance or 0, key.attempt) for key in keys]
     played: list[Episode] = play_batch(specs, policy, suite.seed)
     run.append([episode for episode in played if episode.key in missing])
     observer.advance(len(missing))

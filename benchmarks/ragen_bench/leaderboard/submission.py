@@ -99,6 +99,10 @@ def _others(root: Path, name: str) -> list[Entry]:
 
 def _make(side: Side, about: About, training: Training | None) -> tuple[Entry, bytes]:
     config = side.run.config
+    if config.attempts != 1:
+        raise RagenError(
+            f"{side} has {config.attempts} attempts at each level, but an entry has one"
+        )
     weights = next(agent.weights for agent in config.agents if agent.name == side.agent)
     renamed = RunConfig(agents=[AgentEntry(name=about.name, weights=weights)], suite=config.suite)
     episodes = _episodes(side, about.name)

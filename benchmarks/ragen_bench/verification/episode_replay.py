@@ -38,7 +38,7 @@ def config_checks(config: RunConfig, episode: Episode) -> Iterator[Check]:
     yield Check(None, "env_kwargs", episode.env_kwargs, task.settings)
     yield Check(None, "instance.split", instance.split, config.suite.split)
     yield Check(None, "instance.seed", instance.seed, None)
-    yield Check(None, "instance.noise", instance.noise, 0)
+    yield Check(None, "instance.noise", instance.noise, episode.attempt)
     yield Check(None, "sampling_seed", episode.sampling_seed, config.suite.seed)
     yield from token_checks(config, episode.agent, episode.turns)
 

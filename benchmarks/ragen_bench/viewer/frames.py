@@ -25,6 +25,7 @@ def show_episode(episode: Episode, found: Ledger | None) -> dict[str, Any]:
     decisions = [None] * len(episode.turns) if found is None else found.decisions
     return {
         "index": episode.instance.index,
+        "name": name_in_viewer(episode),
         "success": episode.success,
         "end": episode.end.value,
         "return": round(episode.episode_return, 6),
@@ -39,6 +40,12 @@ def show_episode(episode: Episode, found: Ledger | None) -> dict[str, Any]:
         ],
         "frames": list(_frames(episode)),
     }
+
+
+def name_in_viewer(episode: Episode) -> str:
+    """Return how lists and addresses call an episode: the level, and from the second one the attempt."""
+    level = str(episode.instance.index)
+    return level if episode.attempt == 0 else f"{level}-{episode.attempt + 1}"
 
 
 def first_frame(episode: Episode, turn: int) -> int:
@@ -72,8 +79,9 @@ def _frames(episode: Episode) -> Iterator[dict[str, Any]]:
     instance = episode.instance
     assert instance.index is not None
     spec = EpisodeSpec(
-        episode.task, episode.env_id, instance.index, instance.split, env_kwargs=episode.env_kwargs
-    )
+        episode.task, episode.env_id, instance.index, instance.split, instance.noise, episode.attempt,
+        episode.env_kwargs,
+    )  # fmt: skip
     env = make_env(spec)
     left = env.budget
     for number, turn in enumerate(episode.turns):

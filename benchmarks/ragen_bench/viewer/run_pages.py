@@ -11,7 +11,7 @@ from ragen_bench.analysis.ledger import Ledger
 from ragen_bench.analysis.summary import Explained, explain_run, most_instructive, summarise_ledgers
 from ragen_bench.config.suite_versions import check_playable
 from ragen_bench.evaluation.run_table import Run, summarise
-from ragen_bench.viewer.frames import first_frame, show_episode
+from ragen_bench.viewer.frames import first_frame, name_in_viewer, show_episode
 from ragen_bench.viewer.templates import page_templates, write_assets
 from ragen_bench.viewer.tile_pictures import tile_set
 from ragen_envs.errors import RagenError
@@ -126,7 +126,7 @@ class _Pages:
         episode, turn = found.episode, found.worst
         link = self._link(episode.agent, episode.task)
         return {
-            "link": f"{link}#{episode.instance.index}/{first_frame(episode, turn)}",
+            "link": f"{link}#{name_in_viewer(episode)}/{first_frame(episode, turn)}",
             "task": episode.task,
             "index": episode.instance.index,
             "turn": turn + 1,
@@ -176,7 +176,7 @@ def beside_values(
         {
             "name": name,
             "link": links[name],
-            "solved": {episode.instance.index: episode.success for episode in sample},
+            "solved": {e.instance.index: e.success for e in sample if e.attempt == 0},
         }
         for name, sample in samples.items()
     ]

@@ -36,9 +36,9 @@ function fillList() {
   at("count").textContent = `${state.shown.length} of ${episodes.length} episodes`;
   at("episodes").replaceChildren(
     ...state.shown.map((episode) => {
-      const link = make("a", `${episode.success ? "✓" : "✗"} ${episode.index}`);
-      link.href = `#${episode.index}`;
-      link.title = `level ${episode.index}: ${episode.success ? "solved" : "not solved"}, return ${episode.return}`;
+      const link = make("a", `${episode.success ? "✓" : "✗"} ${episode.name}`);
+      link.href = `#${episode.name}`;
+      link.title = `level ${episode.name}: ${episode.success ? "solved" : "not solved"}, return ${episode.return}`;
       link.className = episode.success ? "solved" : "unsolved";
       const item = make("li");
       item.append(link);
@@ -102,7 +102,7 @@ function drawChances() {
   const judged = episode.turns.every((turn) => turn.decision) ? episode.turns : [];
   const bars = judged.map(({ decision }, number) => {
     const link = make("a", undefined, decision.blunder ? "blunder" : "");
-    link.href = `#${episode.index}/${episode.frames.findIndex((f) => f.turn === number)}`;
+    link.href = `#${episode.name}/${episode.frames.findIndex((f) => f.turn === number)}`;
     link.title = `before turn ${number + 1}: ${share(decision.value)}${decision.blunder ? `, then a ${decision.blunder}` : ""}`;
     link.append(make("span", share(decision.value)), meter(decision.value));
     const item = make("li");
@@ -160,11 +160,11 @@ function draw() {
 
 function drawHead() {
   const { episode } = state;
-  at("heading").textContent = `Level ${episode.index}: ${episode.success ? "solved" : "not solved"}`;
+  at("heading").textContent = `Level ${episode.name}: ${episode.success ? "solved" : "not solved"}`;
   const optimum = `at best ${Math.round(1000 * episode.optimum) / 10}% to solve`;
   at("facts").textContent = `return ${episode.return} · end: ${episode.end} · ${optimum} · level key ${episode.key}${episode.error ? ` · ${episode.error}` : ""}`;
   for (const link of at("episodes").querySelectorAll("a")) {
-    const here = link.hash === `#${episode.index}`;
+    const here = link.hash === `#${episode.name}`;
     if (here) link.setAttribute("aria-current", "true");
     else link.removeAttribute("aria-current");
     if (here) link.scrollIntoView({ block: "nearest", inline: "nearest" });
@@ -177,7 +177,7 @@ function show(episode, step) {
   state.episode = episode;
   state.step = Math.max(0, Math.min(step, episode.frames.length - 1));
   if (state.timer && state.step === episode.frames.length - 1) pause();
-  history.replaceState(null, "", `#${episode.index}${state.step ? `/${state.step}` : ""}`);
+  history.replaceState(null, "", `#${episode.name}${state.step ? `/${state.step}` : ""}`);
   if (at("beside")) at("beside").href = besideLink();
   drawHead();
   drawChances();
@@ -200,8 +200,9 @@ function playOrPause() {
 }
 
 function readAddress() {
-  const [index, step] = location.hash.slice(1).split("/").map(Number);
-  const episode = episodes.find((each) => each.index === index) ?? state.shown[0] ?? episodes[0];
+  const [name, place] = location.hash.slice(1).split("/");
+  const step = Number(place);
+  const episode = episodes.find((each) => each.name === name) ?? state.shown[0] ?? episodes[0];
   show(episode, Number.isInteger(step) ? step : 0);
 }
 
@@ -242,7 +243,7 @@ for (const id of ["outcome", "defect", "blunder"]) {
 }
 for (const id of ["entry", "game"]) {
   at(id).addEventListener("change", (event) => {
-    location.href = id === "entry" ? `${event.target.value}#${state.episode.index}` : event.target.value;
+    location.href = id === "entry" ? `${event.target.value}#${state.episode.name}` : event.target.value;
   });
 }
 window.addEventListener("hashchange", readAddress);
