@@ -5,10 +5,11 @@ BIN := $(VENV)/bin
 SPEED := .venv-speed
 VLLM := .venv-vllm
 INTEGRATIONS := .venv-integrations
+INSPECT := .venv-inspect
 DIST := .venv-dist
 QUIET := --quiet --disable-pip-version-check
 
-.PHONY: install bench real test faults test-vllm test-integrations test-site lint docs docs-site tutorials dist packs leaderboard-entries speed gradients clean
+.PHONY: install bench real test faults test-vllm test-integrations test-inspect test-site lint docs docs-site tutorials dist packs leaderboard-entries speed gradients clean
 
 install: $(VENV)/.installed
 
@@ -44,6 +45,12 @@ test-integrations:
 	test -x $(INTEGRATIONS)/bin/python || $(PYTHON) -m venv $(INTEGRATIONS)
 	$(INTEGRATIONS)/bin/python -m pip install $(QUIET) -c constraints/integrations.txt -e '.[openenv,verifiers]' -e environments/ragen_games pytest
 	$(INTEGRATIONS)/bin/python -m pytest -W ignore tests/integrations
+
+# Inspect, too, needs other versions of shared dependencies.
+test-inspect:
+	test -x $(INSPECT)/bin/python || $(PYTHON) -m venv $(INSPECT)
+	$(INSPECT)/bin/python -m pip install $(QUIET) -c constraints/inspect.txt -e '.[inspect]' pytest
+	$(INSPECT)/bin/python -m pytest -W ignore tests/inspect
 
 # The pages in a real browser; needs Debian's chromium, or CHROMIUM=path.
 test-site: install
@@ -111,5 +118,5 @@ gradients: install
 	PYTHONPATH=benchmarks $(BIN)/python -W ignore -m gradients
 
 clean:
-	rm -rf $(VENV) $(SPEED) $(VLLM) $(INTEGRATIONS) $(DIST) build dist site *.egg-info environments/*/*.egg-info \
+	rm -rf $(VENV) $(SPEED) $(VLLM) $(INTEGRATIONS) $(INSPECT) $(DIST) build dist site *.egg-info environments/*/*.egg-info \
 		.mypy_cache .ruff_cache .pytest_cache .hypothesis

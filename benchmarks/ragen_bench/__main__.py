@@ -34,6 +34,7 @@ _EXTRAS = {
     "api": ("httpx2", "openai", "PIL"),
     "models": ("torch", "transformers", "safetensors", "tokenizers"),
     "multi-agent": ("pettingzoo",),
+    "inspect": ("inspect_ai",),
     "leaderboard": ("PIL", "pyarrow"),
     "train": ("accelerate", "datasets", "jinja2", "matplotlib", "peft", "trl"),
 }

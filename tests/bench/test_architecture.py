@@ -17,7 +17,8 @@ BASE = "(top level)"
 ENTRY = "__main__"
 ORDER = (
     BASE, "config", "console", "stats", "runs", "evaluation", "match", "verification",
-    "analysis", "viewer", "training", "sweeps", "reproduction", "leaderboard", "new_game", "cli", ENTRY,
+    "analysis", "export", "viewer", "training", "sweeps", "reproduction",
+    "leaderboard", "new_game", "cli", ENTRY,
 )  # fmt: skip
 """A wing of ``ragen_bench`` imports only itself and wings before it."""
 

@@ -98,8 +98,8 @@ def run(words, scratch, fault=None, usual=None, **environment):
 
 def _child(words, log, fault, usual, environment):
     os.environ.update(environment)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
     for number in (1, 2):
         os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
     import torch
@@ -111,7 +111,9 @@ def _child(words, log, fault, usual, environment):
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(fault.at * usual.bytes),) * 2)
     if fault is not None and fault.kind == "clock":
         _leap(fault)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     code = main(words)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     lasting.write()
     os._exit(code)
 

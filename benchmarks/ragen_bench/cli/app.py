@@ -7,6 +7,7 @@ import typer
 from ragen_bench.cli.bench import bench
 from ragen_bench.cli.compare import compare
 from ragen_bench.cli.explain import explain
+from ragen_bench.cli.export import export
 from ragen_bench.cli.games import games
 from ragen_bench.cli.leaderboard import leaderboard_app
 from ragen_bench.cli.match import match
@@ -33,7 +34,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
-    bench, match, show, view, explain, compare, verify, play, games, new_game, train, sft, sweep,
+    bench, match, show, view, explain, export, compare, verify, play, games, new_game, train, sft, sweep,
     reproduce, power, report, submit,
 ):  # fmt: skip
     app.command()(command)

@@ -1,0 +1,205 @@
+"""Runs as logs of Inspect (inspect_ai), one for each agent and game, for its viewer and its analyses."""
+
+import math
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from inspect_ai.log import (
+    EvalConfig,
+    EvalDataset,
+    EvalError,
+    EvalLog,
+    EvalMetric,
+    EvalResults,
+    EvalSample,
+    EvalScore,
+    EvalSpec,
+    EvalStats,
+    write_eval_log,
+)
+from inspect_ai.model import (
+    ChatMessage,
+    ChatMessageAssistant,
+    ChatMessageSystem,
+    ChatMessageUser,
+    Content,
+    ContentReasoning,
+    ContentText,
+    GenerateConfig,
+    ModelOutput,
+    ModelUsage,
+)
+from inspect_ai.scorer import Score
+
+from ragen_agents.rollout import Episode, TurnRecord
+from ragen_bench.evaluation.run_table import Run, Sample, summarise
+from ragen_bench.runs.directory import EPISODES
+from ragen_envs import __version__
+from ragen_envs.errors import RagenError
+
+METRICS: Final = (
+    "success", "score", "mean_return", "valid", "effective", "turns", "random_success", "optimal_success",
+)  # fmt: skip
+"""Columns of the run's table that a log holds; the other ones can be computed from its samples."""
+
+
+def write_inspect_logs(run: Run, out: Path, tick: Callable[[int, int], None]) -> list[Path]:
+    """Write the logs of a run, in the place of earlier ones, and return their paths.
+
+    Args:
+        run: It has episodes.
+        out: The folder of the logs.
+        tick: Called after each log with the number of logs and their total.
+
+    Raises:
+        RagenError: The run is empty, or the folder cannot be written.
+    """
+    if not run.samples:
+        raise RagenError(f"'{run.folder}' has no episodes yet")
+    rows = {(row["agent"], row["game"]): row for row in summarise(run).to_dict("records")}
+    written = []
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for number, ((agent, game), sample) in enumerate(run.samples.items(), start=1):
+            path = out / f"{game}_{_slug(agent)}.eval"
+            write_eval_log(_log(run, agent, game, sample, rows[agent, game]), str(path))
+            written.append(path)
+            tick(number, len(run.samples))
+    except OSError as error:
+        raise RagenError(f"'{out}' cannot be written: {error.strerror}") from error
+    return written
+
+
+def _log(run: Run, agent: str, game: str, sample: Sample, row: Mapping[Any, Any]) -> EvalLog:
+    suite, when = run.config.suite, _when(run.folder)
+    task = suite.tasks[game]
+    samples = [_sample(episode, agent) for episode in sample.values()]
+    whole = len(samples) == len(run.config.keys_of(agent, game))
+    metrics = {
+        name: EvalMetric(name=name, value=float(row[name]))
+        for name in METRICS
+        if math.isfinite(row[name])
+    }
+    return EvalLog(
+        status="success" if whole else "cancelled",
+        eval=EvalSpec(
+            eval_id=_id(run, agent, game),
+            run_id=_id(run),
+            task_id=_id(run, game),
+            created=when,
+            task=game,
+            task_version=suite.version,
+            task_args={"env": task.env, **task.settings},
+            dataset=EvalDataset(
+                name=f"{suite.name}, {suite.split} levels",
+                samples=suite.episodes,
+                sample_ids=list(range(suite.episodes)),
+            ),
+            model=agent,
+            model_generate_config=GenerateConfig(
+                temperature=suite.sampling.temperature,
+                max_tokens=suite.sampling.max_tokens,
+                seed=suite.seed,
+            ),
+            config=EvalConfig(epochs=run.config.attempts, limit=suite.episodes),
+            packages={"ragen-suite": __version__},
+            metadata={"suite": suite.name, "suite_version": run.config.suite_version},
+        ),
+        results=EvalResults(
+            total_samples=len(run.config.keys_of(agent, game)),
+            completed_samples=len(samples),
+            scores=[EvalScore(name="success", scorer="ragen-suite", metrics=metrics)],
+        ),
+        stats=EvalStats(started_at=when, completed_at=when, model_usage=_usage_of(sample, agent)),
+        samples=samples,
+    )
+
+
+def _sample(episode: Episode, agent: str) -> EvalSample:
+    messages = _messages(episode)
+    error = episode.error
+    return EvalSample(
+        id=episode.instance.index or 0,
+        epoch=episode.attempt + 1,
+        input=episode.turns[0].user if episode.turns else episode.system,
+        target="",
+        messages=messages,
+        output=ModelOutput.from_content(agent, episode.turns[-1].reply if episode.turns else ""),
+        scores={
+            "success": Score(
+                value=int(episode.success),
+                answer=" || ".join(action for turn in episode.turns for action in turn.executed),
+                explanation=episode.closing,
+            ),
+            "return": Score(value=episode.episode_return),
+        },
+        metadata={
+            "level": episode.instance.level,
+            "key": episode.instance.key,
+            "end": episode.end.value,
+            "defects": [list(turn.defects) for turn in episode.turns],
+            "random_success": episode.random_success,
+            "optimal_success": episode.optimal_success,
+        },
+        model_usage=_usage(episode, agent),
+        total_time=sum(turn.seconds for turn in episode.turns),
+        turn_count=len(episode.turns),
+        error=None if error is None else EvalError(message=error, traceback="", traceback_ansi=""),
+    )
+
+
+def _messages(episode: Episode) -> list[ChatMessage]:
+    found: list[ChatMessage] = [ChatMessageSystem(content=episode.system)]
+    for user, reply in episode.examples:
+        found += [ChatMessageUser(content=user), ChatMessageAssistant(content=reply)]
+    for turn in episode.turns:
+        found += [ChatMessageUser(content=turn.user), ChatMessageAssistant(content=_content(turn))]
+    if episode.closing:
+        found.append(ChatMessageUser(content=episode.closing))
+    return found
+
+
+def _content(turn: TurnRecord) -> str | list[Content]:
+    if turn.reasoning is None:
+        return turn.reply
+    return [ContentReasoning(reasoning=turn.reasoning), ContentText(text=turn.reply)]
+
+
+def _usage(episode: Episode, agent: str) -> dict[str, ModelUsage]:
+    read = [turn.prompt_tokens for turn in episode.turns if turn.prompt_tokens is not None]
+    written = [turn.reply_tokens for turn in episode.turns if turn.reply_tokens is not None]
+    if not written:
+        return {}
+    tokens = ModelUsage(
+        input_tokens=sum(read), output_tokens=sum(written), total_tokens=sum(read) + sum(written)
+    )
+    return {agent: tokens}
+
+
+def _usage_of(sample: Sample, agent: str) -> dict[str, ModelUsage]:
+    usages: list[Mapping[str, ModelUsage]] = [_usage(episode, agent) for episode in sample.values()]
+    known = [usage[agent] for usage in usages if agent in usage]
+    if not known:
+        return {}
+    read, written = sum(u.input_tokens for u in known), sum(u.output_tokens for u in known)
+    total = ModelUsage(input_tokens=read, output_tokens=written, total_tokens=read + written)
+    return {agent: total}
+
+
+def _when(folder: Path) -> str:
+    """Return the time of a run's last episode."""
+    return datetime.fromtimestamp((folder / EPISODES).stat().st_mtime, UTC).isoformat()
+
+
+def _id(run: Run, *parts: str) -> str:
+    """Return an id that is the same whenever the run is written again."""
+    return sha256("\n".join([run.config.digest, *parts]).encode()).hexdigest()[:22]
+
+
+def _slug(agent: str) -> str:
+    """Return a name for files, which an agent's own may not be; its hash keeps names apart."""
+    plain = "".join(c if c.isalnum() or c in "._-" else "-" for c in agent)[-48:].strip("-.")
+    return plain if plain == agent else f"{plain}-{sha256(agent.encode()).hexdigest()[:8]}"
