@@ -16,6 +16,10 @@ class Conversation(Protocol):
     settings: ConversationSettings
 
     @property
+    def in_words(self) -> bool:
+        """Whether actions are words of a form, and not those of a closed list."""
+
+    @property
     def messages(self) -> list[dict[str, str]]:
         """The chat that ends with the message to reply to."""
 

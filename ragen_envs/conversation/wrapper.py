@@ -290,6 +290,11 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             self._pictures.append(np.asarray(self.env.render(), np.uint8))
 
     @property
+    def in_words(self) -> bool:
+        """Whether actions are words of a form, and not those of a closed list."""
+        return self._reader is not None
+
+    @property
     def budget(self) -> Budget:
         """What is left of turns and actions."""
         return Budget(

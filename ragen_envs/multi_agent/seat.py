@@ -35,6 +35,11 @@ class Seat:
         self._asked = settings
         self.symbols = resolve_symbols(settings.symbols, game.text.vocabularies)
 
+    @property
+    def in_words(self) -> bool:
+        """Whether actions are words of a form; in games of several players they are not."""
+        return False
+
     def start(self) -> str:
         """Begin the episode that the game was reset to; return the first prompt."""
         limit = self.game.limit

@@ -32,6 +32,7 @@ def make_remote(options: EndpointOptions) -> Remote:
         "base_url": check_base_url(options.base_url or OPENAI_URL),
         "stop": options.stop or [],
         "extra_body": _read_json(options.extra_body or "{}"),
+        "tools": options.tools,
     }
     settings = validate(EndpointSettings, data, "endpoint")
     timeout = read_duration(options.timeout)

@@ -129,6 +129,14 @@ class EndpointOptions:
             help="Merged into every request; null removes a field.",
         ),
     ] = None
+    tools: Annotated[
+        bool,
+        typer.Option(
+            "--tools",
+            rich_help_panel=_ENDPOINTS,
+            help="Let the model act by calls of a tool instead of text.",
+        ),
+    ] = False
     timeout: Annotated[
         str,
         typer.Option(

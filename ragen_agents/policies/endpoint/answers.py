@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from ragen_agents.policies.endpoint.errors import TroubleError
+from ragen_agents.policies.endpoint.tools import ToolCall
 
 
 class _Part(BaseModel):
@@ -16,8 +17,18 @@ class _TextPart(_Part):
     text: str = ""
 
 
+class _Function(_Part):
+    name: str
+    arguments: str = ""
+
+
+class _Call(_Part):
+    function: _Function
+
+
 class _Message(_Part):
     content: str | list[_TextPart] | None = None
+    tool_calls: list[_Call] | None = None
     reasoning_content: Any = None
     reasoning: Any = None
 
@@ -53,6 +64,8 @@ class Answer:
     """Whether a token limit cut the reply off."""
     usage: Usage | None
     """None if the server does not say."""
+    calls: tuple[ToolCall, ...] = ()
+    """Calls of tools."""
 
 
 def read_answer(body: bytes) -> Answer:
@@ -74,6 +87,10 @@ def read_answer(body: bytes) -> Answer:
         reasoning=thoughts if isinstance(thoughts, str) else None,
         cut_off=choice.finish_reason == "length",
         usage=_usage(completion.usage),
+        calls=tuple(
+            ToolCall(call.function.name, call.function.arguments)
+            for call in choice.message.tool_calls or ()
+        ),
     )
 
 

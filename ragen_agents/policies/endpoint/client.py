@@ -18,6 +18,7 @@ from ragen_agents.policies.endpoint.answers import Answer, read_answer
 from ragen_agents.policies.endpoint.endpoint_settings import Connection
 from ragen_agents.policies.endpoint.errors import TroubleError, UnreachableError, error_of
 from ragen_agents.policies.endpoint.key import Key
+from ragen_agents.policies.endpoint.tools import ToolCall
 
 MAX_ANSWER: Final = 1 << 22
 """Most bytes of an answer; 65 536 characters are the most that a reply may have."""
@@ -78,7 +79,11 @@ class Client:
 
     def _covered(self, answer: Answer) -> Answer:
         reasoning = None if answer.reasoning is None else self._key.hide(answer.reasoning)
-        return replace(answer, text=self._key.hide(answer.text), reasoning=reasoning)
+        calls = tuple(
+            ToolCall(self._key.hide(call.name), self._key.hide(call.arguments))
+            for call in answer.calls
+        )
+        return replace(answer, text=self._key.hide(answer.text), reasoning=reasoning, calls=calls)
 
     def _line(self, message: str) -> str:
         return self._key.hide(" ".join(message.split()))[:_MAX_MESSAGE]

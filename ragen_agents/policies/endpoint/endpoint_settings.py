@@ -24,6 +24,9 @@ class EndpointSettings(BaseModel):
     extra_body: dict[str, JsonValue] = {}
     """Merged into every request (RFC 7396): null takes a field out, an object is merged."""
 
+    tools: bool = Field(default=False, exclude_if=lambda tools: not tools)
+    """Whether the model acts by calls of a tool instead of text; omitted if not."""
+
     @field_validator("extra_body")
     @classmethod
     def _leaves_ours(cls, body: dict[str, JsonValue]) -> dict[str, JsonValue]:

@@ -26,6 +26,7 @@ from ragen_agents.policies.endpoint.errors import (
 )
 from ragen_agents.policies.endpoint.gate import Gate
 from ragen_agents.policies.endpoint.key import Key
+from ragen_agents.policies.endpoint.tools import as_calls, reply_text, tools_of
 from ragen_envs.errors import RagenError
 
 _LOG: Final = logging.getLogger("ragen.endpoint")
@@ -78,6 +79,7 @@ class EndpointPolicy:
         self._body = _body(model, sampling, settings)
         self._seeded = "seed" not in settings.extra_body
         self._continue = {k: v for k, v in _CONTINUE.items() if k not in settings.extra_body}
+        self._tools = settings.tools
         self._max_retries = connection.max_retries
         self._client = Client(settings.base_url, key, connection)
         self._gate = Gate(connection.concurrency)
@@ -87,6 +89,8 @@ class EndpointPolicy:
     async def reply(self, request: Request) -> Reply:
         """Ask for one reply; see `AsyncPolicy`."""
         body = {**self._body, "messages": [*_messages(request), *_beginning(request.prefix)]}
+        if self._tools:
+            body |= self._with_tools(request, body["messages"])
         if self._seeded:
             body["seed"] = request.seed % _SEEDS
         if request.prefix:
@@ -99,6 +103,14 @@ class EndpointPolicy:
             await self._check_endpoint(request, body, error)
             raise RequestFailedError(str(error)) from None
         return _reply(request, answer, seconds)
+
+    def _with_tools(self, request: Request, messages: list[dict[str, Any]]) -> dict[str, Any]:
+        if request.prefix:
+            raise RagenError(
+                f"{self._where}: think_prefix is true, but must be false with --tools, because a model "
+                "that calls a tool begins its turn itself"
+            )
+        return {"messages": as_calls(messages), "tools": tools_of(request.conversation)}
 
     async def close(self) -> None:
         """Close the connections."""
@@ -215,8 +227,9 @@ def _reply(request: Request, answer: Answer, seconds: float) -> Reply:
         written = _estimate(answer.text + (answer.reasoning or ""))
     else:
         prompt, written = usage.prompt_tokens, usage.completion_tokens
+    think = request.conversation.settings.think
     return Reply(
-        text=answer.text,
+        text=reply_text(answer.text, answer.calls, think),
         prompt_tokens=prompt,
         reply_tokens=written,
         cut_off=answer.cut_off,
