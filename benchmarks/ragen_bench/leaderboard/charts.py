@@ -14,6 +14,8 @@ WIDTH: Final = 640
 HEIGHT: Final = 300
 _LABEL: Final = 15.0
 """Height of a title beside its point."""
+_GAP: Final = 14
+"""Between a point and its title."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 20, 28, 40
 
 
@@ -32,7 +34,7 @@ class Plot(NamedTuple):
     x_ticks: list[Tick]
     y_ticks: list[Tick]
     points: list[dict[str, Any]]
-    """Each with its place, and ``label``, the height at which its title stands."""
+    """Each with its place, and ``label_x`` and ``label``, where its title stands."""
     lines: list[dict[str, Any]]
 
 
@@ -52,7 +54,8 @@ def tokens_plot(rows: Sequence[Standing]) -> Plot | None:
     scores = [row.row["score"] for row in shown]
     low, high = 20 * math.floor(min(0.0, *scores) / 20), 20 * math.ceil(max(100.0, *scores) / 20)
     logs = [math.log10(row.row["reply_tokens"]) for row in shown]
-    first, last = math.floor(min(logs)), math.floor(max(logs)) + 1
+    values = _round_values(min(logs), max(logs))
+    first, last = math.log10(values[0]), math.log10(values[-1])
     y_ticks = [
         Tick(_up((value - low) / (high - low)), f"{value}") for value in range(low, high + 1, 20)
     ]
@@ -69,7 +72,8 @@ def tokens_plot(rows: Sequence[Standing]) -> Plot | None:
     ]
     _place_labels(points)
     x_ticks = [
-        Tick(_across((k - first) / (last - first)), f"{10**k:,g}") for k in range(first, last + 1)
+        Tick(_across((math.log10(value) - first) / (last - first)), f"{value:,}")
+        for value in values
     ]
     lines = [
         {"title": title, "y": _up((value - low) / (high - low))}
@@ -79,12 +83,25 @@ def tokens_plot(rows: Sequence[Standing]) -> Plot | None:
 
 
 def _place_labels(points: list[dict[str, Any]]) -> None:
-    """Give each point a place for its title, so that titles on one side of the drawing do not overlap."""
+    """Give each point a place for its title, on which there is no other title and no other point."""
     for left in (True, False):
+        side = [point for point in points if (point["x"] < WIDTH / 2) is left]
         lowest = -math.inf
-        for point in sorted(points, key=lambda p: p["y"]):
-            if (point["x"] < WIDTH / 2) is left:
-                lowest = point["label"] = max(point["y"], lowest + _LABEL)
+        for point in sorted(side, key=lambda p: p["y"]):
+            lowest = point["label"] = max(point["y"], lowest + _LABEL)
+        for point in side:
+            near = [p["x"] for p in side if abs(p["y"] - point["label"]) < _LABEL] + [point["x"]]
+            point["label_x"] = max(near) + _GAP if left else min(near) - _GAP
+
+
+def _round_values(low: float, high: float) -> list[int]:
+    """Return 1, 2, 5, 10, 20, ... from the last at or below 10^low to the first above 10^high."""
+    series = [
+        factor * 10**k for k in range(math.floor(low), math.floor(high) + 2) for factor in (1, 2, 5)
+    ]
+    first = max(k for k, value in enumerate(series) if value <= 10**low + 1e-9)
+    last = min(k for k, value in enumerate(series) if value > 10**high)
+    return series[first : last + 1]
 
 
 def lengths_plot(rows: Sequence[LengthRow], titles: dict[str, str]) -> Plot | None:
