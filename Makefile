@@ -55,7 +55,7 @@ test-inspect:
 # The pages in a real browser; needs Debian's chromium, or CHROMIUM=path.
 test-site: install
 	command -v $${CHROMIUM:-chromium} || (apt-get update && apt-get install -y --no-install-recommends chromium)
-	RAGEN_BROWSER=1 $(BIN)/python -m pytest tests/bench/test_site.py tests/bench/test_view.py tests/bench/test_shop_browser.py
+	RAGEN_BROWSER=1 $(BIN)/python -m pytest tests/bench/test_site.py tests/bench/test_view.py tests/bench/test_view_transcripts.py tests/bench/test_shop_browser.py
 
 # Hundreds of sequences of faults, drawn at random: about ten minutes.
 faults: install

@@ -1,0 +1,126 @@
+"""Conversations without a board: the samples of a training run, and matches, seat by seat."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from ragen_agents.rollout.match_record import MatchRecord, SeatRecord
+from ragen_agents.run_files.atomic import new_folder
+from ragen_bench.console.escaping import escape_unprintable
+from ragen_bench.match.match_table import MatchRun
+from ragen_bench.viewer.run_pages import refuse_other_folder
+from ragen_bench.viewer.templates import page_templates, write_assets
+from ragen_envs.errors import RagenError
+
+SAMPLES: Final = "samples.jsonl"
+"""What a training run writes for people to read."""
+
+Transcript = dict[str, Any]
+"""One conversation: ``name``, ``of`` (what the first filter chooses), ``kind`` (what the second does),
+``success``, ``return``, ``end``, and ``messages``, each with ``role``, ``content`` and a ``note``."""
+
+
+def write_transcript_pages(
+    title: str, filters: tuple[str, str], transcripts: list[Transcript], out: Path
+) -> None:
+    """Write one page that shows conversations, in the place of an older one.
+
+    Args:
+        title: Of the page.
+        filters: What ``of`` and ``kind`` of the conversations are.
+        transcripts: In their order.
+        out: The folder to write.
+
+    Raises:
+        RagenError: There are no conversations, or the folder holds something else or cannot be written.
+    """
+    if not transcripts:
+        raise RagenError(f"'{title}' has no conversations yet")
+    refuse_other_folder(out)
+    templates = page_templates()
+    templates.globals.update(base="run_base.html.j2", run=title)
+    page = templates.get_template("transcripts.html.j2")
+    text = page.render(root="", page="index.html", filters=filters, transcripts=transcripts)
+    try:
+        with new_folder(out) as new:
+            write_assets(new)
+            (new / "index.html").write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RagenError(f"'{out}' cannot be written: {error.strerror}") from error
+
+
+def read_training_samples(folder: Path) -> list[Transcript]:
+    """Return the sampled trajectories of a training run; a last line that was cut off is left out.
+
+    Raises:
+        RagenError: The file cannot be read, or a line is broken.
+    """
+    path = folder / SAMPLES
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]
+        return [_sample(number, json.loads(line)) for number, line in enumerate(lines)]
+    except OSError as error:
+        raise RagenError(f"'{path}' cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise RagenError(f"'{path}' is no file of samples: {error}") from error
+
+
+def _sample(number: int, line: dict[str, Any]) -> Transcript:
+    rewards = iter(line["rewards"])
+    messages = []
+    for message in line["messages"]:
+        reward = next(rewards, None) if message["role"] == "assistant" else None
+        note = "" if reward is None else f"reward {reward['game']:g}"
+        if reward is not None and reward["penalty"]:
+            note += f", penalty {reward['penalty']:g}"
+        messages.append(_message(message["role"], message["content"], note))
+    return {
+        "name": f"{number}",
+        "of": str(line["iteration"]),
+        "kind": line["kind"],
+        "success": bool(line["success"]),
+        "return": round(line["return"], 6),
+        "end": line["end"],
+        "messages": messages,
+    }
+
+
+def match_transcripts(run: MatchRun) -> list[Transcript]:
+    """Return the conversations of all seats of a run of matches."""
+    return [
+        transcript
+        for levels in run.matches.values()
+        for match in levels.values()
+        for transcript in _seats(match)
+    ]
+
+
+def _seats(match: MatchRecord) -> Iterator[Transcript]:
+    for number, seat in enumerate(match.seats):
+        others = [other.agent for place, other in enumerate(match.seats) if place != number]
+        yield {
+            "name": f"{match.key.level}, seat {number}: {seat.agent} with {', '.join(others)}",
+            "of": match.task,
+            "kind": seat.agent,
+            "success": seat.success,
+            "return": round(seat.episode_return, 6),
+            "end": seat.end.value,
+            "messages": list(_said(seat)),
+        }
+
+
+def _said(seat: SeatRecord) -> Iterator[dict[str, str]]:
+    yield _message("system", seat.system)
+    for turn in seat.turns:
+        yield _message("user", turn.user)
+        note = f"reward {turn.reward:g}"
+        if turn.defects:
+            note += f"; {', '.join(turn.defects)}"
+        yield _message("assistant", turn.reply, note)
+    if seat.closing:
+        yield _message("user", seat.closing)
+
+
+def _message(role: str, content: str, note: str = "") -> dict[str, str]:
+    return {"role": role, "content": escape_unprintable(content, kept="\n\t"), "note": note}

@@ -1,0 +1,109 @@
+"""`ragen view` of what has no board: samples of training, and matches."""
+
+import json
+import re
+
+import pytest
+from ragen_bench.__main__ import main
+
+
+def data_of(folder):
+    text = (folder / "index.html").read_text(encoding="utf-8")
+    return json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
+
+
+@pytest.fixture(scope="module")
+def match(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "match"
+    agents = ["--agent", "random", "--agent", "oracle"]
+    assert main(["match", "--suite", "match", *agents, "--episodes", "2", "--out", str(out)]) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def match_pages(match, tmp_path_factory):
+    out = tmp_path_factory.mktemp("pages") / "site"
+    assert main(["view", str(match), "--out", str(out)]) == 0
+    return out
+
+
+def sample(iteration, kind="train", reply="<answer>Up</answer>", success=True):
+    return {
+        "iteration": iteration, "kind": kind, "group": 0, "return": 1.5, "success": success,
+        "end": "terminated", "rewards": [{"game": 1.6, "penalty": -0.1}],
+        "messages": [{"role": "system", "content": "rules"}, {"role": "user", "content": "board"},
+                     {"role": "assistant", "content": reply}, {"role": "user", "content": "done"}],
+    }  # fmt: skip
+
+
+@pytest.fixture
+def training(tmp_path):
+    folder = tmp_path / "train"
+    folder.mkdir()
+    lines = [
+        sample(0, "validation"),
+        sample(1),
+        sample(2, reply="</script><b>\u202e", success=False),
+    ]
+    (folder / "samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def test_every_seat_of_a_match_is_a_conversation(match, match_pages):
+    records = [json.loads(line) for line in (match / "episodes.jsonl").read_text().splitlines()]
+    found = data_of(match_pages)
+    assert len(found) == sum(len(record["seats"]) for record in records)
+    said = sorted(
+        m["content"] for each in found for m in each["messages"] if m["role"] == "assistant"
+    )
+    assert said == sorted(t["reply"] for r in records for s in r["seats"] for t in s["turns"])
+
+
+def test_samples_of_training_are_shown_with_their_rewards(training, tmp_path):
+    assert main(["view", str(training), "--out", str(tmp_path / "site")]) == 0
+    found = data_of(tmp_path / "site")
+    assert [(each["of"], each["kind"], each["success"]) for each in found] == [
+        ("0", "validation", True), ("1", "train", True), ("2", "train", False),
+    ]  # fmt: skip
+    assert [m["note"] for m in found[0]["messages"]] == ["", "", "reward 1.6, penalty -0.1", ""]
+    assert found[2]["messages"][2]["content"] == "</script><b>⟨U+202E⟩"
+    text = (tmp_path / "site/index.html").read_text(encoding="utf-8")
+    assert "</script><b>" not in text
+
+
+def test_a_line_that_is_being_written_is_left_out(training, tmp_path):
+    with (training / "samples.jsonl").open("a") as file:
+        file.write('{"iteration": 3, "ki')
+    assert main(["view", str(training), "--out", str(tmp_path / "site")]) == 0
+    assert len(data_of(tmp_path / "site")) == 3
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [("", "no conversations yet"), ("{}\n", "no file of samples")]
+)
+def test_samples_that_cannot_be_shown_are_named(content, said, training, tmp_path, capsys):
+    (training / "samples.jsonl").write_text(content)
+    assert main(["view", str(training), "--out", str(tmp_path / "site")]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "site").exists()
+
+
+def test_conversations_are_chosen_in_a_browser(browser, match_pages):
+    page = browser.new_page(viewport={"width": 400, "height": 800})
+    complaints = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(f"file://{match_pages}/index.html")
+    found = data_of(match_pages)
+    assert page.locator("#episodes a").count() == len(found)
+    assert page.locator("article").count() == len(found[0]["messages"])
+    page.locator("#kind").select_option("oracle")
+    own = [each for each in found if each["kind"] == "oracle"]
+    assert page.locator("#episodes a").count() == len(own)
+    page.keyboard.press("Escape")
+    page.locator("#heading").click()
+    page.keyboard.press("ArrowDown")
+    page.wait_for_function("document.querySelector('#heading').textContent.includes('oracle')")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    assert complaints == []
+    page.close()
