@@ -63,7 +63,8 @@ def test_samples_of_training_are_shown_with_their_rewards(training, tmp_path):
     assert main(["view", str(training), "--out", str(tmp_path / "site")]) == 0
     found = data_of(tmp_path / "site")
     assert [(each["of"], each["kind"], each["success"]) for each in found] == [
-        ("0", "validation", True), ("1", "train", True), ("2", "train", False),
+        ("iteration 0", "validation", True), ("iteration 1", "train", True),
+        ("iteration 2", "train", False),
     ]  # fmt: skip
     assert [m["note"] for m in found[0]["messages"]] == ["", "", "reward 1.6, penalty -0.1", ""]
     assert found[2]["messages"][2]["content"] == "</script><b>⟨U+202E⟩"

@@ -19,7 +19,7 @@ def export(
 ) -> None:
     """Write a run's episodes as logs of Inspect (inspect_ai), one for each agent and game.
 
-    ``inspect view --log-dir DIR`` shows them.
+    Then inspect view --log-dir DIR shows them.
     """
     from ragen_bench.console.row_bar import bar
     from ragen_bench.evaluation.run_table import read_run

@@ -26,8 +26,8 @@ def view(
 ) -> None:
     """Show a run in a browser.
 
-    Of ragen bench: boards, replies, and what the oracle would have done. Of ragen match and ragen train:
-    conversations. Of a task of ragen sweep: its test; its training is in the folder train.
+    A run of ragen bench has boards, replies, and what the oracle would have done; runs of ragen match and
+    ragen train have conversations. A task of ragen sweep shows its test; its training is in the folder train.
     """
     from ragen_bench.viewer.serving import serve_folder
 

@@ -76,8 +76,8 @@ def _sample(number: int, line: dict[str, Any]) -> Transcript:
             note += f", penalty {reward['penalty']:g}"
         messages.append(_message(message["role"], message["content"], note))
     return {
-        "name": f"{number}",
-        "of": str(line["iteration"]),
+        "name": f"sample {number}",
+        "of": f"iteration {int(line['iteration'])}",
         "kind": line["kind"],
         "success": bool(line["success"]),
         "return": round(line["return"], 6),

@@ -47,7 +47,7 @@ function message(each) {
 function show() {
   const number = location.hash === "" ? NaN : Number(location.hash.slice(1));
   current = all[number] ?? shown[0] ?? all[0];
-  at("heading").textContent = `${current.of}, ${current.kind}, ${current.name}`;
+  at("heading").textContent = `${current.of} · ${current.kind} · ${current.name}`;
   at("facts").textContent = `${current.success ? "solved" : "not solved"}, return ${current.return}, ${current.end}`;
   at("messages").replaceChildren(...current.messages.map(message));
   fill();
