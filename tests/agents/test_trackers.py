@@ -1,6 +1,8 @@
-"""What training tells TensorBoard and Weights & Biases."""
+"""What training tells TensorBoard, Weights & Biases and Trackio."""
 
+import sys
 import time
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -30,6 +32,67 @@ def test_tensorboard_shows_each_iteration_of_a_run_that_was_interrupted_once(tmp
     assert [(e.step, e.value) for e in events.Scalars("success")] == [
         (1, 0.25), (2, 0.5), (3, 0.875), (4, 1.0),
     ]  # fmt: skip
+
+
+def trajectory(group, success):
+    messages = [{"role": "user", "content": "board"}, {"role": "assistant", "content": "Up"}]
+    return SimpleNamespace(group=group, episode_return=1.5, success=success, end="terminated",
+                           messages=messages, turns=[])  # fmt: skip
+
+
+def sampled(folder):
+    with Journal(folder, Progress(0, 0, 0)) as one:
+        one.sample(1, "train", trajectory(0, True))
+        one.metrics(1, {"success": 0.5})
+        one.sample(1, "validation", trajectory(3, False))
+
+
+def test_tensorboard_shows_the_samples(tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    sampled(tmp_path)
+    events = accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert len(events.Tags()["tensors"]) == 2
+    (event,) = events.Tensors("train samples/0/text_summary")
+    assert b"solved, return 1.5" in event.tensor_proto.string_val[0]
+    assert b"[assistant]" in event.tensor_proto.string_val[0]
+
+
+class Recorded:
+    """Stands for the run of a tracker that is not installed here."""
+
+    def __init__(self):
+        self.logs, self.finished = [], False
+
+    def log(self, values, step=None):
+        self.logs.append((step, values))
+
+    def finish(self):
+        self.finished = True
+
+
+@pytest.mark.parametrize("name", ["wandb", "trackio"])
+def test_tables_of_samples_go_with_the_metrics(name, tmp_path, monkeypatch):
+    run, package = Recorded(), ModuleType(name)
+    package.init = lambda **_: run
+    package.Table = lambda columns, data: (columns, data)
+    package.Error, package.Settings = RuntimeError, lambda **_: None
+    monkeypatch.setitem(sys.modules, name, package)
+    sampled(tmp_path)
+    (step, values), (_, left) = run.logs
+    assert (step, values["success"]) == (1, 0.5)
+    columns, rows = values["samples"]
+    assert columns == ["iteration", "kind", "group", "success", "return", "end", "conversation"]
+    assert rows == [[1, "train", 0, True, 1.5, "terminated", "[user]\nboard\n\n[assistant]\nUp"]]
+    assert [row[1:3] for row in left["samples"][1]] == [["validation", 3]]
+    assert run.finished
+
+
+@pytest.mark.parametrize("name", ["wandb", "trackio"])
+def test_the_real_package_takes_the_tables(name, tmp_path, monkeypatch):
+    pytest.importorskip(name)
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    sampled(tmp_path)
 
 
 def test_wandb_keeps_a_run_offline(tmp_path, monkeypatch):

@@ -72,19 +72,19 @@ class Journal:
 
     def sample(self, iteration: int, kind: str, trajectory: Trajectory) -> None:
         """Append one trajectory for people to read."""
-        self._line(
-            SAMPLES,
-            {
-                "iteration": iteration,
-                "kind": kind,
-                "group": trajectory.group,
-                "return": trajectory.episode_return,
-                "success": trajectory.success,
-                "end": trajectory.end,
-                "messages": trajectory.messages,
-                "rewards": [turn.rewards for turn in trajectory.turns],
-            },
-        )
+        line = {
+            "iteration": iteration,
+            "kind": kind,
+            "group": trajectory.group,
+            "return": trajectory.episode_return,
+            "success": trajectory.success,
+            "end": trajectory.end,
+            "messages": trajectory.messages,
+            "rewards": [turn.rewards for turn in trajectory.turns],
+        }
+        self._line(SAMPLES, line)
+        for tracker in self._trackers:
+            tracker.add_sample(line)
 
     def _line(self, name: str, data: dict[str, Any]) -> None:
         if not self._active:

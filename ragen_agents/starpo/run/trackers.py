@@ -1,7 +1,10 @@
-"""TensorBoard and Weights & Biases, where they are installed; the journal is written always."""
+"""TensorBoard, Weights & Biases and Trackio, where they are installed; the journal is written always."""
 
 import hashlib
 import os
+import sys
+from collections.abc import Mapping
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -10,11 +13,21 @@ from ragen_envs.errors import RagenError, first_line
 _WANDB_MODES: Final = ("online", "offline", "disabled")
 
 
+_COLUMNS: Final = ("iteration", "kind", "group", "success", "return", "end", "conversation")
+
+
+def _conversation(sample: Mapping[str, Any]) -> str:
+    return "\n\n".join(f"[{m['role']}]\n{m['content']}" for m in sample["messages"])
+
+
 class Tracker(Protocol):
-    """Takes scalars."""
+    """Takes scalars and sampled trajectories."""
 
     def add(self, iteration: int, values: dict[str, float]) -> None:
         """Take in the metrics of an iteration."""
+
+    def add_sample(self, sample: Mapping[str, Any]) -> None:
+        """Take in a sampled trajectory: a line of ``samples.jsonl``."""
 
     def close(self) -> None:
         """Write what is left."""
@@ -35,26 +48,58 @@ class TensorBoardTracker:
         for name, value in values.items():
             self._writer.add_scalar(name, value, iteration)
 
+    def add_sample(self, sample: Mapping[str, Any]) -> None:
+        """Write the conversation as a text, beside those of other iterations."""
+        head = f"{'solved' if sample['success'] else 'not solved'}, return {sample['return']:g}"
+        text = "\n".join(f"    {line}" for line in _conversation(sample).splitlines())
+        name = f"{sample['kind']} samples/{sample['group']}"
+        self._writer.add_text(name, f"{head}\n\n{text}", sample["iteration"])
+
     def close(self) -> None:
         """Write what is left."""
         self._writer.close()
 
 
-class WandbTracker:
+class _TableTracker:
+    """What Weights & Biases and Trackio share: runs that take scalars and tables, step by step."""
+
+    def __init__(self, run: Any, table: Any) -> None:
+        self._run, self._table = run, table
+        self._rows: list[list[Any]] = []
+
+    def add(self, iteration: int, values: dict[str, float]) -> None:
+        """Log the scalars as one step, with a table of the samples since the last one."""
+        self._run.log({**values, **self._samples()}, step=iteration)
+
+    def add_sample(self, sample: Mapping[str, Any]) -> None:
+        """Keep a row of the next table."""
+        self._rows.append([*(sample[name] for name in _COLUMNS[:-1]), _conversation(sample)])
+
+    def close(self) -> None:
+        """Write what is left."""
+        if left := self._samples():
+            self._run.log(left)
+        with redirect_stdout(sys.stderr):
+            self._run.finish()
+
+    def _samples(self) -> dict[str, Any]:
+        rows, self._rows = self._rows, []
+        return {"samples": self._table(columns=list(_COLUMNS), data=rows)} if rows else {}
+
+
+class WandbTracker(_TableTracker):
     """A Weights & Biases run, kept in the run directory unless ``WANDB_MODE`` says ``online``."""
 
     def __init__(self, folder: Path, done: int) -> None:
         import wandb
 
-        # The same directory is the same run, also after a kill.
-        identity = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
         mode: Any = os.environ.get("WANDB_MODE", "offline")
         if mode not in _WANDB_MODES:
             raise RagenError(f"WANDB_MODE is '{mode}', but must be {', '.join(_WANDB_MODES)}")
         try:
-            self._run: Any = wandb.init(
+            run = wandb.init(
                 project=os.environ.get("WANDB_PROJECT", "ragen"),
-                id=identity,
+                id=_identity(folder),
                 name=folder.name,
                 dir=str(folder),
                 mode=mode,
@@ -66,14 +111,31 @@ class WandbTracker:
                 f"Weights & Biases does not start, with WANDB_MODE {mode}: {first_line(error)}; with "
                 "WANDB_MODE=disabled the run goes without"
             ) from error
+        super().__init__(run, wandb.Table)
 
-    def add(self, iteration: int, values: dict[str, float]) -> None:
-        """Log the scalars as one step."""
-        self._run.log(values, step=iteration)
 
-    def close(self) -> None:
-        """Write what is left."""
-        self._run.finish()
+class TrackioTracker(_TableTracker):
+    """A Trackio run on this machine, in Trackio's own folder; ``trackio show`` opens it."""
+
+    def __init__(self, folder: Path, done: int) -> None:
+        import trackio
+
+        try:
+            with redirect_stdout(sys.stderr):
+                run = trackio.init(
+                    project=os.environ.get("TRACKIO_PROJECT", "ragen"),
+                    name=f"{folder.name}-{_identity(folder)[:8]}",
+                    resume="allow" if done else "never",
+                    embed=False,
+                )
+        except ValueError as error:
+            raise RagenError(f"Trackio does not start: {first_line(error)}") from error
+        super().__init__(run, trackio.Table)
+
+
+def _identity(folder: Path) -> str:
+    """Return a name for a run: the same directory is the same run, also after a kill."""
+    return hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
 
 
 def open_trackers(folder: Path, done: int) -> list[Tracker]:
@@ -87,7 +149,7 @@ def open_trackers(folder: Path, done: int) -> list[Tracker]:
         RagenError: One that is installed does not start as the environment asks.
     """
     trackers: list[Tracker] = []
-    for kind in (TensorBoardTracker, WandbTracker):
+    for kind in (TensorBoardTracker, WandbTracker, TrackioTracker):
         try:
             trackers.append(kind(folder, done))
         except ImportError:
