@@ -21,6 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
+    except RecursionError:
+        return _fail("a setting, or a file that was read, is nested too deeply; simplify it")
     except ImportError as error:
         from ragen_envs.errors import install_hint
 

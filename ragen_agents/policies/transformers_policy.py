@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
@@ -49,7 +50,7 @@ class TransformersPolicy(LanguageModelPolicy):
             model: Any = AutoModelForCausalLM.from_pretrained(
                 source, dtype=dtype, trust_remote_code=False
             )
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, SafetensorError) as error:
             raise not_loaded(source, error) from error
         model.eval().to(device)
         self._context = int(getattr(model.config, "max_position_embeddings", 1 << 30))

@@ -11,6 +11,8 @@ from ragen_envs.errors import RagenError
 
 MAX_CHARACTERS = 1 << 20
 """Longest YAML file that is read."""
+MAX_DEPTH = 64
+"""Deepest nesting of settings; that of a run's own is below ten."""
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -64,7 +66,9 @@ def load_yaml(text: str, what: str, aliases: bool = True) -> Any:
             raise RagenError(
                 f"{what} has YAML aliases, which are not allowed in the files of a run"
             )
-        return yaml.load(text, Loader=_Loader)
+        data = yaml.load(text, Loader=_Loader)
+        check_depth(data, what)
+        return data
     except yaml.MarkedYAMLError as error:
         line = "" if error.problem_mark is None else f" line {error.problem_mark.line + 1}:"
         raise RagenError(f"{what}:{line} {error.problem or 'not YAML'}") from error
@@ -72,6 +76,25 @@ def load_yaml(text: str, what: str, aliases: bool = True) -> Any:
         if isinstance(error, RagenError):
             raise
         raise RagenError(f"{what}: {one_line(error)}") from error
+
+
+def check_depth(data: Any, what: str) -> None:
+    """Raise `RagenError` if plain data is nested more than `MAX_DEPTH` deep."""
+    level: dict[int, Any] = {id(data): data}
+    seen: set[int] = set()  # by aliases, a few objects can be met without end
+    for _ in range(MAX_DEPTH):
+        seen |= level.keys()
+        inner = (each for outer in level.values() for each in _members(outer))
+        level = {id(each): each for each in inner if id(each) not in seen and _members(each)}
+        if not level:
+            return
+    raise RagenError(f"{what} is nested more than {MAX_DEPTH} deep")
+
+
+def _members(data: Any) -> list[Any]:
+    if isinstance(data, dict):
+        return list(data.values())
+    return data if isinstance(data, list) else []
 
 
 def validate(model: type[ModelT], data: Any, what: str) -> ModelT:

@@ -497,3 +497,69 @@ def test_the_shell_completes_games_and_agents(typed, found):
         command, capture_output=True, text=True, env={**os.environ, **asked}, check=False
     )
     assert set(re.findall(r'"([\w:]+)"', done.stdout.replace("\\", ""))) == found
+
+
+@pytest.mark.parametrize("depth", [100, 400, 3000])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("bench", "--game", "Bandit", "--setting", "x={}"),
+        (
+            "bench",
+            "--agent",
+            "openai:m",
+            "--base-url",
+            "http://127.0.0.1:1/v1",
+            "--extra-body",
+            "{}",
+        ),
+        ("train", "bandit", "rollout={}"),
+        ("train", "bandit", "env_kwargs.max_turns={}"),
+    ],
+)
+def test_settings_that_are_nested_deeply_are_refused_in_one_line(words, depth, tmp_path, capsys):
+    nested = "[" * depth + "]" * depth
+    arguments = [word.replace("{}", nested) for word in words]
+    assert main([*arguments, "--out", str(tmp_path / "run")]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert "Traceback" not in said
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("command", ["bench", "train", "sft"])
+def test_weights_that_were_cut_off_are_named(command, tiny, tmp_path, capsys):
+    broken = tmp_path / "model"
+    shutil.copytree(tiny, broken)
+    weights = broken / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-500])
+    words = {
+        "bench": ["bench", "--agent", str(broken), "--game", "Bandit", "--episodes", "1"],
+        "train": ["train", "bandit", f"model={broken}", "iterations=1"],
+        "sft": ["sft", "bandit", f"model={broken}", "demonstrations=2"],
+    }[command]
+    assert main([*words, "--out", str(tmp_path / "run")]) == 2
+    assert "could not be loaded: " in capsys.readouterr().err
+
+
+def test_a_model_saved_the_old_way_is_played(tiny, tmp_path):
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import load_file
+
+    old = tmp_path / "model"
+    shutil.copytree(tiny, old)
+    torch.save(load_file(old / "model.safetensors"), old / "pytorch_model.bin")
+    (old / "model.safetensors").unlink()
+    words = ["bench", "--agent", str(old), "--game", "Bandit", "--episodes", "1"]
+    assert main([*words, "--out", str(tmp_path / "run")]) == 0
+    assert len((tmp_path / "run/episodes.jsonl").read_text().splitlines()) == 1
+
+
+def test_aliases_that_stand_for_gigabytes_are_read_in_no_time(tmp_path, capsys):
+    lines = ["a0: &a0 [x]"] + [
+        f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 40)
+    ]
+    path = tmp_path / "suite.yaml"
+    path.write_text("\n".join([*lines, "loop: &loop [*loop]"]))
+    assert main(["bench", "--suite", str(path), "--out", str(tmp_path / "run")]) == 2
+    assert capsys.readouterr().err.startswith("error: ")

@@ -10,7 +10,7 @@ from ragen_agents.policies.endpoint.endpoint_settings import (
     check_base_url,
 )
 from ragen_agents.policies.python_agent import is_python_agent
-from ragen_agents.run_files.yaml_files import validate
+from ragen_agents.run_files.yaml_files import check_depth, validate
 from ragen_bench.cli.run_options import BudgetOptions, EndpointOptions
 from ragen_bench.config.agents import OPENAI, Remote
 from ragen_bench.config.run_config import BaseConfig
@@ -43,9 +43,11 @@ def make_remote(options: EndpointOptions) -> Remote:
 
 def _read_json(text: str) -> object:
     try:
-        return json.loads(text)
-    except ValueError as error:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise RagenError(f"--extra-body must be a JSON object: {error}") from None
+    check_depth(found, "--extra-body")
+    return found
 
 
 def make_budget(config: BaseConfig, options: BudgetOptions) -> Budget:

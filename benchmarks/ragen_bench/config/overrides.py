@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from ragen_agents.run_files.layers import merged
+from ragen_agents.run_files.yaml_files import check_depth
 from ragen_envs.errors import RagenError
 
 
@@ -32,13 +33,14 @@ def read_override(text: str) -> dict[str, Any]:
         )
     try:
         data: Any = yaml.safe_load(value)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise RagenError(
-            f"{name} is '{value}', which is not valid YAML; check quotes and brackets"
+            f"{name} is '{value:.80}', which is not valid YAML; check quotes and brackets"
         ) from error
     if isinstance(data, str):
         with suppress(ValueError):  # YAML 1.1 reads 1e-4 as text
             data = float(data)
     for part in reversed(name.split(".")):
         data = {part: data}
+    check_depth(data, name[:80])
     return dict(data)
