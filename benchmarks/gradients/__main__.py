@@ -1,26 +1,14 @@
 """``PYTHONPATH=benchmarks python -m gradients [--check]``: compute the tables of docs/gradients.md."""
 
 import argparse
-import re
 import sys
 from pathlib import Path
 from typing import Final
 
+from gradients.page import filled
 from gradients.report import tables
 
 _PAGE: Final = Path(__file__).parents[2] / "docs" / "gradients.md"
-
-
-def filled(page: str, found: dict[str, str]) -> str:
-    """Return a page with the tables in their places."""
-    for name, table in found.items():
-        mark = rf"(<!-- table: {name} -->\n).*?(<!-- end -->)"
-        page, count = re.subn(mark, rf"\g<1>\n{table}\n\n\g<2>", page, flags=re.DOTALL)
-        if count != 1:
-            raise SystemExit(
-                f"the page must have one place for the table '{name}', but has {count}"
-            )
-    return page
 
 
 def main() -> int:

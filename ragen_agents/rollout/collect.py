@@ -44,6 +44,9 @@ class GroupSpec:
     size: int
     options: dict[str, Any] = field(hash=False)
     """Keywords of ``reset``: a seed, or a frozen instance; noise is added to them."""
+    opening: tuple[list[int], ...] = field(default=(), hash=False)
+    """Token ids of the replies with which every member begins; the model writes those after them. Their
+    log-probabilities are recorded as 0."""
 
 
 class _Asked(NamedTuple):
@@ -108,7 +111,10 @@ class Collector:
             env = self._envs[key]
             env.reset(**_reset_arguments(spec.options, noise))
             trajectories.append(begun(self.codec, env, spec.group, member))
-            self._ask(key, trajectories[key], iteration)
+        self._open(trajectories, [spec.opening for spec, _ in members])
+        for key, trajectory in enumerate(trajectories):
+            if trajectory.end is None:
+                self._ask(key, trajectory, iteration)
         self.clock.games += time.perf_counter() - started
         self._play(trajectories, iteration)
         self.engine.release()
@@ -121,6 +127,26 @@ class Collector:
                 f"{env} was made twice: episodes are played at the same time, so each needs a new env"
             )
         self._envs.append(env)
+
+    def _open(
+        self, trajectories: list[Trajectory], openings: Sequence[tuple[list[int], ...]]
+    ) -> None:
+        """Play the replies with which the trajectories begin."""
+        games = ConversationVector(self._envs)
+        for turn in range(max(map(len, openings), default=0)):
+            replies = [
+                self._given(key, opening[turn])
+                for key, opening in enumerate(openings)
+                if turn < len(opening) and trajectories[key].end is None
+            ]
+            self._receive(games, trajectories, replies)
+
+    def _given(self, key: int, ids: list[int]) -> Completion:
+        """Return a reply that the model did not just write."""
+        closed = bool(ids) and ids[-1] in self.codec.stop_token_ids
+        return Completion(
+            key, ids, [0.0] * len(ids), "stop" if closed else "length", self.engine.version
+        )
 
     def _play(self, trajectories: list[Trajectory], iteration: int) -> None:
         games = ConversationVector(self._envs)

@@ -256,3 +256,25 @@ def test_worked_examples_are_context_and_never_trained_on(codec):
     assert "Solved." not in sampled
     whole = codec.tokenizer.apply_chat_template(trajectory.messages[:-1], return_dict=False)
     assert trajectory.ids == whole[: len(trajectory.ids)]
+
+
+def test_members_begin_with_the_opening(codec):
+    first, plays = say("Up"), collector(codec, by_seed)
+    ids = [*codec.tokenizer.encode(first, add_special_tokens=False), codec.close]
+    found = plays.collect([GroupSpec(0, 3, {"seed": 1}, (ids,)), GroupSpec(1, 2, {"seed": 2})], 0)
+    assert [t.turns[0].reply == first for t in found] == [True, True, True, False, False]
+    alone = collector(codec, lambda request: first).collect([GroupSpec(0, 1, {"seed": 1})], 0)[0]
+    for trajectory in found[:3]:
+        assert len(trajectory.turns) > 1
+        assert trajectory.turns[0].reward == alone.turns[0].reward
+        whole = codec.tokenizer.apply_chat_template(trajectory.messages[:-1], return_dict=False)
+        assert trajectory.ids == whole[: len(trajectory.ids)]
+
+
+def test_an_opening_may_end_the_episode(codec):
+    ids = [*codec.tokenizer.encode(say("Up"), add_special_tokens=False), codec.close]
+    (found,) = collector(codec, by_seed, max_turns=1).collect(
+        [GroupSpec(0, 1, {"seed": 1}, (ids, ids))], 0
+    )
+    assert found.end is not None
+    assert found.replies == 1
