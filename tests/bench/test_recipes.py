@@ -1,5 +1,6 @@
 """Settings that learn, by name."""
 
+import json
 import re
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from ragen_bench.__main__ import main
 from ragen_bench.training.recipes import recipes
 from ragen_bench.training.train_settings import recipe_config
 
+from ragen_agents.sft import SftConfig
 from ragen_agents.starpo.run.run_directory import load_train_config
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -20,14 +22,22 @@ DOCS = Path(__file__).parents[2] / "docs"
 @pytest.mark.parametrize("name", recipes())
 def test_every_recipe_is_a_valid_config_and_documented(name):
     recipe = recipes()[name]
-    assert recipe_config(name, []).game == recipe.train["game"]
+    given = ["model=starter"] if recipe.sft else []
+    assert recipe_config(name, given).game == recipe.train["game"]
+    if recipe.sft:
+        imitated = SftConfig(**recipe.sft)
+        assert (imitated.game, imitated.env_kwargs) == (
+            recipe.train["game"],
+            recipe.train["env_kwargs"],
+        )
+        assert "model" not in recipe.train
     assert f"| `{name}` | {recipe.description} |" in (DOCS / "training.md").read_text("utf-8")
 
 
 def test_help_names_the_recipes(capsys):
     assert main(["train", "--help"]) == 0
     told = " ".join(re.sub(r"[^\w-]", " ", capsys.readouterr().out).split())
-    assert f"settings that learn {' or '.join(recipes())}" in told
+    assert f"settings that learn {' or '.join(sorted(recipes(), reverse=True))}" in told
 
 
 def test_settings_are_laid_over_a_recipe(tiny, tmp_path):
@@ -44,7 +54,12 @@ def test_settings_are_laid_over_a_recipe(tiny, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "--recipe", "nope"], "unknown recipe 'nope'; known are sokoban"),
+        (["train", "--recipe", "nope"], "unknown recipe 'nope'; known are smollm2-sokoban, sokoban"),
+        (["sft", "--recipe", "nope", "--out", "x"], "unknown recipe 'nope'; known are smollm2-sokoban"),
+        (["sft", "--recipe", "sokoban", "--out", "x"], "needs no imitation"),
+        (["sft", "--out", "x"], "name a game or a --recipe"),
+        (["sft", "bandit", "--recipe", "smollm2-sokoban", "--out", "x"], "remove 'bandit'"),
+        (["train", "--recipe", "smollm2-sokoban"], "ragen sft --recipe smollm2-sokoban --out"),
         (["train", "bandit", "--recipe", "sokoban"], "a recipe sets its own game; remove 'bandit'"),
         (["train", "--recipe", "sokoban", "--preset", "starpo-s"], "give one or the other"),
         (["train"], "name a game, a YAML file of settings, or a --recipe"),
@@ -53,3 +68,12 @@ def test_settings_are_laid_over_a_recipe(tiny, tmp_path):
 def test_what_a_recipe_refuses(arguments, message, capsys):
     assert main(arguments) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_recipe_imitates_first(tiny, tmp_path):
+    out = tmp_path / "imitated"
+    given = [f"model={tiny}", "demonstrations=2", "batch_size=2", "micro_batch=2"]
+    assert main(["sft", "--recipe", "smollm2-sokoban", *given, "--out", str(out)]) == 0
+    assert json.loads((out / "sft.json").read_text())["env_kwargs"]["think"] is False
+    config = recipe_config("smollm2-sokoban", [f"model={out}"])
+    assert (config.model, config.env_kwargs["symbols"]) == (str(out), "new_vocab")

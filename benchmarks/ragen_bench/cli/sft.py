@@ -9,16 +9,20 @@ from ragen_bench.cli.completion import complete_game
 
 
 def sft(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="The model folder to write.")],
     game: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="GAME", help="A game, such as sokoban.", autocompletion=complete_game
         ),
-    ],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="The model folder to write.")],
+    ] = None,
     setting: Annotated[
         list[str] | None,
         typer.Argument(metavar="[FIELD=VALUE]...", help="Settings, such as demonstrations=2000."),
+    ] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(help="In place of a game, the first half of a recipe: smollm2-sokoban."),
     ] = None,
 ) -> None:
     """Train a model to imitate the oracle (the paper's supervised baseline)."""
@@ -27,8 +31,17 @@ def sft(
     from ragen_agents.starpo import merged
     from ragen_bench.config.game_names import text_id_of
     from ragen_bench.config.overrides import read_overrides
+    from ragen_bench.training.recipes import imitation_of, recipe_overrides
+    from ragen_envs.errors import RagenError
 
-    given = merged({"game": game}, read_overrides(setting or []))
+    settings = setting or []
+    if recipe is not None:
+        begun, settings = imitation_of(recipe), recipe_overrides(game, settings)
+    elif game is not None:
+        begun = {"game": game}
+    else:
+        raise RagenError("name a game or a --recipe")
+    given = merged(begun, read_overrides(settings))
     given["game"] = text_id_of(str(given["game"]))
     train(validate(SftConfig, given, "settings"), out)
     typer.echo(out)

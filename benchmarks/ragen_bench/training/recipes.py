@@ -19,8 +19,10 @@ class Recipe(BaseModel):
 
     description: str
     """One line: what learns what."""
+    sft: dict[str, Any] | None = None
+    """Settings of ``ragen sft``, where the model has to imitate the oracle first."""
     train: dict[str, Any]
-    """Settings of ``ragen train``."""
+    """Settings of ``ragen train``; without a model where ``sft`` makes it."""
 
 
 @lru_cache(maxsize=1)
@@ -42,6 +44,20 @@ def find_recipe(name: str) -> Recipe:
     if recipe is None:
         raise RagenError(f"unknown recipe '{name}'; known are {', '.join(recipes())}")
     return recipe
+
+
+def imitation_of(name: str) -> dict[str, Any]:
+    """Return the settings of ``ragen sft`` in a recipe.
+
+    Raises:
+        RagenError: There is no such recipe, or it starts from a model as it is.
+    """
+    settings = find_recipe(name).sft
+    if settings is None:
+        raise RagenError(
+            f"the recipe '{name}' needs no imitation; start with: ragen train --recipe {name}"
+        )
+    return settings
 
 
 def recipe_overrides(what: str | None, settings: list[str]) -> list[str]:

@@ -51,9 +51,15 @@ def recipe_config(recipe: str, overrides: Sequence[str]) -> TrainConfig:
     """Return the training config of a recipe with settings laid over it.
 
     Raises:
-        RagenError: Something of it is unknown or wrong.
+        RagenError: Something of it is unknown or wrong, or the model that it starts from is not named.
     """
-    return layered_config(find_recipe(recipe).train, read_overrides(overrides))
+    found, given = find_recipe(recipe), read_overrides(overrides)
+    if found.sft is not None and "model" not in given:
+        raise RagenError(
+            f"the recipe '{recipe}' trains a model that has imitated the oracle; make one with "
+            f"'ragen sft --recipe {recipe} --out runs/imitated' and add model=runs/imitated"
+        )
+    return layered_config(found.train, given)
 
 
 def layered_config(*layers: dict[str, Any]) -> TrainConfig:
