@@ -9,7 +9,7 @@ INSPECT := .venv-inspect
 DIST := .venv-dist
 QUIET := --quiet --disable-pip-version-check
 
-.PHONY: install bench real test faults test-vllm test-integrations test-inspect test-site lint docs docs-site tutorials dist packs leaderboard-entries speed gradients clean
+.PHONY: install bench real test faults test-vllm test-integrations test-inspect test-site lint docs docs-site tutorials dist packs leaderboard-entries speed gradients credit clean
 
 install: $(VENV)/.installed
 
@@ -116,6 +116,11 @@ speed:
 # About two minutes; writes the tables of docs/gradients.md.
 gradients: install
 	PYTHONPATH=benchmarks $(BIN)/python -W ignore -m gradients
+
+# About half an hour; measures anew and writes the tables of docs/credit.md.
+credit: install
+	PYTHONPATH=benchmarks $(BIN)/python -W ignore -m credit sokoban
+	PYTHONPATH=benchmarks $(BIN)/python -m credit
 
 clean:
 	rm -rf $(VENV) $(SPEED) $(VLLM) $(INTEGRATIONS) $(INSPECT) $(DIST) build dist site *.egg-info environments/*/*.egg-info \
