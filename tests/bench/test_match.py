@@ -12,7 +12,7 @@ import pytest
 import yaml
 from endpoint_server import EndpointServer, completion
 from ragen_bench.__main__ import main
-from ragen_bench.evaluation import resume
+from ragen_bench.config import agents
 from ragen_bench.match.match_table import read_match_run, summarise_matches
 
 from ragen_agents.policies import OraclePolicy, RandomPolicy, Reply, ScriptedPolicy
@@ -287,7 +287,7 @@ class Waves(ScriptedPolicy):
 
 def seat_policies(monkeypatch, waves):
     known = {"random": RandomPolicy(), "oracle": OraclePolicy(), "waves": waves}
-    monkeypatch.setattr(resume, "make_policies", lambda names, *_: {n: known[n] for n in names})
+    monkeypatch.setattr(agents, "make_policies", lambda names, **_: {n: known[n] for n in names})
 
 
 def test_a_model_is_asked_in_batches_and_resumed_in_the_same_ones(suite, tmp_path, monkeypatch):

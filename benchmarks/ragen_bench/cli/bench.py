@@ -1,12 +1,15 @@
 """``ragen bench``: play agents on a suite and print the table."""
 
 import sys
+from collections.abc import Iterable
+from functools import partial
 from importlib.util import find_spec
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ragen_bench.cli.option_groups import expand_groups
+from ragen_bench.cli.placement import BackendOption, check_placement
 from ragen_bench.cli.run_options import (
     BenchAgents,
     BudgetOptions,
@@ -15,6 +18,12 @@ from ragen_bench.cli.run_options import (
     SuiteName,
 )
 from ragen_envs.errors import install_hint
+
+if TYPE_CHECKING:
+    from ragen_bench.config.agents import Remote
+    from ragen_bench.config.run_config import RunConfig
+    from ragen_bench.evaluation.resume import MakePlayers
+    from ragen_bench.evaluation.runner import Player
 
 
 @expand_groups
@@ -31,6 +40,16 @@ def bench(
             min=1, max=1024, metavar="N", help="Attempts at each level, for pass@N and pass^N."
         ),
     ] = 1,
+    backend: BackendOption = "local",
+    gpus: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="GPUs that each chunk of levels requests from Ray: a whole number, or a fraction.",
+            show_default="0",
+        ),
+    ] = None,
 ) -> None:
     """Play agents on the frozen levels of a suite and print the table.
 
@@ -38,12 +57,13 @@ def bench(
     """
     from ragen_bench.cli.endpoint_options import make_budget, make_remote
     from ragen_bench.cli.run_and_report import run_and_report
-    from ragen_bench.config.agents import check_sight, normalise_agents
+    from ragen_bench.config.agents import check_sight, make_policies, normalise_agents
     from ragen_bench.config.run_config import make_config
     from ragen_bench.config.suites import adapt_suite, check_suite, load_suite
     from ragen_bench.evaluation.runner import play_run
     from ragen_envs.registration import text_ids
 
+    check_placement(backend, gpus)
     chosen = adapt_suite(
         load_suite(suite),
         options.episodes,
@@ -59,7 +79,28 @@ def bench(
     check_sight(agents, chosen.tasks)
     config = make_config(chosen, agents, remote.settings, attempts)
     budget = make_budget(config, limits)
-    run_and_report(config, play_run, remote, budget, options, endpoint)
+    players = (
+        _on_ray(config, remote, gpus or 0.0)
+        if backend == "ray"
+        else partial(make_policies, sampling=chosen.sampling, remote=remote)
+    )
+    run_and_report(config, play_run, players, budget, options, endpoint)
+
+
+def _on_ray(config: "RunConfig", remote: "Remote", gpus: float) -> "MakePlayers[Player]":
+    """Return what makes players on a cluster, which is connected to where there is work left."""
+
+    def make(agents: Iterable[str]) -> "dict[str, Player]":
+        from ragen_bench.evaluation.ray_player import players_on
+        from ragen_bench.ray_cluster import RayCluster
+
+        weights = {agent.name: agent.weights for agent in config.agents}
+        missing = {name: weights[name] for name in agents}
+        if not missing:
+            return {}
+        return players_on(RayCluster(1, gpus), missing, config.suite.sampling, remote)
+
+    return make
 
 
 def _default_agents() -> list[str]:

@@ -1,5 +1,7 @@
 """``ragen match``: play agents with and against each other and print the cross-play tables."""
 
+from functools import partial
+
 from ragen_bench.cli.option_groups import expand_groups
 from ragen_bench.cli.run_options import (
     BudgetOptions,
@@ -27,7 +29,7 @@ def match(
     """
     from ragen_bench.cli.endpoint_options import make_budget, make_remote
     from ragen_bench.cli.run_and_report import run_and_report
-    from ragen_bench.config.agents import normalise_agents
+    from ragen_bench.config.agents import make_policies, normalise_agents
     from ragen_bench.config.run_config import MatchConfig, agent_entries
     from ragen_bench.config.suites import adapt_suite, load_suite
     from ragen_bench.match.match_player import count_seats, play_match_run
@@ -49,4 +51,5 @@ def match(
     entries = agent_entries(agents, remote.settings)
     config = MatchConfig(agents=entries, suite=chosen, seats=seats)
     budget = make_budget(config, limits)
-    run_and_report(config, play_match_run, remote, budget, options, endpoint)
+    policies = partial(make_policies, sampling=chosen.sampling, remote=remote)
+    run_and_report(config, play_match_run, policies, budget, options, endpoint)

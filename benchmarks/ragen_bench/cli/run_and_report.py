@@ -10,10 +10,9 @@ from ragen_bench.cli.endpoint_options import cache_file
 from ragen_bench.cli.resuming import check_resume
 from ragen_bench.cli.run_options import EndpointOptions, RunOptions
 from ragen_bench.cli.show import print_run
-from ragen_bench.config.agents import Remote
 from ragen_bench.config.run_config import ConfigT, default_directory
 from ragen_bench.evaluation.budget import Budget
-from ragen_bench.evaluation.resume import Play, play_missing
+from ragen_bench.evaluation.resume import MakePlayers, Play, PlayerT, play_missing
 from ragen_bench.runs.failed_episodes import set_errors_aside
 
 STOPPED: Final = 3
@@ -22,8 +21,8 @@ STOPPED: Final = 3
 
 def run_and_report(
     config: ConfigT,
-    play: Play[ConfigT],
-    remote: Remote,
+    play: Play[ConfigT, PlayerT],
+    make_players: MakePlayers[PlayerT],
     budget: Budget,
     options: RunOptions,
     endpoint: EndpointOptions,
@@ -43,7 +42,7 @@ def run_and_report(
         )
     replies = cache_file(endpoint, folder, config.suite.sampling)
     try:
-        play_missing(folder, config, play, remote, budget, replies)
+        play_missing(folder, config, play, make_players, budget, replies)
         reached = None
     except BudgetReachedError as stopped:
         reached = stopped

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, cast, get_args
 
 import typer
 
+from ragen_bench.cli.placement import BackendOption, check_placement
+
 if TYPE_CHECKING:
     from ragen_bench.sweeps.sweep_run import Backend, SweepRun
 
@@ -56,13 +58,7 @@ class PlacementOptions:
             show_default="one per CPU; one at the paper's scale; with Ray, as many as fit",
         ),
     ] = None
-    backend: Annotated[
-        str,
-        typer.Option(
-            metavar="local|ray",
-            help="ray: on the cluster at RAY_ADDRESS, or on this machine if that is not set.",
-        ),
-    ] = "local"  # fmt: skip
+    backend: BackendOption = "local"
     gpus: Annotated[
         float | None,
         typer.Option(
@@ -93,7 +89,7 @@ def make_run(
             f"unknown scale '{size.scale}'; known are {', '.join(get_args(ScaleName))}"
         )
     scale = cast("ScaleName", size.scale)
-    _check_placement(placement)
+    check_placement(placement.backend, placement.gpus)
     model = size.model
     if model is not None and is_model_path(model):
         model = str(Path(model).resolve())  # tasks run in folders of their own
@@ -101,15 +97,3 @@ def make_run(
     choice = Choice(scale, size.quick, seeds, tuple(games or ()), model)
     root, backend = size.out or DEFAULT_ROOT, cast("Backend", placement.backend)
     return SweepRun(sweep, choice, root, placement.workers, backend, placement.gpus)
-
-
-def _check_placement(placement: PlacementOptions) -> None:
-    from ragen_bench.sweeps.sweep_run import Backend
-    from ragen_envs.errors import RagenError
-
-    if placement.backend not in get_args(Backend):
-        raise RagenError(f"--backend is '{placement.backend}', but must be local or ray")
-    if placement.gpus is not None and placement.backend == "local":
-        raise RagenError(
-            f"--gpus is {placement.gpus:g}, but is only for --backend ray: tasks request GPUs from Ray"
-        )

@@ -103,10 +103,10 @@ def _make(agent: str, sampling: Sampling, remote: Remote) -> Policy | AsyncPolic
     return EndpointPolicy(agent, model, sampling, remote.settings, key, remote.connection)
 
 
-def chunk_size(agent: str, policy: Policy) -> int:
+def chunk_size(agent: str, batch_size: int) -> int:
     """Return how many levels are played and written together.
 
     A constant of the policy: the rounding of a model's batch must not depend on what a run that is
     resumed has done already.
     """
-    return CONTROL_CHUNK if agent in CONTROLS else policy.batch_size
+    return CONTROL_CHUNK if agent in CONTROLS else batch_size

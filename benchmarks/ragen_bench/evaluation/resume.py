@@ -1,12 +1,10 @@
 """Resume a run directory: load the models, hold the lock, show the progress."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
-from ragen_agents.policies import AsyncPolicy, Policy
-from ragen_bench.config.agents import Remote, make_policies
 from ragen_bench.config.run_config import ConfigT
 from ragen_bench.console.run_progress import RunProgress
 from ragen_bench.evaluation.budget import Budget
@@ -16,17 +14,18 @@ from ragen_bench.runs.directory import RunDirectory, missing_agents
 
 _LOG: Final = logging.getLogger("ragen.evaluation")
 
-Play = Callable[
-    [RunDirectory[ConfigT], Mapping[str, Policy | AsyncPolicy], RunObserver, RunLimits], None
-]
+PlayerT = TypeVar("PlayerT")
+Play = Callable[[RunDirectory[ConfigT], Mapping[str, PlayerT], RunObserver, RunLimits], None]
 """Plays the missing episodes of a run."""
+MakePlayers = Callable[[Iterable[str]], Mapping[str, PlayerT]]
+"""Makes what plays the episodes of some agents, such as their policies."""
 
 
 def play_missing(
     folder: Path,
     config: ConfigT,
-    play: Play[ConfigT],
-    remote: Remote,
+    play: Play[ConfigT, PlayerT],
+    make_players: MakePlayers[PlayerT],
     budget: Budget,
     cache: Path | None,
 ) -> None:
@@ -36,7 +35,7 @@ def play_missing(
         folder: The run directory.
         config: The run's.
         play: What kind of run it is.
-        remote: How agents behind endpoints are queried.
+        make_players: Loads the agents that have episodes left.
         budget: What the run may spend.
         cache: File of the response cache, or None.
 
@@ -46,11 +45,11 @@ def play_missing(
     """
     progress = RunProgress()
     missing = missing_agents(folder, config)
-    policies = make_policies(missing, config.suite.sampling, remote)
+    players = make_players(missing)
     with RunDirectory(folder, config) as run, Ledger(folder) as ledger:
         try:
             with progress.of(len(run.done), len(config.keys)):
-                play(run, policies, progress, RunLimits(ledger, budget, cache))
+                play(run, players, progress, RunLimits(ledger, budget, cache))
         finally:
             if ledger.spent:
                 _LOG.info("spent: %s", ledger.summary(budget.prices))

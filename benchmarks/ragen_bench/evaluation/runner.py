@@ -1,16 +1,16 @@
 """Play the missing episodes of a run."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ragen_agents.policies import AsyncPolicy, Policy
 from ragen_agents.rollout import Episode, EpisodeKey, play_batch, play_independently
 from ragen_bench.config.agents import chunk_size
 from ragen_bench.config.run_config import AgentEntry, ConfigT, RunConfig
-from ragen_bench.config.suites import task_spec
+from ragen_bench.config.suites import Suite, task_spec
 from ragen_bench.evaluation.budget import Budget, Metered
 from ragen_bench.evaluation.response_cache import Cached
 from ragen_bench.evaluation.spending import Ledger
@@ -31,6 +31,23 @@ class RunObserver(Protocol):
         """End the task."""
 
 
+@runtime_checkable
+class ChunkPlayer(Protocol):
+    """Plays chunks of episodes elsewhere."""
+
+    batch_size: int
+    """Levels of a chunk, as the agent's policy asks for."""
+
+    def play_chunks(
+        self, chunks: Iterable[Sequence[EpisodeKey]], suite: Suite
+    ) -> Iterator[list[Episode]]:
+        """Yield the episodes of each chunk, in their order."""
+
+
+Player = Policy | AsyncPolicy | ChunkPlayer
+"""What plays the episodes of an agent."""
+
+
 @dataclass(frozen=True)
 class RunLimits:
     """What a run may spend on replies, and where paid replies are cached."""
@@ -43,7 +60,7 @@ class RunLimits:
 
 def play_run(
     run: RunDirectory[RunConfig],
-    policies: Mapping[str, Policy | AsyncPolicy],
+    players: Mapping[str, Player],
     observer: RunObserver,
     limits: RunLimits,
 ) -> None:
@@ -51,7 +68,7 @@ def play_run(
 
     Args:
         run: The open run.
-        policies: The policy of each agent with work left.
+        players: Of each agent with work left.
         observer: Receives the progress.
         limits: What the run may spend.
 
@@ -60,12 +77,12 @@ def play_run(
         RagenError: The run cannot continue.
     """
     for agent in run.config.agents:
-        policy = policies.get(agent.name)
-        if isinstance(policy, AsyncPolicy):
-            _play_all(run, agent, policy, observer, limits)
+        player = players.get(agent.name)
+        if isinstance(player, AsyncPolicy):
+            _play_all(run, agent, player, observer, limits)
             continue
         for task in run.config.suite.tasks:
-            _play_task(run, agent.name, policy, task, observer, limits.budget)
+            _play_task(run, agent.name, player, task, observer, limits.budget)
 
 
 def wrap_policy(
@@ -117,34 +134,60 @@ def _play_all(
 def _play_task(
     run: RunDirectory[RunConfig],
     agent: str,
-    policy: Policy | None,
+    player: Policy | ChunkPlayer | None,
     task: str,
     observer: RunObserver,
     budget: Budget,
 ) -> None:
     keys = run.config.keys_of(agent, task)
     observer.start(agent, task, sum(key in run.done for key in keys), len(keys))
-    if policy is not None:
-        size = chunk_size(agent, policy)
-        for start in range(0, len(keys), size):
-            _play_chunk(run, policy, keys[start : start + size], observer, budget)
+    if player is not None:
+        _play_chunks(
+            run,
+            player,
+            _missing_chunks(run, keys, chunk_size(agent, player.batch_size)),
+            observer,
+            budget,
+        )
     observer.finish()
 
 
-def _play_chunk(
+def _missing_chunks(
+    run: RunDirectory[RunConfig], keys: list[EpisodeKey], size: int
+) -> list[list[EpisodeKey]]:
+    """Return the chunks of which something is missing. Each is played as a whole."""
+    chunks = [keys[start : start + size] for start in range(0, len(keys), size)]
+    return [chunk for chunk in chunks if any(key not in run.done for key in chunk)]
+
+
+def _play_chunks(
     run: RunDirectory[RunConfig],
-    policy: Policy,
-    keys: list[EpisodeKey],
+    player: Policy | ChunkPlayer,
+    chunks: list[list[EpisodeKey]],
     observer: RunObserver,
     budget: Budget,
 ) -> None:
-    """Play a chunk as a whole if any of it is missing, and write only what is."""
+    """Play chunks, and write what is missing of them."""
     suite = run.config.suite
-    missing = {key for key in keys if key not in run.done}
-    if not missing:
-        return
-    budget.check_time()
+    if isinstance(player, ChunkPlayer):
+        played = player.play_chunks(chunks, suite)
+    else:
+        played = _play_here(player, chunks, suite)
+    for _ in chunks:
+        budget.check_time()
+        episodes = [episode for episode in next(played) if episode.key not in run.done]
+        run.append(episodes)
+        observer.advance(len(episodes))
+
+
+def _play_here(
+    policy: Policy, chunks: Iterable[Sequence[EpisodeKey]], suite: Suite
+) -> Iterator[list[Episode]]:
+    for chunk in chunks:
+        yield play_chunk(policy, chunk, suite)
+
+
+def play_chunk(policy: Policy, keys: Sequence[EpisodeKey], suite: Suite) -> list[Episode]:
+    """Play the episodes of a chunk together."""
     specs = [task_spec(suite, key.task, key.instance or 0, key.attempt) for key in keys]
-    played: list[Episode] = play_batch(specs, policy, suite.seed)
-    run.append([episode for episode in played if episode.key in missing])
-    observer.advance(len(missing))
+    return play_batch(specs, policy, suite.seed)

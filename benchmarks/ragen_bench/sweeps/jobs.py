@@ -6,12 +6,9 @@ import sys
 from pathlib import Path
 from typing import IO, Final, Protocol
 
-from ragen_bench.config.extensions import imports_environment
+from ragen_bench.config.task_environment import task_environment
 
 LOG: Final = "log.txt"
-_THREADS: Final = (
-    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS",
-)  # fmt: skip
 
 
 class Job(Protocol):
@@ -89,15 +86,6 @@ class Local:
     def start(self, folder: Path) -> Job:
         """Start the task of a folder."""
         return LocalProcess(folder, self._environment)
-
-
-def task_environment(threads: int) -> dict[str, str]:
-    """Return the environment variables of a task's process: thread limits, extensions, absolute paths."""
-    changed = dict.fromkeys(_THREADS, str(threads)) | imports_environment()
-    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    if paths:
-        changed["PYTHONPATH"] = os.pathsep.join(str(Path(path).absolute()) for path in paths)
-    return changed
 
 
 def available_cpus() -> int:

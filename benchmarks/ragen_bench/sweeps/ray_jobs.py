@@ -1,12 +1,11 @@
 """The tasks of a sweep on a Ray cluster, whose machines see the sweep's folder under the same path."""
 
-import logging
-import os
 from pathlib import Path
 from typing import Any
 
-from ragen_bench.sweeps.jobs import Job, LocalProcess, task_environment
-from ragen_envs.errors import RagenError, first_line, install_hint
+from ragen_bench.config.task_environment import task_environment
+from ragen_bench.ray_cluster import RayCluster
+from ragen_bench.sweeps.jobs import Job, LocalProcess
 
 _LOST = 1
 """Exit code of a task whose machine or process was lost."""
@@ -27,48 +26,15 @@ class OnRay:
     """
 
     def __init__(self, threads: int, gpus: float) -> None:
-        if gpus > 1 and not gpus.is_integer():
-            raise RagenError(
-                f"--gpus is {gpus:g}, but must be a whole number, or a fraction of one"
-            )
-        self._ray = _connected()
-        machines = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-        self.slots = sum(_fitting(machine, threads, gpus) for machine in machines)
-        if not self.slots:
-            most = [max((m.get(name, 0) for m in machines), default=0) for name in ("CPU", "GPU")]
-            raise RagenError(
-                f"a task needs {threads} CPUs and {gpus:g} GPUs of one machine, but the cluster's "
-                f"machines have at most {most[0]:g} and {most[1]:g}; see --gpus"
-            )
+        cluster = RayCluster(threads, gpus)
+        self.slots = cluster.slots
+        self._ray = cluster.ray
         self._environment = task_environment(threads)
-        self._work = self._ray.remote(max_retries=0, num_cpus=threads, num_gpus=gpus)(_work)
+        self._work = cluster.remote(_work, max_retries=0)
 
     def start(self, folder: Path) -> Job:
         """Submit the task of a folder to Ray."""
         return _RayJob(self._ray, self._work.remote(str(folder), self._environment))
-
-
-def _connected() -> Any:
-    try:
-        import ray
-    except ImportError:
-        raise RagenError(f"--backend ray needs ray; {install_hint('ray')}") from None
-    address = os.environ.get("RAY_ADDRESS") or "local"
-    own: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
-    try:
-        if not ray.is_initialized():
-            ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise RagenError(
-            f"RAY_ADDRESS is '{address}', but there is no such cluster: {first_line(error)}"
-        ) from error
-    return ray
-
-
-def _fitting(machine: dict[str, float], threads: int, gpus: float) -> int:
-    """Return the number of tasks that fit on a machine at the same time."""
-    by_cpu = machine.get("CPU", 0) // threads
-    return int(min(by_cpu, machine.get("GPU", 0) // gpus) if gpus else by_cpu)
 
 
 class _RayJob:

@@ -10,6 +10,7 @@ import shutil
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -138,7 +139,7 @@ def _export() -> None:
 
 
 def _test(task: SweepTask, agents: dict[str, str]) -> dict[str, dict[str, Outcome]]:
-    from ragen_bench.config.agents import Remote
+    from ragen_bench.config.agents import Remote, make_policies
     from ragen_bench.config.run_config import RunConfig, agent_entries
     from ragen_bench.evaluation.budget import Budget
     from ragen_bench.evaluation.resume import play_missing
@@ -148,7 +149,8 @@ def _test(task: SweepTask, agents: dict[str, str]) -> dict[str, dict[str, Outcom
     remote = Remote()
     entries = agent_entries(list(agents.values()), remote.settings)
     config = RunConfig(agents=entries, suite=task.suite)
-    play_missing(TEST, config, play_run, remote, Budget(), None)
+    policies = partial(make_policies, sampling=task.suite.sampling, remote=remote)
+    play_missing(TEST, config, play_run, policies, Budget(), None)
     run = read_run(TEST)
     return {
         name: {

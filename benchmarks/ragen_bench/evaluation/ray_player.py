@@ -1,0 +1,129 @@
+"""Chunks of episodes on a Ray cluster, whose machines see the models under the same paths."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import islice
+from typing import Any, Final, cast
+
+from ragen_agents.policies import Policy
+from ragen_agents.policies.python_agent import is_python_agent
+from ragen_agents.rollout import Episode, EpisodeKey
+from ragen_bench.config.agents import OPENAI, Remote, make_policies, weights_of
+from ragen_bench.config.extensions import import_from_environment
+from ragen_bench.config.suites import SamplingSettings, Suite
+from ragen_bench.config.task_environment import task_environment
+from ragen_bench.evaluation.runner import Player, play_chunk
+from ragen_bench.ray_cluster import RayCluster
+from ragen_envs.errors import RagenError, first_line
+
+_RETRIES: Final = 5
+"""How often Ray plays a chunk again whose machine or process was lost."""
+_AHEAD: Final = 4
+"""Chunks that are submitted for each that fits, so that a machine that joins has work."""
+
+
+class RayPlayer:
+    """Plays the chunks of one agent on a cluster.
+
+    A chunk is a task: it can be played anywhere, and again after its machine was lost, with the same
+    episodes. The agent is loaded on the cluster at once, so that a model that is missing there is an
+    error before anything is played.
+
+    Args:
+        cluster: Where.
+        agent: A control, or a local model.
+        weights: Hash of the model's files here, or None.
+        sampling: Of the replies.
+
+    Raises:
+        RagenError: The agent cannot be loaded there, or has other weights.
+    """
+
+    def __init__(
+        self, cluster: RayCluster, agent: str, weights: str | None, sampling: SamplingSettings
+    ) -> None:
+        self._cluster = cluster
+        self._agent = (agent, weights, sampling)
+        options = {
+            "max_retries": _RETRIES,
+            "runtime_env": {"env_vars": task_environment(cluster.threads)},
+        }
+        self._play = cluster.remote(_play, **options)
+        batch_size = cluster.remote(_batch_size, **options)
+        self.batch_size: int = self._get(batch_size.remote(*self._agent))
+
+    def play_chunks(
+        self, chunks: Iterable[Sequence[EpisodeKey]], suite: Suite
+    ) -> Iterator[list[Episode]]:
+        """Yield the episodes of each chunk, in their order."""
+        waiting = iter(chunks)
+        ahead = self._cluster.slots * _AHEAD
+        queued = deque(self._submit(chunk, suite) for chunk in islice(waiting, ahead))
+        while queued:
+            yield self._get(queued.popleft())
+            queued += [self._submit(chunk, suite) for chunk in islice(waiting, 1)]
+
+    def _submit(self, chunk: Sequence[EpisodeKey], suite: Suite) -> Any:
+        return self._play.remote(*self._agent, list(chunk), suite.model_dump_json())
+
+    def _get(self, task: Any) -> Any:
+        errors = self._cluster.ray.exceptions
+        try:
+            return self._cluster.ray.get(task)
+        except errors.RayTaskError as error:
+            if isinstance(error.cause, RagenError):
+                raise RagenError(f"on the cluster: {error.cause}") from error
+            raise
+        except errors.RayError as error:
+            raise RagenError(
+                f"the cluster lost a chunk of '{self._agent[0]}' {_RETRIES + 1} times: {first_line(error)}"
+            ) from error
+
+
+def players_on(
+    cluster: RayCluster,
+    agents: Mapping[str, str | None],
+    sampling: SamplingSettings,
+    remote: Remote,
+) -> dict[str, Player]:
+    """Return the players of agents: on a cluster where they can be loaded anywhere, else in this process.
+
+    Models behind endpoints and Python agents are asked from here.
+
+    Args:
+        cluster: Where.
+        agents: Their names and the hashes of their weights.
+        sampling: Of the replies.
+        remote: How endpoints are queried.
+
+    Raises:
+        RagenError: An agent cannot be loaded.
+    """
+    here = [name for name in agents if name.startswith(OPENAI) or is_python_agent(name)]
+    found: dict[str, Player] = {**make_policies(here, sampling, remote)}
+    for name, weights in agents.items():
+        if name not in here:
+            found[name] = RayPlayer(cluster, name, weights, sampling)
+    return found
+
+
+@lru_cache(maxsize=1)
+def _policy(agent: str, weights: str | None, sampling: SamplingSettings) -> Policy:
+    """Load an agent; a process that plays several of its chunks loads it once."""
+    import_from_environment()
+    if weights is not None and weights_of(agent) != weights:
+        raise RagenError(
+            f"the files of '{agent}' differ from those of the machine that began the run"
+        )
+    return cast("Policy", make_policies([agent], sampling, Remote())[agent])
+
+
+def _batch_size(agent: str, weights: str | None, sampling: SamplingSettings) -> int:
+    return _policy(agent, weights, sampling).batch_size
+
+
+def _play(
+    agent: str, weights: str | None, sampling: SamplingSettings, chunk: list[EpisodeKey], suite: str
+) -> list[Episode]:
+    return play_chunk(_policy(agent, weights, sampling), chunk, Suite.model_validate_json(suite))

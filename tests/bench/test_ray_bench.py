@@ -1,0 +1,131 @@
+"""`ragen bench --backend ray`: the episodes of one process, whatever happens to the machines."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytest.importorskip("ray")
+
+from ragen_bench.__main__ import main
+from ragen_bench.config.suites import SamplingSettings
+from ragen_bench.evaluation import ray_player
+
+from ragen_envs.errors import RagenError
+
+QUICK_TO_NOTICE = {"health_check_period_ms": 500, "health_check_failure_threshold": 3}
+
+
+@pytest.fixture
+def cluster():
+    """Two machines on this one: two raylets with their own ports and stores, a CPU each."""
+    from ray.cluster_utils import Cluster
+
+    os.environ.pop("RAY_ADDRESS", None)
+    head = {"num_cpus": 1, "_system_config": QUICK_TO_NOTICE, "include_dashboard": False}
+    made = Cluster(initialize_head=True, head_node_args=head)
+    made.second = made.add_node(num_cpus=1)
+    yield made
+    made.shutdown()
+
+
+def words(out, *more, agents=("random",), games=("Sokoban",), episodes=96):
+    named = [word for agent in agents for word in ("--agent", str(agent))]
+    played = [word for game in games for word in ("--game", game)]
+    return ["bench", *named, *played, "--episodes", str(episodes), *more, "--out", str(out)]
+
+
+def begin(cluster, arguments):
+    command = [sys.executable, "-m", "ragen_bench", *arguments, "--backend", "ray"]
+    environment = {**os.environ, "RAY_ADDRESS": cluster.address, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                            text=True)  # fmt: skip
+
+
+def episodes(out):
+    """Return the lines of a run without the seconds that they took."""
+    found = [json.loads(line) for line in (out / "episodes.jsonl").read_text().splitlines()]
+    for line in found:
+        for turn in line["turns"]:
+            turn.pop("seconds")
+    return found
+
+
+def lines(out):
+    path = out / "episodes.jsonl"
+    return path.read_text().count("\n") if path.exists() else 0
+
+
+def test_two_machines_write_what_one_process_writes(cluster, tiny, tmp_path):
+    what = {"agents": ("random", tiny), "games": ("Sokoban", "Bandit"), "episodes": 160}
+    limit = ("--max-reply-tokens", "8")
+    assert main(words(tmp_path / "local", *limit, **what)) == 0
+    run = begin(cluster, words(tmp_path / "ray", *limit, **what))
+    _, said = run.communicate(timeout=300)
+    assert run.returncode == 0, said
+    assert episodes(tmp_path / "ray") == episodes(tmp_path / "local")
+    assert main(["verify", str(tmp_path / "ray")]) == 0
+
+
+def test_a_machine_is_killed_and_another_joins(cluster, tmp_path):
+    more = ("--attempts", "100")
+    assert main(words(tmp_path / "local", *more)) == 0
+    run = begin(cluster, words(tmp_path / "ray", *more))
+    deadline = time.monotonic() + 200
+    while not lines(tmp_path / "ray"):
+        assert time.monotonic() < deadline
+        assert run.poll() is None, run.communicate()[1]
+        time.sleep(0.05)
+    (raylet,) = cluster.second.all_processes["raylet"]
+    os.kill(raylet.process.pid, signal.SIGKILL)
+    cluster.add_node(num_cpus=1)
+    assert lines(tmp_path / "ray") < 96 * 100, "it was killed in mid-run"
+    _, said = run.communicate(timeout=300)
+    assert run.returncode == 0, said
+    assert episodes(tmp_path / "ray") == episodes(tmp_path / "local")
+
+
+def test_a_killed_run_goes_on(cluster, tmp_path):
+    arguments = words(tmp_path / "ray", "--attempts", "100")
+    run = begin(cluster, arguments)
+    while not lines(tmp_path / "ray"):
+        assert run.poll() is None, run.communicate()[1]
+        time.sleep(0.05)
+    run.kill()
+    run.communicate()
+    assert main(arguments) == 0  # in this process
+    assert main(words(tmp_path / "local", "--attempts", "100")) == 0
+    assert episodes(tmp_path / "ray") == episodes(tmp_path / "local")
+
+
+def test_other_weights_on_a_machine_are_one_line(tiny, tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(tiny, model)
+    with pytest.raises(RagenError, match="differ from those of the machine that began the run"):
+        ray_player._policy(str(model), "0" * 64, SamplingSettings())
+
+
+def test_a_model_that_a_machine_cannot_load_ends_the_run(cluster, tiny, tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(tiny, model)
+    weights = model / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:500])
+    run = begin(cluster, words(tmp_path / "out", agents=(model,)))
+    _, said = run.communicate(timeout=200)
+    assert run.returncode == 2
+    assert "on the cluster: " in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_where_levels_are_played_is_checked(tmp_path, capsys):
+    assert main(words(tmp_path / "out", "--backend", "moon")) == 2
+    assert "--backend is 'moon', but must be local or ray" in capsys.readouterr().err
+    assert main(words(tmp_path / "out", "--gpus", "1")) == 2
+    assert "only for --backend ray" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
