@@ -37,3 +37,19 @@ def fails(capsys):
         return shown.err
 
     return check
+
+
+QUICK_TO_NOTICE = {"health_check_period_ms": 500, "health_check_failure_threshold": 3}
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """Two machines on this one: two raylets with their own ports and stores, a CPU each."""
+    cluster_utils = pytest.importorskip("ray.cluster_utils")
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    head = {"num_cpus": 1, "_system_config": QUICK_TO_NOTICE, "include_dashboard": False}
+    made = cluster_utils.Cluster(initialize_head=True, head_node_args=head)
+    made.second = made.add_node(num_cpus=1)
+    yield made
+    made.shutdown()

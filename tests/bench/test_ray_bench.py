@@ -18,21 +18,6 @@ from ragen_bench.evaluation import ray_player
 
 from ragen_envs.errors import RagenError
 
-QUICK_TO_NOTICE = {"health_check_period_ms": 500, "health_check_failure_threshold": 3}
-
-
-@pytest.fixture
-def cluster():
-    """Two machines on this one: two raylets with their own ports and stores, a CPU each."""
-    from ray.cluster_utils import Cluster
-
-    os.environ.pop("RAY_ADDRESS", None)
-    head = {"num_cpus": 1, "_system_config": QUICK_TO_NOTICE, "include_dashboard": False}
-    made = Cluster(initialize_head=True, head_node_args=head)
-    made.second = made.add_node(num_cpus=1)
-    yield made
-    made.shutdown()
-
 
 def words(out, *more, agents=("random",), games=("Sokoban",), episodes=96):
     named = [word for agent in agents for word in ("--agent", str(agent))]

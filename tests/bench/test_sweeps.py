@@ -411,6 +411,29 @@ def test_a_killed_sweep_on_ray_leaves_no_process_and_goes_on(own_ray, tiny, tmp_
     assert found.iterations == [0, 1, 2, 3, 4]
 
 
+def test_a_sweep_outlives_a_machine(cluster, tiny, tmp_path):
+    cells = {"a": {}, "b": {"learning_rate_factor": 0.5}}
+    sweep = small_sweep(tmp_path, iterations=12, cells=cells)
+    local, out = tmp_path / "local", tmp_path / "ray"
+    run = subprocess.Popen(
+        [sys.executable, "-m", "ragen_bench", *command(sweep, tiny, out, "--backend", "ray")],
+        env={**os.environ, "RAY_ADDRESS": cluster.address},
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    wait_for(lambda: run.poll() is not None or len(list(out.rglob("train/metrics.jsonl"))) >= 2, 60)
+    (raylet,) = cluster.second.all_processes["raylet"]
+    os.kill(raylet.process.pid, signal.SIGKILL)
+    cluster.add_node(num_cpus=1)
+    _, said = run.communicate(timeout=300)
+    assert run.returncode == 0, said
+    assert main(command(sweep, tiny, local)) == 0
+    found, same = ({path.relative_to(root): parse_result(path.read_text(), "result")
+                    for path in root.rglob("result.json")} for root in (out, local))  # fmt: skip
+    assert len(found) == 3
+    assert found.keys() == same.keys()
+    assert all(found[path].outcomes == same[path].outcomes for path in found)
+
+
 def test_what_no_machine_of_the_cluster_has_is_said_before_anything_runs(own_ray, tiny, tmp_path):
     out = tmp_path / "out"
     arguments = command(small_sweep(tmp_path), tiny, out, "--backend", "ray", "--gpus", "10000")
