@@ -369,7 +369,7 @@ def test_a_game_that_the_suite_lacks_is_benched_by_all_its_names(game, tmp_path)
 
 
 def test_an_option_of_another_command_is_not_hinted_at(fails):
-    assert "use" not in fails("bench", "--on", "ray")
+    assert "use" not in fails("match", "--on", "ray")
 
 
 def test_the_same_seed_is_the_same_level(monkeypatch, capsys):

@@ -88,6 +88,26 @@ def test_a_killed_run_goes_on(cluster, tmp_path):
     assert episodes(tmp_path / "ray") == episodes(tmp_path / "local")
 
 
+def test_verify_on_two_machines_says_what_one_process_says(cluster, tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main(words(out, "--attempts", "4")) == 0
+    capsys.readouterr()
+    on_ray = begin(cluster, ["verify", str(out)])
+    _, shown = on_ray.communicate(timeout=200)
+    assert on_ray.returncode == 0, shown
+    path = out / "episodes.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    lines[300] = lines[300].replace('"success":false', '"success":true')
+    path.write_text("".join(lines))
+    assert main(["verify", str(out)]) == 1
+    said = capsys.readouterr().err
+    on_ray = begin(cluster, ["verify", str(out)])
+    _, same = on_ray.communicate(timeout=200)
+    assert on_ray.returncode == 1
+    assert "MISMATCH" in same
+    assert same.splitlines()[-1] == said.splitlines()[-1]
+
+
 def test_other_weights_on_a_machine_are_one_line(tiny, tmp_path):
     model = tmp_path / "model"
     shutil.copytree(tiny, model)

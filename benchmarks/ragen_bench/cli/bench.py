@@ -91,8 +91,8 @@ def _on_ray(config: "RunConfig", remote: "Remote", gpus: float) -> "MakePlayers[
     """Return what makes players on a cluster, which is connected to where there is work left."""
 
     def make(agents: Iterable[str]) -> "dict[str, Player]":
+        from ragen_bench.evaluation.ray_cluster import RayCluster
         from ragen_bench.evaluation.ray_player import players_on
-        from ragen_bench.ray_cluster import RayCluster
 
         weights = {agent.name: agent.weights for agent in config.agents}
         missing = {name: weights[name] for name in agents}

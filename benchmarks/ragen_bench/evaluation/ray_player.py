@@ -1,10 +1,8 @@
 """Chunks of episodes on a Ray cluster, whose machines see the models under the same paths."""
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import islice
-from typing import Any, Final, cast
+from typing import cast
 
 from ragen_agents.policies import Policy
 from ragen_agents.policies.python_agent import is_python_agent
@@ -12,15 +10,9 @@ from ragen_agents.rollout import Episode, EpisodeKey
 from ragen_bench.config.agents import OPENAI, Remote, make_policies, weights_of
 from ragen_bench.config.extensions import import_from_environment
 from ragen_bench.config.suites import SamplingSettings, Suite
-from ragen_bench.config.task_environment import task_environment
+from ragen_bench.evaluation.ray_cluster import RayCluster
 from ragen_bench.evaluation.runner import Player, play_chunk
-from ragen_bench.ray_cluster import RayCluster
-from ragen_envs.errors import RagenError, first_line
-
-_RETRIES: Final = 5
-"""How often Ray plays a chunk again whose machine or process was lost."""
-_AHEAD: Final = 4
-"""Chunks that are submitted for each that fits, so that a machine that joins has work."""
+from ragen_envs.errors import RagenError
 
 
 class RayPlayer:
@@ -45,40 +37,14 @@ class RayPlayer:
     ) -> None:
         self._cluster = cluster
         self._agent = (agent, weights, sampling)
-        options = {
-            "max_retries": _RETRIES,
-            "runtime_env": {"env_vars": task_environment(cluster.threads)},
-        }
-        self._play = cluster.remote(_play, **options)
-        batch_size = cluster.remote(_batch_size, **options)
-        self.batch_size: int = self._get(batch_size.remote(*self._agent))
+        self.batch_size: int = cluster.call(_batch_size, *self._agent)
 
     def play_chunks(
         self, chunks: Iterable[Sequence[EpisodeKey]], suite: Suite
     ) -> Iterator[list[Episode]]:
         """Yield the episodes of each chunk, in their order."""
-        waiting = iter(chunks)
-        ahead = self._cluster.slots * _AHEAD
-        queued = deque(self._submit(chunk, suite) for chunk in islice(waiting, ahead))
-        while queued:
-            yield self._get(queued.popleft())
-            queued += [self._submit(chunk, suite) for chunk in islice(waiting, 1)]
-
-    def _submit(self, chunk: Sequence[EpisodeKey], suite: Suite) -> Any:
-        return self._play.remote(*self._agent, list(chunk), suite.model_dump_json())
-
-    def _get(self, task: Any) -> Any:
-        errors = self._cluster.ray.exceptions
-        try:
-            return self._cluster.ray.get(task)
-        except errors.RayTaskError as error:
-            if isinstance(error.cause, RagenError):
-                raise RagenError(f"on the cluster: {error.cause}") from error
-            raise
-        except errors.RayError as error:
-            raise RagenError(
-                f"the cluster lost a chunk of '{self._agent[0]}' {_RETRIES + 1} times: {first_line(error)}"
-            ) from error
+        calls = ((*self._agent, list(chunk), suite) for chunk in chunks)
+        return self._cluster.map(_play, calls)
 
 
 def players_on(
@@ -124,6 +90,10 @@ def _batch_size(agent: str, weights: str | None, sampling: SamplingSettings) -> 
 
 
 def _play(
-    agent: str, weights: str | None, sampling: SamplingSettings, chunk: list[EpisodeKey], suite: str
+    agent: str,
+    weights: str | None,
+    sampling: SamplingSettings,
+    chunk: list[EpisodeKey],
+    suite: Suite,
 ) -> list[Episode]:
-    return play_chunk(_policy(agent, weights, sampling), chunk, Suite.model_validate_json(suite))
+    return play_chunk(_policy(agent, weights, sampling), chunk, suite)

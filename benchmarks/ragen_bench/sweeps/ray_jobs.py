@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ragen_bench.config.task_environment import task_environment
-from ragen_bench.ray_cluster import RayCluster
+from ragen_bench.evaluation.ray_cluster import RayCluster
 from ragen_bench.sweeps.jobs import Job, LocalProcess
 
 _LOST = 1

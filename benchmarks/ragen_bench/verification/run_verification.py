@@ -1,6 +1,6 @@
 """Verify a run: replay every episode and recompute every number."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
@@ -36,12 +36,28 @@ class Verified(NamedTuple):
     """Whether there were checksums."""
 
 
-def verify_run(folder: Path, tick: Callable[[int, int], None] | None = None) -> Verified:
+Replay = Callable[[str, Sequence[Record[Any]], AnyConfig], Iterator[None]]
+"""Replays records, one at each step; raises `MismatchError` at the first that differs."""
+
+
+def replay_here(what: str, records: Sequence[Record[Any]], config: AnyConfig) -> Iterator[None]:
+    """Replay records in this process."""
+    for record in records:
+        verify_record(what, record, config)
+        yield
+
+
+def verify_run(
+    folder: Path,
+    tick: Callable[[int, int], None] | None = None,
+    replay_all: Replay = replay_here,
+) -> Verified:
     """Replay every episode of a run.
 
     Args:
         folder: The run directory.
         tick: Called after each episode with the number of checked episodes and their total.
+        replay_all: Where the episodes are replayed.
 
     Raises:
         MismatchError: Something differs; the message names file, line, episode, turn and field.
@@ -59,12 +75,13 @@ def verify_run(folder: Path, tick: Callable[[int, int], None] | None = None) -> 
     check_playable(f"'{folder}' is a run", config.suite_version)
     _check_games(config)
     expected = set(config.keys)
+    replayed = replay_all(str(path), found.records, config)
     for count, record in enumerate(found.records, start=1):
         if record.episode.key not in expected:
             raise MismatchError(
                 f"{path} line {record.line}: {record.episode.key!s} is not an episode of this run"
             )
-        verify_record(str(path), record, config)
+        next(replayed)
         _verify_pictures(path, record)
         if checksums is not None:
             _verify_checksum(path, record, checksums)

@@ -2,10 +2,18 @@
 
 import logging
 import os
-from collections.abc import Callable
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, Final
 
+from ragen_bench.config.task_environment import task_environment
 from ragen_envs.errors import RagenError, first_line, install_hint
+
+_RETRIES: Final = 5
+"""How often Ray repeats a call whose machine or process was lost."""
+_AHEAD: Final = 4
+"""Calls that are submitted for each that fits, so that a machine that joins has work."""
 
 
 class RayCluster:
@@ -40,6 +48,45 @@ class RayCluster:
     def remote(self, function: Callable[..., Any], **options: Any) -> Any:
         """Return a function as a Ray task with the resources of each task."""
         return self.ray.remote(**self._resources, **options)(function)
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what a pure function returns on some machine.
+
+        Raises:
+            RagenError: The function raised one, or its machine was lost too often.
+        """
+        return next(self.map(function, [arguments]))
+
+    def map(
+        self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]
+    ) -> Iterator[Any]:
+        """Yield what a pure function returns for each tuple of arguments, in their order.
+
+        A call whose machine is lost is repeated elsewhere.
+
+        Raises:
+            RagenError: The function raised one, or a machine was lost too often.
+        """
+        variables = {"env_vars": task_environment(self.threads)}
+        task = self.remote(function, max_retries=_RETRIES, runtime_env=variables)
+        waiting = (task.remote(*each) for each in arguments)
+        queued = deque(islice(waiting, self.slots * _AHEAD))
+        while queued:
+            yield self._result(queued.popleft())
+            queued += islice(waiting, 1)
+
+    def _result(self, task: Any) -> Any:
+        errors = self.ray.exceptions
+        try:
+            return self.ray.get(task)
+        except errors.RayTaskError as error:
+            if isinstance(error.cause, RagenError):
+                raise RagenError(f"on the cluster: {error.cause}") from error
+            raise
+        except errors.RayError as error:
+            raise RagenError(
+                f"the cluster lost the same work {_RETRIES + 1} times: {first_line(error)}"
+            ) from error
 
 
 def _connected() -> Any:
