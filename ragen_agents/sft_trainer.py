@@ -38,12 +38,16 @@ class ImitationTrainer(Trainer):
         """Return the loss of one pass."""
         assert not return_outputs, "it has no outputs beside the loss"
         ids, labels = inputs["input_ids"], inputs["labels"]
-        policy = self.accelerator.unwrap_model(model)
-        hidden = hidden_states(
-            trunk_of(policy), ids, inputs["attention_mask"], common_beginning(ids, labels)
-        )
         learned = labels[:, 1:] != IGNORED
-        logprobs, _ = chunked_logprobs(policy, hidden[:, :-1][learned], labels[:, 1:][learned], 1.0)
+        policy = self.accelerator.unwrap_model(model)
+        # The trainer would set the precision in the model's forward method, which is not called.
+        with self.accelerator.autocast():
+            hidden = hidden_states(
+                trunk_of(policy), ids, inputs["attention_mask"], common_beginning(ids, labels)
+            )
+            logprobs, _ = chunked_logprobs(
+                policy, hidden[:, :-1][learned], labels[:, 1:][learned], 1.0
+            )
         return -logprobs.sum() / (num_items_in_batch or learned.sum())
 
 

@@ -126,6 +126,18 @@ def test_the_loss_and_its_gradient_are_those_of_a_whole_pass(tiny, rows, tmp_pat
         torch.testing.assert_close(one, other.grad, rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.parametrize(("bf16", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
+def test_passes_compute_in_the_precision_that_is_asked_for(bf16, dtype, tiny, rows, tmp_path):
+    model = transformers.AutoModelForCausalLM.from_pretrained(tiny)
+    computed = []
+    layer = model.model.layers[0].mlp.down_proj
+    layer.register_forward_hook(lambda module, inputs, output: computed.append(output.dtype))
+    trainer(model, tmp_path, rows, bf16=bf16).compute_loss(model, padded(rows)).backward()
+    assert computed
+    assert set(computed) == {dtype}
+    assert model.model.norm.weight.grad.dtype == torch.float32
+
+
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_a_step_is_the_same_in_passes_of_any_size(size, tiny, rows, tmp_path):
     weights = []
