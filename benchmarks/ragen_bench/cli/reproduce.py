@@ -49,7 +49,10 @@ def reproduce(
     ] = None,
     dry_run: DryRunOption = False,
     run: Annotated[
-        bool, typer.Option(help="Run the missing tasks, or only show existing results.")
+        bool,
+        typer.Option(
+            help="Run the missing tasks, or only show existing results, with all seeds kept."
+        ),
     ] = True,
     style: FormatOption = Format.TABLE,
     wide: WideOption = False,
@@ -69,6 +72,8 @@ def reproduce(
         what = load_reproduction(each)
         games = games_of(what, size.scale)
         sweep_run = replace(make_run(what.sweep, games, size, placement), kept=results)
+        if not run and not size.quick and size.seeds is None:
+            sweep_run = sweep_run.with_kept_seeds()
         sweep_run.check_kept()
         others = read_beside(beside or (), what, sweep_run.choice.levels)
         if dry_run:

@@ -38,6 +38,8 @@ class Finding(NamedTuple):
     """Of there being nothing, or of the other side, two-sided; nan where nothing can be tested."""
     paper: str
     ours: str
+    seeds: int = 0
+    """Runs of each setting; the smaller number where they differ."""
     remedy: Callable[[float], str] = lambda _: ""
     """What would decide it if it is undecided, by the level at which it must be tested."""
 
@@ -48,6 +50,8 @@ class Verdict(NamedTuple):
     claim: str
     paper: str
     ours: str
+    seeds: int
+    """Runs of each setting; the smaller number where they differ, and 0 where it was not run."""
     p_holm: float
     """Adjusted over all claims of the table or figure; nan where nothing can be tested."""
     verdict: Word
@@ -73,6 +77,7 @@ def judge(what: Reproduction, runs: Runs) -> list[Verdict]:
             claim.text,
             f.paper,
             f.ours,
+            f.seeds,
             float(p),
             word,
             f.remedy(level) if word == "undecided" else "",
@@ -112,15 +117,16 @@ def _success(what: Reproduction, claim: SuccessClaim, runs: Runs) -> Finding:
     low, high = (100 * bound for bound in found.interval[1:])
     ours = f"{100 * found.interval.estimate:+.1f} points [{low:+.1f}, {high:+.1f}]"
     favourable = found.interval.estimate > 0
-    if min(found.seeds) < 2:
-        return Finding(favourable, math.nan, paper, ours, lambda _: _ONE_SEED)
+    seeds = min(found.seeds)
+    if seeds < 2:
+        return Finding(favourable, math.nan, paper, ours, seeds, lambda _: _ONE_SEED)
     outside = printed is not None and not low <= printed <= high
 
     def remedy(alpha: float) -> str:
         needed = _seeds_needed(found, abs(printed) if printed else None, alpha)
         return f"the paper's size is outside the interval; {needed}" if outside else needed
 
-    return Finding(favourable, found.p_value, paper, ours, remedy)
+    return Finding(favourable, found.p_value, paper, ours, seeds, remedy)
 
 
 def joined(samples: Sequence[FloatArray | None]) -> FloatArray | None:
@@ -183,14 +189,17 @@ def _scalar(claim: ScalarClaim, runs: Runs) -> Finding:
             math.nan,
             claim.paper,
             "timed in other commands",
+            0,
             lambda _: "all cells in one command, with --results of their own",
         )
     means = [float(values.mean()) if len(values) else 0.0 for values in sides]
     ours = " against ".join(_shown(claim, m) for m, v in zip(means, sides, strict=True) if len(v))
-    if min(len(values) for values in sides if len(values)) < 2:
-        return Finding(means[0] > means[1], math.nan, claim.paper, ours, lambda _: _ONE_SEED)
+    seeds = min(len(values) for values in sides if len(values))
+    favourable = means[0] > means[1]
+    if seeds < 2:
+        return Finding(favourable, math.nan, claim.paper, ours, seeds, lambda _: _ONE_SEED)
     p_value = _p_of_means(sides[0], sides[1])
-    return Finding(means[0] > means[1], p_value, claim.paper, ours, lambda _: "more seeds")
+    return Finding(favourable, p_value, claim.paper, ours, seeds, lambda _: "more seeds")
 
 
 def _sides(claim: ScalarClaim) -> list[str]:
@@ -228,13 +237,15 @@ def _share(claim: ShareClaim, runs: Runs) -> Finding:
         return Finding(False, math.nan, "", "")
     if not able:
         none = f"none of {len(seen)} runs collapsed"
-        return Finding(False, math.nan, "", none, lambda _: "longer runs")
+        return Finding(False, math.nan, "", none, len(seen), lambda _: "longer runs")
     count = sum(able)
     share = wilson(count, len(able))
     ours = f"{count} of {len(able)} runs [{percent(share.low)}%, {percent(share.high)}%]"
     p_value = float(stats.binomtest(count, len(able)).pvalue)
     favourable = (count > len(able) / 2) == claim.most
-    return Finding(favourable, p_value, "", ours, lambda alpha: _runs_needed(len(able), alpha))
+    return Finding(
+        favourable, p_value, "", ours, len(seen), lambda alpha: _runs_needed(len(able), alpha)
+    )
 
 
 def _runs_needed(there: int, alpha: float) -> str:

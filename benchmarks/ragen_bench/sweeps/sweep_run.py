@@ -1,7 +1,7 @@
 """A sweep as one object: its tasks, their states, their cost, and running what is missing."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -70,6 +70,14 @@ class SweepRun:
         if self.kept is not None:
             folder = self.archive(self.kept)
             check_archive(read_archive(folder), plan(self.sweep, self.choice), folder)
+
+    def with_kept_seeds(self) -> "SweepRun":
+        """Return the run with as many seeds as are archived, or as it is where none are."""
+        archived = () if self.kept is None else read_archive(self.archive(self.kept))
+        seeds = [result.task.seed for result in archived if result.task.seed is not None]
+        if not seeds:
+            return self
+        return replace(self, choice=replace(self.choice, seeds=max(seeds) + 1))
 
     def archive(self, folder: Path) -> Path:
         """Return the file of this sweep's results in a folder of archived results."""
