@@ -282,6 +282,14 @@ def test_numbers_of_the_paper_on_other_levels_are_marked(kept, capsys):
     assert "* the paper's BanditRev has other levels" in text
 
 
+def test_without_runs_all_seeds_that_are_kept_are_shown(tmp_path):
+    what, results = results_of("table4", {"think": 0.8, "no-think": 0.4}, seeds=8)
+    add_to_archive(archive_path(tmp_path / "results", what.sweep, "laptop"), results)
+    assert reproduce(tmp_path / "results") == 0
+    with (tmp_path / "results/laptop/table4-claims.csv").open() as file:
+        assert {row["seeds"] for row in csv.DictReader(file)} == {"8"}
+
+
 def test_fewer_seeds_than_are_kept_do_not_take_their_place(kept, capsys):
     assert reproduce(kept) == 0
     before = {path.name: path.read_bytes() for path in (kept / "laptop").iterdir()}
