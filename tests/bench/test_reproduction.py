@@ -290,6 +290,15 @@ def test_without_runs_all_seeds_that_are_kept_are_shown(tmp_path):
         assert {row["seeds"] for row in csv.DictReader(file)} == {"8"}
 
 
+def test_showing_results_leaves_their_file_as_it_is(kept):
+    archive = kept / "laptop/reasoning.jsonl"
+    before = archive.read_text().replace('"mis_level":"token",', "")
+    assert before != archive.read_text()
+    archive.write_text(before)  # as an earlier release wrote it, which had no such setting
+    assert reproduce(kept) == 0
+    assert archive.read_text() == before
+
+
 def test_fewer_seeds_than_are_kept_do_not_take_their_place(kept, capsys):
     assert reproduce(kept) == 0
     before = {path.name: path.read_bytes() for path in (kept / "laptop").iterdir()}

@@ -128,12 +128,15 @@ def _renamed(result: TaskResult, task: SweepTask) -> TaskResult:
 def add_to_archive(path: Path, results: Iterable[TaskResult]) -> None:
     """Put results in the place of those of the same tasks; others stay.
 
-    The file is in the order of paths, and there whole or not at all.
+    The file is in the order of paths, and there whole or not at all. It is not touched where nothing changes.
 
     Raises:
         RagenError: A line that is there is broken.
     """
-    all_results = {r.task.path: r for r in [*read_archive(path), *results]}
+    there = {r.task.path: r for r in read_archive(path)}
+    all_results = there | {r.task.path: r for r in results}
+    if all_results == there:
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [all_results[key].model_dump_json() + "\n" for key in sorted(all_results)]
     write_atomically(path, "".join(lines))
