@@ -115,7 +115,7 @@ def _claim_row(row: Mapping[str, str], version: int) -> str:
     verdict = row["verdict"]
     if version < SUITE_VERSION and verdict in ("supported", "contradicted"):
         verdict += " then"
-    verdict = f"{_SIGNS[row['verdict']]} {verdict}"
+    verdict = f"{_SIGNS[row['verdict']]} {verdict}".replace(" ", "&nbsp;")
     cells = (row["claim"], row["paper"], row["ours"], verdict, p, row["seeds"], str(version))
     return "| " + " | ".join(cells) + " |\n"
 
