@@ -15,8 +15,9 @@ pytest.importorskip("matplotlib")
 from ragen_bench.__main__ import main
 from ragen_bench.reproduction.claims import judge
 from ragen_bench.reproduction.html_page import sample_episodes
-from ragen_bench.reproduction.measurements import Runs, collapsed_at, happened, scalar_of
+from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import bundled_reproductions
+from ragen_bench.reproduction.run_measures import collapsed_at, happened, scalar_of
 from ragen_bench.reproduction.success_table import tabulate
 from ragen_bench.sweeps.archive import add_to_archive, archive_path, read_archive
 from ragen_bench.sweeps.state import TaskState

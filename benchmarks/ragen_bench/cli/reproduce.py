@@ -29,7 +29,8 @@ def reproduce(
         str,
         typer.Argument(
             metavar="WHAT",
-            help="table2, table3, table4, figure5 to figure11, sft, lora, risk, ragen2-length, or all.",
+            help="table2 to table4, figure5 to figure11, sft, lora, risk, "
+            "ragen2-filters, ragen2-information, ragen2-keep, ragen2-length, or all.",
         ),
     ],
     *,

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 
 from ragen_bench.console.formats import number, percent
-from ragen_bench.reproduction.measurements import Runs, happened, scalar_of
+from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import (
     Claim,
     Reproduction,
@@ -16,6 +16,7 @@ from ragen_bench.reproduction.reproduction_config import (
     ShareClaim,
     SuccessClaim,
 )
+from ragen_bench.reproduction.run_measures import happened, scalar_of
 from ragen_bench.stats.intervals import FloatArray, wilson
 from ragen_bench.stats.mixed_effects import Difference, mixed_effects_rate_difference
 from ragen_bench.stats.paired import ALPHA, holm
@@ -25,6 +26,10 @@ from ragen_bench.stats.power import seeds_for
 _POINTS: Final = 5.0
 """Difference that is worth finding where the paper prints none."""
 _ONE_SEED: Final = "at least 2 seeds, to see how much they differ"
+
+_CHANGES: Final = {"thought": " of the length", "deviation": "", "kept": " of the groups"}
+"""Scalars that are logarithms of a ratio, and what follows the percentage."""
+_CORRELATIONS: Final = ("information-success", "entropy-success", "information-over-entropy")
 
 Word = Literal["supported", "contradicted", "undecided", "not run"]
 
@@ -223,8 +228,10 @@ def _p_of_means(a: FloatArray, b: FloatArray) -> float:
 
 
 def _shown(claim: ScalarClaim, value: float) -> str:
-    if claim.scalar == "thought":
-        return f"{100 * math.expm1(value):+.0f}% of the length"
+    if claim.scalar in _CHANGES:
+        return f"{100 * math.expm1(value):+.0f}%{_CHANGES[claim.scalar]}"
+    if claim.scalar in _CORRELATIONS:
+        return f"{value:+.2f}"
     if claim.scalar in ("peak", "last", "clipped"):
         return f"{percent(value)}%"
     return number(value) + (" s" if claim.scalar == "seconds" else "")

@@ -8,8 +8,9 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from ragen_bench.reproduction.measurements import Runs, collapsed_at, curve, smoothed
+from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import Reproduction
+from ragen_bench.reproduction.run_measures import collapsed_at, curve, smoothed
 from ragen_bench.stats.intervals import FloatArray
 from ragen_bench.sweeps.results import TaskResult
 

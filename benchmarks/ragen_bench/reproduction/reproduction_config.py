@@ -11,9 +11,12 @@ from ragen_bench.sweeps.results import CURVES
 from ragen_bench.sweeps.sweep_config import Sweep, load_sweep
 from ragen_envs.errors import RagenError
 
-Scalar = Literal["seconds", "thought", "peak", "last", "clipped", "updates"]
-"""A number of one run; see `ragen_bench.reproduction.measurements`."""
-Event = Literal["collapse", "early-sign"]
+Scalar = Literal[
+    "seconds", "thought", "deviation", "kept", "peak", "last", "clipped", "updates",
+    "information-success", "entropy-success", "information-over-entropy",
+]  # fmt: skip
+"""A number of one run; see `ragen_bench.reproduction.run_measures`."""
+Event = Literal["collapse", "early-sign", "information-first", "valid-template"]
 
 
 class _Model(BaseModel):

@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 
 from ragen_bench.console.formats import Grid, number
-from ragen_bench.reproduction.measurements import Runs, curve, smoothed
+from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import Reproduction
+from ragen_bench.reproduction.run_measures import curve, smoothed
 from ragen_bench.stats.intervals import FloatArray
 from ragen_bench.sweeps.results import TaskResult
 

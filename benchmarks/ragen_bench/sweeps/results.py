@@ -19,6 +19,10 @@ CURVES: Final = (
     "success", "return", "reward_std", "entropy", "grad_norm", "valid", "reply_tokens",
     "thought_characters", "template_share", "clip_fraction", "optimizer_steps", "kept_groups",
     "validation/success", "seconds/total", "seconds/evaluation",
+    "information/first/thought/mutual_information", "information/first/thought/conditional_entropy",
+    "information/first/thought/retrieval@1", "information/first/thought/z_score",
+    "information/first/reply/mutual_information", "information/first/reply/conditional_entropy",
+    "information/first/reply/retrieval@1", "information/first/reply/z_score",
 )  # fmt: skip
 """The training metrics that are kept; docs/metrics.md explains them."""
 

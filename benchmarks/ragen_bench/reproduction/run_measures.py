@@ -1,0 +1,167 @@
+"""Numbers and events of single runs, read off their curves of training."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import numpy as np
+from scipy import stats
+
+from ragen_bench.reproduction.reproduction_config import Event, Scalar
+from ragen_bench.stats.intervals import FloatArray
+from ragen_bench.sweeps.results import TaskResult
+
+WINDOW: Final = 5
+"""Iterations over which curves are averaged before anything is read off them."""
+_FALLEN: Final = 0.5
+"""Below this share of its best, or of where it began, a curve has fallen."""
+_LEAST: Final = 0.05
+"""Success that a run must have reached before it can collapse."""
+_VALID: Final = 0.9
+"""Share of replies from which on their format is taken to hold."""
+_INFORMATION: Final = "information/first/thought/mutual_information"
+_ENTROPY: Final = "information/first/thought/conditional_entropy"
+
+
+def curve(result: TaskResult, metric: str) -> tuple[list[int], FloatArray]:
+    """Return a metric of a run: the iterations that have it, and its values."""
+    values = result.curves.get(metric, [])
+    pairs = [(i, v) for i, v in zip(result.iterations, values, strict=False) if v is not None]
+    return [i for i, _ in pairs], np.array([v for _, v in pairs], dtype=np.float64)
+
+
+def smoothed(values: FloatArray, every: int = 1) -> FloatArray:
+    """Return means over a window that begins with the first values and is shorter for short curves.
+
+    Args:
+        values: Of a curve.
+        every: Iterations from one value to the next.
+    """
+    width = min(max(1, round(WINDOW / every)), len(values))
+    if not width:
+        return values
+    result: FloatArray = np.convolve(values, np.full(width, 1 / width), mode="valid")
+    return result
+
+
+def scalar_of(result: TaskResult, scalar: Scalar) -> float:
+    """Return a number of one run, or nan where it has none.
+
+    ``seconds``: of an iteration, without evaluations. ``thought``, ``deviation``, ``kept``: natural logarithm
+    of the thought's length, of the in-group deviation of returns, or of the groups kept, at the end over that
+    at the start. ``peak`` and ``last``: the best and the last mean success of training. ``clipped``: mean
+    share of tokens that the clip cut. ``updates``: optimizer steps. ``information-success`` and
+    ``entropy-success``: Spearman's correlation over the iterations between success and the mutual
+    information of thought and prompt, or the thought's entropy given the prompt;
+    ``information-over-entropy``: the first less the second.
+    """
+    value = _SCALARS[scalar](result)
+    return float(value)
+
+
+def _seconds(result: TaskResult) -> float:
+    _, total = curve(result, "seconds/total")
+    _, evaluating = curve(result, "seconds/evaluation")
+    count = result.iterations[-1] if result.iterations else 0
+    return float(total.sum() - evaluating.sum()) / count if len(total) and count else math.nan
+
+
+def _change(metric: str) -> Callable[[TaskResult], float]:
+    def change(result: TaskResult) -> float:
+        values = smoothed(curve(result, metric)[1])
+        there = len(values) and min(values[[0, -1]]) > 0
+        return math.log(values[-1] / values[0]) if there else math.nan
+
+    return change
+
+
+def _success(result: TaskResult) -> FloatArray:
+    return smoothed(curve(result, "success")[1])
+
+
+def _mean(metric: str) -> Callable[[TaskResult], float]:
+    def mean(result: TaskResult) -> float:
+        values = curve(result, metric)[1]
+        return float(values.mean()) if len(values) else math.nan
+
+    return mean
+
+
+def _with_success(metric: str) -> Callable[[TaskResult], float]:
+    def correlation(result: TaskResult) -> float:
+        success = dict(zip(*curve(result, "success"), strict=True))
+        iterations, values = curve(result, metric)
+        pairs = [(v, success[i]) for i, v in zip(iterations, values, strict=True) if i in success]
+        both = np.array(pairs).reshape(-1, 2)
+        if len(both) < WINDOW or not np.ptp(both, axis=0).all():
+            return math.nan
+        return float(stats.spearmanr(both[:, 0], both[:, 1]).statistic)
+
+    return correlation
+
+
+_SCALARS: Final[Mapping[Scalar, Callable[[TaskResult], float]]] = {
+    "seconds": _seconds,
+    "thought": _change("thought_characters"),
+    "deviation": _change("reward_std"),
+    "kept": _change("kept_groups"),
+    "peak": lambda result: max(_success(result), default=math.nan),
+    "last": lambda result: float(_success(result)[-1]) if len(_success(result)) else math.nan,
+    "clipped": _mean("clip_fraction"),
+    "updates": lambda result: float(curve(result, "optimizer_steps")[1].sum()),
+    "information-success": _with_success(_INFORMATION),
+    "entropy-success": _with_success(_ENTROPY),
+    "information-over-entropy": lambda result: (
+        _with_success(_INFORMATION)(result) - _with_success(_ENTROPY)(result)
+    ),
+}
+
+
+def collapsed_at(result: TaskResult) -> int | None:
+    """Return after which iteration success stayed below half of its best, or None."""
+    iterations, means = _means(result, "success")
+    if not len(means) or means.max() < _LEAST or means[-1] >= _FALLEN * means.max():
+        return None
+    fallen = means < _FALLEN * means.max()
+    last_up = int(np.flatnonzero(~fallen)[-1])
+    return iterations[last_up]
+
+
+def happened(result: TaskResult, event: Event) -> bool | None:
+    """Return whether something happened in a run; None where it could not.
+
+    ``collapse``: mean success ended below half of its best. In a run that collapsed, before success had
+    fallen, ``early-sign``: the in-group deviation of the return had fallen to half of where it began;
+    ``information-first``: so had the mutual information of thought and prompt. In a run that collapsed,
+    ``valid-template``: at the end that information is below half of where it began, while at least 90% of the
+    replies are valid.
+    """
+    end = collapsed_at(result)
+    if event == "collapse":
+        return end is not None
+    if end is None:
+        return None
+    if event == "early-sign":
+        return _halved_before(result, "reward_std", end)
+    if event == "information-first":
+        return _halved_before(result, _INFORMATION, end)
+    _, told = _means(result, _INFORMATION)
+    _, valid = _means(result, "valid")
+    if not len(told) or not len(valid):
+        return None
+    return bool(told[-1] < _FALLEN * told[0] and valid[-1] >= _VALID)
+
+
+def _halved_before(result: TaskResult, metric: str, end: int) -> bool | None:
+    """Return whether a metric fell to half of where it began before an iteration; None without it."""
+    iterations, means = _means(result, metric)
+    low = np.flatnonzero(means < _FALLEN * means[:1])
+    return None if not len(means) else bool(len(low)) and iterations[int(low[0])] < end
+
+
+def _means(result: TaskResult, metric: str) -> tuple[list[int], FloatArray]:
+    """Return a smoothed curve and the last iteration of each window."""
+    iterations, values = curve(result, metric)
+    every = iterations[1] - iterations[0] if len(iterations) > 1 else 1
+    means = smoothed(values, every)
+    return iterations[len(values) - len(means) :], means
