@@ -276,6 +276,9 @@ class Monitor(_Section):
     """Iterations between two measurements of the mutual information of replies and prompts; 0 for none."""
     information_prompts: Annotated[int, Field(ge=2)] = 16
     """Most replies of each of their samples; each is scored under all of their prompts (RAGEN-2: 64)."""
+    gradients_every: Annotated[int, Field(ge=0)] = 0
+    """Iterations between two measurements of the gradient of each term of the loss, by the deviation of
+    returns (RAGEN-2's probe); 0 for none. One costs about two to three updates of all groups."""
     retrieval_floor: Share = 0.3
     """Template collapse: replies are traced to their prompts, above chance, less often than this share of how
     often they were at first, while entropy stays."""

@@ -34,6 +34,7 @@ from ragen_agents.starpo.run.empty_iterations import (
     NothingKeptError,
     empty_error,
 )
+from ragen_agents.starpo.run.gradient_probe import probe_gradients
 from ragen_agents.starpo.run.information import measure_information
 from ragen_agents.starpo.run.journal import Journal
 from ragen_agents.starpo.run.metrics import rollout_metrics
@@ -293,13 +294,7 @@ class Trainer:
         self._phases.add("games", game_seconds)
         self._call("on_rollout_end", iteration + 1, trajectories)
         metrics: dict[str, Any] = rollout_metrics(trajectories)
-        information = config.monitor.information_every
-        if information and iteration % information == 0:
-            with self._phases.timed("information"):
-                metrics |= measure_information(
-                    self.learner, trajectories, self.codec, config.monitor.information_prompts,
-                    new_stream("information", str(config.seed), iteration),
-                )  # fmt: skip
+        metrics |= self._diagnose(iteration, trajectories, candidates)
         kept = kept_groups(config, candidates, iteration)
         metrics["kept_groups"] = float(len(kept))
         metrics["played_groups"] = float(len(group_numbers(trajectories)))
@@ -313,6 +308,23 @@ class Trainer:
         weight = loss_weight(config, len(kept), len(group_numbers(candidates)))
         with self._phases.timed("scores"):
             return self.learner.prepare(TrainBatch.of(chosen, self.codec.pad), weight), metrics
+
+    def _diagnose(
+        self, iteration: int, trajectories: list[Trajectory], candidates: list[Trajectory]
+    ) -> dict[str, float]:
+        """Return the measurements that are due in an iteration and change nothing in it."""
+        config, how = self.config, self.config.monitor
+        found: dict[str, float] = {}
+        if how.information_every and iteration % how.information_every == 0:
+            with self._phases.timed("information"):
+                found |= measure_information(
+                    self.learner, trajectories, self.codec, how.information_prompts,
+                    new_stream("information", str(config.seed), iteration),
+                )  # fmt: skip
+        if how.gradients_every and iteration % how.gradients_every == 0:
+            with self._phases.timed("gradients"):
+                found |= probe_gradients(config, self.learner, candidates, self.codec.pad)
+        return found
 
     def _count_empty(self, any_chosen: bool, trajectories: list[Trajectory]) -> None:
         """Stop a run that has had nothing to learn from for too long, unless all is learned."""

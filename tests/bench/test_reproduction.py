@@ -110,6 +110,64 @@ def test_numbers_of_a_run_are_those_of_its_curves():
     assert scalar_of(run, "clipped") == 0
 
 
+THOUGHT = "information/first/thought/"
+
+
+def test_information_that_falls_before_success_is_seen():
+    fall = [0.4] * 20 + [0.0] * 20
+    early = {"success": fall, THOUGHT + "mutual_information": [3.0] * 8 + [0.1] * 32}
+    late = {"success": fall, THOUGHT + "mutual_information": [3.0] * 39 + [0.1]}
+    steady = {"success": [0.4] * 40, THOUGHT + "mutual_information": [0.1] * 40}
+    seen = [happened(with_curves(**c), "information-first") for c in (early, late, steady)]
+    assert seen == [True, False, None]
+    assert happened(with_curves(success=fall), "information-first") is None
+    for valid, wanted in ((0.99, True), (0.5, False)):
+        run = with_curves(**early, valid=[valid] * 40)
+        assert happened(run, "valid-template") is wanted
+
+
+def test_information_is_smoothed_over_as_many_iterations_as_success():
+    every_other = [3.0, None] * 5 + [0.1, None] * 15
+    run = with_curves(
+        **{"success": [0.4] * 14 + [0.0] * 26, THOUGHT + "mutual_information": every_other}
+    )
+    assert happened(run, "information-first") is True  # after 3 of its values, not after 5
+
+
+def test_correlations_are_over_the_iterations_that_have_both():
+    rng = np.random.default_rng(0)
+    success, told, entropy = rng.random(40), rng.random(40), rng.random(40)
+    run = with_curves(
+        **{"success": success.tolist(),
+           THOUGHT + "mutual_information": [v if i % 2 else None for i, v in enumerate(told.tolist())],
+           THOUGHT + "conditional_entropy": entropy.tolist()}
+    )  # fmt: skip
+
+    def ranks_agree(a, b):
+        return np.corrcoef(a.argsort().argsort(), b.argsort().argsort())[0, 1]
+
+    with_told = ranks_agree(told[1::2], success[1::2])
+    with_entropy = ranks_agree(entropy, success)
+    assert scalar_of(run, "information-success") == pytest.approx(with_told)
+    assert scalar_of(run, "entropy-success") == pytest.approx(with_entropy)
+    assert scalar_of(run, "information-over-entropy") == pytest.approx(with_told - with_entropy)
+    assert np.isnan(scalar_of(with_curves(success=[0.5] * 40), "information-success"))
+
+
+def test_gradients_rise_where_they_grow_with_the_deviation():
+    probes = {"reward_std": [0, 1, 2, 3, 4, 5], "policy": [0, 2, 3, 5, 8, 9],
+              "entropy": [6, 5, 4, 3, 2, 1], "divergence": [0, 0, 0, 0, 0, 1e-6]}  # fmt: skip
+    run = with_curves(
+        success=[0.5] * 3,
+        **{f"gradient/bucket{k}/{name}": [float(values[k - 1]), None, float(values[k - 1])]
+           for name, values in probes.items() for k in range(1, 7)},
+    )  # fmt: skip
+    assert scalar_of(run, "policy-rise") == pytest.approx(1)
+    assert scalar_of(run, "entropy-rise") == pytest.approx(-1)
+    assert scalar_of(run, "policy-over-entropy") == pytest.approx(2)
+    assert np.isnan(scalar_of(run, "divergence-rise"))  # rounding is no gradient
+
+
 def test_facts_without_spread_are_decided():
     curves = {"success": [0.5] * 9, "clip_fraction": [0.0] * 9}
     what, results = results_of("figure8", {}, games=PAPERS, seeds=2, curves=curves)

@@ -29,7 +29,10 @@ _ONE_SEED: Final = "at least 2 seeds, to see how much they differ"
 
 _CHANGES: Final = {"thought": " of the length", "deviation": "", "kept": " of the groups"}
 """Scalars that are logarithms of a ratio, and what follows the percentage."""
-_CORRELATIONS: Final = ("information-success", "entropy-success", "information-over-entropy")
+_CORRELATIONS: Final = (
+    "information-success", "entropy-success", "information-over-entropy",
+    "policy-rise", "entropy-rise", "divergence-rise", "policy-over-entropy",
+)  # fmt: skip
 
 Word = Literal["supported", "contradicted", "undecided", "not run"]
 

@@ -14,6 +14,7 @@ from ragen_envs.errors import RagenError
 Scalar = Literal[
     "seconds", "thought", "deviation", "kept", "peak", "last", "clipped", "updates",
     "information-success", "entropy-success", "information-over-entropy",
+    "policy-rise", "entropy-rise", "divergence-rise", "policy-over-entropy",
 ]  # fmt: skip
 """A number of one run; see `ragen_bench.reproduction.run_measures`."""
 Event = Literal["collapse", "early-sign", "information-first", "valid-template"]

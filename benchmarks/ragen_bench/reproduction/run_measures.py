@@ -7,6 +7,8 @@ from typing import Final
 import numpy as np
 from scipy import stats
 
+from ragen_agents.starpo.run.gradient_probe import BUCKETS
+from ragen_agents.starpo.update.loss import Term
 from ragen_bench.reproduction.reproduction_config import Event, Scalar
 from ragen_bench.stats.intervals import FloatArray
 from ragen_bench.sweeps.results import TaskResult
@@ -19,6 +21,9 @@ _LEAST: Final = 0.05
 """Success that a run must have reached before it can collapse."""
 _VALID: Final = 0.9
 """Share of replies from which on their format is taken to hold."""
+_BUCKETS: Final = range(1, BUCKETS + 1)
+_NOTHING: Final = 1e-4
+"""Gradients whose norms differ by no more are rounding, such as that of the divergence before any step."""
 _INFORMATION: Final = "information/first/thought/mutual_information"
 _ENTROPY: Final = "information/first/thought/conditional_entropy"
 
@@ -53,7 +58,10 @@ def scalar_of(result: TaskResult, scalar: Scalar) -> float:
     share of tokens that the clip cut. ``updates``: optimizer steps. ``information-success`` and
     ``entropy-success``: Spearman's correlation over the iterations between success and the mutual
     information of thought and prompt, or the thought's entropy given the prompt;
-    ``information-over-entropy``: the first less the second.
+    ``information-over-entropy``: the first less the second. ``policy-rise``, ``entropy-rise``,
+    ``divergence-rise``: Spearman's correlation over the buckets of the gradient probe between the deviation
+    of returns and the norm of this term's gradient, mean over probes; ``policy-over-entropy``: the first
+    less the second.
     """
     value = _SCALARS[scalar](result)
     return float(value)
@@ -100,6 +108,28 @@ def _with_success(metric: str) -> Callable[[TaskResult], float]:
     return correlation
 
 
+def _rise(term: Term) -> Callable[[TaskResult], float]:
+    def rise(result: TaskResult) -> float:
+        probes = [
+            np.stack([curve(result, f"gradient/bucket{k}/{name}")[1] for k in _BUCKETS])
+            for name in ("reward_std", term)
+        ]
+        found = [
+            float(stats.spearmanr(deviations, norms).statistic)
+            for deviations, norms in zip(probes[0].T, probes[1].T, strict=True)
+            if np.ptp(deviations) > 0 and np.ptp(norms) > _NOTHING
+        ]
+        return float(np.mean(found)) if found else math.nan
+
+    return rise
+
+
+def _less(
+    first: Callable[[TaskResult], float], second: Callable[[TaskResult], float]
+) -> Callable[[TaskResult], float]:
+    return lambda result: first(result) - second(result)
+
+
 _SCALARS: Final[Mapping[Scalar, Callable[[TaskResult], float]]] = {
     "seconds": _seconds,
     "thought": _change("thought_characters"),
@@ -111,9 +141,11 @@ _SCALARS: Final[Mapping[Scalar, Callable[[TaskResult], float]]] = {
     "updates": lambda result: float(curve(result, "optimizer_steps")[1].sum()),
     "information-success": _with_success(_INFORMATION),
     "entropy-success": _with_success(_ENTROPY),
-    "information-over-entropy": lambda result: (
-        _with_success(_INFORMATION)(result) - _with_success(_ENTROPY)(result)
-    ),
+    "information-over-entropy": _less(_with_success(_INFORMATION), _with_success(_ENTROPY)),
+    "policy-rise": _rise("policy"),
+    "entropy-rise": _rise("entropy"),
+    "divergence-rise": _rise("divergence"),
+    "policy-over-entropy": _less(_rise("policy"), _rise("entropy")),
 }
 
 

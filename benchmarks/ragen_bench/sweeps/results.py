@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -11,6 +11,8 @@ from ragen_agents.rollout import Episode
 from ragen_agents.run_files.atomic import write_atomically
 from ragen_agents.run_files.differences import differences_of
 from ragen_agents.run_files.yaml_files import explain
+from ragen_agents.starpo.run.gradient_probe import BUCKETS
+from ragen_agents.starpo.update.loss import Term
 from ragen_bench.sweeps.tasks import SweepTask
 from ragen_envs.errors import RagenError
 
@@ -23,6 +25,11 @@ CURVES: Final = (
     "information/first/thought/retrieval@1", "information/first/thought/z_score",
     "information/first/reply/mutual_information", "information/first/reply/conditional_entropy",
     "information/first/reply/retrieval@1", "information/first/reply/z_score",
+    *(
+        f"gradient/bucket{k}/{name}"
+        for k in range(1, BUCKETS + 1)
+        for name in ("reward_std", *get_args(Term))
+    ),
 )  # fmt: skip
 """The training metrics that are kept; docs/metrics.md explains them."""
 

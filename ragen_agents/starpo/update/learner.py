@@ -12,9 +12,9 @@ from torch import Tensor
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.parts.aggregations import BatchTotals
 from ragen_agents.starpo.update.batch import TrainBatch, micro_batches, mini_batches
-from ragen_agents.starpo.update.loss import batch_totals, critic_loss, policy_loss
+from ragen_agents.starpo.update.loss import Term, batch_totals, critic_loss, loss_terms, policy_loss
 from ragen_agents.starpo.update.models import ActorCritic, Scores, score_trajectories
-from ragen_agents.starpo.update.prepared import Prepared, prepare
+from ragen_agents.starpo.update.prepared import LossInput, Prepared, prepare
 from ragen_agents.starpo.update.sharding import WholeCopy, release_gathered, split, whole
 from ragen_envs.seeding import new_stream
 
@@ -105,6 +105,30 @@ class Learner:
         means = {name: fmean(m[name] for m in found if name in m) for name in names}
         return {**means, "optimizer_steps": float(len(parts))}
 
+    def gradient_norm(self, prepared: Prepared, rows: list[int], term: Term) -> float | None:
+        """Return the norm of the gradient of one term of the policy's loss, unweighted; nothing is learned.
+
+        Args:
+            prepared: Has the trajectories.
+            rows: Which of them, as one optimizer batch.
+            term: Of the loss.
+
+        Returns:
+            None where the loss has no such term.
+        """
+        counts = batch_totals(self.config, prepared.inputs, rows)
+        for shared, weight, context in self._shares(prepared.batch, rows):
+            with context:
+                scores, inputs = self._scored(prepared, shared)
+                value = getattr(loss_terms(self.config, scores, inputs, counts), term)
+                if value is None:
+                    return None
+                # Wrapped models want a gradient, if only 0, for every weight, the critic's too.
+                self.accelerator.backward((value + 0.0 * scores.values.sum()) * weight)
+        norm = _clip(self.models.policy_parameters(), float("inf"))
+        self._zero_gradients()
+        return norm
+
     @property
     def diverged(self) -> bool:
         """Whether too many gradients in a row were not finite."""
@@ -147,10 +171,8 @@ class Learner:
     def _loss(
         self, prepared: Prepared, rows: list[int], counts: BatchTotals, iteration: int
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        config, device, batch = self.config, self.accelerator.device, prepared.batch
-        inputs = prepared.inputs.part(rows, batch.columns(rows), device)
-        with self.accelerator.autocast():
-            scores = score_trajectories(self._wrapped, batch, rows, device)
+        config = self.config
+        scores, inputs = self._scored(prepared, rows)
         loss, metrics = policy_loss(config, scores, inputs, counts)
         if iteration < config.update.critic_warmup:
             loss = loss * 0.0
@@ -161,6 +183,13 @@ class Learner:
             )
             metrics["value_loss"] = critic
         return loss, metrics
+
+    def _scored(self, prepared: Prepared, rows: list[int]) -> tuple[Scores, LossInput]:
+        """Return what the models say of trajectories, with gradient, and what their losses read."""
+        device, batch = self.accelerator.device, prepared.batch
+        with self.accelerator.autocast():
+            scores = score_trajectories(self._wrapped, batch, rows, device)
+        return scores, prepared.inputs.part(rows, batch.columns(rows), device)
 
     def _apply(self, iteration: int) -> dict[str, float]:
         """Clip, and step both optimizers; returns no norms where one is not finite and nothing was done."""
@@ -177,10 +206,13 @@ class Learner:
                 self.critic_optimizer.step()
         else:
             self.bad_steps += 1
+        self._zero_gradients()
+        return norms if finite else {}
+
+    def _zero_gradients(self) -> None:
         self.optimizer.zero_grad()
         if self.critic_optimizer is not None:
             self.critic_optimizer.zero_grad()
-        return norms if finite else {}
 
     @torch.no_grad()
     def _score_all(self, models: Any, batch: TrainBatch) -> Scores:

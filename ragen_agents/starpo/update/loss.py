@@ -1,5 +1,7 @@
 """The loss of a micro-batch: policy loss, entropy bonus, divergence and value loss, weighted."""
 
+from typing import Literal, NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -26,10 +28,35 @@ def batch_totals(config: TrainConfig, inputs: LossInput, rows: list[int]) -> Bat
     )
 
 
+Term = Literal["policy", "entropy", "divergence"]
+
+
+class LossTerms(NamedTuple):
+    """What the loss of the policy is a weighted sum of."""
+
+    policy: Tensor
+    entropy: Tensor
+    """Of the policy; the loss has it with a negative weight."""
+    divergence: Tensor | None
+    """From the initial policy; None unless ``loss.kl`` is "loss"."""
+    metrics: dict[str, Tensor]
+
+
 def policy_loss(
     config: TrainConfig, scores: Scores, inputs: LossInput, totals: BatchTotals
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the loss of the policy and its metrics.
+    """Return the loss of the policy and its metrics; for the arguments see `loss_terms`."""
+    terms = loss_terms(config, scores, inputs, totals)
+    loss = terms.policy - config.loss.entropy_coef * terms.entropy
+    if terms.divergence is not None:
+        loss = loss + config.loss.kl_coef * terms.divergence
+    return loss, terms.metrics
+
+
+def loss_terms(
+    config: TrainConfig, scores: Scores, inputs: LossInput, totals: BatchTotals
+) -> LossTerms:
+    """Return the terms of the policy's loss, none of them weighted, and its metrics.
 
     Args:
         config: The settings.
@@ -53,8 +80,9 @@ def policy_loss(
     )  # fmt: skip
     found = check_token_loss(returned, chosen.name, inputs.mask)
     policy = mean(found.loss * inputs.weights)
-    entropy = mean(scores.entropies)
-    loss = policy - how.entropy_coef * entropy
+    divergence = None
+    if how.kl == "loss" and inputs.reference_logprobs is not None:
+        divergence = mean(kl_estimate(scores.logprobs, inputs.reference_logprobs, how.kl_estimator))
     metrics = {
         "policy_loss": policy,
         "entropy_after": token_mean(scores.entropies, inputs.mask, totals),
@@ -63,10 +91,7 @@ def policy_loss(
             kl_estimate(inputs.old_logprobs, scores.logprobs, "k3"), inputs.mask, totals
         ),
     }
-    if how.kl == "loss" and inputs.reference_logprobs is not None:
-        estimate = kl_estimate(scores.logprobs, inputs.reference_logprobs, how.kl_estimator)
-        loss = loss + how.kl_coef * mean(estimate)
-    return loss, metrics
+    return LossTerms(policy, mean(scores.entropies), divergence, metrics)
 
 
 def critic_loss(

@@ -1,0 +1,57 @@
+"""Measure in training how the gradient of each term of the loss goes with the deviation of returns (RAGEN-2).
+
+Groups are put into six buckets by the deviation of their returns. A policy gradient should be larger where
+returns differ more; those of the entropy bonus and of the divergence know nothing of returns.
+"""
+
+from collections.abc import Sequence
+from typing import Final, get_args
+
+import numpy as np
+
+from ragen_agents.rollout.trajectory import Trajectory
+from ragen_agents.starpo.config import TrainConfig
+from ragen_agents.starpo.parts.filters import group_std
+from ragen_agents.starpo.rollout_step import filtered_returns, group_numbers, learnable
+from ragen_agents.starpo.update.batch import TrainBatch
+from ragen_agents.starpo.update.learner import Learner
+from ragen_agents.starpo.update.loss import Term
+
+BUCKETS: Final = 6
+
+
+def probe_gradients(
+    config: TrainConfig, learner: Learner, trajectories: Sequence[Trajectory], pad: int
+) -> dict[str, float]:
+    """Return norms of gradients by bucket of groups; no optimizer step is taken.
+
+    Names begin with ``gradient/bucket1/`` to ``gradient/bucket6/``, the first with the smallest deviations.
+    ``reward_std`` is the mean deviation of a bucket's groups; ``policy``, ``entropy`` and ``divergence`` are
+    norms of the gradients of these terms of the loss, unweighted, on all trajectories of the bucket as one
+    optimizer batch. Fewer groups than buckets leave buckets without metrics.
+
+    Args:
+        config: The run's.
+        learner: Holds the models.
+        trajectories: Of one iteration, before any filter.
+        pad: Token id of padding.
+    """
+    deviations = group_std(filtered_returns(config, trajectories))
+    numbers = group_numbers(trajectories)
+    played = learnable(trajectories, numbers)
+    if not played:
+        return {}
+    prepared = learner.prepare(TrainBatch.of(played, pad))
+    found: dict[str, float] = {}
+    for k, bucket in enumerate(np.array_split(np.argsort(deviations, kind="stable"), BUCKETS), 1):
+        groups = {numbers[i] for i in bucket}
+        rows = [i for i, t in enumerate(played) if t.group in groups]
+        if not rows:
+            continue
+        name = f"gradient/bucket{k}"
+        found[f"{name}/reward_std"] = float(deviations[bucket].mean())
+        for term in get_args(Term):
+            norm = learner.gradient_norm(prepared, rows, term)
+            if norm is not None:
+                found[f"{name}/{term}"] = norm
+    return found

@@ -1,0 +1,64 @@
+"""The gradient probe against what training itself does with the same groups."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from training_runs import assert_equal_weights, lines, trainer  # noqa: E402
+
+PROBED = {
+    "iterations": 1,
+    "game": "ragen/SokobanText-v0",
+    "model": "starter",
+    "rollout": {"prompts_per_iteration": 6, "group_size": 4, "max_tokens": 120},
+    "update": {"mini_batch_size": 24, "learning_rate": 1e-3},
+    "evaluation": {"every": 0},
+    "save_every": 1,
+    "loss": {"entropy_coef": 0.0},
+    "env_kwargs": {"max_turns": 1},
+}
+
+
+def metrics(folder, *layers, preset="starpo-grpo"):
+    trainer(folder, PROBED, *layers, preset=preset).run()
+    return lines(folder)[-1]
+
+
+PROBE = {"monitor": {"gradients_every": 1}}
+
+
+def test_the_last_bucket_has_the_gradient_of_the_group_that_differs_most(tmp_path):
+    found = metrics(tmp_path / "probed", PROBE)
+    only = metrics(tmp_path / "only", {"filter": {"kind": "std", "ratio": 1 / 6}})
+    assert only["kept_groups"] == only["optimizer_steps"] == 1
+    assert found["gradient/bucket6/policy"] == pytest.approx(only["grad_norm"], rel=1e-4)
+
+
+def test_a_probe_changes_nothing_of_the_run(tmp_path):
+    plain, probed = metrics(tmp_path / "plain"), metrics(tmp_path / "probed", PROBE)
+    assert {k: v for k, v in probed.items() if not k.startswith("gradient/")} == plain
+    assert_equal_weights(*(tmp_path / name / "checkpoints/000001" for name in ("plain", "probed")))
+
+
+def test_buckets_are_in_the_order_of_their_deviations(tmp_path):
+    found = metrics(tmp_path / "run", PROBE)
+    deviations = [found[f"gradient/bucket{k}/reward_std"] for k in range(1, 7)]
+    assert deviations == sorted(deviations)
+    for k, deviation in enumerate(deviations, 1):
+        assert (found[f"gradient/bucket{k}/policy"] > 0) == (deviation > 0)
+        assert found[f"gradient/bucket{k}/entropy"] > 0
+        # Before the first step the policy is the initial one, from which it does not diverge.
+        assert found[f"gradient/bucket{k}/divergence"] == pytest.approx(0, abs=1e-4)
+
+
+def test_a_critic_is_no_hindrance_and_a_missing_term_is_left_out(tmp_path):
+    found = metrics(tmp_path / "run", PROBE, preset="starpo-ppo")
+    names = {name.split("/")[2] for name in found if name.startswith("gradient/")}
+    assert names == {"reward_std", "policy", "entropy"}
+
+
+def test_fewer_groups_than_buckets_leave_buckets_out(tmp_path):
+    found = metrics(tmp_path / "run", PROBE, {"rollout": {"prompts_per_iteration": 2}})
+    buckets = {name.split("/")[1] for name in found if name.startswith("gradient/")}
+    assert buckets == {"bucket1", "bucket2"}
