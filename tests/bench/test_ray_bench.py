@@ -1,12 +1,14 @@
 """`ragen bench --backend ray`: the episodes of one process, whatever happens to the machines."""
 
 import json
+import lzma
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +19,8 @@ from ragen_bench.config.suites import SamplingSettings
 from ragen_bench.evaluation import ray_player
 
 from ragen_envs.errors import RagenError
+
+ENTRIES = Path(__file__).parents[2] / "leaderboards"
 
 
 def words(out, *more, agents=("random",), games=("Sokoban",), episodes=96):
@@ -134,3 +138,23 @@ def test_where_levels_are_played_is_checked(tmp_path, capsys):
     assert main(words(tmp_path / "out", "--gpus", "1")) == 2
     assert "only for --backend ray" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_an_entry_is_checked_on_two_machines(cluster, tmp_path, capsys):
+    entry = tmp_path / "random"
+    shutil.copytree(ENTRIES / "random", entry)
+    on_ray = begin(cluster, ["leaderboard", "check", str(entry)])
+    _, shown = on_ray.communicate(timeout=300)
+    assert on_ray.returncode == 0, shown
+    with lzma.open(entry / "episodes.jsonl.xz", "rt") as file:
+        lines = file.read().splitlines(keepends=True)
+    lines[300] = lines[300].replace('"success":false', '"success":true')
+    with lzma.open(entry / "episodes.jsonl.xz", "wt") as file:
+        file.write("".join(lines))
+    assert main(["leaderboard", "check", str(entry)]) == 1
+    said = capsys.readouterr().err
+    on_ray = begin(cluster, ["leaderboard", "check", str(entry)])
+    _, same = on_ray.communicate(timeout=300)
+    assert on_ray.returncode == 1
+    assert "REJECTED" in same
+    assert same.splitlines()[-1] == said.splitlines()[-1]

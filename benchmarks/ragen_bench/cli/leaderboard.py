@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ragen_bench.cli.options import EntriesOption
+from ragen_bench.cli.placement import BackendOption, replayer
 
 if TYPE_CHECKING:
     from ragen_bench.leaderboard.entry import Entry
@@ -25,6 +26,7 @@ def check(
         typer.Argument(metavar="ENTRY", help="Folders of entries.", show_default="all"),
     ] = None,
     entries: EntriesOption = Path("leaderboards"),
+    backend: BackendOption = "local",
 ) -> None:
     """Replay entries and recompute all their numbers; exit 1 if any entry is rejected.
 
@@ -38,12 +40,13 @@ def check(
     from ragen_bench.leaderboard.rules import EntryError, check_titles
     from ragen_bench.leaderboard.store import entry_folders
 
+    replay_all = replayer(backend)
     rejected = False
     checked: list[Entry] = []
     for folder in entry or entry_folders(entries):
         try:
             with bar(f"checking {folder.name}") as tick:
-                stored = check_entry(folder, tick)
+                stored = check_entry(folder, tick, replay_all)
         except Exception as error:  # entries are untrusted, and each is to be heard of
             rejected = True
             what = (

@@ -1,10 +1,13 @@
 """Where work is done: in this process, or on a Ray cluster."""
 
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from ragen_envs.errors import RagenError
+
+if TYPE_CHECKING:
+    from ragen_bench.verification.run_verification import Replay
 
 BackendOption: TypeAlias = Annotated[
     str,
@@ -27,3 +30,19 @@ def check_placement(backend: str, gpus: float | None) -> None:
         raise RagenError(
             f"--gpus is {gpus:g}, but is only for --backend ray: tasks request GPUs from Ray"
         )
+
+
+def replayer(backend: str) -> "Replay":
+    """Return what replays records there.
+
+    Raises:
+        RagenError: ``--backend`` is wrong.
+    """
+    check_placement(backend, None)
+    if backend == "ray":
+        from ragen_bench.verification.ray_replay import replay_on_ray
+
+        return replay_on_ray
+    from ragen_bench.verification.run_verification import replay_here
+
+    return replay_here

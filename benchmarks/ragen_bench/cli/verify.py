@@ -5,20 +5,16 @@ import sys
 import typer
 
 from ragen_bench.cli.options import RunArgument
-from ragen_bench.cli.placement import BackendOption, check_placement
+from ragen_bench.cli.placement import BackendOption, replayer
 
 
 def verify(run: RunArgument, backend: BackendOption = "local") -> None:
     """Replay a run and recompute every number; exit 1 at the first that differs."""
     from ragen_bench.console.row_bar import bar
     from ragen_bench.leaderboard.store import ENTRY, refuse_replay
-    from ragen_bench.verification.run_verification import MismatchError, replay_here, verify_run
+    from ragen_bench.verification.run_verification import MismatchError, verify_run
 
-    check_placement(backend, None)
-    replay_all = replay_here
-    if backend == "ray":
-        from ragen_bench.verification.ray_replay import replay_on_ray as replay_all
-
+    replay_all = replayer(backend)
     if (run / ENTRY).is_file():
         refuse_replay(run)
     try:

@@ -1,7 +1,7 @@
 """Check an entry: replay every reply and recompute every number."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -9,11 +9,11 @@ from ragen_agents.rollout import Episode
 from ragen_bench.config.suite_versions import is_old
 from ragen_bench.config.suites import check_suite
 from ragen_bench.evaluation.run_table import summarise_episodes
-from ragen_bench.leaderboard.entry import Entry, GameResult
+from ragen_bench.leaderboard.entry import GameResult
 from ragen_bench.leaderboard.rules import MAX_ERRORS, EntryError
 from ragen_bench.leaderboard.store import EPISODES, StoredEntry, read_entry
 from ragen_bench.runs.records import Record
-from ragen_bench.verification.run_verification import MismatchError, verify_record
+from ragen_bench.verification.run_verification import MismatchError, Replay, replay_here
 from ragen_envs.errors import RagenError
 
 _MAX_SECONDS: Final = 86_400
@@ -22,12 +22,15 @@ _MAX_TOKENS: Final = 1 << 24
 Tick = Callable[[int, int], None]
 
 
-def check_entry(folder: Path, tick: Tick | None = None) -> StoredEntry:
+def check_entry(
+    folder: Path, tick: Tick | None = None, replay_all: Replay = replay_here
+) -> StoredEntry:
     """Read an entry and recompute all of it; the episodes of an older suite version are not replayed.
 
     Args:
         folder: Its folder.
         tick: Called after each episode with the number of checked episodes and their total.
+        replay_all: Where the episodes are replayed.
 
     Raises:
         EntryError: The first mismatch; the message says where.
@@ -38,10 +41,11 @@ def check_entry(folder: Path, tick: Tick | None = None) -> StoredEntry:
         check_suite(stored.entry.config.suite)
     _check_complete(stored)
     _check_errors(stored)
+    replayed = replay_all(EPISODES, stored.records, stored.entry.config)
     for count, record in enumerate(stored.records, start=1):
         _check_plausible(record)
         if not old:
-            _check_episode(stored.entry, record)
+            _check_next(replayed)
         if tick is not None:
             tick(count, len(stored.records))
     _check_results(stored)
@@ -82,9 +86,9 @@ def _check_plausible(record: Record[Episode]) -> None:
                 )
 
 
-def _check_episode(entry: Entry, record: Record[Episode]) -> None:
+def _check_next(replayed: Iterator[None]) -> None:
     try:
-        verify_record(EPISODES, record, entry.config)
+        next(replayed)
     except (MismatchError, RagenError) as error:
         raise EntryError(str(error)) from error
 
