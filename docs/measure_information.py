@@ -1,4 +1,4 @@
-"""Measure the information estimates on writers whose information is known, for docs/training.md.
+"""Measure the information estimates on writers whose information is known, for docs/training-results.md.
 
 ``python docs/measure_information.py`` prints the table. A writer writes its prompt's code with probability
 1 - epsilon, and else any of 64 codes. A sample is 64 texts of 8 tokens under 32 prompts.

@@ -3,7 +3,7 @@
     python examples/starpo_minimal.py --game ragen/BanditText-v0 --iterations 60
 
 It is for reading. `ragen train` does the same with a critic, key-value caches over turns, checkpoints, an
-echo-trap monitor and everything else; the numbers in brackets are those of docs/training.md.
+echo-trap monitor and everything else; the numbers in brackets are those of docs/trainer-details.md.
 """
 
 import argparse

@@ -44,7 +44,7 @@ _SCALES: Final[dict[ScaleName, dict[str, Any]]] = {
     "paper": {"engine": "vllm", "evaluation": {"every": 10, "episodes": 256}},
 }
 _REGIMES: Final[dict[Regime, dict[str, Any]]] = {
-    # Found on validation levels: docs/training.md.
+    # Found on validation levels: docs/training-results.md.
     "one-turn": {
         "rollout": {"prompts_per_iteration": 24, "group_size": 8},
         "loss": {"agg_mode": "seq-mean-token-mean", "kl": "none", "entropy_coef": 0.0},
