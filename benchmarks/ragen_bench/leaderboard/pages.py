@@ -15,6 +15,7 @@ from ragen_bench.leaderboard.charts import HEIGHT, WIDTH, lengths_plot, tokens_p
 from ragen_bench.leaderboard.lengths import by_length
 from ragen_bench.leaderboard.old_versions import OldTable
 from ragen_bench.leaderboard.overall import below_random
+from ragen_bench.leaderboard.preview import PREVIEW, SIZE
 from ragen_bench.leaderboard.rules import LEVELS, MAX_ERRORS, prompt_settings, prompt_words
 from ragen_bench.leaderboard.standings import Samples, Standing
 from ragen_bench.leaderboard.store import StoredEntry
@@ -45,6 +46,7 @@ class Pages:
         suite: What all entries play.
         reports: The tables and figures of the paper of which there are results.
         old: Tables of the entries of older suite versions.
+        url: Where the site will be, or None if that is not known.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Pages:
         suite: Suite,
         reports: "Sequence[Report]",
         old: Mapping[int, OldTable],
+        url: str | None = None,
     ) -> None:
         self._out, self._reports, self._old = out, reports, old
         described = {s.entry.about.name: s.entry for s in entries} | {
@@ -72,7 +75,8 @@ class Pages:
             width=WIDTH, height=HEIGHT, colours=colours, has_results=bool(reports),
             suite_version=SUITE_VERSION, described=described, levels=LEVELS,
             prompt_words=prompt_words, prompt_settings=prompt_settings, prompts=self._prompts,
-            control_names=CONTROLS,
+            control_names=CONTROLS, site=None if url is None else url.rstrip("/") + "/",
+            preview=PREVIEW, preview_size=SIZE,
         )  # fmt: skip
 
     def write_index(self, overall: Sequence[Standing], tables: Tables) -> None:

@@ -14,6 +14,7 @@ from ragen_bench.leaderboard.entry_check import Tick, check_entry
 from ragen_bench.leaderboard.old_versions import old_tables
 from ragen_bench.leaderboard.overall import overall_standings
 from ragen_bench.leaderboard.pages import Pages
+from ragen_bench.leaderboard.preview import PREVIEW, draw_preview
 from ragen_bench.leaderboard.rules import SUITE, EntryError, check_titles
 from ragen_bench.leaderboard.standings import samples_of, standings
 from ragen_bench.leaderboard.store import StoredEntry, entry_folders
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from ragen_bench.reproduction.reproduction_report import Report
 
 
-def build_site(root: Path, results: Path, out: Path, tick: Tick | None = None) -> None:
+def build_site(
+    root: Path, results: Path, out: Path, tick: Tick | None = None, url: str | None = None
+) -> None:
     """Check all entries and write the site, in the place of an older one.
 
     Args:
@@ -33,6 +36,7 @@ def build_site(root: Path, results: Path, out: Path, tick: Tick | None = None) -
         results: Folder of the results of sweeps, whose tables have pages too; it may be missing.
         out: Folder of the site.
         tick: Called with the number of checked entries and their total.
+        url: Where the site will be, for previews of links to it, which need whole addresses.
 
     Raises:
         RagenError: An entry is rejected, results are broken, or the folder holds something else or
@@ -43,13 +47,13 @@ def build_site(root: Path, results: Path, out: Path, tick: Tick | None = None) -
     entries = _checked(entry_folders(root), tick)
     try:
         with new_folder(out) as new:
-            _write(entries, reports, new)
+            _write(entries, reports, new, url)
     except OSError as error:
         raise RagenError(f"'{out}' cannot be written: {error.strerror}") from error
 
 
 def _reports(results: Path) -> "list[Report]":
-    if not results.is_dir():
+    if not any(results.glob("*/*.jsonl")):
         return []
     try:
         from ragen_bench.reproduction.reproduction_report import kept_reports
@@ -74,7 +78,9 @@ def _checked(folders: Sequence[Path], tick: Tick | None) -> list[StoredEntry]:
     return found
 
 
-def _write(stored: Sequence[StoredEntry], reports: "Sequence[Report]", out: Path) -> None:
+def _write(
+    stored: Sequence[StoredEntry], reports: "Sequence[Report]", out: Path, url: str | None
+) -> None:
     """Write all pages: older suite versions have tables of their own, and no boards to show."""
     entries = [each for each in stored if not is_old(each.entry.config.suite_version)]
     old = old_tables(stored)
@@ -87,12 +93,13 @@ def _write(stored: Sequence[StoredEntry], reports: "Sequence[Report]", out: Path
         game: with_decisions(standings(entries, samples[game]), ledgers[game]) for game in games
     }
     write_assets(out)
+    draw_preview(overall, out / PREVIEW)
     write_table(out / "data", "overall", standings_table({"all": overall}))
     write_table(out / "data", "games", standings_table(tables))
     write_table(out / "data", "episodes", episodes_table(entries))
     for version, table in old.items():
         write_table(out / "data", f"version-{version}", standings_table(table.tables))
-    pages = Pages(out, entries, suite, reports, old)
+    pages = Pages(out, entries, suite, reports, old, url)
     pages.write_index(overall, tables)
     pages.write_about()
     for game in games:
