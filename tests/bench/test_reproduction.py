@@ -14,6 +14,7 @@ pytest.importorskip("matplotlib")
 
 from ragen_bench.__main__ import main
 from ragen_bench.reproduction.claims import judge
+from ragen_bench.reproduction.figures import draw_curves, line_styles
 from ragen_bench.reproduction.html_page import sample_episodes
 from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import bundled_reproductions
@@ -21,6 +22,7 @@ from ragen_bench.reproduction.run_measures import collapsed_at, happened, scalar
 from ragen_bench.reproduction.success_table import tabulate
 from ragen_bench.sweeps.archive import add_to_archive, archive_path, read_archive
 from ragen_bench.sweeps.state import TaskState
+from ragen_bench.sweeps.sweep_config import bundled_sweeps, load_sweep
 from results import outcome, results_of
 
 from ragen_envs import SUITE_VERSION
@@ -166,6 +168,25 @@ def test_gradients_rise_where_they_grow_with_the_deviation():
     assert scalar_of(run, "entropy-rise") == pytest.approx(-1)
     assert scalar_of(run, "policy-over-entropy") == pytest.approx(2)
     assert np.isnan(scalar_of(run, "divergence-rise"))  # rounding is no gradient
+
+
+def test_cells_of_a_family_share_a_colour_and_no_two_lines_look_alike():
+    for name in bundled_sweeps():
+        sweep = load_sweep(name)
+        styles = line_styles(sweep)
+        assert len({(colour, str(dash)) for colour, dash in styles.values()}) == len(sweep.cells)
+    styles = line_styles(load_sweep("filter"))
+    assert styles["keep-25"][0] == styles["keep-25-equal"][0] != styles["keep-50"][0]
+
+
+def test_a_drawing_shows_short_curves_and_what_random_play_reaches():
+    def drawn(length):
+        what, results = results_of("figure7", {}, seeds=2, curves={"success": [0.3] * length})
+        return draw_curves(what, Runs(what.load_sweep(), results))
+
+    short, long = drawn(3), drawn(30)
+    assert all(f">{name}<" in short for name in ("random", "start", "optimum"))
+    assert short.count("<use") > long.count("<use")  # its points are marked
 
 
 def test_facts_without_spread_are_decided():

@@ -1,7 +1,9 @@
 """The curves of a sweep as one drawing: a panel for each game and metric, a line and a band for each cell."""
 
 import io
+import math
 from collections.abc import Sequence
+from itertools import cycle
 from typing import Any, Final
 
 import matplotlib as mpl
@@ -9,10 +11,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ragen_bench.reproduction.measurements import Runs
-from ragen_bench.reproduction.reproduction_config import Reproduction
-from ragen_bench.reproduction.run_measures import collapsed_at, curve, smoothed
+from ragen_bench.reproduction.reproduction_config import Column, Reproduction
+from ragen_bench.reproduction.run_measures import WINDOW, collapsed_at, curve, smoothed
 from ragen_bench.stats.intervals import FloatArray
 from ragen_bench.sweeps.results import TaskResult
+from ragen_bench.sweeps.sweep_config import Sweep
+from ragen_bench.sweeps.tasks import INITIAL, controls_cell
 
 _LABELS: Final = {
     "success": "success in training",
@@ -25,6 +29,7 @@ _LABELS: Final = {
     "optimizer_steps": "optimizer steps an iteration",
     "kept_groups": "groups kept",
 }
+_DASHES: Final[Any] = {"as published": ("-", (0, (5, 1))), "controlled": ("--", ":", "-.")}
 _STYLE: Final[Any] = {
     "font.size": 9,
     "axes.spines.top": False,
@@ -39,7 +44,9 @@ def draw_curves(what: Reproduction, runs: Runs) -> str | None:
     """Return the drawing as SVG, or None if no cell was trained.
 
     Lines are means over seeds of curves averaged over five iterations, bands reach from the lowest to the
-    highest seed, a cross marks the iteration at which a run had collapsed.
+    highest seed, a cross marks the iteration at which a run had collapsed. Cells of one family have one
+    colour; dashes mark controlled ones. Thin lines beside success are random play, the model before training
+    and the optimum on the test levels, where all cells play under the same settings.
     """
     games = list(dict.fromkeys(column.train for column in what.columns))
     games = [game for game in games if any(runs.of(game, cell) for cell in runs.sweep.cells)]
@@ -52,6 +59,8 @@ def draw_curves(what: Reproduction, runs: Runs) -> str | None:
         for row, metric in enumerate(what.curves):
             for panel, game in zip(panels[row], games, strict=True):
                 _draw_panel(panel, runs, game, metric, what.passes)
+                if metric == "success":
+                    _draw_references(panel, runs, game)
                 panel.set_title(game if row == 0 else "")
             panels[row][0].set_ylabel(_LABELS.get(metric, metric))
         handles = dict(
@@ -64,17 +73,60 @@ def draw_curves(what: Reproduction, runs: Runs) -> str | None:
     return drawing.getvalue()
 
 
+def line_styles(sweep: Sweep) -> dict[str, tuple[str, Any]]:
+    """Return the colour and the dash of each cell's line.
+
+    A family is a cell and the controlled ones whose names go on from its name after a hyphen.
+    """
+    families: dict[str, list[str]] = {}
+    for cell, settings in sweep.cells.items():
+        heads = [other for other in sweep.cells if cell.startswith(f"{other}-")]
+        head = max(heads, key=len, default=cell) if settings.design == "controlled" else cell
+        families.setdefault(head, []).append(cell)
+    found = {}
+    for number, members in enumerate(families.values()):
+        dashes = {design: iter(cycle(styles)) for design, styles in _DASHES.items()}
+        for cell in members:
+            found[cell] = (f"C{number % 10}", next(dashes[sweep.cells[cell].design]))
+    return found
+
+
+def _draw_references(panel: Any, runs: Runs, game: str) -> None:
+    sweep = runs.sweep
+    first = next(iter(sweep.cells))
+    several = any(controls_cell(sweep, cell) != first for cell in sweep.cells)
+    if several or game not in sweep.games.get(game, [game]):
+        return
+    column = Column(train=game, test=game)
+    start = runs.control(column, first, INITIAL)
+    for name, value in (
+        ("random", runs.chance(column, first)),
+        ("start", math.nan if start is None else float(start.mean())),
+        ("optimum", runs.optimum(column, first)),
+    ):
+        if math.isfinite(value):
+            panel.axhline(value, color="0.55", linewidth=0.7, zorder=0)
+            panel.annotate(
+                name, (1, value), xycoords=("axes fraction", "data"), ha="right", va="bottom",
+                fontsize=7, color="0.45",
+            )  # fmt: skip
+
+
 def _draw_panel(panel: Any, runs: Runs, game: str, metric: str, passes: bool) -> None:
-    for number, cell in enumerate(runs.sweep.cells):
+    styles = line_styles(runs.sweep)
+    for cell in runs.sweep.cells:
         results = runs.of(game, cell)
         iterations, lines = _together(results, metric)
         if not len(lines):
             continue
         epochs = results[0].task.train.update.epochs if passes else 1
         x = [epochs * iteration for iteration in iterations]
-        colour = f"C{number % 10}"
-        style = "--" if runs.sweep.cells[cell].design == "controlled" else "-"
-        panel.plot(x, lines.mean(axis=0), style, color=colour, label=cell, linewidth=1.4)
+        colour, dash = styles[cell]
+        marker = "o" if len(x) <= WINDOW else None  # a line of few points would hardly show
+        panel.plot(
+            x, lines.mean(axis=0), dash, color=colour, label=cell, linewidth=1.4, marker=marker,
+            markersize=3,
+        )  # fmt: skip
         panel.fill_between(
             x, lines.min(axis=0), lines.max(axis=0), color=colour, alpha=0.15, linewidth=0
         )
@@ -87,9 +139,12 @@ def _draw_panel(panel: Any, runs: Runs, game: str, metric: str, passes: bool) ->
 
 
 def _together(results: Sequence[TaskResult], metric: str) -> tuple[list[int], FloatArray]:
-    """Return the smoothed curves of a cell's runs, as far as all of them went: (seeds, points)."""
+    """Return the curves of a cell's runs, as far as all of them went: (seeds, points).
+
+    They are smoothed, but for those with too few points.
+    """
     curves = [curve(result, metric) for result in results]
-    lines = [smoothed(values) for _, values in curves]
+    lines = [smoothed(values) if len(values) > WINDOW else values for _, values in curves]
     length = min((len(line) for line in lines), default=0)
     if not length:
         return [], np.empty((0, 0))
