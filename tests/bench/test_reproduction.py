@@ -185,7 +185,7 @@ def test_a_drawing_shows_short_curves_and_what_random_play_reaches():
         return draw_curves(what, Runs(what.load_sweep(), results))
 
     short, long = drawn(3), drawn(30)
-    assert all(f">{name}<" in short for name in ("random", "start", "optimum"))
+    assert all(f">{name}<" in short for name in ("random", "start, tested", "optimum"))
     assert short.count("<use") > long.count("<use")  # its points are marked
 
 

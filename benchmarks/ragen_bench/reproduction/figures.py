@@ -28,6 +28,13 @@ _LABELS: Final = {
     "clip_fraction": "share of tokens clipped",
     "optimizer_steps": "optimizer steps an iteration",
     "kept_groups": "groups kept",
+    "information/first/thought/mutual_information": "information of thought\nand prompt, nats",
+    "information/first/thought/conditional_entropy": "entropy of the thought\ngiven the prompt, nats",
+    "information/first/thought/retrieval@1": "share of thoughts traced\nto their prompts",
+    "gradient/bucket1/policy": "policy gradient,\nsmallest deviations",
+    "gradient/bucket6/policy": "policy gradient,\nlargest deviations",
+    "gradient/bucket1/entropy": "entropy's gradient,\nsmallest deviations",
+    "gradient/bucket6/entropy": "entropy's gradient,\nlargest deviations",
 }
 _DASHES: Final[Any] = {"as published": ("-", (0, (5, 1))), "controlled": ("--", ":", "-.")}
 _STYLE: Final[Any] = {
@@ -46,7 +53,8 @@ def draw_curves(what: Reproduction, runs: Runs) -> str | None:
     Lines are means over seeds of curves averaged over five iterations, bands reach from the lowest to the
     highest seed, a cross marks the iteration at which a run had collapsed. Cells of one family have one
     colour; dashes mark controlled ones. Thin lines beside success are random play, the model before training
-    and the optimum on the test levels, where all cells play under the same settings.
+    and the optimum on the test levels, where all cells play under the same settings. Tests sample at a lower
+    temperature than training, so a model begins below its line.
     """
     games = list(dict.fromkeys(column.train for column in what.columns))
     games = [game for game in games if any(runs.of(game, cell) for cell in runs.sweep.cells)]
@@ -99,17 +107,19 @@ def _draw_references(panel: Any, runs: Runs, game: str) -> None:
         return
     column = Column(train=game, test=game)
     start = runs.control(column, first, INITIAL)
-    for name, value in (
-        ("random", runs.chance(column, first)),
-        ("start", math.nan if start is None else float(start.mean())),
-        ("optimum", runs.optimum(column, first)),
-    ):
-        if math.isfinite(value):
-            panel.axhline(value, color="0.55", linewidth=0.7, zorder=0)
-            panel.annotate(
-                name, (1, value), xycoords=("axes fraction", "data"), ha="right", va="bottom",
-                fontsize=7, color="0.45",
-            )  # fmt: skip
+    references = {
+        "random": runs.chance(column, first),
+        "start, tested": math.nan if start is None else float(start.mean()),
+        "optimum": runs.optimum(column, first),
+    }
+    known = {name: value for name, value in references.items() if math.isfinite(value)}
+    for name, value in known.items():
+        panel.axhline(value, color="0.55", linewidth=0.7, zorder=0)
+        panel.annotate(
+            name, (1, value), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=7,
+            color="0.45",
+        )  # fmt: skip
+    panel.set_ylim(top=max(panel.get_ylim()[1], *(1.1 * value for value in known.values()), 0))
 
 
 def _draw_panel(panel: Any, runs: Runs, game: str, metric: str, passes: bool) -> None:
