@@ -16,8 +16,8 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pettingzoo
-from numpy.typing import NDArray
 from gradient_buckets import buckets_table
+from numpy.typing import NDArray
 from ragen_bench.reproduction.reproduction_config import bundled_reproductions, load_reproduction
 from settings_page import settings_page
 
