@@ -355,6 +355,11 @@ class TrainConfig(_Section):
         return self.rollout.prompts_per_iteration * self.rollout.group_size
 
     @property
+    def charges_divergence(self) -> bool:
+        """Whether the initial policy is needed, because a divergence from it is charged."""
+        return self.loss.kl != "none" and self.loss.kl_coef > 0
+
+    @property
     def computes_float32_logits(self) -> bool:
         """Whether the output head runs in float32 under bfloat16, see ``update.float32_head``."""
         update = self.update
