@@ -85,8 +85,12 @@ def test_python_is_not_taken_apart_under_threads_of_gloo(started_by, ends, tmp_p
 
 @pytest.mark.parametrize(
     "more",
-    [["--preset", "starpo-ppo"], ["--preset", "starpo-grpo", "lora.rank=4", "update.learning_rate=1e-2"]],
-)  # fmt: skip
+    [
+        ["--preset", "starpo-ppo"],
+        ["--preset", "starpo-grpo", "lora.rank=4", "update.learning_rate=1e-2"],
+        ["--preset", "starpo-ppo", "lora.rank=4", "update.gradient_checkpointing=true"],
+    ],
+)
 def test_processes_that_split_the_weights_learn_what_one_does(more, tiny, tmp_path):
     """Also where they go on from the checkpoint of one that had all weights, and it from theirs."""
     one, two = tmp_path / "one", tmp_path / "two"
