@@ -98,7 +98,7 @@ class RunState:
         score, best = metrics.get("validation/success"), self.progress.best
         if score is not None and (best is None or score > best):
             self.update(best=score)
-            self._write(journal, self.run_dir / BEST)
+            self._write(journal, self.run_dir / BEST, model_only=True)
 
     def save_due(self, journal: Journal, now: bool = False) -> None:
         """Save a checkpoint if it is time for one, or if it has to be now."""
@@ -132,12 +132,12 @@ class RunState:
         self.update(collapsed=True)
         return "stopped"
 
-    def _write(self, journal: Journal, folder: Path) -> None:
+    def _write(self, journal: Journal, folder: Path, model_only: bool = False) -> None:
         accelerator = self.learner.accelerator
         if accelerator.is_main_process:
             metrics_size, samples_size = journal.sizes
             self.update(metrics_size=metrics_size, samples_size=samples_size)
             folder.parent.mkdir(exist_ok=True)
-        checkpoint.save(folder, self.learner, self.tokenizer, self.progress)
+        checkpoint.save(folder, self.learner, self.tokenizer, self.progress, model_only)
         accelerator.wait_for_everyone()
         self._on_save(folder)
