@@ -15,7 +15,7 @@ from ragen_agents.rollout.collect import Collector, RewardFunction
 from ragen_agents.rollout.trajectory import Trajectory
 from ragen_agents.starpo.callbacks import Callback, checked_callbacks
 from ragen_agents.starpo.config import TrainConfig
-from ragen_agents.starpo.engine_setup import make_engine
+from ragen_agents.starpo.engine_setup import engine_context, make_engine
 from ragen_agents.starpo.evaluation import Evaluator
 from ragen_agents.starpo.parts.estimators import ESTIMATORS
 from ragen_agents.starpo.parts.policy_losses import POLICY_LOSSES
@@ -121,11 +121,13 @@ class Trainer:
         self.learner = Learner(config, policy, frozen_reference(config, policy), self.accelerator)
         self._make_env = env_factory(config, env)
         self._context = int(getattr(policy.config, "max_position_embeddings", 1 << 30))
+        if engine is None:
+            self._context = engine_context(config, self._make_env, self.codec, self._context)
         check_fits(config, self._make_env, self.codec, self._context)
         self._owns_engine = engine is None
         self.engine = engine if engine is not None else make_engine(
             config, self.learner.whole_policy(), self.codec, self.accelerator.num_processes,
-            self.run_dir,
+            self.run_dir, context=self._context, reserved=self.learner.state_to_come,
         )  # fmt: skip
         self.collector = self._collector(config.rollout.temperature, f"rollout {config.seed}")
         self._rollout = RolloutStep(config, self.collector, self.accelerator)
