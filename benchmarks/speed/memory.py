@@ -19,7 +19,7 @@ from ragen_agents.starpo import TrainConfig, merged
 from ragen_agents.starpo.setup import frozen_reference
 from ragen_agents.starpo.update.batch import TrainBatch
 from ragen_agents.starpo.update.learner import Learner
-from ragen_agents.starpo.update.models import with_adapters
+from ragen_agents.starpo.update.adapters import with_adapters
 
 
 def peak_of(action: Callable[[], object]) -> int:
@@ -58,6 +58,7 @@ def learner_of(config: TrainConfig, shape) -> Learner:
     torch.manual_seed(0)
     policy = AutoModelForCausalLM.from_config(shape).eval()
     if config.lora is not None:
+        policy = policy.to(getattr(torch, config.update.precision))
         policy = with_adapters(policy, config.lora.rank, config.lora.alpha, 0)
     AcceleratorState._reset_state(True)
     precision = "bf16" if config.update.precision == "bfloat16" else "no"

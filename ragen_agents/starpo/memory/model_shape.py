@@ -41,6 +41,11 @@ class ModelShape:
     """Most tokens that the model reads."""
 
     @property
+    def tied(self) -> bool:
+        """Whether the output head is the embedding."""
+        return not self.head_parameters
+
+    @property
     def trunk_parameters(self) -> int:
         """Weights below the output head, the embedding included."""
         return self.parameters - self.head_parameters
