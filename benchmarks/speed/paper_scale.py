@@ -93,7 +93,7 @@ def main() -> None:
     parser.add_argument("--group-size", type=int, default=paper.rollout.group_size)
     parser.add_argument("--max-tokens", type=int, default=paper.rollout.max_tokens)
     parser.add_argument(
-        "--max-tokens-per-micro-batch", type=int, default=paper.update.max_tokens_per_micro_batch
+        "--max-tokens-per-micro-batch", type=int, help="the most that fits by default"
     )
     parser.add_argument("--iterations", type=int, default=3, help="the first one warms up")
     parser.add_argument("--lora", action="store_true", help="adapters of rank 64")

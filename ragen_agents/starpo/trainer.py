@@ -17,6 +17,7 @@ from ragen_agents.starpo.callbacks import Callback, checked_callbacks
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.engine_setup import engine_context, make_engine
 from ragen_agents.starpo.evaluation import Evaluator
+from ragen_agents.starpo.memory.planning import fitted_to_device
 from ragen_agents.starpo.parts.estimators import ESTIMATORS
 from ragen_agents.starpo.parts.policy_losses import POLICY_LOSSES
 from ragen_agents.starpo.parts.rewards import TurnReward, as_reward
@@ -111,6 +112,10 @@ class Trainer:
         self.callbacks = checked_callbacks(callbacks)
         self._reward = TurnReward(config.reward) if reward is None else as_reward(reward)
         self.accelerator = make_accelerator(config)
+        self._make_env = env_factory(config, env)
+        self.config = config = fitted_to_device(
+            config, self._make_env, self.accelerator.num_processes, own_engine=engine is not None
+        )
         # What is sharded goes to its device in parts, so that no device has to hold all of it.
         apart = is_split(config, self.accelerator)
         device = torch.device("cpu") if apart else self.accelerator.device
@@ -119,7 +124,6 @@ class Trainer:
             self.tokenizer, stop_token_ids(policy.generation_config, self.tokenizer)
         )
         self.learner = Learner(config, policy, frozen_reference(config, policy), self.accelerator)
-        self._make_env = env_factory(config, env)
         self._context = int(getattr(policy.config, "max_position_embeddings", 1 << 30))
         if engine is None:
             self._context = engine_context(config, self._make_env, self.codec, self._context)

@@ -51,19 +51,19 @@ class ModelShape:
         return self.parameters - self.head_parameters
 
 
-def read_shape(name: str, download: bool = False) -> ModelShape:
-    """Return the sizes of a model as named in a config; a folder needs no more than its config.json.
+def read_config(name: str, download: bool = False) -> Any:
+    """Return the transformers config of a model; a folder needs no more than its config.json.
 
     Args:
         name: "starter", "smollm2", a model folder, a GGUF file, or "hf:NAME".
         download: Whether the config of a hub's model is downloaded if it is not here.
 
     Raises:
-        RagenError: There is no such model, or its memory is not known.
+        RagenError: There is no such model, or its config is not here.
     """
     source = model_source(name)
     try:
-        config = AutoConfig.from_pretrained(
+        return AutoConfig.from_pretrained(
             source, trust_remote_code=False, local_files_only=not download
         )
     except (OSError, ValueError) as error:
@@ -73,16 +73,19 @@ def read_shape(name: str, download: bool = False) -> ModelShape:
                 f"{source} config.json', or put it into a folder and set model=FOLDER"
             ) from error
         raise RagenError(
-            f"model is '{name}', whose config could not be read: {first_line(error)}"
+            f"model is '{name}', which could not be loaded: {first_line(error)}"
         ) from error
-    return shape_of(config)
+
+
+class UnknownShapeError(RagenError):
+    """It is not known how much memory a model needs."""
 
 
 def shape_of(config: Any) -> ModelShape:
     """Return the sizes of the model that a transformers config describes.
 
     Raises:
-        RagenError: It is no decoder whose memory is known.
+        UnknownShapeError: It is no decoder of attention and gated feed-forward layers.
     """
     text = config.get_text_config()
     try:
@@ -120,8 +123,8 @@ def shape_of(config: Any) -> ModelShape:
     )
 
 
-def _unknown(config: Any) -> RagenError:
-    return RagenError(
+def _unknown(config: Any) -> UnknownShapeError:
+    return UnknownShapeError(
         f"the memory of a model of type {config.model_type} cannot be planned: it is no decoder of attention "
         "and gated feed-forward layers"
     )

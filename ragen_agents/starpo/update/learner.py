@@ -182,7 +182,7 @@ class Learner:
         Every process makes as many passes as the others; those beyond its share weigh nothing. Where the
         weights are split, gradients are averaged over processes, so the factor is their number.
         """
-        parts = micro_batches(batch.sizes, rows, self.config.update.max_tokens_per_micro_batch)
+        parts = micro_batches(batch.sizes, rows, self.config.update.micro_batch_tokens)
         world, rank = self.accelerator.num_processes, self.accelerator.process_index
         factor = 1.0 if self._copy is None else float(world)
         for k in range(-(-len(parts) // world)):
