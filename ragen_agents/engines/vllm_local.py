@@ -303,7 +303,7 @@ def _explained(error: Exception) -> str:
     line = first_line(error)
     lacks = isinstance(error, torch.OutOfMemoryError)
     if lacks or any(sign in line.lower() for sign in _LACKS_MEMORY):
-        return f"{line}; {_LOWER}"
+        return f"{line.rstrip('.')}; {_LOWER}"
     return line
 
 

@@ -6,11 +6,14 @@ from typing import Final
 import numpy as np
 
 from ragen_agents.rollout.chat import ChatCodec
+from ragen_agents.rollout.growth import FULL
 from ragen_envs.conversation import ConversationWrapper, format_reply
 from ragen_envs.text import action_texts
 
-_EPISODES: Final = 8
-"""Episodes that are played with replies in the right form, and as many with replies that are cut off."""
+_EPISODES: Final = 16
+_INVALID: Final = ("", "?", "<answer>?</answer>", "<think>?</think><answer>?</answer>")
+_FEEDBACK: Final = 16
+"""Tokens that feedback on other replies may have more."""
 _TEMPLATE: Final = 64
 """Tokens that a template may put around a message, where it does not simply append."""
 
@@ -29,13 +32,17 @@ def longest_conversation(env: ConversationWrapper, codec: ChatCodec, max_tokens:
     """
     settings = env.settings
     firsts, follow_ups = [], []
-    for episode in range(2 * _EPISODES):
+    for episode in range(_EPISODES):
         env.reset(seed=episode)
         firsts.append(len(codec.start(env.messages, settings.prefix)))
-        follow_ups += _follow_ups(env, codec, np.random.default_rng(episode), episode % 2 == 1)
+        follow_ups += _follow_ups(env, codec, np.random.default_rng(episode), episode % 4 == 0)
     kept = {"full": settings.max_turns, "last": settings.history_turns, "none": 0}
     earlier = min(kept[settings.history], settings.max_turns - 1)
-    return _bound(firsts) + max_tokens + earlier * (_bound(follow_ups or firsts) + max_tokens)
+    follow_up = _bound(follow_ups or firsts) + _FEEDBACK
+    shifted = (
+        0 if settings.history == FULL else follow_up
+    )  # it may stand where the first message did
+    return _bound(firsts) + shifted + max_tokens + earlier * (follow_up + max_tokens)
 
 
 def _follow_ups(
@@ -44,13 +51,18 @@ def _follow_ups(
     """Play an episode to its end and return the tokens between each reply and the next."""
     found = []
     while env.end is None:
-        most = min(env.settings.actions_per_turn, env.budget.actions)
-        actions = env.random_actions(rng, int(rng.integers(1, most + 1)))
-        thought = "random" if env.settings.think else None
-        env.play(format_reply(action_texts(env.names, actions), thought), truncated=cut_off)
+        valid = env.settings.invalid == "end" or rng.random() < 0.5
+        reply = _valid_reply(env, rng) if valid else str(rng.choice(_INVALID))
+        env.play(reply, truncated=cut_off)
         if env.end is None:
             found.append(_tokens(env, codec))
     return found
+
+
+def _valid_reply(env: ConversationWrapper, rng: np.random.Generator) -> str:
+    most = min(env.settings.actions_per_turn, env.budget.actions)
+    actions = env.random_actions(rng, int(rng.integers(1, most + 1)))
+    return format_reply(action_texts(env.names, actions), "random" if env.settings.think else None)
 
 
 def _tokens(env: ConversationWrapper, codec: ChatCodec) -> int:
