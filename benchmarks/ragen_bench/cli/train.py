@@ -54,7 +54,9 @@ def train(
     device_memory: Annotated[
         float | None,
         typer.Option(
-            metavar="GIB", min=1.0, help="With --plan, memory of each GPU.",
+            metavar="GIB",
+            min=1.0,
+            help="With --plan, memory of each GPU.",
             show_default="this machine's",
         ),
     ] = None,

@@ -71,7 +71,12 @@ def memory_grid(plan: MemoryPlan) -> Grid:
     totals = [plan.total(phase) for phase in PHASES]
     rows.append(["together", *map(_gib, totals)])
     rows.append(["left", *(f"{(plan.device.memory - total) / GIB:.2f}" for total in totals)])
-    return Grid(["GiB at most", *(_HEADERS.get(phase, phase) for phase in PHASES)], rows, left=1, grouped=False)
+    return Grid(
+        ["GiB at most", *(_HEADERS.get(phase, phase) for phase in PHASES)],
+        rows,
+        left=1,
+        grouped=False,
+    )
 
 
 def _gib(size: int) -> str:

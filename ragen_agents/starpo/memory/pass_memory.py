@@ -80,9 +80,7 @@ def layer_activations(shape: ModelShape, how: Arithmetic, size: PassSize) -> int
     numbers += 4 * FLOAT32 * wide // 64  # one number a query and head, of heads of about 64
     numbers += 3 * shape.intermediate * how.product
     keys = 2 * wide * how.product
-    return (
-        size.tokens * numbers + size.key_tokens * keys + size.pairs * how.product
-    )
+    return size.tokens * numbers + size.key_tokens * keys + size.pairs * how.product
 
 
 def _norms(shape: ModelShape, how: Arithmetic) -> int:
@@ -170,7 +168,9 @@ def _head_copy(shape: ModelShape, how: Arithmetic) -> int:
     return 2 * weights if how.casts_weights else 0
 
 
-def learning_pass(shape: ModelShape, how: Arithmetic, size: PassSize, chunk: int) -> tuple[int, int]:
+def learning_pass(
+    shape: ModelShape, how: Arithmetic, size: PassSize, chunk: int
+) -> tuple[int, int]:
     """Return what a forward and backward pass needs where it is most: activations, and logits.
 
     Args:
