@@ -174,9 +174,7 @@ class Learner:
         norms = self._apply(iteration)
         return {**whole, **norms, "skipped_steps": 0.0} if norms else {"skipped_steps": 1.0}
 
-    def _shares(
-        self, batch: TrainBatch, rows: Sequence[int]
-    ) -> Iterator[tuple[list[int], float]]:
+    def _shares(self, batch: TrainBatch, rows: Sequence[int]) -> Iterator[tuple[list[int], float]]:
         """Yield this process's passes, each with the factor of its loss.
 
         Every process makes as many passes as the others; those beyond its share weigh nothing. Where the

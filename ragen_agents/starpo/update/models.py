@@ -170,7 +170,10 @@ class ActorCritic(nn.Module):
 
 
 def score_trajectories(
-    models: nn.Module, batch: TrainBatch, trajectories: Sequence[int], device: torch.device,
+    models: nn.Module,
+    batch: TrainBatch,
+    trajectories: Sequence[int],
+    device: torch.device,
     part: Part = "all",
 ) -> Scores:
     """Return what the models say of some trajectories of a batch.

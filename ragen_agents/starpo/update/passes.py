@@ -1,4 +1,4 @@
-"""Passes of rows through a model below its output head, and how much of them is kept for the backward pass."""
+"""Passes of rows through a model below its output head, and what of them is kept for the backward pass."""
 
 from functools import partial
 from typing import Any
@@ -72,7 +72,7 @@ class _Beginning(DynamicLayer):
 
 
 class _Rest(DynamicLayer):
-    """A layer's keys and values of the beginnings, which are put before those of each row and never change."""
+    """A layer's keys and values of the beginnings; those of each row follow them, and they never change."""
 
     def __init__(self, keys: Tensor, values: Tensor, copies: Tensor) -> None:
         super().__init__()
