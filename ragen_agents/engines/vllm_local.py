@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -140,7 +141,8 @@ class LocalModel:
             self._engine.collective_rpc(
                 "reload_weights", kwargs={"weights_iterator": noted(weights, sent)}
             )
-            for found in self._engine.collective_rpc(_weight_sums):
+            reading = partial(_weight_sums, dtype=getattr(torch, self.precision))
+            for found in self._engine.collective_rpc(reading):
                 check_sums(sent, found, label)
             if self._state == "empty":
                 self._engine.wake_up(["kv_cache"])
@@ -221,7 +223,7 @@ def _of_device(
     config = AutoConfig.from_pretrained(source, trust_remote_code=False)
     needs = needs_of(config, precision, settings.context, sequences)
     if on_cpu:
-        import psutil
+        import psutil  # type: ignore[import-untyped]
 
         available = int(psutil.virtual_memory().available)
         cache = cache_on_host(available, needs, settings.cache_gib)
@@ -267,23 +269,25 @@ def _prepare_process() -> bool:
 
 
 @torch.no_grad()
-def _weight_sums(worker: Any) -> Sums:
-    """Return the sums of the weights that a worker of vLLM computes with."""
+def _weight_sums(worker: Any, dtype: torch.dtype) -> Sums:
+    """Return the sums of the weights that a worker of vLLM computes with.
+
+    Some are kept in float32; in the type that they were sent in they are what was sent.
+    """
     sums: Sums = {}
     for module_name, module in worker.model_runner.get_model().named_modules():
         packed = getattr(module, "cpu_linear", None)
         for name, weight in module.named_parameters(module_name, recurse=False):
             if packed is None or not name.endswith(".weight"):
-                add_to(sums, name, weight)
+                add_to(sums, name, weight.to(dtype))
         if packed is not None:
-            add_to(sums, f"{module_name}.weight", _unpacked(module))
+            add_to(sums, f"{module_name}.weight", _unpacked(module, dtype))
     return sums
 
 
-def _unpacked(module: Any) -> Tensor:
+def _unpacked(module: Any, dtype: torch.dtype) -> Tensor:
     """Return what a linear layer on a CPU computes with: its packed copy cannot be read, only applied."""
     size = module.embedding_dim if hasattr(module, "embedding_dim") else module.input_size
-    dtype = module.weight.dtype
     weight: Tensor = module.cpu_linear(torch.eye(size, dtype=dtype), module.weight, None)
     return weight
 

@@ -26,7 +26,7 @@ Digests = dict[str, str]
 def digest_of(weight: Tensor) -> str:
     """Return the SHA-256 of a weight's bytes."""
     flat = weight.detach().cpu().contiguous().view(-1)
-    return hashlib.sha256(flat.view(torch.uint8).numpy()).hexdigest()
+    return hashlib.sha256(flat.view(torch.uint8).numpy().data).hexdigest()
 
 
 def digests_of(weights: Mapping[str, Tensor], vocabulary: int) -> Digests:

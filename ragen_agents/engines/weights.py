@@ -78,7 +78,7 @@ def _merged(layer: Any, weight: Tensor) -> Tensor:
 def _check_adapters(model: Any, plain: Any) -> None:
     """Refuse all adapters but plain low-rank ones on linear layers."""
     from peft import PeftType
-    from peft.tuners.lora import Linear, LoraLayer
+    from peft.tuners.lora import Linear
     from peft.tuners.tuners_utils import BaseTunerLayer
     from peft.utils.other import AuxiliaryTrainingWrapper
 
@@ -96,7 +96,7 @@ def _check_adapters(model: Any, plain: Any) -> None:
             )
         if not isinstance(module, BaseTunerLayer):
             continue
-        if not isinstance(module, Linear) or not isinstance(module, LoraLayer):
+        if not isinstance(module, Linear):
             raise RagenError(
                 f"'{name}' has an adapter on a {type(module).__name__} layer, {_REFUSED}"
             )
