@@ -172,7 +172,6 @@ QWEN3: Final = Qwen3Config(
     num_attention_heads=8, num_key_value_heads=4, tie_word_embeddings=False, max_position_embeddings=4096,
 )  # fmt: skip
 """A small Qwen3 whose output head is not its embedding."""
-MODELS: Final = {"starter": STARTER_SHAPE, "small Qwen3": QWEN3, "SmolLM2-135M": SMOLLM2}
 SETTINGS: Final[dict[str, dict[str, Any]]] = {
     "": {},
     "critic": {"advantage": {"estimator": "gae"}},
@@ -203,35 +202,38 @@ def settings_of(name: str) -> dict[str, Any]:
 
 
 def _rows() -> Iterator[str]:
-    for model, shape in MODELS.items():
-        for name in SETTINGS:
-            for prompt, reply in ((40, 60), (120, 160)):
-                if shape is SMOLLM2 and reply > 60:
-                    continue
-                case = Case(shape, settings_of(name), prompt, reply)
-                plan, found = planned_peaks(case), measured_peaks(case)
-                what = ", ".join([model, *([name] if name else [])])
-                tokens = case.config.update.micro_batch_tokens
-                yield _row(what, f"{tokens:,}", plan.update, found.update)
-    yield _row("resident: starter, critic", "4,480", *_resident())
-
-
-def _row(what: str, tokens: str, plan: int, found: int) -> str:
-    return f"| {what} | {tokens} | {plan / MIB:,.0f} | {found / MIB:,.0f} | {100 * plan / found - 100:+.0f}% |"
-
-
-def _resident() -> tuple[int, int]:
-    """Return the plan and the measured growth of the resident memory of a process of its own."""
-    case = Case(STARTER_SHAPE, settings_of("critic"), 520, 600)
+    large = ("critic", "critic, bfloat16, recomputed layers", "LoRA 16, critic, bfloat16")
+    measured = [
+        *(("starter", STARTER_SHAPE, name, 120, 160) for name in SETTINGS),
+        *(("Qwen3, 31 M weights", QWEN3, name, 40, 60) for name in ("", *large)),
+        *(("SmolLM2-135M", SMOLLM2, name, 40, 60) for name in large),
+    ]
+    for model, shape, name, prompt, reply in measured:
+        case = Case(shape, settings_of(name), prompt, reply)
+        plan, found = planned_peaks(case), measured_peaks(case)
+        what = ", ".join([model, *([name] if name else [])])
+        yield _row(what, case.config.update.micro_batch_tokens, plan.update, found.update)
+    case = _resident_case()
     printed = subprocess.run(
         [sys.executable, __file__, "--resident"], capture_output=True, text=True, check=True
     ).stdout
-    return planned_peaks(case).update, int(printed.split()[-1])
+    tokens, plan = case.config.update.micro_batch_tokens, planned_peaks(case)
+    yield _row("starter, critic, resident memory", tokens, plan.update, int(printed.split()[-1]))
+
+
+def _row(what: str, tokens: int, plan: int, found: int) -> str:
+    gap = 100 * plan / found - 100
+    return f"| {what} | {tokens:,} | {plan / MIB:,.0f} | {found / MIB:,.0f} | {gap:+.0f}% |"
+
+
+def _resident_case() -> Case:
+    return Case(STARTER_SHAPE, settings_of("critic"), 520, 600)
 
 
 def _print_resident() -> None:
-    case = Case(STARTER_SHAPE, settings_of("critic"), 520, 600)
-    _trajectories(case)
+    """Print by how many bytes the resident memory of this process grows at most, once libraries are loaded."""
+    case = _resident_case()
+    _learner(case)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     learner = _learner(case)
     learner.update(learner.prepare(TrainBatch.of(_trajectories(case), 0)), 0)

@@ -16,6 +16,7 @@ _REMEDIES: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     ("update.gradient_checkpointing=true", {"update": {"gradient_checkpointing": True}}),
     ("update.precision=bfloat16", {"update": {"precision": "bfloat16"}}),
     ("engine=vllm", {"engine": "vllm"}),
+    ("engine=vllm-server", {"engine": "vllm-server"}),
     ("lora.rank=64", {"lora": {"rank": 64, "alpha": 64}}),
 )
 """What makes a run smaller, beside its micro-batches; the first changes results least."""
@@ -110,11 +111,12 @@ def _smaller(config: TrainConfig, planner: Planner) -> Iterator[tuple[list[str],
 
 
 def _applies(config: TrainConfig, remedy: str, is_cuda: bool) -> bool:
-    update, here = config.update, config.engine == "transformers"
+    update = config.update
     return {
         "update.gradient_checkpointing=true": not update.gradient_checkpointing,
         "update.precision=bfloat16": update.precision == "float32",
-        "engine=vllm": here and is_cuda,
+        "engine=vllm": config.engine == "transformers" and is_cuda,
+        "engine=vllm-server": config.engine == "vllm",
         "lora.rank=64": config.lora is None,
     }[remedy]
 

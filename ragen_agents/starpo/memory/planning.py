@@ -63,15 +63,22 @@ class Sizes:
         config: One of them.
         make_env: Makes a conversation.
         download: Whether a hub's model may be asked for its config and tokenizer.
+        model: A transformers config in place of that of ``config.model``.
 
     Raises:
         RagenError: There is no such model, or its memory cannot be planned.
     """
 
-    def __init__(self, config: TrainConfig, make_env: MakeEnv, download: bool = False) -> None:
-        self._model = read_config(config.model, download)
+    def __init__(
+        self,
+        config: TrainConfig,
+        make_env: MakeEnv,
+        download: bool = False,
+        model: Any | None = None,
+    ) -> None:
+        self._model = read_config(config.model, download) if model is None else model
         self.shape = shape_of(self._model)
-        tokenizer = _own_tokenizer(config.model, download)
+        tokenizer = _own_tokenizer(config.model, download) if model is None else None
         self.has_tokenizer = tokenizer is not None
         """Whether lengths are those of the model's tokenizer, and not of the starter's."""
         self._codec = ChatCodec(tokenizer or AutoTokenizer.from_pretrained(STARTER))
