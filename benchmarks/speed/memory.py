@@ -205,7 +205,7 @@ def _rows() -> Iterator[str]:
     large = ("critic", "critic, bfloat16, recomputed layers", "LoRA 16, critic, bfloat16")
     measured = [
         *(("starter", STARTER_SHAPE, name, 120, 160) for name in SETTINGS),
-        *(("Qwen3, 31 M weights", QWEN3, name, 40, 60) for name in ("", *large)),
+        *(("Qwen3, 24 M weights", QWEN3, name, 40, 60) for name in ("", *large)),
         *(("SmolLM2-135M", SMOLLM2, name, 40, 60) for name in large),
     ]
     for model, shape, name, prompt, reply in measured:
@@ -231,7 +231,7 @@ def _resident_case() -> Case:
 
 
 def _print_resident() -> None:
-    """Print by how many bytes the resident memory of this process grows at most, once libraries are loaded."""
+    """Print by how many bytes the resident memory of this process grows once libraries are loaded."""
     case = _resident_case()
     _learner(case)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -210,7 +210,7 @@ def test_trainer_refuses_before_it_loads_a_model(monkeypatch, tmp_path):
     monkeypatch.setattr(planning, "this_device", lambda: Device(GIB // 2, True))
     monkeypatch.setattr("ragen_agents.starpo.trainer.load_policy", None)
     config = TrainConfig(game=GAME)
-    with pytest.raises(DoesNotFitError, match="lower rollout.max_tokens|would fit with"):
+    with pytest.raises(DoesNotFitError, match=r"lower rollout\.max_tokens|would fit with"):
         Trainer(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

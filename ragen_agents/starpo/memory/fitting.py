@@ -33,7 +33,7 @@ class DoesNotFitError(RagenError):
 
 
 def fitted(config: TrainConfig, planner: Planner) -> TrainConfig:
-    """Return a config with ``update.max_tokens_per_micro_batch`` set: the largest that fits a GPU, if it was not.
+    """Return a config whose ``update.max_tokens_per_micro_batch`` is set: if it was not, the most that fits.
 
     It depends on all memory of the device, not on what is free, so that it is the same at each start. Where
     none fits it is the smallest.
@@ -85,7 +85,7 @@ def advice(config: TrainConfig, planner: Planner) -> str:
 
 
 def most_tokens(config: TrainConfig, planner: Planner) -> int | None:
-    """Return the largest micro-batch with which a run fits, at most what is set or by default; None if none."""
+    """Return the largest micro-batch with which a run fits, up to what is set or the default; None if none."""
     low, high = 0, config.update.micro_batch_tokens // _STEP
     if planner(config).fits:
         return config.update.micro_batch_tokens
