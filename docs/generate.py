@@ -164,7 +164,13 @@ def _module_of(env_id: str) -> str:
 def _page(games: list[GameSpec]) -> str:
     docstring = _docstring(gym.make(games[0].id).unwrapped)
     parts = [NOTE, f"# {games[0].name}", f"![{games[0].name}](../images/{games[0].image}.png)"]
-    parts += ["## Ids", _ids(games), docstring, _law(games[0].module), _levels(games)]
+    parts += [
+        "## Ids",
+        _ids(games),
+        docstring,
+        _level_distribution(games[0].module),
+        _levels(games),
+    ]
     parts.append(_controls(games[0].module))
     parts.append(_conversation(games[0]))
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -183,30 +189,30 @@ def _ids(games: list[GameSpec]) -> str:
     return "\n".join(rows)
 
 
-def _law(module: str) -> str:
-    """Return the table of the measured level laws of a game's page."""
-    laws = json.loads((DOCS / "laws.json").read_text(encoding="utf-8"))
+def _level_distribution(module: str) -> str:
+    """Return the table of the measured level distributions of a game's page."""
+    found = json.loads((DOCS / "levels.json").read_text(encoding="utf-8"))
     rows = [
-        f"| {row['law']} | {row['split']} | {row['distinct']} of {row['levels']} "
-        f"| {row['mean']:.2f} | {' | '.join(f'{100 * row[key]:.3g}' for key in _LAW_SHARES)} |"
-        for row in laws.get(module, ())
+        f"| {row['distribution']} | {row['split']} | {row['distinct']} of {row['levels']} "
+        f"| {row['mean']:.2f} | {' | '.join(f'{100 * row[key]:.3g}' for key in _SHARES)} |"
+        for row in found.get(module, ())
         if "mean" in row
     ]
     head = [
-        "| law | split | distinct levels | mean shortest solution | one action, % | at most 3, % "
+        "| levels | split | distinct levels | mean shortest solution | one action, % | at most 3, % "
         "| at most 10, % | ten random actions succeed, % | optimum, % |",
         "|---|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
     about = (
-        "Fresh levels, measured by `python docs/measure_laws.py`. Levels that are equal up to symmetry "
+        "Fresh levels, measured by `python docs/measure_levels.py`. Levels that are equal up to symmetry "
         "count once. The last two columns are exact probabilities of success under the paper's limits of "
         "5 turns with up to 5 actions and 10 actions in all: of uniformly random actions, and of the best "
         "agent."
     )
-    return "\n".join(["## Level Law", "", about, "", *head, *rows]) if rows else ""
+    return "\n".join(["## Level Distribution", "", about, "", *head, *rows]) if rows else ""
 
 
-_LAW_SHARES = ("within_1", "within_3", "within_10", "random", "optimum")
+_SHARES = ("within_1", "within_3", "within_10", "random", "optimum")
 
 
 def _levels(games: list[GameSpec]) -> str:
@@ -226,8 +232,8 @@ def _levels(games: list[GameSpec]) -> str:
     ]
     about = (
         "Any prefix of a pack is like the whole. Where a pack holds fewer different levels than instances, "
-        "its instances are independent draws from the law; the others hold no level twice, in a random "
-        "order. The last column is exact, under the limits of a conversation by default."
+        "its instances are independent draws from the level distribution; the others hold no level twice, "
+        "in a random order. The last column is exact, under the limits of a conversation by default."
     )
     return "\n".join(["## Frozen Levels", "", about, "", *head, *rows]) if rows else ""
 

@@ -45,7 +45,7 @@ GOALS: Final = (
     Goal(_MANY, f"{_SOKOBAN}, rollouts on all cores, 16,384 envs", 0.9 * CORES, ONE_THREAD),
     Goal("Many envs, with text", "Sokoban 6x6/1, 1,024 envs", 150e-9),
     Goal(_LEVELS, "Sokoban 6x6/1", 300, "gym-sokoban"),
-    Goal(_LEVELS, "Sokoban 8x8/2, the paper's law", 24e-6, note="at once"),
+    Goal(_LEVELS, "Sokoban 8x8/2, the paper's levels", 24e-6, note="at once"),
     Goal(_LEVELS, "Sokoban 10x10/4", 300, "gym-sokoban"),
     Goal(_LEVELS, "FrozenLake 4x4", 5e-6, note="at once"),
     Goal(_SOLVED, "Sokoban 6x6/1", 1.4e-6, note="at once"),

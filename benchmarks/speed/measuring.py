@@ -23,8 +23,8 @@ LAWS: dict[str, dict[str, Any]] = {
     "6x6/1": {"size": 6, "boxes": 1, **_SAME_RULES},
     "8x8/2": {"size": 8, "boxes": 2, **_SAME_RULES},
     "10x10/4": {"size": 10, "boxes": 4, **_SAME_RULES},
-    "6x6/1, the paper's law": {"size": 6, "boxes": 1},
-    "8x8/2, the paper's law": {"size": 8, "boxes": 2, "search_depth": 10},
+    "6x6/1, the paper's levels": {"size": 6, "boxes": 1},
+    "8x8/2, the paper's levels": {"size": 8, "boxes": 2, "search_depth": 10},
 }
 """Settings of Sokoban whose new levels are timed; the first ones have gym-sokoban's rules."""
 LAKE = ["SFFF", "FHFH", "FFFH", "HFFG"]

@@ -28,7 +28,7 @@ from peers import jax_lake_scan, jumanji_scan, jumanji_step, old_sokoban
 ONE, MANY, TEXT = "One env", "Many envs", "Many envs, with text"
 FOREVER: dict[str, Any] = {"max_episode_steps": 1 << 30}
 LARGE: dict[str, Any] = {"size": 10, "boxes": 4, "generator": "v1"}
-"""Boards of jumanji's size, by the law whose levels are the cheapest to draw."""
+"""Boards of jumanji's size, of the distribution that is cheapest to draw."""
 PERIOD = 100
 """Steps until the time limit begins every env anew, all at once where few end before."""
 STEPPED: dict[str, tuple[str, dict[str, Any]]] = {

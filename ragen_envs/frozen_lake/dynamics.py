@@ -1,6 +1,6 @@
 """The rules of FrozenLake, once, for every face of the game.
 
-The map is a flat, row-major buffer of FROZEN, HOLE and GOAL. Actions and law are those of Gymnasium's
+The map is a flat, row-major buffer of FROZEN, HOLE and GOAL. Actions and slips are those of Gymnasium's
 FrozenLake: the walker goes where intended with probability ``success_rate``, and to either side of it
 with half of the rest each. The source runs as plain Python and compiled.
 """

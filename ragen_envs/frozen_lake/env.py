@@ -29,7 +29,7 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     ## Description
     The player walks on a square lake of frozen tiles and holes. On slippery ice the walker goes where
     intended with probability `success_rate` (1/3 in the paper) and to either side of it with half of
-    the rest each: the law of Gymnasium's FrozenLake. Unlike there, map, start and goal are random.
+    the rest each: as in Gymnasium's FrozenLake. Unlike there, map, start and goal are random.
 
     ## Action Space
     `Discrete(4)`, as in Gymnasium: 0 left, 1 down, 2 right, 3 up. Walking off the edge stays in place.

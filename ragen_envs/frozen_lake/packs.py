@@ -14,7 +14,7 @@ from ragen_envs.oracle import Budget
 
 
 def rows(size: int, p: float, split: str) -> Iterator[Row]:
-    """Yield independent draws from the law without end."""
+    """Yield independent draws from the level distribution without end."""
     stream = seeding.new_stream(split, f"pack frozen_lake-{size}x{size}-{p:g}", 0)
     while True:
         tiles, start, stream = generator.generate(size, size, p, stream, split)

@@ -2,8 +2,8 @@
 
 Each game says how its levels are drawn (``ragen_envs.instances.recipe``): from the stream of (split,
 distribution), in order. Each split draws only levels that its keys own (``ragen_envs.splits``), so packs
-are disjoint up to symmetry. A level may come up again in its pack, as in the law that it is drawn from.
-The result depends on nothing but the source.
+are disjoint up to symmetry. A level may come up again in its pack, as in the
+distribution that it is drawn from. The result depends on nothing but the source.
 """
 
 import argparse

@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 Recipe = Callable[[str], Iterator[Row]]
 """Yields the levels of a split in the order of the pack, of which any prefix must be like the whole:
-independent draws from the game's law, or all levels in a random order."""
+independent draws from the game's level distribution, or all levels in a random order."""
 
 USUAL: Final = Budget(actions=10, turns=5, actions_per_turn=5)
 """The limits of a conversation by default, which are the paper's."""

@@ -1,4 +1,4 @@
-"""The frozen levels of Mastermind: independent draws from its law."""
+"""The frozen levels of Mastermind: independent draws from its level distribution."""
 
 from collections.abc import Iterator
 from typing import Final

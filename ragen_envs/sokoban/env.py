@@ -55,13 +55,14 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
 
     ## Starting State
     `reset(seed=s)` draws fresh levels of the split: a random-walk room and reverse play from the solved
-    state (Racanière et al. 2017), always solvable. By default the law is that of the paper's published
-    code (`generator="ragen"`), with search depth 300 on 6x6 and 10 in `ragen/SokobanLarge-v0`. Rooms of
-    6x6 are few: 100,000 draws held 8,330 levels that differ by more than a rotation, a reflection or their
-    place in the frame, of about 12,000 in all (Chao's estimate); the hundred commonest are 31% of the
-    draws. On 8x8 nearly all draws differ. The published code itself, run on 1,256 of the paper's seeds,
-    gives levels with a mean shortest solution of 4.1 moves, 9% of one move and 44% of at most three, of
-    which ten random actions solve 18%; on 8x8 with two boxes 5.8, 0%, 9% and 2.6%.
+    state (Racanière et al. 2017), always solvable. By default levels follow the distribution of the
+    paper's published code (`generator="ragen"`), with search depth 300 on 6x6 and 10 in
+    `ragen/SokobanLarge-v0`. Rooms of 6x6 are few: 100,000 draws held 8,330 levels that differ by more
+    than a rotation, a reflection or their place in the frame, of about 12,000 in all (Chao's estimate);
+    the hundred commonest are 31% of the draws. On 8x8 nearly all draws differ. The published code
+    itself, run on 1,256 of the paper's seeds, gives levels with a mean shortest solution of 4.1 moves,
+    9% of one move and 44% of at most three, of which ten random actions solve 18%; on 8x8 with two
+    boxes 5.8, 0%, 9% and 2.6%.
     `reset(options={"split": "test", "index": 7})` loads a frozen level.
 
     ## Rewards
@@ -82,10 +83,10 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     `size`: side of the square, or (height, width), each from 4 to 32. `boxes`: 1 to 16. The smallest
     boards are 4x5, for at most two boxes, and 5x5, for at most three. `reward`: see above. `level`: a
     fixed board as rows of `#_O√XPS`, played at every reset instead of generated ones.
-    `generator`: the level law. "ragen"; "gym-sokoban", whose search also walks without pulling and counts
-    each pull as a change of box; "v1", the law of suite version 1, as gym-sokoban's but counting changes
-    of box as "ragen" does and with at most 1,500 states. `search_depth`: how deep reverse play searches;
-    a depth of d, at least 3, is d - 2 steps; None is 300 (1,500 states for "v1").
+    `generator`: the level distribution. "ragen"; "gym-sokoban", whose search also walks without pulling and
+    counts each pull as a change of box; "v1", that of suite version 1, as gym-sokoban's but counting
+    changes of box as "ragen" does and with at most 1,500 states. `search_depth`: how deep reverse play
+    searches; a depth of d, at least 3, is d - 2 steps; None is 300 (1,500 states for "v1").
     `split`: "train", "validation" or "test", until a reset asks for another. `render_mode`: "ansi" or
     "rgb_array".
 

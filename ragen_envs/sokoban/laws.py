@@ -1,4 +1,4 @@
-"""The level laws of Sokoban: how a room is carved, searched backwards, and left."""
+"""The level distributions of Sokoban: how a room is carved, searched backwards, and left."""
 
 from collections.abc import Mapping
 from math import comb
@@ -41,13 +41,13 @@ _LAWS: Final[Mapping[str, Law]] = {
 }
 
 GENERATORS: Final = tuple(_LAWS)
-"""Names of the level laws.
+"""Names of the level distributions.
 
 - ``ragen``: the generator of the paper's published code, and the default. The search only pulls, a change
   of box counts when the pulled box differs from the one before, and the player walks up to three steps at
   the end.
 - ``gym-sokoban``: gym-sokoban 0.0.6, where the search also walks and every pull counts as a change of box.
-- ``v1``: the law of suite version 1, a search that also walks and visits at most 1,500 states.
+- ``v1``: the distribution of suite version 1, a search that also walks and visits at most 1,500 states.
 """
 
 

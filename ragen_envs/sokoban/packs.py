@@ -17,7 +17,7 @@ from ragen_envs.sokoban.text import encode_level
 
 
 def rows(settings: dict[str, Any], split: str) -> Iterator[Row]:
-    """Yield independent draws from the law without end."""
+    """Yield independent draws from the level distribution without end."""
     game = SokobanEnv(**settings)
     height, width = game.height, game.width
     stream = seeding.new_stream(split, f"pack {game.distribution}", 0)

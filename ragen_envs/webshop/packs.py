@@ -1,4 +1,4 @@
-"""The frozen goals of WebShop: independent draws from its law."""
+"""The frozen goals of WebShop: independent draws from its level distribution."""
 
 from collections.abc import Iterator
 from functools import partial

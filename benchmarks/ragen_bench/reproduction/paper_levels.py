@@ -1,7 +1,7 @@
 """Where the levels of a test are not drawn as the paper's were.
 
-Sokoban, SokobanLarge and FrozenLake are missing here: their levels follow the law of the paper's published
-code (docs/games).
+Sokoban, SokobanLarge and FrozenLake are missing here: their levels follow the distribution of the
+paper's published code (docs/games).
 """
 
 from collections.abc import Iterable

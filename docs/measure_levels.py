@@ -1,4 +1,4 @@
-"""Measure the level laws of the games: ``python docs/measure_laws.py`` writes ``docs/laws.json``.
+"""Measure the games' level distributions: ``python docs/measure_levels.py`` writes ``docs/levels.json``.
 
 For each distribution and split, fresh levels from seeds 0 on: how many differ, how long their shortest
 solutions are, and how often random play succeeds, exactly. ``docs/generate.py`` shows the numbers on the
@@ -26,14 +26,14 @@ from ragen_envs.word_game import WordGameEnv
 
 LEVELS: Final = 2000
 """Fresh levels of each split."""
-FILE: Final = Path(__file__).with_name("laws.json")
+FILE: Final = Path(__file__).with_name("levels.json")
 VARIANTS: Final = {
     "ragen/Sokoban-v0": ({"generator": "gym-sokoban"}, {"generator": "v1"}),
     "ragen/SokobanLarge-v0": (
         {"generator": "gym-sokoban", "search_depth": None}, {"generator": "v1", "search_depth": None},
     ),
 }  # fmt: skip
-"""Other laws of a game that its page compares with its own, on training levels."""
+"""Other distributions of a game that its page compares with its own, on training levels."""
 
 
 def shortest(env: GameEnv[Any]) -> int | None:
@@ -72,8 +72,8 @@ def measure(env: GameEnv[Any], split: str) -> dict[str, Any]:
     return row
 
 
-def laws(game: GameSpec) -> list[tuple[str, GameEnv[Any]]]:
-    """Return a name and an env for each law that the game's page shows."""
+def distributions(game: GameSpec) -> list[tuple[str, GameEnv[Any]]]:
+    """Return a name and an env for each distribution that the game's page shows."""
     own = dict(game.kwargs)
     found = [(f"`{game.id}`", game.env_class(**own))]
     for change in VARIANTS.get(game.id, ()):
@@ -86,15 +86,15 @@ def laws(game: GameSpec) -> list[tuple[str, GameEnv[Any]]]:
 
 
 def main() -> None:
-    """Measure every law and write the file."""
+    """Measure every distribution and write the file."""
     found: dict[str, list[dict[str, Any]]] = {}
     for game in GAMES:
         if issubclass(game.env_class, WordGameEnv):
             continue  # their pages show the packs and the controls
-        for number, (name, env) in enumerate(laws(game)):
+        for number, (name, env) in enumerate(distributions(game)):
             for split in SPLITS if number == 0 else (TRAIN,):
                 print(f"{name} {split}", file=sys.stderr)
-                row = {"law": name, "split": split, **measure(env, split)}
+                row = {"distribution": name, "split": split, **measure(env, split)}
                 found.setdefault(game.module, []).append(row)
     FILE.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
