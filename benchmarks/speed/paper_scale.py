@@ -27,6 +27,11 @@ from transformers.utils import logging as transformers_logging
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
 from ragen_agents.starpo.callbacks import ReportMetrics
 from ragen_agents.starpo.config import Filter
+from ragen_agents.starpo.memory.fitting import fitted
+from ragen_agents.starpo.memory.planning import Sizes, this_device
+from ragen_agents.starpo.memory.training_memory import GIB
+from ragen_agents.starpo.memory.training_memory import PHASES as PLANNED
+from ragen_agents.starpo.setup import env_factory
 from ragen_agents.starpo.trainer import Trainer
 from ragen_agents.starter import STARTER
 
@@ -118,7 +123,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         model, run = Path(folder, "model"), Path(folder, "run")
         make_model(model)
-        Trainer(settings(args, model), run, callbacks=[ReportMetrics(show)]).run()
+        config = settings(args, model)
+        planner = Sizes(config, env_factory(config, None)).on(this_device())
+        plan = planner(fitted(config, planner))
+        planned = ", ".join(f"{phase} {plan.total(phase) / GIB:.1f}" for phase in PLANNED)
+        print(f"planned at most, GiB: {planned}", flush=True)
+        Trainer(config, run, callbacks=[ReportMetrics(show)]).run()
         saved = sum(f.stat().st_size for f in run.rglob("*") if f.is_file())
         print(f"{memory()}, checkpoint {saved / 2**30:.1f} GiB")
 

@@ -85,7 +85,7 @@ def advice(config: TrainConfig, planner: Planner) -> str:
 
 
 def most_tokens(config: TrainConfig, planner: Planner) -> int | None:
-    """Return the largest micro-batch with which a run fits, up to what is set or the default; None if none."""
+    """Return the largest micro-batch with which a run fits, up to what is set or by default; None if none."""
     low, high = 0, config.update.micro_batch_tokens // _STEP
     if planner(config).fits:
         return config.update.micro_batch_tokens

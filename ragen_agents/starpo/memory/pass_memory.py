@@ -2,7 +2,7 @@
 
 Counted are the tensors that PyTorch keeps for the backward pass, and the temporary ones where they are most.
 Attention stores no scores of tokens times tokens: the fused kernels of PyTorch, on the CPU and on CUDA, keep
-queries, keys, values, their result, one number a query and head, and the mask as numbers.
+queries, keys, values, their result and the mask as numbers.
 """
 
 from dataclasses import dataclass, replace
@@ -77,7 +77,6 @@ def layer_activations(shape: ModelShape, how: Arithmetic, size: PassSize) -> int
     """Return what one layer keeps for its backward pass."""
     wide = shape.query_width
     numbers = _norms(shape, how) + _linear_inputs(shape, how) + 2 * wide * how.product
-    numbers += 4 * FLOAT32 * wide // 64  # one number a query and head, of heads of about 64
     numbers += 3 * shape.intermediate * how.product
     keys = 2 * wide * how.product
     return size.tokens * numbers + size.key_tokens * keys + size.pairs * how.product
