@@ -55,7 +55,7 @@ for iteration in range(args.iterations):
         steps = -(-len(chosen) // config.update.mini_batch_size)
         for mini in mini_batches(len(chosen), steps, config.update.epochs, seed=iteration):
             totals = batch_totals(config, prepared.inputs, mini)
-            for part in micro_batches(batch.sizes, mini, config.update.max_tokens_per_micro_batch):
+            for part in micro_batches(batch.sizes, mini, config.update.micro_batch_tokens):
                 scores = score_trajectories(models, batch, part, cpu)
                 inputs = prepared.inputs.part(part, batch.columns(part), cpu)
                 loss, _ = policy_loss(config, scores, inputs, totals)

@@ -27,6 +27,11 @@ from transformers.utils import logging as transformers_logging
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
 from ragen_agents.starpo.callbacks import ReportMetrics
 from ragen_agents.starpo.config import Filter
+from ragen_agents.starpo.memory.fitting import fitted
+from ragen_agents.starpo.memory.planning import Sizes, this_device
+from ragen_agents.starpo.memory.training_memory import GIB
+from ragen_agents.starpo.memory.training_memory import PHASES as PLANNED
+from ragen_agents.starpo.setup import env_factory
 from ragen_agents.starpo.trainer import Trainer
 from ragen_agents.starter import STARTER
 
@@ -93,7 +98,7 @@ def main() -> None:
     parser.add_argument("--group-size", type=int, default=paper.rollout.group_size)
     parser.add_argument("--max-tokens", type=int, default=paper.rollout.max_tokens)
     parser.add_argument(
-        "--max-tokens-per-micro-batch", type=int, default=paper.update.max_tokens_per_micro_batch
+        "--max-tokens-per-micro-batch", type=int, help="the most that fits by default"
     )
     parser.add_argument("--iterations", type=int, default=3, help="the first one warms up")
     parser.add_argument("--lora", action="store_true", help="adapters of rank 64")
@@ -118,7 +123,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         model, run = Path(folder, "model"), Path(folder, "run")
         make_model(model)
-        Trainer(settings(args, model), run, callbacks=[ReportMetrics(show)]).run()
+        config = settings(args, model)
+        planner = Sizes(config, env_factory(config, None)).on(this_device())
+        plan = planner(fitted(config, planner))
+        planned = ", ".join(f"{phase} {plan.total(phase) / GIB:.1f}" for phase in PLANNED)
+        print(f"planned at most, GiB: {planned}", flush=True)
+        Trainer(config, run, callbacks=[ReportMetrics(show)]).run()
         saved = sum(f.stat().st_size for f in run.rglob("*") if f.is_file())
         print(f"{memory()}, checkpoint {saved / 2**30:.1f} GiB")
 

@@ -4,11 +4,12 @@ from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import Any, Final, Protocol
 
+import torch
 from torch import Tensor
 
 from ragen_agents.engines.base import Completion, EngineError, TokenRequest
 from ragen_agents.engines.vllm_api import UNLABELLED, Finished, sampling_fields
-from ragen_agents.engines.weights import check_arrival, named_weights, probe
+from ragen_agents.engines.weights import check_scores, named_weights, probe
 
 _RESTARTS: Final = 3
 """How often a server may lose one version of the weights. One that always dies is no help."""
@@ -19,6 +20,10 @@ class VllmModel(Protocol):
 
     precision: str
     """Its arithmetic, a key of ``weights.TOLERANCE``."""
+
+    @property
+    def needs_weights(self) -> bool:
+        """Whether it has dropped its weights, so that `reload` must come before the next request."""
 
     def add(self, name: str, ids: Sequence[int], fields: dict[str, Any]) -> None:
         """Queue a request; the name is the caller's, the fields those of `sampling_fields`."""
@@ -33,10 +38,18 @@ class VllmModel(Protocol):
         """
 
     def reload(self, weights: Iterable[tuple[str, Tensor]], label: str) -> None:
-        """Forget what is queued and what was computed with the old weights, and take over new ones."""
+        """Forget what is queued and what was computed with the old weights, and take over new ones.
 
-    def sleep(self) -> None:
-        """Leave memory to others until the next request, where the device can."""
+        Raises:
+            EngineError: They did not arrive.
+        """
+
+    def sleep(self, keep_weights: bool) -> None:
+        """Leave memory to others until the next request, where the device can.
+
+        Args:
+            keep_weights: Whether the weights survive; else ``needs_weights`` may be true afterwards.
+        """
 
     def close(self) -> None:
         """End what was begun here."""
@@ -68,7 +81,9 @@ class VllmEngine:
         self._asked: dict[str, TokenRequest] = {}
 
     def submit(self, requests: Sequence[TokenRequest]) -> None:
-        """Queue requests."""
+        """Queue requests; weights that were dropped when the engine rested are handed over again."""
+        if requests and self._model.needs_weights:
+            self._hand_over()
         for request in requests:
             name = str(next(self._names))
             self._asked[name] = request
@@ -96,7 +111,7 @@ class VllmEngine:
 
     def release(self) -> None:
         """Leave the device's memory to the trainer, where vLLM can sleep."""
-        self._model.sleep()
+        self._model.sleep(keep_weights=self._label is None)
 
     def close(self) -> None:
         """End the engine and free its memory."""
@@ -111,8 +126,9 @@ class VllmEngine:
 
     def _hand_over(self) -> None:
         model, self._label = self._source, f"{self._run}{self.version}"
-        self._model.reload(named_weights(model), self._label)
-        check_arrival(model, self._model.score(probe(model)), self._model.precision, self.version)
+        precision = self._model.precision
+        self._model.reload(named_weights(model, getattr(torch, precision)), self._label)
+        check_scores(model, self._model.score(probe(model)), precision, self.version)
 
     def _begin_again(self) -> None:
         """Hand the weights over to a server that was started anew, and ask it all that is open.

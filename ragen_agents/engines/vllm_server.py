@@ -20,6 +20,7 @@ from ragen_agents.bounded_http import bounded
 from ragen_agents.engines import vllm_api as api
 from ragen_agents.engines.base import EngineError
 from ragen_agents.engines.vllm_api import Finished
+from ragen_agents.engines.weight_digests import ArrivalCheck, digests_of
 from ragen_agents.engines.weights import TOLERANCE
 from ragen_envs.errors import RagenError
 
@@ -63,6 +64,8 @@ class ServedModel:
         RagenError: There is no such server, or not with the settings that are needed.
     """
 
+    needs_weights = False
+
     def __init__(
         self,
         url: str,
@@ -80,6 +83,7 @@ class ServedModel:
         self._room = asyncio.Semaphore(CONCURRENCY)
         self._client = _client(url)
         self._tasks: set[asyncio.Task[Finished]] = set()
+        self._arrival = ArrivalCheck()
         try:
             self.precision = self._check(context)
         except RagenError:
@@ -109,13 +113,15 @@ class ServedModel:
         """Write the weights to a folder and let the server read it; see `VllmModel`."""
         self._forget()
         try:
-            _save(weights, self._folder)
+            sent = digests_of(_save(weights, self._folder), self._vocabulary)
             for route, body in api.reloading(self._folder, label):
                 self._loop.run_until_complete(self._ask(route, body, api.Done, lambda _: None))
+            asking = self._ask(api.CHECKSUMS, api.hashing(), api.Checksums, lambda found: found)
+            self._arrival.check(sent, self._loop.run_until_complete(asking).checksums, label)
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def sleep(self) -> None:
+    def sleep(self, keep_weights: bool) -> None:
         """Do nothing: the server has a device of its own."""
 
     def close(self) -> None:
@@ -231,14 +237,15 @@ def _client(url: str) -> httpx2.AsyncClient:
     )
 
 
-def _save(weights: Iterable[tuple[str, Tensor]], folder: Path) -> None:
-    """Write weights as a model folder's; those that share memory are written each."""
+def _save(weights: Iterable[tuple[str, Tensor]], folder: Path) -> dict[str, Tensor]:
+    """Write weights as a model folder's, and return them; those that share memory are written each."""
     tensors = {name: tensor.cpu().contiguous().clone() for name, tensor in weights}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     except (OSError, SafetensorError) as error:
         raise EngineError(f"'{folder}' cannot be written: {_line(error)}") from error
+    return tensors
 
 
 def _message(response: httpx2.Response) -> str:

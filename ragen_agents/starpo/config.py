@@ -20,6 +20,8 @@ Unit = Annotated[float, Field(ge=0, le=1)]
 Amount = Annotated[float, Field(ge=0)]
 Above = Annotated[float, Field(gt=0)]
 Params = dict[str, float]
+MOST_TOKENS = 16384
+"""Tokens of a forward pass by default, where they fit."""
 
 
 def _names(registry: Registry[Any]) -> WithJsonSchema:
@@ -62,8 +64,16 @@ class Vllm(_Section):
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Arithmetic of the rollouts; auto is float32 on a CPU and bfloat16 on a GPU."""
-    cache_gib: Annotated[float, Field(gt=0)] = 1.0
-    """Size of the KV cache in GiB; too little costs speed, not correctness."""
+    max_model_len: Annotated[int, Field(ge=128)] | None = None
+    """Maximum number of tokens in a conversation. By default an upper bound of what the game's conversations
+    reach, and never more than the model's context. A conversation that would exceed it ends with
+    ``overflow``."""
+    cache_gib: Above | None = None
+    """Size of the KV cache in GiB. By default as much as all episodes of an iteration or evaluation need
+    at that length, bounded by what is free; less costs speed, not correctness."""
+    gpu_memory_utilization: Share | None = None
+    """Share of the GPU's memory that vLLM may take while the trainer holds the rest. By default what its
+    weights, cache and activations need; vLLM does not start if that is not free."""
 
 
 class Server(_Section):
@@ -204,8 +214,9 @@ class Update(_Section):
     """Adam's betas (paper: 0.9, 0.999)."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     """Maximum norm of the gradients, clipped separately for policy and critic."""
-    max_tokens_per_micro_batch: Positive = 16384
-    """Maximum number of tokens in a forward pass, padding included; affects memory and speed only."""
+    max_tokens_per_micro_batch: Positive | None = None
+    """Maximum number of tokens in a forward pass, padding included; affects memory and speed only. By default
+    16384, or on a GPU the most below it that the memory plan fits on the device, see docs/engines.md."""
     gradient_checkpointing: bool = False
     """Whether the activations inside each decoder layer are computed again in the backward pass instead of
     being kept; affects memory and speed only."""
@@ -217,6 +228,11 @@ class Update(_Section):
     0.125 apart. By default where several optimizer steps share the log-probabilities of one rollout."""
     max_nonfinite_steps: Positive = 3
     """Consecutive optimizer steps with a gradient that is not finite after which the run stops."""
+
+    @property
+    def micro_batch_tokens(self) -> int:
+        """``max_tokens_per_micro_batch``, or its default where no plan has set it."""
+        return self.max_tokens_per_micro_batch or MOST_TOKENS
 
 
 class Critic(_Section):

@@ -6,9 +6,12 @@ from typing import Any
 
 from ragen_agents.engines import Engine
 from ragen_agents.engines.transformers_engine import TransformersEngine
+from ragen_agents.engines.weights import PROBE_LENGTH
 from ragen_agents.model_source import model_source
 from ragen_agents.rollout.chat import ChatCodec
+from ragen_agents.rollout.conversation_length import longest_conversation
 from ragen_agents.starpo.config import TrainConfig
+from ragen_agents.starpo.setup import MakeEnv
 from ragen_envs.errors import RagenError
 
 
@@ -18,6 +21,9 @@ def make_engine(
     codec: ChatCodec,
     processes: int,
     folder: Path,
+    *,
+    context: int,
+    reserved: int,
 ) -> Engine:
     """Make the engine that a config names.
 
@@ -27,6 +33,8 @@ def make_engine(
         codec: Its chat template.
         processes: Of the run.
         folder: The run directory.
+        context: Most tokens of a conversation; see `engine_context`.
+        reserved: Bytes that the trainer will take later on the device.
 
     Raises:
         RagenError: It is not available.
@@ -43,11 +51,33 @@ def make_engine(
     if config.engine == "vllm-server":
         model = _served(config, policy, folder)
         return VllmEngine(model, codec.stop_token_ids, max_tokens, run=f"{uuid.uuid4().hex[:8]}-")
-    from ragen_agents.engines.vllm_api import LocalModel
+    from ragen_agents.engines.vllm_local import LocalSettings, load_local
 
-    settings = config.vllm
-    local = LocalModel(model_source(config.model), settings.precision, settings.cache_gib)
+    given = config.vllm
+    evaluated = config.evaluation.episodes if config.evaluation.every else 0
+    settings = LocalSettings(
+        context, max(config.episodes, evaluated), given.precision, given.cache_gib,
+        given.gpu_memory_utilization, reserved,
+    )  # fmt: skip
+    local = load_local(model_source(config.model), settings)
     return VllmEngine(local, codec.stop_token_ids, max_tokens)
+
+
+def engine_context(config: TrainConfig, make_env: MakeEnv, codec: ChatCodec, own: int) -> int:
+    """Return the most tokens of a conversation that the engine of a config reads.
+
+    Args:
+        config: The run's.
+        make_env: Makes a conversation.
+        codec: The model's chat template.
+        own: The model's context.
+    """
+    if config.engine != "vllm":
+        return own
+    wanted = config.vllm.max_model_len
+    if wanted is None:
+        wanted = longest_conversation(make_env(), codec, config.rollout.max_tokens)
+    return min(own, max(wanted, 2 * PROBE_LENGTH))
 
 
 def _served(config: TrainConfig, policy: Any, folder: Path) -> Any:

@@ -15,8 +15,9 @@ from ragen_agents.rollout.collect import Collector, RewardFunction
 from ragen_agents.rollout.trajectory import Trajectory
 from ragen_agents.starpo.callbacks import Callback, checked_callbacks
 from ragen_agents.starpo.config import TrainConfig
-from ragen_agents.starpo.engine_setup import make_engine
+from ragen_agents.starpo.engine_setup import engine_context, make_engine
 from ragen_agents.starpo.evaluation import Evaluator
+from ragen_agents.starpo.memory.planning import fitted_to_device
 from ragen_agents.starpo.parts.estimators import ESTIMATORS
 from ragen_agents.starpo.parts.policy_losses import POLICY_LOSSES
 from ragen_agents.starpo.parts.rewards import TurnReward, as_reward
@@ -117,6 +118,10 @@ class Trainer:
         self.callbacks = checked_callbacks(callbacks)
         self._reward = TurnReward(config.reward) if reward is None else as_reward(reward)
         self.accelerator = make_accelerator(config)
+        self._make_env = env_factory(config, env)
+        self.config = config = fitted_to_device(
+            config, self._make_env, self.accelerator.num_processes, own_engine=engine is not None
+        )
         # What is sharded goes to its device in parts, so that no device has to hold all of it.
         apart = is_split(config, self.accelerator)
         device = torch.device("cpu") if apart else self.accelerator.device
@@ -127,13 +132,15 @@ class Trainer:
         self.codec = ChatCodec(
             self.tokenizer, stop_token_ids(policy.generation_config, self.tokenizer)
         )
-        self._make_env = env_factory(config, env)
-        self._context = int(getattr(policy.config, "max_position_embeddings", 1 << 30))
+        self._own_context = int(getattr(policy.config, "max_position_embeddings", 1 << 30))
+        self._context = self._own_context
+        if engine is None:
+            self._context = engine_context(config, self._make_env, self.codec, self._own_context)
         check_fits(config, self._make_env, self.codec, self._context)
         self._owns_engine = engine is None
         self.engine = engine if engine is not None else make_engine(
             config, self.learner.whole_policy(), self.codec, self.accelerator.num_processes,
-            self.run_dir,
+            self.run_dir, context=self._context, reserved=self.learner.state_to_come,
         )  # fmt: skip
         self.collector = self._collector(config.rollout.temperature, f"rollout {config.seed}")
         self._rollout = RolloutStep(config, self.collector, self.accelerator)
@@ -329,6 +336,11 @@ class Trainer:
         self._phases.add("games", game_seconds)
         self._call("on_rollout_end", iteration + 1, trajectories)
         metrics: dict[str, Any] = rollout_metrics(trajectories)
+        if metrics.get("end/overflow") and self._context < self._own_context:
+            self._warn(
+                f"iteration {iteration + 1}: {metrics['end/overflow']:.0%} of the episodes ended because "
+                f"they needed more than vLLM's {self._context} tokens; raise vllm.max_model_len"
+            )
         metrics |= self._diagnose(iteration, trajectories, candidates)
         kept = kept_groups(config, candidates, iteration)
         metrics["kept_groups"] = float(len(kept))

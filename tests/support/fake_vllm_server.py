@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from ragen_agents.engines.decoding import Decoder
+from ragen_agents.engines.weight_digests import digest_of
 
 VERSION = "0.32.0"
 
@@ -72,6 +73,11 @@ class VllmServer(EndpointServer):
         assert "lm_head.weight" in weights
         self.model.load_state_dict(weights)
         return {"results": [None]}
+
+    def post_weight_checker(self, body, _):
+        assert body == {"action": "checksum"}
+        weights = dict(self.model.named_parameters())
+        return {"checksums": {f"dp0:pp0:pcp0:tp0:{n}": digest_of(w) for n, w in weights.items()}}
 
     def post_reset_prefix_cache(self, *_):
         return {"success": True}

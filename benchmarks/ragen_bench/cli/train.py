@@ -48,18 +48,40 @@ def train(
     ] = None,
     out: RunDirectoryOption = None,
     resume: ResumeOption = True,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Show what memory the run would need, and do not start.")
+    ] = False,
+    device_memory: Annotated[
+        float | None,
+        typer.Option(
+            metavar="GIB",
+            min=1.0,
+            help="With --plan, memory of each GPU.",
+            show_default="this machine's",
+        ),
+    ] = None,
+    devices: Annotated[
+        int, typer.Option(min=1, help="With --plan, number of GPUs that train.")
+    ] = 1,
 ) -> None:
     """Train a model on a game and keep the best checkpoint as an ordinary model folder.
 
-    An existing run directory is resumed from its last checkpoint. While it runs you see:
+    An existing run directory is resumed from its last checkpoint. A run that does not fit
+    into the memory of its device is refused before models are loaded. While it runs you see:
     success and return of the episodes, entropy of the policy (nats a token), std (deviation
     of the return within groups), gradient (norm), and the seconds of an iteration.
     """
     from ragen_agents.starpo.run.run_directory import default_run_dir
     from ragen_bench.cli.resuming import check_resume
     from ragen_bench.training.run_summary import run_summary
+    from ragen_envs.errors import RagenError
 
-    config = _config(what, setting or [], recipe, preset, scale)
+    config = _config(what, setting or [], recipe, preset, scale, hashed=not plan)
+    if plan:
+        _show_plan(config, device_memory, devices)
+        return
+    if device_memory is not None or devices != 1:
+        raise RagenError("--device-memory and --devices are for --plan")
     folder = out or default_run_dir(config)
     check_resume(folder, resume)
     _train(folder, config)
@@ -68,8 +90,9 @@ def train(
 
 
 def _config(
-    what: str | None, setting: list[str], recipe: str | None, preset: str | None, scale: str | None
-) -> "TrainConfig":
+    what: str | None, setting: list[str], recipe: str | None, preset: str | None, scale: str | None,
+    hashed: bool,
+) -> "TrainConfig":  # fmt: skip
     from ragen_bench.training.recipes import recipe_overrides
     from ragen_bench.training.train_settings import make_train_config, recipe_config
     from ragen_envs.errors import RagenError
@@ -77,10 +100,17 @@ def _config(
     if recipe is None:
         if what is None:
             raise RagenError("name a game, a YAML file of settings, or a --recipe")
-        return make_train_config(what, preset, scale, setting)
+        return make_train_config(what, preset, scale, setting, hashed)
     if preset or scale:
         raise RagenError("a recipe sets what --preset and --scale set; give one or the other")
-    return recipe_config(recipe, recipe_overrides(what, setting))
+    return recipe_config(recipe, recipe_overrides(what, setting), hashed)
+
+
+def _show_plan(config: "TrainConfig", device_memory: float | None, devices: int) -> None:
+    from ragen_bench.training.memory_view import print_memory_plan
+
+    if not print_memory_plan(config, device_memory, devices):
+        raise typer.Exit(2)
 
 
 def _train(folder: Path, config: "TrainConfig") -> None:

@@ -18,7 +18,11 @@ DEFAULT_PRESET: Final = "starpo-s"
 
 
 def make_train_config(
-    what: str, preset: str | None, scale: str | None, overrides: Sequence[str]
+    what: str,
+    preset: str | None,
+    scale: str | None,
+    overrides: Sequence[str],
+    hashed: bool = True,
 ) -> TrainConfig:
     """Return the training config that a command line specifies.
 
@@ -28,6 +32,7 @@ def make_train_config(
             fields then have their own defaults.
         scale: Key of ``SCALES``. None: laptop for a game with the starter model, else none.
         overrides: ``field=value`` with dots for sections, such as "update.learning_rate=1e-4".
+        hashed: Whether the config holds the hash of the model's weights, which must then be there.
 
     Raises:
         RagenError: Something of it is unknown or wrong.
@@ -44,10 +49,11 @@ def make_train_config(
         preset = preset or DEFAULT_PRESET
         if scale is None and given.get("model", "starter") == "starter":
             scale = "laptop"
-    return layered_config(SCALES[scale] if scale else {}, PRESETS[preset] if preset else {}, given)
+    layers = SCALES[scale] if scale else {}, PRESETS[preset] if preset else {}, given
+    return layered_config(*layers, hashed=hashed)
 
 
-def recipe_config(recipe: str, overrides: Sequence[str]) -> TrainConfig:
+def recipe_config(recipe: str, overrides: Sequence[str], hashed: bool = True) -> TrainConfig:
     """Return the training config of a recipe with settings laid over it.
 
     Raises:
@@ -59,11 +65,11 @@ def recipe_config(recipe: str, overrides: Sequence[str]) -> TrainConfig:
             f"the recipe '{recipe}' trains a model that has imitated the oracle; make one with "
             f"'ragen sft --recipe {recipe} --out runs/imitated' and add model=runs/imitated"
         )
-    return layered_config(found.train, given)
+    return layered_config(found.train, given, hashed=hashed)
 
 
-def layered_config(*layers: dict[str, Any]) -> TrainConfig:
-    """Return the config of settings laid over one another, with the hash of its model's weights.
+def layered_config(*layers: dict[str, Any], hashed: bool = True) -> TrainConfig:
+    """Return the config of settings laid over one another, ``hashed`` with the hash of its model's weights.
 
     Raises:
         RagenError: A field is unknown or wrong, or there is no such game or model.
@@ -71,5 +77,6 @@ def layered_config(*layers: dict[str, Any]) -> TrainConfig:
     config = validate(TrainConfig, merged(*layers), "config")
     game = text_id_of(config.game)
     model_source(config.model)  # refuses folders that do not exist
-    weights = None if config.model.startswith("hf:") else weights_of(config.model)
+    has_files = hashed and not config.model.startswith("hf:")
+    weights = weights_of(config.model) if has_files else None
     return config.model_copy(update={"game": game, "weights": weights})

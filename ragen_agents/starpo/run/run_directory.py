@@ -22,6 +22,7 @@ _FREE: Final[dict[str, Any]] = {
     "iterations": True,
     "server": True,
     "fsdp": True,
+    "vllm": {"max_model_len", "cache_gib", "gpu_memory_utilization"},
     "update": {"max_tokens_per_micro_batch", "gradient_checkpointing"},
 }
 """Fields that may change when a run is resumed: it can be made longer, its server may move, and what affects

@@ -69,6 +69,19 @@ class Learner:
         self.bad_steps = 0
         """Steps skipped in a row because a gradient was not finite."""
 
+    @property
+    def state_to_come(self) -> int:
+        """Bytes that the optimizers will keep for parameters that they have not changed yet."""
+        both = (self.optimizer, self.critic_optimizer)
+        return sum(
+            2 * parameter.numel() * parameter.element_size()
+            for optimizer in both
+            if optimizer is not None
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+            if parameter not in optimizer.state
+        )
+
     def whole_policy(self) -> Any:
         """Return the policy with its present weights; all processes call this together.
 
@@ -167,7 +180,7 @@ class Learner:
         Every process makes as many passes as the others; those beyond its share weigh nothing. Where the
         weights are split, gradients are averaged over processes, so the factor is their number.
         """
-        parts = micro_batches(batch.sizes, rows, self.config.update.max_tokens_per_micro_batch)
+        parts = micro_batches(batch.sizes, rows, self.config.update.micro_batch_tokens)
         world, rank = self.accelerator.num_processes, self.accelerator.process_index
         factor = 1.0 if self._copy is None else float(world)
         for k in range(-(-len(parts) // world)):

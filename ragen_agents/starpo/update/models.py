@@ -4,7 +4,7 @@ import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import torch
 from safetensors import SafetensorError
@@ -29,7 +29,7 @@ from ragen_agents.starpo.update.batch import TrainBatch
 from ragen_agents.starpo.update.passes import hidden_states, trunk_of
 from ragen_envs.errors import RagenError, first_line
 
-_CHUNK = 2048
+LOGIT_CHUNK: Final = 2048
 """Action tokens whose logits exist at the same time."""
 
 
@@ -211,11 +211,11 @@ def chunked_logprobs(
         logs = torch.log_softmax(_logits(policy, states, float32_head) / temperature, dim=-1)
         return logs.gather(1, wanted[:, None])[:, 0], -(logs.exp() * logs).sum(-1)
 
-    if len(targets) <= _CHUNK:
+    if len(targets) <= LOGIT_CHUNK:
         return part(hidden, targets)
     pairs = [
         checkpoint(part, states, wanted, use_reentrant=False)
-        for states, wanted in zip(hidden.split(_CHUNK), targets.split(_CHUNK), strict=True)
+        for states, wanted in zip(hidden.split(LOGIT_CHUNK), targets.split(LOGIT_CHUNK), strict=True)
     ]
     return torch.cat([a for a, _ in pairs]), torch.cat([b for _, b in pairs])
 

@@ -1,0 +1,107 @@
+"""What ``ragen train --plan`` shows: the memory of a run, phase by phase, and whether it fits."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import pandas as pd
+from rich.console import Console
+
+from ragen_agents.starpo import TrainConfig
+from ragen_agents.starpo.memory.fitting import fitted, refusal
+from ragen_agents.starpo.memory.planning import Sizes, this_device
+from ragen_agents.starpo.memory.training_memory import (
+    COMPONENTS,
+    GIB,
+    PHASES,
+    Device,
+    MemoryPlan,
+)
+from ragen_agents.starpo.setup import env_factory
+from ragen_bench.console.formats import Format, Grid, print_table
+
+_NAMES: Final = {
+    "policy": "policy weights",
+    "critic": "critic weights",
+    "reference": "reference weights",
+    "optimizer": "optimizer moments",
+    "vLLM": "vLLM weights and work",
+    "reserve": "libraries, fragments",
+}
+"""Components whose name in the table is longer."""
+_HEADERS: Final = {"step": "optimizer\nstep"}
+
+
+def print_memory_plan(config: TrainConfig, memory_gib: float | None, devices: int) -> bool:
+    """Print the memory of each device in the phases of an iteration; returns whether the run fits.
+
+    Args:
+        config: The run's.
+        memory_gib: Of each GPU; None for the device of this machine.
+        devices: Number of GPUs that train.
+
+    Raises:
+        RagenError: There is no such model, or its memory cannot be planned.
+    """
+    device = this_device() if memory_gib is None else Device(int(memory_gib * GIB), True)
+    sizes = Sizes(config, env_factory(config, None))
+    planner = sizes.on(device, devices)
+    found = fitted(config, planner)
+    plan = planner(found)
+    data = pd.DataFrame(plan.phases).fillna(0)
+    what = f"{devices} GPUs of" if devices > 1 else "a GPU of" if device.is_cuda else "a CPU with"
+    title = (
+        f"{config.model} ({sizes.shape.parameters / 1e6:,.0f} M weights) on {what} "
+        f"{device.memory / GIB:.1f} GiB"
+    )
+    refused = refusal(config, planner)
+    notes = [*_lengths(config, sizes), *([] if refused else _micro_batches(config, found))]
+    print_table(data, memory_grid(plan), Format.TABLE, title, notes)
+    console = Console(markup=False, emoji=False, highlight=False)
+    console.print(f"does not fit: {refused}" if refused else _verdict(plan))
+    return refused is None
+
+
+def memory_grid(plan: MemoryPlan) -> Grid:
+    """Return the table of a plan in GiB; components that a run does not have are left out."""
+    rows = [
+        [_NAMES.get(name, name), *(_gib(plan.phases[phase].get(name, 0)) for phase in PHASES)]
+        for name in COMPONENTS
+        if any(plan.phases[phase].get(name, 0) for phase in PHASES)
+    ]
+    totals = [plan.total(phase) for phase in PHASES]
+    rows.append(["together", *map(_gib, totals)])
+    rows.append(["left", *(f"{(plan.device.memory - total) / GIB:.2f}" for total in totals)])
+    return Grid(
+        ["GiB at most", *(_HEADERS.get(phase, phase) for phase in PHASES)],
+        rows,
+        left=1,
+        grouped=False,
+    )
+
+
+def _gib(size: int) -> str:
+    if not size:
+        return "-"
+    return f"{size / GIB:.2f}" if size >= GIB / 100 else "<0.01"
+
+
+def _lengths(config: TrainConfig, sizes: Sizes) -> Iterator[str]:
+    lengths = sizes.conversations(config.rollout.max_tokens)
+    rows = f" in {lengths.rows} rows" if lengths.rows > 1 else ""
+    yield f"conversations have up to {lengths.whole} tokens{rows}, {lengths.prompt} of them the first prompt"
+    if not sizes.has_tokenizer:
+        yield "the model's tokenizer is not here; lengths are those of the starter's, which knows the games"
+
+
+def _micro_batches(config: TrainConfig, found: TrainConfig) -> Iterator[str]:
+    chosen = "" if config.update.max_tokens_per_micro_batch else ", chosen by the plan"
+    yield f"micro-batches of up to {found.update.micro_batch_tokens} tokens{chosen}"
+
+
+def _verdict(plan: MemoryPlan) -> str:
+    if plan.always_fits:
+        return "fits"
+    return (
+        "fits, unless most replies are as long as they may be: then lower evaluation.episodes or "
+        "rollout.group_size"
+    )

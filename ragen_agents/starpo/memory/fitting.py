@@ -1,0 +1,130 @@
+"""Fit a training run to its device: the size of micro-batches, and what to change where nothing fits."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from ragen_agents.run_files.layers import merged
+from ragen_agents.starpo.config import MOST_TOKENS, TrainConfig
+from ragen_agents.starpo.memory.training_memory import GIB, MemoryPlan
+from ragen_envs.errors import RagenError
+
+Planner = Callable[[TrainConfig], MemoryPlan]
+"""Plans a config for a given model, game and device."""
+_STEP: Final = 256
+"""Chosen numbers of tokens are multiples of this."""
+_REMEDIES: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
+    ("update.gradient_checkpointing=true", {"update": {"gradient_checkpointing": True}}),
+    ("update.precision=bfloat16", {"update": {"precision": "bfloat16"}}),
+    ("engine=vllm", {"engine": "vllm"}),
+    ("engine=vllm-server", {"engine": "vllm-server"}),
+    ("lora.rank=64", {"lora": {"rank": 64, "alpha": 64}}),
+)
+"""What makes a run smaller, beside its micro-batches; the first changes results least."""
+_DOING: Final = {
+    "rollout": "to generate replies",
+    "scores": "to score trajectories",
+    "update": "for its update",
+    "step": "for an optimizer step",
+}
+
+
+class DoesNotFitError(RagenError):
+    """A run needs more memory than its device has."""
+
+
+def fitted(config: TrainConfig, planner: Planner) -> TrainConfig:
+    """Return a config whose ``update.max_tokens_per_micro_batch`` is set: if it was not, the most that fits.
+
+    It depends on all memory of the device, not on what is free, so that it is the same at each start. Where
+    none fits it is the smallest.
+    """
+    if config.update.max_tokens_per_micro_batch is not None:
+        return config
+    is_cuda = planner(config).device.is_cuda
+    tokens = most_tokens(config, planner) if is_cuda else None
+    return _with_tokens(config, tokens or (_STEP if is_cuda else MOST_TOKENS))
+
+
+def fit(config: TrainConfig, planner: Planner) -> TrainConfig:
+    """Return a config as `fitted` does, after a check that it fits.
+
+    Raises:
+        DoesNotFitError: It does not; the message names settings with which it would.
+    """
+    found = fitted(config, planner)
+    refused = refusal(config, planner)
+    if refused is not None:
+        raise DoesNotFitError(f"{refused} (ragen train --plan shows what takes it)")
+    return found
+
+
+def refusal(config: TrainConfig, planner: Planner) -> str | None:
+    """Return why a run does not fit, and with which settings it would; None if it fits."""
+    plan = planner(fitted(config, planner))
+    if plan.fits:
+        return None
+    needed, there = plan.least[plan.worst] / GIB, plan.device.memory / GIB
+    name = "GPU" if plan.device.is_cuda else "machine"
+    return (
+        f"the run needs {needed:.1f} GiB {_DOING[plan.worst]}, but the {name} has {there:.1f}; "
+        f"{advice(config, planner)}"
+    )
+
+
+def advice(config: TrainConfig, planner: Planner) -> str:
+    """Return with which settings a run that does not fit would, as a part of a message."""
+    for names, changed in _smaller(config, planner):
+        tokens = most_tokens(changed, planner)
+        if tokens is None:
+            continue
+        given = config.update.max_tokens_per_micro_batch
+        if given is not None and tokens < given:
+            names = [*names, f"update.max_tokens_per_micro_batch={tokens}"]
+        return f"it would fit with {' '.join(names)}"
+    return "lower rollout.max_tokens, or take a smaller model or several GPUs with fsdp=true"
+
+
+def most_tokens(config: TrainConfig, planner: Planner) -> int | None:
+    """Return the largest micro-batch with which a run fits, up to what is set or by default; None if none."""
+    low, high = 0, config.update.micro_batch_tokens // _STEP
+    if planner(config).fits:
+        return config.update.micro_batch_tokens
+    while low < high:
+        middle = (low + high + 1) // 2
+        if planner(_with_tokens(config, middle * _STEP)).fits:
+            low = middle
+        else:
+            high = middle - 1
+    return low * _STEP or None
+
+
+def _smaller(config: TrainConfig, planner: Planner) -> Iterator[tuple[list[str], TrainConfig]]:
+    """Yield configs that need less, and what is changed: nothing, each remedy, then all up to each."""
+    is_cuda = planner(config).device.is_cuda
+    remedies = [r for r in _REMEDIES if _applies(config, r[0], is_cuda)]
+    yield [], config
+    for name, change in remedies:
+        yield [name], _changed(config, change)
+    for count in range(2, len(remedies) + 1):
+        names, changes = zip(*remedies[:count], strict=True)
+        yield list(names), _changed(config, merged(*changes))
+
+
+def _applies(config: TrainConfig, remedy: str, is_cuda: bool) -> bool:
+    update = config.update
+    return {
+        "update.gradient_checkpointing=true": not update.gradient_checkpointing,
+        "update.precision=bfloat16": update.precision == "float32",
+        "engine=vllm": config.engine == "transformers" and is_cuda,
+        "engine=vllm-server": config.engine == "vllm",
+        "lora.rank=64": config.lora is None,
+    }[remedy]
+
+
+def _changed(config: TrainConfig, change: dict[str, Any]) -> TrainConfig:
+    return TrainConfig(**merged(config.model_dump(), change))
+
+
+def _with_tokens(config: TrainConfig, tokens: int | None) -> TrainConfig:
+    update = config.update.model_copy(update={"max_tokens_per_micro_batch": tokens})
+    return config.model_copy(update={"update": update})

@@ -1,0 +1,130 @@
+"""The sizes of a model, from its config alone."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from ragen_agents.model_source import model_source
+from ragen_envs.errors import RagenError, first_line
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """Sizes of a decoder with gated feed-forward layers, such as Llama, Mistral, Qwen2 and Qwen3."""
+
+    parameters: int
+    """Weights of the model; tied ones count once."""
+    head_parameters: int
+    """Those of the output head, 0 where it is the embedding."""
+    linear_parameters: int
+    """Those of the linear layers below the head, without biases."""
+    adapter_width: int
+    """Adapters of rank r on these layers have r times as many weights."""
+    vocab_size: int
+    layers: int
+    hidden: int
+    """Width of the states between layers."""
+    query_width: int
+    """Query heads times head size."""
+    key_width: int
+    """Key heads times head size."""
+    intermediate: int
+    """Width of the feed-forward layers."""
+    norms: int
+    """Norms of a layer over its whole width: 2, or 4 in Gemma."""
+    head_norms: bool
+    """Whether queries and keys are normed too, as in Qwen3."""
+    context: int
+    """Most tokens that the model reads."""
+
+    @property
+    def tied(self) -> bool:
+        """Whether the output head is the embedding."""
+        return not self.head_parameters
+
+    @property
+    def trunk_parameters(self) -> int:
+        """Weights below the output head, the embedding included."""
+        return self.parameters - self.head_parameters
+
+
+def read_config(name: str, download: bool = False) -> Any:
+    """Return the transformers config of a model; a folder needs no more than its config.json.
+
+    Args:
+        name: "starter", "smollm2", a model folder, a GGUF file, or "hf:NAME".
+        download: Whether the config of a hub's model is downloaded if it is not here.
+
+    Raises:
+        RagenError: There is no such model, or its config is not here.
+    """
+    source = model_source(name)
+    try:
+        return AutoConfig.from_pretrained(
+            source, trust_remote_code=False, local_files_only=not download
+        )
+    except (OSError, ValueError) as error:
+        if name.startswith("hf:") and not download:
+            raise RagenError(
+                f"model is '{name}', whose config.json is not on this machine; download it with 'hf download "
+                f"{source} config.json', or put it into a folder and set model=FOLDER"
+            ) from error
+        raise RagenError(
+            f"model is '{name}', which could not be loaded: {first_line(error)}"
+        ) from error
+
+
+class UnknownShapeError(RagenError):
+    """It is not known how much memory a model needs."""
+
+
+def shape_of(config: Any) -> ModelShape:
+    """Return the sizes of the model that a transformers config describes.
+
+    Raises:
+        UnknownShapeError: It is no decoder of attention and gated feed-forward layers.
+    """
+    text = config.get_text_config()
+    try:
+        with torch.device("meta"):
+            model: Any = AutoModelForCausalLM.from_config(config)
+        heads = int(text.num_attention_heads)
+        size = int(getattr(text, "head_dim", None) or text.hidden_size // heads)
+        keys = int(getattr(text, "num_key_value_heads", None) or heads)
+        intermediate = int(text.intermediate_size)
+    except (AttributeError, ValueError) as error:
+        raise _unknown(config) from error
+    head = model.get_output_embeddings()
+    linear = [m for m in model.modules() if isinstance(m, nn.Linear) and m is not head]
+    widths = {"hidden": int(text.hidden_size), "query": heads * size, "key": keys * size}
+    layers = int(text.num_hidden_layers)
+    outputs = widths["query"] + 2 * widths["key"] + 2 * widths["hidden"] + 2 * intermediate
+    if sum(m.out_features for m in linear) != layers * outputs:
+        raise _unknown(config)
+    norms = [tuple(p.shape) for n, p in model.named_parameters() if "norm" in n and p.dim() == 1]
+    tied = head.weight is model.get_input_embeddings().weight
+    return ModelShape(
+        parameters=sum(p.numel() for p in model.parameters()),
+        head_parameters=0 if tied else sum(p.numel() for p in head.parameters()),
+        linear_parameters=sum(m.weight.numel() for m in linear),
+        adapter_width=sum(m.in_features + m.out_features for m in linear),
+        vocab_size=int(text.vocab_size),
+        layers=layers,
+        hidden=widths["hidden"],
+        query_width=widths["query"],
+        key_width=widths["key"],
+        intermediate=intermediate,
+        norms=norms.count((widths["hidden"],)) // layers,
+        head_norms=any("q_norm" in n for n, _ in model.named_parameters()),
+        context=int(getattr(text, "max_position_embeddings", 1 << 30)),
+    )
+
+
+def _unknown(config: Any) -> UnknownShapeError:
+    return UnknownShapeError(
+        f"the memory of a model of type {config.model_type} cannot be planned: it is no decoder of attention "
+        "and gated feed-forward layers"
+    )

@@ -1,0 +1,196 @@
+"""Bytes that a pass through a model takes beside its weights.
+
+Counted are the tensors that PyTorch keeps for the backward pass, and the temporary ones where they are most.
+Attention stores no scores of tokens times tokens: the fused kernels of PyTorch, on the CPU and on CUDA, keep
+queries, keys, values, their result and the mask as numbers.
+"""
+
+from dataclasses import dataclass, replace
+
+from ragen_agents.starpo.memory.model_shape import ModelShape
+
+FLOAT32 = 4
+_LOGIT_COPIES = 5
+"""Tensors as large as the logits that are alive at once in the backward pass of the output head."""
+_SCORE_COPIES = 3
+"""The same where nothing is learned."""
+
+
+@dataclass(frozen=True)
+class PassSize:
+    """The rows that are passed at once."""
+
+    rows: int
+    prompts: int
+    """Different prompts; rows with equal ones share the pass over it."""
+    before: int
+    """Tokens of a prompt."""
+    after: int
+    """Tokens that follow it on a row."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that are computed."""
+        return self.prompts * self.before + self.rows * self.after
+
+    @property
+    def key_tokens(self) -> int:
+        """Tokens whose keys and values attention reads."""
+        return self.prompts * self.before + self.rows * (self.before + self.after)
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of a query and a key in the attention masks."""
+        return self.prompts * self.before**2 + self.rows * self.after * (self.before + self.after)
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """How a pass computes."""
+
+    bfloat16: bool
+    """Whether products are in bfloat16 (autocast)."""
+    rank: int = 0
+    """Of the adapters; 0 where all weights learn."""
+    recomputed: bool = False
+    """Whether layers keep only their input for the backward pass."""
+    float32_head: bool = False
+    """Whether logits are computed in float32 although products are in bfloat16."""
+
+    @property
+    def product(self) -> int:
+        """Bytes of a number in products."""
+        return 2 if self.bfloat16 else FLOAT32
+
+    @property
+    def state(self) -> int:
+        """Bytes of a number in the states between layers; frozen weights in bfloat16 leave them so."""
+        return 2 if self.bfloat16 and self.rank else FLOAT32
+
+    @property
+    def casts_weights(self) -> bool:
+        """Whether autocast makes a bfloat16 copy of float32 weights that learn."""
+        return self.bfloat16 and not self.rank
+
+
+def layer_activations(shape: ModelShape, how: Arithmetic, size: PassSize) -> int:
+    """Return what one layer keeps for its backward pass."""
+    wide = shape.query_width
+    numbers = _norms(shape, how) + _linear_inputs(shape, how) + 2 * wide * how.product
+    numbers += 3 * shape.intermediate * how.product
+    keys = 2 * wide * how.product
+    return size.tokens * numbers + size.key_tokens * keys + size.pairs * how.product
+
+
+def _norms(shape: ModelShape, how: Arithmetic) -> int:
+    """Return the bytes a token that the norms of a layer keep: their input, and it normed if they learn."""
+    learned = 0 if how.rank else how.state
+    norm = FLOAT32 + learned
+    found = shape.norms * shape.hidden * norm
+    if shape.head_norms:
+        found += (shape.query_width + shape.key_width) * norm
+    return found
+
+
+def _linear_inputs(shape: ModelShape, how: Arithmetic) -> int:
+    """Return the bytes a token that linear layers keep of what they read, attention's result apart."""
+    if not how.bfloat16:
+        adapters = 7 * how.rank
+        return FLOAT32 * (2 * shape.hidden + shape.intermediate + adapters)
+    # Autocast rounds the input of each linear layer by itself: three times for queries, keys and values.
+    rounded = 5 * shape.hidden
+    if how.rank:
+        return 2 * (rounded + shape.query_width + shape.intermediate + 7 * how.rank)
+    return 2 * (rounded + shape.intermediate)
+
+
+def trunk_activations(shape: ModelShape, how: Arithmetic, size: PassSize) -> int:
+    """Return what a pass below the output head keeps for its backward pass, copies of weights included."""
+    states = size.tokens * shape.hidden
+    learned = size.rows * size.after * shape.hidden
+    ends = 2 * states * FLOAT32 + learned * how.state
+    if how.recomputed:
+        beginnings = size.prompts * size.before * 2 * shape.key_width * how.product
+        return ends + shape.layers * (states * how.state + beginnings)
+    return ends + shape.layers * layer_activations(shape, how, size) + _cast_weights(shape, how)
+
+
+def _cast_weights(shape: ModelShape, how: Arithmetic) -> int:
+    """Return what the bfloat16 copies of weights that learn take, which autocast makes for each pass."""
+    if not how.bfloat16:
+        return 0
+    return 2 * (how.rank * shape.adapter_width or shape.linear_parameters)
+
+
+def trunk_backward(shape: ModelShape, how: Arithmetic, size: PassSize) -> int:
+    """Return the most that the backward pass below the output head needs, with all that was kept.
+
+    The rows are differentiated before their prompts. A weight's gradients of the two wait for one another, so
+    that in between there is a second gradient of every weight, while only what the prompts kept is left.
+    """
+    found = _layer_backward(shape, how, size)
+    if how.rank:
+        waiting = how.product * how.rank * shape.adapter_width
+    else:
+        waiting = FLOAT32 * shape.trunk_parameters
+        waiting -= (FLOAT32 - how.product) * shape.linear_parameters
+    tied = FLOAT32 * shape.vocab_size * shape.hidden if shape.tied and not how.rank else 0
+    before = trunk_activations(shape, how, replace(size, rows=0))
+    return found + max(trunk_activations(shape, how, size) + tied, before + waiting)
+
+
+def _layer_backward(shape: ModelShape, how: Arithmetic, size: PassSize) -> int:
+    """Return what a layer's backward pass needs beside what was kept."""
+    learned = size.rows * size.after
+    found = learned * (shape.intermediate * how.product + 2 * shape.hidden * how.state)
+    if not how.rank:
+        found += shape.hidden * shape.intermediate * (FLOAT32 + how.product)
+    if how.recomputed:
+        found += layer_activations(shape, how, replace(size, prompts=0))
+        found += _cast_weights(shape, how) // shape.layers
+    if how.rank and how.bfloat16:  # adapters read in float32
+        found += learned * shape.intermediate * FLOAT32
+    return found
+
+
+def head_backward(shape: ModelShape, how: Arithmetic, tokens: int) -> int:
+    """Return what the logits of some tokens and the gradient of the output head need."""
+    logits = tokens * shape.vocab_size * FLOAT32
+    gradient = 0 if how.rank else shape.vocab_size * shape.hidden * FLOAT32
+    return _head_copy(shape, how) + max(_LOGIT_COPIES * logits, 2 * logits + gradient)
+
+
+def _head_copy(shape: ModelShape, how: Arithmetic) -> int:
+    weights = shape.vocab_size * shape.hidden
+    if how.float32_head:
+        return FLOAT32 * weights if how.state == 2 else 0
+    return 2 * weights if how.casts_weights else 0
+
+
+def learning_pass(
+    shape: ModelShape, how: Arithmetic, size: PassSize, chunk: int
+) -> tuple[int, int]:
+    """Return what a forward and backward pass needs where it is most: activations, and logits.
+
+    Args:
+        shape: The model's.
+        how: The arithmetic.
+        size: What is passed.
+        chunk: Action tokens whose logits exist at the same time.
+    """
+    kept = trunk_activations(shape, how, size)
+    head = head_backward(shape, how, min(chunk, size.rows * size.after))
+    trunk = trunk_backward(shape, how, size)
+    return (kept, head) if kept + head > trunk else (trunk, 0)
+
+
+def scoring_pass(shape: ModelShape, how: Arithmetic, size: PassSize, chunk: int) -> tuple[int, int]:
+    """Return the same for a pass from which nothing is learned."""
+    logits = min(chunk, size.rows * size.after) * shape.vocab_size * FLOAT32
+    states = size.rows * (size.before + size.after) * shape.hidden * FLOAT32
+    beginnings = shape.layers * size.prompts * size.before * 2 * shape.key_width * how.product
+    computed = max(size.prompts * size.before, size.rows * size.after)
+    wide = (4 if how.rank else 3) * shape.intermediate
+    layer = computed * (2 * shape.hidden * how.state + wide * how.product)
+    head = _head_copy(shape, how) + _SCORE_COPIES * logits
+    return 2 * states + _cast_weights(shape, how) + beginnings + max(0, layer - head), head

@@ -1,0 +1,138 @@
+"""Gather what a memory plan needs: the model's config, the lengths of conversations, the device."""
+
+from functools import cache, partial
+from typing import Any
+
+import psutil
+import torch
+from transformers import AutoTokenizer
+
+from ragen_agents.engines.vllm_memory import MemoryNeeds, needs_of
+from ragen_agents.model_source import local_folder, model_source
+from ragen_agents.rollout.chat import ChatCodec
+from ragen_agents.rollout.conversation_length import longest_conversation
+from ragen_agents.rollout.growth import FULL
+from ragen_agents.starpo.config import TrainConfig
+from ragen_agents.starpo.memory.fitting import Planner, fit
+from ragen_agents.starpo.memory.model_shape import UnknownShapeError, read_config, shape_of
+from ragen_agents.starpo.memory.training_memory import (
+    Conversations,
+    Device,
+    MemoryPlan,
+    plan_memory,
+)
+from ragen_agents.starpo.setup import MakeEnv
+from ragen_agents.starter import STARTER
+
+
+def this_device() -> Device:
+    """Return the GPU of this process, or the machine if it has none."""
+    if torch.cuda.is_available():
+        return Device(int(torch.cuda.get_device_properties(None).total_memory), True)
+    return Device(int(psutil.virtual_memory().total), False)
+
+
+def fitted_to_device(
+    config: TrainConfig, make_env: MakeEnv, devices: int, *, own_engine: bool
+) -> TrainConfig:
+    """Return a config whose micro-batches fit this process's device; see `fit`.
+
+    A model whose memory cannot be planned is left to try.
+
+    Args:
+        config: The run's.
+        make_env: Makes a conversation.
+        devices: Number of processes.
+        own_engine: Whether the caller generates replies itself.
+
+    Raises:
+        DoesNotFitError: No micro-batches fit.
+        RagenError: There is no such model.
+    """
+    try:
+        sizes = Sizes(config, make_env, download=True)
+    except UnknownShapeError:
+        return config
+    return fit(config, sizes.on(this_device(), devices, own_engine))
+
+
+class Sizes:
+    """Plans the memory of configs that have the same model and game.
+
+    Args:
+        config: One of them.
+        make_env: Makes a conversation.
+        download: Whether a hub's model may be asked for its config and tokenizer.
+        model: A transformers config in place of that of ``config.model``.
+
+    Raises:
+        RagenError: There is no such model, or its memory cannot be planned.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        make_env: MakeEnv,
+        download: bool = False,
+        model: Any | None = None,
+    ) -> None:
+        self._model = read_config(config.model, download) if model is None else model
+        self.shape = shape_of(self._model)
+        tokenizer = _own_tokenizer(config.model, download) if model is None else None
+        self.has_tokenizer = tokenizer is not None
+        """Whether lengths are those of the model's tokenizer, and not of the starter's."""
+        self._codec = ChatCodec(tokenizer or AutoTokenizer.from_pretrained(STARTER))
+        self._make_env = make_env
+        self.conversations = cache(self._conversations)
+        """Lengths of conversations, by the most tokens of a reply."""
+        self._needs = cache(partial(needs_of, self._model))
+
+    def on(self, device: Device, devices: int = 1, own_engine: bool = False) -> Planner:
+        """Return what plans configs for devices.
+
+        Args:
+            device: Of one process.
+            devices: Number of processes.
+            own_engine: Whether the caller generates replies itself.
+        """
+
+        def plan(config: TrainConfig) -> MemoryPlan:
+            lengths = self.conversations(config.rollout.max_tokens)
+            vllm = None
+            if config.engine == "vllm" and not own_engine:
+                vllm = self._vllm(config, lengths.whole, device.is_cuda)
+            return plan_memory(
+                config, self.shape, lengths, device, devices=devices, vllm=vllm,
+                own_engine=own_engine,
+            )  # fmt: skip
+
+        return plan
+
+    def _vllm(self, config: TrainConfig, longest: int, is_cuda: bool) -> MemoryNeeds:
+        precision = config.vllm.precision
+        if precision == "auto":
+            precision = "bfloat16" if is_cuda else "float32"
+        evaluated = config.evaluation.episodes if config.evaluation.every else 0
+        context = min(self.shape.context, config.vllm.max_model_len or longest)
+        return self._needs(precision, context, max(config.episodes, evaluated))
+
+    def _conversations(self, max_tokens: int) -> Conversations:
+        env, codec = self._make_env(), self._codec
+        whole = min(self.shape.context, longest_conversation(env, codec, max_tokens))
+        env.reset(seed=0)
+        prompt = min(len(codec.start(env.messages, env.settings.prefix)), whole - 1)
+        grows = codec.appends and env.settings.history == FULL
+        return Conversations(prompt, whole, 1 if grows else env.settings.max_turns)
+
+
+def _own_tokenizer(name: str, download: bool) -> Any | None:
+    """Return a model's tokenizer, or None for a folder without one and if a hub's is not here."""
+    folder = local_folder(name)
+    if folder is not None and not any(folder.glob("tokenizer*")):
+        return None
+    try:
+        return AutoTokenizer.from_pretrained(
+            model_source(name), trust_remote_code=False, local_files_only=not download
+        )
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,224 @@
+"""The memory plan: what it counts, compared with what training allocates, and what it refuses."""
+
+import json
+from itertools import pairwise
+
+import pytest
+import torch
+from speed.memory import Case, measured_peaks, planned, planned_peaks
+from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen2Config, Qwen3Config
+
+from ragen_agents.engines.vllm_memory import MemoryNeeds
+from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, Trainer, merged
+from ragen_agents.starpo.memory import planning
+from ragen_agents.starpo.memory.fitting import DoesNotFitError, advice, fit, fitted, most_tokens
+from ragen_agents.starpo.memory.model_shape import UnknownShapeError, read_config, shape_of
+from ragen_agents.starpo.memory.planning import Sizes
+from ragen_agents.starpo.memory.training_memory import GIB, Conversations, Device, plan_memory
+from ragen_agents.starpo.setup import env_factory
+from ragen_agents.starter import STARTER
+from ragen_envs.errors import RagenError
+
+GAME = "ragen/BanditText-v0"
+SMALL = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512}
+LLAMA = LlamaConfig(
+    vocab_size=256, hidden_size=128, intermediate_size=384, num_hidden_layers=4,
+    tie_word_embeddings=True, **SMALL,
+)  # fmt: skip
+QWEN3 = Qwen3Config(
+    vocab_size=2000, hidden_size=64, intermediate_size=160, num_hidden_layers=3, head_dim=32,
+    tie_word_embeddings=False, **SMALL,
+)  # fmt: skip
+QWEN_3B = {
+    "model_type": "qwen2", "vocab_size": 151_936, "hidden_size": 2048, "intermediate_size": 11_008,
+    "num_hidden_layers": 36, "num_attention_heads": 16, "num_key_value_heads": 2,
+    "max_position_embeddings": 32_768, "tie_word_embeddings": True,
+}  # fmt: skip
+LENGTHS = Conversations(prompt=176, whole=2016)
+LORA = {"rank": 8, "alpha": 8}
+SETTINGS = {
+    "plain": {"advantage": {"estimator": "grpo"}},
+    "critic": {"advantage": {"estimator": "gae"}},
+    "shared critic": {"critic": {"kind": "shared"}},
+    "reference": {"loss": {"kl": "reward"}, "update": {"precision": "bfloat16"}},
+    "recomputed": {"update": {"gradient_checkpointing": True}},
+    "recomputed bfloat16": {
+        "update": {"gradient_checkpointing": True, "precision": "bfloat16", "float32_head": True}
+    },
+    "lora": {"lora": LORA, "advantage": {"estimator": "grpo"}},
+    "lora critic bfloat16": {"lora": LORA, "update": {"precision": "bfloat16"}},
+    "lora recomputed": {
+        "lora": LORA,
+        "update": {"gradient_checkpointing": True, "precision": "bfloat16"},
+    },
+}
+
+
+def on_gpu(config, gib, shape=None, **more):
+    shape = shape or shape_of(Qwen2Config(**QWEN_3B))
+    return lambda changed: plan_memory(
+        changed, shape, LENGTHS, Device(int(gib * GIB), True), own_engine=True, **more
+    )
+
+
+def paper(*layers):
+    return TrainConfig(**merged(SCALES["paper"], PRESETS["starpo-s"], {"game": GAME}, *layers))
+
+
+@pytest.mark.parametrize("model", [LLAMA, QWEN3], ids=["llama", "qwen3"])
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_plan_is_within_15_percent_of_what_training_allocates(model, settings):
+    case = Case(model, settings, 40, 60)
+    plan, found = planned_peaks(case), measured_peaks(case)
+    assert plan.scores == pytest.approx(found.scores, rel=0.15)
+    assert plan.update == pytest.approx(found.update, rel=0.15)
+
+
+@pytest.mark.parametrize("settings", [SETTINGS["plain"], SETTINGS["recomputed"]])
+def test_activations_alone_are_within_15_percent(settings):
+    """Of a model with few weights and many tokens, in two sizes: their difference has no weights in it."""
+    found, expected = [], []
+    for reply in (60, 180):
+        case = Case(LLAMA, settings, 40, reply)
+        found.append(measured_peaks(case).update)
+        expected.append(planned_peaks(case).update)
+    assert expected[1] - expected[0] == pytest.approx(found[1] - found[0], rel=0.15)
+
+
+@pytest.mark.parametrize(
+    "model", [LLAMA, QWEN3, Qwen2Config(**{**QWEN_3B, "num_hidden_layers": 1})]
+)
+def test_weights_are_counted_from_the_config(model):
+    shape = shape_of(model)
+    with torch.device("meta"):
+        built = AutoModelForCausalLM.from_config(model)
+    assert shape.parameters == sum(p.numel() for p in built.parameters())
+    head = 0 if model.tie_word_embeddings else model.vocab_size * model.hidden_size
+    assert shape.head_parameters == head
+
+
+def test_two_gradients_of_each_weight_exist_while_rows_and_prompts_are_differentiated():
+    """They wait for one another, so few tokens do not make an update of all weights small."""
+    case = Case(QWEN3, SETTINGS["recomputed"], 4, 4)
+    weights = 4 * shape_of(QWEN3).trunk_parameters
+    assert planned(case).phases["update"]["activations"] > weights
+    assert planned_peaks(case).update == pytest.approx(measured_peaks(case).update, rel=0.15)
+
+
+def test_adapters_share_one_base():
+    both, one = (
+        on_gpu(None, 80)(paper({"lora": LORA, "advantage": {"estimator": name}}))
+        for name in ("gae", "grpo")
+    )
+    assert both.phases["update"]["critic"] < both.phases["update"]["policy"] / 50
+    assert one.phases["update"]["critic"] == 0
+    assert both.phases["update"]["reference"] == 0
+
+
+def test_fsdp_divides_what_is_learned_among_devices():
+    config = paper({"fsdp": True})
+    alone, four = on_gpu(None, 80)(config), on_gpu(None, 80, devices=4)(config)
+    assert four.phases["step"]["optimizer"] == alone.phases["step"]["optimizer"] // 4
+    assert four.total("update") < alone.total("update") / 2
+
+
+def test_chosen_micro_batches_are_the_largest_that_fit():
+    config = paper({"lora": LORA})
+    needs = [on_gpu(None, gib)(fitted(config, on_gpu(None, gib))).fits for gib in (14, 16, 24)]
+    tokens = [fitted(config, on_gpu(None, gib)).update.micro_batch_tokens for gib in (14, 16, 24)]
+    assert needs == [True] * 3
+    assert all(a < b for a, b in pairwise(tokens[:2])) or tokens[0] < tokens[2]
+    for gib, chosen in zip((14, 16), tokens, strict=False):
+        if chosen < 16384:
+            larger = paper(
+                {"lora": LORA, "update": {"max_tokens_per_micro_batch": chosen + LENGTHS.whole}}
+            )
+            assert not on_gpu(None, gib)(larger).fits
+    assert tokens[2] == 16384
+
+
+def test_a_given_size_is_kept_and_a_cpu_takes_the_default():
+    given = paper({"update": {"max_tokens_per_micro_batch": 5000}})
+    assert fitted(given, on_gpu(None, 8)).update.max_tokens_per_micro_batch == 5000
+    shape = shape_of(LLAMA)
+    found = fitted(
+        paper(), lambda c: plan_memory(c, shape, LENGTHS, Device(1, False), own_engine=True)
+    )
+    assert found.update.max_tokens_per_micro_batch == 16384
+
+
+def test_a_run_that_does_not_fit_is_told_what_would():
+    config = paper({"update": {"gradient_checkpointing": False}})
+    with pytest.raises(DoesNotFitError, match=r"needs .* GiB .*, but the GPU has 24\.0") as refused:
+        fit(config, on_gpu(config, 24))
+    assert "lora.rank=64" in str(refused.value)
+    assert "\n" not in str(refused.value)
+    followed = paper({"lora": {"rank": 64, "alpha": 64}})
+    assert fit(followed, on_gpu(config, 24)).update.max_tokens_per_micro_batch
+
+
+def test_smaller_micro_batches_are_named_first():
+    tokens = {"update": {"max_tokens_per_micro_batch": 16384}, "lora": LORA}
+    config = paper(tokens)
+    told = advice(config, on_gpu(config, 14))
+    assert told.startswith("it would fit with update.max_tokens_per_micro_batch=")
+    named = int(told.rpartition("=")[2])
+    assert named == most_tokens(config, on_gpu(config, 14)) < 16384
+
+
+def test_vllm_needs_room_for_one_conversation_only():
+    config = paper({"engine": "vllm", "lora": LORA})
+    shape = shape_of(Qwen2Config(**QWEN_3B))
+    needs = MemoryNeeds(6 * GIB, 2 * GIB, wanted_cache=40 * GIB, least_cache=GIB)
+    plan = plan_memory(config, shape, LENGTHS, Device(24 * GIB, True), vllm=needs)
+    assert plan.fits
+    assert GIB <= plan.phases["rollout"]["KV cache"] < needs.wanted_cache
+    assert plan.total("rollout") <= 24 * GIB
+    larger = paper({"engine": "vllm", "lora": LORA, "vllm": {"cache_gib": 20}})
+    assert not plan_memory(larger, shape, LENGTHS, Device(24 * GIB, True), vllm=needs).fits
+
+
+def test_keys_and_values_at_full_length_do_not_refuse_a_run():
+    config = paper({"lora": LORA})
+    shape = shape_of(Qwen2Config(**QWEN_3B))
+    plan = plan_memory(config, shape, LENGTHS, Device(24 * GIB, True))
+    assert plan.fits
+    assert not plan.always_fits
+
+
+def test_a_folder_needs_no_more_than_its_config(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(QWEN_3B))
+    config = paper({"model": str(tmp_path)})
+    sizes = Sizes(config, env_factory(config, None))
+    assert sizes.shape == shape_of(Qwen2Config(**QWEN_3B))
+    assert not sizes.has_tokenizer
+    lengths = sizes.conversations(100)
+    assert 0 < lengths.prompt < lengths.whole < sizes.conversations(200).whole
+
+
+def test_a_model_of_a_hub_whose_config_is_not_here():
+    with pytest.raises(RagenError, match=r"hf:nobody/nothing.*config\.json is not on this machine"):
+        read_config("hf:nobody/nothing")
+
+
+def test_other_architectures_are_left_to_try():
+    with pytest.raises(UnknownShapeError, match="type gpt2 cannot be planned"):
+        shape_of(GPT2Config(n_layer=2, n_embd=32, n_head=2, vocab_size=64))
+
+
+def test_trainer_refuses_before_it_loads_a_model(monkeypatch, tmp_path):
+    monkeypatch.setattr(planning, "this_device", lambda: Device(GIB // 2, True))
+    monkeypatch.setattr("ragen_agents.starpo.trainer.load_policy", None)
+    config = TrainConfig(game=GAME)
+    with pytest.raises(DoesNotFitError, match=r"lower rollout\.max_tokens|would fit with"):
+        Trainer(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_trainer_takes_the_plans_micro_batches(monkeypatch, tmp_path):
+    monkeypatch.setattr(planning, "this_device", lambda: Device(int(0.8 * GIB), True))
+    config = TrainConfig(game=GAME, model=str(STARTER), rollout={"group_size": 4})
+    trainer = Trainer(config, tmp_path / "run")
+    trainer.close()
+    assert 256 <= trainer.config.update.max_tokens_per_micro_batch < 16384
+    assert trainer.learner.config == trainer.config
