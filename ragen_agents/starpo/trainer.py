@@ -118,15 +118,19 @@ class Trainer:
         self.codec = ChatCodec(
             self.tokenizer, stop_token_ids(policy.generation_config, self.tokenizer)
         )
-        self.learner = Learner(config, policy, frozen_reference(config, policy), self.accelerator)
+        self.learner = Learner(
+            config, policy, frozen_reference(config, policy), self.accelerator,
+            only_writes=engine is None and config.engine == "vllm-server",
+        )  # fmt: skip
         self._make_env = env_factory(config, env)
         self._context = int(getattr(policy.config, "max_position_embeddings", 1 << 30))
         check_fits(config, self._make_env, self.codec, self._context)
         self._owns_engine = engine is None
-        self.engine = engine if engine is not None else make_engine(
-            config, self.learner.whole_policy(), self.codec, self.accelerator.num_processes,
-            self.run_dir,
-        )  # fmt: skip
+        self.engine = (
+            engine
+            if engine is not None
+            else make_engine(config, self.learner, self.codec, self.accelerator, self.run_dir)
+        )
         self.collector = self._collector(config.rollout.temperature, f"rollout {config.seed}")
         self._rollout = RolloutStep(config, self.collector, self.accelerator)
         evaluated = self._collector(config.evaluation.temperature, f"evaluation {config.seed}")
