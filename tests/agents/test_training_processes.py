@@ -13,7 +13,6 @@ pytest.importorskip("transformers")
 
 from training_runs import assert_same_run, command, in_two_processes
 
-
 FAST = ("update.learning_rate=1e-3", "update.critic_learning_rate=1e-3", "save_every=1")
 """Rates at which a step that is left out shows."""
 

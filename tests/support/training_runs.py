@@ -68,7 +68,10 @@ def two_processes_environment():
 
 
 def in_two_processes(arguments, succeeds=True):
-    """Run what follows python in a command under torchrun; returns what both print, or say of their failure."""
+    """Run what follows python in a command under torchrun.
+
+    Returns what both print, or what they say of their failure.
+    """
     done = subprocess.run(
         torchrun(arguments), capture_output=True, text=True, env=two_processes_environment(),
         timeout=300, check=False,
