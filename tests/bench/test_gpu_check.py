@@ -1,4 +1,4 @@
-"""`make gpu` without a GPU: that it says so, that it goes on after failures, and a rehearsal with tiny sizes."""
+"""`make gpu` without a GPU: it says so, it goes on after failures, and a rehearsal with tiny sizes."""
 
 import json
 import os
