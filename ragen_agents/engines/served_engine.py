@@ -2,7 +2,8 @@
 
 import asyncio
 import shutil
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
@@ -10,12 +11,12 @@ from typing import Any, Final, Protocol, TypeVar
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
-from torch import Tensor
 
 from ragen_agents.engines.base import Completion, EngineError, TokenRequest
 from ragen_agents.engines.vllm_api import UNLABELLED, sampling_fields
 from ragen_agents.engines.vllm_server import ServedModel
-from ragen_agents.engines.weights import check_arrival, named_weights, probe, probed
+from ragen_agents.engines.weight_digests import Digests, digests_of
+from ragen_agents.engines.weights import check_scores, named_weights, probe, probed
 from ragen_envs.errors import RagenError, first_line
 
 WEIGHTS: Final = "weights-for-server"
@@ -46,6 +47,16 @@ class Processes(Protocol):
 
     def release(self, name: str) -> None:
         """Give back what was acquired."""
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """What every process knows of the weights that were written."""
+
+    digests: Digests = field(default_factory=dict)
+    probe: list[int] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)
+    """The model's log-probabilities of the probe, which a server's are compared with."""
 
 
 class ServedEngine:
@@ -85,8 +96,7 @@ class ServedEngine:
         self._stop_token_ids, self._max_tokens = stop_token_ids, max_tokens
         self._run, self._processes = run, processes
         self._label = ""
-        self._probe: list[int] = []
-        self._expected: list[float] = []
+        self._sent = _Sent()
         self._restarts = 0
         self._has_written = False
         self._names = count()
@@ -127,11 +137,13 @@ class ServedEngine:
         self.version, self._label, self._restarts = version, f"{self._run}{version}", 0
         error = None
         if self._processes.is_first:
-            self._probe, self._expected = probe(model), probed(model)
             self._has_written = True
-            error = _written(named_weights(model), self._folder, self._servers[0].precision)
+            try:
+                self._sent = _write(model, self._folder, self._servers[0].precision)
+            except RagenError as found:
+                error = found
         self._processes.agree(error)
-        self._probe, self._expected = self._processes.from_first((self._probe, self._expected))
+        self._sent = self._processes.from_first(self._sent)
         self._processes.agree(self._attempt(self._load_all()) if self._leads else None)
 
     def release(self) -> None:
@@ -178,9 +190,9 @@ class ServedEngine:
         await asyncio.gather(*map(self._load, self._servers))
 
     async def _load(self, server: ServedModel) -> None:
-        await server.load(self._folder, self._label)
-        scored = await server.score(self._probe)
-        check_arrival(self._expected, scored, server.precision, self.version)
+        await server.load(self._folder, self._label, self._sent.digests)
+        scored = await server.score(self._sent.probe)
+        check_scores(self._sent.scores, scored, server.precision, self.version)
 
     async def _completion(self, request: TokenRequest) -> Completion:
         """Return the reply to a request.
@@ -231,19 +243,18 @@ class ServedEngine:
             )
 
 
-def _written(
-    weights: Iterable[tuple[str, Tensor]], folder: Path, precision: str
-) -> EngineError | None:
-    """Write weights as a model folder's, in the servers' arithmetic; returns why it failed, if it did."""
-    dtype = getattr(torch, precision)
-    tensors = {name: tensor.to("cpu", dtype, copy=True) for name, tensor in weights}
+def _write(model: Any, folder: Path, precision: str) -> _Sent:
+    """Write a model's weights as a model folder's, in the servers' arithmetic.
+
+    Raises:
+        RagenError: They cannot be written.
+    """
+    weights = named_weights(model, getattr(torch, precision))
+    tensors = {name: tensor.cpu().contiguous().clone() for name, tensor in weights}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        save_file(
-            {name: tensor.contiguous() for name, tensor in tensors.items()},
-            folder / "model.safetensors",
-            {"format": "pt"},
-        )
+        save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     except (OSError, SafetensorError) as error:
-        return EngineError(f"'{folder}' cannot be written: {first_line(error)}")
-    return None
+        raise EngineError(f"'{folder}' cannot be written: {first_line(error)}") from error
+    vocabulary = model.config.get_text_config().vocab_size
+    return _Sent(digests_of(tensors, vocabulary), probe(model), probed(model))

@@ -4,11 +4,12 @@ from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from ragen_agents.engines.base import Completion, EngineError, TokenRequest
 from ragen_agents.engines.vllm_api import Finished, sampling_fields
-from ragen_agents.engines.weights import check_arrival, named_weights, probe, probed
+from ragen_agents.engines.weights import check_scores, named_weights, probe, probed
 
 
 class VllmModel(Protocol):
@@ -16,6 +17,10 @@ class VllmModel(Protocol):
 
     precision: str
     """Its arithmetic, a key of ``weights.TOLERANCE``."""
+
+    @property
+    def needs_weights(self) -> bool:
+        """Whether it has dropped its weights, so that `reload` must come before the next request."""
 
     def add(self, name: str, ids: Sequence[int], fields: dict[str, Any]) -> None:
         """Queue a request; the name is the caller's, the fields those of `sampling_fields`."""
@@ -30,10 +35,18 @@ class VllmModel(Protocol):
         """
 
     def reload(self, weights: Iterable[tuple[str, Tensor]], label: str) -> None:
-        """Forget what is queued and what was computed with the old weights, and take over new ones."""
+        """Forget what is queued and what was computed with the old weights, and take over new ones.
 
-    def sleep(self) -> None:
-        """Leave memory to others until the next request, where the device can."""
+        Raises:
+            EngineError: They did not arrive.
+        """
+
+    def sleep(self, keep_weights: bool) -> None:
+        """Leave memory to others until the next request, where the device can.
+
+        Args:
+            keep_weights: Whether the weights survive; else ``needs_weights`` may be true afterwards.
+        """
 
     def close(self) -> None:
         """End what was begun here."""
@@ -55,11 +68,14 @@ class VllmEngine:
         self.version = 0
         self._model, self._stop_token_ids, self._max_tokens = model, stop_token_ids, max_tokens
         self._label: str | None = None
+        self._source: Any = None
         self._names = count()
         self._asked: dict[str, TokenRequest] = {}
 
     def submit(self, requests: Sequence[TokenRequest]) -> None:
-        """Queue requests."""
+        """Queue requests; weights that were dropped when the engine rested are handed over again."""
+        if requests and self._model.needs_weights:
+            self._hand_over()
         for request in requests:
             name = str(next(self._names))
             self._asked[name] = request
@@ -82,18 +98,22 @@ class VllmEngine:
         Raises:
             EngineError: They did not.
         """
-        self.version, self._label = version, str(version)
-        self._model.reload(named_weights(model), self._label)
-        scored = self._model.score(probe(model))
-        check_arrival(probed(model), scored, self._model.precision, version)
+        self.version, self._source = version, model
+        self._hand_over()
 
     def release(self) -> None:
         """Leave the device's memory to the trainer, where vLLM can sleep."""
-        self._model.sleep()
+        self._model.sleep(keep_weights=self._label is None)
 
     def close(self) -> None:
         """End the engine and free its memory."""
         self._model.close()
+
+    def _hand_over(self) -> None:
+        model, precision = self._source, self._model.precision
+        self._label = str(self.version)
+        self._model.reload(named_weights(model, getattr(torch, precision)), self._label)
+        check_scores(probed(model), self._model.score(probe(model)), precision, self.version)
 
     def _completion(self, finished: Finished) -> Completion:
         if self._label is not None and finished.label != self._label:

@@ -16,6 +16,7 @@ from ragen_agents.bounded_http import bounded
 from ragen_agents.engines import vllm_api as api
 from ragen_agents.engines.base import EngineError
 from ragen_agents.engines.vllm_api import Finished
+from ragen_agents.engines.weight_digests import ArrivalCheck, Digests
 from ragen_agents.engines.weights import TOLERANCE
 from ragen_envs.errors import RagenError
 
@@ -61,6 +62,7 @@ class ServedModel:
         self._silent_since: float | None = None
         self._room = asyncio.Semaphore(CONCURRENCY)
         self._client = _client(url)
+        self._arrival = ArrivalCheck()
 
     async def check(self, context: int) -> None:
         """Check the version and the settings of the server, which must be there at once.
@@ -90,8 +92,8 @@ class ServedModel:
                 )
         if served.max_model_len < context:
             raise RagenError(
-                f"the server at {self.url} reads {served.max_model_len} tokens, the model {context}; start "
-                f"it with --max-model-len {context}"
+                f"the server at {self.url} reads {served.max_model_len} tokens, but conversations may take "
+                f"{context}; start it with --max-model-len {context}"
             )
 
     async def reply(self, name: str, ids: Sequence[int], fields: dict[str, Any]) -> Finished:
@@ -107,10 +109,21 @@ class ServedModel:
         body = {"token_ids": list(ids), "sampling_params": api.scoring_fields()}
         return await self._ask(api.GENERATE, body, api.Scored, lambda found: found.scores(ids))
 
-    async def load(self, folder: Path, label: str) -> None:
-        """Let the server abort what it does, forget it, and take over the weights in a folder."""
+    async def load(self, folder: Path, label: str, sent: Digests) -> None:
+        """Let the server abort what it does, forget it, and take over the weights in a folder.
+
+        Args:
+            folder: The server sees it under the same path.
+            label: Of the weights.
+            sent: What `digests_of` returns of them.
+
+        Raises:
+            EngineError: They did not arrive.
+        """
         for route, body in api.reloading(folder, label):
             await self._ask(route, body, api.Done, lambda _: None)
+        found = await self._ask(api.CHECKSUMS, api.hashing(), api.Checksums, lambda found: found)
+        self._arrival.check(sent, found.checksums, label)
 
     async def label(self) -> str:
         """Return the label of the weights that the server has."""

@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 
 from ragen_agents.engines.base import EngineError
+from ragen_envs.errors import RagenError
 
 PROBE_LENGTH: Final = 64
 """Tokens of the prompt whose log-probabilities are compared."""
-TOLERANCE: Final = {"float32": 1e-3, "bfloat16": 0.1}
+TOLERANCE: Final = {"float32": 1e-3, "bfloat16": 0.5}
 """Largest mean difference of log-probabilities, in nats, by the engine's arithmetic. Rounding makes about
-1e-6 in float32, and 0.03 in bfloat16 (ServiceNow/Fast-LLM#525)."""
+1e-6 in float32, and up to 0.14 in bfloat16; weights under wrong names make several nats."""
+_REFUSED: Final = "which cannot be merged for an engine; use plain LoRA on linear layers"
 
 
 def without_adapters(model: Any) -> Any:
@@ -24,21 +26,86 @@ def without_adapters(model: Any) -> Any:
     return copy.deepcopy(model).merge_and_unload()
 
 
-def named_weights(model: Any) -> Iterator[tuple[str, Tensor]]:
-    """Yield all weights under the names of a saved folder, adapters merged.
+@torch.no_grad()
+def named_weights(model: Any, dtype: torch.dtype | None = None) -> Iterator[tuple[str, Tensor]]:
+    """Yield all weights under the names of a saved folder, adapters merged, one tensor at a time.
 
     The output head is always among them. Where it is tied to the embedding, models do not list it, and
     an engine that keeps a packed copy of the head would silently keep using the old one.
+
+    Args:
+        model: A causal language model, perhaps with low-rank adapters of peft.
+        dtype: What floating-point weights are cast to; their own by default.
+
+    Raises:
+        RagenError: Its adapters are of a kind that cannot be merged here.
     """
-    plain = without_adapters(model)
+    adapted = hasattr(model, "merge_and_unload")
+    plain = model.get_base_model() if adapted else model
+    if adapted:
+        _check_adapters(model, plain)
     names = set()
     for name, parameter in plain.named_parameters():
-        names.add(name)
-        yield name, parameter.detach()
+        if ".lora_" in name:
+            continue
+        saved = name.replace(".base_layer.", ".")
+        names.add(saved)
+        owner = plain.get_submodule(name.rpartition(".")[0].removesuffix(".base_layer"))
+        merged = _merged(owner, parameter) if name.endswith(".base_layer.weight") else parameter
+        yield saved, _cast(merged, dtype)
     head = plain.get_output_embeddings()
     name = next(n for n, module in plain.named_modules() if module is head) + ".weight"
     if name not in names:
-        yield name, head.weight.detach()
+        yield name, _cast(head.weight, dtype)
+
+
+def _cast(weight: Tensor, dtype: torch.dtype | None) -> Tensor:
+    own = weight.detach()
+    return own.to(dtype) if dtype is not None and own.is_floating_point() else own
+
+
+def _merged(layer: Any, weight: Tensor) -> Tensor:
+    """Return the weight of a layer with what its active adapters add to it."""
+    if layer.merged:
+        return weight
+    total = weight.detach()
+    for adapter in layer.active_adapters:
+        if adapter in layer.lora_A:
+            total = total + layer.get_delta_weight(adapter).to(total.dtype)
+    return total
+
+
+def _check_adapters(model: Any, plain: Any) -> None:
+    """Refuse all adapters but plain low-rank ones on linear layers."""
+    from peft import PeftType
+    from peft.tuners.lora import Linear, LoraLayer
+    from peft.tuners.tuners_utils import BaseTunerLayer
+    from peft.utils.other import AuxiliaryTrainingWrapper
+
+    for name, settings in model.peft_config.items():
+        if settings.peft_type != PeftType.LORA:
+            raise RagenError(
+                f"adapter '{name}' is of kind {settings.peft_type.value}, but only LORA can be merged for an "
+                "engine; train with it, or merge it into the model first"
+            )
+    tied = bool(getattr(plain.config.get_text_config(), "tie_word_embeddings", False))
+    for name, module in plain.named_modules():
+        if isinstance(module, AuxiliaryTrainingWrapper):
+            raise RagenError(
+                f"'{name}' is trained whole beside adapters (modules_to_save), {_REFUSED}"
+            )
+        if not isinstance(module, BaseTunerLayer):
+            continue
+        if not isinstance(module, Linear) or not isinstance(module, LoraLayer):
+            raise RagenError(
+                f"'{name}' has an adapter on a {type(module).__name__} layer, {_REFUSED}"
+            )
+        if module.lora_variant or any(module.lora_bias.values()):
+            raise RagenError(
+                f"'{name}' has an adapter with a bias, DoRA or another variant, {_REFUSED}"
+            )
+        if tied and module is plain.get_output_embeddings():
+            raise RagenError(f"'{name}' has an adapter but is tied to the embedding, {_REFUSED}")
 
 
 def probe(model: Any) -> list[int]:
@@ -65,10 +132,13 @@ def probed(model: Any) -> list[float]:
     return found
 
 
-def check_arrival(
+def check_scores(
     expected: Sequence[float], scored: Sequence[float], precision: str, version: int
 ) -> float:
     """Compare an engine's log-probabilities of the probe with those of the model that was sent.
+
+    This sees weights under wrong names and a model that computes something else. One small update is lost in
+    rounding; sums and hashes of the weights see that.
 
     Args:
         expected: What `probed` returns of the model.

@@ -62,8 +62,16 @@ class Vllm(_Section):
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Arithmetic of the rollouts; auto is float32 on a CPU and bfloat16 on a GPU."""
-    cache_gib: Annotated[float, Field(gt=0)] = 1.0
-    """Size of the KV cache in GiB; too little costs speed, not correctness."""
+    max_model_len: Annotated[int, Field(ge=128)] | None = None
+    """Maximum number of tokens in a conversation. By default an upper bound of what the game's conversations
+    reach, and never more than the model's context. A conversation that would exceed it ends with
+    ``overflow``."""
+    cache_gib: Above | None = None
+    """Size of the KV cache in GiB. By default as much as all episodes of an iteration or evaluation need
+    at that length, bounded by what is free; less costs speed, not correctness."""
+    gpu_memory_utilization: Share | None = None
+    """Share of the GPU's memory that vLLM may take while the trainer holds the rest. By default what its
+    weights, cache and activations need; vLLM does not start if that is not free."""
 
 
 class Server(_Section):

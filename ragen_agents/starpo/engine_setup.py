@@ -9,10 +9,13 @@ from accelerate import Accelerator
 
 from ragen_agents.engines import Engine
 from ragen_agents.engines.transformers_engine import TransformersEngine
+from ragen_agents.engines.weights import PROBE_LENGTH
 from ragen_agents.model_source import model_source
 from ragen_agents.rollout.chat import ChatCodec
+from ragen_agents.rollout.conversation_length import longest_conversation
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.processes import RunProcesses
+from ragen_agents.starpo.setup import MakeEnv
 from ragen_agents.starpo.update.learner import Learner
 from ragen_envs.errors import RagenError
 
@@ -23,6 +26,9 @@ def make_engine(
     codec: ChatCodec,
     accelerator: Accelerator,
     folder: Path,
+    *,
+    context: int,
+    reserved: int,
 ) -> Engine:
     """Make the engine that a config names; all processes call this together.
 
@@ -32,6 +38,8 @@ def make_engine(
         codec: Its chat template.
         accelerator: The processes of the run.
         folder: The run directory.
+        context: Most tokens of a conversation; see `engine_context`.
+        reserved: Bytes that the trainer will take later on the device.
 
     Raises:
         RagenError: It is not available.
@@ -42,18 +50,40 @@ def make_engine(
         return TransformersEngine(policy, codec.stop_token_ids, codec.pad, max_tokens)
     if config.engine == "vllm-server":
         model = learner.models.policy.config
-        return _served(config, model, codec, RunProcesses(accelerator), folder)
+        return _served(config, model, codec, RunProcesses(accelerator), folder, context)
     if accelerator.num_processes > 1:
         raise RagenError(
             f"engine is vllm, which runs with one process of the trainer, not {accelerator.num_processes}; "
             "use vllm-server"
         )
-    from ragen_agents.engines.vllm_api import LocalModel
     from ragen_agents.engines.vllm_engine import VllmEngine
+    from ragen_agents.engines.vllm_local import LocalSettings, load_local
 
-    settings = config.vllm
-    local = LocalModel(model_source(config.model), settings.precision, settings.cache_gib)
+    given = config.vllm
+    evaluated = config.evaluation.episodes if config.evaluation.every else 0
+    settings = LocalSettings(
+        context, max(config.episodes, evaluated), given.precision, given.cache_gib,
+        given.gpu_memory_utilization, reserved,
+    )  # fmt: skip
+    local = load_local(model_source(config.model), settings)
     return VllmEngine(local, codec.stop_token_ids, max_tokens)
+
+
+def engine_context(config: TrainConfig, make_env: MakeEnv, codec: ChatCodec, own: int) -> int:
+    """Return the most tokens of a conversation that the engine of a config reads.
+
+    Args:
+        config: The run's.
+        make_env: Makes a conversation.
+        codec: The model's chat template.
+        own: The model's context.
+    """
+    if config.engine == "transformers":
+        return own
+    wanted = config.vllm.max_model_len if config.engine == "vllm" else None
+    if wanted is None:
+        wanted = longest_conversation(make_env(), codec, config.rollout.max_tokens)
+    return min(own, max(wanted, 2 * PROBE_LENGTH))
 
 
 class ServerShare(NamedTuple):
@@ -76,8 +106,9 @@ def server_share(urls: Sequence[str], rank: int, processes: int) -> ServerShare:
 
 
 def _served(
-    config: TrainConfig, model: Any, codec: ChatCodec, processes: RunProcesses, folder: Path
-) -> Engine:
+    config: TrainConfig, model: Any, codec: ChatCodec, processes: RunProcesses, folder: Path,
+    context: int,
+) -> Engine:  # fmt: skip
     from ragen_agents.engines.served_engine import ServedEngine
     from ragen_agents.engines.vllm_server import ServedModel
     from ragen_agents.policies.endpoint.endpoint_settings import check_base_url
@@ -93,5 +124,5 @@ def _served(
     run = processes.from_first(f"{uuid.uuid4().hex[:8]}-")
     return ServedEngine(
         servers, leads, shared, codec.stop_token_ids, config.rollout.max_tokens,
-        model.max_position_embeddings, run, processes,
+        context, run, processes,
     )  # fmt: skip

@@ -114,13 +114,13 @@ def frozen_reference(config: TrainConfig, policy: Any) -> ActorCritic | None:
 
 
 def check_fits(config: TrainConfig, make_env: MakeEnv, codec: ChatCodec, context: int) -> None:
-    """Check that the first prompt and one reply fit the model, and that the instances exist.
+    """Check that the first prompt and one reply fit the engine, and that the instances exist.
 
     Args:
         config: The run's.
         make_env: Makes a conversation.
         codec: The model's chat template.
-        context: Most tokens that the model can read.
+        context: Most tokens that the model and its engine can read.
 
     Raises:
         RagenError: They do not.
@@ -137,7 +137,8 @@ def check_fits(config: TrainConfig, make_env: MakeEnv, codec: ChatCodec, context
     env.reset(seed=0)
     needed = len(codec.start(env.messages, env.settings.prefix)) + config.rollout.max_tokens
     if needed > context:
+        reader = "vLLM" if context == config.vllm.max_model_len else "the model"
         raise RagenError(
-            f"the model reads {context} tokens, but the game's first prompt and a reply of "
+            f"{reader} reads {context} tokens, but the game's first prompt and a reply of "
             f"rollout.max_tokens={config.rollout.max_tokens} take {needed}"
         )

@@ -15,7 +15,7 @@ from ragen_agents.rollout.collect import Collector, RewardFunction
 from ragen_agents.rollout.trajectory import Trajectory
 from ragen_agents.starpo.callbacks import Callback, checked_callbacks
 from ragen_agents.starpo.config import TrainConfig
-from ragen_agents.starpo.engine_setup import make_engine
+from ragen_agents.starpo.engine_setup import engine_context, make_engine
 from ragen_agents.starpo.evaluation import Evaluator
 from ragen_agents.starpo.parts.estimators import ESTIMATORS
 from ragen_agents.starpo.parts.policy_losses import POLICY_LOSSES
@@ -53,7 +53,7 @@ from ragen_agents.starpo.update.batch import TrainBatch
 from ragen_agents.starpo.update.learner import Learner, is_split
 from ragen_agents.starpo.update.models import load_policy
 from ragen_agents.starpo.update.prepared import Prepared
-from ragen_envs.errors import RagenError
+from ragen_envs.errors import RagenError, first_line
 from ragen_envs.seeding import new_stream
 
 _log: Final = logging.getLogger("ragen.starpo")
@@ -123,14 +123,16 @@ class Trainer:
             only_writes=engine is None and config.engine == "vllm-server",
         )  # fmt: skip
         self._make_env = env_factory(config, env)
-        self._context = int(getattr(policy.config, "max_position_embeddings", 1 << 30))
+        self._own_context = int(getattr(policy.config, "max_position_embeddings", 1 << 30))
+        self._context = self._own_context
+        if engine is None:
+            self._context = engine_context(config, self._make_env, self.codec, self._own_context)
         check_fits(config, self._make_env, self.codec, self._context)
         self._owns_engine = engine is None
-        self.engine = (
-            engine
-            if engine is not None
-            else make_engine(config, self.learner, self.codec, self.accelerator, self.run_dir)
-        )
+        self.engine = engine if engine is not None else make_engine(
+            config, self.learner, self.codec, self.accelerator, self.run_dir, context=self._context,
+            reserved=self.learner.state_to_come,
+        )  # fmt: skip
         self.collector = self._collector(config.rollout.temperature, f"rollout {config.seed}")
         self._rollout = RolloutStep(config, self.collector, self.accelerator)
         evaluated = self._collector(config.evaluation.temperature, f"evaluation {config.seed}")
@@ -153,6 +155,7 @@ class Trainer:
             EngineError: The engine cannot go on; the state is saved.
             NothingKeptError: There was nothing to learn from too often; the state is saved.
             BrokenGamesError: Every game broke too often; the state is saved.
+            RagenError: The trainer's device has too little memory; the last checkpoint is kept.
         """
         if self._has_run:
             raise RagenError("this trainer has run already; make another one to resume its run")
@@ -168,6 +171,12 @@ class Trainer:
             except (EngineError, NothingKeptError, BrokenGamesError):
                 self.state.save_due(journal, now=True)
                 raise
+            except torch.OutOfMemoryError as error:
+                raise RagenError(
+                    f"the device's memory is full: {first_line(error).rstrip('.')}; lower "
+                    "update.max_tokens_per_micro_batch, or with engine=vllm vllm.cache_gib; the same command "
+                    "resumes from the last checkpoint"
+                ) from error
 
     def stop(self) -> None:
         """Let ``run`` save its state and return after the current iteration."""
@@ -298,6 +307,11 @@ class Trainer:
         self._phases.add("games", game_seconds)
         self._call("on_rollout_end", iteration + 1, trajectories)
         metrics: dict[str, Any] = rollout_metrics(trajectories)
+        if metrics.get("end/overflow") and self._context < self._own_context:
+            self._warn(
+                f"iteration {iteration + 1}: {metrics['end/overflow']:.0%} of the episodes ended because "
+                f"they needed more than vLLM's {self._context} tokens; raise vllm.max_model_len"
+            )
         metrics |= self._diagnose(iteration, trajectories, candidates)
         kept = kept_groups(config, candidates, iteration)
         metrics["kept_groups"] = float(len(kept))

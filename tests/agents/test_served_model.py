@@ -303,7 +303,7 @@ def test_a_prefix_cache_that_is_busy_is_cleared_later(tiny, policy, tmp_path, mo
         ({"settings": {"dtype": "torch.float16"}}, "--dtype float32 or bfloat16"),
         (
             {"settings": {"max_model_len": 63}},
-            "reads 63 tokens, the model 64; .*--max-model-len 64",
+            "reads 63 tokens, but conversations may take 64; .*--max-model-len 64",
         ),
     ],
 )

@@ -28,13 +28,15 @@ from ragen_agents.run_files.yaml_files import dump_yaml  # noqa: E402
 PAPER = Choice(scale="paper", seeds=1)
 
 
+SMALL_TRAIN = {
+    "rollout": {"prompts_per_iteration": 2, "group_size": 4, "max_tokens": 24}, "save_every": 1,
+}  # fmt: skip
+
+
 def small_sweep(folder, iterations=2, **changes):
     data = {
         "name": "small", "version": 1, "description": "For tests.", "preset": "starpo-grpo",
-        "train": {
-            "rollout": {"prompts_per_iteration": 2, "group_size": 4, "max_tokens": 24}, "save_every": 1,
-        },
-        "games": {"Bandit": ["Bandit"]}, "reference": "a", "cells": {"a": {}},
+        "train": SMALL_TRAIN, "games": {"Bandit": ["Bandit"]}, "reference": "a", "cells": {"a": {}},
         "scales": {"laptop": {"iterations": iterations, "quick": iterations}}, **changes,
     }  # fmt: skip
     path = folder / "small.yaml"
@@ -61,6 +63,26 @@ def test_a_sweep_trains_with_an_imported_estimator(tiny, tmp_path, monkeypatch, 
     )
     assert done == 0
     assert "zero" in capsys.readouterr().out
+
+
+def test_vllm_that_scores_is_started_after_the_one_that_trained_has_ended(tiny, tmp_path):
+    """A device holds one at a time, with the trainer's models only beside the one that trains."""
+    sweep = load_sweep(small_sweep(tmp_path, 1, train={**SMALL_TRAIN, "engine": "vllm"}))
+    task = next(t for t in plan(sweep, Choice(quick=True, model=str(tiny))) if t.seed == 0)
+    support = Path(__file__).parents[1] / "support"
+    work = tmp_path / "task"
+    work.mkdir()
+    (work / "task.json").write_text(task.model_dump_json())
+    with (tmp_path / "log").open("w") as log, subprocess.Popen(
+        [sys.executable, "-m", "ragen_bench.sweeps.work", str(work)],
+        stdin=subprocess.PIPE, stdout=log, stderr=log,
+        env={**os.environ, "RAGEN_IMPORT": str(support / "fake_vllm_extension.py")},
+    ) as running:  # fmt: skip
+        assert running.wait(300) == 0, (tmp_path / "log").read_text()
+    result = parse_result((work / "result.json").read_text(), "result")
+    assert result.iterations == [0, 1]
+    trained, scored = (work / "processes").read_text().split()
+    assert trained != scored
 
 
 @pytest.mark.parametrize("scale", ["laptop", "paper"])

@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from ragen_agents.engines.decoding import Decoder
+from ragen_agents.engines.weight_digests import digest_of
 
 VERSION = "0.32.0"
 
@@ -73,6 +74,12 @@ class VllmServer(EndpointServer):
         self.dtypes = {str(weight.dtype) for weight in weights.values()}
         self.model.load_state_dict(weights)
         return {"results": [None]}
+
+    def post_weight_checker(self, body, _):
+        assert body == {"action": "checksum"}
+        dtype = getattr(torch, self.told["dtype"].removeprefix("torch."))
+        weights = {name: w.to(dtype) for name, w in self.model.named_parameters()}
+        return {"checksums": {f"dp0:pp0:pcp0:tp0:{n}": digest_of(w) for n, w in weights.items()}}
 
     def post_reset_prefix_cache(self, *_):
         return {"success": True}

@@ -10,7 +10,7 @@ from gymnasium import make_vec
 from vllm_serving import Serving
 
 from ragen_agents.engines.decoding import stop_token_ids
-from ragen_agents.engines.vllm_api import LocalModel
+from ragen_agents.engines.vllm_local import LocalSettings, load_local
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.starter import STARTER
 
@@ -19,7 +19,7 @@ from ragen_agents.starter import STARTER
 def local():
     """The starter model in vLLM, loaded beside compiled games; its weights are whatever came last."""
     make_vec("ragen/Sokoban-v0", 2).reset(seed=0)
-    model = LocalModel(STARTER, "float32", 0.25)
+    model = load_local(STARTER, LocalSettings(2048, 64, "float32", 0.25))
     yield model
     model.close()
 

@@ -77,8 +77,8 @@ def test_new_weights_of_a_tied_model_arrive(engine, starter, codec):
 
 
 def test_a_head_that_stays_behind_is_noticed(engine, starter, monkeypatch):
-    def without_head(model):
-        return ((n, w) for n, w in named_weights(model) if n != "lm_head.weight")
+    def without_head(model, dtype):
+        return ((n, w) for n, w in named_weights(model, dtype) if n != "lm_head.weight")
 
     monkeypatch.setattr(vllm_engine, "named_weights", without_head)
     with pytest.raises(EngineError, match="the engine does not have these weights"):

@@ -2,14 +2,20 @@
 
 The folder holds ``task.json``. An interrupted task is resumed; the result is written last. The process exits
 when its standard input is closed, so it does not outlive the process that started it.
+
+Where vLLM generates in the trainer's process, a task trains in a process of its own, ``work FOLDER --train``:
+only its end frees all of the device's memory, which the vLLM that is tested with needs.
 """
 
 import logging
 import os
 import shutil
+import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -35,23 +41,24 @@ MODEL: Final = Path("model")
 TEST: Final = Path("test")
 BUSY: Final = 75
 """Exit code if another process is running the task."""
+TRAIN_ONLY: Final = "--train"
 
 
-def main(folder: Path) -> int:
-    """Run the task of a folder and return the exit code."""
+def main(folder: Path, train_only: bool = False) -> int:
+    """Run the task of a folder, or only its training, and return the exit code."""
     threading.Thread(target=_end_with_standard_input, daemon=True).start()
     os.chdir(folder)  # names in records are then those inside the folder, wherever it lies
     try:
-        with logs_on_stderr(), exclusive_lock(Path(".lock")):
-            return _run_task()
+        with logs_on_stderr(), nullcontext() if train_only else exclusive_lock(Path(".lock")):
+            return _run_task(_train if train_only else _do)
     except InUseError:
         return BUSY
 
 
-def _run_task() -> int:
+def _run_task(do: Callable[[SweepTask], object]) -> int:
     try:
         import_from_environment()
-        _do(SweepTask.model_validate_json(Path(TASK).read_text(encoding="utf-8")))
+        do(SweepTask.model_validate_json(Path(TASK).read_text(encoding="utf-8")))
     except (RagenError, OSError) as error:
         _LOG.error("%s", error)
         return 2
@@ -72,6 +79,8 @@ def _do(task: SweepTask) -> None:
     agents, ended = task.agents, None
     started = time.perf_counter()
     if task.seed is not None:
+        if task.supervised is None and task.train.engine == "vllm" and not MODEL.exists():
+            _train_apart()
         ended = _train(task)
         agents = {POLICY: f"{VLLM if task.train.engine == 'vllm' else ''}{MODEL}"}
     trained = time.perf_counter()
@@ -93,6 +102,15 @@ def _do(task: SweepTask) -> None:
     write_result(Path(), result)
     for rest in (TRAIN / "checkpoints", TRAIN / "best"):
         shutil.rmtree(rest, ignore_errors=True)
+
+
+def _train_apart() -> None:
+    """Train in a process of its own, and end as it does if it fails; it says why."""
+    arguments = [sys.executable, "-m", "ragen_bench.sweeps.work", ".", TRAIN_ONLY]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE) as process:
+        code = process.wait()
+    if code:
+        raise SystemExit(code if code > 0 else 2)
 
 
 def _train(task: SweepTask) -> str | None:
@@ -161,4 +179,4 @@ def _test(task: SweepTask, agents: dict[str, str]) -> dict[str, dict[str, Outcom
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]), TRAIN_ONLY in sys.argv[2:]))

@@ -69,6 +69,19 @@ class Learner:
         self.bad_steps = 0
         """Steps skipped in a row because a gradient was not finite."""
 
+    @property
+    def state_to_come(self) -> int:
+        """Bytes that the optimizers will keep for parameters that they have not changed yet."""
+        both = (self.optimizer, self.critic_optimizer)
+        return sum(
+            2 * parameter.numel() * parameter.element_size()
+            for optimizer in both
+            if optimizer is not None
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+            if parameter not in optimizer.state
+        )
+
     def whole_policy(self) -> Any:
         """Return the policy with its present weights; all processes call this together.
 

@@ -1,0 +1,93 @@
+"""How a device is divided between vLLM and the trainer, without a device."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from ragen_agents.engines.vllm_memory import (  # noqa: E402
+    GIB,
+    MARGIN,
+    MemoryNeeds,
+    cache_on_host,
+    needs_of,
+    share_of_device,
+)
+from ragen_envs.errors import RagenError  # noqa: E402
+
+TOTAL = 80 * GIB
+NEEDS = MemoryNeeds(weights=6 * GIB, working=2 * GIB, wanted_cache=20 * GIB, least_cache=GIB)
+LLAMA = transformers.LlamaConfig(
+    vocab_size=128256, hidden_size=3072, num_hidden_layers=28, num_attention_heads=24,
+    num_key_value_heads=8, head_dim=128, intermediate_size=8192, max_position_embeddings=131072,
+    tie_word_embeddings=True,
+)  # fmt: skip
+
+
+def claimed(share):
+    return share.utilization * TOTAL
+
+
+def test_all_that_is_needed_is_claimed_and_no_more():
+    share = share_of_device(50 * GIB, TOTAL, NEEDS)
+    assert share.cache == 20 * GIB
+    assert 27.9 * GIB < claimed(share) <= 28 * GIB
+
+
+def test_the_cache_takes_what_is_free():
+    share = share_of_device(20 * GIB, TOTAL, NEEDS)
+    assert share.cache == 12 * GIB - MARGIN
+    assert claimed(share) <= 20 * GIB - MARGIN
+
+
+def test_what_the_trainer_will_take_is_left_to_it():
+    share = share_of_device(30 * GIB, TOTAL, NEEDS, reserved=10 * GIB)
+    assert share.cache == 12 * GIB - MARGIN
+
+
+def test_settings_are_kept():
+    share = share_of_device(50 * GIB, TOTAL, NEEDS, cache_gib=3.0, utilization=0.25)
+    assert share == (3 * GIB, 0.25)
+    assert share_of_device(50 * GIB, TOTAL, NEEDS, utilization=0.25).cache == 12 * GIB
+
+
+@pytest.mark.parametrize(
+    ("free", "settings", "words"),
+    [
+        (8 * GIB, {}, ["lower vllm.cache_gib, vllm.max_model_len or rollout.max_tokens"]),
+        (50 * GIB, {"cache_gib": 60.0}, ["vllm.cache_gib is 60", "43.50 GiB are left", "lower it"]),
+        (
+            50 * GIB,
+            {"cache_gib": 0.5},
+            ["vllm.cache_gib is 0.5: raise it, or lower vllm.max_model_len"],
+        ),
+        (50 * GIB, {"utilization": 0.9}, ["vllm.gpu_memory_utilization is 0.9", "only 50.00 GiB"]),
+    ],
+)
+def test_what_cannot_fit_is_refused(free, settings, words):
+    with pytest.raises(RagenError) as refusal:
+        share_of_device(free, TOTAL, NEEDS, **settings)
+    for word in words:
+        assert word in str(refusal.value)
+
+
+def test_a_conversation_needs_less_than_the_native_context():
+    whole = needs_of(LLAMA, "bfloat16", 131072, 1)
+    game = needs_of(LLAMA, "bfloat16", 2048, 128)
+    assert whole.least_cache > 14 * GIB
+    assert game.least_cache < 0.25 * GIB
+    assert 28 * GIB < game.wanted_cache < 29 * GIB
+    assert 5.9 * GIB < game.weights < 6.1 * GIB
+
+
+def test_where_no_bound_is_known_the_context_is_wanted_and_a_usual_one_needed():
+    needs = needs_of(LLAMA, "bfloat16", None, 2)
+    assert needs.least_cache == needs_of(LLAMA, "bfloat16", 4096, 1).least_cache
+    assert needs.wanted_cache > 14 * GIB
+
+
+def test_on_a_cpu_half_is_left_to_others():
+    assert cache_on_host(10 * GIB, NEEDS, None) == 5 * GIB
+    assert cache_on_host(100 * GIB, NEEDS, None) == 20 * GIB
+    assert cache_on_host(GIB, NEEDS, None) == NEEDS.least_cache
+    assert cache_on_host(GIB, NEEDS, 0.25) == GIB // 4
