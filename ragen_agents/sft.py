@@ -114,7 +114,8 @@ def train(config: SftConfig, out: Path) -> None:
     from transformers import TrainingArguments, set_seed
 
     from ragen_agents.sft_trainer import ImitationTrainer, labelled, padded
-    from ragen_agents.starpo.update.models import load_model, with_adapters
+    from ragen_agents.starpo.update.adapters import with_adapters
+    from ragen_agents.starpo.update.models import load_model
 
     if out.exists():
         raise RagenError(f"'{out}' already exists; choose another --out")

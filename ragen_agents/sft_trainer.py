@@ -9,7 +9,8 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import Trainer
 
 from ragen_agents.rollout.trajectory import CONTEXT, Row
-from ragen_agents.starpo.update.models import chunked_logprobs, hidden_states, trunk_of
+from ragen_agents.starpo.update.models import chunked_logprobs
+from ragen_agents.starpo.update.passes import hidden_states, trunk_of
 
 IGNORED: Final = -100
 """Label of a token that is not learned."""

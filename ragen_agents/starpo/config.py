@@ -211,6 +211,13 @@ class Update(_Section):
     """Learning rate of the policy (RAGEN's code: 1e-6)."""
     critic_learning_rate: Annotated[float, Field(gt=0)] = 1e-5
     """Learning rate of the critic (RAGEN's code: 1e-5)."""
+    lr_scheduler_type: Literal["constant", "linear", "cosine"] = "constant"
+    """How both learning rates go on after their warm-up: they stay, or fall to 0 at the end of the run in a
+    line or a half cosine. The formulas are those of transformers; each optimizer step has its own rate."""
+    warmup_iterations: Annotated[int, Field(ge=0)] = 0
+    """Iterations in which both learning rates rise from 0; the first optimizer step then changes nothing."""
+    weight_decay: Amount = 0.0
+    """Decoupled weight decay (AdamW) of policy and critic; biases and norms are spared."""
     critic_warmup: Annotated[int, Field(ge=0)] = 0
     """Iterations at the start in which only the critic learns."""
     betas: tuple[Unit, Unit] = (0.9, 0.999)
@@ -219,8 +226,15 @@ class Update(_Section):
     """Maximum norm of the gradients, clipped separately for policy and critic."""
     max_tokens_per_micro_batch: Positive = 16384
     """Maximum number of tokens in a forward pass, padding included; affects memory and speed only."""
+    gradient_checkpointing: bool = False
+    """Whether the activations inside each decoder layer are computed again in the backward pass instead of
+    being kept; affects memory and speed only."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Arithmetic of the passes (autocast); weights stay in float32."""
+    """Arithmetic of the passes (autocast). Weights that are trained stay in float32; the frozen weights below
+    LoRA adapters, and those of the reference's linear layers, are held in bfloat16."""
+    float32_head: bool | None = None
+    """Whether logits are computed in float32 although the precision is bfloat16, in which large logits are
+    0.125 apart. By default where several optimizer steps share the log-probabilities of one rollout."""
     max_nonfinite_steps: Positive = 3
     """Consecutive optimizer steps with a gradient that is not finite after which the run stops."""
 
@@ -359,6 +373,19 @@ class TrainConfig(_Section):
     def episodes(self) -> int:
         """Trajectories per iteration."""
         return self.rollout.prompts_per_iteration * self.rollout.group_size
+
+    @property
+    def charges_divergence(self) -> bool:
+        """Whether the initial policy is needed, because a divergence from it is charged."""
+        return self.loss.kl != "none" and self.loss.kl_coef > 0
+
+    @property
+    def computes_float32_logits(self) -> bool:
+        """Whether the output head runs in float32 under bfloat16, see ``update.float32_head``."""
+        update = self.update
+        if update.precision == "float32" or update.float32_head is not None:
+            return update.precision == "bfloat16" and bool(update.float32_head)
+        return update.epochs > 1 or self.episodes > update.mini_batch_size
 
     @model_validator(mode="after")
     def _check_parts(self) -> "TrainConfig":

@@ -9,11 +9,13 @@ from typing import Any, Final
 
 import torch
 from accelerate import Accelerator, InitProcessGroupKwargs
+from torch import nn
 
 from ragen_agents.model_source import model_source, weights_digest
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.starpo.config import TrainConfig, check_conversation
 from ragen_agents.starpo.update.models import ActorCritic
+from ragen_agents.starpo.update.passes import trunk_of
 from ragen_envs.conversation import ConversationWrapper, make
 from ragen_envs.errors import InstanceError, RagenError
 from ragen_envs.splits import VALIDATION
@@ -106,10 +108,20 @@ def _name_of(part: Any) -> str:
 
 
 def frozen_reference(config: TrainConfig, policy: Any) -> ActorCritic | None:
-    """Return a frozen copy of the initial policy if a divergence from it is charged."""
-    if config.loss.kl == "none" or config.loss.kl_coef == 0:
+    """Return a frozen copy of the initial policy if a divergence from it is charged.
+
+    A policy with adapters needs none: without them it is what it was. Under bfloat16 the weights of linear
+    layers are held in it, to which autocast would round them in each pass anyway.
+    """
+    if not config.charges_divergence or config.lora is not None:
         return None
-    frozen = ActorCritic(copy.deepcopy(policy), None, config.rollout.temperature)
+    frozen = ActorCritic(
+        copy.deepcopy(policy), None, config.rollout.temperature, config.computes_float32_logits
+    )
+    if config.update.precision == "bfloat16":
+        for module in trunk_of(frozen.policy).modules():
+            if isinstance(module, nn.Linear):
+                module.bfloat16()
     return frozen.requires_grad_(False).eval()
 
 

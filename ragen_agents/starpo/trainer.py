@@ -38,6 +38,12 @@ from ragen_agents.starpo.run.gradient_probe import probe_gradients
 from ragen_agents.starpo.run.information import measure_information
 from ragen_agents.starpo.run.journal import Journal
 from ragen_agents.starpo.run.metrics import rollout_metrics
+from ragen_agents.starpo.run.out_of_memory import (
+    OutOfMemoryError,
+    advice,
+    is_out_of_memory,
+    reported,
+)
 from ragen_agents.starpo.run.phases import Phases
 from ragen_agents.starpo.run.run_directory import default_run_dir, open_run_dir
 from ragen_agents.starpo.run.run_state import RunState
@@ -53,7 +59,7 @@ from ragen_agents.starpo.update.batch import TrainBatch
 from ragen_agents.starpo.update.learner import Learner, is_split
 from ragen_agents.starpo.update.models import load_policy
 from ragen_agents.starpo.update.prepared import Prepared
-from ragen_envs.errors import RagenError, first_line
+from ragen_envs.errors import RagenError
 from ragen_envs.seeding import new_stream
 
 _log: Final = logging.getLogger("ragen.starpo")
@@ -114,14 +120,16 @@ class Trainer:
         # What is sharded goes to its device in parts, so that no device has to hold all of it.
         apart = is_split(config, self.accelerator)
         device = torch.device("cpu") if apart else self.accelerator.device
-        policy, self.tokenizer = load_policy(config, device)
+        with reported(config, "loading"):
+            policy, self.tokenizer = load_policy(config, device)
+            reference = frozen_reference(config, policy)
+            self.learner = Learner(
+                config, policy, reference, self.accelerator,
+                only_writes=engine is None and config.engine == "vllm-server",
+            )  # fmt: skip
         self.codec = ChatCodec(
             self.tokenizer, stop_token_ids(policy.generation_config, self.tokenizer)
         )
-        self.learner = Learner(
-            config, policy, frozen_reference(config, policy), self.accelerator,
-            only_writes=engine is None and config.engine == "vllm-server",
-        )  # fmt: skip
         self._make_env = env_factory(config, env)
         self._own_context = int(getattr(policy.config, "max_position_embeddings", 1 << 30))
         self._context = self._own_context
@@ -155,7 +163,7 @@ class Trainer:
             EngineError: The engine cannot go on; the state is saved.
             NothingKeptError: There was nothing to learn from too often; the state is saved.
             BrokenGamesError: Every game broke too often; the state is saved.
-            RagenError: The trainer's device has too little memory; the last checkpoint is kept.
+            OutOfMemoryError: Memory ran out; the state is saved unless an update was half done.
         """
         if self._has_run:
             raise RagenError("this trainer has run already; make another one to resume its run")
@@ -166,17 +174,34 @@ class Trainer:
             self.state.resume()
             journal = Journal(self.run_dir, self.state.progress, self.is_main_process)
             resources.enter_context(journal)
+            self.state.settle(journal)
             try:
                 self._run(journal)
             except (EngineError, NothingKeptError, BrokenGamesError):
-                self.state.save_due(journal, now=True)
+                self.state.save_settled(journal)
                 raise
-            except torch.OutOfMemoryError as error:
-                raise RagenError(
-                    f"the device's memory is full: {first_line(error).rstrip('.')}; lower "
-                    "update.max_tokens_per_micro_batch, or with engine=vllm vllm.cache_gib; the same command "
-                    "resumes from the last checkpoint"
-                ) from error
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+            else:
+                return
+            # Not in the handler, where the frames of the error still hold what did not fit.
+            raise OutOfMemoryError(self._out_of_memory(journal))
+
+    def _out_of_memory(self, journal: Journal) -> str:
+        """Save what can be saved after memory ran out, and return the message."""
+        phase = self._phases.running
+        self.learner.forget_gradients()
+        torch.cuda.empty_cache()
+        try:
+            # Others may be well, and would not come to a checkpoint that all write together.
+            saved = self.accelerator.num_processes == 1 and self.state.save_settled(journal)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            saved = False
+        kept = "the state is saved" if saved else "the last checkpoint is kept"
+        return f"out of memory in {phase or 'saving'}, {kept}; {advice(self.config, phase)}"
 
     def stop(self) -> None:
         """Let ``run`` save its state and return after the current iteration."""
@@ -238,6 +263,7 @@ class Trainer:
         self._sync()
         if self.config.evaluation.every and not progress.metrics_size:
             self.state.save_best(journal, self._evaluate(journal, 0))
+            self.state.settle(journal)
         if self.state.rolls_back and not progress.iteration:
             self.state.save_due(journal, now=True)
         return False
@@ -261,6 +287,7 @@ class Trainer:
                 metrics |= self.learner.update(prepared, iteration)
         metrics |= self._phases.metrics()
         self.state.update(iteration=iteration + 1, pending=metrics)
+        self.state.settle(journal)
         return self._finish(journal, metrics)
 
     def _finish(self, journal: Journal, before: dict[str, Any]) -> bool:
@@ -286,6 +313,7 @@ class Trainer:
             self._warn(f"iteration {done}: {sign.text}")
         self.state.save_best(journal, metrics)
         action = self.state.act_on(signs)
+        self.state.settle(journal)
         if action == "rolled back":
             self._warn(f"rolled back to the weights of iteration {self.state.progress.healthy}")
             self._sync()
@@ -317,7 +345,7 @@ class Trainer:
         metrics["kept_groups"] = float(len(kept))
         metrics["played_groups"] = float(len(group_numbers(trajectories)))
         chosen = learnable(candidates, kept)
-        self._count_empty(bool(chosen), trajectories)
+        self._count_empty(journal, bool(chosen), trajectories)
         if iteration % config.save_every == 0:
             for trajectory in trajectories[: config.rollout.group_size : 4][:4]:
                 journal.sample(iteration + 1, "train", trajectory)
@@ -344,7 +372,9 @@ class Trainer:
                 found |= probe_gradients(config, self.learner, candidates, self.codec.pad)
         return found
 
-    def _count_empty(self, any_chosen: bool, trajectories: list[Trajectory]) -> None:
+    def _count_empty(
+        self, journal: Journal, any_chosen: bool, trajectories: list[Trajectory]
+    ) -> None:
         """Stop a run that has had nothing to learn from for too long, unless all is learned."""
         solved = all(t.success for t in trajectories)
         empty = 0 if any_chosen or solved else self.state.progress.empty + 1
@@ -354,6 +384,7 @@ class Trainer:
         error = empty_error(trajectories, self.config.filter.kind, empty)
         if isinstance(error, BrokenGamesError):
             self.state.update(empty=0)  # the games can be repaired meanwhile
+        self.state.settle(journal)
         raise error
 
     def _evaluate(self, journal: Journal, done: int) -> dict[str, float]:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +17,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from ragen_agents.engines.weights import without_adapters
+from ragen_agents.engines.weights import named_weights
+from ragen_agents.starpo.update.adapters import has_adapters
 from ragen_agents.starpo.update.learner import Learner
 from ragen_agents.starpo.update.sharding import part_like, whole
 from ragen_envs.errors import RagenError, first_line
@@ -51,25 +53,35 @@ class Progress:
     """Metrics of the last iteration while it has not been evaluated and written down."""
 
 
-def save(folder: Path, learner: Learner, tokenizer: Any, progress: Progress) -> None:
+def save(
+    folder: Path, learner: Learner, tokenizer: Any, progress: Progress, model_only: bool = False
+) -> None:
     """Write a checkpoint; the folder appears whole or not at all.
 
     All processes of a run call this, and the first one writes.
+
+    Args:
+        folder: Where.
+        learner: Holds what is saved.
+        tokenizer: Saved beside the model.
+        progress: Where the run is.
+        model_only: Leave out the optimizers, the critic and adapters: nothing is resumed from the folder.
 
     Raises:
         RagenError: It cannot be written, for example because the disk is full.
     """
     first = learner.accelerator.is_main_process
-    policy, tensors = learner.whole_policy(), _tensors(learner, first)
+    policy, tensors = learner.whole_policy(), {} if model_only else _tensors(learner, first)
     if not first:
         return
     work = folder.with_name(folder.name + ".writing")
     try:
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
-        without_adapters(policy).save_pretrained(work)
+        _save_model(policy, work)
         tokenizer.save_pretrained(work)
-        save_file(tensors, work / TENSORS)
+        if not model_only:
+            save_file(tensors, work / TENSORS)
         state = {**asdict(progress), "bad_steps": learner.bad_steps}
         (work / STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
         hashes = {path.name: _hash(path) for path in sorted(work.iterdir())}
@@ -83,6 +95,19 @@ def save(folder: Path, learner: Learner, tokenizer: Any, progress: Progress) -> 
             f"the checkpoint '{folder}' cannot be written: {first_line(error)}; earlier ones are kept, and "
             "the same command resumes the run"
         ) from error
+
+
+def _save_model(policy: Any, folder: Path) -> None:
+    """Write a model, its adapters merged on the way to the processor's memory."""
+    if not has_adapters(policy):
+        policy.save_pretrained(folder)
+        return
+    base = policy.get_base_model()
+    merged = {name: tensor.cpu() for name, tensor in named_weights(policy)}
+    if base.config.get_text_config().tie_word_embeddings:
+        head = base.get_output_embeddings()
+        merged.pop(next(n for n, module in base.named_modules() if module is head) + ".weight")
+    base.save_pretrained(folder, state_dict=merged)
 
 
 def _put_in_place(work: Path, folder: Path) -> None:
@@ -106,15 +131,15 @@ def load(folder: Path, learner: Learner) -> Progress:
         tensors = load_file(folder / TENSORS)
         learner.bad_steps = int(state.pop("bad_steps"))
         progress = Progress(**state)
-        if hasattr(learner.models.policy, "merge_and_unload"):
-            _load_trainable(learner.models.policy, _under(tensors, "policy"))
+        if has_adapters(learner.models.policy):
+            policy = _under(tensors, "policy")
         else:
             saved = AutoModelForCausalLM.from_pretrained(
                 folder, dtype="float32", trust_remote_code=False
             )
-            _load_trainable(learner.models.policy, dict(saved.named_parameters()))
-        for name, module in _critic(learner):
-            _load_trainable(module, _under(tensors, name))
+            policy = dict(saved.named_parameters())
+        _load_weights(learner.models.named_policy(), policy)
+        _load_weights(learner.models.named_critic(), tensors)
         for name, optimizer in _optimizers(learner):
             _load_optimizer(optimizer, _under(tensors, name))
     except (
@@ -170,10 +195,9 @@ def prune(folder: Path, keep: int, healthy: int | None) -> None:
 def _tensors(learner: Learner, keep: bool) -> dict[str, Tensor]:
     """Return what a checkpoint holds besides the policy; nothing where only others keep it."""
     tensors: dict[str, Tensor] = {}
-    if hasattr(learner.models.policy, "merge_and_unload"):
-        tensors |= _trainable("policy", learner.models.policy)
-    for name, module in _critic(learner):
-        tensors |= _trainable(name, module)
+    if has_adapters(learner.models.policy):
+        tensors |= {f"policy.{n}": p for n, p in learner.models.named_policy().items()}
+    tensors |= learner.models.named_critic()
     for name, optimizer in _optimizers(learner):
         for key, fields in optimizer.state_dict()["state"].items():
             tensors |= {f"{name}.{key}.{field}": value for field, value in fields.items()}
@@ -185,17 +209,11 @@ def _tensors(learner: Learner, keep: bool) -> dict[str, Tensor]:
     return found
 
 
-def _trainable(prefix: str, module: Any) -> dict[str, Tensor]:
-    return {f"{prefix}.{n}": p for n, p in module.named_parameters() if p.requires_grad}
-
-
-def _load_trainable(module: Any, tensors: dict[str, Tensor]) -> None:
-    named = dict(module.named_parameters())
-    absent = {name for name, p in named.items() if p.requires_grad} - tensors.keys()
-    if absent:
+def _load_weights(named: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    if absent := named.keys() - tensors.keys():
         raise KeyError(f"it lacks the weights {', '.join(sorted(absent))}")
-    for name, tensor in tensors.items():
-        named[name].data.copy_(part_like(tensor.data, named[name]))
+    for name, parameter in named.items():
+        parameter.data.copy_(part_like(tensors[name].data, parameter))
 
 
 def _load_optimizer(optimizer: Any, tensors: dict[str, Tensor]) -> None:
@@ -206,11 +224,6 @@ def _load_optimizer(optimizer: Any, tensors: dict[str, Tensor]) -> None:
         like = tensor if field == "step" else parameters[int(key)]
         state.setdefault(int(key), {})[field] = part_like(tensor, like)
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
-
-
-def _critic(learner: Learner) -> list[tuple[str, Any]]:
-    parts = (("trunk", learner.models.trunk), ("value_head", learner.models.value_head))
-    return [(name, module) for name, module in parts if module is not None]
 
 
 def _optimizers(learner: Learner) -> list[tuple[str, Any]]:

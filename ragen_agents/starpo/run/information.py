@@ -91,7 +91,7 @@ def _measure(learner: Learner, replies: Sequence[_Reply], codec: ChatCodec) -> d
         return {}
     pairs = [_joined(prompt, reply.ids) for reply in replies for prompt in prompts]
     batch = TrainBatch.of(pairs, codec.pad)
-    scores = learner.score(batch).logprobs
+    scores = learner.score(batch, "policy").logprobs
     by_token = [scores[row, batch.mask[row]] for row in range(len(pairs))]
     spans = [_thought(reply.ids, codec) for reply in replies]
     texts = {

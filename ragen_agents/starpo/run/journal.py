@@ -57,11 +57,14 @@ class Journal:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Bytes of both files, which are on the disk when this returns."""
+        """Bytes of both files."""
+        return self._files[METRICS].tell(), self._files[SAMPLES].tell()
+
+    def flush(self) -> None:
+        """Return when all that was written is on the disk."""
         for file in self._files.values():
             file.flush()
             os.fsync(file.fileno())
-        return self._files[METRICS].tell(), self._files[SAMPLES].tell()
 
     def metrics(self, iteration: int, values: dict[str, Any]) -> None:
         """Append the metrics of an iteration."""

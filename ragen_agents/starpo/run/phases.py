@@ -9,6 +9,8 @@ class Phases:
     """A stopwatch per phase."""
 
     def __init__(self) -> None:
+        self.running: str | None = None
+        """The phase that has begun and not ended; after an error, the one that it ended."""
         self.restart()
 
     def restart(self) -> None:
@@ -23,8 +25,9 @@ class Phases:
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
         """Add the time inside the block to a phase."""
-        started = time.perf_counter()
+        self.running, started = phase, time.perf_counter()
         yield
+        self.running = None
         self.add(phase, time.perf_counter() - started)
 
     def metrics(self) -> dict[str, float]:

@@ -43,6 +43,7 @@ class RunState:
         self.progress = Progress()
         self.monitor = EchoTrapMonitor(config.monitor)
         self._on_save = on_save
+        self._settled: Progress | None = None
         self._saved: Progress | None = None
 
     @property
@@ -93,15 +94,37 @@ class RunState:
             )
         return None
 
+    def settle(self, journal: Journal) -> None:
+        """Note that the run can be resumed from exactly here, with what the journal holds now."""
+        if self.learner.accelerator.is_main_process:
+            metrics_size, samples_size = journal.sizes
+            self.update(metrics_size=metrics_size, samples_size=samples_size)
+        self._settled = self.progress
+        self.learner.moved = False
+
+    def save_settled(self, journal: Journal) -> bool:
+        """Save the run as it was when it was last settled.
+
+        Returns:
+            Whether it could be: not if weights have changed since.
+        """
+        if self.learner.moved or self._settled is None:
+            return False
+        self.progress = self._settled
+        if self.progress != self._saved:
+            self._save(journal)
+        return True
+
     def save_best(self, journal: Journal, metrics: dict[str, Any]) -> None:
-        """Save the weights if they were evaluated and are better than any before."""
+        """Save the model if it was evaluated and is better than any before."""
         score, best = metrics.get("validation/success"), self.progress.best
         if score is not None and (best is None or score > best):
             self.update(best=score)
-            self._write(journal, self.run_dir / BEST)
+            self._write(journal, self.run_dir / BEST, model_only=True)
 
     def save_due(self, journal: Journal, now: bool = False) -> None:
-        """Save a checkpoint if it is time for one, or if it has to be now."""
+        """Settle, and save a checkpoint if it is time for one, or if it has to be now."""
+        self.settle(journal)
         done = self.progress.iteration
         regular = done % self.config.save_every == 0
         due = now or regular or done == self.config.iterations
@@ -111,7 +134,11 @@ class RunState:
         settled = regular and self.progress.pending is None
         if settled and self.rolls_back and self.monitor.healthy:
             self.update(healthy=done)
-        self._write(journal, checkpoint.path_of(self.checkpoints, done))
+            self.settle(journal)
+        self._save(journal)
+
+    def _save(self, journal: Journal) -> None:
+        self._write(journal, checkpoint.path_of(self.checkpoints, self.progress.iteration))
         self._saved = self.progress
         if self.learner.accelerator.is_main_process:
             checkpoint.prune(self.checkpoints, self.config.save_total_limit, self.progress.healthy)
@@ -125,6 +152,7 @@ class RunState:
         if action == "warn" or all(sign.sign != "collapse" for sign in signs):
             return "none"
         if self.rolls_back and at.rolled_back is None and at.healthy is not None:
+            self.learner.moved = True
             checkpoint.load(checkpoint.path_of(self.checkpoints, at.healthy), self.learner)
             self.update(rolled_back=at.iteration)
             self.monitor = EchoTrapMonitor(self.config.monitor)
@@ -132,12 +160,11 @@ class RunState:
         self.update(collapsed=True)
         return "stopped"
 
-    def _write(self, journal: Journal, folder: Path) -> None:
+    def _write(self, journal: Journal, folder: Path, model_only: bool = False) -> None:
         accelerator = self.learner.accelerator
         if accelerator.is_main_process:
-            metrics_size, samples_size = journal.sizes
-            self.update(metrics_size=metrics_size, samples_size=samples_size)
+            journal.flush()
             folder.parent.mkdir(exist_ok=True)
-        checkpoint.save(folder, self.learner, self.tokenizer, self.progress)
+        checkpoint.save(folder, self.learner, self.tokenizer, self.progress, model_only)
         accelerator.wait_for_everyone()
         self._on_save(folder)

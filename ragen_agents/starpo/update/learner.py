@@ -1,19 +1,20 @@
 """One update: from the trajectories that were kept to changed weights."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from statistics import fmean
 from typing import Any
 
 import torch
 from accelerate import Accelerator
-from torch import Tensor
+from torch import Tensor, nn
 
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.parts.aggregations import BatchTotals
 from ragen_agents.starpo.update.batch import TrainBatch, micro_batches, mini_batches
 from ragen_agents.starpo.update.loss import Term, batch_totals, critic_loss, loss_terms, policy_loss
-from ragen_agents.starpo.update.models import ActorCritic, Scores, score_trajectories
+from ragen_agents.starpo.update.models import ActorCritic, Part, Scores, score_trajectories
+from ragen_agents.starpo.update.optimizers import make_optimizer, rate_factor, set_rate
+from ragen_agents.starpo.update.passes import recompute_layers
 from ragen_agents.starpo.update.prepared import LossInput, Prepared, prepare
 from ragen_agents.starpo.update.sharding import WholeCopy, release_gathered, split, whole
 from ragen_envs.seeding import new_stream
@@ -28,7 +29,8 @@ class Learner:
     Args:
         config: The run's.
         policy: The model that learns; with ``config.fsdp`` it need not be on its device yet.
-        reference: The initial policy, frozen, or None.
+        reference: The initial policy, frozen; None if no divergence from it is charged, or if it is the
+            policy without its adapters.
         accelerator: Device, precision and processes.
         only_writes: Whether nothing but the first process reads ``whole_policy``, to write it down.
     """
@@ -41,7 +43,9 @@ class Learner:
         self.accelerator = accelerator
         kind = config.critic.kind if config.has_critic else None
         torch.manual_seed(config.seed)
-        self.models = ActorCritic(policy, kind, config.rollout.temperature)
+        self.models = ActorCritic(
+            policy, kind, config.rollout.temperature, config.computes_float32_logits
+        )
         self.models.eval()  # dropout off; nothing else differs
         self.reference = reference
         self._copy: WholeCopy | None = None
@@ -54,18 +58,19 @@ class Learner:
             for models in filter(None, (self.models, self.reference)):
                 split(models, layers, accelerator)
         self.models.to(accelerator.device)
+        if config.update.gradient_checkpointing:
+            recompute_layers(self.models)
         update = config.update
-        self.optimizer = torch.optim.Adam(
-            self.models.policy_parameters(), lr=update.learning_rate, betas=update.betas
+        self.optimizer = make_optimizer(
+            self.models.policy_parameters(), update.learning_rate, update
         )
-        self.critic_optimizer = None
+        self.critic_optimizer: torch.optim.AdamW | None = None
         if kind is not None:
-            self.critic_optimizer = torch.optim.Adam(
-                self.models.critic_parameters(), lr=update.critic_learning_rate, betas=update.betas
+            self.critic_optimizer = make_optimizer(
+                self.models.critic_parameters(), update.critic_learning_rate, update
             )
-        self._wrapped = (
-            accelerator.prepare_model(self.models) if self._copy is None else self.models
-        )
+        self.moved = False
+        """Whether a step has been tried since this was last set to False."""
         self.bad_steps = 0
         """Steps skipped in a row because a gradient was not finite."""
 
@@ -100,12 +105,14 @@ class Learner:
         """
         reference = None
         if self.reference is not None:
-            reference = self._score_all(self.reference, batch).logprobs
+            reference = self._score_all(self.reference, batch, "policy").logprobs
+        elif self.config.charges_divergence:
+            reference = self._score_all(self.models, batch, "initial").logprobs
         return prepare(self.config, batch, self.score(batch), reference, loss_weight)
 
-    def score(self, batch: TrainBatch) -> Scores:
-        """Return what the present models say of a batch."""
-        return self._score_all(self.models, batch)
+    def score(self, batch: TrainBatch, part: Part = "all") -> Scores:
+        """Return what the present models, or one of them, say of a batch."""
+        return self._score_all(self.models, batch, part)
 
     def update(self, prepared: Prepared, iteration: int) -> dict[str, float]:
         """Take the optimizer steps of one iteration and return the means of their metrics.
@@ -119,7 +126,10 @@ class Learner:
         steps = -(-full // size)
         order = new_stream("optimizer batches", str(config.seed), iteration)
         parts = mini_batches(count, steps, config.update.epochs, order)
-        found = [self._step(prepared, rows, iteration) for rows in parts]
+        found = []
+        for k, rows in enumerate(parts):
+            rate = self._set_rates(iteration + k / len(parts))
+            found.append({**self._step(prepared, rows, iteration), "learning_rate": rate})
         names = {name for metrics in found for name in metrics}
         means = {name: fmean(m[name] for m in found if name in m) for name in names}
         return {**means, "optimizer_steps": float(len(parts))}
@@ -136,16 +146,17 @@ class Learner:
             None where the loss has no such term.
         """
         counts = batch_totals(self.config, prepared.inputs, rows)
-        for shared, weight, context in self._shares(prepared.batch, rows):
-            with context:
-                scores, inputs = self._scored(prepared, shared)
+        for shared, weight in self._shares(prepared.batch, rows):
+            with self.models.using("policy"):
+                scores, inputs = self._scored(prepared, shared, "policy")
                 value = getattr(loss_terms(self.config, scores, inputs, counts), term)
                 if value is None:
                     return None
-                # Wrapped models want a gradient, if only 0, for every weight, the critic's too.
-                self.accelerator.backward((value + 0.0 * scores.values.sum()) * weight)
-        norm = _clip(self.models.policy_parameters(), float("inf"))
-        self._zero_gradients()
+                self.accelerator.backward(value * weight)
+        weights = self.models.policy_parameters()
+        self._sum_gradients(weights)
+        norm = _clip(weights, float("inf"))
+        self.forget_gradients()
         return norm
 
     @property
@@ -156,66 +167,84 @@ class Learner:
     def _step(self, prepared: Prepared, rows: list[int], iteration: int) -> dict[str, float]:
         counts = batch_totals(self.config, prepared.inputs, rows)
         totals: dict[str, Tensor] = {}
-        for shared, weight, context in self._shares(prepared.batch, rows):
-            with context:
-                loss, metrics = self._loss(prepared, shared, counts, iteration)
-                self.accelerator.backward(loss * weight)
-            for name, value in metrics.items():
-                totals[name] = totals.get(name, value.new_zeros(())) + value.detach() * min(
-                    weight, 1
-                )
+        for shared, weight in self._shares(prepared.batch, rows):
+            for part in self.models.passes:
+                with self.models.using(part):
+                    loss, metrics = self._loss(prepared, shared, counts, iteration, part)
+                    self.accelerator.backward(loss * weight)
+                for name, value in metrics.items():
+                    totals[name] = totals.get(name, value.new_zeros(())) + value.detach() * min(
+                        weight, 1
+                    )
         whole = {name: float(self._summed(value)) for name, value in totals.items()}
         norms = self._apply(iteration)
         return {**whole, **norms, "skipped_steps": 0.0} if norms else {"skipped_steps": 1.0}
 
-    def _shares(
-        self, batch: TrainBatch, rows: Sequence[int]
-    ) -> Iterator[tuple[list[int], float, Any]]:
+    def _shares(self, batch: TrainBatch, rows: Sequence[int]) -> Iterator[tuple[list[int], float]]:
         """Yield this process's passes, each with the factor of its loss.
 
-        Gradients meet at the last pass, or where the weights are split, at each.
-        Every process makes as many passes as the others; those beyond its share weigh nothing. Gradients
-        are averaged over processes, so the factor is their number.
+        Every process makes as many passes as the others; those beyond its share weigh nothing. Where the
+        weights are split, gradients are averaged over processes, so the factor is their number.
         """
         parts = micro_batches(batch.sizes, rows, self.config.update.max_tokens_per_micro_batch)
         world, rank = self.accelerator.num_processes, self.accelerator.process_index
-        rounds = -(-len(parts) // world)
-        for k in range(rounds):
+        factor = 1.0 if self._copy is None else float(world)
+        for k in range(-(-len(parts) // world)):
             mine = k * world + rank
-            weight = float(world) if mine < len(parts) else 0.0
-            together = world == 1 or k + 1 == rounds
-            context = nullcontext() if together else self.accelerator.no_sync(self._wrapped)
-            yield parts[min(mine, len(parts) - 1)], weight, context
+            yield parts[min(mine, len(parts) - 1)], factor if mine < len(parts) else 0.0
 
     def _loss(
-        self, prepared: Prepared, rows: list[int], counts: BatchTotals, iteration: int
+        self, prepared: Prepared, rows: list[int], counts: BatchTotals, iteration: int, part: Part
     ) -> tuple[Tensor, dict[str, Tensor]]:
         config = self.config
-        scores, inputs = self._scored(prepared, rows)
+        scores, inputs = self._scored(prepared, rows, part)
+        if part == "critic":
+            critic = critic_loss(config, scores, inputs, counts)
+            return critic, {"value_loss": critic}
         loss, metrics = policy_loss(config, scores, inputs, counts)
         if iteration < config.update.critic_warmup:
             loss = loss * 0.0
-        if self.critic_optimizer is not None:
+        if part == "all" and self.critic_optimizer is not None:
             critic = critic_loss(config, scores, inputs, counts)
-            loss = loss + critic * (
-                config.critic.vf_coef if config.critic.kind == "shared" else 1.0
-            )
+            loss = loss + critic * config.critic.vf_coef
             metrics["value_loss"] = critic
         return loss, metrics
 
-    def _scored(self, prepared: Prepared, rows: list[int]) -> tuple[Scores, LossInput]:
+    def _scored(self, prepared: Prepared, rows: list[int], part: Part) -> tuple[Scores, LossInput]:
         """Return what the models say of trajectories, with gradient, and what their losses read."""
         device, batch = self.accelerator.device, prepared.batch
         with self.accelerator.autocast():
-            scores = score_trajectories(self._wrapped, batch, rows, device)
+            scores = score_trajectories(self.models, batch, rows, device, part)
         return scores, prepared.inputs.part(rows, batch.columns(rows), device)
+
+    def _sum_gradients(self, weights: list[nn.Parameter]) -> None:
+        """Add up the gradients of all processes; where the weights are split, the passes have done it."""
+        if self.accelerator.num_processes == 1 or self._copy is not None:
+            return
+        for weight in weights:
+            if weight.grad is None:
+                weight.grad = torch.zeros_like(weight)
+            torch.distributed.all_reduce(weight.grad)
+
+    def _set_rates(self, done: float) -> float:
+        """Set the learning rates of the step after so many iterations and return the policy's."""
+        update = self.config.update
+        factor = rate_factor(update, self.config.iterations, done)
+        set_rate(self.optimizer, update.learning_rate * factor)
+        if self.critic_optimizer is not None:
+            set_rate(self.critic_optimizer, update.critic_learning_rate * factor)
+        return update.learning_rate * factor
 
     def _apply(self, iteration: int) -> dict[str, float]:
         """Clip, and step both optimizers; returns no norms where one is not finite and nothing was done."""
-        limit = self.config.update.max_grad_norm
-        norms = {"grad_norm": _clip(self.models.policy_parameters(), limit)}
+        self.moved = True
+        weights = {"grad_norm": self.models.policy_parameters()}
         if self.critic_optimizer is not None:
-            norms["critic_grad_norm"] = _clip(self.models.critic_parameters(), limit)
+            weights["critic_grad_norm"] = self.models.critic_parameters()
+        norms = {}
+        for name, changed in weights.items():
+            self._sum_gradients(changed)
+            norms[name] = _clip(changed, self.config.update.max_grad_norm)
         finite = all(norm < float("inf") for norm in norms.values())  # False for NaN
         if finite:
             self.bad_steps = 0
@@ -225,30 +254,31 @@ class Learner:
                 self.critic_optimizer.step()
         else:
             self.bad_steps += 1
-        self._zero_gradients()
+        self.forget_gradients()
         return norms if finite else {}
 
-    def _zero_gradients(self) -> None:
+    def forget_gradients(self) -> None:
+        """Free the gradients, which an update that failed leaves behind."""
         self.optimizer.zero_grad()
         if self.critic_optimizer is not None:
             self.critic_optimizer.zero_grad()
 
     @torch.no_grad()
-    def _score_all(self, models: Any, batch: TrainBatch) -> Scores:
+    def _score_all(self, models: ActorCritic, batch: TrainBatch, part: Part) -> Scores:
         """Score every trajectory, each process its share, and put the parts together."""
         device = self.accelerator.device
         whole = [torch.zeros(batch.turn_ids.shape, device=device) for _ in range(3)]
-        for rows, weight, _ in self._shares(batch, range(len(batch.trajectories))):
+        for rows, weight in self._shares(batch, range(len(batch.trajectories))):
             with self.accelerator.autocast():
-                scores = score_trajectories(models, batch, rows, device)
+                scores = score_trajectories(models, batch, rows, device, part)
             if weight == 0:
                 continue
-            for target, part in zip(
+            for target, found in zip(
                 whole, (scores.logprobs, scores.entropies, scores.values), strict=True
             ):
-                target[rows, batch.columns(rows)] = part
+                target[rows, batch.columns(rows)] = found
         release_gathered(models)
-        return Scores(*(self._summed(part).cpu() for part in whole))
+        return Scores(*(self._summed(each).cpu() for each in whole))
 
     def _summed(self, part: Tensor) -> Tensor:
         whole: Tensor = self.accelerator.reduce(part, "sum")

@@ -1,22 +1,33 @@
 """The policy, its critic, and the passes that give log-probabilities, entropies and values."""
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, AutoTokenizer
-from transformers.cache_utils import DynamicCache
 from transformers.utils import logging as transformers_logging
 
 from ragen_agents.engines.weights import PROBE_LENGTH, TOLERANCE, logprobs_of, probe
 from ragen_agents.model_source import model_source
 from ragen_agents.starpo.config import TrainConfig
+from ragen_agents.starpo.update.adapters import (
+    CRITIC,
+    POLICY,
+    adapter,
+    add_critic_adapter,
+    has_adapters,
+    is_of_critic,
+    with_adapters,
+)
 from ragen_agents.starpo.update.batch import TrainBatch
-from ragen_envs.errors import RagenError, first_line, install_hint
+from ragen_agents.starpo.update.passes import hidden_states, trunk_of
+from ragen_envs.errors import RagenError, first_line
 
 _CHUNK = 2048
 """Action tokens whose logits exist at the same time."""
@@ -44,27 +55,46 @@ class Scores:
         return Scores(*(_placed(other, part[mask]) for part in parts))
 
 
+Part = Literal["all", "policy", "critic", "initial"]
+"""What a pass scores: policy and critic, one of them, or the base of a policy with adapters."""
+
+
 class ActorCritic(nn.Module):
-    """Policy and critic in one module, so that one wrapper of a distributed run holds both.
+    """Policy and critic in one module, which FSDP can split.
 
     Args:
-        policy: A causal language model.
+        policy: A causal language model. If it has adapters, a separate critic is a second adapter of it.
         critic: "separate", "shared" or None.
         temperature: That of the rollouts.
+        float32_head: Whether logits are computed in float32 also under autocast.
     """
 
-    def __init__(self, policy: Any, critic: str | None, temperature: float) -> None:
+    def __init__(
+        self, policy: Any, critic: str | None, temperature: float, float32_head: bool = False
+    ) -> None:
         super().__init__()
         self.policy = policy
-        self.temperature = temperature
-        self.trunk: nn.Module | None = _copied_trunk(policy) if critic == "separate" else None
+        self.temperature, self.float32_head = temperature, float32_head
+        self.trunk: nn.Module | None = None
         self.value_head: nn.Linear | None = None
+        self._apart = critic == "separate"
+        if self._apart and has_adapters(policy):
+            add_critic_adapter(policy)
+        elif self._apart:
+            self.trunk = copy.deepcopy(trunk_of(policy))
         if critic is not None:
             self.value_head = nn.Linear(policy.config.hidden_size, 1)
             nn.init.zeros_(self.value_head.weight)
             nn.init.zeros_(self.value_head.bias)
 
-    def forward(self, ids: Tensor, real: Tensor, mask: Tensor, start: int) -> Scores:
+    @property
+    def passes(self) -> tuple[Part, ...]:
+        """What is passed one after the other, so that only one graph exists at a time."""
+        return ("policy", "critic") if self._apart else ("all",)
+
+    def forward(
+        self, ids: Tensor, real: Tensor, mask: Tensor, start: int, part: Part = "all"
+    ) -> Scores:
         """Score rows of tokens.
 
         Args:
@@ -72,17 +102,38 @@ class ActorCritic(nn.Module):
             real: (B, T) bool, which are no padding.
             mask: (B, T) bool, action tokens.
             start: Column at which the first prompts end; those of a group are read once.
+            part: What is scored; the scores of all else are 0.
         """
-        hidden = hidden_states(trunk_of(self.policy), ids, real, start)
-        before = mask[:, 1:]
-        logprobs, entropies = chunked_logprobs(
-            self.policy, hidden[:, :-1][before], ids[:, 1:][before], self.temperature
-        )
-        values = torch.zeros(ids.shape, device=ids.device)
-        if self.value_head is not None:
-            seen = hidden if self.trunk is None else hidden_states(self.trunk, ids, real, start)
-            values = _placed(mask, self._valued(seen[:, :-1][before]))
-        return Scores(_placed(mask, logprobs), _placed(mask, entropies), values)
+        logprobs = entropies = values = torch.zeros(ids.shape, device=ids.device)
+        before, hidden = mask[:, 1:], None
+        if part != "critic":
+            with self.using(part):
+                hidden = hidden_states(trunk_of(self.policy), ids, real, start)
+            found = chunked_logprobs(
+                self.policy, hidden[:, :-1][before], ids[:, 1:][before], self.temperature,
+                self.float32_head,
+            )  # fmt: skip
+            logprobs, entropies = (_placed(mask, each) for each in found)
+        if self.value_head is not None and part in ("all", "critic"):
+            if self._apart or hidden is None:
+                with self.using("critic"):
+                    trunk = trunk_of(self.policy) if self.trunk is None else self.trunk
+                    hidden = hidden_states(trunk, ids, real, start)
+            values = _placed(mask, self._valued(hidden[:, :-1][before]))
+        return Scores(logprobs, entropies, values)
+
+    @contextmanager
+    def using(self, part: Part) -> Iterator[None]:
+        """Compute with the adapter of a part, if there are any.
+
+        A backward pass that computes layers again has to lie in the same block as their forward pass.
+        """
+        if not has_adapters(self.policy):
+            yield
+            return
+        name = CRITIC if part == "critic" and self._apart else POLICY
+        with adapter(self.policy, None if part == "initial" else name):
+            yield
 
     def _valued(self, states: Tensor) -> Tensor:
         """Return the values of states, in float32 also where autocast rounds all else."""
@@ -93,36 +144,58 @@ class ActorCritic(nn.Module):
 
     def policy_parameters(self) -> list[nn.Parameter]:
         """Return what the policy's optimizer changes."""
-        return [p for p in self.policy.parameters() if p.requires_grad]
+        return list(self.named_policy().values())
 
     def critic_parameters(self) -> list[nn.Parameter]:
         """Return what the critic's optimizer changes."""
-        modules = [module for module in (self.trunk, self.value_head) if module is not None]
-        return [p for module in modules for p in module.parameters() if p.requires_grad]
+        return list(self.named_critic().values())
+
+    def named_policy(self) -> dict[str, nn.Parameter]:
+        """Return what the policy's optimizer changes, by names below the policy."""
+        named = self.policy.named_parameters()
+        return {n: p for n, p in named if p.requires_grad and not is_of_critic(n)}
+
+    def named_critic(self) -> dict[str, nn.Parameter]:
+        """Return what the critic's optimizer changes, as if its trunk were always a model of its own."""
+        found: dict[str, nn.Parameter] = {}
+        if self.trunk is not None:
+            found = {f"trunk.{n}": p for n, p in self.trunk.named_parameters() if p.requires_grad}
+        elif self._apart:
+            for name, parameter in trunk_of(self.policy).named_parameters():
+                if is_of_critic(name):
+                    found[f"trunk.{name.replace(f'.{CRITIC}.', f'.{POLICY}.')}"] = parameter
+        if self.value_head is not None:
+            found |= {f"value_head.{n}": p for n, p in self.value_head.named_parameters()}
+        return found
 
 
 def score_trajectories(
-    models: nn.Module, batch: TrainBatch, trajectories: Sequence[int], device: torch.device
+    models: nn.Module,
+    batch: TrainBatch,
+    trajectories: Sequence[int],
+    device: torch.device,
+    part: Part = "all",
 ) -> Scores:
     """Return what the models say of some trajectories of a batch.
 
     Args:
-        models: An `ActorCritic`, or what wraps it.
+        models: An `ActorCritic`.
         batch: Has them.
         trajectories: Which, n of them; all their rows are passed together.
         device: Of the models.
+        part: What is scored.
 
     Returns:
         Scores of (n, the columns that the trajectories fill).
     """
     read = batch.passed(trajectories, device)
-    scores: Scores = models(read.ids, read.attention_mask, read.mask, read.start)
+    scores: Scores = models(read.ids, read.attention_mask, read.mask, read.start, part)
     mask = batch.mask[list(trajectories), batch.columns(trajectories)]
     return scores.laid_out(read.mask, mask.to(device))
 
 
 def chunked_logprobs(
-    policy: Any, hidden: Tensor, targets: Tensor, temperature: float
+    policy: Any, hidden: Tensor, targets: Tensor, temperature: float, float32_head: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Return log-probabilities of targets and entropies, (n,) each, without logits of all n at once.
 
@@ -131,10 +204,11 @@ def chunked_logprobs(
         hidden: (n, d), the states that predict the targets.
         targets: (n,) token ids.
         temperature: Logits are divided by it.
+        float32_head: Whether logits are computed in float32 also under autocast.
     """
 
     def part(states: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-        logs = torch.log_softmax(_logits(policy, states) / temperature, dim=-1)
+        logs = torch.log_softmax(_logits(policy, states, float32_head) / temperature, dim=-1)
         return logs.gather(1, wanted[:, None])[:, 0], -(logs.exp() * logs).sum(-1)
 
     if len(targets) <= _CHUNK:
@@ -146,10 +220,15 @@ def chunked_logprobs(
     return torch.cat([a for a, _ in pairs]), torch.cat([b for _, b in pairs])
 
 
-def _logits(policy: Any, states: Tensor) -> Tensor:
+def _logits(policy: Any, states: Tensor, float32_head: bool) -> Tensor:
     """Return what a model's own pass makes of its last hidden states: (n, vocabulary), float32."""
     head, config = policy.get_output_embeddings(), policy.config.get_text_config()
-    logits = nn.functional.linear(states, head.weight, head.bias).float()
+    weight, bias = head.weight, head.bias
+    if float32_head:
+        states, weight = states.float(), weight.float()
+        bias = None if bias is None else bias.float()
+    with torch.autocast(states.device.type, enabled=False) if float32_head else nullcontext():
+        logits = nn.functional.linear(states, weight, bias).float()
     if scale := getattr(config, "logits_scaling", None):  # Granite
         logits = logits / scale
     if scale := getattr(config, "logit_scale", None):  # Cohere
@@ -160,24 +239,28 @@ def _logits(policy: Any, states: Tensor) -> Tensor:
 
 
 def load_policy(config: TrainConfig, device: torch.device) -> tuple[Any, Any]:
-    """Return the model, in float32 and with adapters if asked for, and its tokenizer.
+    """Return the model, with adapters if asked for, and its tokenizer.
+
+    It is in float32, but where only adapters learn and ``update.precision`` is bfloat16, all else is in that.
 
     Raises:
         RagenError: There is no such model, or its log-probabilities are none that can be trained here.
     """
-    model, tokenizer = load_model(config.model)
+    precision = "float32" if config.lora is None else config.update.precision
+    model, tokenizer = load_model(config.model, getattr(torch, precision))
     model.to(device)
-    _check_scores(model, config.model)
+    _check_scores(model, config.model, TOLERANCE[precision])
     if config.lora is not None:
         model = with_adapters(model, config.lora.rank, config.lora.alpha, config.seed)
     return model, tokenizer
 
 
-def load_model(name: str) -> tuple[Any, Any]:
-    """Return a causal language model in float32, in evaluation mode, and its tokenizer.
+def load_model(name: str, dtype: torch.dtype = torch.float32) -> tuple[Any, Any]:
+    """Return a causal language model in evaluation mode, and its tokenizer.
 
     Args:
         name: "starter", "smollm2", a model folder, a GGUF file, or "hf:NAME".
+        dtype: Of the weights.
 
     Raises:
         RagenError: There is no such model.
@@ -187,7 +270,7 @@ def load_model(name: str) -> tuple[Any, Any]:
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
         model: Any = AutoModelForCausalLM.from_pretrained(
-            source, dtype=torch.float32, trust_remote_code=False
+            source, dtype=dtype, trust_remote_code=False
         )
     except (OSError, ValueError, SafetensorError) as error:
         raise RagenError(
@@ -197,88 +280,19 @@ def load_model(name: str) -> tuple[Any, Any]:
 
 
 @torch.no_grad()
-def _check_scores(model: Any, name: str) -> None:
+def _check_scores(model: Any, name: str, tolerance: float) -> None:
     """Check that log-probabilities are the model's own, for models differ in what they do to logits."""
     ids = torch.tensor([probe(model)], device=model.device)
     mask = torch.ones_like(ids, dtype=torch.bool)
     mask[0, 0] = False
     ours = ActorCritic(model, None, 1.0)(ids, mask | True, mask, PROBE_LENGTH // 2).logprobs[0, 1:]
     gap = float((ours - logprobs_of(model, ids)).abs().mean())
-    if not gap <= TOLERANCE["float32"]:
+    if not gap <= tolerance:
         raise RagenError(
             f"model is '{name}', whose log-probabilities the trainer would get wrong by {gap:.3g} nats a "
             f"token: {type(model).__name__} does something to its logits or cache that is not known here"
         )
 
 
-def with_adapters(model: Any, rank: int, alpha: float, seed: int) -> Any:
-    """Return a model whose linear layers have LoRA adapters, which alone are trained.
-
-    Raises:
-        RagenError: peft is not installed.
-    """
-    try:
-        from peft import LoraConfig, get_peft_model
-    except ImportError:
-        raise RagenError(f"adapters need peft; {install_hint('train')}") from None
-    torch.manual_seed(seed)
-    adapters = LoraConfig(
-        r=rank, lora_alpha=alpha, target_modules="all-linear", task_type="CAUSAL_LM"
-    )
-    return get_peft_model(model, adapters)
-
-
 def _placed(mask: Tensor, items: Tensor) -> Tensor:
     return torch.zeros(mask.shape, device=mask.device).masked_scatter(mask, items.float())
-
-
-def trunk_of(policy: Any) -> Any:
-    """Return the part of a model below its output head, adapters included."""
-    model = policy.get_base_model() if hasattr(policy, "get_base_model") else policy
-    return getattr(model, model.base_model_prefix)
-
-
-def _copied_trunk(policy: Any) -> nn.Module:
-    import copy
-
-    # A copy learns what the policy learns: all weights, or its adapters.
-    trunk: nn.Module = copy.deepcopy(trunk_of(policy))
-    return trunk
-
-
-def hidden_states(trunk: Any, ids: Tensor, real: Tensor, start: int) -> Tensor:
-    """Return the last hidden states of rows; what they begin with is read and differentiated once.
-
-    Args:
-        trunk: The model below its output head.
-        ids: (B, T) token ids.
-        real: (B, T) bool, which are no padding.
-        start: Columns of the beginning. Rows that are equal there share one pass over it.
-
-    Returns:
-        (B, T, d).
-    """
-    prompts, copies = ids[:, :start].unique(dim=0, return_inverse=True)
-    first = torch.empty(len(prompts), dtype=torch.int64, device=ids.device)
-    first[copies] = torch.arange(len(ids), device=ids.device)
-    read = real[first, :start]
-    cache = DynamicCache()
-    before = _read(trunk, prompts, read, read, cache).index_select(0, copies)
-    if start == ids.shape[1]:
-        return before
-    layers: list[Any] = cache.layers
-    for layer in layers:
-        # batch_select_indices would index, whose gradient takes far longer than that of index_select.
-        layer.keys = layer.keys.index_select(0, copies)
-        layer.values = layer.values.index_select(0, copies)
-    after = _read(trunk, ids[:, start:], real, real[:, start:], cache)
-    return torch.cat([before, after], dim=1)
-
-
-def _read(trunk: Any, ids: Tensor, attention: Tensor, real: Tensor, cache: DynamicCache) -> Tensor:
-    places = attention.long().cumsum(1)[:, -real.shape[1] :] - 1
-    output: Tensor = trunk(
-        input_ids=ids, attention_mask=attention.long(), position_ids=places.clamp(min=0),
-        past_key_values=cache, use_cache=True,
-    ).last_hidden_state  # fmt: skip
-    return output

@@ -1,0 +1,71 @@
+"""Memory that runs out: how it shows, and which setting lowers what was needed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import torch
+
+from ragen_agents.starpo.config import TrainConfig
+from ragen_envs.errors import RagenError
+
+_CPU: Final = "DefaultCPUAllocator"
+"""In the message of an error of the processor's memory, which has no class of its own."""
+_PLAYING: Final = ("rollout", "sync", "evaluation")
+_SAME: Final = "the same command, with that changed, resumes the run"
+
+
+class OutOfMemoryError(RagenError):
+    """Memory ran out; the message says in what, and which setting to lower."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error says that a device or the processor has no memory left."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and _CPU in str(error)
+
+
+def advice(config: TrainConfig, phase: str | None) -> str:
+    """Return which settings lower the memory that a phase needs.
+
+    Args:
+        config: The run's.
+        phase: As in the metrics ``seconds/...``; "loading", or None for all else.
+    """
+    update, rollout = config.update, config.rollout
+    if phase == "loading":
+        smaller = "" if config.lora is not None else ", set lora.rank=64"
+        return f"use a smaller model{smaller}, or split it between processes with fsdp=true"
+    if phase == "evaluation":
+        return f"lower evaluation.episodes ({config.evaluation.episodes}) in a new run"
+    if phase in _PLAYING:
+        cache = " or vllm.cache_gib" if config.engine == "vllm" else ""
+        return (
+            f"lower rollout.group_size ({rollout.group_size}), rollout.prompts_per_iteration "
+            f"({rollout.prompts_per_iteration}){cache} in a new run"
+        )
+    if phase is None:
+        return f"close other programs; {_SAME.replace(', with that changed,', '')}"
+    recompute = (
+        "" if update.gradient_checkpointing else " or set update.gradient_checkpointing=true"
+    )
+    return (
+        f"lower update.max_tokens_per_micro_batch ({update.max_tokens_per_micro_batch}){recompute}; "
+        f"{_SAME}"
+    )
+
+
+@contextmanager
+def reported(config: TrainConfig, phase: str) -> Iterator[None]:
+    """Raise what says that memory ran out as an error for people.
+
+    Raises:
+        OutOfMemoryError: It did.
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise OutOfMemoryError(f"out of memory in {phase}; {advice(config, phase)}") from error
