@@ -13,7 +13,8 @@ from training_runs import command, lines, trainer  # noqa: E402
 
 from ragen_agents.starpo.callbacks import Callback  # noqa: E402
 from ragen_agents.starpo.run.checkpoint import latest  # noqa: E402
-from ragen_envs.errors import RagenError  # noqa: E402
+from ragen_agents.starpo.run.out_of_memory import OutOfMemoryError  # noqa: E402
+from ragen_envs.conversation import make  # noqa: E402
 
 SMALL = {"game": "ragen/FrozenLakeText-v0", "filter": {"kind": "none"}, "evaluation": {"every": 0}}
 
@@ -70,13 +71,33 @@ def test_an_update_that_does_not_fit_leaves_a_run_that_can_be_resumed(cuda, tiny
     big = {"rollout": {"prompts_per_iteration": 16, "group_size": 16}}
     folder, own = tmp_path / "run", {"model": str(tiny)}
     try:
-        with pytest.raises(RagenError, match="out of memory"):
+        with pytest.raises(OutOfMemoryError, match="out of memory in"):
             trainer(folder, SMALL, own, big, layer, callbacks=[Squeeze(2)]).run()
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert latest(folder / "checkpoints").name == "000001"
     trainer(folder, SMALL, own, big, layer).run()
     assert [line["iteration"] for line in lines(folder)] == [1, 2, 3]
+
+
+def test_an_update_takes_what_was_planned(device, tmp_path):
+    """Of the starter, whose passes are the larger part; what libraries hold is not counted."""
+    planning = pytest.importorskip("ragen_agents.starpo.memory.planning")
+    rows = {"prompts_per_iteration": 4, "group_size": 16, "max_tokens": 64}
+    tokens = {"max_tokens_per_micro_batch": 16_384 if device.type == "cuda" else 2048}
+    one = trainer(tmp_path / "run", SMALL, {"rollout": rows, "update": tokens, "iterations": 1})
+    sizes = planning.Sizes(one.config, lambda: make(one.config.game), download=False)
+    phases = sizes.on(planning.this_device())(one.config).phases
+    planned = max(
+        sum(parts.values()) - parts.get("reserve", 0)
+        for parts in (phases["scores"], phases["update"])
+    )
+    assert planned > 2**20
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        one.run()
+        assert 0.4 < torch.cuda.max_memory_allocated() / planned < 1.1
+    one.close()
 
 
 def test_layers_that_are_computed_again_need_less_and_learn_the_same(device, starter_rows):
@@ -95,8 +116,7 @@ def test_layers_that_are_computed_again_need_less_and_learn_the_same(device, sta
 def starter_rows(device, starter):
     """A pass over long rows of the starter; returns its peak of memory in bytes and the gradient's norm."""
     from ragen_agents.starpo.update.models import ActorCritic
-
-    recompute_layers = pytest.importorskip("ragen_agents.starpo.update.passes").recompute_layers
+    from ragen_agents.starpo.update.passes import recompute_layers
 
     size = (16, 1024) if device.type == "cuda" else (2, 96)
     ids = torch.randint(10, 200, size, generator=torch.Generator().manual_seed(0)).to(device)
