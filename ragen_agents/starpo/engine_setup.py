@@ -4,6 +4,8 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ragen_agents.engines import Engine
 from ragen_agents.engines.transformers_engine import TransformersEngine
 from ragen_agents.model_source import model_source
@@ -33,7 +35,8 @@ def make_engine(
     """
     max_tokens = config.rollout.max_tokens
     if config.engine == "transformers":
-        return TransformersEngine(policy, codec.stop_token_ids, codec.pad, max_tokens)
+        precision = torch.bfloat16 if config.update.precision == "bfloat16" else None
+        return TransformersEngine(policy, codec.stop_token_ids, codec.pad, max_tokens, precision)
     if processes > 1:
         raise RagenError(
             f"engine is {config.engine}, which runs with one process of the trainer, not {processes}"
