@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from accelerate import Accelerator
 
 from ragen_agents.engines import Engine
@@ -47,7 +48,8 @@ def make_engine(
     max_tokens = config.rollout.max_tokens
     if config.engine == "transformers":
         policy = learner.whole_policy()
-        return TransformersEngine(policy, codec.stop_token_ids, codec.pad, max_tokens)
+        precision = torch.bfloat16 if config.update.precision == "bfloat16" else None
+        return TransformersEngine(policy, codec.stop_token_ids, codec.pad, max_tokens, precision)
     if config.engine == "vllm-server":
         model = learner.models.policy.config
         return _served(config, model, codec, RunProcesses(accelerator), folder, context)
