@@ -10,9 +10,9 @@ transformers = pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
 pytest.importorskip("accelerate")
 
-from ragen_agents.policies.base import Sampling  # noqa: E402
 from ragen_bench.__main__ import main  # noqa: E402
 
+from ragen_agents.policies.base import Sampling  # noqa: E402
 from ragen_agents.policies.transformers_policy import TransformersPolicy  # noqa: E402
 from ragen_agents.rollout import EpisodeSpec, play_batch  # noqa: E402
 from ragen_agents.starter.blank import BlankConfig, conversations, write_blank  # noqa: E402
