@@ -29,7 +29,8 @@ class BlankConfig(BaseModel):
     conversations: int = Field(2000, ge=1)
     """How many conversations the tokenizer is trained on, on training levels."""
     layers: int = Field(4, ge=1)
-    """Layers of the model, which has the starter's width."""
+    hidden_size: int = Field(96, ge=8, multiple_of=8)
+    """Width of the model, which has four heads."""
     seed: int = Field(0, ge=0)
     """Seed of the conversations and the weights."""
 
@@ -49,7 +50,9 @@ def write_blank(config: BlankConfig, out: Path) -> None:
         raise RagenError(f"'{out}' already exists; choose another --out")
     tokenizer = build_word_tokenizer(conversations(config))
     set_seed(config.seed)
-    model = new_model(Recipe(layers=config.layers), tokenizer)
+    width = config.hidden_size
+    shape = Recipe(hidden_size=width, intermediate_size=2 * width, layers=config.layers)
+    model = new_model(shape, tokenizer)
     model.config.max_position_embeddings = CONTEXT
     work = out.with_name(out.name + ".writing")
     shutil.rmtree(work, ignore_errors=True)
