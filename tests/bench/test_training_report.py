@@ -93,8 +93,18 @@ def test_the_end_of_a_run_says_whether_it_learned(run):
         "iterations with warnings: 1 (first: 4); see the report",
         f"run: {run}",
         f"report: ragen report {run}",
-        f"score: ragen bench --agent {run / 'best'}",
+        f"score: ragen bench --agent {run / 'best'} --game Sokoban",
     ]
+
+
+def test_the_end_of_a_run_names_the_settings_to_score_it_under(run):
+    from ragen_bench.training.run_summary import run_summary
+
+    kwargs = {"think": False, "history": "none"}
+    config = TrainConfig(game="ragen/WebShopText-v0", env_kwargs=kwargs)
+    (run / "config.yaml").write_text(dump_yaml(config.model_dump(mode="json")))
+    options = "--game WebShop --setting think=false --setting history=none"
+    assert run_summary(run)[-1].endswith(options)
 
 
 def test_evaluations_stay_on_the_screen(capsys):
