@@ -20,11 +20,12 @@ from ragen_agents.starpo.update.models import Scores
 from ragen_agents.starpo.update.prepared import prepare
 
 GAMES: Final = {
+    "bandit": "ragen/BanditText-v0",
     "sokoban": "ragen/SokobanText-v0",
     "frozenlake-deterministic": "ragen/FrozenLakeDeterministicText-v0",
     "cube": "ragen/CubeText-v0",
 }
-"""Games without chance of their own: the same replies lead to the same state."""
+"""Games without chance of their own, where the same replies lead to the same state, or of a single turn."""
 
 ESTIMATES: Final[dict[str, dict[str, Any]]] = {
     "grpo": {"estimator": "grpo"},

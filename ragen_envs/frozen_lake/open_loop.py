@@ -71,7 +71,7 @@ class Moves(NamedTuple):
         """Return the moves of transitions, (4, cells, cells)."""
         cells = np.argsort(law == 0, axis=2, kind="stable")[:, :, :3]
         chances = np.take_along_axis(law, cells, axis=2)
-        return cls(*(np.moveaxis(each, 2, 0).copy() for each in (cells, chances)))
+        return cls(np.moveaxis(cells, 2, 0).copy(), np.moveaxis(chances, 2, 0).copy())
 
     def before(self, values: Floats) -> Floats:
         """Return the expectation before each action, (4 n, cells), of values after it, (n, cells).

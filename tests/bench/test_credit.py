@@ -153,8 +153,9 @@ def test_one_number_for_an_episode_says_nothing_within_it():
     assert row(synthetic(lambda _, episode: float(episode)))[4] == "–"
 
 
-def test_a_small_audit_is_consistent(tiny):
-    plan = Plan(GAMES["sokoban"], str(tiny), 2, 2, copies=2, critic_iterations=1, max_tokens=12)
+@pytest.mark.parametrize("game", ["sokoban", "bandit"])
+def test_a_small_audit_is_consistent(tiny, game):
+    plan = Plan(GAMES[game], str(tiny), 2, 2, copies=2, critic_iterations=1, max_tokens=12)
     turns = audit(plan)
     assert {(turn.group, turn.member) for turn in turns} == set(
         itertools.product(range(2), range(2))

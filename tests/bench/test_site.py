@@ -14,14 +14,16 @@ from urllib.parse import unquote, urlsplit
 
 import pandas as pd
 import pytest
-from entries import as_model, change, copy_of, read, write
+from entries import ENTRIES, as_model, change, copy_of, read, write
 from PIL import Image
 from processes import interruptible
 from ragen_bench.__main__ import main
-from ragen_bench.leaderboard.lengths import by_length
+from ragen_bench.leaderboard.charts import MOST, lengths_plot, tokens_plot
+from ragen_bench.leaderboard.lengths import LengthRow, by_length
 from ragen_bench.leaderboard.overall import below_random, overall_standings
-from ragen_bench.leaderboard.standings import samples_of, standings
+from ragen_bench.leaderboard.standings import Standing, samples_of, standings
 from ragen_bench.leaderboard.store import read_entry
+from ragen_bench.stats.intervals import Interval
 
 from ragen_agents.rollout.episode_runner import EpisodeSpec, make_env
 
@@ -57,6 +59,7 @@ def entries(tmp_path_factory):
     ):  # fmt: skip
         as_model(copy_of(source, root), name, reply)
     change(root / "hero", lambda entry: entry["about"].update(trained_on=["Sokoban"]))
+    change(root / "hero", lambda e: e["config"]["suite"]["sampling"].update(max_tokens=100))
     prompt(root / "hero", think_prefix=True)
     for name in ("random", "oracle"):
         copy_of(name, root)
@@ -168,6 +171,29 @@ def test_lengths_are_those_of_the_shortest_solutions(stored):
 
 def read_sample(stored, name, game):
     return samples_of(stored, game)[name].values()
+
+
+def test_drawings_name_the_best_of_many():
+    names = [f"agent-{number:02}" for number in range(20)]
+    titles = {name: name.title() for name in (*names, "random")}
+    half = Interval(0.5, 0.4, 0.6)
+    rows = [LengthRow(name, length, 9, half) for name in titles for length in (1, 2)]
+    plot = lengths_plot(rows, titles, names)
+    assert [line["name"] for line in plot.lines] == [*names[:MOST], "random"]
+    bars = sorted(line["points"][0]["x"] for line in plot.lines)
+    assert all(b - a >= 4.9 for a, b in itertools.pairwise(bars))
+    scores = [
+        Standing(
+            name, titles[name], False, k, False, {"reply_tokens": 10.0 + k, "score": -float(k)}
+        )
+        for k, name in enumerate(names)
+    ]
+    named = [point for point in tokens_plot(scores).points if "label" in point]
+    assert [point["name"] for point in named] == names[:MOST]
+    for side in ([p for p in named if p["x"] < 320], [p for p in named if p["x"] >= 320]):
+        places = sorted(point["label"] for point in side)
+        assert all(b - a >= 24 for a, b in itertools.pairwise(places))
+        assert all(28 <= place <= 260 for place in places)
 
 
 def test_downloads_hold_the_numbers(site, stored):
@@ -305,6 +331,21 @@ def test_what_an_entry_was_trained_on_is_marked(site):
     assert matrix.count("seen") == 1
     assert "Hero" in matrix
     assert "Twin" not in matrix
+
+
+def test_an_entry_says_how_to_make_it_again(site, capsys):
+    page = (site / "entries" / "hero.html").read_text(encoding="utf-8")
+    (command,) = re.findall(r"<code>(ragen bench .*?)</code>", page)
+    assert "--max-reply-tokens 100" in command
+    assert main(["bench", "--help"]) == 0
+    known = capsys.readouterr().out
+    assert all(option in known for option in re.findall(r"--[a-z-]+", command))
+
+
+def test_an_entry_shows_its_intervals_in_numbers(site):
+    page = (site / "entries" / "random.html").read_text(encoding="utf-8")
+    shown = re.findall(r'<span class="bounds">[\d.]+ to [\d.]+</span>', page)
+    assert len(shown) == len(json.loads((ENTRIES / "random/entry.json").read_text())["results"])
 
 
 def test_the_papers_tables_have_pages_with_verdicts_numbers_and_curves(site):
@@ -483,6 +524,14 @@ def test_pages_fit_a_phone(visit, path):
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
+@pytest.mark.parametrize("path", ["index.html", "games/Sokoban.html"])
+def test_the_first_columns_are_whole_on_a_phone(visit, path):
+    page = visit(path)
+    page.set_viewport_size({"width": 400, "height": 740})
+    beyond = page.locator(".scroll").first.evaluate("each => each.scrollWidth - each.clientWidth")
+    assert beyond == 0
+
+
 @pytest.mark.parametrize("width", [1300, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("path", PAGES)
@@ -498,8 +547,10 @@ def test_pages_are_accessible(browser, site, path, scheme, width):
     assert [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] != "minor"] == []
 
 
-def test_titles_in_the_drawing_do_not_overlap(visit):
+@pytest.mark.parametrize("width", [1300, 390])
+def test_titles_in_the_drawing_do_not_overlap(visit, width):
     page = visit("index.html")
+    page.set_viewport_size({"width": width, "height": 900})
     boxes = [text.bounding_box() for text in page.locator(".plot a text").all()]
     assert len(boxes) == 3
     for one, other in itertools.combinations(boxes, 2):

@@ -12,11 +12,17 @@ from ragen_bench.leaderboard.standings import Standing
 
 WIDTH: Final = 640
 HEIGHT: Final = 300
-_LABEL: Final = 15.0
-"""Height of a title beside its point."""
+_LABEL: Final = 27.0
+"""Height of a title beside its point, as on a phone, whose letters are larger."""
 _GAP: Final = 14
 """Between a point and its title."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 20, 28, 40
+
+
+MOST: Final = 8
+"""Most entries that a drawing names: the best."""
+_STEP: Final = 5.0
+"""Between the bars of two entries."""
 
 
 class Tick(NamedTuple):
@@ -34,7 +40,7 @@ class Plot(NamedTuple):
     x_ticks: list[Tick]
     y_ticks: list[Tick]
     points: list[dict[str, Any]]
-    """Each with its place, and ``label_x`` and ``label``, where its title stands."""
+    """Each with its place; the best with ``label_x`` and ``label``, where its title stands."""
     lines: list[dict[str, Any]]
 
 
@@ -70,7 +76,8 @@ def tokens_plot(rows: Sequence[Standing]) -> Plot | None:
         }
         for row, log in zip(shown, logs, strict=True)
     ]
-    _place_labels(points)
+    best = sorted(points, key=lambda point: -point["score"])[:MOST]
+    _place_labels(best)
     x_ticks = [
         Tick(_across((math.log10(value) - first) / (last - first)), f"{value:,}")
         for value in values
@@ -86,9 +93,13 @@ def _place_labels(points: list[dict[str, Any]]) -> None:
     """Give each point a place for its title, on which there is no other title and no other point."""
     for left in (True, False):
         side = [point for point in points if (point["x"] < WIDTH / 2) is left]
-        lowest = -math.inf
-        for point in sorted(side, key=lambda p: p["y"]):
-            lowest = point["label"] = max(point["y"], lowest + _LABEL)
+        side.sort(key=lambda p: p["y"])
+        above = -math.inf
+        for point in side:
+            above = point["label"] = max(point["y"], above + _LABEL)
+        below = HEIGHT - _BOTTOM + _LABEL
+        for point in reversed(side):
+            below = point["label"] = min(point["label"], below - _LABEL)
         for point in side:
             near = [p["x"] for p in side if abs(p["y"] - point["label"]) < _LABEL] + [point["x"]]
             point["label_x"] = max(near) + _GAP if left else min(near) - _GAP
@@ -104,9 +115,18 @@ def _round_values(low: float, high: float) -> list[int]:
     return series[first : last + 1]
 
 
-def lengths_plot(rows: Sequence[LengthRow], titles: dict[str, str]) -> Plot | None:
-    """Return success by solution length, a line for each entry and the random agent, or None without."""
-    rows = [row for row in rows if row.name not in CONTROLS or row.name == REFERENCE]
+def lengths_plot(
+    rows: Sequence[LengthRow], titles: dict[str, str], ranked: Sequence[str]
+) -> Plot | None:
+    """Return success by solution length, or None without any.
+
+    Args:
+        rows: Of all agents.
+        titles: By name.
+        ranked: Names of the entries, the best first. The first ``MOST`` are drawn, and random play.
+    """
+    shown = {REFERENCE, *[name for name in ranked if name not in CONTROLS][:MOST]}
+    rows = [row for row in rows if row.name in shown]
     if not rows:
         return None
     lengths = sorted({row.length for row in rows})
@@ -114,10 +134,13 @@ def lengths_plot(rows: Sequence[LengthRow], titles: dict[str, str]) -> Plot | No
     x_ticks = [Tick(_across((k - first) / (last - first)), str(k)) for k in lengths]
     y_ticks = [Tick(_up(value / 100), str(value)) for value in range(0, 101, 20)]
     lines = []
-    for name in dict.fromkeys(row.name for row in rows):
+    names = list(dict.fromkeys(row.name for row in rows))
+    room = (_across(1) - _across(0)) / (last - first)
+    for place, name in enumerate(names):
+        aside = min(_STEP, room / (len(names) + 1)) * (place - (len(names) - 1) / 2)
         points = [
             {
-                "x": _across((row.length - first) / (last - first)),
+                "x": round(_across((row.length - first) / (last - first)) + aside, 1),
                 "y": _up(row.success.estimate),
                 "low": _up(row.success.low),
                 "high": _up(row.success.high),

@@ -11,7 +11,14 @@ from ragen_bench.config.control_games import control_notes, controls_of
 from ragen_bench.config.suite_versions import is_old
 from ragen_bench.config.suites import Suite
 from ragen_bench.evaluation.run_table import REFERENCE
-from ragen_bench.leaderboard.charts import HEIGHT, WIDTH, lengths_plot, tokens_plot, training_plot
+from ragen_bench.leaderboard.charts import (
+    HEIGHT,
+    MOST,
+    WIDTH,
+    lengths_plot,
+    tokens_plot,
+    training_plot,
+)
 from ragen_bench.leaderboard.lengths import by_length
 from ragen_bench.leaderboard.old_versions import OldTable
 from ragen_bench.leaderboard.overall import below_random
@@ -72,7 +79,7 @@ class Pages:
         colours[REFERENCE] = "control"
         self._environment.globals.update(
             base="base.html.j2", games=list(suite.tasks), controls=controls_of(suite.tasks),
-            width=WIDTH, height=HEIGHT, colours=colours, has_results=bool(reports),
+            width=WIDTH, height=HEIGHT, most=MOST, colours=colours, has_results=bool(reports),
             suite_version=SUITE_VERSION, described=described, levels=LEVELS,
             prompt_words=prompt_words, prompt_settings=prompt_settings, prompts=self._prompts,
             control_names=CONTROLS, site=None if url is None else url.rstrip("/") + "/",
@@ -112,13 +119,15 @@ class Pages:
     def write_game(self, game: str, rows: Sequence[Standing], samples: Samples) -> None:
         """Write the page of a game."""
         lengths = by_length(samples)
+        ranked = [row.name for row in rows if not row.control]
         self._write(
             f"games/{game}.html",
             "game.html",
             game=game,
             rows=rows,
             lengths=lengths,
-            plot=lengths_plot(lengths, self._titles),
+            plot=lengths_plot(lengths, self._titles, ranked),
+            entries=len(ranked),
         )
 
     def write_entry(self, stored: StoredEntry, tables: Tables) -> None:
