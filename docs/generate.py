@@ -205,9 +205,9 @@ def _level_distribution(module: str) -> str:
     ]
     about = (
         "Fresh levels, measured by `python docs/measure_levels.py`. Levels that are equal up to symmetry "
-        "count once. The last two columns are exact probabilities of success under the paper's limits of "
-        "5 turns with up to 5 actions and 10 actions in all: of uniformly random actions, and of the best "
-        "agent."
+        "count once. The last two columns are the exact probabilities of success of uniformly random "
+        "actions and of the best agent, under the paper's limits: 5 turns of up to 5 actions, 10 actions in "
+        "total."
     )
     return "\n".join(["## Level Distribution", "", about, "", *head, *rows]) if rows else ""
 
@@ -231,9 +231,9 @@ def _levels(games: list[GameSpec]) -> str:
         "|---|---|--:|--:|---|--:|",
     ]
     about = (
-        "Any prefix of a pack is like the whole. Where a pack holds fewer different levels than instances, "
-        "its instances are independent draws from the level distribution; the others hold no level twice, "
-        "in a random order. The last column is exact, under the limits of a conversation by default."
+        "A pack is in random order, so any prefix is representative of it. A pack with fewer different "
+        "levels than instances consists of independent draws from the level distribution; the others "
+        "contain no level twice. The last column is exact, under the default limits of a conversation."
     )
     return "\n".join(["## Frozen Levels", "", about, "", *head, *rows]) if rows else ""
 
@@ -255,11 +255,11 @@ def _controls(module: str) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     about = (
         f"The first {rows[0]['levels']} test levels under the limits of the conversation, measured by "
-        "`python docs/measure_controls.py`. The greatest possible success is "
+        "`python docs/measure_controls.py`. The largest possible success is "
         f"{100 * rows[0]['optimum']:.1f}%."
     )
     if kinds:
-        about += " The last columns tell what was wrong with what was bought."
+        about += " The last columns say what was wrong with the purchases."
     return "\n".join(["## Controls", "", about, "", *head, *lines])
 
 

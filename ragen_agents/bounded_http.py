@@ -15,7 +15,7 @@ def bounded(limit: int) -> Callable[[httpx2.Response], Awaitable[None]]:
 
     async def hook(response: httpx2.Response) -> None:
         if response.headers.get("content-encoding", "identity") != "identity":
-            raise TooLongError("the answer is compressed, though that was not asked for")
+            raise TooLongError("the answer is compressed, although no compression was requested")
         response.stream = _Bounded(response.stream, limit)
 
     return hook

@@ -65,7 +65,7 @@ def local_folder(name: str) -> Path | None:
 
 
 def known_models() -> str:
-    """Return how a model can be named, as the end of a message about one that is not known."""
+    """Return the names that a model can have, as the end of an error message."""
     return f"starter, {', '.join(PACKAGED)}, a folder that exists, a GGUF file, or hf:NAME"
 
 

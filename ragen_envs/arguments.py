@@ -54,7 +54,7 @@ def read_flag(name: str, value: Any) -> bool:
 
 
 def read_render_mode(mode: Any, known: Sequence[str]) -> str | None:
-    """Return a render mode of a game, or raise `RagenError`; None is for no pictures."""
+    """Return a render mode of a game, or raise `RagenError`; None means no rendering."""
     if mode is not None and (not isinstance(mode, str) or mode not in known):
         raise RagenError(f"render_mode is {mode!r}, but must be None or one of {', '.join(known)}")
     return mode

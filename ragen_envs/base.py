@@ -33,7 +33,7 @@ _OPTIONS = ("split", "index", "noise")
 
 @dataclass(frozen=True)
 class Instance:
-    """Where the current level comes from; enough to replay it."""
+    """The origin of the current level, sufficient to replay it."""
 
     distribution: str
     """Name of the level distribution, which is also the name of its frozen packs."""
@@ -59,7 +59,7 @@ class GameEnv(gym.Env[ObsT, Any], Generic[ObsT]):
     independent draw of the game's randomness.
 
     The split is the one that the constructor was given, until ``reset(options={"split": "test"})``
-    asks for another one. Every later reset, seeded or not, then stays in that split.
+    selects another one. Every later reset, seeded or not, then stays in that split.
     """
 
     text: ClassVar[TextFace]
@@ -178,11 +178,11 @@ class GameEnv(gym.Env[ObsT, Any], Generic[ObsT]):
 
     @property
     def fixed_key(self) -> str | None:
-        """The key of the level that every reset plays, or None if levels are drawn."""
+        """The key of the fixed level, or None if levels are drawn."""
         return None if self._fixed is None else self._key(self._fixed)
 
     def without_fixed_level(self) -> Self:
-        """Return a copy that draws its levels, whatever level this env was given."""
+        """Return a copy that draws its levels, even if this env has a fixed level."""
         drawing = copy.deepcopy(self)
         drawing._fixed = None
         return drawing
@@ -199,7 +199,7 @@ class GameEnv(gym.Env[ObsT, Any], Generic[ObsT]):
 
     @abstractmethod
     def act(self, action: Any) -> tuple[float, bool, bool]:
-        """Play one action by the rules, without looking at the state that it leads to.
+        """Play one action by the rules, without computing observation and info.
 
         Returns:
             The reward, whether the game has ended, whether the action changed the state.
@@ -225,11 +225,11 @@ class GameEnv(gym.Env[ObsT, Any], Generic[ObsT]):
         """Return the exact success probability and expected return of uniformly random actions.
 
         The agent is the random policy: in each turn it plays as many actions as the limits allow, each
-        uniform and independent of the others. So ``budget.reach`` actions are played in a row unless the
+        uniform and independent of the others. So ``budget.reach`` actions are played unless the
         game ends earlier, and it does not matter how they are divided into turns.
 
         Args:
-            budget: As of ``oracle``.
+            budget: As for ``oracle``.
 
         Returns:
             The baseline, or None if it is not available: the game does not compute it, or it has too
@@ -242,20 +242,20 @@ class GameEnv(gym.Env[ObsT, Any], Generic[ObsT]):
         actions: Sequence[Any],  # noqa: ARG002
         budget: Budget,  # noqa: ARG002
     ) -> float | None:
-        """Return what a turn is worth that plays some actions, before the game's chance is known.
+        """Return the value of a turn that plays some actions, before chance events are known.
 
         That is the largest probability of success that any agent can still have after the turn, in
-        expectation over where chance leads within it. Following the oracle it is the oracle's value.
+        expectation over chance events within it. For the oracle's actions it is the oracle's value.
 
         Args:
-            actions: Played in order until the game ends, without seeing what they do; may be empty.
-            budget: What is left before the turn.
+            actions: Played in order until the game ends, without observing in between; may be empty.
+            budget: Remaining actions and turns before the turn.
 
         Returns:
             The value in [0, 1], or None if the game does not compute it.
 
         Raises:
-            SolverLimitError: The oracle gives up.
+            SolverLimitError: The oracle reached its limit.
         """
         return None
 
@@ -271,11 +271,11 @@ class GameEnv(gym.Env[ObsT, Any], Generic[ObsT]):
     def max_return(self, budget: Budget | int | None = None) -> float:
         """Return the largest expected sum of rewards of agents that play an action or more in every turn.
 
-        It is that of following the oracle, unless the rewards favor something else than success: such a
-        game has a method of its own.
+        It is that of the oracle, unless maximising rewards differs from maximising success: such a
+        game overrides this method.
 
         Args:
-            budget: As of ``oracle``.
+            budget: As for ``oracle``.
         """
         return self.oracle(budget).expected_return
 
@@ -289,7 +289,7 @@ class GameEnv(gym.Env[ObsT, Any], Generic[ObsT]):
 
     @abstractmethod
     def _load(self, level: str) -> None:
-        """Make a level in text form the state."""
+        """Set the state to a level in text form."""
 
     @abstractmethod
     def _level(self) -> str:

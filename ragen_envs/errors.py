@@ -12,11 +12,11 @@ __all__ = [
 
 
 class RagenError(ValueError):
-    """Base of every error whose message is meant for users. The command line prints it and exits 2."""
+    """Base of every error whose message is for users. The command line prints it and exits with 2."""
 
 
 class GenerationError(RagenError):
-    """No level matches the requested settings, as far as a bounded search can find."""
+    """No level that matches the requested settings was found by a bounded search."""
 
 
 class InstanceError(RagenError):
@@ -28,14 +28,14 @@ class SolverLimitError(RagenError):
 
 
 class ResetNeededError(RagenError, gym.error.ResetNeeded):
-    """A step was asked for before the first reset, or after the end of the episode."""
+    """``step`` was called before the first reset, or after the end of the episode."""
 
 
 def install_hint(extra: str) -> str:
-    """Return how to install an extra, as the end of a message about a missing package."""
+    """Return how to install an extra, as the end of an error message about a missing package."""
     return f"install it with pip install -e '.[{extra}]' in a checkout of ragen-suite"
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of a library's error, for use in a message of our own."""
+    """Return the first line of a library's error, for use in an error message."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -80,7 +80,7 @@ class FreeText(spaces.Text):
         return printable.sample(mask, probability)
 
     def contains(self, x: Any) -> bool:
-        """Return whether x is a string that is not too long."""
+        """Return whether x is a string within the length limit."""
         return isinstance(x, str) and len(x) <= self.max_length
 
     @property

@@ -17,7 +17,7 @@ Action = int | str
 
 @dataclass(frozen=True)
 class Budget:
-    """What is left to an agent: an episode ends when either actions or turns are used up."""
+    """The remaining actions and turns; an episode ends when either is used up."""
 
     actions: int
     """Actions left, >= 0."""
@@ -33,18 +33,18 @@ class Budget:
 
     @property
     def this_turn(self) -> int:
-        """Most actions in the next turn."""
+        """Maximum number of actions in the next turn."""
         return min(self.actions, self.actions_per_turn)
 
     @property
     def reach(self) -> int:
-        """Most actions that can still be executed."""
+        """Maximum number of actions that can still be executed."""
         return min(self.actions, self.turns * self.actions_per_turn)
 
 
 @dataclass(frozen=True)
 class Advice:
-    """The exact optimum from the present state under a budget: oracles maximise success, not the return."""
+    """The exact optimum from the current state under a budget; oracles maximise success, not the return."""
 
     actions: tuple[Any, ...]
     """The actions to play in this turn, at most ``actions_per_turn``; empty if nothing is left to do."""
@@ -62,7 +62,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class RandomBaseline:
-    """What uniformly random actions are worth, exactly, from the present state under a budget."""
+    """The exact value of uniformly random actions from the current state under a budget."""
 
     success: float
     """Probability of success, in [0, 1]."""

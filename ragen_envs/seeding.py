@@ -53,9 +53,9 @@ def new_stream(purpose: str, scope: str, index: int, noise: int = 0) -> int:
       the run seed, the iteration.
 
     Args:
-        purpose: What the numbers are for.
-        scope: What of that purpose they belong to, such as a level distribution or an episode.
-        index: Which one within the scope, >= 0.
+        purpose: The use of the numbers.
+        scope: Part of that purpose, such as a level distribution or an episode.
+        index: Number within the scope, >= 0.
         noise: Number of the independent draw within the index, >= 0.
     """
     entropy = (

@@ -35,7 +35,7 @@ Symbols = Mapping[str, str]
 
 
 class TextFace(Protocol):
-    """The words of a game. All methods are pure reads of the env's present state.
+    """The text of a game. Methods only read the env's current state.
 
     ``env`` is the unwrapped game; a face is a constant of the game's class and holds no state.
     """
@@ -44,7 +44,7 @@ class TextFace(Protocol):
     """Named symbol sets; "standard" always exists. Empty symbol sets for games without a board."""
 
     def rules(self, env: Any) -> str:
-        """Return the goal, the rules and the rewards, a few sentences."""
+        """Return the goal, the rules and the rewards in a few sentences."""
 
     def legend(self, symbols: Symbols) -> str:
         """Return one line that explains the symbols, or "" if the game has no board."""
@@ -52,29 +52,29 @@ class TextFace(Protocol):
     def actions(self, env: Any) -> tuple[str, ...]:
         """Return the names of the actions, in the order of the env's action numbers.
 
-        Of a game whose actions are words: the forms of its actions, such as ``click[name]``.
+        For a game whose actions are words, the forms of its actions, such as ``click[name]``.
         """
 
     def observation(self, env: Any, form: str, symbols: Symbols) -> str:
-        """Return the present state in one of ``FORMATS``."""
+        """Return the current state in one of ``FORMATS``."""
 
 
 @runtime_checkable
 class ExplainingFace(Protocol):
-    """A text face that can also explain actions; a face need not."""
+    """A text face that can also explain actions."""
 
     def explain(self, env: Any, actions: Sequence[Any], budget: Budget) -> str:
-        """Return a short thought that leads to the actions of a turn, all of it true of the state.
+        """Return a short thought that leads to the actions of a turn and is true of the state.
 
         Args:
             env: The unwrapped game before the turn.
             actions: At least one, at most ``budget.this_turn``.
-            budget: What is left before the turn.
+            budget: Remaining actions and turns before the turn.
         """
 
 
 def explain(env: Any, actions: Sequence[Action], budget: Budget) -> str:
-    """Return the thought of the game's text face; if it explains nothing, the plan in plain words."""
+    """Return the thought of the game's text face, or the plan if the face has no ``explain``."""
     face: TextFace = env.text
     if isinstance(face, ExplainingFace):
         return face.explain(env, actions, budget)
@@ -82,7 +82,7 @@ def explain(env: Any, actions: Sequence[Action], budget: Budget) -> str:
 
 
 def action_texts(names: Sequence[str], actions: Sequence[Action]) -> tuple[str, ...]:
-    """Return actions as replies write them: the names of numbered ones, words as they are."""
+    """Return actions as written in replies: the names of numbered ones, words as they are."""
     return tuple(each if isinstance(each, str) else names[each] for each in actions)
 
 

@@ -47,7 +47,7 @@ def illegal(reason: str) -> Legality:
 
 
 def quoted(action: str) -> str:
-    """Return an action as messages quote it: on one line, at most 60 characters."""
+    """Return an action as quoted in messages: on one line, at most 60 characters."""
     line = " ".join(action.split())
     return f"'{line}'" if len(line) <= 60 else f"'{line[:57]}...'"
 
@@ -55,10 +55,10 @@ def quoted(action: str) -> str:
 class WordGameEnv(GameEnv[str]):
     """Base of the games whose actions are strings.
 
-    A subclass adds what ``GameEnv`` asks for, and:
+    A subclass adds what ``GameEnv`` requires, and:
 
-    - ``legality(action)``: whether a text may be played now, and why not;
-    - ``available()``: all legal actions, or examples where they cannot be listed;
+    - ``legality(action)``: whether an action may be played now, and if not, why;
+    - ``available()``: all legal actions, or examples if there are too many;
     - ``play_legal(action)``: the rules, for actions that are legal;
     - ``success``: whether the goal is reached;
     - ``draw_level(stream)`` and ``start(level)``: a random level in text form, and the state that it begins
@@ -81,11 +81,11 @@ class WordGameEnv(GameEnv[str]):
 
     @abstractmethod
     def legality(self, action: str) -> Legality:
-        """Return whether an action may be played in the present state, and why not."""
+        """Return whether an action may be played in the current state, and if not, why."""
 
     @abstractmethod
     def available(self) -> tuple[str, ...]:
-        """Return every legal action of the present state, or examples where they cannot be listed."""
+        """Return every legal action of the current state, or examples if there are too many."""
 
     @abstractmethod
     def play_legal(self, action: str) -> tuple[float, bool, bool]:
@@ -102,14 +102,14 @@ class WordGameEnv(GameEnv[str]):
 
     @abstractmethod
     def start(self, level: str) -> None:
-        """Make a level in text form the state.
+        """Set the state to a level in text form.
 
         Raises:
-            InstanceError: The text is no level of this game.
+            InstanceError: The text is not a level of this game.
         """
 
     def legal(self, action: str) -> Legality:
-        """Return whether an action may be played in the present state, and why not.
+        """Return whether an action may be played in the current state, and if not, why.
 
         Raises:
             RagenError: The action is not a string.
@@ -138,7 +138,7 @@ class WordGameEnv(GameEnv[str]):
         return reward, self._over, effective
 
     def turn_value(self, actions: Sequence[str], budget: Budget) -> float | None:
-        """Return what is left of the chance of success after a turn; for games without chance."""
+        """Return the chance of success after a turn; for games without chance events."""
         return self._value_without_chance(actions, budget)
 
     def random_actions(self, rng: np.random.Generator, count: int) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ class Engine(Protocol):
     """Generates replies.
 
     The caller submits requests, polls until every key has its completion, and may submit new requests
-    in between: some engines answer all that is queued together, others each request as soon as it is
+    in between: some engines complete all queued requests together, others each one as soon as it is
     done. A completion depends on the prompt, the seed, the temperature and the weights only.
     """
 
@@ -59,14 +59,14 @@ class Engine(Protocol):
         """Work until at least one request is complete and return all that are; [] if none is queued."""
 
     def sync(self, model: Any, version: int) -> None:
-        """Take over the weights of a model and forget all that was computed with earlier ones.
+        """Load the weights of a model and discard everything computed with earlier ones.
 
         Raises:
-            EngineError: They did not arrive.
+            EngineError: The weights could not be transferred.
         """
 
     def release(self) -> None:
-        """Release what memory can be freed until the next request; called when nothing is queued."""
+        """Release memory until the next request; called when nothing is queued."""
 
     def close(self) -> None:
-        """End the engine."""
+        """Shut the engine down."""

@@ -204,7 +204,7 @@ class Generated(BaseModel):
         choice = self.choices[0]
         ids = choice.token_ids
         if len(ids) > max_tokens or not all(0 <= token < vocabulary for token in ids):
-            raise ValueError("the reply is no text of this model")
+            raise ValueError("the reply is not text of this model")
         if [token.token_id for token in choice.logprobs.content] != ids:
             raise ValueError("the log-probabilities are of other tokens")
         logprobs = [token.logprob for token in choice.logprobs.content]

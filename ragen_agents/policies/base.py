@@ -27,7 +27,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a policy says."""
+    """The reply of a policy."""
 
     text: str
     prompt_tokens: int | None = None
@@ -47,7 +47,7 @@ class Reply:
 
 
 class Policy(Protocol):
-    """Something that plays many conversations together, such as a model in this process."""
+    """A policy that plays many conversations in a batch, such as a model in this process."""
 
     name: str
     """How tables call it."""
@@ -71,7 +71,7 @@ class Releasable(Protocol):
 
 @runtime_checkable
 class AsyncPolicy(Protocol):
-    """Something that plays each conversation by itself, such as a model behind an endpoint."""
+    """A policy that plays each conversation independently, such as a model behind an endpoint."""
 
     name: str
     """How tables call it."""

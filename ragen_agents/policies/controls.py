@@ -19,7 +19,7 @@ def _reply(env: Conversation, actions: Sequence[Action], thought: str) -> Reply:
 
 
 class RandomPolicy:
-    """Uniformly random actions, those of words legal ones, as many in each turn as the limits allow."""
+    """Uniformly random actions, legal ones if they are words, as many per turn as the limits allow."""
 
     name = "random"
     batch_size = _BATCH
@@ -36,7 +36,7 @@ class RandomPolicy:
 
 
 class NoopPolicy:
-    """A well-formed reply without any action: what doing nothing is worth."""
+    """A well-formed reply without any action, to measure the value of doing nothing."""
 
     name = "noop"
     batch_size = _BATCH
@@ -70,5 +70,5 @@ class ScriptedPolicy:
         self._script = script
 
     def act(self, requests: Sequence[Request]) -> list[Reply]:
-        """Reply with what the script makes of each chat."""
+        """Reply with the script's output for each chat."""
         return [Reply(self._script(request.messages)) for request in requests]

@@ -16,7 +16,7 @@ MAX_TOKENS: Final = 1 << 40
 
 
 class EpisodeKey(NamedTuple):
-    """What makes an episode one of its run."""
+    """Identifies an episode within its run."""
 
     agent: str
     task: str
@@ -26,7 +26,7 @@ class EpisodeKey(NamedTuple):
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """Who plays."""
+        """Names of the agents that play."""
         return (self.agent,)
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class RecordModel(BaseModel):
 
 
 class InstanceRecord(RecordModel):
-    """Which level was played."""
+    """The level that was played."""
 
     distribution: str
     """Name of the level distribution."""
@@ -66,7 +66,7 @@ class InstanceRecord(RecordModel):
 
 
 class TurnRecord(RecordModel):
-    """One reply and what it did."""
+    """One reply and its result."""
 
     user: str
     """The user message that was replied to."""
@@ -151,5 +151,5 @@ class Episode(RecordModel):
 
     @property
     def key(self) -> EpisodeKey:
-        """What makes it one of its run."""
+        """Identifies it within its run."""
         return EpisodeKey(self.agent, self.task, self.instance.index, self.attempt)

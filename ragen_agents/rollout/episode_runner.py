@@ -21,7 +21,7 @@ from ragen_envs.seeding import new_stream
 
 @dataclass(frozen=True)
 class EpisodeSpec:
-    """What is to be played."""
+    """What to play: a game, its settings and an instance."""
 
     task: str
     """Row of the suite."""
@@ -39,13 +39,13 @@ class EpisodeSpec:
 
 
 def sampling_seed(run_seed: int, spec: EpisodeSpec, turn: int) -> int:
-    """Return the seed of a reply's draws, in [0, 2^63); it depends on nothing but its arguments."""
+    """Return the sampling seed of a reply, in [0, 2^63); it depends on the arguments only."""
     what = f"{spec.env_id} {spec.split} {spec.noise} {spec.attempt} {turn}"
     return new_stream(f"policy {run_seed}", what, spec.index)
 
 
 def make_env(spec: EpisodeSpec) -> ConversationWrapper:
-    """Make the conversation that a spec names and load its instance.
+    """Make the conversation of a spec and load its instance.
 
     Raises:
         RagenError: There is no such game or instance.
@@ -88,7 +88,7 @@ class EpisodeRunner:
 
     Args:
         spec: What is played.
-        run_seed: What the seeds of the requests derive from.
+        run_seed: Seed from which the seeds of the requests are derived.
 
     Raises:
         RagenError: There is no such game or instance.
@@ -104,7 +104,7 @@ class EpisodeRunner:
         self._references = References.of(self.env)
 
     def request(self) -> Request:
-        """Return what the policy is asked now."""
+        """Return the request that waits for a reply."""
         seed = sampling_seed(self.run_seed, self.spec, len(self.turns))
         env = self.env
         return Request(env.messages, seed, env, tuple(env.pictures), env.settings.prefix)

@@ -39,7 +39,7 @@ async def play_matches(
     Args:
         specs: What is played.
         policies: By the names in the lineups.
-        run_seed: What the seeds of the requests derive from.
+        run_seed: Seed from which the seeds of the requests are derived.
         keep: Given the matches that a round has ended.
 
     Raises:

@@ -10,7 +10,7 @@ MATCH_VERSION: Final = 2
 
 
 class MatchKey(NamedTuple):
-    """What makes a match one of its run."""
+    """Identifies a match within its run."""
 
     lineup: tuple[str, ...]
     """The agent of each seat."""
@@ -20,7 +20,7 @@ class MatchKey(NamedTuple):
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """Who plays."""
+        """Names of the agents that play."""
         return self.lineup
 
     def __str__(self) -> str:
@@ -78,6 +78,6 @@ class MatchRecord(RecordModel):
 
     @property
     def key(self) -> MatchKey:
-        """What makes it one of its run; the level is -1 where the record names none."""
+        """Identifies it within its run; the level is -1 if the record names none."""
         level = -1 if self.instance.seed is None else self.instance.seed
         return MatchKey(tuple(seat.agent for seat in self.seats), self.task, level)

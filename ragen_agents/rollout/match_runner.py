@@ -89,7 +89,7 @@ class MatchRunner:
 
     Args:
         spec: What is played; the lineup must have an agent for each seat.
-        run_seed: What the seeds of the requests derive from.
+        run_seed: Seed from which the seeds of the requests are derived.
 
     Raises:
         RagenError: There is no such game or level.

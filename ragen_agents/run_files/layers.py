@@ -4,7 +4,7 @@ from typing import Any
 
 
 def merged(*layers: dict[str, Any]) -> dict[str, Any]:
-    """Return nested settings laid over one another, the last one on top."""
+    """Return nested settings merged; later ones override earlier ones."""
     whole: dict[str, Any] = {}
     for layer in layers:
         for name, value in layer.items():

@@ -18,7 +18,7 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     try:
         lines = (folder / METRICS).read_text(encoding="utf-8").split("\n")
     except OSError as error:
-        raise RagenError(f"'{folder}' is no training run: it has no {METRICS}") from error
+        raise RagenError(f"'{folder}' is not a training run: it has no {METRICS}") from error
     found = []
     for number, line in enumerate(lines[:-1], 1):
         try:

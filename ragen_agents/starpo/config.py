@@ -374,7 +374,7 @@ class TrainConfig(_Section):
 
     @property
     def has_critic(self) -> bool:
-        """Whether a critic learns, which depends on the estimator."""
+        """Whether a critic is trained, which depends on the estimator."""
         return ESTIMATORS[self.advantage.estimator].needs_critic
 
     @property

@@ -27,9 +27,9 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
     `ragen/Bandit-v0` the risky-sounding name is the gamble, and the gamble is better on average. In
     `ragen/BanditRev-v0` the hint is reversed: the safe-sounding name is the (better) gamble. In
     `ragen/BanditTrap-v0` the risky-sounding name is the gamble, but it pays less on average than the
-    sure arm: a control for methods that learn to like variance. All three show the same prompts, and the
-    right answers of the last two are the opposite of the first one's: read their scores beside
-    `ragen/Bandit-v0`. Averages over games leave them out.
+    sure arm: a control for methods that learn to prefer variance. All three show the same prompts, but
+    the right answers of the last two are opposite to those of `ragen/Bandit-v0`: compare their scores
+    with its. Averages over games leave them out.
 
     ## Action Space
     `Discrete(2)`: the arm to pull, in the order shown.
@@ -58,9 +58,9 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
     ## Arguments
     `sure`: payoff of the sure arm. `jackpot`, `chance`: payoff of the gamble and its probability.
     `gamble`: which name is the gamble, "sounds_risky" or "sounds_safe". `level`: fixed arms, two names
-    in the order shown. The first is the risky-sounding one if it is in the lists as such, else the second.
-    `split`: "train", "validation" or "test", until a reset asks for another. `render_mode`: "ansi" or
-    "rgb_array".
+    in the order shown. The first is the risky-sounding one if it is in the list of such names, else the
+    second. `split`: "train", "validation" or "test", until a reset asks for another. `render_mode`:
+    "ansi" or "rgb_array".
 
     ## Version History
     * v0: Initial version.

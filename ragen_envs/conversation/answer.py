@@ -23,7 +23,7 @@ def read_actions(
     Args:
         answer: The text between the answer tags.
         names: The game's action names.
-        actions_per_turn: Most actions that count.
+        actions_per_turn: Maximum number of actions.
         found: Where defects are added.
         soft: Where soft defects are added.
     """

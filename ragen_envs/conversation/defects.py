@@ -37,7 +37,7 @@ class Defect(StrEnum):
 
 
 class SoftDefect(StrEnum):
-    """How an answer that can be read without guessing departs from ``A || B``.
+    """How an unambiguous answer deviates from the form ``A || B``.
 
     A soft defect leaves a reply valid, unless the setting ``soft_defects`` is "penalise".
     """

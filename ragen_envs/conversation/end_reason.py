@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 
 
 class EndReason(StrEnum):
-    """Why an episode ended; records hold the value. A conversation itself gives the first four."""
+    """Why an episode ended; records store the value. A conversation itself sets the first four."""
 
     TERMINATED = "terminated"
     """The game ended: it is solved, or it cannot be played on."""
@@ -22,7 +22,7 @@ class EndReason(StrEnum):
 
     @property
     def is_failure(self) -> bool:
-        """Whether the episode was cut short, which is no success and an error in the tables."""
+        """Whether the episode was cut short by an error, which the tables count as a failure."""
         return self in (EndReason.OVERFLOW, EndReason.ERROR)
 
 

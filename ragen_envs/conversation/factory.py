@@ -48,10 +48,10 @@ def make(game: str | gym.Env[Any, Any], /, **overrides: Any) -> ConversationWrap
 
 
 def make_vector(game: str, num: int, **overrides: Any) -> ConversationVector:
-    """Make ``num`` conversations of the game with an id; ``make`` says what ids and overrides there are.
+    """Make ``num`` conversations of the game with an id; see ``make`` for ids and overrides.
 
     Raises:
-        RagenError: As of ``make``; or the number is not positive, or the game is no id.
+        RagenError: As for ``make``; or the number is not positive, or the game is not an id.
     """
     if not isinstance(game, str):
         raise RagenError(f"game is {game!r}, but must be an id: each conversation has its own env")

@@ -24,7 +24,7 @@ THINK_PREFIX: Final = "<think>"
 
 
 class ParsedReply(NamedTuple):
-    """What a reply says."""
+    """The parts of a reply and its defects."""
 
     actions: tuple[Any, ...]
     """The actions that could be read, at most as many as a turn may have: numbers, or words."""
@@ -77,8 +77,8 @@ def parse_reply(
 
     Args:
         reply: Any string.
-        names: The game's action names, in the order of their numbers, or what reads words.
-        actions_per_turn: Most actions that count.
+        names: The game's action names, in the order of their numbers, or a parser of actions in words.
+        actions_per_turn: Maximum number of actions.
         think: Whether a thought is required (True) or out of place (False).
         truncated: Whether the model was cut off by its token limit.
         prefix: The beginning of the assistant's turn, which the reply continues: ``THINK_PREFIX`` or "".
@@ -174,6 +174,6 @@ def _find_answer(text: str, found: set[Defect], soft: set[SoftDefect]) -> str | 
 
 
 def format_reply(actions: Sequence[str], thought: str | None) -> str:
-    """Return a reply in the form that is asked for; a thought of None leaves its part out."""
+    """Return a reply in the required format; a thought of None omits the thought."""
     answer = f"<answer>{' || '.join(actions)}</answer>"
     return answer if thought is None else f"<think>{thought}</think>{answer}"

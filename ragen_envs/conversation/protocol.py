@@ -17,7 +17,7 @@ class Conversation(Protocol):
 
     @property
     def in_words(self) -> bool:
-        """Whether actions are words of a form, and not those of a closed list."""
+        """Whether actions are words instead of names from a fixed list."""
 
     @property
     def messages(self) -> list[dict[str, str]]:
@@ -25,10 +25,10 @@ class Conversation(Protocol):
 
     @property
     def budget(self) -> Budget:
-        """What is left of turns and actions."""
+        """Turns and actions that are left."""
 
     def random_actions(self, rng: np.random.Generator, count: int) -> tuple[Action, ...]:
         """Return random actions for a turn."""
 
     def oracle(self) -> Advice:
-        """Return the optimum under what is left."""
+        """Return the optimum under the remaining budget."""

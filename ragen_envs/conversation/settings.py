@@ -86,7 +86,7 @@ class ConversationSettings:
 
     @property
     def prefix(self) -> str:
-        """How the assistant's turn begins before the reply: ``<think>`` or nothing."""
+        """What the assistant's turn begins with, before the reply: ``<think>`` or nothing."""
         return THINK_PREFIX if self.think_prefix else ""
 
     @property

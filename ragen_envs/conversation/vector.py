@@ -9,10 +9,10 @@ from ragen_envs.errors import RagenError
 
 
 class ConversationVector:
-    """N conversations of one game under the same settings, read and answered in batches.
+    """N conversations of one game with the same settings, stepped in batches.
 
     Each is a ``ConversationWrapper`` and may be used as one. An episode that has ended stays as it is
-    until its conversation is reset. Wherever ``ids`` can be left out, all conversations are meant.
+    until its conversation is reset. Omitting ``ids`` selects all conversations.
 
     Args:
         conversations: At least one.
@@ -48,7 +48,7 @@ class ConversationVector:
             noises: Numbers of the noise draws, 0 if left out.
 
         Raises:
-            RagenError: An id does not exist, a list has another length, or the game refuses.
+            RagenError: An id does not exist, a list has the wrong length, or the game rejects an argument.
         """
         chosen = self._choose(ids)
         columns = {"seeds": seeds, "indices": indices, "noises": noises}
@@ -68,18 +68,18 @@ class ConversationVector:
         ids: Sequence[int] | None = None,
         truncated: Sequence[bool] | None = None,
     ) -> list[TurnResult | Exception]:
-        """Play one reply in each of the conversations and return what it did.
+        """Play one reply in each of the conversations and return the results.
 
-        A game that breaks leaves its exception in its place, and the others are played.
+        If a game raises, its exception takes the place of its result, and the others are played.
 
         Args:
             replies: One text for each of the ids.
             ids: Different conversations whose episodes are running, from 0.
-            truncated: Whether the model was cut off by its token limit; False if left out.
+            truncated: Whether the model was cut off by its token limit; False by default.
 
         Raises:
-            RagenError: An id does not exist, is there twice or has no running episode, a list has
-                another length, or a reply is not a string. Nothing has been played then.
+            RagenError: An id does not exist, is repeated or has no running episode, a list has
+                the wrong length, or a reply is not a string. Nothing is played in this case.
         """
         chosen = self._choose(ids)
         if len(set(map(id, chosen))) < len(chosen):
@@ -95,7 +95,7 @@ class ConversationVector:
         ]
 
     def messages(self, ids: Sequence[int] | None = None) -> list[list[Message]]:
-        """Return the chats that a model should be sent now."""
+        """Return the chats to send to a model now."""
         return [conversation.messages for conversation in self._choose(ids)]
 
     @property

@@ -41,7 +41,7 @@ MAX_TEXT: int = 1 << 20
 
 
 class TurnResult(NamedTuple):
-    """What one reply did."""
+    """The result of one reply."""
 
     parsed: ParsedReply
     executed: tuple[Action, ...]
@@ -203,9 +203,9 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         return TurnResult(parsed, executed, effective, rewards, penalty, self.end, self.user)
 
     def turn_value(self, reply: str, truncated: bool = False) -> float | None:
-        """Return the largest probability of success after a reply, before the game's chance is known.
+        """Return the largest probability of success after a reply, before chance events are known.
 
-        Arguments and errors are those of ``play``, which is not done; None where the game does not
+        Arguments and errors are those of ``play``; nothing is played. None if the game does not
         compute it. See ``GameEnv.turn_value``.
         """
         parsed = self._read(reply, truncated)
@@ -281,7 +281,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         return f"{told}\n{asked}"
 
     def state_text(self) -> str:
-        """Return the game's present state in the format and symbols of the settings."""
+        """Return the game's current state in the format and symbols of the settings."""
         return state_text(self.face, self.unwrapped, self.settings.observation, self.symbols)
 
     def _look(self) -> None:
@@ -291,12 +291,12 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
 
     @property
     def in_words(self) -> bool:
-        """Whether actions are words of a form, and not those of a closed list."""
+        """Whether actions are words instead of names from a fixed list."""
         return self._reader is not None
 
     @property
     def budget(self) -> Budget:
-        """What is left of turns and actions."""
+        """Turns and actions that are left."""
         return Budget(
             actions=self.settings.max_actions - self._actions_used,
             turns=self.settings.max_turns - len(self._turns),
@@ -338,7 +338,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         return max(0, len(self._turns) - kept[self.settings.history])
 
     def random_actions(self, rng: np.random.Generator, count: int) -> tuple[Action, ...]:
-        """Return ``count`` random actions: uniform and independent, or, of words, each legal in turn."""
+        """Return ``count`` random actions: uniform and independent, or, for words, each legal in turn."""
         game = self.unwrapped
         if isinstance(game, WordGameEnv):
             return game.random_actions(rng, count)
@@ -349,17 +349,17 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         return self.names.index(name) if self._reader is None else name
 
     def oracle(self) -> Advice:
-        """Return the game's optimum under what is left of turns and actions."""
+        """Return the game's optimum under the remaining turns and actions."""
         advice: Advice = self.unwrapped.oracle(self.budget)  # type: ignore[attr-defined]
         return advice
 
     def random_baseline(self) -> RandomBaseline | None:
-        """Return what the random policy is worth under what is left; None if it is not available."""
+        """Return the value of random play under the remaining budget; None if it is not available."""
         game = self.unwrapped
         return game.random_baseline(self.budget) if isinstance(game, GameEnv) else None
 
     def max_return(self) -> float:
-        """Return the largest expected sum of the game's rewards under what is left."""
+        """Return the largest expected sum of the game's rewards under the remaining budget."""
         game = self.unwrapped
         return (
             game.max_return(self.budget)

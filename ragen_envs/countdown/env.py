@@ -22,14 +22,14 @@ class CountdownEnv(WordGameEnv):
 
     ## Description
     A few numbers and a target are given. Each action calculates with two of the numbers, which are then
-    replaced by the result. The game is won as soon as one of the numbers is the target, and lost when a
-    single other number is left. A wrong step cannot be undone. Transitions are deterministic.
+    replaced by the result. The game is won as soon as one of the numbers is the target, and lost when
+    only another number is left. A wrong step cannot be undone. Transitions are deterministic.
 
     ## Action Space
     `FreeText(4096)`: an operation such as `8 * 7`, with one of + - * / (also x, × and ÷) and two of the
-    numbers that are left. The result must be a positive whole number. It may be written down, as in
-    `8 * 7 = 56`, and must then be right. `env.unwrapped.legal(action)` says whether an action is legal, and
-    why not; `env.unwrapped.available()` lists all of them. An illegal action changes nothing.
+    numbers that are left. The result must be a positive whole number. It may be included, as in `8 * 7
+    = 56`, if it is right. `env.unwrapped.legal(action)` says whether an action is legal, and why not;
+    `env.unwrapped.available()` lists all of them. An illegal action changes nothing.
 
     ## Observation Space
     `FreeText(131072)`: the target and the numbers that are left, in ascending order.
@@ -127,7 +127,7 @@ class CountdownEnv(WordGameEnv):
                 return text.encode_level(numbers, target), stream
 
     def start(self, level: str) -> None:
-        """Make a level in text form the state."""
+        """Set the state to a level in text form."""
         self.numbers, self.target = text.decode_level(level)
 
     def _draw(self) -> Image:

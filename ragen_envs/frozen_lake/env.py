@@ -27,9 +27,10 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     """Cross the ice to the goal without falling into a hole.
 
     ## Description
-    The player walks on a square lake of frozen tiles and holes. On slippery ice the walker goes where
-    intended with probability `success_rate` (1/3 in the paper) and to either side of it with half of
-    the rest each: as in Gymnasium's FrozenLake. Unlike there, map, start and goal are random.
+    The player walks on a square lake of frozen tiles and holes. On slippery ice the player moves in the
+    intended direction with probability `success_rate` (1/3 in the paper), and otherwise to either side
+    of it with equal probability, as in Gymnasium's FrozenLake. Unlike there, map, start and goal are
+    random.
 
     ## Action Space
     `Discrete(4)`, as in Gymnasium: 0 left, 1 down, 2 right, 3 up. Walking off the edge stays in place.
@@ -51,14 +52,14 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
 
     ## Information
     `success` (bool): at the goal. `action_is_valid` (bool): always True here. `action_is_effective`
-    (bool): the last action moved the player; False after reset. `slipped` (bool): the last action went
-    another way than intended.
+    (bool): the last action moved the player; False after reset. `slipped` (bool): the last action moved
+    the player in another direction than intended.
 
     ## Arguments
     `size`: side of the square, or (height, width), each from 2 to 16. `p`: probability of a frozen
-    tile. `success_rate`: probability to go where intended, 1 for ice that is not slippery. `level`: a
-    fixed map as rows of `_OGP` or of Gymnasium's `SFHG`. `split`: "train", "validation" or "test", until
-    a reset asks for another. `render_mode`: "ansi" or "rgb_array".
+    tile. `success_rate`: probability to move in the intended direction; 1 means no slipping. `level`: a
+    fixed map as rows of `_OGP` or of Gymnasium's `SFHG`. `split`: "train", "validation" or "test",
+    until a reset asks for another. `render_mode`: "ansi" or "rgb_array".
 
     ## Version History
     * v0: Initial version.

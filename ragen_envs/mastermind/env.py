@@ -19,10 +19,10 @@ class MastermindEnv(WordGameEnv):
     """Find a hidden code of four pegs in six colors.
 
     ## Description
-    Each guess is answered with the number of pegs that are right in color and place, and the number of others
-    that have a right color in the wrong place. Good play gathers information: five guesses are always
-    enough, and 4.34 are needed on average: 5626 in all over the 1,296 codes, the least possible with at most
-    five each (one less with a sixth guess for one code; Koyama and Lai 1993). Transitions are deterministic.
+    Each guess is answered with the number of pegs that are right in color and place, and the number of
+    others that have a right color in the wrong place. The oracle needs at most five guesses, and 4.34
+    on average: 5626 in total for the 1,296 codes, the minimum with at most five each (a sixth guess for
+    one code would save one; Koyama and Lai 1993). Transitions are deterministic.
 
     ## Action Space
     `FreeText(4096)`: a guess such as `R R G B`, four of the letters R (red), G (green), B (blue), Y
@@ -128,7 +128,7 @@ class MastermindEnv(WordGameEnv):
         return dynamics.CODES[seeding.below(stream, len(dynamics.CODES))], stream
 
     def start(self, level: str) -> None:
-        """Make a level in text form the state."""
+        """Set the state to a level in text form."""
         self.code = text.decode_level(level)
         self.guesses = ()
 

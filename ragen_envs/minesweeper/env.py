@@ -24,10 +24,10 @@ class MinesweeperEnv(WordGameEnv):
     """Open every cell of a 5x5 board that has no mine.
 
     ## Description
-    The board hides a known number of mines. An open cell shows how many of its neighbors have a mine; around
-    a 0, all neighbors are opened too. A part of the board is open at the start. Some boards cannot be won
-    by reasoning alone: the oracle's value is the exact probability to win, over all boards that fit
-    what is seen. Transitions are deterministic.
+    The board hides a known number of mines. An open cell shows how many of its neighbors have a mine;
+    around a 0, all neighbors are opened too. A part of the board is open at the start. Some boards
+    cannot be won by reasoning alone: the oracle's value is the exact probability of winning, over all
+    boards that match the open cells. Transitions are deterministic.
 
     ## Action Space
     `FreeText(4096)`: a cell such as `r2c3` (row 2, column 3, counted from 1 at the top left), or `open
@@ -36,12 +36,12 @@ class MinesweeperEnv(WordGameEnv):
     nothing.
 
     ## Observation Space
-    `FreeText(131072)`: the board, a line a row: `#` closed, `0` to `8` open, `*` a mine, shown when the
-    game is lost.
+    `FreeText(131072)`: the board, one line per row: `#` closed, `0` to `8` open, `*` a mine, shown when
+    the game is lost.
 
     ## Starting State
     `reset(seed=s)` draws fresh levels of the split: mines uniformly at random, and a first cell,
-    uniform among those without a mine around. Boards that are won with it are drawn again.
+    uniform among those without a neighboring mine. Boards that this cell would win are drawn again.
     `reset(options={"split": "test", "index": 7})` loads a frozen level. Boards that differ only by
     rotation or reflection count as one level and belong to one split.
 
@@ -176,7 +176,7 @@ class MinesweeperEnv(WordGameEnv):
                 return text.encode_level(mines, first), stream
 
     def start(self, level: str) -> None:
-        """Make a level in text form the state."""
+        """Set the state to a level in text form."""
         self.mined, first = text.decode_level(level)
         self.opened = dynamics.opened_by(self.mined, first)
 

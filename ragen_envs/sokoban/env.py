@@ -47,7 +47,7 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
 
     ## Action Space
     `Discrete(4)`: 0 up, 1 down, 2 left, 3 right. Walking into a wall, or into a box that has a wall or
-    another box behind it, changes nothing but costs the action's reward.
+    another box behind it, changes nothing but still costs the reward of an action.
 
     ## Observation Space
     `Box(0, 6, (height, width), uint8)` of cell codes: 0 wall, 1 empty, 2 target, 3 box on target,
@@ -57,19 +57,20 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     `reset(seed=s)` draws fresh levels of the split: a random-walk room and reverse play from the solved
     state (Racanière et al. 2017), always solvable. By default levels follow the distribution of the
     paper's published code (`generator="ragen"`), with search depth 300 on 6x6 and 10 in
-    `ragen/SokobanLarge-v0`. Rooms of 6x6 are few: 100,000 draws held 8,330 levels that differ by more
-    than a rotation, a reflection or their place in the frame, of about 12,000 in all (Chao's estimate);
-    the hundred commonest are 31% of the draws. On 8x8 nearly all draws differ. The published code
-    itself, run on 1,256 of the paper's seeds, gives levels with a mean shortest solution of 4.1 moves,
-    9% of one move and 44% of at most three, of which ten random actions solve 18%; on 8x8 with two
-    boxes 5.8, 0%, 9% and 2.6%.
+    `ragen/SokobanLarge-v0`. There are few different rooms of 6x6: 100,000 draws contained 8,330 levels,
+    not counting rotations, reflections and shifts, of about 12,000 in total (Chao's estimate). The
+    hundred most common ones are 31% of the draws. On 8x8 nearly all draws differ. For comparison, the
+    published code was run on 1,256 of the paper's seeds. Its levels have a mean shortest solution of
+    4.1 moves; 9% need one move, 44% at most three, and ten random actions solve 18%. On 8x8 with two
+    boxes these numbers are 5.8, 0%, 9% and 2.6%.
+
     `reset(options={"split": "test", "index": 7})` loads a frozen level.
 
     ## Rewards
     `reward="dense"` (the paper's): -0.1 for each action, +1 for a box pushed onto a target, -1 for a
     box pushed off one, +10 when all are on targets. `"sparse"`: 1 for the solution. `"shaped"`: dense,
-    and 0.25 for each cell that a push brings its box nearer to a target. A mapping with the fields of
-    `ragen_envs.sokoban.Reward` sets each weight.
+    plus 0.25 for each cell by which a push brings its box nearer to a target. A mapping with the fields
+    of `ragen_envs.sokoban.Reward` sets each weight.
 
     ## Episode End
     Terminates when all boxes are on targets; truncated by the registered time limit.
@@ -82,12 +83,12 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     ## Arguments
     `size`: side of the square, or (height, width), each from 4 to 32. `boxes`: 1 to 16. The smallest
     boards are 4x5, for at most two boxes, and 5x5, for at most three. `reward`: see above. `level`: a
-    fixed board as rows of `#_O√XPS`, played at every reset instead of generated ones.
-    `generator`: the level distribution. "ragen"; "gym-sokoban", whose search also walks without pulling and
-    counts each pull as a change of box; "v1", that of suite version 1, as gym-sokoban's but counting
-    changes of box as "ragen" does and with at most 1,500 states. `search_depth`: how deep reverse play
-    searches; a depth of d, at least 3, is d - 2 steps; None is 300 (1,500 states for "v1").
-    `split`: "train", "validation" or "test", until a reset asks for another. `render_mode`: "ansi" or
+    fixed board as rows of `#_O√XPS`, played at every reset instead of generated ones. `generator`: the
+    level distribution. "ragen"; "gym-sokoban", whose search also walks without pulling and counts each
+    pull as a change of box; "v1", that of suite version 1, which is like gym-sokoban's but counts
+    changes of box like "ragen" and visits at most 1,500 states. `search_depth`: how deep reverse play
+    searches; a depth of d, at least 3, is d - 2 steps; None is 300 (1,500 states for "v1"). `split`:
+    "train", "validation" or "test", until a reset asks for another. `render_mode`: "ansi" or
     "rgb_array".
 
     ## Version History

@@ -22,8 +22,9 @@ class SudokuEnv(WordGameEnv):
     """Fill a 4x4 grid so that every row, column and box holds the digits 1 to 4 once.
 
     ## Description
-    Some cells of the grid are given. There is exactly one solution. Each action places a digit in an empty
-    cell. What is placed stays: a wrong digit makes the puzzle unsolvable. Transitions are deterministic.
+    Some cells of the grid are given. There is exactly one solution. Each action places a digit in an
+    empty cell. Digits cannot be removed, so a wrong one makes the puzzle unsolvable. Transitions are
+    deterministic.
 
     ## Action Space
     `FreeText(4096)`: a placement such as `r1c2 = 3` (row 1, column 2, counted from 1 at the top left).
@@ -32,11 +33,11 @@ class SudokuEnv(WordGameEnv):
     `env.unwrapped.available()` lists all of them. An illegal action changes nothing.
 
     ## Observation Space
-    `FreeText(131072)`: the grid, a line a row, with `_` for empty cells.
+    `FreeText(131072)`: the grid, one line per row, with `_` for empty cells.
 
     ## Starting State
     `reset(seed=s)` draws fresh levels of the split: a filled grid, uniformly, from which cells are
-    taken away in a random order as long as the solution stays the only one, until `clues` are left.
+    removed in random order as long as the solution stays unique, until `clues` are left.
     `reset(options={"split": "test", "index": 7})` loads a frozen level. Puzzles that are equal up to
     the symmetries of the grid and the names of the digits count as one level and belong to one split.
 
@@ -128,7 +129,7 @@ class SudokuEnv(WordGameEnv):
         return text.encode_level(grid), stream
 
     def start(self, level: str) -> None:
-        """Make a level in text form the state."""
+        """Set the state to a level in text form."""
         self.grid = text.decode_level(level)
 
     def _draw(self) -> Image:

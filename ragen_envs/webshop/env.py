@@ -25,17 +25,16 @@ class WebShopEnv(WordGameEnv):
     """Buy what an instruction asks for in an online shop.
 
     ## Description
-    WebShop (Yao et al. 2022, arXiv 2207.01206) with a catalogue made from a seed, so that nothing is
-    downloaded and every number can be checked. The instruction asks for a kind of product, attributes,
-    options and a price limit. Products come in families of five, in which one differs from the others
-    in an attribute, in what it is, in the values of an option, or in the price. Transitions are
-    deterministic.
+    WebShop (Yao et al. 2022, arXiv 2207.01206) with a catalogue generated from a seed, so no download
+    is needed. The instruction asks for a kind of product, attributes, options and a price limit.
+    Products come in families of five, in which one differs from the others in an attribute, in what it
+    is, in the values of an option, or in the price. Transitions are deterministic.
 
     ## Action Space
-    `FreeText(4096)`: `search[words]` or `click[button]`, whatever the case. A search is legal on every
-    page, and clears what was chosen; a click must name a button of the page: a product's number, an
-    option's value, `Next >`, `< Prev`, `Back to Search`, `Description`, `Features`, `Reviews` or `Buy
-    Now`. `env.unwrapped.legal(action)` says whether an action is legal, and why not;
+    `FreeText(4096)`: `search[words]` or `click[button]`, in upper or lower case. A search is legal on
+    every page and clears the chosen options. A click must name a button of the page: a product's
+    number, an option's value, `Next >`, `< Prev`, `Back to Search`, `Description`, `Features`,
+    `Reviews` or `Buy Now`. `env.unwrapped.legal(action)` says whether an action is legal, and why not;
     `env.unwrapped.available()` lists the clicks, or a search where there are none. An illegal action
     changes nothing.
 
@@ -46,9 +45,9 @@ class WebShopEnv(WordGameEnv):
 
     ## Starting State
     The search page. `reset(seed=s)` draws fresh goals of the split: a uniform product; one to three of
-    its four attributes, at least one of which the search does not know, so that the page of the product
-    must be read; a value of each option; and a limit that is the larger of two from the first four
-    multiples of ten above the price. `reset(options={"split": "test", "index": 7})` loads a frozen
+    its four attributes, at least one of which the search does not index, so that the product's page
+    must be read; a value of each option; and a price limit, the larger of two random ones of the first
+    four multiples of ten above the price. `reset(options={"split": "test", "index": 7})` loads a frozen
     goal. All products of a family belong to one split, so no goal shares its product with another
     split.
 
@@ -61,26 +60,27 @@ class WebShopEnv(WordGameEnv):
     Terminates at the purchase; truncated by the registered time limit of 100 steps.
 
     ## Information
-    `success` (bool): something was bought whose score is 1. `action_is_valid` (bool): the action was
-    legal. `action_is_effective` (bool): the page changed; False after reset. `reason` (str): why the
-    action was illegal, or "". `score` (float): the score of the purchase; 0 before it. `wrong` (str):
-    what was wrong with it, of product, attribute, option and price, joined by commas; "" if nothing
-    was, or before it.
+    `success` (bool): the purchase has a score of 1. `action_is_valid` (bool): the action was legal.
+    `action_is_effective` (bool): the page changed; False after reset. `reason` (str): why the action
+    was illegal, or "". `score` (float): the score of the purchase; 0 before it. `wrong` (str): what was
+    wrong with it, of product, attribute, option and price, joined by commas; "" if nothing was, or
+    before it.
 
     ## Arguments
-    `products`: how many the shop has, from 50 to 100,000. `catalogue_seed`: of the catalogue, >= 0.
+    `products`: number of products, from 50 to 100,000. `catalogue_seed`: seed of the catalogue, >= 0.
     `data`: a folder with the published files, which replace the generated catalogue; see
-    `ragen_envs.webshop.load`. `observation_mode`: "page", "text", "text_rich" or "html". `reward`: "score" or
-    "binary". `hints`: whether the rules end with advice how to shop, as RAGEN's prompt does. `level`: a fixed
-    goal used at every reset, in its text form. `split`: "train", "validation" or "test", until a reset asks
-    for another. `render_mode`: "ansi", "html" or "rgb_array".
+    `ragen_envs.webshop.load`. `observation_mode`: "page", "text", "text_rich" or "html". `reward`:
+    "score" or "binary". `hints`: whether the rules end with advice on how to shop, as in RAGEN's
+    prompt. `level`: a fixed goal used at every reset, in its text form. `split`: "train", "validation"
+    or "test", until a reset asks for another. `render_mode`: "ansi", "html" or "rgb_array".
 
     ## Differences from the published code
     - Prices and limits do not depend on the process: they are part of the catalogue and of the frozen goals.
     - Splits are by family, not by a shuffle of goals, so nothing leaks between them.
     - `Next >` is shown only where a page follows; upstream always shows it.
-    - Options that share a value have buttons of their own, named `option: value`; upstream they collide.
-    - A click that is not on the page is illegal and says so; upstream it does nothing, silently.
+    - Options that share a value have separate buttons, named `option: value`; upstream they collide.
+    - A click on a button that is not on the page is illegal, with a reason; upstream it silently does
+      nothing.
     - In the generated catalogue, the kind of a product is known, so no tagger is needed, and attributes and
       options must be exactly those asked for. The published comparison of similar words, under which a
       "king" counts for a "california king", is used on published data only.

@@ -184,8 +184,8 @@ def test_a_server_that_takes_few_requests_is_asked_less(server, tmp_path):
     [
         (401, failure("Incorrect API key"), "does not accept the key: HTTP 401"),
         (403, failure("no"), "the endpoint refused the request: HTTP 403"),
-        (402, failure("Insufficient balance"), "nothing left to spend"),
-        (429, failure("You exceeded your quota", "insufficient_quota"), "nothing left to spend"),
+        (402, failure("Insufficient balance"), "no credit left"),
+        (429, failure("You exceeded your quota", "insufficient_quota"), "no credit left"),
         (404, failure("The model `m` does not exist", "model_not_found"), "no such model"),
         (404, b"<html>not here</html>", "no endpoint at this base URL"),
         (400, failure("Unsupported parameter: 'max_tokens'"), "refuses these settings: HTTP 400"),

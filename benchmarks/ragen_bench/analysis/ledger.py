@@ -37,7 +37,7 @@ class NoLedgerError(RagenError):
 
 
 class Blunder(StrEnum):
-    """How a turn lost an episode that could still be won."""
+    """How a turn lost an episode that could still be solved."""
 
     DEADLOCK = "deadlock"
     """No number of actions can win from where it led."""
@@ -62,12 +62,12 @@ class Decision:
 
     @property
     def regret(self) -> float:
-        """What the turn cost: >= 0, and 0 for the oracle's."""
+        """Chance of success that the turn lost: >= 0, and 0 for the oracle's."""
         return self.value - self.committed
 
     @property
     def luck(self) -> float:
-        """What chance gave or took: 0 in games in which success does not depend on it, else 0 on average."""
+        """What chance added or removed: 0 on average, and always 0 if success does not depend on chance."""
         return self.after - self.committed
 
 
@@ -124,12 +124,12 @@ def ledger(episode: Episode) -> Ledger:
     """Play an episode again and return its ledger.
 
     Args:
-        episode: A record of the present suite version that did not end in an error.
+        episode: A record of the current suite version that did not end in an error.
 
     Raises:
         NoLedgerError: It is of another suite version, or ended in an error or before the first reply; or
             its game does not compute values, or not under its limits.
-        RagenError: The replies do something else than was recorded; ``ragen verify`` says what.
+        RagenError: Replaying the replies differs from the record; ``ragen verify`` says where.
     """
     _check(episode)
     instance = episode.instance
@@ -161,11 +161,11 @@ def _decisions(episode: Episode, env: ConversationWrapper) -> list[Decision]:
         advice = env.oracle()
         committed = env.turn_value(turn.reply, turn.cut_off)
         if committed is None:
-            raise NoLedgerError(f"{episode.env_id} does not compute what a turn is worth")
+            raise NoLedgerError(f"{episode.env_id} does not compute the value of a turn")
         result = env.play(turn.reply, turn.cut_off)
         if action_texts(env.names, result.executed) != turn.executed:
             raise RagenError(
-                f"{episode.key}, turn {number}: the reply does something else than was recorded; "
+                f"{episode.key}, turn {number}: the replayed reply differs from the record; "
                 "see ragen verify"
             )
         after = float(env.success) if result.end is not None else env.oracle().value

@@ -19,7 +19,7 @@ def export(
 ) -> None:
     """Write a run's episodes as logs of Inspect (inspect_ai), one for each agent and game.
 
-    Then inspect view --log-dir DIR shows them.
+    View them with inspect view --log-dir DIR.
     """
     from ragen_bench.console.row_bar import bar
     from ragen_bench.evaluation.run_table import read_run

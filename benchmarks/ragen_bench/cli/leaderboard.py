@@ -87,13 +87,14 @@ def build(
     results: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Folder of archived sweep results.", show_default=str(_RESULTS)
+            metavar="DIR", help="Folder of stored sweep results.", show_default=str(_RESULTS)
         ),
     ] = None,
     url: Annotated[
         str | None,
         typer.Option(
-            metavar="URL", help="Where the site will be; links to it then show a preview picture."
+            metavar="URL",
+            help="Address of the published site; gives links to it a preview picture.",
         ),
     ] = None,
 ) -> None:

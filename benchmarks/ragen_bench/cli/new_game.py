@@ -15,7 +15,8 @@ def new_game(
         typer.Option(metavar="DIR", help="Output folder.", show_default="./NAME"),
     ] = None,
     text: Annotated[
-        bool, typer.Option("--text", help="Actions are words, such as search[shoes], not a list.")
+        bool,
+        typer.Option("--text", help="Make a game whose actions are words, such as search[shoes]."),
     ] = False,
 ) -> None:
     """Create the package of a new game, with tests and documentation, as a starting point."""

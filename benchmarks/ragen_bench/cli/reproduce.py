@@ -37,7 +37,7 @@ def reproduce(
     size: SweepOptions,
     results: Annotated[
         Path,
-        typer.Option(metavar="DIR", help="Folder of archived results: read first, then updated."),
+        typer.Option(metavar="DIR", help="Folder of stored results: read first, then updated."),
     ] = Path("benchmarks/results"),
     placement: PlacementOptions,
     beside: Annotated[
@@ -52,7 +52,7 @@ def reproduce(
     run: Annotated[
         bool,
         typer.Option(
-            help="Run the missing tasks, or only show existing results, with all seeds kept."
+            help="Run the missing tasks, or only show stored results, with all their seeds."
         ),
     ] = True,
     style: FormatOption = Format.TABLE,

@@ -134,7 +134,7 @@ class EndpointOptions:
         typer.Option(
             "--tools",
             rich_help_panel=_ENDPOINTS,
-            help="Let the model act by calls of a tool instead of text.",
+            help="Let the model act through tool calls instead of text.",
         ),
     ] = False
     timeout: Annotated[

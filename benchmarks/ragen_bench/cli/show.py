@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def show(run: RunArgument, style: FormatOption = Format.TABLE, wide: WideOption = False) -> None:
     """Recompute the table of a run from its episodes and print it.
 
-    With --wide it has the columns of ragen explain too, for which every decision is valued.
+    --wide adds the columns of ragen explain, for which every decision is evaluated.
     """
     print_run(run, style, wide)
 

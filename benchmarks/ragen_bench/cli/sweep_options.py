@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 _SEEDS = 6  # with five, no p-value is small enough for seven claims
 
 DryRunOption: TypeAlias = Annotated[
-    bool, typer.Option("--dry-run", help="Only show what exists and how long the rest will take.")
+    bool,
+    typer.Option(
+        "--dry-run", help="Only show which tasks are finished and how long the rest will take."
+    ),
 ]
 
 

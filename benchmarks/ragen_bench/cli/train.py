@@ -68,7 +68,7 @@ def train(
 
     An existing run directory is resumed from its last checkpoint. A run that does not fit
     into the memory of its device is refused before models are loaded. While it runs you see:
-    success and return of the episodes, entropy of the policy (nats a token), std (deviation
+    success and return of the episodes, entropy of the policy (nats per token), std (deviation
     of the return within groups), gradient (norm), and the seconds of an iteration.
     """
     from ragen_agents.starpo.run.run_directory import default_run_dir

@@ -38,7 +38,7 @@ class AgentEntry(BaseModel):
 
 
 class BaseConfig(BaseModel):
-    """What the configs of all runs have."""
+    """Fields that the configs of all runs share."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -58,7 +58,7 @@ class BaseConfig(BaseModel):
 
 
 class RunConfig(BaseConfig):
-    """Everything that decides what a run plays."""
+    """Everything that defines a run."""
 
     attempts: int = Field(default=1, ge=1, le=1024, exclude_if=lambda n: n == 1)
     """Tries of each agent at each level; omitted if one."""
@@ -83,7 +83,7 @@ class RunConfig(BaseConfig):
 
 
 class MatchConfig(BaseConfig):
-    """Everything that decides what a run of matches plays."""
+    """Everything that defines a run of matches."""
 
     kind: Literal["match"] = "match"
     """Distinguishes it from a run of ``ragen bench``."""

@@ -11,7 +11,7 @@ RELEASES: Final[Mapping[int, str]] = {1: "0.1"}
 
 
 def is_old(version: int) -> bool:
-    """Return whether results of a suite version can be read, but not be played again."""
+    """Return whether results of a suite version can be read but not replayed."""
     return version != SUITE_VERSION and version in RELEASES
 
 
@@ -40,7 +40,7 @@ def check_playable(what: str, version: int) -> None:
 
 
 def incomparable(version: int) -> str:
-    """Return how results of an older suite version are marked."""
+    """Return the mark of results of an older suite version."""
     return (
         f"suite version {version}: levels, prompts and scores are not comparable with suite version "
         f"{SUITE_VERSION}"

@@ -34,7 +34,7 @@ class _Model(BaseModel):
 
 
 class SamplingSettings(_Model):
-    """How language models decode; controls do not."""
+    """How language models decode."""
 
     temperature: float = Field(default=0.5, ge=0, le=100)
     """0 is greedy decoding (paper: 0.5 in evaluation)."""
@@ -52,7 +52,7 @@ class Task(_Model):
 
 
 class Suite(_Model):
-    """What an agent is benchmarked on."""
+    """The games and settings of a benchmark."""
 
     name: Name
     """Part of the names of run directories."""

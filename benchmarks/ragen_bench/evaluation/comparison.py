@@ -20,7 +20,7 @@ __all__ = [
 
 
 class Side(NamedTuple):
-    """One of the two: an agent of a run."""
+    """One side of a comparison: an agent of a run."""
 
     run: Run
     agent: str
@@ -32,7 +32,7 @@ class Side(NamedTuple):
 def read_side(text: str, other: Side | None = None) -> Side:
     """Return the side that ``RUN`` or ``RUN:AGENT`` stands for; ``:AGENT`` is in the other's run.
 
-    Without an agent it is the only one of the run that is no control, or the only one.
+    Without an agent it is the only one of the run that is not a control, or the only one.
 
     Raises:
         RagenError: There is no such run or agent, or the run has several.

@@ -41,7 +41,7 @@ _STRIDE: Final = 1 << 32
 
 
 class Run(NamedTuple):
-    """A run as read from its directory."""
+    """A run, read from its directory."""
 
     folder: Path
     config: RunConfig
@@ -52,7 +52,7 @@ class Run(NamedTuple):
 
     @property
     def missing(self) -> int:
-        """How many episodes the run still lacks."""
+        """Number of episodes that are still missing."""
         return len(self.config.keys) - sum(len(sample) for sample in self.samples.values())
 
 

@@ -85,8 +85,8 @@ def _check_published(entry: Entry) -> None:
     version = entry.config.suite_version
     if entry.episodes_sha256 not in PUBLISHED.get(version, ()):
         raise EntryError(
-            f"config.suite_version is {version}, but new entries must be of the present suite version; of "
-            "older ones only those remain that were published then"
+            f"config.suite_version is {version}, but new entries must be of the current suite version; of "
+            "older versions only published entries are kept"
         )
 
 

@@ -197,13 +197,13 @@ def normalised_interval(
 
     Instances are resampled with their three scores together. A resample whose optimal mean does not
     exceed its random mean has no score; it counts as arbitrarily low for the lower bound and as
-    arbitrarily high for the upper one. So where chance and optimum can hardly be distinguished the
+    arbitrarily high for the upper one. So if chance and optimum can hardly be distinguished, the
     interval is (-inf, inf), not falsely narrow.
 
     Args:
         policy: Score of the policy on each instance, of shape (n,), n >= 1, finite.
         random: Score of the random policy on the same instances in the same order, of shape (n,);
-            best a mean of many random episodes.
+            preferably a mean of many random episodes.
         optimal: Score of the oracle on the same instances, of shape (n,).
         confidence: Nominal coverage, in (0, 1).
         resamples: Number of bootstrap samples, >= 1.

@@ -29,7 +29,7 @@ _DRAWS: Final = 2000
 
 
 class Design(NamedTuple):
-    """A comparison of two settings that is planned."""
+    """A planned comparison of two settings."""
 
     seeds: int
     """Training runs of each setting."""
@@ -55,11 +55,11 @@ class Design(NamedTuple):
         return 2.0 * (self.seeds - 1) if by_seeds else float(self.levels - 1)
 
     def power(self, effect: float) -> float:
-        """Return the chance to find a true effect, in [0, 1]."""
+        """Return the probability of detecting a true effect, in [0, 1]."""
         return self.power_at(effect, 0.05)
 
     def power_at(self, effect: float, alpha: float) -> float:
-        """Return the chance to find a true effect in a test at the level ``alpha``."""
+        """Return the probability of detecting a true effect at the level ``alpha``."""
         if self.seed_sd > 0:
             return power_of_seeds(effect, self.error, self.seeds, alpha)
         return power_of(effect, self.error, self.degrees_of_freedom, alpha)

@@ -50,7 +50,7 @@ def write_run_pages(run: Run, out: Path, tick: Callable[[int, int], None]) -> No
 def refuse_other_folder(out: Path) -> None:
     """Raise `RagenError` if a path holds something that pages must not replace."""
     if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / _MARK).is_file())):
-        raise RagenError(f"'{out}' holds something that is no site; choose another --out")
+        raise RagenError(f"'{out}' contains something other than a site; choose another --out")
 
 
 class _Pages:

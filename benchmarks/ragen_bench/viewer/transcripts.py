@@ -63,7 +63,7 @@ def read_training_samples(folder: Path) -> list[Transcript]:
     except OSError as error:
         raise RagenError(f"'{path}' cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise RagenError(f"'{path}' is no file of samples: {error}") from error
+        raise RagenError(f"'{path}' is not a file of samples: {error}") from error
 
 
 def _sample(number: int, line: dict[str, Any]) -> Transcript:

@@ -97,7 +97,7 @@ def error_of(answer: APIStatusError, message: str) -> Exception:
     if status == 401:
         return AuthenticationFailedError(f"the endpoint does not accept the key: {said}")
     if status == 402 or "insufficient_quota" in code:
-        return QuotaError(f"the account has nothing left to spend: {said}")
+        return QuotaError(f"the account has no credit left: {said}")
     if status == 404 or "model_not_found" in code:
         return UnknownModelError(f"no such model, or no endpoint at this base URL: {said}")
     if status == 429:

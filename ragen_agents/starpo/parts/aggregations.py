@@ -30,7 +30,7 @@ class Aggregation:
     """A way to reduce per-token losses to one number.
 
     Its denominator counts the whole mini-batch, so that the sum over micro-batches does not depend on how
-    the mini-batch is cut.
+    the mini-batch is split.
     """
 
     name: str

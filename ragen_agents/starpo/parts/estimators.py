@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EstimatorInput:
-    """What an estimator sees of a batch of B trajectories and T tokens, without gradient."""
+    """Input of an estimator: a batch of B trajectories and T tokens, without gradient."""
 
     rewards: Tensor
     """(B, T) float: each turn's reward on its last action token, minus the KL charge of each token
@@ -63,7 +63,7 @@ class EstimatorInput:
 
 @dataclass(frozen=True)
 class AdvantageEstimate:
-    """What an estimator returns."""
+    """Output of an estimator."""
 
     advantages: Tensor
     """(B, T) float; 0 outside the mask."""
@@ -75,7 +75,7 @@ class AdvantageEstimate:
 
 @dataclass(frozen=True)
 class Estimator:
-    """An advantage estimator and what it needs of the trainer."""
+    """An advantage estimator and what it needs from the trainer."""
 
     name: str
     """Its name in ``advantage.estimator``."""

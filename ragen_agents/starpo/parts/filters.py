@@ -31,7 +31,7 @@ Returns = Sequence[NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class FilterInput:
-    """What a filter sees of an iteration."""
+    """Input of a filter: the groups of an iteration."""
 
     returns: Returns
     """The returns of the members of each group, one array per group."""

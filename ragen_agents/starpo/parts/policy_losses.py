@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PolicyLossInput:
-    """What a policy loss sees of a micro-batch of B whole trajectories and T tokens."""
+    """Input of a policy loss: a micro-batch of B whole trajectories and T tokens."""
 
     logprobs: Tensor
     """(B, T) float, with gradient: under the policy that is trained, in nats."""

@@ -145,7 +145,9 @@ def load(folder: Path, learner: Learner) -> Progress:
     except (
         OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError,
     ) as error:  # fmt: skip
-        raise RagenError(f"'{folder}' is no checkpoint of this run: {first_line(error)}") from error
+        raise RagenError(
+            f"'{folder}' is not a checkpoint of this run: {first_line(error)}"
+        ) from error
     return progress
 
 

@@ -96,7 +96,7 @@ class Journal:
             line = json.dumps(data)
         except TypeError as error:
             raise RagenError(
-                f"a callback added a metric that is no plain number: {error}"
+                f"a callback added a metric that is not a plain number: {error}"
             ) from None
         self._files[name].write((line + "\n").encode())
         self._files[name].flush()

@@ -108,8 +108,8 @@ class WandbTracker(_TableTracker):
             )
         except (wandb.Error, ValueError) as error:
             raise RagenError(
-                f"Weights & Biases does not start, with WANDB_MODE {mode}: {first_line(error)}; with "
-                "WANDB_MODE=disabled the run goes without"
+                f"Weights & Biases does not start, with WANDB_MODE {mode}: {first_line(error)}; set "
+                "WANDB_MODE=disabled to train without it"
             ) from error
         super().__init__(run, wandb.Table)
 

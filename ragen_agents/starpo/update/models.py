@@ -292,7 +292,7 @@ def _check_scores(model: Any, name: str, tolerance: float) -> None:
     if not gap <= tolerance:
         raise RagenError(
             f"model is '{name}', whose log-probabilities the trainer would get wrong by {gap:.3g} nats a "
-            f"token: {type(model).__name__} does something to its logits or cache that is not known here"
+            f"token: {type(model).__name__} changes its logits or cache in a way that is not supported"
         )
 
 

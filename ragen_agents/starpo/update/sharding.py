@@ -29,7 +29,7 @@ def split(models: nn.Module, layers: set[str], accelerator: Accelerator) -> None
     """
     found = [module for module in models.modules() if type(module).__name__ in layers]
     if not found:
-        raise RagenError("fsdp is true, but the model does not say what its layers are")
+        raise RagenError("fsdp is true, but the model does not declare its layers")
     mesh = init_device_mesh(accelerator.device.type, (accelerator.num_processes,))
     for module in [*reversed(found), models]:
         fully_shard(module, mesh=mesh)

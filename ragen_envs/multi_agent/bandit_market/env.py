@@ -24,15 +24,15 @@ class BanditMarketEnv(MultiAgentEnv):
     """Choose among arms whose payoff is shared by all who choose them.
 
     ## Description
-    A repeated congestion game (Rosenthal 1973). Each arm pays its amount with its probability, once a
-    round, and the players who chose it share that in equal parts. The payoffs are known; the choices
-    of the others are not.
+    A repeated congestion game (Rosenthal 1973). Once per round, each arm pays its amount with its
+    probability, shared equally by the players who chose it. The payoffs are known; the choices of the
+    others are not.
 
     ## Action Space
     `Discrete(arms + 1)`: an arm, or the last action, which chooses none.
 
     ## Observation Space
-    `Box(0, 1e6, (arms, 4), float32)`, a row an arm: amount, probability, players who chose it in the
+    `Box(0, 1e6, (arms, 4), float32)`, one row per arm: amount, probability, players who chose it in the
     last round, what it paid then. The last two are 0 before the first round.
 
     ## Starting State
@@ -45,19 +45,19 @@ class BanditMarketEnv(MultiAgentEnv):
     Truncated after 5 rounds.
 
     ## Information
-    `success` (bool): in the last round no other choice would have paid the seat more on average, the
-    others' choices given; when it holds for all, they play an equilibrium. `action_is_effective`
-    (bool): an arm was chosen. `rounds_left` (int).
+    `success` (bool): given the others' choices in the last round, no other choice would have paid the
+    seat more on average; if it holds for all, they play an equilibrium. `action_is_effective` (bool):
+    an arm was chosen. `rounds_left` (int).
 
     ## Oracle
     `oracle(seat)` is the seat's arm in a pure Nash equilibrium; its return is the seat's expected share
     over the rounds left. `ragen_envs.multi_agent.bandit_market` also has the symmetric mixed
-    equilibrium and the most that all together can get.
+    equilibrium and the largest total payoff.
 
     ## Arguments
     `players`: 1 to 8. `arms`: 2 to 6. `level`: a fixed market in the text form of `instance.level`.
-    `max_cycles`: other rounds than 5. `split`: "train", "validation" or "test", until a reset asks for
-    another. `render_mode`: "human" (printed text), "ansi" or "rgb_array".
+    `max_cycles`: number of rounds, 5 by default. `split`: "train", "validation" or "test", until a
+    reset asks for another. `render_mode`: "human" (printed text), "ansi" or "rgb_array".
 
     ## Version History
     * v0: Initial version.

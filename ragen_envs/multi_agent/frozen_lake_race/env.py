@@ -33,10 +33,10 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
     """Several walkers on the ice, one goal: be first, or arrive together.
 
     ## Description
-    FrozenLake with several walkers who move at the same time. A frozen tile holds one of them: two who
-    want the same tile, or each other's, stay where they are, and so does who wants the tile of someone
-    who stays. No seat has priority. The goal and the holes hold any number. Each walker slips on its
-    own; who stays does not slip.
+    FrozenLake with several walkers who move at the same time. A frozen tile holds one of them: walkers
+    who would enter the same tile, swap tiles, or enter the tile of a walker who stays do not move. No
+    seat has priority. The goal and the holes hold any number. Each walker slips independently; one who
+    stays does not slip.
 
     ## Action Space
     `Discrete(5)`: 0 left, 1 down, 2 right, 3 up, 4 stay.
@@ -59,22 +59,23 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
 
     ## Information
     `success` (bool): among the first at the goal, or all are there. `action_is_effective` (bool): the
-    seat's last action moved it. `slipped` (bool): it went another way than intended. `rounds_left` (int).
+    seat's last action moved it. `slipped` (bool): it moved in another direction than intended.
+    `rounds_left` (int).
 
     ## Oracle
-    Exact for two players on up to 36 tiles, by backward induction over the rounds left. `finish="first"`
-    is a zero-sum game in the difference of the rewards: `oracle(seat)` draws from an optimal mixed
-    strategy, and its value is the expected points against the best opponent, counting 1 for a win and
-    1/2 for a draw, also when time runs out. Its `expected_return` is what the seat is paid when both
-    follow the oracle; when time runs out, nobody is paid. `finish="all"`: a joint optimum; the value is
-    the probability that all arrive.
+    Exact for two players on up to 36 tiles, by backward induction over the rounds left.
+    `finish="first"` is a zero-sum game in the difference of the rewards: `oracle(seat)` draws from an
+    optimal mixed strategy, and its value is the expected points against the best opponent, counting 1
+    for a win and 1/2 for a draw, also when time runs out. Its `expected_return` is the seat's expected
+    payment if both follow the oracle; when time runs out, nobody is paid. `finish="all"`: a joint
+    optimum; the value is the probability that all arrive.
 
     ## Arguments
     `size`: side of the square, from 3 to 16. `p`: probability of a frozen tile. `success_rate`:
-    probability to go where intended. `finish`: "first" or "all". `players`: 1 to 8. `level`: a fixed
-    level in the text form of `instance.level`. `max_cycles`: other rounds than 20. `split`:
-    "train", "validation" or "test", until a reset asks for another. `render_mode`: "human"
-    (printed text), "ansi" or "rgb_array".
+    probability to move in the intended direction. `finish`: "first" or "all". `players`: 1 to 8.
+    `level`: a fixed level in the text form of `instance.level`. `max_cycles`: number of rounds, 20 by
+    default. `split`: "train", "validation" or "test", until a reset asks for another. `render_mode`:
+    "human" (printed text), "ansi" or "rgb_array".
 
     ## Version History
     * v0: Initial version.

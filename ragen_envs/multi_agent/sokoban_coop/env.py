@@ -19,13 +19,12 @@ from ragen_envs.splits import TRAIN
 
 
 class SokobanCoopEnv(MultiAgentBoardEnv):
-    """Push every box onto a target together, in fewer rounds than one alone would need.
+    """Push every box onto a target together, in fewer rounds than a single player would need.
 
     ## Description
     Two or more movers on one Sokoban board. In each round all choose at the same time; then they move
-    one after the other, `player_0` first, each on the board that the one before has left. A mover can
-    neither walk into another one nor push it, and a box moves only if the cell behind it is free. With
-    one player, and Stay aside, the game is Sokoban.
+    one after the other, `player_0` first. A mover can neither walk into another one nor push it, and a
+    box moves only if the cell behind it is free. With one player, and Stay aside, the game is Sokoban.
 
     ## Action Space
     `Discrete(5)`: 0 up, 1 down, 2 left, 3 right, 4 stay.
@@ -36,7 +35,7 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
 
     ## Starting State
     Sokoban's levels with more movers on random floor, kept only if the team needs fewer rounds than the
-    best single mover would need moves with the others taken away.
+    best single mover would need moves without the others.
 
     ## Rewards
     The same for all: -0.1 for each round, +1 for a box pushed onto a target, -1 for a box pushed off
@@ -44,7 +43,7 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
 
     ## Episode End
     Terminates for all when every box is on a target. Truncated after the level's budget, which is one
-    round less than the best single mover's moves: nobody can do it alone, and the team can.
+    round less than the best single mover's moves, so that only the team can solve it.
 
     ## Information
     `success` (bool): all boxes are on targets. `action_is_effective` (bool): the seat's last action
@@ -57,9 +56,10 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
 
     ## Arguments
     `size`: side of the square, from 5 to 8. `boxes`: 1 to 4, at most 3 on 5x5. `players`: 1 to 4.
-    `level`: a fixed level in the text form of `instance.level`; where a team is no faster than one, it
-    has 24 rounds. `max_cycles`: another budget. `split`: "train", "validation" or "test", until a reset
-    asks for another. `render_mode`: "human" (printed text), "ansi" or "rgb_array".
+    `level`: a fixed level in the text form of `instance.level`; if a team is no faster than a single
+    mover, it has 24 rounds. `max_cycles`: number of rounds, instead of the level's. `split`: "train",
+    "validation" or "test", until a reset asks for another. `render_mode`: "human" (printed text),
+    "ansi" or "rgb_array".
 
     ## Version History
     * v0: Initial version.

@@ -60,7 +60,7 @@ class NewGameEnv(WordGameEnv):
         return self.due == 0
 
     def legality(self, action: str) -> Legality:
-        """Return whether an action may be played in the present state, and why not."""
+        """Return whether an action may be played in the current state, and if not, why."""
         return legality(self.coins, self.due, action)
 
     def available(self) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ class NewGameEnv(WordGameEnv):
         return f"{due}: {' '.join(map(str, sorted(coins)))}", stream
 
     def start(self, level: str) -> None:
-        """Make a level in text form the state."""
+        """Set the state to a level in text form."""
         due, colon, coins = level.partition(": ")
         if not colon or not due.isdecimal():
             raise InstanceError(
