@@ -215,7 +215,9 @@ def chunked_logprobs(
         return part(hidden, targets)
     pairs = [
         checkpoint(part, states, wanted, use_reentrant=False)
-        for states, wanted in zip(hidden.split(LOGIT_CHUNK), targets.split(LOGIT_CHUNK), strict=True)
+        for states, wanted in zip(
+            hidden.split(LOGIT_CHUNK), targets.split(LOGIT_CHUNK), strict=True
+        )
     ]
     return torch.cat([a for a, _ in pairs]), torch.cat([b for _, b in pairs])
 
