@@ -7,10 +7,13 @@ VLLM := .venv-vllm
 INTEGRATIONS := .venv-integrations
 INSPECT := .venv-inspect
 LLAMA := .venv-llama
+GPU := .venv-gpu
+WHEELS ?=
+GPU_SOURCE = $(if $(WHEELS),--no-index --find-links $(abspath $(WHEELS)))
 DIST := .venv-dist
 QUIET := --quiet --disable-pip-version-check
 
-.PHONY: install bench real test faults test-vllm test-integrations test-inspect test-endpoint test-site lint docs docs-site tutorials dist packs leaderboard-entries speed gradients credit clean
+.PHONY: install bench real test faults test-vllm test-integrations test-inspect test-endpoint test-site gpu gpu-wheels lint docs docs-site tutorials dist packs leaderboard-entries speed gradients credit clean
 
 install: $(VENV)/.installed
 
@@ -65,6 +68,23 @@ test-endpoint: install
 test-site: install
 	command -v $${CHROMIUM:-chromium} || (apt-get update && apt-get install -y --no-install-recommends chromium)
 	RAGEN_BROWSER=1 $(BIN)/python -m pytest tests/bench/test_site.py tests/bench/test_view.py tests/bench/test_view_transcripts.py tests/bench/test_shop_browser.py
+
+# CUDA tests, training and speed on a GPU, in at most 25 minutes; writes docs/performance-gpu.md. The same command
+# goes on after a failure. WHEELS=folder installs without an index, from what make gpu-wheels has collected.
+gpu:
+	@$(PYTHON) benchmarks/gpu_check/device.py
+	$(MAKE) $(GPU)/.installed
+	PYTHONPATH=benchmarks $(GPU)/bin/python -m gpu_check
+
+$(GPU)/.installed: pyproject.toml constraints/gpu.txt
+	test -x $(GPU)/bin/python || $(PYTHON) -m venv $(GPU)
+	$(GPU)/bin/python -m pip install $(QUIET) $(GPU_SOURCE) -c constraints/gpu.txt setuptools -e '.[vllm,api]' pytest
+	touch $@
+
+# Several gigabytes. On x86-64 Linux, with the Python that the machine with the GPU has.
+gpu-wheels:
+	@test -n "$(WHEELS)" || { echo "name a folder: make gpu-wheels WHEELS=wheels"; exit 2; }
+	$(PYTHON) -m pip download $(QUIET) --no-deps --only-binary :all: --dest $(WHEELS) -r constraints/gpu.txt
 
 # Hundreds of sequences of faults, drawn at random: about ten minutes.
 faults: install
@@ -132,5 +152,5 @@ credit: install
 	PYTHONPATH=benchmarks $(BIN)/python -m credit
 
 clean:
-	rm -rf $(VENV) $(SPEED) $(VLLM) $(INTEGRATIONS) $(INSPECT) $(LLAMA) $(DIST) build dist site *.egg-info environments/*/*.egg-info \
+	rm -rf $(VENV) $(SPEED) $(VLLM) $(INTEGRATIONS) $(INSPECT) $(LLAMA) $(GPU) $(DIST) build dist site *.egg-info environments/*/*.egg-info \
 		.mypy_cache .ruff_cache .pytest_cache .hypothesis

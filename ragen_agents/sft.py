@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any, Final, Literal
 
+import numpy as np
 from pydantic import ConfigDict, Field, model_validator
 
 from ragen_agents.engines.decoding import stop_token_ids
@@ -31,11 +32,19 @@ class SftConfig(RenamedKeys):
     """Id of a conversation env."""
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Keywords of the env, over those of its id."""
+    variants: list[dict[str, Any]] = Field(default_factory=list)
+    """Keywords laid over ``env_kwargs``, such as ``[{catalogue_seed: 1}, {catalogue_seed: 2}]``; each has an
+    equal share of the demonstrations."""
     model: str = "starter"
     """"starter", "smollm2", a model folder, a GGUF file, or "hf:NAME"."""
     seed: int = Field(0, ge=0)
     demonstrations: int = Field(1000, ge=1)
     """Conversations of the oracle on fresh training levels."""
+    noise: float = Field(0.0, ge=0, lt=1)
+    """Chance that the oracle's turn is a random action instead; it goes on from where that leads."""
+    messages: bool = False
+    """Whether the game's messages are learned too, all but what every prompt begins with. It teaches a model
+    made from nothing to read them."""
     epochs: int = Field(5, ge=1)
     learning_rate: float = Field(1e-4, gt=0)
     """Peak, with linear decay (paper: 1e-4)."""
@@ -63,22 +72,29 @@ def demonstrations(config: SftConfig, codec: ChatCodec) -> list[Trajectory]:
     Raises:
         RagenError: The game has too few levels that can be solved within its budget.
     """
-    env = make(config.game, **config.env_kwargs)
     found: list[Trajectory] = []
-    for number in range(_TRIES * config.demonstrations):
-        env.reset(seed=new_stream(f"sft {config.seed}", config.game, number))
-        trajectory = _play(env, codec, len(found))
-        if trajectory.success:
-            found.append(trajectory)
-        if len(found) == config.demonstrations:
-            return found
+    number = 0
+    for part, kwargs in enumerate(config.variants or [{}], start=1):
+        env = make(config.game, **{**config.env_kwargs, **kwargs})
+        wanted = config.demonstrations * part // max(1, len(config.variants))
+        while len(found) < wanted and number < _TRIES * config.demonstrations:
+            env.reset(seed=new_stream(f"sft {config.seed}", config.game, number))
+            rng = np.random.default_rng((config.seed, number))
+            number += 1
+            trajectory = _play(env, codec, len(found), config.noise, rng)
+            if trajectory.success:
+                found.append(trajectory)
+    if len(found) == config.demonstrations:
+        return found
     raise RagenError(
         f"the oracle solved only {len(found)} of {_TRIES * config.demonstrations} levels of {config.game}, "
         f"but demonstrations is {config.demonstrations}"
     )
 
 
-def _play(env: ConversationWrapper, codec: ChatCodec, number: int) -> Trajectory:
+def _play(
+    env: ConversationWrapper, codec: ChatCodec, number: int, noise: float, rng: np.random.Generator
+) -> Trajectory:
     prefix = env.settings.prefix
     trajectory = begun(codec, env, number, 0)
     while env.end is None:
@@ -86,6 +102,8 @@ def _play(env: ConversationWrapper, codec: ChatCodec, number: int) -> Trajectory
         actions = env.oracle().actions
         if not actions:
             break
+        if rng.random() < noise:
+            actions = env.random_actions(rng, 1)
         names = action_texts(env.names, actions)
         thought = explain(env.unwrapped, actions, env.budget) if env.settings.think else None
         reply = format_reply(names, thought)
@@ -113,7 +131,7 @@ def train(config: SftConfig, out: Path) -> None:
     import torch
     from transformers import TrainingArguments, set_seed
 
-    from ragen_agents.sft_trainer import ImitationTrainer, labelled, padded
+    from ragen_agents.sft_trainer import ImitationTrainer, labelled, labelled_all, padded
     from ragen_agents.starpo.update.adapters import with_adapters
     from ragen_agents.starpo.update.models import load_model
 
@@ -122,6 +140,7 @@ def train(config: SftConfig, out: Path) -> None:
     model, tokenizer = load_model(config.model)
     codec = ChatCodec(tokenizer, stop_token_ids(model.generation_config, tokenizer))
     shown = demonstrations(config, codec)
+    rows = [row for trajectory in shown for row in trajectory.rows]
     set_seed(config.seed)
     if config.lora_rank:
         model = with_adapters(model, config.lora_rank, config.lora_rank, config.seed)
@@ -141,10 +160,12 @@ def train(config: SftConfig, out: Path) -> None:
         save_strategy="no",
         report_to="none",
         logging_steps=5,
+        # Turns of their own differ in length, conversations hardly.
+        train_sampling_strategy="group_by_length" if len(rows) > len(shown) else "random",
         seed=config.seed,
     )
     # A list serves as a dataset, which the annotation does not say.
-    data: Any = [labelled(row) for trajectory in shown for row in trajectory.rows]
+    data: Any = labelled_all(rows) if config.messages else [labelled(row) for row in rows]
     trainer = ImitationTrainer(model=model, args=args, train_dataset=data, data_collator=padded)
     trainer.train()
     trained = model.merge_and_unload() if config.lora_rank else model

@@ -1,6 +1,7 @@
 """The supervised loss, at the cost of what is learned and of what rows do not share."""
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any, Final
 
 import torch
@@ -57,6 +58,13 @@ def labelled(row: Row) -> dict[str, list[int]]:
     pairs = zip(row.ids, row.turn_ids, strict=True)
     labels = [IGNORED if turn == CONTEXT else token for token, turn in pairs]
     return {"input_ids": row.ids, "labels": labels}
+
+
+def labelled_all(rows: Sequence[Row]) -> list[dict[str, list[int]]]:
+    """Return the token ids of rows and their labels: all but what every row begins with."""
+    columns = zip(*(row.ids for row in rows), strict=False)
+    shared = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))
+    return [{"input_ids": row.ids, "labels": [IGNORED] * shared + row.ids[shared:]} for row in rows]
 
 
 def common_beginning(ids: Tensor, labels: Tensor) -> int:

@@ -12,9 +12,14 @@ the tokenizer is the starter's, the embedding as large as Qwen's.
 """
 
 import argparse
+import json
 import os
 import resource
+import statistics
 import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +43,23 @@ from ragen_agents.starter import STARTER
 PHASES = ("rollout", "games", "scores", "update", "sync", "total")
 
 
-def make_model(folder: Path) -> None:
-    """Write a model folder: the shape of Qwen2.5-0.5B, 494 million random weights."""
+SHAPES: dict[str, dict[str, int]] = {
+    "qwen2.5-0.5b": {
+        "vocab_size": 151_936, "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24,
+        "num_attention_heads": 14, "num_key_value_heads": 2,
+    },
+    "tiny": {
+        "vocab_size": 4096, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "num_key_value_heads": 1,
+    },
+}  # fmt: skip
+
+
+def make_model(folder: Path, shape_name: str) -> None:
+    """Write a model folder with random weights: 494 million in the shape of Qwen2.5-0.5B."""
     tokenizer = AutoTokenizer.from_pretrained(STARTER)
     shape = Qwen2Config(
-        vocab_size=151_936, hidden_size=896, intermediate_size=4864, num_hidden_layers=24,
-        num_attention_heads=14, num_key_value_heads=2, max_position_embeddings=32_768,
+        **SHAPES[shape_name], max_position_embeddings=32_768,
         rope_parameters={"rope_type": "default", "rope_theta": 1e6}, tie_word_embeddings=True,
         eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
     )  # fmt: skip
@@ -76,13 +92,55 @@ def settings(args: argparse.Namespace, model: Path) -> TrainConfig:
     return config.model_copy(update={"filter": Filter(kind="random", ratio=config.filter.ratio)})
 
 
-def memory() -> str:
-    """Return the most memory that this process has held."""
-    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    text = f"{held / 2**30:.1f} GiB of memory"
-    if torch.cuda.is_available():
-        text += f", {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB of the GPU by PyTorch"
-    return text
+class Memory:
+    """The most memory that was held, in GiB: by this process, and on its GPU by PyTorch and by all."""
+
+    def __init__(self) -> None:
+        self._device = 0.0
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Look at the GPU five times a second, for vLLM keeps memory of which PyTorch does not know."""
+        ended = threading.Event()
+
+        def watch() -> None:
+            while not ended.wait(0.2):
+                free, total = torch.cuda.mem_get_info()
+                self._device = max(self._device, (total - free) / 2**30)
+
+        thread = threading.Thread(target=watch, daemon=True)
+        if torch.cuda.is_available():
+            thread.start()
+        yield
+        ended.set()
+
+    def peaks(self) -> dict[str, float | None]:
+        """Return the peaks by name; None for those of a GPU where there is none."""
+        cuda = torch.cuda.is_available()
+        return {
+            "host_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+            "torch_gib": torch.cuda.max_memory_allocated() / 2**30 if cuda else None,
+            "device_gib": self._device if cuda else None,
+        }
+
+
+def findings(rows: list[dict[str, Any]], episodes: int, memory: Memory) -> dict[str, Any]:
+    """Return medians of the iterations but the first, as `gpu_check` reads them."""
+    timed = rows[1:] or rows
+    seconds = {
+        phase: statistics.median(row.get(f"seconds/{phase}", 0.0) for row in timed)
+        for phase in PHASES
+    }
+    rates = [written(row, episodes) / row["seconds/rollout"] for row in timed]
+    return {
+        "iterations": len(timed), "seconds": seconds, "tokens_per_second": statistics.median(rates),
+        **memory.peaks(),
+    }  # fmt: skip
+
+
+def written(metrics: dict[str, Any], episodes: int) -> float:
+    """Return the tokens that an iteration has written."""
+    return float(metrics["reply_tokens"] * metrics["turns"] * episodes)
 
 
 def main() -> None:
@@ -102,27 +160,29 @@ def main() -> None:
     )
     parser.add_argument("--iterations", type=int, default=3, help="the first one warms up")
     parser.add_argument("--lora", action="store_true", help="adapters of rank 64")
+    parser.add_argument("--shape", default="qwen2.5-0.5b", choices=list(SHAPES))
+    parser.add_argument("--json", type=Path, help="file for medians and peaks")
     args = parser.parse_args()
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
 
+    episodes = args.prompts_per_iteration * args.group_size
+    rows: list[dict[str, Any]] = []
+    memory = Memory()
+
     def show(iteration: int, metrics: dict[str, Any]) -> None:
+        rows.append(metrics)
         spent = "  ".join(f"{name} {metrics.get(f'seconds/{name}', 0.0):.1f}" for name in PHASES)
-        tokens = (
-            metrics["reply_tokens"]
-            * metrics["turns"]
-            * args.prompts_per_iteration
-            * args.group_size
-        )
+        tokens = written(metrics, episodes)
         print(f"iteration {iteration}: {spent} s, {tokens:.0f} tokens written", flush=True)
         learned = {name: metrics[name] for name in ("grad_norm", "optimizer_steps", "entropy")}
         print(
             "  " + ", ".join(f"{name} {value:.4g}" for name, value in learned.items()), flush=True
         )
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, memory.watched():
         model, run = Path(folder, "model"), Path(folder, "run")
-        make_model(model)
+        make_model(model, args.shape)
         config = settings(args, model)
         planner = Sizes(config, env_factory(config, None)).on(this_device())
         plan = planner(fitted(config, planner))
@@ -130,7 +190,10 @@ def main() -> None:
         print(f"planned at most, GiB: {planned}", flush=True)
         Trainer(config, run, callbacks=[ReportMetrics(show)]).run()
         saved = sum(f.stat().st_size for f in run.rglob("*") if f.is_file())
-        print(f"{memory()}, checkpoint {saved / 2**30:.1f} GiB")
+        held = ", ".join(f"{k} {v:.1f}" for k, v in memory.peaks().items() if v is not None)
+        print(f"at most {held}, checkpoint {saved / 2**30:.1f} GiB")
+    if args.json is not None:
+        args.json.write_text(json.dumps(findings(rows, episodes, memory)) + "\n")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -25,6 +26,74 @@ class Parted(NamedTuple):
     """(key heads, slots, head size), of the tokens that all rows begin with."""
     own: Tensor
     """(rows, key heads, slots, head size), of what follows on each row."""
+
+
+def attend(
+    query: Tensor,
+    keys: Tensor | Parted,
+    values: Tensor | Parted,
+    bias: Tensor | None,
+    scaling: float,
+) -> Tensor:
+    """Attend with one query a row and query head.
+
+    Args:
+        query: (rows, query heads, head size); query heads are a multiple of the key heads.
+        keys: (rows, key heads, slots, head size), or in parts where rows begin alike.
+        values: As ``keys``.
+        bias: (rows, 1, 1, first slots), added to the products of the rows' own slots that come first; or
+            None.
+        scaling: Factor of the products.
+
+    Returns:
+        (rows, query heads, head size).
+    """
+    own = keys.own if isinstance(keys, Parted) else keys
+    shared = query.unflatten(1, (own.shape[1], -1)) * scaling
+    products = shared @ own.transpose(2, 3)
+    if bias is not None:
+        products[..., : bias.shape[-1]] += bias
+    if not isinstance(keys, Parted):
+        assert isinstance(values, Tensor)
+        return (_softmax(products) @ values).flatten(1, 2)
+    assert isinstance(values, Parted)
+    ahead = _of_all_rows(shared, keys.common.transpose(1, 2))
+    weights = _softmax(torch.cat([ahead, products], dim=-1))
+    count = ahead.shape[-1]
+    attended = weights[..., count:] @ values.own
+    return (attended + _of_all_rows(weights[..., :count], values.common)).flatten(1, 2)
+
+
+def _softmax(products: Tensor) -> Tensor:
+    return products.softmax(-1, dtype=torch.float32).to(products.dtype)
+
+
+def _of_all_rows(states: Tensor, common: Tensor) -> Tensor:
+    """Return states (rows, key heads, n, a) times what the rows share, (key heads, a, b), as one product."""
+    rows, key_heads, count, _ = states.shape
+    product = states.transpose(0, 1).reshape(key_heads, rows * count, -1) @ common
+    return product.view(key_heads, rows, count, -1).transpose(0, 1)
+
+
+def attend_many(
+    query: Tensor, keys: Tensor, values: Tensor, bias: Tensor, scaling: float
+) -> Tensor:
+    """Attend with several queries a row.
+
+    Args:
+        query: (rows, query heads, queries, head size).
+        keys: (rows, key heads, slots, head size).
+        values: As ``keys``.
+        bias: (rows, 1, heads that share keys * queries, slots), added to the products.
+        scaling: Factor of the products.
+
+    Returns:
+        (rows, query heads, queries, head size).
+    """
+    # Heads that share keys come one after another on the axis of queries, so that no key is copied.
+    grouped = query.reshape(len(query), keys.shape[1], -1, query.shape[3])
+    attended = scaled_dot_product_attention(grouped, keys, values, attn_mask=bias, scale=scaling)
+    return attended.view(query.shape)
 
 
 def grouped_attention(
@@ -45,7 +114,8 @@ def grouped_attention(
         key: (rows, key heads, slots, head size); query heads are a multiple of the key heads. In parts where
             there is one query a row and rows begin alike.
         value: As ``key``.
-        attention_mask: (rows, 1, queries, all slots), or None; other shapes are left to ``sdpa``.
+        attention_mask: (rows, 1, queries, all slots), added to the products where there is one query a row;
+            or None. Other shapes are left to ``sdpa``.
         dropout: Chance that a weight is dropped.
         scaling: Of the products, by default the inverse root of the head size.
         kwargs: What else a layer passes to ``sdpa``.
@@ -53,45 +123,21 @@ def grouped_attention(
     Returns:
         (rows, queries, query heads, head size), and no weights.
     """
-    rows, heads, queries, size = query.shape
-    if isinstance(key, Parted) and isinstance(value, Parted):
-        return _attended_in_parts(query, key, value, attention_mask, scaling or size**-0.5), None
-    assert isinstance(key, Tensor)
-    assert isinstance(value, Tensor)
+    _, heads, queries, size = query.shape
+    scaling = size**-0.5 if scaling is None else scaling
+    if isinstance(key, Parted):
+        bias = None if attention_mask is None else attention_mask[..., key.common.shape[1] :]
+        return attend(query[:, :, 0], key, value, bias, scaling)[:, None], None
     by_head = attention_mask is not None and attention_mask.shape[1] != 1
     if queries > 1 or heads == key.shape[1] or by_head or kwargs.get("position_bias") is not None:
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout, scaling, **kwargs
         )
-    shared = query.reshape(rows, key.shape[1], -1, size)
-    attended = torch.nn.functional.scaled_dot_product_attention(
+    shared = query.unflatten(1, (key.shape[1], -1))[:, :, :, 0]
+    attended = scaled_dot_product_attention(
         shared, key, value, attn_mask=attention_mask, dropout_p=dropout, scale=scaling
     )
-    return attended.reshape(rows, 1, heads, -1), None
-
-
-def _attended_in_parts(
-    query: Tensor, keys: Parted, values: Parted, mask: Tensor | None, scaling: float
-) -> Tensor:
-    rows, heads, _, _ = query.shape
-    key_heads, count, _ = keys.common.shape
-    shared = (query * scaling).reshape(rows, key_heads, heads // key_heads, -1)
-    ahead = _of_all_rows(shared, keys.common.transpose(1, 2))
-    own = shared @ keys.own.transpose(2, 3)
-    if mask is not None:
-        own = own.masked_fill(~mask[..., count:], float("-inf"))
-    products = torch.cat([ahead, own], dim=-1)
-    weights = products.softmax(-1, dtype=torch.float32).to(query.dtype)
-    attended = weights[..., count:] @ values.own
-    attended += _of_all_rows(weights[..., :count], values.common)
-    return attended.reshape(rows, 1, heads, -1)
-
-
-def _of_all_rows(states: Tensor, common: Tensor) -> Tensor:
-    """Return states (rows, key heads, n, a) times what the rows share, (key heads, a, b), as one product."""
-    rows, key_heads, count, _ = states.shape
-    product = states.transpose(0, 1).reshape(key_heads, rows * count, -1) @ common
-    return product.view(key_heads, rows, count, -1).transpose(0, 1)
+    return attended.flatten(1, 2)[:, None], None
 
 
 @contextmanager

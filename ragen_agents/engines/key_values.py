@@ -24,82 +24,99 @@ class GrowingLayer(DynamicLayer):
     """A cache layer with spare room: a step writes one slot and does not copy the others.
 
     Args:
-        keys, values: What it begins with, (rows, heads, slots, head size); they are copied.
+        pair: Buffers that it takes over, (rows, heads, room, head size).
+        length: Slots of them that are in use.
         common: Keys and values, (heads, slots, head size), of what all rows begin with.
     """
 
     def __init__(
-        self, keys: Tensor | None = None, values: Tensor | None = None, common: Pair | None = None
+        self, pair: Pair | None = None, length: int = 0, common: Pair | None = None
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._length = 0
+        self.length = length
         self.common = common
-        if keys is not None and values is not None:
-            self._append(keys, values)
+        if pair is not None:
+            super().lazy_initialization(*pair)
+            self.buffers = pair
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Make buffers of the right kind, without slots."""
         super().lazy_initialization(key_states, value_states)
-        self._buffers = tuple(
-            s.new_empty((*s.shape[:2], 0, s.shape[3])) for s in (key_states, value_states)
-        )
+        self.buffers = (_without_slots(key_states), _without_slots(value_states))
 
     def get_seq_length(self) -> int:
         """Return the slots of a row, common ones included."""
-        return self._length + (0 if self.common is None else self.common[0].shape[1])
+        return self.length + (0 if self.common is None else self.common[0].shape[1])
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *_: object, **__: object
     ) -> tuple[Any, Any]:
-        """Append slots; returns all keys and values, (rows, heads, slots, head size).
+        """Append slots to the first rows; returns all their keys and values, (rows, heads, slots, head size).
 
         If there are common slots, they are apart where one slot a row is appended, and are repeated for
         each row where more are.
         """
-        self._append(key_states, value_states)
-        if self.common is None:
-            return self.keys, self.values
-        assert self.keys is not None
-        assert self.values is not None
-        put = Parted if key_states.shape[2] == 1 else _put_together
-        return put(self.common[0], self.keys), put(self.common[1], self.values)
-
-    def _append(self, key_states: Tensor, value_states: Tensor) -> None:
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        end = self._length + key_states.shape[2]
-        if end > self._buffers[0].shape[2]:
+        rows, _, count, _ = key_states.shape
+        self.reserve(count)
+        end = self.length + count
+        keys, values = self.buffers
+        keys[:rows, :, self.length : end] = key_states
+        values[:rows, :, self.length : end] = value_states
+        self.length = end
+        self.keys, self.values = keys[:rows, :, :end], values[:rows, :, :end]
+        if self.common is None:
+            return self.keys, self.values
+        put = Parted if count == 1 else _put_together
+        return put(self.common[0], self.keys), put(self.common[1], self.values)
+
+    def reserve(self, count: int) -> None:
+        """Make room for so many slots more."""
+        end = self.length + count
+        if end > self.buffers[0].shape[2]:
             room = end + max(_SPARE, end // 2)
-            self._buffers = tuple(_enlarged(b, self._length, room) for b in self._buffers)
-        for buffer, new in zip(self._buffers, (key_states, value_states), strict=True):
-            buffer[:, :, self._length : end] = new
-        self._length = end
-        self.keys, self.values = (buffer[:, :, :end] for buffer in self._buffers)
+            self.buffers = (
+                _enlarged(self.buffers[0], self.length, room),
+                _enlarged(self.buffers[1], self.length, room),
+            )
+
+    def part(self, start: int, end: int) -> "GrowingLayer":
+        """Return a layer of some of the rows, which writes into the same buffers while there is room."""
+        keys, values = self.buffers
+        return GrowingLayer((keys[start:end], values[start:end]), self.length, self.common)
+
+    def exchange(self, places: Tensor, others: Tensor) -> None:
+        """Put the rows at other places at these places."""
+        for buffer in self.buffers:
+            used = buffer[:, :, : self.length]
+            used.index_copy_(0, places, used.index_select(0, others))
+
+
+def _without_slots(states: Tensor) -> Tensor:
+    return states.new_empty((*states.shape[:2], 0, states.shape[3]))
 
 
 def _enlarged(buffer: Tensor, used: int, room: int) -> Tensor:
-    larger = buffer.new_empty((*buffer.shape[:2], room, buffer.shape[3]))
+    # Zeros, for rows that have ended leave slots unwritten, and what is multiplied by 0 must be finite.
+    larger = buffer.new_zeros((*buffer.shape[:2], room, buffer.shape[3]))
     larger[:, :, :used] = buffer[:, :, :used]
     return larger
 
 
 def _put_together(common: Tensor, own: Tensor) -> Tensor:
-    return torch.cat([_repeated(common, own), own], dim=2)
+    return torch.cat([common.expand(own.shape[0], *common.shape), own], dim=2)
 
 
-def _repeated(common: Tensor, own: Tensor) -> Tensor:
-    """Return common slots, (heads, slots, head size), for each row of ``own``, without copying them."""
-    return common.expand(own.shape[0], *common.shape)
-
-
-def _picked(states: Tensor, slots: Tensor) -> Tensor:
-    """Return some slots of each row: (rows, heads, n, head size) for slots (rows, n)."""
-    rows, heads, room, size = states.shape
+def _picked(states: Tensor, places: Tensor, slots: Tensor) -> Tensor:
+    """Return some slots of some rows: (n, heads, m, head size) for places (n,) and slots (n, m)."""
+    _, heads, room, size = states.shape
     # Whole slots are copied by number: gather, element by element, takes three times as long.
-    first = torch.arange(rows * heads, device=slots.device).view(rows, heads, 1) * room
-    numbers = (first + slots[:, None]).flatten()
-    flat = states.reshape(rows * heads * room, size).index_select(0, numbers)
-    return flat.view(rows, heads, -1, size)
+    head = torch.arange(heads, device=slots.device)
+    first = (places[:, None] * heads + head) * room
+    numbers = (first[:, :, None] + slots[:, None]).flatten()
+    flat = states.view(-1, size).index_select(0, numbers)
+    return flat.view(len(places), heads, -1, size)
 
 
 @dataclass(frozen=True)
@@ -107,18 +124,21 @@ class KeyValues:
     """Keys and values of rows, and which slots hold a token of the row."""
 
     layers: list[Pair]
-    """Of each layer: keys and values of the rows' own slots, (rows, heads, slots, head size)."""
+    """Of each layer: buffers of the rows' own slots, (places, heads, room, head size)."""
     mask: Tensor
-    """(rows, slots) bool; what lies in the other slots is never looked at."""
+    """(places, slots) bool; what lies in the other slots is finite and never looked at. The rest of the room
+    is spare."""
+    places: Tensor
+    """(rows,) int64: where each row lies."""
     common: list[Pair] = field(default_factory=list)
     """Of each layer: keys and values of what all rows begin with, (heads, slots, head size); or nothing."""
 
     @classmethod
-    def of(cls, cache: Cache, mask: Tensor) -> "KeyValues":
+    def of(cls, cache: Cache, mask: Tensor, places: Tensor) -> "KeyValues":
         """Return what a cache holds, without copying."""
         layers: list[Any] = cache.layers
         common = [layer.common for layer in layers if layer.common is not None]
-        return cls([(layer.keys, layer.values) for layer in layers], mask, common)
+        return cls([layer.buffers for layer in layers], mask, places, common)
 
     @property
     def common_count(self) -> int:
@@ -126,35 +146,49 @@ class KeyValues:
         return self.common[0][0].shape[1] if self.common else 0
 
     def cache(self) -> Cache:
-        """Return a cache that can grow, with copies of the rows' own keys and values."""
+        """Return a cache that takes the buffers over and writes into them."""
         common: Sequence[Pair | None] = self.common or [None] * len(self.layers)
-        return Cache(
-            layers=[
-                GrowingLayer(*pair, shared)
-                for pair, shared in zip(self.layers, common, strict=True)
-            ]
-        )
+        length = self.mask.shape[1]
+        layers = [GrowingLayer(p, length, c) for p, c in zip(self.layers, common, strict=True)]
+        return Cache(layers=layers)
 
     def shared_by(self, count: int) -> "KeyValues":
         """Return as many rows that begin with the only row of this, and have no slots of their own."""
-        common = [(keys[0], values[0]) for keys, values in self.layers]
+        slots = self.mask.shape[1]
+        common = [(keys[0, :, :slots], values[0, :, :slots]) for keys, values in self.layers]
         pairs = [
-            (keys.new_empty(count, *keys.shape[:1], 0, keys.shape[2]) for keys in pair)
-            for pair in common
-        ]
-        nothing = self.mask.new_empty(count, 0)
-        return KeyValues([(keys, values) for keys, values in pairs], nothing, common)
+            (keys.new_empty(count, len(keys), 0, keys.shape[2]),
+             values.new_empty(count, len(values), 0, values.shape[2]))
+            for keys, values in common
+        ]  # fmt: skip
+        places = torch.arange(count, device=self.mask.device)
+        return KeyValues(pairs, self.mask.new_empty(count, 0), places, common)
 
     def select(self, rows: Tensor) -> "KeyValues":
         """Return some rows, copied."""
-        pairs = [(k.index_select(0, rows), v.index_select(0, rows)) for k, v in self.layers]
-        return KeyValues(pairs, self.mask.index_select(0, rows), self.common)
+        at = self.places[rows]
+        pairs = [(k.index_select(0, at), v.index_select(0, at)) for k, v in self.layers]
+        places = torch.arange(len(at), device=at.device)
+        return KeyValues(pairs, self.mask.index_select(0, at), places, self.common)
 
-    def beginnings(self, counts: Tensor) -> "KeyValues":
-        """Return the same rows with only their first tokens, whose numbers are (rows,), of all slots."""
+    def beginnings(self, rows: Tensor, counts: Tensor, spare: int) -> "KeyValues":
+        """Return the first tokens of some rows, copied, without gaps: they lie at the end of the slots.
+
+        Args:
+            rows: (n,) of these rows.
+            counts: (n,) tokens of each, of all slots.
+            spare: Slots of spare room.
+        """
         whole = self._with_common(min(self.common_count, int(counts.min())))
-        left = counts[:, None] - whole.common_count
-        return KeyValues(whole.layers, whole.mask & (whole.mask.cumsum(1) <= left), whole.common)
+        at = whole.places[rows]
+        mask = whole.mask.index_select(0, at)
+        mask &= mask.cumsum(1) <= counts[:, None] - whole.common_count
+        first = mask.shape[1] - int(mask.sum(1).max())
+        order = mask.to(torch.uint8).sort(dim=1, stable=True).indices[:, first:]
+        slots = torch.nn.functional.pad(order, (0, spare))
+        pairs = [(_picked(k, at, slots), _picked(v, at, slots)) for k, v in whole.layers]
+        places = torch.arange(len(at), device=at.device)
+        return KeyValues(pairs, mask.gather(1, order), places, whole.common)
 
     def _with_common(self, count: int) -> "KeyValues":
         """Return the same with fewer common slots; the others become each row's own."""
@@ -169,32 +203,4 @@ class KeyValues:
         ]
         mask = torch.nn.functional.pad(self.mask, (self.common_count - count, 0), value=True)
         kept = [(keys[:, :count], values[:, :count]) for keys, values in self.common if count]
-        return KeyValues([(keys, values) for keys, values in layers], mask, kept)
-
-    def compacted(self) -> "KeyValues":
-        """Return the same rows without gaps: each row's own tokens lie at the end of its slots."""
-        first = self.mask.shape[1] - int(self.mask.sum(1).max())
-        order = self.mask.to(torch.uint8).sort(dim=1, stable=True).indices[:, first:]
-        pairs = [(_picked(keys, order), _picked(values, order)) for keys, values in self.layers]
-        return KeyValues(pairs, self.mask.gather(1, order), self.common)
-
-
-def joined(parts: Sequence[KeyValues]) -> KeyValues:
-    """Return the rows of several that begin alike, one after another; shorter ones are filled up in front."""
-    if len(parts) == 1:
-        return parts[0]
-    slots = max(part.mask.shape[1] for part in parts)
-
-    def filled(tensor: Tensor, dim: int) -> Tensor:
-        missing = slots - tensor.shape[dim]
-        padding = (0, 0) * (tensor.dim() - 1 - dim) + (missing, 0)
-        return torch.nn.functional.pad(tensor, padding)
-
-    layers = [
-        (
-            torch.cat([filled(p.layers[i][0], 2) for p in parts]),
-            torch.cat([filled(p.layers[i][1], 2) for p in parts]),
-        )
-        for i in range(len(parts[0].layers))
-    ]
-    return KeyValues(layers, torch.cat([filled(part.mask, 1) for part in parts]), parts[0].common)
+        return KeyValues([(keys, values) for keys, values in layers], mask, self.places, kept)

@@ -2,11 +2,16 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from typing import Final
 
 import torch
 
-from ragen_agents.engines.decoding import Decoder, Sample, fresh_tokens
+from ragen_agents.engines.decoding import Decoder, fresh_tokens
 from ragen_agents.engines.key_values import KeyValues
+from ragen_agents.engines.replies import Sample
+
+_SPARE: Final = 64
+"""Tokens of a reply for which there is room before buffers grow."""
 
 
 class PrefixCache:
@@ -36,7 +41,8 @@ class PrefixCache:
         """
         places = self._places(decoder, prompts)
         suffixes = [prompt[n:] for prompt, (_, n) in zip(prompts, places, strict=True)]
-        samples, past = decoder.run(suffixes, seeds, self._taken(places))
+        spare = max(map(len, suffixes)) + _SPARE
+        samples, past = decoder.run(suffixes, seeds, self._taken(places, spare))
         self._past = past
         self._read = [
             [*prompt, *sample.ids[:-1]] for prompt, sample in zip(prompts, samples, strict=True)
@@ -64,13 +70,13 @@ class PrefixCache:
             found.append((order[best], shared))
         return found
 
-    def _taken(self, places: list[tuple[int, int]]) -> KeyValues | None:
+    def _taken(self, places: list[tuple[int, int]], spare: int) -> KeyValues | None:
         """Take the keys and values out of the cache, so that they do not lie beside those that grow."""
         past, self._past = self._past, None
         if past is None or not any(n for _, n in places):
             return None
         rows, counts = torch.tensor(places, device=past.mask.device).unbind(1)
-        return past.select(rows).beginnings(counts).compacted()
+        return past.beginnings(rows, counts, spare)
 
 
 def _shared(read: list[int], prompt: list[int]) -> int:

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from ragen_agents.engines.base import Completion, TokenRequest
 from ragen_agents.engines.decoding import Decoder
 from ragen_agents.engines.prefix_cache import PrefixCache
@@ -19,12 +21,16 @@ class TransformersEngine:
         stop_token_ids: Tokens that end a turn.
         pad: Any token id.
         max_tokens: Most tokens of one reply.
+        precision: Arithmetic of the passes (autocast), by default that of the weights.
     """
 
     def __init__(
-        self, model: Any, stop_token_ids: frozenset[int], pad: int, max_tokens: int
-    ) -> None:
+        self, model: Any, stop_token_ids: frozenset[int], pad: int, max_tokens: int,
+        precision: torch.dtype | None = None,
+    ) -> None:  # fmt: skip
         self.version = 0
+        self._precision = precision
+        self._decoders: dict[float, Decoder] = {}
         self._model = model
         self._stop_token_ids, self._pad, self._max_tokens = stop_token_ids, pad, max_tokens
         self._queue: list[TokenRequest] = []
@@ -43,9 +49,7 @@ class TransformersEngine:
         self._queue = [r for r in self._queue if r.temperature != temperature]
         training = self._model.training
         self._model.eval()
-        decoder = Decoder(
-            self._model, self._stop_token_ids, self._pad, temperature, self._max_tokens
-        )
+        decoder = self._decoder(temperature)
         prompts, seeds = [request.ids for request in requests], [r.seed for r in requests]
         samples = self._prefix_cache.sample(decoder, prompts, seeds)
         self._model.train(training)
@@ -54,8 +58,18 @@ class TransformersEngine:
             for request, sample in zip(requests, samples, strict=True)
         ]
 
+    def _decoder(self, temperature: float) -> Decoder:
+        if temperature not in self._decoders:
+            self._decoders[temperature] = Decoder(
+                self._model, self._stop_token_ids, self._pad, temperature, self._max_tokens,
+                self._precision,
+            )  # fmt: skip
+        return self._decoders[temperature]
+
     def sync(self, model: Any, version: int) -> None:
         """Take over a model, which may be the one it has, after its weights have changed."""
+        if model is not self._model:
+            self._decoders.clear()
         self._model, self.version = model, version
         self.release()
 

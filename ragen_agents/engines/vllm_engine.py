@@ -2,21 +2,18 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import count
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from ragen_agents.engines.base import Completion, EngineError, TokenRequest
-from ragen_agents.engines.vllm_api import UNLABELLED, Finished, sampling_fields
-from ragen_agents.engines.weights import check_scores, named_weights, probe
-
-_RESTARTS: Final = 3
-"""How often a server may lose one version of the weights. One that always dies is no help."""
+from ragen_agents.engines.vllm_api import Finished, sampling_fields
+from ragen_agents.engines.weights import check_scores, named_weights, probe, probed
 
 
 class VllmModel(Protocol):
-    """vLLM's copy of a model, wherever it runs."""
+    """vLLM's copy of a model in this process."""
 
     precision: str
     """Its arithmetic, a key of ``weights.TOLERANCE``."""
@@ -65,18 +62,13 @@ class VllmEngine:
         model: The loaded model.
         stop_token_ids: Tokens that end a turn.
         max_tokens: Most tokens of one reply.
-        run: What weights are labelled with, besides their version; another run's must differ.
     """
 
-    def __init__(
-        self, model: VllmModel, stop_token_ids: frozenset[int], max_tokens: int, run: str = ""
-    ) -> None:
+    def __init__(self, model: VllmModel, stop_token_ids: frozenset[int], max_tokens: int) -> None:
         self.version = 0
         self._model, self._stop_token_ids, self._max_tokens = model, stop_token_ids, max_tokens
-        self._run = run
         self._label: str | None = None
         self._source: Any = None
-        self._restarts = 0
         self._names = count()
         self._asked: dict[str, TokenRequest] = {}
 
@@ -87,15 +79,16 @@ class VllmEngine:
         for request in requests:
             name = str(next(self._names))
             self._asked[name] = request
-            self._add(name)
+            fields = sampling_fields(
+                request.seed, request.temperature, self._max_tokens, self._stop_token_ids
+            )
+            self._model.add(name, request.ids, fields)
 
     def poll(self) -> list[Completion]:
         """Sample until some replies are done."""
         while self._asked:
             done = self._model.step()
-            if self._label is not None and any(f.label == UNLABELLED for f in done):
-                self._begin_again()
-            elif done:
+            if done:
                 return [self._completion(finished) for finished in done]
         return []
 
@@ -106,7 +99,6 @@ class VllmEngine:
             EngineError: They did not.
         """
         self.version, self._source = version, model
-        self._restarts = 0
         self._hand_over()
 
     def release(self) -> None:
@@ -117,39 +109,16 @@ class VllmEngine:
         """End the engine and free its memory."""
         self._model.close()
 
-    def _add(self, name: str) -> None:
-        request = self._asked[name]
-        fields = sampling_fields(
-            request.seed, request.temperature, self._max_tokens, self._stop_token_ids
-        )
-        self._model.add(name, request.ids, fields)
-
     def _hand_over(self) -> None:
-        model, self._label = self._source, f"{self._run}{self.version}"
-        precision = self._model.precision
+        model, precision = self._source, self._model.precision
+        self._label = str(self.version)
         self._model.reload(named_weights(model, getattr(torch, precision)), self._label)
-        check_scores(model, self._model.score(probe(model)), precision, self.version)
-
-    def _begin_again(self) -> None:
-        """Hand the weights over to a server that was started anew, and ask it all that is open.
-
-        Replies depend on prompt, seed and weights only, so they are those of the server that is gone.
-        """
-        self._restarts += 1
-        if self._restarts > _RESTARTS:
-            raise EngineError(
-                f"the server lost version {self.version} of the weights {self._restarts} times: something "
-                "restarts it"
-            )
-        self._hand_over()
-        for name in self._asked:
-            self._add(name)
+        check_scores(probed(model), self._model.score(probe(model)), precision, self.version)
 
     def _completion(self, finished: Finished) -> Completion:
         if self._label is not None and finished.label != self._label:
             raise EngineError(
-                f"a reply was written by weights '{finished.label}', but '{self._label}' was sent; a server "
-                "serves one run"
+                f"a reply was written by weights '{finished.label}', but '{self._label}' was sent"
             )
         return Completion(
             self._asked.pop(finished.name).key, finished.ids, finished.logprobs, finished.finish,

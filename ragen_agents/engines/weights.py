@@ -124,15 +124,25 @@ def logprobs_of(model: Any, ids: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def check_scores(model: Any, scored: Sequence[float], precision: str, version: int) -> float:
-    """Compare an engine's log-probabilities of the probe with the model's.
+def probed(model: Any) -> list[float]:
+    """Return a model's own log-probabilities of all tokens of `probe` but the first, in nats."""
+    found: list[float] = logprobs_of(
+        model, torch.tensor([probe(model)], device=model.device)
+    ).tolist()
+    return found
+
+
+def check_scores(
+    expected: Sequence[float], scored: Sequence[float], precision: str, version: int
+) -> float:
+    """Compare an engine's log-probabilities of the probe with those of the model that was sent.
 
     This sees weights under wrong names and a model that computes something else. One small update is lost in
     rounding; sums and hashes of the weights see that.
 
     Args:
-        model: The model whose weights were sent.
-        scored: The engine's for all tokens of `probe` but the first, in nats.
+        expected: What `probed` returns of the model.
+        scored: The engine's for the same tokens, in nats.
         precision: Key of ``TOLERANCE``.
         version: Of the weights.
 
@@ -142,8 +152,7 @@ def check_scores(model: Any, scored: Sequence[float], precision: str, version: i
     Raises:
         EngineError: It is too large, so the engine does not have these weights.
     """
-    own = logprobs_of(model, torch.tensor([probe(model)], device=model.device)).cpu()
-    gap = float((own - torch.tensor(scored)).abs().mean())
+    gap = float((torch.tensor(expected) - torch.tensor(scored)).abs().mean())
     if not gap <= TOLERANCE[precision]:
         raise EngineError(
             f"after version {version} of the weights was sent, the engine's log-probabilities of a fixed "

@@ -77,19 +77,31 @@ class Vllm(_Section):
 
 
 class Server(_Section):
-    """Where the server is if ``engine`` is vllm-server. Nothing here affects results."""
+    """Where the servers are if ``engine`` is vllm-server. Nothing here affects results."""
 
     _renamed = {"patience": "server.outage_timeout"}
 
-    url: str = "http://127.0.0.1:8000"
-    """Root URL of the server."""
+    url: str | Annotated[list[str], Field(min_length=1)] = "http://127.0.0.1:8000"
+    """Root URL of the server, or a list of several, which share the episodes."""
     folder: str | None = None
-    """Folder through which the server receives new weights. Trainer and server must see it under the same
+    """Folder through which the servers receive new weights. Trainer and servers must see it under the same
     path, and no other run may use it. The run directory by default."""
     timeout: Annotated[float, Field(gt=0)] = 300.0
     """Timeout of one request, in seconds."""
     outage_timeout: Amount = 300.0
     """Seconds without an answer after which the run saves its state and stops."""
+
+    @property
+    def urls(self) -> list[str]:
+        """The root URLs of all servers."""
+        return [self.url] if isinstance(self.url, str) else self.url
+
+    @model_validator(mode="after")
+    def _check_urls(self) -> "Server":
+        twice = next((url for url in self.urls if self.urls.count(url) > 1), None)
+        if twice is not None:
+            raise ValueError(f"server.url lists '{twice}' more than once")
+        return self
 
 
 class Filter(_Section):
@@ -339,7 +351,7 @@ class TrainConfig(_Section):
     levels: Annotated[int, Field(ge=0)] = 0
     """Number of training levels; 0 for an endless supply of fresh ones."""
     engine: Literal["transformers", "vllm", "vllm-server"] = "transformers"
-    """What generates the rollouts: transformers or vLLM in the same process, or a vLLM server."""
+    """What generates the rollouts: transformers or vLLM in the same process, or vLLM servers."""
     vllm: Vllm = Vllm()
     server: Server = Server()
     fsdp: bool = False

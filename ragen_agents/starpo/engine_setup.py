@@ -1,8 +1,12 @@
 """Which engine a run's rollouts come from."""
 
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import torch
+from accelerate import Accelerator
 
 from ragen_agents.engines import Engine
 from ragen_agents.engines.transformers_engine import TransformersEngine
@@ -11,27 +15,29 @@ from ragen_agents.model_source import model_source
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.conversation_length import longest_conversation
 from ragen_agents.starpo.config import TrainConfig
+from ragen_agents.starpo.processes import RunProcesses
 from ragen_agents.starpo.setup import MakeEnv
+from ragen_agents.starpo.update.learner import Learner
 from ragen_envs.errors import RagenError
 
 
 def make_engine(
     config: TrainConfig,
-    policy: Any,
+    learner: Learner,
     codec: ChatCodec,
-    processes: int,
+    accelerator: Accelerator,
     folder: Path,
     *,
     context: int,
     reserved: int,
 ) -> Engine:
-    """Make the engine that a config names.
+    """Make the engine that a config names; all processes call this together.
 
     Args:
         config: The run's.
-        policy: The model that learns.
+        learner: Holds the model that learns.
         codec: Its chat template.
-        processes: Of the run.
+        accelerator: The processes of the run.
         folder: The run directory.
         context: Most tokens of a conversation; see `engine_context`.
         reserved: Bytes that the trainer will take later on the device.
@@ -41,16 +47,18 @@ def make_engine(
     """
     max_tokens = config.rollout.max_tokens
     if config.engine == "transformers":
-        return TransformersEngine(policy, codec.stop_token_ids, codec.pad, max_tokens)
-    if processes > 1:
+        policy = learner.whole_policy()
+        precision = torch.bfloat16 if config.update.precision == "bfloat16" else None
+        return TransformersEngine(policy, codec.stop_token_ids, codec.pad, max_tokens, precision)
+    if config.engine == "vllm-server":
+        model = learner.models.policy.config
+        return _served(config, model, codec, RunProcesses(accelerator), folder, context)
+    if accelerator.num_processes > 1:
         raise RagenError(
-            f"engine is {config.engine}, which runs with one process of the trainer, not {processes}"
+            f"engine is vllm, which runs with one process of the trainer, not {accelerator.num_processes}; "
+            "use vllm-server"
         )
     from ragen_agents.engines.vllm_engine import VllmEngine
-
-    if config.engine == "vllm-server":
-        model = _served(config, policy, folder)
-        return VllmEngine(model, codec.stop_token_ids, max_tokens, run=f"{uuid.uuid4().hex[:8]}-")
     from ragen_agents.engines.vllm_local import LocalSettings, load_local
 
     given = config.vllm
@@ -72,21 +80,51 @@ def engine_context(config: TrainConfig, make_env: MakeEnv, codec: ChatCodec, own
         codec: The model's chat template.
         own: The model's context.
     """
-    if config.engine != "vllm":
+    if config.engine == "transformers":
         return own
-    wanted = config.vllm.max_model_len
+    wanted = config.vllm.max_model_len if config.engine == "vllm" else None
     if wanted is None:
         wanted = longest_conversation(make_env(), codec, config.rollout.max_tokens)
     return min(own, max(wanted, 2 * PROBE_LENGTH))
 
 
-def _served(config: TrainConfig, policy: Any, folder: Path) -> Any:
+class ServerShare(NamedTuple):
+    """What a process has to do with the servers."""
+
+    urls: list[str]
+    """Those that it asks."""
+    leads: bool
+    """Whether it gives these the weights."""
+
+
+def server_share(urls: Sequence[str], rank: int, processes: int) -> ServerShare:
+    """Return which of the servers a process of a run asks.
+
+    Every process asks at least one, every server is asked, and exactly one process leads each.
+    """
+    if len(urls) >= processes:
+        return ServerShare(list(urls[rank::processes]), leads=True)
+    return ServerShare([urls[rank % len(urls)]], leads=rank < len(urls))
+
+
+def _served(
+    config: TrainConfig, model: Any, codec: ChatCodec, processes: RunProcesses, folder: Path,
+    context: int,
+) -> Engine:  # fmt: skip
+    from ragen_agents.engines.served_engine import ServedEngine
     from ragen_agents.engines.vllm_server import ServedModel
     from ragen_agents.policies.endpoint.endpoint_settings import check_base_url
 
     server = config.server
+    urls, leads = server_share(
+        [check_base_url(url) for url in server.urls], processes.rank, processes.count
+    )
+    servers = [
+        ServedModel(url, model.vocab_size, server.timeout, server.outage_timeout) for url in urls
+    ]
     shared = folder if server.folder is None else Path(server.folder)
-    return ServedModel(
-        check_base_url(server.url), shared, policy.config.vocab_size,
-        policy.config.max_position_embeddings, server.timeout, server.outage_timeout,
+    run = processes.from_first(f"{uuid.uuid4().hex[:8]}-")
+    return ServedEngine(
+        servers, leads, shared, codec.stop_token_ids, config.rollout.max_tokens,
+        context, run, processes,
     )  # fmt: skip

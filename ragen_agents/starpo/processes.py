@@ -1,21 +1,81 @@
 """What the processes of a distributed run do together."""
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list, gather_object
+from torch.distributed import PrefixStore, distributed_c10d
 
+from ragen_agents.engines.base import EngineError
 from ragen_agents.rollout.collect import Collector, GroupSpec
 from ragen_agents.rollout.trajectory import Trajectory
 from ragen_envs.errors import RagenError
+
+T = TypeVar("T")
+
+
+class RunProcesses:
+    """All processes of a run, as one of them sees them.
+
+    Args:
+        accelerator: Of the run.
+    """
+
+    def __init__(self, accelerator: Accelerator) -> None:
+        self._accelerator = accelerator
+        self.count: int = accelerator.num_processes
+        self.rank: int = accelerator.process_index
+        self._store = None
+        if self.count > 1:
+            self._store = PrefixStore("ragen", distributed_c10d._get_default_store())
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the one that writes."""
+        return self.rank == 0
+
+    def agree(self, error: RagenError | None) -> None:
+        """Raise the error of any process in every process; all call this together."""
+        agree(error, self._accelerator)
+
+    def from_first(self, value: T) -> T:
+        """Return the first process's value; all call this together."""
+        if self.count == 1:
+            return value
+        held = [value]
+        broadcast_object_list(held)
+        return held[0]
+
+    def acquire(self, name: str) -> bool:
+        """Take what only one process may have at a time, unless another one has it."""
+        if self._store is None or self._store.add(name, 1) == 1:
+            return True
+        self._store.add(name, -1)
+        return False
+
+    def release(self, name: str) -> None:
+        """Give back what was acquired."""
+        if self._store is not None:
+            self._store.add(name, -1)
 
 
 def collect_on_all(
     collector: Collector, specs: Sequence[GroupSpec], iteration: int, accelerator: Accelerator
 ) -> list[Trajectory]:
-    """Collect this process's share of the groups, and return all processes' in their order."""
+    """Collect this process's share of the groups, and return all processes' in their order.
+
+    Raises:
+        RagenError: That of any process, in every process.
+    """
     world, rank = accelerator.num_processes, accelerator.process_index
-    mine = collector.collect(specs[rank::world], iteration)
+    mine: list[Trajectory] = []
+    error = None
+    try:
+        mine = collector.collect(specs[rank::world], iteration)
+    except RagenError as found:
+        error = found
+    agree(error, accelerator)
     every: list[Trajectory] = gather_object(mine) if world > 1 else mine
     return sorted(every, key=lambda t: (t.group, t.member))
 
@@ -28,11 +88,12 @@ def any_process(mine: bool, accelerator: Accelerator) -> bool:
 
 
 def agree(error: RagenError | None, accelerator: Accelerator) -> None:
-    """Raise the main process's error in every process, so that none goes on alone."""
+    """Raise the error of any process in every process, so that none goes on alone."""
     if accelerator.num_processes > 1:
-        message = [None if error is None else str(error)]
-        broadcast_object_list(message)
-        if error is None and message[0] is not None:
-            raise RagenError(message[0])
+        mine = [] if error is None else [(isinstance(error, EngineError), str(error))]
+        found = gather_object(mine)
+        if error is None and found:
+            of_engine, text = found[0]
+            raise EngineError(text) if of_engine else RagenError(text)
     if error is not None:
         raise error

@@ -2,12 +2,13 @@
 
 import copy
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, InitProcessGroupKwargs
 from torch import nn
 
 from ragen_agents.model_source import model_source, weights_digest
@@ -20,6 +21,8 @@ from ragen_envs.errors import InstanceError, RagenError
 from ragen_envs.splits import VALIDATION
 
 MakeEnv = Callable[[], ConversationWrapper]
+_WAITS: Final = 3600.0
+"""Seconds that processes wait for the slowest of them; its rollouts may take so much longer."""
 
 
 def make_accelerator(config: TrainConfig) -> Accelerator:
@@ -29,7 +32,12 @@ def make_accelerator(config: TrainConfig) -> Accelerator:
         RagenError: The processes cannot share the groups equally.
     """
     precision = "bf16" if config.update.precision == "bfloat16" else "no"
-    accelerator = Accelerator(mixed_precision=precision, cpu=not torch.cuda.is_available())
+    # A process may wait for one whose server is being started anew.
+    patience = timedelta(seconds=_WAITS + config.server.outage_timeout)
+    accelerator = Accelerator(
+        mixed_precision=precision, cpu=not torch.cuda.is_available(),
+        kwargs_handlers=[InitProcessGroupKwargs(timeout=patience)],
+    )  # fmt: skip
     world, count = accelerator.num_processes, config.rollout.prompts_per_iteration
     if count % world:
         raise RagenError(

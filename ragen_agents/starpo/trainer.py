@@ -128,7 +128,10 @@ class Trainer:
         with reported(config, "loading"):
             policy, self.tokenizer = load_policy(config, device)
             reference = frozen_reference(config, policy)
-            self.learner = Learner(config, policy, reference, self.accelerator)
+            self.learner = Learner(
+                config, policy, reference, self.accelerator,
+                only_writes=engine is None and config.engine == "vllm-server",
+            )  # fmt: skip
         self.codec = ChatCodec(
             self.tokenizer, stop_token_ids(policy.generation_config, self.tokenizer)
         )
@@ -139,8 +142,8 @@ class Trainer:
         check_fits(config, self._make_env, self.codec, self._context)
         self._owns_engine = engine is None
         self.engine = engine if engine is not None else make_engine(
-            config, self.learner.whole_policy(), self.codec, self.accelerator.num_processes,
-            self.run_dir, context=self._context, reserved=self.learner.state_to_come,
+            config, self.learner, self.codec, self.accelerator, self.run_dir, context=self._context,
+            reserved=self.learner.state_to_come,
         )  # fmt: skip
         self.collector = self._collector(config.rollout.temperature, f"rollout {config.seed}")
         self._rollout = RolloutStep(config, self.collector, self.accelerator)

@@ -58,6 +58,33 @@ def transitions(tiles: bytes, height: int, width: int, success_rate: float) -> F
     return law
 
 
+class Moves(NamedTuple):
+    """Where each action may lead from each cell."""
+
+    cells: NDArray[np.intp]
+    """(up to 3, 4, cells) the next cells."""
+    chances: Floats
+    """(up to 3, 4, cells) their probabilities, 0 where there are fewer."""
+
+    @classmethod
+    def of(cls, law: Floats) -> "Moves":
+        """Return the moves of transitions, (4, cells, cells)."""
+        cells = np.argsort(law == 0, axis=2, kind="stable")[:, :, :3]
+        chances = np.take_along_axis(law, cells, axis=2)
+        return cls(*(np.moveaxis(each, 2, 0).copy() for each in (cells, chances)))
+
+    def before(self, values: Floats) -> Floats:
+        """Return the expectation before each action, (4 n, cells), of values after it, (n, cells).
+
+        Elementwise: every processor rounds alike, so that all agree on which of equal runs is the best. A
+        product of matrices would be added in an order that depends on the processor.
+        """
+        expected = np.zeros((len(values), *self.cells.shape[1:]))
+        for cells, chances in zip(self.cells, self.chances, strict=True):
+            expected += values.take(cells, axis=1) * chances
+        return expected.transpose(1, 0, 2).reshape(-1, values.shape[1])
+
+
 @lru_cache(maxsize=512)
 def open_loop_optimum(
     tiles: bytes, height: int, width: int, success_rate: float, actions_per_turn: int
@@ -81,7 +108,7 @@ class OpenLoopOptimum:
     ) -> None:
         self._shape = (height, width)
         self._per_turn = actions_per_turn
-        self._law = transitions(tiles, height, width, success_rate)
+        self._moves = Moves.of(transitions(tiles, height, width, success_rate))
         self._goal = np.array([float(tile == GOAL) for tile in tiles])
         self._frozen = np.array([tile == FROZEN for tile in tiles])
         self._known: dict[tuple[int, int], Policy] = {}
@@ -139,8 +166,7 @@ class OpenLoopOptimum:
         extended = np.empty((4, *runs.shape), np.int8)
         extended[:, :, 0] = np.arange(4)[:, None]
         extended[:, :, 1:] = runs[:, :-1]
-        before = np.concatenate([values @ law.T for law in self._law])
-        return before, extended.reshape(-1, runs.shape[1])
+        return self._moves.before(values), extended.reshape(-1, runs.shape[1])
 
     def _pruned(self, values: Floats, runs: NDArray[np.int8]) -> tuple[Floats, NDArray[np.int8]]:
         """Return the rests of runs that no other one dominates; of equal ones the first."""

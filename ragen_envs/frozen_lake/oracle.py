@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 
 from ragen_envs.frozen_lake.dynamics import FROZEN, GOAL, HOLE, walk
-from ragen_envs.frozen_lake.open_loop import open_loop_optimum, transitions
+from ragen_envs.frozen_lake.open_loop import Floats, open_loop_optimum, transitions
 from ragen_envs.oracle import Advice, Budget, RandomBaseline
 
 
@@ -44,11 +44,12 @@ def turn_value(
     chances = np.zeros(len(tiles))
     chances[position] = 1.0
     for action in actions:
-        chances = chances @ transitions(near, height, width, success_rate)[action]
+        chances = _after(chances, transitions(near, height, width, success_rate)[action])
     rest = Budget(budget.actions - len(actions), budget.turns - 1, budget.actions_per_turn)
-    places = np.flatnonzero(chances)
-    values = [advise(near, height, width, success_rate, int(place), rest).value for place in places]
-    return float(chances[places] @ values)
+    return sum(
+        float(chances[place]) * advise(near, height, width, success_rate, int(place), rest).value
+        for place in np.flatnonzero(chances)
+    )
 
 
 @lru_cache(maxsize=1 << 12)
@@ -97,6 +98,12 @@ def random_baseline(
     chances = np.zeros(len(tiles))
     chances[position] = 1.0
     for _ in range(budget.reach):
-        chances = chances @ step
+        chances = _after(chances, step)
     success = float(sum(chances[cell] for cell, tile in enumerate(tiles) if tile == GOAL))
     return RandomBaseline(success, success)
+
+
+def _after(chances: Floats, law: Floats) -> Floats:
+    """Return the chances of cells after an action, rounded alike everywhere like ``Moves.before``."""
+    after: Floats = (chances[:, None] * law).sum(axis=0)
+    return after

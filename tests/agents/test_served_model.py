@@ -8,14 +8,17 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("httpx2")
 
+from accelerate import Accelerator  # noqa: E402
 from endpoint_server import completion  # noqa: E402
 from fake_vllm_server import VllmServer  # noqa: E402
 from ragen_bench.__main__ import main  # noqa: E402
 
 from ragen_agents.engines import EngineError, TokenRequest, vllm_server  # noqa: E402
+from ragen_agents.engines.served_engine import WEIGHTS, ServedEngine  # noqa: E402
 from ragen_agents.engines.transformers_engine import TransformersEngine  # noqa: E402
-from ragen_agents.engines.vllm_engine import VllmEngine  # noqa: E402
-from ragen_agents.engines.vllm_server import WEIGHTS, ServedModel  # noqa: E402
+from ragen_agents.engines.vllm_server import ServedModel  # noqa: E402
+from ragen_agents.starpo.engine_setup import server_share  # noqa: E402
+from ragen_agents.starpo.processes import RunProcesses  # noqa: E402
 from ragen_envs.errors import RagenError  # noqa: E402
 
 ENDS, TOKENS = frozenset({2}), 12
@@ -38,11 +41,11 @@ def policy(tiny):
 
 
 def engine_of(server, folder, policy, patience=30.0, timeout=30.0):
-    model = ServedModel(
-        server if isinstance(server, str) else server.root, folder, policy.config.vocab_size, 64,
-        timeout, patience,
-    )  # fmt: skip
-    return VllmEngine(model, ENDS, TOKENS, run="run-")
+    """The engine of a run of one process, on one server or on several."""
+    several = server if isinstance(server, list) else [server]
+    models = [ServedModel(s.root, policy.config.vocab_size, timeout, patience) for s in several]
+    alone = RunProcesses(Accelerator(cpu=True))
+    return ServedEngine(models, True, folder, ENDS, TOKENS, 64, "run-", alone)
 
 
 def requests(count=8, temperature=1.0):
@@ -77,6 +80,80 @@ def test_replies_are_those_of_the_model_that_was_sent(tiny, policy, tmp_path, te
     assert_as_in_this_process(found, policy, requests(8, temperature))
     assert {reply.version for reply in found.values()} == {3}
     assert not list(tmp_path.iterdir())
+
+
+def restarting(server, at):
+    """Let a server lose its weights at its request of that number."""
+    real, served = server.post_inference_v1_generate, []
+
+    def generate(*arguments):
+        served.append(1)
+        if len(served) == at:
+            server.restart()
+        return real(*arguments)
+
+    server.post_inference_v1_generate = generate
+
+
+def test_several_servers_share_the_episodes(tiny, policy, tmp_path):
+    """Each is given the weights once, and all turns of an episode go to the same one."""
+    with VllmServer(tiny) as one, VllmServer(tiny) as two:
+        engine = engine_of([one, two], tmp_path, policy)
+        engine.sync(policy, 3)
+        found = answers(engine, requests(8))
+        engine.close()
+        for server, places in ((one, {0, 2, 4, 6}), (two, {1, 3, 5, 7})):
+            assert len(server.loads) == 1
+            seeds = {
+                b["sampling_params"].get("seed") for b in server.bodies if b and "token_ids" in b
+            }
+            assert seeds - {None} == {1000 + place for place in places}
+    assert_as_in_this_process(found, policy, requests(8))
+
+
+def test_one_of_several_servers_is_restarted(tiny, policy, tmp_path):
+    with VllmServer(tiny) as one, VllmServer(tiny) as two:
+        engine = engine_of([one, two], tmp_path, policy)
+        engine.sync(policy, 5)
+        restarting(two, 2)
+        found = answers(engine, requests(12))
+        engine.close()
+        assert [len(server.loads) for server in (one, two)] == [1, 1]  # that of the new process
+        assert two.label == "run-5"
+    assert_as_in_this_process(found, policy, requests(12))
+
+
+def test_weights_are_sent_in_the_arithmetic_of_the_server(tiny, policy, tmp_path):
+    with VllmServer(tiny, settings={"dtype": "torch.bfloat16"}) as server:
+        engine = engine_of(server, tmp_path, policy)
+        engine.sync(policy, 1)
+        engine.close()
+        assert server.dtypes == {"torch.bfloat16"}
+
+
+def test_servers_of_different_arithmetic_are_refused(tiny, policy, tmp_path):
+    half = VllmServer(tiny, settings={"dtype": "torch.bfloat16"})
+    with VllmServer(tiny) as one, half as two, pytest.raises(RagenError, match="different dtypes"):
+        engine_of([one, two], tmp_path, policy)
+
+
+def test_an_engine_that_sent_nothing_leaves_the_weights_of_another_run(tiny, policy, tmp_path):
+    with VllmServer(tiny) as server:
+        engine = engine_of(server, tmp_path, policy)
+        engine.sync(policy, 1)
+        engine_of(server, tmp_path, policy).close()
+        assert (tmp_path / WEIGHTS / "model.safetensors").exists()
+        engine.close()
+        assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3, 8])
+@pytest.mark.parametrize("servers", [1, 2, 3, 5])
+def test_every_server_has_one_leader_and_every_process_a_server(servers, processes):
+    urls = [f"http://host{i}" for i in range(servers)]
+    shares = [server_share(urls, rank, processes) for rank in range(processes)]
+    assert all(share.urls for share in shares)
+    assert sorted(url for share in shares for url in share.urls if share.leads) == urls
 
 
 FAULTS = (
@@ -161,19 +238,11 @@ def test_a_server_that_stays_silent_is_given_up(kind, timeout, tiny, policy, tmp
     assert "trying again for 0.3 s" in told[0]
 
 
-def test_a_server_that_was_restarted_gets_the_weights_again(tiny, policy, tmp_path, monkeypatch):
+def test_a_server_that_was_restarted_gets_the_weights_again(tiny, policy, tmp_path):
     with VllmServer(tiny) as server:
         engine = engine_of(server, tmp_path, policy)
         engine.sync(policy, 5)
-        real, served = server.post_inference_v1_generate, []
-
-        def generate(*arguments):
-            served.append(1)
-            if len(served) == 4:
-                server.restart()
-            return real(*arguments)
-
-        monkeypatch.setattr(server, "post_inference_v1_generate", generate)
+        restarting(server, 4)
         found = answers(engine, requests(12))
         engine.close()
         assert server.label == "run-5"
@@ -234,7 +303,7 @@ def test_a_prefix_cache_that_is_busy_is_cleared_later(tiny, policy, tmp_path, mo
         ({"settings": {"dtype": "torch.float16"}}, "--dtype float32 or bfloat16"),
         (
             {"settings": {"max_model_len": 63}},
-            "reads 63 tokens, the model 64; .*--max-model-len 64",
+            "reads 63 tokens, but conversations may take 64; .*--max-model-len 64",
         ),
     ],
 )
@@ -302,6 +371,8 @@ def test_a_run_goes_on_with_another_server_as_if_the_first_had_not_died(tiny, tm
         ("http://127.0.0.1:9", "the server does not answer: http://127.0.0.1:9/version"),
         ("http://me:secret@host", "base URL must have no user"),
         ("ftp://host", "base URL must be an http or https URL"),
+        ("[http://a, http://b, http://a]", "server.url lists 'http://a' more than once"),
+        ("[]", "server.url"),
     ],
 )
 def test_a_wrong_url_is_one_line_and_leaves_nothing(url, words, tiny, tmp_path, capsys):

@@ -18,6 +18,7 @@ from ragen_agents.sft_trainer import (  # noqa: E402
     ImitationTrainer,
     common_beginning,
     labelled,
+    labelled_all,
     padded,
 )
 from ragen_agents.starter import STARTER  # noqa: E402
@@ -53,6 +54,39 @@ def test_worked_examples_of_the_prompt_are_not_imitated(codec):
         learned = codec.tokenizer.decode([token for token, turn in pairs if turn != CONTEXT])
         assert learned.count("</answer>") == len(replies) - 2
         assert all(reply in learned for reply in replies[2:])
+
+
+def test_noise_replaces_actions_and_what_is_kept_still_solves_the_game(codec):
+    game, kwargs = "ragen/WebShopText-v0", {"think": False}
+    calm, noisy = (
+        demonstrations(
+            SftConfig(game=game, env_kwargs=kwargs, demonstrations=6, noise=noise), codec
+        )
+        for noise in (0.0, 0.4)
+    )
+    assert all(trajectory.success for trajectory in noisy)
+    assert sum(len(t.messages) for t in noisy) > sum(len(t.messages) for t in calm)
+
+
+def test_each_variant_has_an_equal_share(codec):
+    variants = [{"max_turns": 6}, {"max_turns": 7}]
+    config = SftConfig(game="ragen/WebShopText-v0", variants=variants, demonstrations=4)
+    told = [trajectory.messages[0]["content"] for trajectory in demonstrations(config, codec)]
+    assert [f"at most {n} turns" in text for n, text in zip((6, 6, 7, 7), told, strict=True)] == [
+        True
+    ] * 4
+
+
+def test_messages_are_learned_but_for_their_common_beginning(codec):
+    config = SftConfig(game="ragen/SokobanText-v0", demonstrations=3)
+    rows = [row for trajectory in demonstrations(config, codec) for row in trajectory.rows]
+    for row, each in zip(rows, labelled_all(rows), strict=True):
+        learned = [token for token in each["labels"] if token != IGNORED]
+        assert row.ids[-len(learned) :] == learned
+        text = codec.tokenizer.decode(learned)
+        assert "Reply in this format" not in text
+        assert codec.tokenizer.decode(row.ids[row.prompt :]) in text
+        assert len(learned) > len(row.ids) - row.prompt
 
 
 @pytest.mark.parametrize(("rank", "precision"), [(0, "float32"), (4, "float32"), (0, "bfloat16")])

@@ -5,38 +5,13 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from training_runs import assert_equal_weights, command, lines
-
-
-def in_two_processes(arguments):
-    """Run what follows python in a command under torchrun, and return what both print."""
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    more = {"OMP_NUM_THREADS": "1", "MASTER_PORT": "0", "PYTHONFAULTHANDLER": "1"}
-    environment = {**os.environ, **more}
-    done = subprocess.run(
-        [*launch, "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", *arguments[1:]],
-        capture_output=True, text=True, env=environment, timeout=300, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def assert_same_run(alone, together, iterations):
-    for one, two in zip(lines(alone), lines(together), strict=True):
-        assert one.keys() == two.keys()
-        for name in one:
-            if name != "warnings":
-                assert two[name] == pytest.approx(one[name], rel=1e-3, abs=1e-5), name
-    last = Path("checkpoints", f"{iterations:06d}")
-    assert_equal_weights(alone / last, together / last, 1e-4)
-
+from training_runs import assert_same_run, command, in_two_processes
 
 FAST = ("update.learning_rate=1e-3", "update.critic_learning_rate=1e-3", "save_every=1")
 """Rates at which a step that is left out shows."""
@@ -85,8 +60,12 @@ def test_python_is_not_taken_apart_under_threads_of_gloo(started_by, ends, tmp_p
 
 @pytest.mark.parametrize(
     "more",
-    [["--preset", "starpo-ppo"], ["--preset", "starpo-grpo", "lora.rank=4", "update.learning_rate=1e-2"]],
-)  # fmt: skip
+    [
+        ["--preset", "starpo-ppo"],
+        ["--preset", "starpo-grpo", "lora.rank=4", "update.learning_rate=1e-2"],
+        ["--preset", "starpo-ppo", "lora.rank=4", "update.gradient_checkpointing=true"],
+    ],
+)
 def test_processes_that_split_the_weights_learn_what_one_does(more, tiny, tmp_path):
     """Also where they go on from the checkpoint of one that had all weights, and it from theirs."""
     one, two = tmp_path / "one", tmp_path / "two"

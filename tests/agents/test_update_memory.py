@@ -260,7 +260,8 @@ def test_a_frozen_base_is_held_in_the_precision_of_the_passes(tiny, tmp_path):
     """A run with it learns, and half-way is exact."""
     layer = {
         "model": str(tiny), "lora": {"rank": 4, "alpha": 4}, "filter": {"kind": "none"},
-        "update": {"precision": "bfloat16", "learning_rate": 1e-2}, "evaluation": {"every": 0},
+        "update": {"precision": "bfloat16", "learning_rate": 1e-2, "gradient_checkpointing": True},
+        "evaluation": {"every": 0},
     }  # fmt: skip
     cut, whole = tmp_path / "cut", tmp_path / "whole"
     for folder, lengths in ((cut, (1, 2)), (whole, (2,))):

@@ -47,6 +47,14 @@ def test_known_differences_are_found(run, capsys):
     assert {row["verdict"] for row in rows.values() if row["measure"] == "success"} == {"B better"}
 
 
+def test_two_agents_of_a_run_can_be_looked_at(run, tmp_path, capsys):
+    _, notes = compare(capsys, f"{run}:oracle", ":noop")
+    assert f"level by level, side by side: ragen view {run}" in notes
+    other = shutil.copytree(run, tmp_path / "other")
+    _, notes = compare(capsys, f"{run}:oracle", f"{other}:noop")
+    assert not any("ragen view" in note for note in notes)
+
+
 def test_an_agent_ties_with_itself(run, capsys):
     rows, _ = compare(capsys, f"{run}:random", f"{run}:random")
     assert {(row["verdict"], row["p"], row["difference"]) for row in rows.values()} == {

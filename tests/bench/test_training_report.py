@@ -58,6 +58,17 @@ def test_quantities_have_axes_of_their_own_with_units(run):
     assert "<!-- 100 -->" in texts[0]  # success ends at 50%, but its axis at all levels
 
 
+def test_all_plots_go_over_the_same_iterations(run):
+    metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    metrics[3]["kl_step"] = 0.1  # measured once
+    (run / "metrics.jsonl").write_text("".join(json.dumps(m) + "\n" for m in metrics))
+    main(["report", str(run)])
+    pictures = re.findall(r"base64,([\w+/=]+)", (run / "report.html").read_text())
+    assert len(pictures) == 4
+    for text in (base64.b64decode(picture).decode() for picture in pictures):
+        assert all(f"<!-- {iteration} -->" in text for iteration in range(6))
+
+
 def test_the_page_is_inert_and_needs_nothing_else(run):
     main(["report", str(run)])
     page = (run / "report.html").read_text()
@@ -82,8 +93,18 @@ def test_the_end_of_a_run_says_whether_it_learned(run):
         "iterations with warnings: 1 (first: 4); see the report",
         f"run: {run}",
         f"report: ragen report {run}",
-        f"score: ragen bench --agent {run / 'best'}",
+        f"score: ragen bench --agent {run / 'best'} --game Sokoban",
     ]
+
+
+def test_the_end_of_a_run_names_the_settings_to_score_it_under(run):
+    from ragen_bench.training.run_summary import run_summary
+
+    kwargs = {"think": False, "history": "none"}
+    config = TrainConfig(game="ragen/WebShopText-v0", env_kwargs=kwargs)
+    (run / "config.yaml").write_text(dump_yaml(config.model_dump(mode="json")))
+    options = "--game WebShop --setting think=false --setting history=none"
+    assert run_summary(run)[-1].endswith(options)
 
 
 def test_evaluations_stay_on_the_screen(capsys):

@@ -143,6 +143,14 @@ def test_a_single_change_is_rejected(run, name, capsys):
     assert "line 5" in rejected(run, capsys) or name in ("index", "agent")
 
 
+@pytest.mark.parametrize(("by", "code"), [(1e-15, 0), (1e-9, 1)])
+def test_what_another_processor_rounds_is_no_difference(run, by, code):
+    episodes = read(run)
+    lake(episodes)["optimal_success"] += by
+    write(run, episodes)
+    assert main(["verify", str(run)]) == code
+
+
 def test_the_message_names_what_differs(run, capsys):
     episodes = read(run)
     TURN_CHANGES["rewards"](lake(episodes)["turns"][0])

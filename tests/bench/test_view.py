@@ -173,3 +173,15 @@ def test_pages_fit_a_phone(page, pages, path):
     page.set_viewport_size({"width": 400, "height": 740})
     page.goto(f"file://{pages}/{path}")
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
+
+
+def test_both_agents_are_seen_whole_on_a_phone(page, pages):
+    page.set_viewport_size({"width": 400, "height": 740})
+    page.goto(f"file://{pages}/beside/Sokoban.html#1/0/3")
+    for side in ("left", "right"):
+        page.frame_locator(f"#{side}-page").locator("#heading").wait_for()
+        page.locator(f"#{side}-page").scroll_into_view_if_needed()
+        page.locator(f"#{side}-page[style*=height]").wait_for()
+    for frame in page.frames[1:]:
+        hidden = "document.documentElement.scrollHeight - document.documentElement.clientHeight"
+        assert frame.evaluate(hidden) == 0

@@ -37,7 +37,7 @@ class VllmServer(EndpointServer):
     def restart(self):
         """Forget the weights that were sent, as a process does that was killed."""
         self.model = AutoModelForCausalLM.from_pretrained(self._folder, dtype="float32").eval()
-        self.label, self.paused, self.loads = "default", False, []
+        self.label, self.paused, self.loads, self.dtypes = "default", False, [], set()
 
     @property
     def root(self):
@@ -71,12 +71,14 @@ class VllmServer(EndpointServer):
         self.loads.append(folder)
         weights = load_file(folder / "model.safetensors")
         assert "lm_head.weight" in weights
+        self.dtypes = {str(weight.dtype) for weight in weights.values()}
         self.model.load_state_dict(weights)
         return {"results": [None]}
 
     def post_weight_checker(self, body, _):
         assert body == {"action": "checksum"}
-        weights = dict(self.model.named_parameters())
+        dtype = getattr(torch, self.told["dtype"].removeprefix("torch."))
+        weights = {name: w.to(dtype) for name, w in self.model.named_parameters()}
         return {"checksums": {f"dp0:pp0:pcp0:tp0:{n}": digest_of(w) for n, w in weights.items()}}
 
     def post_reset_prefix_cache(self, *_):
@@ -86,12 +88,16 @@ class VllmServer(EndpointServer):
         self.label = body["new_version"]
         return {"success": True, "new_version": self.label}
 
+    def get_weight_info(self, *_):
+        return {"weight_version": self.label}
+
     def post_resume(self, *_):
         self.paused = False
         return {"status": "resumed"}
 
     def post_inference_v1_generate(self, body, _):
-        assert not self.paused
+        if self.paused:
+            return 503, {"error": {"message": "real servers answer once they are resumed"}}, []
         ids, asked = body["token_ids"], body["sampling_params"]
         if "prompt_logprobs" in asked:
             return {"choices": [{}], "prompt_logprobs": [None, *self._scores(ids)]}

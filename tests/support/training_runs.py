@@ -1,8 +1,12 @@
 """Small training runs, and what they leave behind."""
 
 import json
+import os
+import subprocess
 import sys
+from pathlib import Path
 
+import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
@@ -50,3 +54,37 @@ def command(tiny, out, *more, iterations=6):
         "rollout.max_tokens=16", "update.mini_batch_size=4", "save_every=1", "evaluation.every=3",
         "evaluation.episodes=4", "filter.kind=none", *more,
     ]  # fmt: skip
+
+
+def torchrun(arguments):
+    """Return the command by which two processes run what follows python in a command."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    return [*launch, "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", *arguments[1:]]
+
+
+def two_processes_environment():
+    more = {"OMP_NUM_THREADS": "1", "MASTER_PORT": "0", "PYTHONFAULTHANDLER": "1"}
+    return {**os.environ, **more}
+
+
+def in_two_processes(arguments, succeeds=True):
+    """Run what follows python in a command under torchrun.
+
+    Returns what both print, or what they say of their failure.
+    """
+    done = subprocess.run(
+        torchrun(arguments), capture_output=True, text=True, env=two_processes_environment(),
+        timeout=300, check=False,
+    )  # fmt: skip
+    assert (done.returncode == 0) == succeeds, done.stderr
+    return done.stdout if succeeds else done.stderr
+
+
+def assert_same_run(alone, together, iterations):
+    for one, two in zip(lines(alone), lines(together), strict=True):
+        assert one.keys() == two.keys()
+        for name in one:
+            if name != "warnings":
+                assert two[name] == pytest.approx(one[name], rel=1e-3, abs=1e-5), name
+    last = Path("checkpoints", f"{iterations:06d}")
+    assert_equal_weights(alone / last, together / last, 1e-4)

@@ -7,7 +7,7 @@ from vllm_rollouts import TOKENS
 from ragen_agents.engines import EngineError
 from ragen_agents.engines.vllm_engine import VllmEngine
 from ragen_agents.engines.vllm_local import LocalSettings, load_local
-from ragen_agents.engines.weights import TOLERANCE, check_scores, named_weights, probe
+from ragen_agents.engines.weights import TOLERANCE, check_scores, named_weights, probe, probed
 from ragen_agents.starter import STARTER
 
 LEARNING_RATE = 1e-6
@@ -65,7 +65,7 @@ def test_one_lost_update_is_found(engine, rounded, starter, monkeypatch):
     reloading(monkeypatch, rounded, lambda name: False)
     with pytest.raises(EngineError, match=r"vLLM holds others in .* does not have these weights"):
         engine.sync(starter, 1)
-    gap = check_scores(starter, rounded.score(probe(starter)), "bfloat16", 1)
+    gap = check_scores(probed(starter), rounded.score(probe(starter)), "bfloat16", 1)
     assert gap < TOLERANCE["bfloat16"] / 2  # which scores alone would not have shown
 
 

@@ -4,18 +4,23 @@ import subprocess
 import time
 
 import pytest
+from accelerate import Accelerator
+from training_runs import torchrun, two_processes_environment
 from vllm_commands import RAGEN, SUITE, lines, ragen
 from vllm_rollouts import TOKENS, assert_same, beside, changed, collect
 
+from ragen_agents.engines.served_engine import ServedEngine
 from ragen_agents.engines.vllm_engine import VllmEngine
 from ragen_agents.engines.vllm_server import ServedModel
+from ragen_agents.starpo.processes import RunProcesses
 
 
 @pytest.fixture
 def engine(serving, starter, codec, tmp_path):
     """The engine with the starter's own weights."""
-    model = ServedModel(serving.url, tmp_path, starter.config.vocab_size, 2048, 300, 300)
-    ours = VllmEngine(model, codec.stop_token_ids, TOKENS, run="test-")
+    model = ServedModel(serving.url, starter.config.vocab_size, 300, 300)
+    alone = RunProcesses(Accelerator(cpu=True))
+    ours = ServedEngine([model], True, tmp_path, codec.stop_token_ids, TOKENS, 2048, "test-", alone)
     ours.sync(starter, 0)
     yield ours
     ours.close()
@@ -62,11 +67,25 @@ def is_rolling_out(serving):
     return float(running.split()[-1]) > 2
 
 
-def test_a_server_that_is_killed_in_an_iteration_and_comes_back(serving, tmp_path):
-    cut, whole = tmp_path / "cut", tmp_path / "whole"
-    said = tmp_path / "said"
+@pytest.fixture(scope="module")
+def whole(serving, tmp_path_factory):
+    """The run of one process whose server lives."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    ragen(*arguments(out, serving.url))
+    return iterations(out)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_server_that_is_killed_in_an_iteration_and_comes_back(
+    processes, whole, serving, tmp_path
+):
+    cut, said = tmp_path / "cut", tmp_path / "said"
+    command = [*RAGEN, *map(str, arguments(cut, serving.url))]
+    environment = None
+    if processes == 2:
+        command, environment = torchrun(command), two_processes_environment()
     with said.open("w") as file:
-        run = subprocess.Popen([*RAGEN, *map(str, arguments(cut, serving.url))], stderr=file)
+        run = subprocess.Popen(command, stderr=file, env=environment)
     try:
         while not (len(iterations(cut)) == 1 and is_rolling_out(serving)):
             assert run.poll() is None, said.read_text()[-3000:]
@@ -75,11 +94,11 @@ def test_a_server_that_is_killed_in_an_iteration_and_comes_back(serving, tmp_pat
         serving.start()
         assert run.wait(600) == 0, said.read_text()[-3000:]
     finally:
-        run.kill()
+        run.terminate()
+        run.wait(60)
     assert len(iterations(cut)) == 2
     assert "/inference/v1/generate: " in said.read_text()
-    ragen(*arguments(whole, serving.url))
-    for mine, theirs in zip(*map(iterations, (cut, whole)), strict=True):
+    for mine, theirs in zip(iterations(cut), whole, strict=True):
         assert mine == pytest.approx(theirs, rel=1e-3, abs=1e-5)
 
 

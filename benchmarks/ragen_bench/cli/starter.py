@@ -1,4 +1,4 @@
-"""``ragen starter``: rebuild the starter model."""
+"""``ragen starter``: small models from nothing."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-starter_app = typer.Typer(help="The small model that comes with the suite.", no_args_is_help=True)
+from ragen_bench.cli.completion import complete_game
 
-
-@starter_app.callback()
-def _starter() -> None:
-    """Keep ``build`` a subcommand although it is the only one."""
+starter_app = typer.Typer(
+    help="The small model that comes with the suite, and others made from nothing.",
+    no_args_is_help=True,
+)
 
 
 @starter_app.command()
@@ -42,6 +42,46 @@ def build(
     except OSError as error:
         raise RagenError(f"'{folder}' cannot be written: {error.strerror}") from error
     build_model(folder, Recipe(seed=seed))
+
+
+@starter_app.command()
+def blank(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="The model folder to write.")],
+    game: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="GAME", help="A game, such as webshop.", autocompletion=complete_game
+        ),
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FIELD=VALUE]...", help="Settings, such as layers=5."),
+    ] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(help="In place of a game, the model of a recipe: webshop."),
+    ] = None,
+) -> None:
+    """Write a small untrained model with a tokenizer for one game, for ragen sft to train."""
+    from ragen_agents.run_files.yaml_files import validate
+    from ragen_agents.starpo import merged
+    from ragen_agents.starter.blank import BlankConfig, write_blank
+    from ragen_bench.config.game_names import text_id_of
+    from ragen_bench.config.overrides import read_overrides
+    from ragen_bench.training.recipes import blank_of, recipe_overrides
+    from ragen_envs.errors import RagenError
+
+    settings = setting or []
+    if recipe is not None:
+        begun, settings = blank_of(recipe), recipe_overrides(game, settings)
+    elif game is not None:
+        begun = {"game": game}
+    else:
+        raise RagenError("name a game or a --recipe")
+    given = merged(begun, read_overrides(settings))
+    given["game"] = text_id_of(str(given["game"]))
+    write_blank(validate(BlankConfig, given, "settings"), out)
+    typer.echo(out)
 
 
 def _replaceable(folder: Path) -> bool:

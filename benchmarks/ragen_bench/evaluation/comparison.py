@@ -173,6 +173,8 @@ def _notes(a: Side, b: Side, compared: list[str]) -> list[str]:
         notes.append(f"not in both: {', '.join(alone)}")
     if a.run.config.suite.sampling != b.run.config.suite.sampling:
         notes.append("the runs differ in how language models decode")
+    if a.run.folder == b.run.folder:
+        notes.append(f"level by level, side by side: ragen view {a.run.folder}")
     unfinished = dict.fromkeys(side.run.folder for side in (a, b) if side.run.missing)
     notes += [f"{folder} is unfinished" for folder in unfinished]
     return notes

@@ -123,7 +123,7 @@ def _filter(config: TrainConfig) -> str:
 
 
 def _curves(metrics: Sequence[dict[str, Any]], marked: Sequence[int]) -> list[tuple[str, str]]:
-    found = []
+    found, span = [], (metrics[0]["iteration"], metrics[-1]["iteration"])
     for panel in _PANELS:
         scale = 100 if panel.unit == "%" else 1
         series = {
@@ -132,12 +132,22 @@ def _curves(metrics: Sequence[dict[str, Any]], marked: Sequence[int]) -> list[tu
         }
         series = {name: points for name, points in series.items() if points}
         if series:
-            found.append((panel.title, _drawn(panel, series, marked)))
+            found.append((panel.title, _drawn(panel, series, marked, span)))
     return found
 
 
-def _drawn(panel: _Panel, series: dict[str, list[tuple[int, float]]], marked: Sequence[int]) -> str:
-    """Return a plot as the source of an image."""
+def _drawn(
+    panel: _Panel, series: dict[str, list[tuple[int, float]]], marked: Sequence[int],
+    span: tuple[int, int],
+) -> str:  # fmt: skip
+    """Return a plot as the source of an image.
+
+    Args:
+        panel: What is plotted.
+        series: Points by the name of the metric.
+        marked: Iterations with a warning.
+        span: First and last iteration of the run.
+    """
     figure = Figure(figsize=(4.2, 2.6), layout="constrained")
     axes = figure.subplots()
     for name, points in series.items():
@@ -154,6 +164,7 @@ def _drawn(panel: _Panel, series: dict[str, list[tuple[int, float]]], marked: Se
     if panel.low is not None and highest > 0:
         axes.set_ylim(top=1.05 * highest)
     axes.set_title(panel.title, fontsize=10)
+    axes.set_xlim(span[0] - 0.5, span[1] + 0.5)
     axes.set_xlabel("iteration", fontsize=8)
     axes.set_ylabel(panel.unit, fontsize=8)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -1,13 +1,19 @@
 """What ``ragen train`` says when it ends: whether the model learned, and what to do next."""
 
+import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ragen_agents.run_files.metrics_file import read_metrics
+from ragen_agents.starpo import TrainConfig
 from ragen_agents.starpo.run.checkpoint import latest
+from ragen_agents.starpo.run.run_directory import load_train_config
 from ragen_agents.starpo.run.run_state import BEST, CHECKPOINTS
+from ragen_bench.config.game_names import short_names
 from ragen_bench.console.formats import duration
+from ragen_envs.registration import text_ids
 
 
 def run_summary(folder: Path) -> list[str]:
@@ -20,8 +26,19 @@ def run_summary(folder: Path) -> list[str]:
         *_course(metrics),
         f"run: {folder}",
         f"report: ragen report {folder}",
-        f"score: ragen bench --agent {model}",
+        f"score: ragen bench --agent {model} {_as_trained(load_train_config(folder))}",
     ]
+
+
+def _as_trained(config: TrainConfig) -> str:
+    """Return the options of ``ragen bench`` that play the game as it was trained."""
+    names = {text_id: name for name, text_id in short_names(text_ids()).items()}
+    settings = (
+        shlex.quote(f"{name}={json.dumps(value) if isinstance(value, bool | dict) else value}")
+        for name, value in config.env_kwargs.items()
+    )
+    options = (f"--setting {setting}" for setting in settings)
+    return " ".join((f"--game {names.get(config.game, config.game)}", *options))
 
 
 def _learned(scored: list[dict[str, Any]]) -> Iterator[str]:

@@ -32,11 +32,13 @@ class Learner:
         reference: The initial policy, frozen; None if no divergence from it is charged, or if it is the
             policy without its adapters.
         accelerator: Device, precision and processes.
+        only_writes: Whether nothing but the first process reads ``whole_policy``, to write it down.
     """
 
     def __init__(
-        self, config: TrainConfig, policy: Any, reference: Any | None, accelerator: Accelerator
-    ) -> None:
+        self, config: TrainConfig, policy: Any, reference: Any | None, accelerator: Accelerator,
+        only_writes: bool = False,
+    ) -> None:  # fmt: skip
         self.config = config
         self.accelerator = accelerator
         kind = config.critic.kind if config.has_critic else None
@@ -48,7 +50,10 @@ class Learner:
         self.reference = reference
         self._copy: WholeCopy | None = None
         if is_split(config, accelerator):
-            self._copy = WholeCopy(policy, accelerator.device)
+            device = accelerator.device
+            if only_writes:
+                device = torch.device("cpu") if accelerator.is_main_process else None
+            self._copy = WholeCopy(policy, device)
             layers = set(policy._no_split_modules or ())
             for models in filter(None, (self.models, self.reference)):
                 split(models, layers, accelerator)
@@ -85,7 +90,8 @@ class Learner:
     def whole_policy(self) -> Any:
         """Return the policy with its present weights; all processes call this together.
 
-        Where the weights are split it is a copy, which the next call brings up to date.
+        Where the weights are split it is a copy, which the next call brings up to date; if they are only
+        written down, it is in the memory of the first process's host, and None in the others.
         """
         policy = self.models.policy
         return policy if self._copy is None else self._copy.refreshed_from(policy)

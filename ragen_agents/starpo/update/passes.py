@@ -37,7 +37,7 @@ def hidden_states(trunk: Any, ids: Tensor, real: Tensor, start: int) -> Tensor:
     beginning = Cache(layer_class_to_replicate=_Beginning)
     before = _read(trunk, prompts, read, read, beginning).index_select(0, copies)
     layers: list[Any] = beginning.layers
-    rest = Cache(layers=[_Rest(*layer.taken(), copies) for layer in layers])
+    rest = Cache(layers=[_Rest(layer.taken(), copies) for layer in layers])
     if start == ids.shape[1]:
         return before
     after = _read(trunk, ids[:, start:], real, real[:, start:], rest)
@@ -74,9 +74,9 @@ class _Beginning(DynamicLayer):
 class _Rest(DynamicLayer):
     """A layer's keys and values of the beginnings; those of each row follow them, and they never change."""
 
-    def __init__(self, keys: Tensor, values: Tensor, copies: Tensor) -> None:
-        super().__init__()
-        self.keys, self.values, self.is_initialized = keys, values, True
+    def __init__(self, cached: tuple[Tensor, Tensor], copies: Tensor) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        (self.keys, self.values), self.is_initialized = cached, True
         self._copies = copies
 
     def update(
@@ -117,7 +117,7 @@ def recompute_layers(module: nn.Module) -> None:
             "update.gradient_checkpointing is true, but the model does not say what its layers are"
         )
     for layer in layers:
-        layer.forward = partial(_recomputed, layer.forward)  # type: ignore[method-assign]
+        layer.forward = partial(_recomputed, layer.forward)
 
 
 def _recomputed(forward: Any, *arguments: Any, **more: Any) -> Any:

@@ -49,20 +49,21 @@ class WholeCopy:
 
     Args:
         model: Before it is split.
-        device: Of the copy.
+        device: Of the copy; None: this process only takes part when others refresh theirs.
     """
 
-    def __init__(self, model: Any, device: torch.device) -> None:
-        self._model = copy.deepcopy(model).to(device)
+    def __init__(self, model: Any, device: torch.device | None) -> None:
+        self._model = None if device is None else copy.deepcopy(model).to(device)
 
     def refreshed_from(self, parts: nn.Module) -> Any:
         """Give the copy the split model's present weights and return it; all processes call this together."""
+        ours = {} if self._model is None else dict(self._model.named_parameters())
         with torch.no_grad():
-            ours, theirs = self._model.named_parameters(), parts.named_parameters()
-            for (name, parameter), (same, part) in zip(ours, theirs, strict=True):
-                assert name == same
-                if parameter.requires_grad:
-                    parameter.copy_(whole(part))
+            for name, part in parts.named_parameters():
+                if part.requires_grad:
+                    complete = whole(part)
+                    if ours:
+                        ours[name].copy_(complete)
         return self._model
 
 

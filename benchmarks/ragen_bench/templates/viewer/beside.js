@@ -73,5 +73,9 @@ at("which").addEventListener("change", () => {
   if (found.length && !found.includes(level)) location.hash = address(found[0]);
   fillList();
 });
+window.addEventListener("message", ({ source, data }) => {
+  const frame = SIDES.map((side) => at(`${side}-page`)).find((each) => each.contentWindow === source);
+  if (frame && Number.isInteger(data)) frame.style.height = `${data + 2}px`; // its border
+});
 window.addEventListener("hashchange", show);
 show();

@@ -247,6 +247,10 @@ for (const id of ["entry", "game"]) {
   });
 }
 window.addEventListener("hashchange", readAddress);
-if (location.search === "?embedded") document.body.classList.add("embedded");
+if (location.search === "?embedded") {
+  document.body.classList.add("embedded");
+  // The page around it makes the frame as high as what it shows.
+  new ResizeObserver(() => parent.postMessage(document.body.offsetHeight, "*")).observe(document.body);
+}
 fillList();
 readAddress();

@@ -1,0 +1,82 @@
+"""A small model without training, whose tokenizer knows the texts of one game."""
+
+import shutil
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from ragen_envs.conversation import format_reply, make
+from ragen_envs.errors import RagenError
+from ragen_envs.seeding import new_stream
+from ragen_envs.text import action_texts, explain
+
+_RANDOM: Final = 0.3
+"""Chance of a random action in the conversations that the tokenizer is trained on, so that they visit all
+kinds of states."""
+
+
+class BlankConfig(BaseModel):
+    """How an untrained model is made."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    game: str
+    """Id of a conversation env."""
+    env_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Keywords of the env, over those of its id."""
+    conversations: int = Field(2000, ge=1)
+    """How many conversations the tokenizer is trained on, on training levels."""
+    layers: int = Field(4, ge=1)
+    hidden_size: int = Field(96, ge=8, multiple_of=8)
+    """Width of the model, which has four heads."""
+    seed: int = Field(0, ge=0)
+    """Seed of the conversations and the weights."""
+
+
+def write_blank(config: BlankConfig, out: Path) -> None:
+    """Write an untrained model to a new, ordinary model folder.
+
+    Raises:
+        RagenError: The folder already exists, or the game cannot be made.
+    """
+    from transformers import set_seed
+
+    from ragen_agents.starter.model_build import Recipe, as_llama, new_model
+    from ragen_agents.starter.word_tokenizer import CONTEXT, build_word_tokenizer
+
+    if out.exists():
+        raise RagenError(f"'{out}' already exists; choose another --out")
+    tokenizer = build_word_tokenizer(conversations(config))
+    set_seed(config.seed)
+    width = config.hidden_size
+    shape = Recipe(hidden_size=width, intermediate_size=2 * width, layers=config.layers)
+    model = new_model(shape, tokenizer)
+    model.config.max_position_embeddings = CONTEXT
+    work = out.with_name(out.name + ".writing")
+    shutil.rmtree(work, ignore_errors=True)
+    as_llama(model).save_pretrained(work)
+    tokenizer.save_pretrained(work)
+    (work / "blank.json").write_text(config.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    work.rename(out)
+
+
+def conversations(config: BlankConfig) -> list[str]:
+    """Return conversations of an oracle that errs, each as one text."""
+    env = make(config.game, **config.env_kwargs)
+    rng = np.random.default_rng(config.seed)
+    texts = []
+    for number in range(config.conversations):
+        env.reset(seed=new_stream(f"blank {config.seed}", config.game, number))
+        told = [message["content"] for message in env.messages]
+        while env.end is None:
+            actions = env.oracle().actions
+            if not actions or rng.random() < _RANDOM:
+                actions = env.random_actions(rng, 1)
+            thought = explain(env.unwrapped, actions, env.budget) if env.settings.think else None
+            reply = format_reply(action_texts(env.names, actions), thought)
+            env.play(reply)
+            told += [reply, env.user]
+        texts.append("\n".join(told))
+    return texts
