@@ -11,7 +11,7 @@ from transformers.cache_utils import Cache
 from ragen_agents.engines.forward import Forward, Known
 from ragen_agents.engines.key_values import GrowingLayer, KeyValues
 
-_READ_TOGETHER: Final = {True: 1024, False: 65536}
+READ_TOGETHER: Final = {True: 1024, False: 65536}
 """Tokens that are read together, padding included: on a processor, and on a GPU."""
 
 
@@ -75,7 +75,7 @@ class Batch:
         layers: list[Any] = self._cache.layers
         for layer in layers:
             layer.reserve(ids.shape[1])
-        size = max(1, _READ_TOGETHER[self._device.type == "cpu"] // ids.shape[1])
+        size = max(1, READ_TOGETHER[self._device.type == "cpu"] // ids.shape[1])
         logits = []
         for start in range(0, len(ids), size):
             rows = slice(start, start + size)

@@ -189,8 +189,18 @@ def scoring_pass(shape: ModelShape, how: Arithmetic, size: PassSize, chunk: int)
     logits = min(chunk, size.rows * size.after) * shape.vocab_size * FLOAT32
     states = size.rows * (size.before + size.after) * shape.hidden * FLOAT32
     beginnings = shape.layers * size.prompts * size.before * 2 * shape.key_width * how.product
-    computed = max(size.prompts * size.before, size.rows * size.after)
-    wide = (4 if how.rank else 3) * shape.intermediate
-    layer = computed * (2 * shape.hidden * how.state + wide * how.product)
+    layer = _forward(shape, how, max(size.prompts * size.before, size.rows * size.after))
     head = _head_copy(shape, how) + _SCORE_COPIES * logits
     return 2 * states + _cast_weights(shape, how) + beginnings + max(0, layer - head), head
+
+
+def generating_pass(shape: ModelShape, how: Arithmetic, tokens: int) -> int:
+    """Return what reading some tokens of prompts needs beside keys and values, casts of weights included."""
+    head = 2 * shape.vocab_size * shape.hidden if how.casts_weights else 0
+    return _cast_weights(shape, how) + head + _forward(shape, how, tokens)
+
+
+def _forward(shape: ModelShape, how: Arithmetic, tokens: int) -> int:
+    """Return the temporary tensors of a layer that keeps nothing."""
+    wide = (4 if how.rank else 3) * shape.intermediate
+    return tokens * (2 * shape.hidden * how.state + wide * how.product)

@@ -3,7 +3,7 @@
 from functools import cache, partial
 from typing import Any
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 import torch
 from transformers import AutoTokenizer
 

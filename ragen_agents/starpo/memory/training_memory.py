@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from ragen_agents.engines.batch import READ_TOGETHER
 from ragen_agents.engines.vllm_memory import MemoryNeeds
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.memory.model_shape import ModelShape
@@ -10,6 +11,7 @@ from ragen_agents.starpo.memory.pass_memory import (
     FLOAT32,
     Arithmetic,
     PassSize,
+    generating_pass,
     learning_pass,
     scoring_pass,
 )
@@ -22,10 +24,10 @@ COMPONENTS: Final = (
     "policy", "critic", "reference", "gradients", "optimizer", "activations", "logits", "KV cache", "vLLM",
     "reserve",
 )  # fmt: skip
-_CACHE_COPIES: Final = 2.5
+_CACHE_COPIES: Final = 1.6
 """Most keys and values of the transformers engine, in times those of all conversations at full length: what
-a turn begins with is copied while buffers grow. Measured: 0.9 to 2.4."""
-_SAMPLING_COPIES: Final = 6
+a turn begins with is copied while buffers grow. Measured on a CPU: 0.7 to 1.6."""
+_SAMPLING_COPIES: Final = 4
 """Bytes of sampling's temporary tensors, in times those of the logits of one token a row in float32."""
 _SLEEPING: Final = GIB
 """Bytes that vLLM keeps on a GPU while it sleeps: CUDA graphs and workspaces; an estimate."""
@@ -201,8 +203,10 @@ def _rollout(
     if config.engine == "transformers":
         evaluated = config.evaluation.episodes if config.evaluation.every else 0
         rows = -(-max(config.episodes, evaluated) // devices)
-        number = 2 if config.lora is not None and config.update.precision == "bfloat16" else FLOAT32
-        token = 2 * shape.layers * shape.key_width * number
+        how = arithmetic(config)
+        token = 2 * shape.layers * shape.key_width * how.product
+        read = min(rows * conversations.prompt, READ_TOGETHER[not device.is_cuda])
+        parts["activations"] = generating_pass(shape, how, read)
         parts["logits"] = _SAMPLING_COPIES * rows * shape.vocab_size * FLOAT32
         least = sum(parts.values()) + rows * conversations.prompt * token
         parts["KV cache"] = int(_CACHE_COPIES * rows * conversations.whole * token)
