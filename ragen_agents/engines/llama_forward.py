@@ -29,6 +29,8 @@ def forward_of(model: Any, windowed: bool) -> Forward:
     Args:
         model: A causal language model in evaluation mode.
         windowed: Whether its attention has a window.
+
+    The two are compared without gradients and in the precision of the caller.
     """
     plain = ModuleForward(model, windowed)
     if windowed or not _is_like_llama(model):
@@ -45,7 +47,6 @@ def _is_like_llama(model: Any) -> bool:
     return rotations.get("rope_type", "default") in _STATIC_ROTATIONS
 
 
-@torch.inference_mode()
 def _agree(one: Forward, other: Forward, model: Any) -> bool:
     """Return whether two passes give the same log-probabilities after a fixed prompt and one token more."""
     ids = torch.tensor([probe(model)], device=model.device)
