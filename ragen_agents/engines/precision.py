@@ -21,7 +21,7 @@ def computing_in(precision: torch.dtype | None, model: nn.Module) -> Iterator[No
         return
     # Autocast keeps no cast of a weight that needs no gradient, and would cast those under adapters at
     # every step.
-    frozen = [weight for weight in model.parameters() if not weight.requires_grad]
+    frozen = [w for w in model.parameters() if w.is_floating_point() and not w.requires_grad]
     for weight in frozen:
         weight.requires_grad_(True)
     try:
