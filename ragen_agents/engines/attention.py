@@ -76,7 +76,7 @@ def _of_all_rows(states: Tensor, common: Tensor) -> Tensor:
 
 
 def attend_many(
-    query: Tensor, keys: Tensor, values: Tensor, bias: Tensor, scaling: float
+    query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, scaling: float
 ) -> Tensor:
     """Attend with several queries a row.
 
@@ -84,12 +84,17 @@ def attend_many(
         query: (rows, query heads, queries, head size).
         keys: (rows, key heads, slots, head size).
         values: As ``keys``.
-        bias: (rows, 1, heads that share keys * queries, slots), added to the products.
+        bias: (rows, 1, heads that share keys * queries, slots), added to the products; or None where each
+            query sees the slots up to its own.
         scaling: Factor of the products.
 
     Returns:
         (rows, query heads, queries, head size).
     """
+    if bias is None:
+        return scaled_dot_product_attention(
+            query, keys, values, is_causal=True, scale=scaling, enable_gqa=True
+        )
     # Heads that share keys come one after another on the axis of queries, so that no key is copied.
     grouped = query.reshape(len(query), keys.shape[1], -1, query.shape[3])
     attended = scaled_dot_product_attention(grouped, keys, values, attn_mask=bias, scale=scaling)
@@ -128,6 +133,7 @@ def grouped_attention(
     if isinstance(key, Parted):
         bias = None if attention_mask is None else attention_mask[..., key.common.shape[1] :]
         return attend(query[:, :, 0], key, value, bias, scaling)[:, None], None
+    assert isinstance(value, Tensor)
     by_head = attention_mask is not None and attention_mask.shape[1] != 1
     if queries > 1 or heads == key.shape[1] or by_head or kwargs.get("position_bias") is not None:
         return sdpa_attention_forward(

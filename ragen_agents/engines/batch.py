@@ -11,7 +11,7 @@ from transformers.cache_utils import Cache
 from ragen_agents.engines.forward import Forward, Known
 from ragen_agents.engines.key_values import GrowingLayer, KeyValues
 
-READ_TOGETHER: Final = {True: 1024, False: 65536}
+READ_TOGETHER: Final = {True: 1024, False: 8192}
 """Tokens that are read together, padding included: on a processor, and on a GPU."""
 
 
@@ -67,7 +67,8 @@ class Batch:
         ids, positions = ids.to(self._device), positions.clamp(min=0)
         slots = padded(self._mask, (self._common, 0), value=True)
         if not self._cache.layers:
-            return self._forward(ids, positions, self._cache, Known(slots, slots.shape[1]))
+            gaps = 0 if int(sizes.min()) == longest else longest
+            return self._forward(ids, positions, self._cache, Known(slots, gaps))
         return self._read_in_slices(ids, positions, slots)
 
     def _read_in_slices(self, ids: Tensor, positions: Tensor, slots: Tensor) -> Tensor:

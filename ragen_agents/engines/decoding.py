@@ -74,8 +74,7 @@ class Decoder:
         Returns:
             One sample a row; keys and values of all that was read, without each row's last token.
         """
-        precision = computing_in(self.precision, self.model)
-        with precision, torch.inference_mode(), shared_keys():
+        with computing_in(self.precision, self.model), shared_keys():
             batch, logits = self._start(chunks, past)
             del past
             replies = self._sample(batch, logits, seeds)

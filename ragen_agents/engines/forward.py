@@ -21,6 +21,10 @@ class Known(NamedTuple):
         gaps = (~slots.all(dim=0)).nonzero()
         return cls(slots, int(gaps.max()) + 1 if len(gaps) else 0)
 
+    def is_plain(self, queries: int) -> bool:
+        """Return whether so many queries are all that there is, so that a causal mask says all."""
+        return not self.gaps and self.slots.shape[1] == queries
+
     def part(self, rows: int, slots: int) -> "Known":
         """Return the same of the first rows and slots."""
         return Known(self.slots[:rows, :slots], min(self.gaps, slots))
@@ -87,6 +91,8 @@ class ModuleForward:
     def _mask(self, queries: int, known: Known) -> Tensor | None:
         if self._windowed:
             return known.slots.long()
+        if known.is_plain(queries):
+            return None
         if queries > 1:
             return known.causal_bias(queries, self._model.dtype)
         slots = known.slots.shape[1]

@@ -58,7 +58,7 @@ class GrowingLayer(DynamicLayer):
         """
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        rows, _, count, _ = key_states.shape
+        rows, count = key_states.shape[0], key_states.shape[2]
         self.reserve(count)
         end = self.length + count
         keys, values = self.buffers
@@ -149,7 +149,9 @@ class KeyValues:
         """Return a cache that takes the buffers over and writes into them."""
         common: Sequence[Pair | None] = self.common or [None] * len(self.layers)
         length = self.mask.shape[1]
-        layers = [GrowingLayer(p, length, c) for p, c in zip(self.layers, common, strict=True)]
+        layers: list[Any] = [
+            GrowingLayer(p, length, c) for p, c in zip(self.layers, common, strict=True)
+        ]
         return Cache(layers=layers)
 
     def shared_by(self, count: int) -> "KeyValues":

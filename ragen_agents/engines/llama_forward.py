@@ -29,6 +29,8 @@ def forward_of(model: Any, windowed: bool) -> Forward:
     Args:
         model: A causal language model in evaluation mode.
         windowed: Whether its attention has a window.
+
+    The two are compared without gradients and in the precision of the caller.
     """
     plain = ModuleForward(model, windowed)
     if windowed or not _is_like_llama(model):
@@ -45,7 +47,6 @@ def _is_like_llama(model: Any) -> bool:
     return rotations.get("rope_type", "default") in _STATIC_ROTATIONS
 
 
-@torch.inference_mode()
 def _agree(one: Forward, other: Forward, model: Any) -> bool:
     """Return whether two passes give the same log-probabilities after a fixed prompt and one token more."""
     ids = torch.tensor([probe(model)], device=model.device)
@@ -95,6 +96,8 @@ class LlamaForward:
         return logits
 
     def _bias(self, ids: Tensor, cache: Cache, known: Known, dtype: torch.dtype) -> Tensor | None:
+        if known.is_plain(ids.shape[1]):
+            return None
         if ids.shape[1] > 1:
             groups = self._trunk.layers[0].self_attn.num_key_value_groups
             return known.causal_bias(ids.shape[1], dtype).repeat(1, 1, groups, 1)
@@ -120,7 +123,6 @@ def _attention(
     keys, values = layer.update(key.transpose(1, 2), value.transpose(1, 2))
     if states.shape[1] == 1:
         return attend(query[:, 0], keys, values, bias, module.scaling).flatten(1)[:, None]
-    assert bias is not None
     many = attend_many(query.transpose(1, 2), keys, values, bias, module.scaling)
     return many.transpose(1, 2).flatten(2)
 
@@ -137,4 +139,5 @@ def _normed(norm: Any, states: Tensor) -> Tensor:
     precise = states.float()
     size = torch.linalg.vector_norm(precise, dim=-1, keepdim=True)
     factor = (size.square() / states.shape[-1] + norm.variance_epsilon).rsqrt()
-    return norm.weight * (precise * factor).to(states.dtype)
+    normed: Tensor = norm.weight * (precise * factor).to(states.dtype)
+    return normed

@@ -9,23 +9,25 @@ from torch import nn
 
 @contextmanager
 def computing_in(precision: torch.dtype | None, model: nn.Module) -> Iterator[None]:
-    """Compute under autocast as the trainer does; the casts of the weights are kept until the context ends.
+    """Compute without gradients, under autocast as the trainer does; casts of weights last until the end.
 
     Args:
         precision: None computes in that of the weights.
-        model: The model that is passed through in the context, without gradient.
+        model: The model that is passed through in the context.
     """
     if precision is None:
-        yield
+        with torch.inference_mode():
+            yield
         return
     # Autocast keeps no cast of a weight that needs no gradient, and would cast those under adapters at
     # every step.
-    frozen = [weight for weight in model.parameters() if not weight.requires_grad]
+    frozen = [w for w in model.parameters() if w.is_floating_point() and not w.requires_grad]
     for weight in frozen:
         weight.requires_grad_(True)
     try:
         device = next(model.parameters()).device
-        with torch.autocast(device.type, precision):
+        # In inference mode autocast would keep no casts at all.
+        with torch.autocast(device.type, precision), torch.no_grad():
             yield
     finally:
         for weight in frozen:

@@ -233,8 +233,9 @@ class Update(_Section):
     """Whether the activations inside each decoder layer are computed again in the backward pass instead of
     being kept; affects memory and speed only."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Arithmetic of the passes (autocast). Weights that are trained stay in float32; the frozen weights below
-    LoRA adapters, and those of the reference's linear layers, are held in bfloat16."""
+    """Arithmetic of the passes and of rollouts by engine=transformers (autocast). Weights that are trained
+    stay in float32; the frozen weights below LoRA adapters, and those of the reference's linear layers, are
+    held in bfloat16."""
     float32_head: bool | None = None
     """Whether logits are computed in float32 although the precision is bfloat16, in which large logits are
     0.125 apart. By default where several optimizer steps share the log-probabilities of one rollout."""
