@@ -20,7 +20,7 @@ import torch
 from torch import nn
 from transformers.utils import logging as transformers_logging
 
-from ragen_agents.engines import TokenRequest
+from ragen_agents.engines import Completion
 from ragen_agents.engines.decoding import Decoder, stop_token_ids
 from ragen_agents.engines.forward import Forward, ModuleForward
 from ragen_agents.engines.prefix_cache import PrefixCache
@@ -48,11 +48,11 @@ class RecordingEngine(TransformersEngine):
 
     turns: list[Turn]
 
-    def submit(self, requests: Any) -> None:
-        """Queue requests, and note them."""
-        super().submit(requests)
-        asked: list[TokenRequest] = list(requests)
-        self.turns.append(Turn([r.ids for r in asked], [r.seed for r in asked]))
+    def poll(self) -> list[Completion]:
+        """Answer what is queued, and note it."""
+        if self._queue:
+            self.turns.append(Turn([r.ids for r in self._queue], [r.seed for r in self._queue]))
+        return super().poll()
 
 
 class ModuleDecoder(Decoder):
