@@ -51,8 +51,7 @@ def advice(config: TrainConfig, phase: str | None) -> str:
         "" if update.gradient_checkpointing else " or set update.gradient_checkpointing=true"
     )
     return (
-        f"lower update.max_tokens_per_micro_batch ({update.max_tokens_per_micro_batch}){recompute}; "
-        f"{_SAME}"
+        f"lower update.max_tokens_per_micro_batch ({update.micro_batch_tokens}){recompute}; {_SAME}"
     )
 
 
