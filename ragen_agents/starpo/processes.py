@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list, gather_object
-from torch.distributed import PrefixStore, distributed_c10d
+from torch.distributed import distributed_c10d
 
 from ragen_agents.engines.base import EngineError
 from ragen_agents.rollout.collect import Collector, GroupSpec
@@ -28,7 +28,7 @@ class RunProcesses:
         self.rank: int = accelerator.process_index
         self._store = None
         if self.count > 1:
-            self._store = PrefixStore("ragen", distributed_c10d._get_default_store())
+            self._store = distributed_c10d._get_default_store()
 
     @property
     def is_first(self) -> bool:
@@ -49,15 +49,15 @@ class RunProcesses:
 
     def acquire(self, name: str) -> bool:
         """Take what only one process may have at a time, unless another one has it."""
-        if self._store is None or self._store.add(name, 1) == 1:
+        if self._store is None or self._store.add(f"ragen {name}", 1) == 1:
             return True
-        self._store.add(name, -1)
+        self._store.add(f"ragen {name}", -1)
         return False
 
     def release(self, name: str) -> None:
         """Give back what was acquired."""
         if self._store is not None:
-            self._store.add(name, -1)
+            self._store.add(f"ragen {name}", -1)
 
 
 def collect_on_all(

@@ -18,12 +18,10 @@ from entries import ENTRIES, as_model, change, copy_of, read, write
 from PIL import Image
 from processes import interruptible
 from ragen_bench.__main__ import main
-from ragen_bench.leaderboard.charts import MOST, lengths_plot, tokens_plot
-from ragen_bench.leaderboard.lengths import LengthRow, by_length
+from ragen_bench.leaderboard.lengths import by_length
 from ragen_bench.leaderboard.overall import below_random, overall_standings
-from ragen_bench.leaderboard.standings import Standing, samples_of, standings
+from ragen_bench.leaderboard.standings import samples_of, standings
 from ragen_bench.leaderboard.store import read_entry
-from ragen_bench.stats.intervals import Interval
 
 from ragen_agents.rollout.episode_runner import EpisodeSpec, make_env
 
@@ -171,29 +169,6 @@ def test_lengths_are_those_of_the_shortest_solutions(stored):
 
 def read_sample(stored, name, game):
     return samples_of(stored, game)[name].values()
-
-
-def test_drawings_name_the_best_of_many():
-    names = [f"agent-{number:02}" for number in range(20)]
-    titles = {name: name.title() for name in (*names, "random")}
-    half = Interval(0.5, 0.4, 0.6)
-    rows = [LengthRow(name, length, 9, half) for name in titles for length in (1, 2)]
-    plot = lengths_plot(rows, titles, names)
-    assert [line["name"] for line in plot.lines] == [*names[:MOST], "random"]
-    bars = sorted(line["points"][0]["x"] for line in plot.lines)
-    assert all(b - a >= 4.9 for a, b in itertools.pairwise(bars))
-    scores = [
-        Standing(
-            name, titles[name], False, k, False, {"reply_tokens": 10.0 + k, "score": -float(k)}
-        )
-        for k, name in enumerate(names)
-    ]
-    named = [point for point in tokens_plot(scores).points if "label" in point]
-    assert [point["name"] for point in named] == names[:MOST]
-    for side in ([p for p in named if p["x"] < 320], [p for p in named if p["x"] >= 320]):
-        places = sorted(point["label"] for point in side)
-        assert all(b - a >= 24 for a, b in itertools.pairwise(places))
-        assert all(28 <= place <= 260 for place in places)
 
 
 def test_downloads_hold_the_numbers(site, stored):
