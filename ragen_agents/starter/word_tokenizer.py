@@ -1,4 +1,4 @@
-"""A tokenizer for the texts of one game: a token for each word, two digits and each repeated line.
+"""A tokenizer for the texts of one game: a token for each word, name with a number and repeated line.
 
 Text is read in lower case, so a word that is asked for and the same word in a title are one token, and
 what the model writes is in lower case. A word takes the space that follows it, not the one before it, so
@@ -18,7 +18,7 @@ from ragen_agents.starter.tokenizer import CHAT_TEMPLATE
 VOCABULARY: Final = 4096
 """Most tokens, repeated lines not counted."""
 CONTEXT: Final = 4096
-_PIECES: Final = r"[a-z]+(?:000(?=[0-9]))? ?|[0-9]{1,2} ?|[^a-z0-9\s]+ ?|\s"
+_PIECES: Final = r"[a-z]+[0-9]* ?|[0-9]{1,2} ?|[^a-z0-9\s]+ ?|\s"
 _START, _END, _PAD = "<|im_start|>", "<|im_end|>", "<|pad|>"
 _TAGS: Final = ("<think>", "</think>", "<answer>", "</answer>", " || ")
 _REPEATED: Final = 0.1

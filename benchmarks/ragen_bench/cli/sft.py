@@ -22,9 +22,7 @@ def sft(
     ] = None,
     recipe: Annotated[
         str | None,
-        typer.Option(
-            help="In place of a game, the imitation of a recipe: smollm2-sokoban or webshop."
-        ),
+        typer.Option(help="In place of a game, the first half of a recipe: smollm2-sokoban."),
     ] = None,
 ) -> None:
     """Train a model to imitate the oracle (the paper's supervised baseline)."""
@@ -33,13 +31,12 @@ def sft(
     from ragen_agents.starpo import merged
     from ragen_bench.config.game_names import text_id_of
     from ragen_bench.config.overrides import read_overrides
-    from ragen_bench.training.recipes import check_blank, imitation_of, recipe_overrides
+    from ragen_bench.training.recipes import imitation_of, recipe_overrides
     from ragen_envs.errors import RagenError
 
     settings = setting or []
     if recipe is not None:
         begun, settings = imitation_of(recipe), recipe_overrides(game, settings)
-        check_blank(recipe, read_overrides(settings))
     elif game is not None:
         begun = {"game": game}
     else:

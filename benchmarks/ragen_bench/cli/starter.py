@@ -46,20 +46,16 @@ def build(
 
 @starter_app.command()
 def blank(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="The model folder to write.")],
     game: Annotated[
-        str | None,
+        str,
         typer.Argument(
             metavar="GAME", help="A game, such as webshop.", autocompletion=complete_game
         ),
-    ] = None,
+    ],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="The model folder to write.")],
     setting: Annotated[
         list[str] | None,
         typer.Argument(metavar="[FIELD=VALUE]...", help="Settings, such as layers=5."),
-    ] = None,
-    recipe: Annotated[
-        str | None,
-        typer.Option(help="In place of a game, the model of a recipe: webshop."),
     ] = None,
 ) -> None:
     """Write a small untrained model with a tokenizer for one game, for ragen sft to train."""
@@ -68,18 +64,8 @@ def blank(
     from ragen_agents.starter.blank import BlankConfig, write_blank
     from ragen_bench.config.game_names import text_id_of
     from ragen_bench.config.overrides import read_overrides
-    from ragen_bench.training.recipes import blank_of, recipe_overrides
-    from ragen_envs.errors import RagenError
 
-    settings = setting or []
-    if recipe is not None:
-        begun, settings = blank_of(recipe), recipe_overrides(game, settings)
-    elif game is not None:
-        begun = {"game": game}
-    else:
-        raise RagenError("name a game or a --recipe")
-    given = merged(begun, read_overrides(settings))
-    given["game"] = text_id_of(str(given["game"]))
+    given = merged({"game": text_id_of(game)}, read_overrides(setting or []))
     write_blank(validate(BlankConfig, given, "settings"), out)
     typer.echo(out)
 

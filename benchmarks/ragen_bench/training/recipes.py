@@ -19,8 +19,6 @@ class Recipe(BaseModel):
 
     description: str
     """One line: what learns what."""
-    blank: dict[str, Any] | None = None
-    """Settings of ``ragen starter blank``, where the model that imitates is made from nothing."""
     sft: dict[str, Any] | None = None
     """Settings of ``ragen sft``, where the model has to imitate the oracle first."""
     train: dict[str, Any]
@@ -46,31 +44,6 @@ def find_recipe(name: str) -> Recipe:
     if recipe is None:
         raise RagenError(f"unknown recipe '{name}'; known are {', '.join(recipes())}")
     return recipe
-
-
-def blank_of(name: str) -> dict[str, Any]:
-    """Return the settings of ``ragen starter blank`` in a recipe.
-
-    Raises:
-        RagenError: There is no such recipe, or its model is not made from nothing.
-    """
-    settings = find_recipe(name).blank
-    if settings is None:
-        raise RagenError(f"the recipe '{name}' does not begin with a model made from nothing")
-    return settings
-
-
-def check_blank(name: str, given: dict[str, Any]) -> None:
-    """Check that the model is named where a recipe makes it from nothing.
-
-    Raises:
-        RagenError: It is not.
-    """
-    if find_recipe(name).blank is not None and "model" not in given:
-        raise RagenError(
-            f"the recipe '{name}' begins with a model made from nothing; make one with "
-            f"'ragen starter blank --recipe {name} --out runs/blank' and add model=runs/blank"
-        )
 
 
 def imitation_of(name: str) -> dict[str, Any]:
