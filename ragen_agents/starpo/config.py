@@ -1,7 +1,7 @@
 """All settings of a training run, as data. Each field says what it does and where its default comes from."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
@@ -13,6 +13,14 @@ from ragen_agents.starpo.parts.filters import FILTERS
 from ragen_agents.starpo.parts.policy_losses import POLICY_LOSSES
 from ragen_agents.starpo.parts.registry import Registry
 from ragen_envs.text import FORMATS, IMAGE
+
+RESOURCES: Final[dict[str, Any]] = {
+    "server": True,
+    "fsdp": True,
+    "vllm": {"max_model_len", "cache_gib", "gpu_memory_utilization"},
+    "update": {"max_tokens_per_micro_batch", "gradient_checkpointing"},
+}
+"""Fields of `TrainConfig` that affect memory, speed and place only, in the form of pydantic's ``exclude``."""
 
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from ragen_agents.run_files.atomic import write_atomically
 from ragen_agents.run_files.differences import differences_of
+from ragen_agents.starpo.config import RESOURCES
 from ragen_bench.sweeps.results import TaskResult, parse_result
 from ragen_bench.sweeps.tasks import SweepTask
 from ragen_envs.errors import RagenError
@@ -51,11 +52,11 @@ def read_archives(folder: Path) -> list[TaskResult]:
 
 def matching(results: Iterable[TaskResult], tasks: Sequence[SweepTask]) -> dict[Path, TaskResult]:
     """Return the results of exactly these tasks, by path; those of other settings are left out."""
-    wanted = {task.path: task for task in tasks}
+    wanted = {task.path: task.settings for task in tasks}
     return {
         result.task.path: result
         for result in results
-        if wanted.get(result.task.path) == result.task
+        if wanted.get(result.task.path) == result.task.settings
     }
 
 
@@ -72,12 +73,8 @@ def check_archive(results: Iterable[TaskResult], tasks: Sequence[SweepTask], fol
         task = wanted.get(result.task.path)
         if task is None or result.task.suite_version < task.suite_version:
             continue
-        if task != result.task:
-            differs = differences_of(
-                result.task.model_dump(mode="json"), task.model_dump(mode="json")
-            )
-            if differs is None:
-                continue
+        differs = differences_of(result.task.settings, task.settings)
+        if differs is not None:
             raise RagenError(
                 f"'{folder}' keeps a result of {task.path} under other settings: {differs}; give "
                 "another --results, or move its file away"
@@ -106,7 +103,7 @@ def _work_of(task: SweepTask) -> str:
     """Return all that a task does but its tests, as text. Controls do not train."""
     train = task.train
     controls = f"{train.model} {train.weights} {train.engine}"
-    made = controls if task.seed is None else train.model_dump_json()
+    made = controls if task.seed is None else train.model_dump_json(exclude=RESOURCES)
     how = task.suite.model_dump_json(exclude={"name", "version", "tasks"})
     return f"{task.suite_version} {task.seed} {made} {task.supervised} {how}"
 

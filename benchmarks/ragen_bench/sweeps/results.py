@@ -148,13 +148,9 @@ def parse_result(text: str, what: str) -> TaskResult:
 
 def check_same(folder: Path, there: SweepTask, here: SweepTask) -> None:
     """Raise `RagenError` if a folder holds another task than the given one."""
-    differs = differences_of(_plain(there), _plain(here))
+    differs = differences_of(there.settings, here.settings)
     if differs is not None:
         raise RagenError(f"'{folder}' holds another task: {differs}; choose another --out")
-
-
-def _plain(task: SweepTask) -> dict[str, Any]:
-    return task.model_dump(mode="json")
 
 
 def _rounded(value: float) -> float:

@@ -11,6 +11,7 @@ from ragen_agents.policies import CONTROLS, VLLM
 from ragen_agents.run_files.yaml_files import validate
 from ragen_agents.sft import SftConfig
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
+from ragen_agents.starpo.config import RESOURCES
 from ragen_bench.config.suites import SamplingSettings, Suite, Task
 from ragen_bench.sweeps.sweep_config import (
     Cell,
@@ -80,6 +81,11 @@ class SweepTask(BaseModel):
     """The supervised run that takes the place of training."""
     suite: Suite
     """The tests."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What its result depends on, as plain data: all but what affects memory and speed only."""
+        return self.model_dump(mode="json", exclude={"train": RESOURCES})
 
     @property
     def iterations(self) -> int:

@@ -15,18 +15,11 @@ from ragen_agents.run_files.differences import differences_of
 from ragen_agents.run_files.locks import exclusive_lock
 from ragen_agents.run_files.provenance import describe_provenance
 from ragen_agents.run_files.yaml_files import dump_yaml, load_yaml, validate
-from ragen_agents.starpo.config import TrainConfig
+from ragen_agents.starpo.config import RESOURCES, TrainConfig
 from ragen_envs.errors import RagenError
 
-_FREE: Final[dict[str, Any]] = {
-    "iterations": True,
-    "server": True,
-    "fsdp": True,
-    "vllm": {"max_model_len", "cache_gib", "gpu_memory_utilization"},
-    "update": {"max_tokens_per_micro_batch", "gradient_checkpointing"},
-}
-"""Fields that may change when a run is resumed: it can be made longer, its server may move, and what affects
-memory and speed only can be fitted to another machine."""
+_FREE: Final[dict[str, Any]] = {"iterations": True, **RESOURCES}
+"""Fields that may change when a run is resumed: it can be made longer, and fitted to another machine."""
 _LOCK: Final = ".lock"
 _OWN_PARTS: Final = "own_parts"
 """Key of the environment file for what the caller passed to the trainer."""
