@@ -425,7 +425,7 @@ def test_records_of_the_first_version_are_read_but_not_taken_for_new_ones(server
     assert main(["show", str(tmp_path / "run")]) == 0
     # Nobody can leave out the exact baselines by calling a record an old one.
     assert main(["verify", str(tmp_path / "run")]) == 1
-    assert "recorded None, recomputed 0.5" in capsys.readouterr().err
+    assert "random_success: recorded None, recomputed 0." in capsys.readouterr().err
 
 
 # --- budgets and the cache -----------------------------------------------------------------------

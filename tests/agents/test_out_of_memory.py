@@ -183,7 +183,7 @@ def test_the_command_ends_with_one_line(tiny, tmp_path, monkeypatch, capsys):
 def test_a_model_that_does_not_fit_is_one_line(tiny, tmp_path, monkeypatch, capsys):
     from ragen_agents.starpo import trainer as module
 
-    def fails(*_):
+    def fails(*_, **__):
         raise CUDA
 
     monkeypatch.setattr(module, "Learner", fails)
