@@ -115,10 +115,11 @@ def plan_memory(
     if vllm is not None:
         sleeping = _SLEEPING if device.is_cuda else vllm.weights + vllm.working + vllm.least_cache
     passed = {**held, "vLLM": sleeping}
-    size = largest_pass(config, conversations)
     gradients = held["optimizer"] // 2
+    size = largest_pass(config, conversations, config.episodes)
     activations, logits = scoring_pass(shape, arithmetic(config), size, LOGIT_CHUNK)
     scores = {**passed, "activations": activations, "logits": logits}
+    size = largest_pass(config, conversations, config.update.mini_batch_size)
     activations, logits = learning_pass(shape, arithmetic(config), size, LOGIT_CHUNK)
     update = {**passed, "gradients": gradients, "activations": activations, "logits": logits}
     step = {**passed, "gradients": gradients, "activations": _step(config, shape, device, devices)}
@@ -141,11 +142,11 @@ def arithmetic(config: TrainConfig) -> Arithmetic:
     )
 
 
-def largest_pass(config: TrainConfig, conversations: Conversations) -> PassSize:
-    """Return the largest micro-batch: a trajectory is never cut, however small the budget."""
+def largest_pass(config: TrainConfig, conversations: Conversations, most: int) -> PassSize:
+    """Return the largest micro-batch of ``most`` trajectories: none is cut, however small the budget."""
     budget = config.update.micro_batch_tokens
     fitting = budget // (conversations.whole * conversations.rows)
-    count = max(1, min(fitting, config.update.mini_batch_size))
+    count = max(1, min(fitting, most))
     rows = count * conversations.rows
     alike = conversations.rows == 1
     return PassSize(
