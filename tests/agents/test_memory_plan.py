@@ -130,6 +130,19 @@ def test_fsdp_divides_what_is_learned_among_devices():
     assert four.total("update") < alone.total("update") / 2
 
 
+def test_a_split_policy_is_whole_only_where_it_generates():
+    shape = shape_of(Qwen2Config(**QWEN_3B))
+    policies = [
+        plan_memory(
+            paper({"fsdp": True, "engine": engine}), shape, LENGTHS, Device(80 * GIB, True),
+            devices=4, own_engine=own,
+        ).phases["update"]["policy"]
+        for engine, own in (("transformers", False), ("vllm-server", False), ("vllm-server", True))
+    ]  # fmt: skip
+    assert policies[0] - policies[1] == 4 * shape.parameters
+    assert policies[2] == policies[0]
+
+
 def test_chosen_micro_batches_are_the_largest_that_fit():
     config = paper({"lora": LORA})
     needs = [on_gpu(None, gib)(fitted(config, on_gpu(None, gib))).fits for gib in (14, 16, 24)]

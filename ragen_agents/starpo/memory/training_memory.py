@@ -110,7 +110,9 @@ def plan_memory(
         vllm: What vLLM needs if it runs in the process.
         own_engine: Whether the caller generates replies, in memory that is not known here.
     """
-    held = {**_state(config, shape, devices), "reserve": device.reserve}
+    # A policy that is split is whole in each process that generates; servers have copies of their own.
+    has_copy = own_engine or config.engine != "vllm-server"
+    held = {**_state(config, shape, devices, has_copy), "reserve": device.reserve}
     sleeping = 0
     if vllm is not None:
         sleeping = _SLEEPING if device.is_cuda else vllm.weights + vllm.working + vllm.least_cache
@@ -157,7 +159,7 @@ def largest_pass(config: TrainConfig, conversations: Conversations, most: int) -
     )
 
 
-def _state(config: TrainConfig, shape: ModelShape, devices: int) -> dict[str, int]:
+def _state(config: TrainConfig, shape: ModelShape, devices: int, has_copy: bool) -> dict[str, int]:
     """Return the weights, and what the optimizers keep of them."""
     policy, critic, learned = _weights(config, shape)
     reference = 0
@@ -171,7 +173,7 @@ def _state(config: TrainConfig, shape: ModelShape, devices: int) -> dict[str, in
     shares = {name: -(-size // devices) for name, size in held.items()}
     # Whole weights: a copy that generates, and of what is split, a layer ahead and the embedding.
     layers = 2 * shape.linear_parameters // shape.layers + shape.vocab_size * shape.hidden
-    return {**shares, "policy": shares["policy"] + policy + FLOAT32 * layers}
+    return {**shares, "policy": shares["policy"] + policy * has_copy + FLOAT32 * layers}
 
 
 def _weights(config: TrainConfig, shape: ModelShape) -> tuple[int, int, int]:
