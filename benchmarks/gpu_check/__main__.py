@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Final
 
 from gpu_check.device import gpus
-from gpu_check.hardware import describe
+from gpu_check.hardware import PAGE, describe
 from gpu_check.page import page
 from gpu_check.runner import run_all
 from gpu_check.stages import all_stages
 
 ROOT: Final = Path(__file__).parents[2]
-PAGE: Final = ROOT / "docs/performance-gpu.md"
 NO_GPU: Final = 2
 
 
@@ -38,7 +37,8 @@ def main(arguments: list[str] | None = None) -> int:
     made_on = describe()
     chosen = [stage for stage in stages if not args.only or stage.name in args.only]
     outcomes = run_all(chosen, ROOT, work, made_on)
-    target = work / PAGE.name if args.cpu_rehearsal or args.only else PAGE
+    page_file = ROOT / PAGE
+    target = work / page_file.name if args.cpu_rehearsal or args.only else page_file
     target.write_text(page(made_on, outcomes), encoding="utf-8")
     print(f"wrote {target}", flush=True)
     failed = [outcome for outcome in outcomes if outcome.status != "passed"]

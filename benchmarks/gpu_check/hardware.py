@@ -5,8 +5,11 @@ import os
 import platform
 import subprocess
 from importlib import metadata
+from typing import Final
 
-_QUERY = ("name", "memory.total", "driver_version")
+PAGE: Final = "docs/performance-gpu.md"
+"""What a run writes, in the checkout."""
+_QUERY: Final = ("name", "memory.total", "driver_version")
 
 
 def describe() -> dict[str, str]:
@@ -53,8 +56,11 @@ def _version(*names: str) -> str:
 
 
 def _commit() -> str:
-    found = _output(["git", "describe", "--always", "--dirty", "--abbrev=12"])
-    return found.strip() or "unknown"
+    """Return the commit, with "-dirty" if a file differs from it other than the page."""
+    found = _output(["git", "rev-parse", "--short=12", "HEAD"]).strip()
+    status = ["git", "status", "--porcelain", "--untracked-files=no", "--", ":(top)"]
+    changed = _output([*status, f":(top,exclude){PAGE}"])
+    return (found or "unknown") + ("-dirty" if changed else "")
 
 
 def _output(command: list[str]) -> str:

@@ -1,6 +1,5 @@
 """What an engine is sent of a model, and how it is checked that it arrived."""
 
-import copy
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -17,13 +16,6 @@ TOLERANCE: Final = {"float32": 1e-3, "bfloat16": 0.5}
 """Largest mean difference of log-probabilities, in nats, by the engine's arithmetic. Rounding makes about
 1e-6 in float32, and up to 0.14 in bfloat16; weights under wrong names make several nats."""
 _REFUSED: Final = "which cannot be merged for an engine; use plain LoRA on linear layers"
-
-
-def without_adapters(model: Any) -> Any:
-    """Return a model, or where it has low-rank adapters a copy with these merged into its weights."""
-    if not hasattr(model, "merge_and_unload"):
-        return model
-    return copy.deepcopy(model).merge_and_unload()
 
 
 @torch.no_grad()

@@ -120,7 +120,7 @@ class Trainer:
         self.accelerator = make_accelerator(config)
         self._make_env = env_factory(config, env)
         self.config = config = fitted_to_device(
-            config, self._make_env, self.accelerator.num_processes, own_engine=engine is not None
+            config, self._make_env, self.accelerator, own_engine=engine is not None
         )
         # What is sharded goes to its device in parts, so that no device has to hold all of it.
         apart = is_split(config, self.accelerator)

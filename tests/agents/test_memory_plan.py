@@ -2,11 +2,19 @@
 
 import json
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 import torch
 from speed.memory import Case, measured_peaks, planned, planned_peaks
-from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen2Config, Qwen3Config
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma3nTextConfig,
+    GPT2Config,
+    LlamaConfig,
+    Qwen2Config,
+    Qwen3Config,
+)
 
 from ragen_agents.engines.vllm_memory import MemoryNeeds
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, Trainer, merged
@@ -122,6 +130,19 @@ def test_fsdp_divides_what_is_learned_among_devices():
     assert four.total("update") < alone.total("update") / 2
 
 
+def test_a_split_policy_is_whole_only_where_it_generates():
+    shape = shape_of(Qwen2Config(**QWEN_3B))
+    policies = [
+        plan_memory(
+            paper({"fsdp": True, "engine": engine}), shape, LENGTHS, Device(80 * GIB, True),
+            devices=4, own_engine=own,
+        ).phases["update"]["policy"]
+        for engine, own in (("transformers", False), ("vllm-server", False), ("vllm-server", True))
+    ]  # fmt: skip
+    assert policies[0] - policies[1] == 4 * shape.parameters
+    assert policies[2] == policies[0]
+
+
 def test_chosen_micro_batches_are_the_largest_that_fit():
     config = paper({"lora": LORA})
     needs = [on_gpu(None, gib)(fitted(config, on_gpu(None, gib))).fits for gib in (14, 16, 24)]
@@ -201,9 +222,48 @@ def test_a_model_of_a_hub_whose_config_is_not_here():
         read_config("hf:nobody/nothing")
 
 
-def test_other_architectures_are_left_to_try():
-    with pytest.raises(UnknownShapeError, match="type gpt2 cannot be planned"):
-        shape_of(GPT2Config(n_layer=2, n_embd=32, n_head=2, vocab_size=64))
+GEMMA_3N = Gemma3nTextConfig(
+    vocab_size=64, hidden_size=32, intermediate_size=[64, 96], num_hidden_layers=2, num_attention_heads=2,
+    num_key_value_heads=1, head_dim=16, vocab_size_per_layer_input=64, hidden_size_per_layer_input=8,
+    laurel_rank=4, layer_types=["full_attention"] * 2, num_kv_shared_layers=0,
+    activation_sparsity_pattern=[0.0, 0.0],
+)  # fmt: skip
+"""Its layers differ in width, so the config has a list of widths."""
+
+
+@pytest.mark.parametrize(
+    "model", [GPT2Config(n_layer=2, n_embd=32, n_head=2, vocab_size=64), GEMMA_3N]
+)
+def test_other_architectures_are_left_to_try(model):
+    with pytest.raises(UnknownShapeError, match=f"type {model.model_type} cannot be planned"):
+        shape_of(model)
+
+
+def test_all_processes_take_the_micro_batches_of_the_smallest_device(monkeypatch):
+    """Each passes its share of the same micro-batches, so their devices must not choose differently."""
+    config = TrainConfig(game=GAME, model=str(STARTER), rollout={"group_size": 4})
+    monkeypatch.setattr(planning, "this_device", lambda: Device(int(0.8 * GIB), True))
+    small = Device(int(0.75 * GIB), True)
+    monkeypatch.setattr(planning, "gather_object", lambda mine: [*mine, small.memory])
+    planner = Sizes(config, env_factory(config, None)).on(small, 2)
+    expected = fitted(config, planner).update.max_tokens_per_micro_batch
+    two = SimpleNamespace(num_processes=2)
+    found = planning.fitted_to_device(config, env_factory(config, None), two, own_engine=False)
+    assert found.update.max_tokens_per_micro_batch == expected < 16384
+    one = SimpleNamespace(num_processes=1)
+    alone = planning.fitted_to_device(config, env_factory(config, None), one, own_engine=False)
+    assert alone.update.max_tokens_per_micro_batch > expected
+
+
+def test_scoring_passes_more_trajectories_together_than_an_optimizer_step():
+    plans = [
+        on_gpu(None, 80)(
+            paper({"update": {"mini_batch_size": size, "max_tokens_per_micro_batch": 16384}})
+        )
+        for size in (2, 8)
+    ]
+    assert plans[0].total("scores") == plans[1].total("scores")
+    assert plans[0].total("update") < plans[1].total("update")
 
 
 def test_trainer_refuses_before_it_loads_a_model(monkeypatch, tmp_path):

@@ -13,6 +13,7 @@ pytest.importorskip("transformers")
 
 from checkout import ROOT
 from gpu_check import __main__ as check
+from gpu_check.hardware import describe
 from gpu_check.page import page
 from gpu_check.runner import run_all
 from gpu_check.stages import Stage, all_stages, read_tests
@@ -74,6 +75,23 @@ def test_what_has_passed_is_kept_on_the_same_machine_and_commit(tmp_path):
     for made_on, expected in ((MADE_ON, "xf"), (MADE_ON, "xff"), ({"GPU": "two"}, "xffxf")):
         outcomes(tmp_path / "work", counting, failing, made_on=made_on)
         assert count.read_text() == expected
+
+
+def test_the_page_that_a_run_writes_is_no_change_of_the_commit(tmp_path, monkeypatch):
+    """Or the next run would not know its results, and begin anew."""
+    page_file, code = tmp_path / "docs/performance-gpu.md", tmp_path / "code.py"
+    page_file.parent.mkdir()
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    for file in (page_file, code):
+        file.write_text("before")
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
+        subprocess.run([*git, *words], cwd=tmp_path, check=True)
+    monkeypatch.chdir(tmp_path)
+    commit = describe()["commit"]
+    page_file.write_text("after")
+    assert describe()["commit"] == commit
+    code.write_text("after")
+    assert describe()["commit"] == f"{commit}-dirty"
 
 
 def test_the_limits_add_up_to_25_minutes(tmp_path):

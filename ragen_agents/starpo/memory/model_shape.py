@@ -95,7 +95,7 @@ def shape_of(config: Any) -> ModelShape:
         size = int(getattr(text, "head_dim", None) or text.hidden_size // heads)
         keys = int(getattr(text, "num_key_value_heads", None) or heads)
         intermediate = int(text.intermediate_size)
-    except (AttributeError, ValueError) as error:
+    except (AttributeError, TypeError, ValueError) as error:  # some have a list of widths
         raise _unknown(config) from error
     head = model.get_output_embeddings()
     linear = [m for m in model.modules() if isinstance(m, nn.Linear) and m is not head]

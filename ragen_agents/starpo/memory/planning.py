@@ -5,6 +5,8 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
 from transformers import AutoTokenizer
 
 from ragen_agents.engines.vllm_memory import MemoryNeeds, needs_of
@@ -32,28 +34,38 @@ def this_device() -> Device:
     return Device(int(psutil.virtual_memory().total), False)
 
 
-def fitted_to_device(
-    config: TrainConfig, make_env: MakeEnv, devices: int, *, own_engine: bool
-) -> TrainConfig:
-    """Return a config whose micro-batches fit this process's device; see `fit`.
+def _smallest_device(accelerator: Accelerator) -> Device:
+    """Return the device of the process that has least memory; all call this together."""
+    own = this_device()
+    if accelerator.num_processes == 1:
+        return own
+    return Device(min(gather_object([own.memory])), own.is_cuda)
 
-    A model whose memory cannot be planned is left to try.
+
+def fitted_to_device(
+    config: TrainConfig, make_env: MakeEnv, accelerator: Accelerator, *, own_engine: bool
+) -> TrainConfig:
+    """Return a config whose micro-batches fit the devices of all processes; see `fit`.
+
+    They are the same in every process, for each passes its share of them. A model whose memory cannot be
+    planned is left to try.
 
     Args:
         config: The run's.
         make_env: Makes a conversation.
-        devices: Number of processes.
+        accelerator: The processes of the run, which call this together.
         own_engine: Whether the caller generates replies itself.
 
     Raises:
         DoesNotFitError: No micro-batches fit.
         RagenError: There is no such model.
     """
+    device = _smallest_device(accelerator)
     try:
         sizes = Sizes(config, make_env, download=True)
     except UnknownShapeError:
         return config
-    return fit(config, sizes.on(this_device(), devices, own_engine))
+    return fit(config, sizes.on(device, accelerator.num_processes, own_engine))
 
 
 class Sizes:

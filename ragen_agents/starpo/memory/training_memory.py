@@ -110,15 +110,18 @@ def plan_memory(
         vllm: What vLLM needs if it runs in the process.
         own_engine: Whether the caller generates replies, in memory that is not known here.
     """
-    held = {**_state(config, shape, devices), "reserve": device.reserve}
+    # A policy that is split is whole in each process that generates; servers have copies of their own.
+    has_copy = own_engine or config.engine != "vllm-server"
+    held = {**_state(config, shape, devices, has_copy), "reserve": device.reserve}
     sleeping = 0
     if vllm is not None:
         sleeping = _SLEEPING if device.is_cuda else vllm.weights + vllm.working + vllm.least_cache
     passed = {**held, "vLLM": sleeping}
-    size = largest_pass(config, conversations)
     gradients = held["optimizer"] // 2
+    size = largest_pass(config, conversations, config.episodes)
     activations, logits = scoring_pass(shape, arithmetic(config), size, LOGIT_CHUNK)
     scores = {**passed, "activations": activations, "logits": logits}
+    size = largest_pass(config, conversations, config.update.mini_batch_size)
     activations, logits = learning_pass(shape, arithmetic(config), size, LOGIT_CHUNK)
     update = {**passed, "gradients": gradients, "activations": activations, "logits": logits}
     step = {**passed, "gradients": gradients, "activations": _step(config, shape, device, devices)}
@@ -141,11 +144,11 @@ def arithmetic(config: TrainConfig) -> Arithmetic:
     )
 
 
-def largest_pass(config: TrainConfig, conversations: Conversations) -> PassSize:
-    """Return the largest micro-batch: a trajectory is never cut, however small the budget."""
+def largest_pass(config: TrainConfig, conversations: Conversations, most: int) -> PassSize:
+    """Return the largest micro-batch of ``most`` trajectories: none is cut, however small the budget."""
     budget = config.update.micro_batch_tokens
     fitting = budget // (conversations.whole * conversations.rows)
-    count = max(1, min(fitting, config.update.mini_batch_size))
+    count = max(1, min(fitting, most))
     rows = count * conversations.rows
     alike = conversations.rows == 1
     return PassSize(
@@ -156,7 +159,7 @@ def largest_pass(config: TrainConfig, conversations: Conversations) -> PassSize:
     )
 
 
-def _state(config: TrainConfig, shape: ModelShape, devices: int) -> dict[str, int]:
+def _state(config: TrainConfig, shape: ModelShape, devices: int, has_copy: bool) -> dict[str, int]:
     """Return the weights, and what the optimizers keep of them."""
     policy, critic, learned = _weights(config, shape)
     reference = 0
@@ -170,7 +173,7 @@ def _state(config: TrainConfig, shape: ModelShape, devices: int) -> dict[str, in
     shares = {name: -(-size // devices) for name, size in held.items()}
     # Whole weights: a copy that generates, and of what is split, a layer ahead and the embedding.
     layers = 2 * shape.linear_parameters // shape.layers + shape.vocab_size * shape.hidden
-    return {**shares, "policy": shares["policy"] + policy + FLOAT32 * layers}
+    return {**shares, "policy": shares["policy"] + policy * has_copy + FLOAT32 * layers}
 
 
 def _weights(config: TrainConfig, shape: ModelShape) -> tuple[int, int, int]:

@@ -9,8 +9,9 @@ import torch
 from ragen_agents.starpo.config import TrainConfig
 from ragen_envs.errors import RagenError
 
-_CPU: Final = "DefaultCPUAllocator"
-"""In the message of an error of the processor's memory, which has no class of its own."""
+_SIGNS: Final = ("DefaultCPUAllocator", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+"""In messages of errors that have no class of their own: of the processor's memory, and of CUDA's where it is
+not PyTorch's allocator that lacks it."""
 _PLAYING: Final = ("rollout", "sync", "evaluation")
 _SAME: Final = "the same command, with that changed, resumes the run"
 
@@ -23,7 +24,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error says that a device or the processor has no memory left."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
-    return isinstance(error, RuntimeError) and _CPU in str(error)
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _SIGNS)
 
 
 def advice(config: TrainConfig, phase: str | None) -> str:
