@@ -179,6 +179,10 @@ def main() -> None:
         print(
             "  " + ", ".join(f"{name} {value:.4g}" for name, value in learned.items()), flush=True
         )
+        if (
+            args.json is not None
+        ):  # at once: the checkpoint at the end may take longer than there is time
+            args.json.write_text(json.dumps(findings(rows, episodes, memory)) + "\n")
 
     with tempfile.TemporaryDirectory() as folder, memory.watched():
         model, run = Path(folder, "model"), Path(folder, "run")
@@ -192,8 +196,6 @@ def main() -> None:
         saved = sum(f.stat().st_size for f in run.rglob("*") if f.is_file())
         held = ", ".join(f"{k} {v:.1f}" for k, v in memory.peaks().items() if v is not None)
         print(f"at most {held}, checkpoint {saved / 2**30:.1f} GiB")
-    if args.json is not None:
-        args.json.write_text(json.dumps(findings(rows, episodes, memory)) + "\n")
 
 
 if __name__ == "__main__":

@@ -38,7 +38,10 @@ _QUIET: Final = {
     # In this process, so that weights are handed over as tensors.
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
 }
-_LACKS_MEMORY: Final = ("out of memory", "free memory on device", "kv cache", "cuda error: 2")
+_LACKS_MEMORY: Final = (
+    "out of memory", "free memory on device", "available memory for the cache blocks",
+    "available kv cache memory",
+)  # fmt: skip
 _LOWER: Final = (
     "lower vllm.cache_gib or vllm.max_model_len, or update.max_tokens_per_micro_batch if the trainer takes "
     "the memory"

@@ -43,8 +43,10 @@ def named_weights(model: Any, dtype: torch.dtype | None = None) -> Iterator[tupl
         saved = name.replace(".base_layer.", ".")
         names.add(saved)
         owner = plain.get_submodule(name.rpartition(".")[0].removesuffix(".base_layer"))
-        merged = _merged(owner, parameter) if name.endswith(".base_layer.weight") else parameter
-        yield saved, _cast(merged, dtype)
+        if name.endswith(".base_layer.weight"):
+            yield saved, _merged(owner, parameter, dtype)
+        else:
+            yield saved, _cast(parameter, dtype)
     head = plain.get_output_embeddings()
     name = next(n for n, module in plain.named_modules() if module is head) + ".weight"
     if name not in names:
@@ -56,15 +58,18 @@ def _cast(weight: Tensor, dtype: torch.dtype | None) -> Tensor:
     return own.to(dtype) if dtype is not None and own.is_floating_point() else own
 
 
-def _merged(layer: Any, weight: Tensor) -> Tensor:
-    """Return the weight of a layer with what its active adapters add to it."""
+def _merged(layer: Any, weight: Tensor, dtype: torch.dtype | None) -> Tensor:
+    """Return the weight of a layer with what its active adapters add to it, rounded once.
+
+    The sum is computed in float32: a base in bfloat16 would swallow small updates.
+    """
     if layer.merged:
-        return weight
-    total = weight.detach()
+        return _cast(weight, dtype)
+    total = weight.detach().float()
     for adapter in layer.active_adapters:
         if adapter in layer.lora_A:
-            total = total + layer.get_delta_weight(adapter).to(total.dtype)
-    return total
+            total = total + layer.get_delta_weight(adapter).float()
+    return total.to(dtype or weight.dtype)
 
 
 def _check_adapters(model: Any, plain: Any) -> None:

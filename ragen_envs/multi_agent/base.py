@@ -11,7 +11,7 @@ from pettingzoo import ParallelEnv
 from ragen_envs import seeding
 from ragen_envs.arguments import read_count, read_render_mode
 from ragen_envs.base import Instance, read_action, read_integer, read_split
-from ragen_envs.errors import RagenError, ResetNeededError
+from ragen_envs.errors import InstanceError, RagenError, ResetNeededError
 from ragen_envs.oracle import Advice
 from ragen_envs.splits import TRAIN
 from ragen_envs.text import GRID, TextFace
@@ -33,7 +33,8 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
     Players sit on *seats*, numbered from 0; the agent of seat i is ``player_i``. The last action of
     every game does nothing. ``reset(seed=s)`` draws a fresh level and ``reset()`` continues from there.
     The option ``split`` selects the split of this and all later resets, and ``noise`` another
-    independent draw of the game's randomness. Other options are ignored, as PettingZoo's tests require.
+    independent draw of the game's randomness. There are no frozen levels, so
+    the option ``index`` is refused; others are ignored, as PettingZoo's tests require.
 
     Args:
         players: Number of seats.
@@ -92,6 +93,10 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
             InstanceError: The seed or an option has a wrong value.
         """
         given = options or {}
+        if "index" in given:
+            raise InstanceError(
+                "games of several players have no frozen levels; reset(seed=...) repeats a level"
+            )
         split = read_split(given.get("split", self.split))
         noise = read_integer("noise", given.get("noise", 0))
         if seed is None and self._stream is None:

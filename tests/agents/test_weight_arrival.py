@@ -62,6 +62,18 @@ def test_weights_are_made_one_at_a_time_and_the_model_stays(monkeypatch):
     assert all(weight.equal(before[name]) for name, weight in model.state_dict().items())
 
 
+def test_a_base_in_bfloat16_does_not_swallow_what_adapters_add():
+    model = adapted(model_of().to(torch.bfloat16), init_lora_weights=True)
+    before = dict(named_weights(model, torch.float32))
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "lora_B" in name:
+                weight.fill_(1e-6)
+    after = dict(named_weights(model, torch.float32))
+    changed = {name for name, weight in after.items() if not weight.equal(before[name])}
+    assert len(changed) == 3 * 7
+
+
 def test_merged_layers_are_not_merged_twice():
     model = adapted(model_of())
     expected = {name: weight.clone() for name, weight in named_weights(model)}

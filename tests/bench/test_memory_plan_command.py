@@ -38,7 +38,7 @@ def said(capsys, *arguments):
 def test_plan_of_the_starter_on_this_machine(capsys, tmp_path):
     code, out, _ = said(capsys, "bandit", "--plan")
     assert code == 0
-    for word in ("policy weights", "critic weights", "optimizer moments", "KV cache", "together"):
+    for word in ("policy weights", "critic weights", "optimizer moments", "KV cache", "total"):
         assert word in out
     assert "micro-batches of up to 3072 tokens\n" in out
     assert out.rstrip().splitlines()[-1].startswith("fits")
@@ -54,8 +54,8 @@ def test_plan_for_another_gpu_needs_no_weights(capsys, qwen):
     assert code == 0
     assert "qwen (3,086 M weights) on a GPU of 48.0 GiB" in out
     assert "tokens, chosen by the plan" in out
-    assert "lengths are those of the starter's" in out
-    assert "vLLM weights and work" in out
+    assert "lengths are estimated with the starter's" in " ".join(out.split())
+    assert "vLLM, without cache" in out
     assert max(map(len, out.splitlines())) <= 80
 
 
@@ -68,7 +68,8 @@ def test_plan_that_does_not_fit_says_what_would(capsys, qwen):
     assert "it would fit with lora.rank=64" in told
     assert "chosen by the plan" not in out
     assert said(capsys, *arguments, "24", "lora.rank=64")[0] == 0
-    assert said(capsys, *arguments, "40", "fsdp=true", "--devices", "8")[0] == 0
+    shared = ("40", "engine=vllm-server", "fsdp=true", "--devices", "8")
+    assert said(capsys, *arguments, *shared)[0] == 0
 
 
 def test_plan_of_a_model_whose_config_is_not_here(capsys):
@@ -94,3 +95,11 @@ def test_a_run_that_does_not_fit_is_refused_in_one_line(capsys, monkeypatch, tmp
     assert "GiB" in lines[0]
     assert "ragen train --plan" in lines[0]
     assert not list(tmp_path.iterdir())
+
+
+def test_vllm_in_the_trainer_is_planned_for_one_process(capsys, qwen):
+    code, _, err = said(
+        capsys, "bandit", qwen, "engine=vllm", "--plan", "--device-memory", "48", "--devices", "4"
+    )
+    assert code == 2
+    assert "use engine=vllm-server with --devices 4" in err

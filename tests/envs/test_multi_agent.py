@@ -164,6 +164,11 @@ def test_policies_take_seats(env_id):
     assert won["oracle"] > won["random"]
 
 
+def test_an_index_is_refused_since_there_are_no_frozen_levels():
+    with pytest.raises(InstanceError, match="no frozen levels"):
+        parallel(NUMERIC[0]).reset(options={"split": "test", "index": 7})
+
+
 @pytest.mark.parametrize("env_id", NUMERIC)
 def test_levels_belong_to_their_split_and_can_be_loaded_again(env_id):
     env = parallel(env_id)

@@ -18,14 +18,15 @@ from ragen_agents.starpo.memory.training_memory import (
 )
 from ragen_agents.starpo.setup import env_factory
 from ragen_bench.console.formats import Format, Grid, print_table
+from ragen_envs.errors import RagenError
 
 _NAMES: Final = {
     "policy": "policy weights",
     "critic": "critic weights",
     "reference": "reference weights",
     "optimizer": "optimizer moments",
-    "vLLM": "vLLM weights and work",
-    "reserve": "libraries, fragments",
+    "vLLM": "vLLM, without cache",
+    "reserve": "reserve",
 }
 """Components whose name in the table is longer."""
 _HEADERS: Final = {"step": "optimizer\nstep"}
@@ -42,6 +43,10 @@ def print_memory_plan(config: TrainConfig, memory_gib: float | None, devices: in
     Raises:
         RagenError: There is no such model, or its memory cannot be planned.
     """
+    if config.engine == "vllm" and devices > 1:
+        raise RagenError(
+            f"engine is vllm, which trains in one process; use engine=vllm-server with --devices {devices}"
+        )
     device = this_device() if memory_gib is None else Device(int(memory_gib * GIB), True)
     sizes = Sizes(config, env_factory(config, None))
     planner = sizes.on(device, devices)
@@ -69,10 +74,10 @@ def memory_grid(plan: MemoryPlan) -> Grid:
         if any(plan.phases[phase].get(name, 0) for phase in PHASES)
     ]
     totals = [plan.total(phase) for phase in PHASES]
-    rows.append(["together", *map(_gib, totals)])
-    rows.append(["left", *(f"{(plan.device.memory - total) / GIB:.2f}" for total in totals)])
+    rows.append(["total", *map(_gib, totals)])
+    rows.append(["free", *(f"{(plan.device.memory - total) / GIB:.2f}" for total in totals)])
     return Grid(
-        ["GiB at most", *(_HEADERS.get(phase, phase) for phase in PHASES)],
+        ["peak, GiB", *(_HEADERS.get(phase, phase) for phase in PHASES)],
         rows,
         left=1,
         grouped=False,
@@ -90,7 +95,10 @@ def _lengths(config: TrainConfig, sizes: Sizes) -> Iterator[str]:
     rows = f" in {lengths.rows} rows" if lengths.rows > 1 else ""
     yield f"conversations have up to {lengths.whole} tokens{rows}, {lengths.prompt} of them the first prompt"
     if not sizes.has_tokenizer:
-        yield "the model's tokenizer is not here; lengths are those of the starter's, which knows the games"
+        yield (
+            "the model's tokenizer is not here: lengths are estimated with the starter's, which needs fewer "
+            "tokens, so the run may need more memory than shown"
+        )
 
 
 def _micro_batches(config: TrainConfig, found: TrainConfig) -> Iterator[str]:

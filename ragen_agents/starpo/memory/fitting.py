@@ -115,8 +115,8 @@ def _applies(config: TrainConfig, remedy: str, is_cuda: bool) -> bool:
     return {
         "update.gradient_checkpointing=true": not update.gradient_checkpointing,
         "update.precision=bfloat16": update.precision == "float32",
-        "engine=vllm": config.engine == "transformers" and is_cuda,
-        "engine=vllm-server": config.engine == "vllm",
+        "engine=vllm": config.engine == "transformers" and is_cuda and not config.fsdp,
+        "engine=vllm-server": config.engine == ("transformers" if config.fsdp else "vllm"),
         "lora.rank=64": config.lora is None,
     }[remedy]
 
