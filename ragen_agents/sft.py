@@ -44,7 +44,7 @@ class SftConfig(RenamedKeys):
     """Chance that the oracle's turn is a random action instead; it goes on from where that leads."""
     messages: bool = False
     """Whether the game's messages are learned too, all but what every prompt begins with. It teaches a model
-    made from nothing to read them."""
+    trained from scratch to read them."""
     epochs: int = Field(5, ge=1)
     learning_rate: float = Field(1e-4, gt=0)
     """Peak, with linear decay (paper: 1e-4)."""

@@ -1,4 +1,4 @@
-"""Models made from nothing for one game."""
+"""Untrained models for one game."""
 
 import json
 import re

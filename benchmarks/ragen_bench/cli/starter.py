@@ -1,4 +1,4 @@
-"""``ragen starter``: small models from nothing."""
+"""``ragen starter``: small models to train from scratch."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,7 +9,7 @@ import typer
 from ragen_bench.cli.completion import complete_game
 
 starter_app = typer.Typer(
-    help="The small model that comes with the suite, and others made from nothing.",
+    help="The small model that comes with the suite, and others to train from scratch.",
     no_args_is_help=True,
 )
 

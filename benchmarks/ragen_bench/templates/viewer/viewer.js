@@ -161,7 +161,7 @@ function draw() {
 function drawHead() {
   const { episode } = state;
   at("heading").textContent = `Level ${episode.name}: ${episode.success ? "solved" : "not solved"}`;
-  const optimum = `at best ${Math.round(1000 * episode.optimum) / 10}% to solve`;
+  const optimum = `best possible chance: ${Math.round(1000 * episode.optimum) / 10}%`;
   at("facts").textContent = `return ${episode.return} · end: ${episode.end} · ${optimum} · level key ${episode.key}${episode.error ? ` · ${episode.error}` : ""}`;
   for (const link of at("episodes").querySelectorAll("a")) {
     const here = link.hash === `#${episode.name}`;
