@@ -189,7 +189,7 @@ def test_a_server_that_takes_few_requests_is_asked_less(server, tmp_path):
         (
             404,
             failure("The model `m` does not exist", "model_not_found"),
-            "/v1/chat/completions: The model `m` does not exist\n",
+            "/v1/chat/completions: The model `m` does not exist",
         ),
         (404, b"<html>not here</html>", "; no model 'm' there?"),
         (400, failure("Unsupported parameter: 'max_tokens'"), "refuses these settings: HTTP 400"),
@@ -219,7 +219,7 @@ def test_a_price_that_is_missing_is_named_as_it_is_written(server, tmp_path, cap
     prices = tmp_path / "prices.yaml"
     prices.write_text("other: {input: 1, output: 1}\n")
     more = ["--cost-limit", "1", "--prices", str(prices)]
-    bench(server, tmp_path / "run", *more, code=2)
+    assert main(words(server, tmp_path / "run", *more)) == 2
     assert f"'{prices}' has no price for 'm'; add m: {{input: …" in capsys.readouterr().err
 
 

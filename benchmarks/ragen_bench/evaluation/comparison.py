@@ -23,7 +23,7 @@ __all__ = [
     "read_side",
 ]
 
-_UNDECIDED: Final = "not significant"
+_UNDECIDED: Final = "undecided"
 """The verdict on a pair whose p-value decides nothing."""
 _FEW: Final = 32
 """Fewer levels than this can only show large differences."""
@@ -199,7 +199,7 @@ def _notes(a: Side, b: Side, pairs: Mapping[str, Pair]) -> list[str]:
         *old_version(a.run.config),
         f"A = {a}",
         f"B = {b}",
-        f"{_UNDECIDED}: Holm-adjusted p above {ALPHA:g}",
+        f"{_UNDECIDED}: not significant, Holm-adjusted p above {ALPHA:g}",
     ]
     if levels < _FEW:
         few = f"{levels} level{'s' if levels != 1 else ''} can only show large differences"

@@ -33,7 +33,7 @@ def _slug(name: object) -> object:
     return name
 
 
-Slug = Annotated[str, BeforeValidator(_slug), Field(pattern=_SLUG)]
+Slug = Annotated[str, Field(pattern=_SLUG), BeforeValidator(_slug)]
 Link = Annotated[
     str,
     Field(max_length=400, pattern=r"^https://[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[!#-;=?-\[\]_a-z~]*)?$"),
