@@ -215,6 +215,12 @@ def test_a_base_url_without_v1_is_named(server, tmp_path, capsys):
     ) in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("games", "named"), [(GAMES[:1], "1 game ·"), (GAMES[:2], "2 games ·")])
+def test_the_games_of_an_agent_are_counted(games, named, server, tmp_path, capsys):
+    bench(server, tmp_path / "run", games=games)
+    assert f"{named} openai:m" in capsys.readouterr().err
+
+
 def test_a_price_that_is_missing_is_named_as_it_is_written(server, tmp_path, capsys):
     prices = tmp_path / "prices.yaml"
     prices.write_text("other: {input: 1, output: 1}\n")
