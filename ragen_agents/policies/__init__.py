@@ -21,6 +21,11 @@ from ragen_agents.policies.controls import (
 from ragen_agents.policies.shop_rules import SHOP_RULES
 from ragen_envs.errors import RagenError, install_hint
 
+
+class UnknownAgentError(RagenError):
+    """No agent has this name."""
+
+
 CONTROLS: Final[dict[str, type[RandomPolicy | NoopPolicy | OraclePolicy]]] = {
     "random": RandomPolicy,
     "noop": NoopPolicy,
@@ -44,7 +49,8 @@ def make_policy(agent: str, sampling: Sampling) -> Policy:
         sampling: How a language model decodes.
 
     Raises:
-        RagenError: There is no such agent, or its extra is not installed.
+        UnknownAgentError: There is no such agent.
+        RagenError: Its extra is not installed.
     """
     if agent in CONTROLS:
         return CONTROLS[agent]()
@@ -58,7 +64,7 @@ def make_policy(agent: str, sampling: Sampling) -> Policy:
     source = find_model(model)
     if source is None:
         added = sorted(point.name for point in entry_points(group=POLICIES_GROUP))
-        raise RagenError(
+        raise UnknownAgentError(
             f"unknown agent '{agent}'; use {', '.join([*CONTROLS, *SHOP_RULES, *added])}, {known_models()}; "
             "prefix a model with vllm: to run it in vLLM"
         )
@@ -88,5 +94,6 @@ __all__ = [
     "Request",
     "Sampling",
     "ScriptedPolicy",
+    "UnknownAgentError",
     "make_policy",
 ]

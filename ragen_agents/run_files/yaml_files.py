@@ -108,9 +108,16 @@ def validate(model: type[ModelT], data: Any, what: str) -> ModelT:
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
-    """Return the first problem of a validation in one line: where, what, and what would be right."""
-    first = error.errors(include_url=False)[0]
+    """Return the first problem of a validation in one line: where, what, and what would be right.
+
+    Fields that are missing at one place are named together.
+    """
+    first, *others = error.errors(include_url=False)
     where = [str(part) for part in first["loc"]]
+    if first["type"] == "missing":
+        beside = [e["loc"] for e in others if e["type"] == "missing"]
+        more = [str(loc[-1]) for loc in beside if loc[:-1] == first["loc"][:-1]]
+        where[-1] = ", ".join([where[-1], *more])
     if first["type"] == "extra_forbidden":
         parent = _model_at(model, where[:-1])
         known = ", ".join(parent.model_fields) if parent else "none"

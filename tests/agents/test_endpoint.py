@@ -186,8 +186,12 @@ def test_a_server_that_takes_few_requests_is_asked_less(server, tmp_path):
         (403, failure("no"), "the endpoint refused the request: HTTP 403"),
         (402, failure("Insufficient balance"), "no credit left"),
         (429, failure("You exceeded your quota", "insufficient_quota"), "no credit left"),
-        (404, failure("The model `m` does not exist", "model_not_found"), "no such model"),
-        (404, b"<html>not here</html>", "no endpoint at this base URL"),
+        (
+            404,
+            failure("The model `m` does not exist", "model_not_found"),
+            "/v1/chat/completions: The model `m` does not exist",
+        ),
+        (404, b"<html>not here</html>", "; no model 'm' there?"),
         (400, failure("Unsupported parameter: 'max_tokens'"), "refuses these settings: HTTP 400"),
         (422, failure("temperature is too high"), "refuses these settings"),
     ],
@@ -199,6 +203,30 @@ def test_an_error_that_stops_the_run_is_one_line(status, body, named, server, tm
     assert len(error) == 1
     assert named in error[0]
     assert records(tmp_path / "run") == []
+
+
+def test_a_base_url_without_v1_is_named(server, tmp_path, capsys):
+    server.answer = lambda *_: (404, b"")
+    url = server.url.removesuffix("/v1")
+    bench(server, tmp_path / "run", "--base-url", url, code=2)
+    assert (
+        f"error: openai:m: HTTP 404 from {url}/chat/completions; the base URL usually ends in /v1: try "
+        f"--base-url {url}/v1\n"
+    ) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("games", "named"), [(GAMES[:1], "1 game ·"), (GAMES[:2], "2 games ·")])
+def test_the_games_of_an_agent_are_counted(games, named, server, tmp_path, capsys):
+    bench(server, tmp_path / "run", games=games)
+    assert f"{named} openai:m" in capsys.readouterr().err
+
+
+def test_a_price_that_is_missing_is_named_as_it_is_written(server, tmp_path, capsys):
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("other: {input: 1, output: 1}\n")
+    more = ["--cost-limit", "1", "--prices", str(prices)]
+    assert main(words(server, tmp_path / "run", *more)) == 2
+    assert f"'{prices}' has no price for 'm'; add m: {{input: …" in capsys.readouterr().err
 
 
 def test_prompts_that_outgrow_the_context_are_records(server, tmp_path):
@@ -334,7 +362,10 @@ def test_another_variable_may_hold_the_key(server, tmp_path, monkeypatch):
         (["--extra-body", '{"model": "other"}'], "'model' is set by the harness"),
         (["--timeout", "soon"], "duration is 'soon'"),
         (["--concurrency", "0"], "concurrency is 0"),
-        (["--cost-limit", "1"], "--cost-limit needs the price of openai:m"),
+        (
+            ["--cost-limit", "1"],
+            "of 'm': pass --prices FILE with the line m: {input: …, output: …}",
+        ),
         (["--token-limit", "0"], "budget of tokens is 0"),
         (["--cache", "x", "--no-cache"], "contradict"),
         (["--agent", "starter", "--suite", "PICTURES"], "is text-only"),

@@ -89,6 +89,11 @@ def test_games_lists_every_id(capsys):
     ("arguments", "named"),
     [
         (["bench", "--agent", "nobody"], ["unknown agent 'nobody'", "random", "oracle"]),
+        (["bench", "--agent", "nobody"], ["openai:MODEL", "package.module:Agent"]),
+        (
+            ["bench", "--agent", "nobody", "--base-url", "http://localhost:1/v1"],
+            ["unknown agent 'nobody'; a model behind an endpoint is --agent openai:nobody"],
+        ),
         (["bench", "--agent", ""], ["agent '' does not name a model", "openai:MODEL"]),
         (["bench", "--agent", "openai:"], ["agent 'openai:' does not name a model"]),
         (["bench", "--agent", "os:getcwd"], ["the module 'os' has no source file"]),
@@ -224,11 +229,25 @@ def test_another_config_in_the_same_directory(run, fails):
     for change, named in (
         (["--seed", "7"], "suite.seed is 0 there and 7 now"),
         (["--episodes", "4"], "suite.episodes"),
-        (["--agent", "oracle"], "agents"),
+        (["--agent", "oracle"], f"'{run}' has the agent"),
         (["--game", "Sokoban"], "Sokoban"),
     ):
         assert named in fails("bench", *QUICK, *change, "--out", run)
     assert before == {path.name: path.read_bytes() for path in run.iterdir()}
+
+
+def test_other_agents_in_the_same_directory_are_named(fails, tmp_path):
+    out = tmp_path / "run"
+    one = ["bench", "--game", "Bandit", "--episodes", "1", "--out", out]
+    first = ["--agent", "random", "--agent", "oracle"]
+    assert main([*map(str, one), *first]) == 0
+    assert (
+        f"'{out}' has the agents random and oracle, but this command also names noop; choose another "
+        f"--out, then compare them: ragen compare {out}:oracle NEW:noop"
+    ) in fails(*one, *first, "--agent", "noop")
+    error = fails(*one, "--agent", "oracle")
+    assert "but this command names oracle; choose another --out" in error
+    assert "compare" not in error
 
 
 def test_a_run_is_not_gone_on_with_against_ones_will(run, fails):

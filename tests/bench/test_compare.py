@@ -1,6 +1,7 @@
 """`ragen compare`: pairs, tests, ties, and how the two sides are named."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -58,7 +59,7 @@ def test_two_agents_of_a_run_can_be_looked_at(run, tmp_path, capsys):
 def test_an_agent_ties_with_itself(run, capsys):
     rows, _ = compare(capsys, f"{run}:random", f"{run}:random")
     assert {(row["verdict"], row["p"], row["difference"]) for row in rows.values()} == {
-        ("tied", 1.0, 0.0)
+        ("undecided", 1.0, 0.0)
     }
 
 
@@ -73,7 +74,7 @@ def test_episodes_of_one_level_count_together(run, tmp_path, capsys):
         row = rows[game, "success"]
         assert (row["n"], row["difference"]) == (24, 1)
         assert 0.2 < row["p"] < 0.3
-        assert row["verdict"] == "tied"
+        assert row["verdict"] == "undecided"
     lows = []
     for folder in (run, shared):
         assert main(["show", str(folder), "--format", "json"]) == 0
@@ -117,7 +118,8 @@ def test_people_see_the_sides_and_the_ties(run, capsys):
     assert main(["compare", f"{run}:random", ":random"]) == 0
     shown = capsys.readouterr().out
     assert f"A = {run}:random" in shown
-    assert shown.count("tied") >= 2 * len(GAMES)
+    assert "24 levels can only show large differences (ragen power --effect 10pp" in shown
+    assert shown.count("undecided") >= 2 * len(GAMES)
     assert main(["compare", f"{run}:random", ":oracle", "--format", "markdown"]) == 0
     assert capsys.readouterr().out.count("| Bandit |") == 2
 
@@ -128,7 +130,7 @@ def test_a_run_with_one_agent_that_is_no_control_needs_no_name(run, tmp_path, ca
     rows, _ = compare(capsys, copy, ":oracle")
     assert rows["Bandit", "success"]["b"] == 1
     rows, _ = compare(capsys, f"{copy}:hf:mine/model", f"{run}:noop")
-    assert {row["verdict"] for row in rows.values()} == {"tied"}
+    assert {row["verdict"] for row in rows.values()} == {"undecided"}
 
 
 def _rename(run, old, new):
@@ -155,6 +157,30 @@ def _rename(run, old, new):
 def test_sides_that_are_not_there(run, a, b, named, capsys):
     assert main(["compare", a.format(run=run), b.format(run=run)]) == 2
     assert named in capsys.readouterr().err
+
+
+def test_settings_that_differ_are_named(run, tmp_path, capsys):
+    one = ("oracle",), ("Bandit",), 2
+    shown = bench(tmp_path / "shown", *one, more=["--setting", "demonstrations=2"])
+    assert main(["compare", f"{run}:oracle", str(shown)]) == 2
+    error = capsys.readouterr().err
+    assert "in the two runs: demonstrations is 0 in A and 2 in B" in error
+    assert "max_turns" not in error
+    written = bench(tmp_path / "written", *one, more=["--setting", "demonstrations=0"])
+    rows, _ = compare(capsys, f"{run}:oracle", written)
+    assert rows["Bandit", "success"]["n"] == 2
+
+
+def test_the_verdicts_fit_a_narrow_terminal(run, monkeypatch, capsys):
+    for name, value in (("COLUMNS", "80"), ("TERM", "xterm"), ("TTY_COMPATIBLE", "1")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("NO_COLOR", "1")
+    capsys.readouterr()
+    assert main(["compare", f"{run}:random", ":noop"]) == 0
+    shown = re.sub(r"\x1b\[\d+m", "", capsys.readouterr().out)
+    assert "left out at 80 columns" in shown
+    assert "undecided" in shown
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_other_games_settings_splits_and_levels_are_refused(run, tmp_path, capsys):

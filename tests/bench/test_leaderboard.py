@@ -144,6 +144,16 @@ def test_what_cannot_be_submitted_is_named(run, tmp_path, capsys):
     assert "links" in fails(
         str(run), "--about", about(tmp_path, links={"x": "javascript:alert(1)"})
     )
+    missing = str(tmp_path / "nothere.yaml")
+    assert f"there is no file '{missing}'" in fails(str(run), "--about", missing)
+    assert (
+        "name: use lower-case letters, digits and dashes, at most 48, no dash first or last, but is 'My "
+        "Model'"
+    ) in fails(str(run), "--about", about(tmp_path, name="My Model"))
+    (tmp_path / "short.yaml").write_text("name: chance\ntitle: Chance\n")
+    assert "model, authors, description, contamination: Field required" in fails(
+        str(run), "--about", str(tmp_path / "short.yaml")
+    )
     assert "unknown agent 'hero'" in fails(f"{run}:hero", "--about", about(tmp_path))
 
 
@@ -296,8 +306,14 @@ def test_bad_lines_are_named(entry, line, named, rejected):
         (lambda e: e["about"].update(name="oracle"), "that of the folder"),
         (lambda e: e["about"].update(title="\u202egnp"), "U+202E"),
         (lambda e: e["about"].update(title="a\x1b[2Jb"), "U+001B"),
-        (lambda e: e["about"].update(title="Oracle"), "that of the control 'oracle'"),
-        (lambda e: e["about"].update(title="ＯＲＡＣＬＥ"), "that of the control 'oracle'"),
+        (
+            lambda e: e["about"].update(title="Oracle"),
+            "'oracle' is the title of a control; choose another",
+        ),
+        (
+            lambda e: e["about"].update(title="ＯＲＡＣＬＥ"),
+            "'oracle' is the title of a control; choose another",
+        ),
         (lambda e: e["about"].update(title="– …"), "no letter or digit"),
         (lambda e: e["about"].update(authors="two\nlines"), "U+000A"),
         (lambda e: e["about"].update(description="x" * 401), "400"),
@@ -310,9 +326,16 @@ def test_bad_lines_are_named(entry, line, named, rejected):
         (lambda e: e["config"]["suite"].update(name="mine"), "'mine'"),
         (lambda e: e["config"]["suite"].update(version=9), "config.suite.version"),
         (lambda e: e["config"]["suite"].update(description="<b>"), "config.suite.description"),
-        (lambda e: e["config"]["suite"].update(episodes=64), "must be 128"),
-        (lambda e: e["config"]["suite"].update(episodes=10**9), "must be 128"),
-        (lambda e: e["config"]["suite"]["tasks"].pop("Bandit"), "config.suite.tasks must be"),
+        (
+            lambda e: e["config"]["suite"].update(episodes=64),
+            "needs 128: play it again with --episodes 128",
+        ),
+        (lambda e: e["config"]["suite"].update(episodes=10**9), "but an entry needs 128"),
+        (
+            lambda e: [e["config"]["suite"]["tasks"].pop(game) for game in ("Bandit", "Sokoban")],
+            "the run lacks Bandit, Sokoban: an entry plays all games of the suite 'core'; play it again "
+            "without --game",
+        ),
         (
             lambda e: e["config"]["suite"]["tasks"]["Sokoban"].update(env="ragen/CubeText-v0"),
             "config.suite.tasks.Sokoban",

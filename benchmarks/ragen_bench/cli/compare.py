@@ -19,9 +19,9 @@ def compare(
 ) -> None:
     """Compare two agents on the levels that both have played.
 
-    Success is compared with the exact McNemar test, return with the paired bootstrap;
-    p-values are Holm-adjusted over the games. Without AGENT, the only agent of the run
-    that is not a control is used.
+    Success is compared with the exact McNemar test, return with a sign-flip test and the
+    interval of a paired bootstrap; p-values are Holm-adjusted over the games. Without AGENT,
+    the only agent of the run that is not a control is used.
     """
     from ragen_bench.evaluation.comparison import compare_sides, read_side
 

@@ -60,11 +60,19 @@ def make_budget(config: BaseConfig, options: BudgetOptions) -> Budget:
     paid = [agent.name for agent in config.agents if _is_paid(agent.name)]
     missing = [name for name in paid if price_of(name, known) is None]
     if options.cost_limit is not None and missing:
-        raise RagenError(
-            f"--cost-limit needs the price of {', '.join(missing)}; add it to --prices"
-        )
+        raise RagenError(_without_price(missing, options.prices))
     seconds = None if options.time_limit is None else read_duration(options.time_limit)
     return Budget(options.cost_limit, options.token_limit, seconds, known)
+
+
+def _without_price(agents: list[str], prices: Path | None) -> str:
+    """Return what to write down for agents whose price is not known."""
+    models = [agent.removeprefix(OPENAI) for agent in agents]
+    lines = " and ".join(f"{model}: {{input: …, output: …}}" for model in models)
+    named = ", ".join(f"'{model}'" for model in models)
+    if prices is None:
+        return f"--cost-limit needs the price of {named}: pass --prices FILE with the line {lines}"
+    return f"--cost-limit: '{prices}' has no price for {named}; add {lines}"
 
 
 def _is_paid(agent: str) -> bool:

@@ -7,8 +7,20 @@ from pathlib import Path
 from typing import Final
 
 from ragen_agents.model_source import is_model_path, local_folder, weights_digest
-from ragen_agents.policies import CONTROLS, VLLM, AsyncPolicy, Policy, Sampling, make_policy
-from ragen_agents.policies.endpoint.endpoint_settings import Connection, EndpointSettings
+from ragen_agents.policies import (
+    CONTROLS,
+    VLLM,
+    AsyncPolicy,
+    Policy,
+    Sampling,
+    UnknownAgentError,
+    make_policy,
+)
+from ragen_agents.policies.endpoint.endpoint_settings import (
+    OPENAI_URL,
+    Connection,
+    EndpointSettings,
+)
 from ragen_agents.policies.endpoint.key import read_key
 from ragen_agents.policies.python_agent import is_python_agent, load_agent, source_of
 from ragen_bench.config.suites import SamplingSettings, Task
@@ -95,12 +107,25 @@ def _make(agent: str, sampling: Sampling, remote: Remote) -> Policy | AsyncPolic
     if is_python_agent(agent):
         return load_agent(agent, remote.connection.concurrency)
     if not agent.startswith(OPENAI):
-        return make_policy(agent, sampling)
+        return _make_local(agent, sampling, remote.settings.base_url)
     from ragen_agents.policies.endpoint.policy import EndpointPolicy
 
     key = read_key(remote.settings.base_url, remote.api_key_env)
     model = agent.removeprefix(OPENAI)
     return EndpointPolicy(agent, model, sampling, remote.settings, key, remote.connection)
+
+
+def _make_local(agent: str, sampling: Sampling, base_url: str) -> Policy:
+    try:
+        return make_policy(agent, sampling)
+    except UnknownAgentError as error:
+        if base_url != OPENAI_URL:
+            raise UnknownAgentError(
+                f"unknown agent '{agent}'; a model behind an endpoint is --agent {OPENAI}{agent}"
+            ) from None
+        raise UnknownAgentError(
+            f"{error}; {OPENAI}MODEL is a model behind an endpoint, package.module:Agent your own class"
+        ) from None
 
 
 def chunk_size(agent: str, batch_size: int) -> int:

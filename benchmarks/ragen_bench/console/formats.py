@@ -22,6 +22,8 @@ class Format(StrEnum):
     JSON = "json"
 
 
+_EXACT_DIGITS: Final = 9
+"""Digits behind the point of which a mean is sure."""
 _NARROWEST: Final = 24
 """Characters of the narrowest column of sentences."""
 
@@ -153,8 +155,11 @@ def _rich_table(grid: Grid, title: str) -> Table:
 
 
 def number(value: float, digits: int = 2) -> str:
-    """Return a number, or a dash if it is not defined."""
-    return f"{value:z.{digits}f}" if math.isfinite(value) else "-"
+    """Return a number, or a dash if it is not defined.
+
+    Numbers that differ only by the order in which they were summed look alike.
+    """
+    return f"{round(value, _EXACT_DIGITS):z.{digits}f}" if math.isfinite(value) else "-"
 
 
 def percent(value: float) -> str:

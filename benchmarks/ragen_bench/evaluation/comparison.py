@@ -1,15 +1,20 @@
 """Compare two agents on the instances that both have played."""
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+import gymnasium as gym
 import numpy as np
 import pandas as pd
 
 from ragen_agents.policies import CONTROLS
+from ragen_bench.config.suites import Task
 from ragen_bench.evaluation.level_clusters import level_clusters
 from ragen_bench.evaluation.run_table import Run, Sample, old_version, read_run
 from ragen_bench.stats.paired import ALPHA, PairedResult, compare_rates, holm, paired_bootstrap
+from ragen_envs.conversation.settings import ConversationSettings
 from ragen_envs.errors import RagenError
 
 __all__ = [
@@ -17,6 +22,11 @@ __all__ = [
     "compare_sides",
     "read_side",
 ]
+
+_UNDECIDED: Final = "undecided"
+"""The verdict on a pair whose p-value decides nothing."""
+_FEW: Final = 32
+"""Fewer levels than this can only show large differences."""
 
 
 class Side(NamedTuple):
@@ -70,9 +80,9 @@ def _split(text: str) -> tuple[Path | None, str | None]:
 def compare_sides(a: Side, b: Side) -> tuple[pd.DataFrame, list[str]]:
     """Compare two sides, game by game.
 
-    Success is compared by the exact McNemar test and return by the paired bootstrap, both on the
-    instances that both have, and by level where levels repeat; p-values are Holm-adjusted over the games,
-    for each measure.
+    Success is compared by the exact McNemar test and return by a sign-flip test, with an interval from the
+    paired bootstrap, both on the instances that both have, and by level where levels repeat; p-values are
+    Holm-adjusted over the games, for each measure.
 
     Returns:
         A row for each game and measure ("success", "return") with the columns ``game``,
@@ -95,7 +105,7 @@ def compare_sides(a: Side, b: Side) -> tuple[pd.DataFrame, list[str]]:
     if not pairs:
         raise RagenError(f"{a} and {b} have no instance in common")
     rows = [row for measure in ("success", "return") for row in _rows(pairs, measure)]
-    return pd.DataFrame(rows), _notes(a, b, list(pairs))
+    return pd.DataFrame(rows), _notes(a, b, pairs)
 
 
 Pair = list[tuple[Any, Any]]
@@ -108,8 +118,10 @@ def _pair(a: Side, b: Side, task: str) -> Pair:
     shared = [index for index in first if index in second]
     if not shared:
         return []
-    if a.run.config.suite.tasks[task] != b.run.config.suite.tasks[task]:
-        raise RagenError(f"'{task}' was played under different settings in the two runs")
+    ours, theirs = (side.run.config.suite.tasks[task] for side in (a, b))
+    differs = _differing(ours, theirs)
+    if differs:
+        raise RagenError(f"'{task}' was played under different settings in the two runs: {differs}")
     pairs = [(first[index], second[index]) for index in shared]
     for one, other in pairs:
         if one.instance != other.instance:
@@ -118,6 +130,25 @@ def _pair(a: Side, b: Side, task: str) -> Pair:
                 "run ragen verify on both to find out which is wrong"
             )
     return pairs
+
+
+def _differing(a: Task, b: Task) -> str:
+    """Return what differs between two tasks in words, or ""; what a task does not set is as its id has it."""
+    if a.env != b.env:
+        return f"env is {a.env} in A and {b.env} in B"
+    return "; ".join(
+        f"{name} is {_setting(a, name)} in A and {_setting(b, name)} in B"
+        for name in dict.fromkeys([*a.settings, *b.settings])
+        if _setting(a, name) != _setting(b, name)
+    )
+
+
+def _setting(task: Task, name: str) -> str:
+    if name in task.settings:
+        return f"{task.settings[name]!r:.60}"
+    spec = gym.registry.get(task.env)
+    defaults = {**asdict(ConversationSettings()), **(spec.kwargs if spec else {})}
+    return f"{defaults[name]!r:.60}" if name in defaults else "not set"
 
 
 def _rows(pairs: dict[str, Pair], measure: str) -> list[dict[str, Any]]:
@@ -156,19 +187,23 @@ def _test(pair: Pair, measure: str) -> tuple[float, float, PairedResult]:
 
 def _verdict(difference: float, p: float) -> str:
     if p > ALPHA:
-        return "tied"
+        return _UNDECIDED
     return "A better" if difference > 0 else "B better"
 
 
-def _notes(a: Side, b: Side, compared: list[str]) -> list[str]:
+def _notes(a: Side, b: Side, pairs: Mapping[str, Pair]) -> list[str]:
+    levels = min(len({one.instance.key for one, _ in pair}) for pair in pairs.values())
     tasks = [*a.run.config.suite.tasks, *b.run.config.suite.tasks]
-    alone = [task for task in dict.fromkeys(tasks) if task not in compared]
+    alone = [task for task in dict.fromkeys(tasks) if task not in pairs]
     notes = [
         *old_version(a.run.config),
         f"A = {a}",
         f"B = {b}",
-        f"tied: Holm-adjusted p above {ALPHA:g}",
+        f"{_UNDECIDED}: not significant, Holm-adjusted p above {ALPHA:g}",
     ]
+    if levels < _FEW:
+        few = f"{levels} level{'s' if levels != 1 else ''} can only show large differences"
+        notes.append(f"{few} (ragen power --effect 10pp --seed-sd 0pp)")
     if alone:
         notes.append(f"not in both: {', '.join(alone)}")
     if a.run.config.suite.sampling != b.run.config.suite.sampling:

@@ -106,7 +106,8 @@ def _play_all(
     suite = run.config.suite
     keys = [key for key in run.config.keys if key.agent == agent.name]
     missing = [key for key in keys if key not in run.done]
-    observer.start(agent.name, f"{len(suite.tasks)} games", len(keys) - len(missing), len(keys))
+    games = f"{len(suite.tasks)} game{'s' if len(suite.tasks) != 1 else ''}"
+    observer.start(agent.name, games, len(keys) - len(missing), len(keys))
 
     def keep(episodes: Sequence[Episode]) -> None:
         run.append(episodes)

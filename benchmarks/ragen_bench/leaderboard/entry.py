@@ -1,5 +1,6 @@
 """What an entry says: who played, what was played, and what came out."""
 
+import re
 from datetime import date
 from typing import Annotated, Final, Literal
 
@@ -20,7 +21,19 @@ def _printable(text: str) -> str:
 
 
 Line = Annotated[str, Field(min_length=1, max_length=400), AfterValidator(_printable)]
-Slug = Annotated[str, Field(pattern=r"^[a-z0-9](?:[a-z0-9-]{0,46}[a-z0-9])?$")]
+_SLUG: Final = r"^[a-z0-9](?:[a-z0-9-]{0,46}[a-z0-9])?$"
+
+
+def _slug(name: object) -> object:
+    """Say in words what the pattern says."""
+    if isinstance(name, str) and not re.fullmatch(_SLUG, name):
+        raise ValueError(
+            "use lower-case letters, digits and dashes, at most 48, no dash first or last"
+        )
+    return name
+
+
+Slug = Annotated[str, Field(pattern=_SLUG), BeforeValidator(_slug)]
 Link = Annotated[
     str,
     Field(max_length=400, pattern=r"^https://[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[!#-;=?-\[\]_a-z~]*)?$"),

@@ -69,7 +69,9 @@ def check_titles(entries: Iterable[Entry]) -> None:
         if not any(sign.isalnum() for sign in title):
             raise EntryError(f"about.title of '{name}' has no letter or digit that can be seen")
         if title in CONTROLS and title != name:
-            raise EntryError(f"about.title of '{name}' is that of the control '{title}'")
+            raise EntryError(
+                f"title of '{name}': '{title}' is the title of a control; choose another"
+            )
         other = seen.setdefault((entry.config.suite_version, title), name)
         if other != name:
             raise EntryError(
@@ -96,7 +98,10 @@ def _check_suite(suite: Suite) -> None:
     if suite.split != "test":
         raise EntryError(f"config.suite.split is '{suite.split}', but only test levels count")
     if suite.episodes != LEVELS:
-        raise EntryError(f"config.suite.episodes is {suite.episodes}, but must be {LEVELS}")
+        raise EntryError(
+            f"the run has {suite.episodes} level{'s' if suite.episodes != 1 else ''} of each game, but an "
+            f"entry needs {LEVELS}: play it again with --episodes {LEVELS}"
+        )
     bundled = load_suite(suite.name)
     for field in Suite.model_fields:
         if field not in _FREE and getattr(suite, field) != getattr(bundled, field):
@@ -105,8 +110,15 @@ def _check_suite(suite: Suite) -> None:
                 "an entry plays all games of a suite under its settings"
             )
     if list(suite.tasks) != list(bundled.tasks):
+        missing = [game for game in bundled.tasks if game not in suite.tasks]
+        lacks = (
+            f"lacks {_list(missing)}"
+            if missing
+            else "has other games, or has them in another order"
+        )
         raise EntryError(
-            f"config.suite.tasks must be those of the suite '{suite.name}', in its order"
+            f"the run {lacks}: an entry plays all games of the suite '{suite.name}'; play it again without "
+            "--game"
         )
     prompt = prompt_settings(suite)
     for name, task in suite.tasks.items():

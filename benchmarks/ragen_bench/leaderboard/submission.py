@@ -34,6 +34,8 @@ def read_description(path: Path | None, root: Path, agent: str) -> About:
         raise RagenError(
             f"there is no entry '{agent}' yet; describe it in a YAML file and pass --about FILE"
         )
+    if not path.is_file():
+        raise RagenError(f"there is no file '{path}'")
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

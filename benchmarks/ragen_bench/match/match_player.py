@@ -100,7 +100,8 @@ async def _play_task(
 ) -> None:
     lineups = run.config.lineups(task)
     done = sum(key.task == task for key in run.done)
-    observer.start(f"{len(lineups)} lineups", task, done, len(lineups) * run.config.suite.episodes)
+    named = f"{len(lineups)} lineup{'s' if len(lineups) != 1 else ''}"
+    observer.start(named, task, done, len(lineups) * run.config.suite.episodes)
     try:
         for keys in _chunks(run.config, task):
             await _play_chunk(run, policies, keys, observer, limits)

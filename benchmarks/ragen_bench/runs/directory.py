@@ -19,6 +19,7 @@ from ragen_bench.config.run_config import (
     AnyConfig,
     ConfigT,
     MatchConfig,
+    RunConfig,
     differences,
     load_config,
 )
@@ -118,6 +119,7 @@ def check_run(folder: Path, config: AnyConfig) -> Records[Any]:
     """
     there = load_config(folder)
     check_playable(f"'{folder}' holds a run", there.suite_version)
+    _check_agents(folder, there, config)
     differs = differences(there, config)
     if differs is not None:
         raise RagenError(f"'{folder}' holds another run: {differs}; choose another --out")
@@ -128,6 +130,27 @@ def check_run(folder: Path, config: AnyConfig) -> Records[Any]:
         if key not in expected:
             raise RagenError(f"{folder / EPISODES} line {record.line} is not of this run: {key}")
     return found
+
+
+def _check_agents(folder: Path, there: AnyConfig, here: AnyConfig) -> None:
+    """Raise `RagenError` if two runs of one kind do not have the same agents in the same order."""
+    old, new = ([agent.name for agent in config.agents] for config in (there, here))
+    if old == new or type(there) is not type(here):
+        return
+    more = [name for name in new if name not in old]
+    longer = len(old) + len(more) == len(new)
+    says = f"also names {_and(more)}" if longer and more else f"names {_and(new)}"
+    advice = "choose another --out"
+    if more and isinstance(there, RunConfig):
+        advice += f", then compare them: ragen compare {folder}:{old[-1]} NEW:{more[0]}"
+    raise RagenError(
+        f"'{folder}' has the agent{'s' if len(old) > 1 else ''} {_and(old)}, but this command "
+        f"{says}; {advice}"
+    )
+
+
+def _and(names: list[str]) -> str:
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 def read_episodes(folder: Path, config: AnyConfig) -> Records[Any]:

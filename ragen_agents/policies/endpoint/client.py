@@ -64,7 +64,7 @@ class Client:
         except TimeoutError:
             raise TroubleError(f"no answer in {self._timeout:g} s") from None
         except APIStatusError as error:
-            raise error_of(error, self._line(error.message)) from None
+            raise error_of(error, self._line(error.message), str(body.get("model"))) from None
         except APIConnectionError as error:
             cause = error.__cause__ or error
             kind = UnreachableError if isinstance(cause, httpx2.ConnectError) else TroubleError

@@ -77,12 +77,13 @@ class EndpointDownError(RagenError):
     """The endpoint answers nothing."""
 
 
-def error_of(answer: APIStatusError, message: str) -> Exception:
+def error_of(answer: APIStatusError, message: str, model: str) -> Exception:
     """Return what an answer that is not a success means.
 
     Args:
         answer: The answer.
         message: What it says, in one line that may be shown.
+        model: Who was asked.
     """
     status, code = answer.status_code, f"{answer.code} {answer.type}"
     said = f"HTTP {status}: {message.removeprefix(f'Error code: {status} - ')}"
@@ -99,7 +100,7 @@ def error_of(answer: APIStatusError, message: str) -> Exception:
     if status == 402 or "insufficient_quota" in code:
         return QuotaError(f"the account has no credit left: {said}")
     if status == 404 or "model_not_found" in code:
-        return UnknownModelError(f"no such model, or no endpoint at this base URL: {said}")
+        return _unknown(answer, message, model)
     if status == 429:
         return LimitedError(said, retry_after(answer.response.headers))
     if status in (408, 409, 425) or status >= 500:
@@ -107,6 +108,18 @@ def error_of(answer: APIStatusError, message: str) -> Exception:
     if _RUN_ON.search(f"{code} {message}"):
         return PromptTooLongError(said)
     return RejectedError(said)
+
+
+def _unknown(answer: APIStatusError, message: str, model: str) -> UnknownModelError:
+    status, url = answer.status_code, str(answer.request.url)
+    detail = message.removeprefix(f"Error code: {status}").removeprefix(" - ")
+    said = f"HTTP {status} from {url}{': ' if detail else ''}{detail}"
+    base = url.removesuffix("/chat/completions")
+    if model in detail:
+        return UnknownModelError(said)
+    if base.endswith("/v1"):
+        return UnknownModelError(f"{said}; no model '{model}' there?")
+    return UnknownModelError(f"{said}; the base URL usually ends in /v1: try --base-url {base}/v1")
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -22,6 +22,7 @@ from ragen_agents.policies.endpoint.errors import (
     RejectedError,
     RequestFailedError,
     TroubleError,
+    UnknownModelError,
     UnreachableError,
 )
 from ragen_agents.policies.endpoint.gate import Gate
@@ -142,6 +143,8 @@ class EndpointPolicy:
             except LimitedError as error:
                 self._gate.slow_down(sent, error.wait)
                 raise
+            except UnknownModelError as error:
+                raise UnknownModelError(f"{self.name}: {error}") from None
             self._gate.speed_up()
             self._answered = True
             return answer, time.monotonic() - sent
