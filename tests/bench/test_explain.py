@@ -216,6 +216,21 @@ def test_episodes_that_exceeded_the_context_count_in_success_only(played, capsys
     assert main(["view", out, "--out", f"{out}-pages"]) == 0
 
 
+@pytest.mark.parametrize(
+    ("agent", "hidden"),
+    [("models:lost", "luck-corrected % [95% CI]"), ("models:talker", "success %")],
+)
+def test_a_narrow_table_keeps_the_success_of_all_episodes(
+    played, capsys, monkeypatch, agent, hidden
+):
+    out = played(agent)
+    for name, value in {"COLUMNS": "80", "FORCE_COLOR": "1", "TERM": "dumb"}.items():
+        monkeypatch.setenv(name, value)
+    assert main(["explain", out]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"left out at 80 columns: n, tokens wasted, optimum %, {hidden}" in said
+
+
 def test_invalid_replies_are_named_and_controls_come_only_alone(played, capsys):
     assert main(["explain", played("random", "models:talker")]) == 0
     said = capsys.readouterr().out

@@ -50,9 +50,11 @@ def _grid(data: "pd.DataFrame") -> Grid:
         ]
         for row in data.to_dict("records")
     ]  # fmt: skip
-    return Grid(
-        header, rows, left=2, hideable=("n", "tokens\nwasted", "optimum\n%", "success\n%", "turn")
-    )
+    # Where episodes are left out, luck-corrected success alone would mislead.
+    all_judged = bool((data["judged"] == data["n"]).all())
+    success = "success\n%" if all_judged else "luck-corrected %\n[95% CI]"
+    hideable = ("n", "tokens\nwasted", "optimum\n%", success, "turn")
+    return Grid(header, rows, left=2, hideable=hideable)
 
 
 def _worst_episodes(explained: "Explained", agents: list[str]) -> Iterator[str]:

@@ -130,7 +130,7 @@ def _on_errors(agent: str, episodes: Sequence[Episode]) -> Iterator[str]:
         yield f"{share} and count as not solved; example: {_quoted(failed[0])}"
     if overflows:
         share = f"{overflows} of {len(episodes)} episodes of {agent}"
-        yield f"{share} outgrew the model's context and count as not solved"
+        yield f"{share} exceeded the model's context and count as not solved"
 
 
 def _valid(episodes: Sequence[Episode]) -> float:
