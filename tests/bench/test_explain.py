@@ -155,6 +155,90 @@ def test_a_run_is_explained(tmp_path, capsys):
     assert "Traceback" not in capsys.readouterr().err
 
 
+MODELS = """
+from itertools import count
+
+NUMBERS = count()
+
+
+async def talker(request):
+    return "I would go Up."
+
+
+async def short(request):
+    from ragen_agents.policies import Reply
+
+    number = next(NUMBERS)
+    if number % 2:
+        return Reply("", overflow=True)
+    return "<think>x</think><answer>Up</answer>"
+
+
+async def lost(request):
+    from ragen_agents.policies import Reply
+
+    return Reply("", overflow=True)
+"""
+
+
+@pytest.fixture
+def played(tmp_path, monkeypatch, capsys):
+    """Play agents of a module on Sokoban and return the folder of the run."""
+    (tmp_path / "models.py").write_text(MODELS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "300")
+
+    def run(*agents):
+        named = [word for agent in agents for word in ("--agent", agent)]
+        out = str(tmp_path / "run")
+        assert main(["bench", *named, "--game", "Sokoban", "--episodes", "8", "--out", out]) == 0
+        capsys.readouterr()
+        return out
+
+    return run
+
+
+def test_episodes_that_exceeded_the_context_count_in_success_only(played, capsys):
+    out = played("models:short", "models:lost", "oracle")
+    tables = []
+    for command in ("show", "explain"):
+        assert main([command, out, "--format", "json"]) == 0
+        tables.append(json.loads(capsys.readouterr().out))
+    for one, other in zip(*(table["rows"] for table in tables), strict=True):
+        assert all(one[name] == other[name] for name in ("agent", "n", "success", "valid"))
+    rows = {row["agent"]: row for row in tables[1]["rows"]}
+    assert [rows[name]["judged"] for name in ("models:lost", "oracle")] == [0, 8]
+    assert rows["models:lost"]["regret"] is None
+    assert (
+        "8 of 8 episodes of models:lost are left out of the columns on decisions, because they "
+        "exceeded the model's context"
+    ) in tables[1]["notes"]
+    assert main(["view", out, "--out", f"{out}-pages"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("agent", "hidden"),
+    [("models:lost", "luck-corrected % [95% CI]"), ("models:talker", "success %")],
+)
+def test_a_narrow_table_keeps_the_success_of_all_episodes(
+    played, capsys, monkeypatch, agent, hidden
+):
+    out = played(agent)
+    for name, value in {"COLUMNS": "80", "FORCE_COLOR": "1", "TERM": "dumb"}.items():
+        monkeypatch.setenv(name, value)
+    assert main(["explain", out]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"left out at 80 columns: n, tokens wasted, optimum %, {hidden}" in said
+
+
+def test_invalid_replies_are_named_and_controls_come_only_alone(played, capsys):
+    assert main(["explain", played("random", "models:talker")]) == 0
+    said = capsys.readouterr().out
+    assert "turns of random" not in said
+    assert "turns of models:talker to look at first:" in said
+    assert "played nothing (invalid reply: no <think>, no <answer>); the oracle: " in said
+
+
 def test_an_entry_is_explained_like_a_run():
     run = read_explainable(ENTRIES / "oracle")
     assert run.missing == 0

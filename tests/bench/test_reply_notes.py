@@ -22,6 +22,26 @@ async def silent(request):
     return Reply("", reasoning="I would go Left.")
 
 
+async def unthinking(request):
+    return "<answer>Up</answer>"
+
+
+async def apart(request):
+    from ragen_agents.policies import Reply
+
+    return Reply("<answer>Up</answer>", reasoning="I would go Up.")
+
+
+async def rambling(request):
+    from ragen_agents.policies import Reply
+
+    return Reply("<think>Well, let me", cut_off=True)
+
+
+async def eager(request):
+    return "<think>x</think><answer>Up||Up||Up||Up||Up||Up||Up||Down</answer>"
+
+
 async def sometimes(request):
     return "Up" if next(NUMBERS) % 10 == 0 else "<think>x</think><answer>Up</answer>"
 """
@@ -32,11 +52,11 @@ def play(tmp_path, monkeypatch, capsys):
     """Play an agent of a module on one game and return what is printed."""
     (tmp_path / "talkers.py").write_text(AGENTS)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setenv("COLUMNS", "500")
 
-    def run(agent, episodes, *options):
+    def run(agent, episodes, *options, game="FrozenLakeDeterministic"):
         out = tmp_path / "run"
-        arguments = ["--agent", f"talkers:{agent}", "--game", "FrozenLakeDeterministic", *options]
+        arguments = ["--agent", f"talkers:{agent}", "--game", game, *options]
         assert main(["bench", *arguments, "--episodes", str(episodes), "--out", str(out)]) == 0
         return capsys.readouterr().out
 
@@ -47,9 +67,10 @@ def test_an_agent_without_the_format_is_told_why(play):
     shown = play("fenced", 4)
     assert "valid replies of talkers:fenced: 0% on FrozenLakeDeterministic" in shown
     assert re.search(r"defects: no <think> \(\d+\), no <answer> \(\d+\)", shown)
-    assert 'example: "I would go⟨U+001B⟩[31m Left."' in shown
+    assert 'example of no <think>: "I would go⟨U+001B⟩[31m Left."' in shown
     assert "warning: most replies of talkers:fenced are invalid on FrozenLakeDeterministic" in shown
     assert re.search(r"ragen view \S+/run shows them all, and --setting demonstrations=2", shown)
+    assert "bandits" not in shown
 
 
 def test_worked_examples_are_not_recommended_to_who_has_them(play):
@@ -64,6 +85,33 @@ def test_replies_that_are_all_reasoning_are_named(play):
         r"(\d+) of \1 replies of talkers:silent are empty, with all of the text in", shown
     )
     assert 'example of that text: "I would go Left."' in shown
+    assert "demonstrations" not in shown
+
+
+@pytest.mark.parametrize(
+    ("agent", "advice"),
+    [
+        ("unthinking", "--setting think=false asks for replies without <think>\n"),
+        ("apart", "without <think>, as the server returns the reasoning separately\n"),
+        ("rambling", "a --max-reply-tokens above 200 lets the model finish its replies\n"),
+    ],
+)
+def test_the_advice_fits_the_most_frequent_defect(play, agent, advice):
+    shown = play(agent, 4)
+    assert advice in shown
+    assert "demonstrations" not in shown
+
+
+def test_worked_examples_on_the_bandits_come_with_a_warning(play):
+    shown = play("fenced", 4, game="Bandit")
+    assert (
+        "shows the model how to reply; on the bandits, worked examples reveal the answer" in shown
+    )
+
+
+def test_an_example_of_too_many_actions_says_how_many_were_allowed(play):
+    shown = play("eager", 4)
+    assert "example of too many actions (8, but the limit of that turn was 5): " in shown
 
 
 def test_an_agent_that_mostly_keeps_the_format_is_not_warned_of(play):

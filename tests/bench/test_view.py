@@ -101,6 +101,30 @@ def test_a_run_is_served_until_ctrl_c(run):
     assert "Traceback" not in errors
 
 
+@pytest.fixture(scope="module")
+def reasoned(tmp_path_factory):
+    """The page of an agent whose replies are empty, with the text in the server's reasoning field."""
+    folder = tmp_path_factory.mktemp("reasoned")
+    (folder / "thinkers.py").write_text(
+        "async def apart(request):\n"
+        "    from ragen_agents.policies import Reply\n\n"
+        "    return Reply('', reasoning='I would\x1b[31m go <b>Left</b></script>.')\n"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        out = str(folder / "run")
+        agent = ["--agent", "thinkers:apart", "--game", "Sokoban"]
+        assert main(["bench", *agent, "--episodes", "2", "--out", out]) == 0
+        assert main(["view", out, "--out", str(folder / "site")]) == 0
+    return folder / "site"
+
+
+def test_reasoning_is_part_of_the_page_without_control_characters(reasoned):
+    (turn, *_) = shown(reasoned, "0-thinkers-apart", "Sokoban")[0]["turns"]
+    assert turn["reasoning"] == "I would⟨U+001B⟩[31m go <b>Left</b></script>."
+    assert "(invalid reply: empty reply)" in (reasoned / "index.html").read_text(encoding="utf-8")
+
+
 # --- in a browser --------------------------------------------------------------------------------
 
 
@@ -139,6 +163,16 @@ def test_an_episode_plays_by_itself_and_is_scrubbed(page, pages):
     page.locator("#scrubber").fill("1")
     assert page.locator("#step").inner_text() == f"1 / {last}"
     assert page.url.endswith("#0/1")
+
+
+def test_reasoning_is_shown_beside_an_empty_reply(page, pages, reasoned):
+    page.goto(f"file://{reasoned}/episodes/0-thinkers-apart/Sokoban.html")
+    assert page.locator("#reply").inner_text() == "(empty reply)"
+    assert page.locator("#reasoned").is_visible()
+    assert page.locator("#reasoning").inner_text().endswith("go <b>Left</b></script>.")
+    page.goto(f"file://{pages}/episodes/1-oracle/Sokoban.html")
+    assert "<answer>" in page.locator("#reply").inner_text()
+    assert not page.locator("#reasoned").is_visible()
 
 
 def test_two_agents_are_seen_side_by_side_where_they_differ(page, pages):

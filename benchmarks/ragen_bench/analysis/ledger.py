@@ -15,8 +15,8 @@ from typing import Final
 
 from ragen_agents.rollout import Episode, EpisodeSpec
 from ragen_agents.rollout.episode_runner import make_env
-from ragen_bench.config.suite_versions import incomparable, is_old
-from ragen_envs.conversation import ConversationWrapper
+from ragen_bench.config.suite_versions import is_old
+from ragen_envs.conversation import ConversationWrapper, EndReason
 from ragen_envs.errors import RagenError, SolverLimitError
 from ragen_envs.text import action_texts
 
@@ -33,7 +33,7 @@ _ROUNDING: Final = 1e-12
 
 
 class NoLedgerError(RagenError):
-    """The ledger of an episode cannot be computed exactly; the message says why."""
+    """The ledger of an episode cannot be computed exactly; the message says why, after "because"."""
 
 
 class Blunder(StrEnum):
@@ -143,16 +143,20 @@ def ledger(episode: Episode) -> Ledger:
     try:
         return Ledger(episode, tuple(_decisions(episode, env)))
     except SolverLimitError as error:
-        raise NoLedgerError(f"{episode.key}: {error}") from error
+        raise NoLedgerError(f"their exact values are not computed: {error}") from error
 
 
 def _check(episode: Episode) -> None:
     if is_old(episode.suite_version):
-        raise NoLedgerError(incomparable(episode.suite_version))
-    if episode.end.is_failure:
-        raise NoLedgerError("episodes that ended in an error or outgrew the model's context")
+        raise NoLedgerError(
+            f"they are of suite version {episode.suite_version}, which cannot be replayed"
+        )
+    if episode.end is EndReason.OVERFLOW:
+        raise NoLedgerError("they exceeded the model's context")
+    if episode.end is EndReason.ERROR:
+        raise NoLedgerError("they ended in an error")
     if not episode.turns:
-        raise NoLedgerError(f"{episode.key} ended before the first reply")
+        raise NoLedgerError("they ended before the first reply")
 
 
 def _decisions(episode: Episode, env: ConversationWrapper) -> list[Decision]:

@@ -1,6 +1,7 @@
 """The ledgers of a run, summed up: a row for each game and agent, and the episodes to look at first."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from statistics import median
@@ -8,15 +9,19 @@ from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
+from ragen_agents.policies import CONTROLS
+from ragen_agents.rollout import TurnRecord
 from ragen_bench.analysis.ledger import Blunder, Ledger, NoLedgerError, ledger
+from ragen_bench.console.escaping import escape_unprintable
 from ragen_bench.evaluation.level_clusters import level_clusters
 from ragen_bench.evaluation.run_table import Run, mean
 from ragen_bench.stats.intervals import Interval, bootstrap_mean, success_rate
+from ragen_envs.conversation.prompt import describe_defect
 
 _RESAMPLES: Final = 2000
 _COLUMNS: Final = (
-    "game", "agent", "n", "optimal", "success", "corrected", "corrected_low", "corrected_high",
-    "regret", "blunders", "deadlocks", "overruns", "lost_turn", "wasted_tokens",
+    "game", "agent", "n", "judged", "success", "valid", "optimal", "corrected", "corrected_low",
+    "corrected_high", "regret", "blunders", "deadlocks", "overruns", "lost_turn", "wasted_tokens",
 )  # fmt: skip
 
 
@@ -29,8 +34,8 @@ class Explained(NamedTuple):
 
     ledgers: Mapping[tuple[str, str], Sequence[Ledger]]
     """By agent and game, in the order of the levels; only episodes that have one."""
-    reasons: tuple[str, ...]
-    """Why others have none, each reason once."""
+    left_out: tuple[str, ...]
+    """A sentence for each agent and reason for which others have none."""
 
 
 def explain_run(run: Run, tick: Callable[[int, int], None]) -> Explained:
@@ -44,47 +49,65 @@ def explain_run(run: Run, tick: Callable[[int, int], None]) -> Explained:
         RagenError: A record does not replay.
     """
     ledgers: dict[tuple[str, str], list[Ledger]] = {}
-    reasons: dict[str, None] = {}
+    reasons: Counter[tuple[str, str]] = Counter()
     total, done = sum(len(sample) for sample in run.samples.values()), 0
     for key, sample in run.samples.items():
         for episode in sample.values():
             try:
                 ledgers.setdefault(key, []).append(ledger(episode))
             except NoLedgerError as error:
-                reasons[str(error)] = None
+                reasons[episode.agent, str(error)] += 1
             done += 1
             tick(done, total)
-    return Explained({key: found for key, found in ledgers.items() if found}, tuple(reasons))
+    return Explained(ledgers, tuple(_left_out(run, reasons)))
+
+
+def _left_out(run: Run, reasons: Mapping[tuple[str, str], int]) -> Iterator[str]:
+    played: Counter[str] = Counter()
+    for (agent, _), sample in run.samples.items():
+        played[agent] += len(sample)
+    for (agent, reason), count in reasons.items():
+        yield (
+            f"{count} of {played[agent]} episodes of {agent} are left out of the columns on decisions, "
+            f"because {reason}"
+        )
 
 
 def summarise_ledgers(run: Run, explained: Explained) -> pd.DataFrame:
     """Return a row for each game and agent of a run.
 
-    Columns: ``game``, ``agent``, ``n`` (episodes with a ledger); ``optimal``, the mean of V before the
-    first turn; ``success``; ``corrected``, luck-corrected success, with its 95% interval; ``regret``, the
+    Columns: ``game``, ``agent``; of all episodes their number ``n``, ``success`` and ``valid``, the share
+    of replies without a defect; of the ``judged`` ones, which have a ledger, ``optimal``, the mean of V
+    before the first turn; ``corrected``, luck-corrected success, with its 95% interval; ``regret``, the
     mean of a turn; ``blunders``, the share of episodes lost by one, of which ``deadlocks`` and ``overruns``;
     ``lost_turn``, the median number of the turn of the first one; ``wasted_tokens``, the mean number of
     tokens written after the episode was lost, of those that were. What is not defined is nan.
     """
     rows = [
-        {"game": task, "agent": agent.name, **ledger_columns(found)}
+        {
+            "game": task,
+            "agent": agent.name,
+            "n": len(sample),
+            "judged": len(found := explained.ledgers.get((agent.name, task), ())),
+            "success": mean([episode.success for episode in sample.values()]),
+            "valid": mean([not t.defects for episode in sample.values() for t in episode.turns]),
+            **(ledger_columns(found) if found else {}),
+        }
         for task in run.config.suite.tasks
         for agent in run.config.agents
-        if (found := explained.ledgers.get((agent.name, task)))
+        if (sample := run.samples.get((agent.name, task)))
     ]
     return pd.DataFrame(rows, columns=list(_COLUMNS))
 
 
 def ledger_columns(ledgers: Sequence[Ledger]) -> dict[str, Any]:
-    """Return the columns of `summarise_ledgers` for one agent's episodes of a game, at least one."""
+    """Return the columns of `summarise_ledgers` on one agent's decisions in a game, at least one episode."""
     corrected = corrected_score(ledgers)
     lost = [(found, turn) for found in ledgers if (turn := found.lost_at) is not None]
     kinds = [found.decisions[turn].blunder for found, turn in lost]
     wasted = [tokens for found, _ in lost if (tokens := found.wasted_tokens) is not None]
     return {
-        "n": len(ledgers),
         "optimal": mean([found.start for found in ledgers]),
-        "success": mean([found.episode.success for found in ledgers]),
         "corrected": corrected.estimate,
         "corrected_low": corrected.low,
         "corrected_high": corrected.high,
@@ -137,6 +160,20 @@ def most_instructive(explained: Explained, agent: str, count: int) -> list[Ledge
         if name == agent
     ]
     return list(_taken_in_turn(games))[:count]
+
+
+def instructive_agents(agents: Iterable[str]) -> list[str]:
+    """Return whose turns to look at: all but the controls, or the controls if there are no others."""
+    names = list(agents)
+    return [name for name in names if name not in CONTROLS] or names
+
+
+def invalid_reply(turn: TurnRecord) -> str:
+    """Return what was wrong with a turn's reply, in brackets after a space, or "" if it was valid."""
+    if not turn.defects:
+        return ""
+    defects = ", ".join(map(describe_defect, turn.defects))
+    return f" (invalid reply: {escape_unprintable(defects)})"
 
 
 def _cost(found: Ledger) -> float:

@@ -27,7 +27,7 @@ def explain(run: RunArgument, style: FormatOption = Format.TABLE, wide: WideOpti
     with bar("explaining") as tick:
         explained = explain_run(read, tick)
     data = summarise_ledgers(read, explained)
-    notes = [f"left out: {reason}" for reason in explained.reasons]
+    notes = list(explained.left_out)
     notes += incomplete(read.missing, len(read.config.keys), read.torn)
     agents = [agent.name for agent in read.config.agents]
     if style in (Format.TABLE, Format.MARKDOWN):
@@ -37,12 +37,12 @@ def explain(run: RunArgument, style: FormatOption = Format.TABLE, wide: WideOpti
 
 def _grid(data: "pd.DataFrame") -> Grid:
     header = [
-        "game", "agent", "success\n%", "luck-corrected %\n[95% CI]", "optimum\n%", "regret\na turn",
-        "deadlock\n%", "overrun\n%", "turn", "tokens\nwasted", "n",
+        "game", "agent", "success\n%", "valid\n%", "luck-corrected %\n[95% CI]", "optimum\n%",
+        "regret\na turn", "deadlock\n%", "overrun\n%", "turn", "tokens\nwasted", "n",
     ]  # fmt: skip
     rows = [
         [
-            row["game"], row["agent"], percent(row["success"]),
+            row["game"], row["agent"], percent(row["success"]), percent(row["valid"]),
             percent_interval(row["corrected"], row["corrected_low"], row["corrected_high"]),
             percent(row["optimal"]), number(row["regret"], 3), percent(row["deadlocks"]),
             percent(row["overruns"]), number(row["lost_turn"], 1), number(row["wasted_tokens"], 0),
@@ -50,24 +50,29 @@ def _grid(data: "pd.DataFrame") -> Grid:
         ]
         for row in data.to_dict("records")
     ]  # fmt: skip
-    return Grid(
-        header, rows, left=2, hideable=("n", "tokens\nwasted", "optimum\n%", "success\n%", "turn")
-    )
+    # Where episodes are left out, luck-corrected success alone would mislead.
+    all_judged = bool((data["judged"] == data["n"]).all())
+    success = "success\n%" if all_judged else "luck-corrected %\n[95% CI]"
+    hideable = ("n", "tokens\nwasted", "optimum\n%", success, "turn")
+    return Grid(header, rows, left=2, hideable=hideable)
 
 
 def _worst_episodes(explained: "Explained", agents: list[str]) -> Iterator[str]:
-    from ragen_bench.analysis.summary import most_instructive
+    from ragen_bench.analysis.summary import instructive_agents, most_instructive
 
-    for agent in agents:
+    for agent in instructive_agents(agents):
         found = most_instructive(explained, agent, _SHOWN)
         if found:
             yield f"turns of {agent} to look at first:\n" + "\n".join(map(_line, found))
 
 
 def _line(found: "Ledger") -> str:
+    from ragen_bench.analysis.summary import invalid_reply
+
     episode, turn = found.episode, found.worst
     decision = found.decisions[turn]
     played = " ".join(episode.turns[turn].executed) or "nothing"
+    played += invalid_reply(episode.turns[turn])
     before, after = percent(decision.value), percent(decision.committed)
     lost = f" ({decision.blunder})" if decision.blunder else ""
     return (

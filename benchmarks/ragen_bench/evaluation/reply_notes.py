@@ -1,14 +1,16 @@
 """Notes on agents whose replies are invalid, or whose episodes ended in an error: how many, and why."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from enum import Enum, auto
 from typing import Final
 
 from ragen_agents.policies import CONTROLS
-from ragen_agents.rollout import Episode
+from ragen_agents.rollout import Episode, TurnRecord
 from ragen_bench.console.escaping import escape_unprintable
 from ragen_bench.evaluation.run_table import Run
-from ragen_envs.conversation import EndReason
+from ragen_envs.conversation import Defect, EndReason
 from ragen_envs.conversation.prompt import describe_defect
 
 _USUAL: Final = 0.95
@@ -18,6 +20,20 @@ _TRUSTED: Final = 0.5
 _CAUSES: Final = 4
 _LENGTH: Final = 160
 """Characters of the example reply."""
+_ANSWER: Final = re.compile("<answer>(.*?)(?:</answer>|$)", re.DOTALL | re.IGNORECASE)
+
+
+class _Trouble(Enum):
+    """What an agent whose replies are invalid needs."""
+
+    LENGTH = auto()
+    """Replies are cut off by the token limit."""
+    REASONING = auto()
+    """Replies are empty, with all of the text in the server's reasoning field."""
+    THINK = auto()
+    """Replies lack ``<think>`` and nothing else."""
+    FORMAT = auto()
+    """Anything else."""
 
 
 def reply_notes(run: Run) -> list[str]:
@@ -47,31 +63,63 @@ def _on_replies(agent: str, games: dict[str, list[Episode]], run: Run) -> Iterat
     )
     where = ", ".join(f"{100 * share:.0f}% on {game}" for game, share in low.items())
     most = causes.most_common(1)[0][0]
-    reply = next(turn.reply for turn in turns if most in turn.defects)
-    yield f"valid replies of {agent}: {where}; defects: {why}; example: {_quoted(reply)}"
-    if hidden := [turn for turn in turns if not turn.reply.strip() and turn.reasoning]:
+    turn = next(turn for turn in turns if most in turn.defects)
+    example = f"example of {describe_defect(most)}{_excess(turn, most)}: {_quoted(turn.reply)}"
+    yield f"valid replies of {agent}: {where}; defects: {why}; {example}"
+    if hidden := [turn for turn in turns if _trouble(turn) is _Trouble.REASONING]:
         yield (
             f"{len(hidden)} of {len(turns)} replies of {agent} are empty, with all of the text in the "
             "server's reasoning field; raise --max-reply-tokens, or start the server without a "
             f"reasoning parser; example of that text: {_quoted(hidden[0].reasoning or '')}"
         )
-    if min(low.values()) < _TRUSTED:
+    if lost := [game for game, share in low.items() if share < _TRUSTED]:
+        turns = [turn for game in lost for episode in games[game] for turn in episode.turns]
         yield (
-            f"warning: most replies of {agent} are invalid on {_games_below(low)}, so its success there "
-            f"says little about its play; ragen view {run.folder} shows them all{_advice(run, low)}"
+            f"warning: most replies of {agent} are invalid on {', '.join(lost)}, so its success there "
+            f"says little about its play; ragen view {run.folder} shows them all"
+            f"{_advice(run, lost, turns)}"
         )
 
 
-def _advice(run: Run, low: dict[str, float]) -> str:
-    """Return what to try next: worked examples, unless the games have them already."""
-    tasks = run.config.suite.tasks
-    if all(tasks[game].settings.get("demonstrations") for game in low):
+def _excess(turn: TurnRecord, defect: str) -> str:
+    """Return how many actions a turn with too many had and could have had, as far as it is known."""
+    if defect != Defect.TOO_MANY_ACTIONS:
         return ""
-    return ", and --setting demonstrations=2 shows the model how to reply"
+    limit = len(turn.actions)
+    found = _ANSWER.search(turn.reply)
+    count = len([part for part in found[1].split("||") if part.strip()]) if found else 0
+    given = f"{count}, but " if count > limit else ""
+    return f" ({given}the limit of that turn was {limit})"
 
 
-def _games_below(shares: dict[str, float]) -> str:
-    return ", ".join(game for game, share in shares.items() if share < _TRUSTED)
+def _advice(run: Run, games: Sequence[str], turns: Sequence[TurnRecord]) -> str:
+    """Return what to try next against the most frequent trouble, or "" if the games have it already."""
+    troubles = Counter(_trouble(turn) for turn in turns if turn.defects)
+    suite = run.config.suite
+    match troubles.most_common(1)[0][0]:
+        case _Trouble.REASONING:
+            return ""
+        case _Trouble.LENGTH:
+            limit = suite.sampling.max_tokens
+            return f", and a --max-reply-tokens above {limit} lets the model finish its replies"
+        case _Trouble.THINK:
+            apart = any(turn.reasoning for turn in turns)
+            why = ", as the server returns the reasoning separately" if apart else ""
+            return f", and --setting think=false asks for replies without <think>{why}"
+    if all(suite.tasks[game].settings.get("demonstrations") for game in games):
+        return ""
+    told = any("Bandit" in suite.tasks[game].env for game in games)
+    beware = "; on the bandits, worked examples reveal the answer" if told else ""
+    return f", and --setting demonstrations=2 shows the model how to reply{beware}"
+
+
+def _trouble(turn: TurnRecord) -> _Trouble:
+    """Return what is the matter with an invalid reply."""
+    if not turn.reply.strip() and turn.reasoning:
+        return _Trouble.REASONING
+    if Defect.TRUNCATED in turn.defects:
+        return _Trouble.LENGTH
+    return _Trouble.THINK if turn.defects == (Defect.NO_THINK,) else _Trouble.FORMAT
 
 
 def _on_errors(agent: str, episodes: Sequence[Episode]) -> Iterator[str]:
@@ -82,7 +130,7 @@ def _on_errors(agent: str, episodes: Sequence[Episode]) -> Iterator[str]:
         yield f"{share} and count as not solved; example: {_quoted(failed[0])}"
     if overflows:
         share = f"{overflows} of {len(episodes)} episodes of {agent}"
-        yield f"{share} outgrew the model's context and count as not solved"
+        yield f"{share} exceeded the model's context and count as not solved"
 
 
 def _valid(episodes: Sequence[Episode]) -> float:

@@ -67,6 +67,7 @@ def _turn(turn: TurnRecord) -> dict[str, Any]:
     return {
         "user": turn.user,
         "reply": escape_unprintable(turn.reply, kept="\n\t"),
+        "reasoning": escape_unprintable(turn.reasoning or "", kept="\n\t"),
         "defects": list(turn.defects),
         "soft_defects": list(turn.soft_defects),
         "penalty": turn.penalty,

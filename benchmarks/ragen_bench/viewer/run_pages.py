@@ -8,7 +8,14 @@ from typing import Any, Final
 from ragen_agents.rollout import Episode
 from ragen_agents.run_files.atomic import new_folder
 from ragen_bench.analysis.ledger import Ledger
-from ragen_bench.analysis.summary import Explained, explain_run, most_instructive, summarise_ledgers
+from ragen_bench.analysis.summary import (
+    Explained,
+    explain_run,
+    instructive_agents,
+    invalid_reply,
+    most_instructive,
+    summarise_ledgers,
+)
 from ragen_bench.config.suite_versions import check_playable
 from ragen_bench.evaluation.run_table import Run, summarise
 from ragen_bench.viewer.frames import first_frame, name_in_viewer, show_episode
@@ -73,7 +80,7 @@ class _Pages:
             for row in summarise_ledgers(self._run, self._explained).to_dict("records")
         }
         rows = [
-            {**row, **judged.get((row["game"], row["agent"]), {}),
+            {**judged[row["game"], row["agent"]], **row,
              "link": self._link(row["agent"], row["game"])}
             for row in results
         ]  # fmt: skip
@@ -81,12 +88,12 @@ class _Pages:
             agent: [
                 self._lesson(found) for found in most_instructive(self._explained, agent, _LISTED)
             ]
-            for agent in self._slugs
+            for agent in instructive_agents(self._slugs)
         }
         shared = [game for game in self._games if len(self._players(game)) > 1]
         self._write(
             "index.html", "run.html", rows=rows, lessons=lessons, besides=shared,
-            reasons=self._explained.reasons,
+            left_out=self._explained.left_out,
         )  # fmt: skip
         for (agent, game), sample in self._run.samples.items():
             self._viewer(agent, game, list(sample.values()))
@@ -132,6 +139,7 @@ class _Pages:
             "turn": turn + 1,
             "decision": found.decisions[turn],
             "played": episode.turns[turn].executed,
+            "invalid": invalid_reply(episode.turns[turn]),
         }
 
     def _link(self, agent: str, game: str) -> str:

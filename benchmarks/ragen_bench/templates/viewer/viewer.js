@@ -80,9 +80,13 @@ function drawBoard(board) {
   place.replaceChildren(...rows);
 }
 
-function drawReply(text) {
+function drawReply(turn, error) {
+  if (turn && !turn.reply.trim()) {
+    at("reply").replaceChildren(make("span", "(empty reply)", "think"));
+    return;
+  }
   let part = "plain";
-  const pieces = text.split(/(<\/?(?:think|answer)>)/).map((piece) => {
+  const pieces = (turn ? turn.reply : error).split(/(<\/?(?:think|answer)>)/).map((piece) => {
     const tag = /^<(\/?)(think|answer)>$/.exec(piece);
     if (!tag) return make("span", piece, part);
     part = tag[1] ? "plain" : tag[2];
@@ -149,7 +153,9 @@ function draw() {
   const best = episode.frames.findLast((f, i) => i <= step && f.best !== undefined).best;
   at("best").textContent = `The oracle's plan at the start of this turn: ${best.join(" · ") || "nothing helps any more"}`;
   at("turn").textContent = turn ? `Turn ${frame.turn + 1} of ${episode.turns.length}${turn.tokens === null ? "" : `, ${turn.tokens} tokens`}` : "No reply";
-  drawReply(turn ? turn.reply : episode.error);
+  drawReply(turn, episode.error);
+  at("reasoned").hidden = !turn?.reasoning;
+  at("reasoning").textContent = turn?.reasoning ?? "";
   at("defects").textContent = turn && turn.defects.length ? `Defects: ${turn.defects.join(", ")} (${turn.penalty})` : "";
   at("soft-defects").textContent = turn && turn.soft_defects.length ? `Allowed: ${turn.soft_defects.join(", ")}` : "";
   at("user").textContent = turn ? turn.user : "";
