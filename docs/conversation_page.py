@@ -28,9 +28,9 @@ other defaults than these; the page of each [game](games/index.md) shows its fir
 
 | where | how |
 |---|---|
-| Python | `gym.make("ragen/SokobanText-v0", actions_per_turn=1)`, or `ragen_envs.conversation.make` with the same arguments |
-| [`ragen bench`](harness.md#a-suite) | `--setting actions_per_turn=1`, or `settings: {actions_per_turn: 1}` of a task of a suite |
-| [`ragen train`](training.md) | `env_kwargs.actions_per_turn=1` |
+| Python | `gym.make("ragen/SokobanText-v0", think=False)`, the same for `ragen_envs.conversation.make` |
+| [`ragen bench`](harness.md#a-suite) | `--setting think=false`, or `settings: {think: false}` in a suite |
+| [`ragen train`](training.md) | `env_kwargs.think=false` |
 
 Keywords of the game, such as `size`, are passed in the same way.
 """

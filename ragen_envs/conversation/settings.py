@@ -47,7 +47,7 @@ class ConversationSettings:
     before the defect run. "discard": nothing runs. "end": nothing runs and the episode ends."""
     soft_defects: str = "allow"
     """What a soft defect costs: an answer in another form that is still clear, such as "Up, Down".
-    "allow": nothing; the reply is valid, and the record names the form. "penalise": the same as any defect."""
+    "allow": nothing; the reply is valid, and the record names the form. "penalise": as any other defect."""
     think_prefix: bool = False
     """Whether the assistant's turn begins with ``<think>``, which the reply continues; needs ``think``."""
     demonstrations: int = 0
