@@ -184,10 +184,11 @@ def _docstring(env: Any) -> str:
 
 
 def _ids(games: list[GameSpec]) -> str:
-    rows = ["| id | as a conversation | arguments | |", "|---|---|---|---|"]
+    rows = ["| id | as a conversation | arguments | time limit | |", "|---|---|---|---|---|"]
     for g in games:
         arguments = ", ".join(f"{k}={v!r}" for k, v in g.kwargs.items()) or "defaults"
-        rows.append(f"| `{g.id}` | `{g.text_id}` | {arguments} | {g.summary} |")
+        limit = f"{g.max_episode_steps} actions" if g.max_episode_steps else "none"
+        rows.append(f"| `{g.id}` | `{g.text_id}` | {arguments} | {limit} | {g.summary} |")
     return "\n".join(rows)
 
 

@@ -28,7 +28,7 @@ from ragen_agents.starpo import TrainConfig
             ["update.mini_batch_size", "greater than or equal to 1", "0"],
         ),
         (["sokoban", "update.mini_batch_size"], ["'update.mini_batch_size' must have the form field=value"]),
-        (["sokoban", "advantage.estimator=ppo"], ["advantage.estimator", "'gae'", "'ppo'"]),
+        (["sokoban", "advantage.estimator=ppo"], ["advantage.estimator is 'ppo', but must be one of gae, ", "others"]),
         (["sokoban", "rollout.group_size=1"], ["rollout.group_size is 1", "at least 2"]),
         (["sokoban", "--preset", "starpo-grpo", "loss.kl=reward", "loss.kl_estimator=k1"],
          ["loss.kl=reward has no effect on advantage.estimator=grpo"]),
