@@ -29,7 +29,7 @@ from ragen_agents.starpo import TrainConfig
         ),
         (["sokoban", "update.mini_batch_size"], ["'update.mini_batch_size' must have the form field=value"]),
         (["sokoban", "advantage.estimator=ppo"],
-         ["advantage.estimator is 'ppo', but must be one of gae, ", "others"]),
+         ["advantage.estimator is 'ppo', but must be one of grpo, ", "others"]),
         (["sokoban", "rollout.group_size=1"], ["rollout.group_size is 1", "at least 2"]),
         (["sokoban", "--preset", "starpo-grpo", "loss.kl=reward", "loss.kl_estimator=k1"],
          ["loss.kl=reward has no effect on advantage.estimator=grpo"]),
