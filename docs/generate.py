@@ -16,6 +16,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pettingzoo
+from conversation_page import conversation_page
 from gradient_buckets import buckets_table
 from memory_plans import plans_table
 from numpy.typing import NDArray
@@ -63,6 +64,7 @@ def pages() -> dict[Path, str]:
     )
     found |= {DOCS / "games" / f"{g.name}.md": _several_page(g) for g in MULTI_AGENT_GAMES}
     found[DOCS / "settings.md"] = f"{SETTINGS_NOTE}\n\n{settings_page()}"
+    found[DOCS / "conversation-settings.md"] = f"{SETTINGS_NOTE}\n\n{conversation_page()}"
     engines = (DOCS / "engines.md").read_text(encoding="utf-8")
     plans = _PLANS.sub(lambda part: f"{part[1]}{plans_table()}{part[2]}", engines)
     found[DOCS / "engines.md"] = plans
@@ -182,10 +184,11 @@ def _docstring(env: Any) -> str:
 
 
 def _ids(games: list[GameSpec]) -> str:
-    rows = ["| id | as a conversation | arguments | |", "|---|---|---|---|"]
+    rows = ["| id | as a conversation | arguments | time limit | |", "|---|---|---|---|---|"]
     for g in games:
         arguments = ", ".join(f"{k}={v!r}" for k, v in g.kwargs.items()) or "defaults"
-        rows.append(f"| `{g.id}` | `{g.text_id}` | {arguments} | {g.summary} |")
+        limit = f"{g.max_episode_steps} actions" if g.max_episode_steps else "none"
+        rows.append(f"| `{g.id}` | `{g.text_id}` | {arguments} | {limit} | {g.summary} |")
     return "\n".join(rows)
 
 

@@ -68,11 +68,12 @@ def _table(prefix: str, fields: dict[str, Any]) -> str:
         default = json.dumps(field["default"]) if field.get("default") is not None else ""
         shown = f"`{default}`" if default else ""
         told = " ".join(field["description"].split())
-        rows.append(f"| `{prefix}{name}` | {_values(field)} | {shown} | {told} |")
+        rows.append(f"| `{prefix}{name}` | {field_values(field)} | {shown} | {told} |")
     return "\n".join(rows) + "\n"
 
 
-def _values(field: dict[str, Any]) -> str:
+def field_values(field: dict[str, Any]) -> str:
+    """Return the values that a field of a JSON schema allows, in words."""
     return " or ".join(filter(None, (_one(variant) for variant in _variants(field))))
 
 

@@ -66,7 +66,8 @@ def read_rows(level: Any) -> str | None:
         return None
     rows = () if isinstance(level, str) or not isinstance(level, Sequence) else level
     if not rows or not all(isinstance(row, str) for row in rows):
-        raise RagenError(f"level is {level!r}, but must be a list of strings")
+        hint = "; use level.splitlines()" if isinstance(level, str) else ""
+        raise RagenError(f"level is {level!r}, but must be a list of strings{hint}")
     return "/".join(rows)
 
 

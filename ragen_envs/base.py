@@ -119,6 +119,8 @@ class GameEnv(gym.Env[ObsT, Any], Generic[ObsT]):
     def _reset_frozen(self, split: str, index: int, noise: int) -> None:
         from ragen_envs.instances import load_pack
 
+        if self._fixed is not None:
+            raise InstanceError("index cannot be combined with level, which fixes the level")
         if self.numbered:
             stream = seeding.new_stream(split, f"level {self.distribution}", index)
             self._stream = seeding.jump(self._draw_level(stream, split), noise)

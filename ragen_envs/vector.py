@@ -238,6 +238,8 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     def _reset_frozen(self, asked: ResetOptions, indices: NDArray[np.int64]) -> None:
         from ragen_envs.instances import load_pack
 
+        if self._fixed is not None:
+            raise InstanceError("index cannot be combined with level, which fixes the level")
         name = self.single.distribution
         levels = []
         for code, index in zip(asked.splits.tolist(), indices.tolist(), strict=True):

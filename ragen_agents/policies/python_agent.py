@@ -36,7 +36,7 @@ class PythonPolicy:
         answer = await self._function(request)
         reply = Reply(answer) if isinstance(answer, str) else answer
         if not isinstance(reply, Reply) or not isinstance(reply.text, str):
-            raise TypeError(f"the reply is a {type(answer).__name__}, but must be a str or a Reply")
+            raise TypeError(f"the reply is {answer!r:.80}, but must be a str or a Reply")
         reply.text.encode()  # half a surrogate pair cannot be written down
         return reply
 

@@ -126,8 +126,10 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
     if first["type"] == "value_error" and isinstance(first["input"], dict):
         # A check of ours on a whole section: its message names the fields and their values.
         return one_line(first["ctx"]["error"])
-    given = f", but is {first['input']!r:.80}" if first["type"] != "missing" else ""
     message = first["msg"].removeprefix("Value error, ")
+    if message.startswith(f"{'.'.join(where)} is "):
+        return one_line(message)  # a check of ours on a field, which names the field and its value
+    given = f", but is {first['input']!r:.80}" if first["type"] != "missing" else ""
     return one_line(f"{'.'.join(where) or 'it'}: {message}{given}")
 
 

@@ -113,7 +113,7 @@ class Server(_Section):
 
 
 class Filter(_Section):
-    """Which groups are learned from."""
+    """Groups used for training."""
 
     _renamed = {"keep": "filter.ratio"}
 
@@ -176,7 +176,7 @@ class Loss(_Section):
     entropy_coef: Amount = 0.001
     """Coefficient of the entropy bonus (paper: 0.001)."""
     kl: Literal["none", "reward", "loss"] = "none"
-    """Where the divergence from the initial policy is charged (paper: reward; StarPO-S: none)."""
+    """Where the divergence from the initial policy is applied (paper: reward; StarPO-S: none)."""
     kl_coef: Amount = 0.001
     """Coefficient of the divergence (paper: 0.001)."""
     kl_estimator: KlEstimator = "k1"
@@ -222,12 +222,12 @@ class Update(_Section):
     critic_learning_rate: Annotated[float, Field(gt=0)] = 1e-5
     """Learning rate of the critic (RAGEN's code: 1e-5)."""
     lr_scheduler_type: Literal["constant", "linear", "cosine"] = "constant"
-    """How both learning rates go on after their warm-up: they stay, or fall to 0 at the end of the run in a
-    line or a half cosine. The formulas are those of transformers; each optimizer step has its own rate."""
+    """Schedule of both learning rates after warm-up: constant, or decay to 0, linearly or by a half cosine.
+    The formulas are those of transformers; each optimizer step has its own rate."""
     warmup_iterations: Annotated[int, Field(ge=0)] = 0
     """Iterations in which both learning rates rise from 0; the first optimizer step then changes nothing."""
     weight_decay: Amount = 0.0
-    """Decoupled weight decay (AdamW) of policy and critic; biases and norms are spared."""
+    """Decoupled weight decay (AdamW) of policy and critic; biases and norms are excluded."""
     critic_warmup: Annotated[int, Field(ge=0)] = 0
     """Iterations at the start in which only the critic learns."""
     betas: tuple[Unit, Unit] = (0.9, 0.999)
@@ -393,7 +393,7 @@ class TrainConfig(_Section):
 
     @property
     def charges_divergence(self) -> bool:
-        """Whether the initial policy is needed, because a divergence from it is charged."""
+        """Whether the initial policy is needed, because a divergence from it is applied."""
         return self.loss.kl != "none" and self.loss.kl_coef > 0
 
     @property

@@ -24,29 +24,29 @@ class ConversationSettings:
     """
 
     max_turns: int = 5
-    """Most replies in an episode, >= 1 (paper: 5)."""
+    """Maximum number of replies in an episode, >= 1 (paper: 5)."""
     actions_per_turn: int = 5
-    """Most actions in one reply, >= 1 (paper: 5); more are a defect, and the first ones run."""
+    """Maximum number of actions in one reply, >= 1 (paper: 5). More are a defect; the first ones run."""
     max_actions: int = 10
-    """Most actions in an episode, >= 1 (paper: 10)."""
+    """Maximum number of actions in an episode, >= 1 (paper: 10)."""
     think: bool = True
-    """Whether a reply must hold ``<think>…</think>`` before its ``<answer>…</answer>``."""
+    """Whether a reply must contain ``<think>…</think>`` before its ``<answer>…</answer>``."""
     history: str = "full"
-    """Which earlier turns the next messages hold: "full", "last" (``history_turns``) or "none"."""
+    """Earlier turns that the agent sees: "full" for all, "last" for ``history_turns`` of them, or "none"."""
     history_turns: int = 1
-    """Earlier turns kept when history is "last", >= 1."""
+    """Number of earlier turns that the agent sees if ``history`` is "last", >= 1."""
     symbols: str | Mapping[str, str] = field(default="standard", hash=False)
     """Name of one of the game's symbol sets, or a mapping from cell names to single characters."""
     observation: str = GRID
     """How the state is shown: "grid", "coordinates" or "both"; or "image", a picture beside each user
-    message, with the words that a game without a board needs."""
+    message. Games without a board add words to it."""
     format_penalty: float = -0.1
     """Added to the reward of a turn whose reply has a defect, <= 0 (paper: -0.1)."""
     invalid: str = "penalise"
     """What a reply with a defect does besides the penalty. "penalise": the actions that could be read
     before the defect run. "discard": nothing runs. "end": nothing runs and the episode ends."""
     soft_defects: str = "allow"
-    """What an answer costs that can be read but is not in the requested form, such as "Up, Down".
+    """What a soft defect costs: an answer in another form that is still clear, such as "Up, Down".
     "allow": nothing; the reply is valid, and the record names the form. "penalise": as any other defect."""
     think_prefix: bool = False
     """Whether the assistant's turn begins with ``<think>``, which the reply continues; needs ``think``."""

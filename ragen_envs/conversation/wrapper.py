@@ -240,7 +240,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         if self.end is not None:
             raise ResetNeededError(f"the episode has ended ({self.end}); call reset() first")
         if not isinstance(reply, str):
-            raise RagenError(f"the reply is a {type(reply).__name__}, but must be a string")
+            raise RagenError(f"the reply is {reply!r:.80}, but must be a string")
 
     def _run(self, actions: tuple[Action, ...]) -> tuple[tuple[bool, ...], tuple[float, ...]]:
         effective: list[bool] = []

@@ -61,7 +61,7 @@ class Seat:
             RagenError: The reply is not a string.
         """
         if not isinstance(reply, str):
-            raise RagenError(f"the reply is a {type(reply).__name__}, but must be a string")
+            raise RagenError(f"the reply is {reply!r:.80}, but must be a string")
         settings = self.settings
         return parse_reply(
             reply, self.names, 1, settings.think, truncated,

@@ -73,7 +73,7 @@ def test_a_class_and_an_async_function_are_agents(name, tokens, here):
     ("name", "error"),
     [
         ("fails", "ConnectionError: no reply today"),
-        ("says_nothing", "TypeError: the reply is a NoneType"),
+        ("says_nothing", "TypeError: the reply is None, but must"),
         ("half_a_character", "UnicodeEncodeError"),
     ],
 )

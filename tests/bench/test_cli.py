@@ -80,6 +80,15 @@ def test_games_lists_every_id(capsys):
     assert all(game.text_id in shown for game in MULTI_AGENT_GAMES)
     assert "2048 / 512 / 1024" in shown
     assert "sokoban-8x8-2" in shown
+    assert "none" in shown
+    assert "0 / 0 / 0" not in shown
+
+
+def test_help_wraps_at_the_width_of_the_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    shown = CliRunner().invoke(app, ["train", "--help"]).output
+    paragraph = next(line for line in shown.splitlines() if "An existing run directory" in line)
+    assert paragraph.rstrip().endswith("seconds of an iteration.")
 
 
 # --- what is wrong with the words ----------------------------------------------------------------

@@ -97,6 +97,16 @@ def test_the_end_of_a_run_says_whether_it_learned(run):
     ]
 
 
+def test_the_end_of_a_run_counts_one_iteration(run):
+    from ragen_bench.training.run_summary import run_summary
+
+    metrics = run / "metrics.jsonl"
+    lines = metrics.read_text().splitlines(keepends=True)
+    first = next(line for line in lines if json.loads(line)["iteration"] == 1)
+    metrics.write_text(first)
+    assert any(line.startswith("trained: 1 iteration in ") for line in run_summary(run))
+
+
 def test_the_end_of_a_run_names_the_settings_to_score_it_under(run):
     from ragen_bench.training.run_summary import run_summary
 

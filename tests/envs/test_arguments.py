@@ -172,3 +172,16 @@ def test_numbers_of_numpy_are_numbers():
     env = gym.make("ragen/FrozenLake-v0", size=np.int64(5), success_rate=np.float32(0.5))
     assert env.unwrapped.distribution == "frozen_lake-5x5-0.8"
     assert env.unwrapped.success_rate == 0.5
+
+
+def test_a_level_in_one_string_gets_a_hint():
+    with pytest.raises(RagenError, match=r"must be a list of strings; use level\.splitlines\(\)"):
+        gym.make("ragen/Sokoban-v0", level="####\n#P_#")
+
+
+@pytest.mark.parametrize("make", [gym.make, gym.make_vec])
+def test_a_fixed_level_has_no_index(make):
+    env = make("ragen/FrozenLake-v0", level=["P__O", "____", "____", "___G"])
+    env.reset(seed=0)
+    with pytest.raises(RagenError, match="index cannot be combined with level"):
+        env.reset(options={"split": "test", "index": 7})

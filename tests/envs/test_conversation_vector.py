@@ -146,7 +146,7 @@ WRONG = [
     ((["x"] * 2, [0, 0], None), r"ids is \[0, 0\].*twice"),
     ((["x"], [3], None), "no conversation 3, but 0 to 2"),
     ((["x"], [-1], None), "no conversation -1"),
-    ((["x", "x", 5], None, None), "the reply is a int"),
+    ((["x", "x", 5], None, None), "the reply is 5, but"),
     ((["x"] * 3, [0, 2, 1], None), r"ended \(budget\)"),
 ]
 

@@ -46,7 +46,7 @@ def assert_same(a, b):
 
 
 @pytest.mark.parametrize("env_id", NUMERIC)
-def test_pettingzoo_finds_nothing_to_complain_about(env_id, capsys):
+def test_passes_api_tests(env_id, capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         parallel_api_test(parallel(env_id), 40)

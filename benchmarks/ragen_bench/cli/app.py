@@ -9,6 +9,7 @@ from ragen_bench.cli.compare import compare
 from ragen_bench.cli.explain import explain
 from ragen_bench.cli.export import export
 from ragen_bench.cli.games import games
+from ragen_bench.cli.help_text import help_text
 from ragen_bench.cli.leaderboard import leaderboard_app
 from ragen_bench.cli.match import match
 from ragen_bench.cli.models import models_app
@@ -37,7 +38,7 @@ for command in (
     bench, match, show, view, explain, export, compare, verify, play, games, new_game, train, sft, sweep,
     reproduce, power, report, submit,
 ):  # fmt: skip
-    app.command()(command)
+    app.command(help=help_text(command))(command)
 app.add_typer(starter_app, name="starter")
 app.add_typer(models_app, name="models")
 app.add_typer(leaderboard_app, name="leaderboard")

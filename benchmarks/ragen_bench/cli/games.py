@@ -19,13 +19,18 @@ def games(style: FormatOption = Format.TABLE, wide: WideOption = False) -> None:
             row["text_id"],
             row["summary"],
             row["levels"],
-            f"{row['train']} / {row['validation']} / {row['test']}",
+            _counts(row),
         ]
         for row in rows
     ]
     hideable = ("frozen levels", header[-1], "text id")
     grid = Grid(header, cells, 4, hideable, wrapped=("summary",), grouped=False)
     print_table(pd.DataFrame(rows), grid, style, "Games", wide=wide)
+
+
+def _counts(row: dict[str, Any]) -> str:
+    counts = (row["train"], row["validation"], row["test"])
+    return " / ".join(map(str, counts)) if any(counts) else "none"
 
 
 def _listed() -> list[tuple[str, str, str]]:

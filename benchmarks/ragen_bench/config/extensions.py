@@ -39,6 +39,8 @@ def import_extension(name: str) -> None:
     """
     path = Path(name)
     is_file = path.suffix == ".py"
+    if is_file and not path.is_file():
+        raise RagenError(f"'{name}' does not exist")
     folder = str(path.resolve().parent if is_file else Path.cwd())
     if folder not in sys.path:
         sys.path.insert(0, folder)

@@ -62,9 +62,8 @@ def _success(line: dict[str, Any]) -> str:
 def _course(metrics: list[dict[str, Any]]) -> Iterator[str]:
     seconds = sum(line.get("seconds/total", 0.0) for line in metrics)
     warned = [line["iteration"] for line in metrics if line.get("warnings")]
-    count = (
-        f"{metrics[-1]['iteration']} iterations in {duration(seconds)}" if metrics else "nothing"
-    )
-    yield f"trained: {count}"
+    count = metrics[-1]["iteration"] if metrics else 0
+    trained = f"{count} iteration{'s' * (count != 1)} in {duration(seconds)}"
+    yield f"trained: {trained if metrics else 'nothing'}"
     if warned:
         yield f"iterations with warnings: {len(warned)} (first: {warned[0]}); see the report"

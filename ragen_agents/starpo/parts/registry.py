@@ -64,10 +64,9 @@ class Registry(Generic[PartT]):
             ValueError: It is unknown; the message lists the known ones.
         """
         if name not in self._parts:
-            known = ", ".join(f"'{each}'" for each in self._parts)
             raise ValueError(
-                f"unknown {self.field} '{name}'; choose one of {known}, or import the file that "
-                "registers it with ragen --import FILE"
+                f"{self.field} is {name!r}, but must be one of {', '.join(self._parts)}; "
+                "`ragen --import FILE` registers others"
             )
         return name
 
