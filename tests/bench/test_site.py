@@ -268,7 +268,7 @@ def test_an_older_site_is_replaced_and_nothing_else(site, entries, tmp_path, cap
     (tmp_path / "thesis.tex").write_text("x")
     build = ["leaderboard", "build", "--entries", str(entries), "--out"]
     assert main([*build, str(tmp_path)]) == 2
-    assert "no site" in capsys.readouterr().err
+    assert "something other than a site" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
     assert main(["leaderboard", "serve", str(tmp_path)]) == 2
     assert "ragen leaderboard build" in capsys.readouterr().err
