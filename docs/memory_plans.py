@@ -46,7 +46,7 @@ _WAYS: Final[tuple[tuple[str, str, dict[str, Any]], ...]] = (
 
 def plans_table() -> str:
     """Return the table as Markdown."""
-    sizes = [f"{gib} GB" for gib in _GPUS]
+    sizes = [f"{gib} GiB" for gib in _GPUS]
     lines = [f"| | | {' | '.join(sizes)} |", f"|---|---|{'--:|' * len(_GPUS)}"]
     for name, model in MODELS.items():
         planned = None
