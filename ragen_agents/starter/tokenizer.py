@@ -20,7 +20,8 @@ _PIECES: Final = (
     r"|[.,:] (?=[A-Za-z])|[\s\S]"
 )
 _START, _END, _PAD = "<|im_start|>", "<|im_end|>", "<|pad|>"
-_TAGS: Final = ("<think>", "</think>", "<answer>", "</answer>", " || ")
+SPECIAL_TOKENS: Final = (_PAD, _START, _END)
+TAGS: Final = ("<think>", "</think>", "<answer>", "</answer>", " || ")
 
 CHAT_TEMPLATE: Final = (
     "{% for message in messages %}"
@@ -45,15 +46,24 @@ def build_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
         ]
     )
     tokenizer.decoder = decoders.ByteLevel()
-    special = [_PAD, _START, _END]
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY - len(_TAGS),
-        special_tokens=special,
+        vocab_size=VOCABULARY - len(TAGS),
+        special_tokens=list(SPECIAL_TOKENS),
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
-    tokenizer.add_tokens([AddedToken(tag, normalized=False, special=False) for tag in _TAGS])
+    return with_chat_template(tokenizer, 2048)
+
+
+def with_chat_template(tokenizer: Tokenizer, context: int) -> PreTrainedTokenizerFast:
+    """Return a trained tokenizer in transformers' form, with the tags of replies and the chat template.
+
+    Args:
+        tokenizer: Has been trained with `SPECIAL_TOKENS`; the tags are added to it.
+        context: Most tokens that the model reads.
+    """
+    tokenizer.add_tokens([AddedToken(tag, normalized=False, special=False) for tag in TAGS])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         eos_token=_END,
@@ -61,5 +71,5 @@ def build_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
         padding_side="left",
         chat_template=CHAT_TEMPLATE,
         clean_up_tokenization_spaces=False,
-        model_max_length=2048,
+        model_max_length=context,
     )

@@ -13,14 +13,12 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from tokenizers.trainers import BpeTrainer
 from transformers import PreTrainedTokenizerFast
 
-from ragen_agents.starter.tokenizer import CHAT_TEMPLATE
+from ragen_agents.starter.tokenizer import SPECIAL_TOKENS, TAGS, with_chat_template
 
 VOCABULARY: Final = 4096
 """Most tokens, repeated lines not counted."""
 CONTEXT: Final = 4096
 _PIECES: Final = r"[a-z]+[0-9]* ?|[0-9]{1,2} ?|[^a-z0-9\s]+ ?|\s"
-_START, _END, _PAD = "<|im_start|>", "<|im_end|>", "<|pad|>"
-_TAGS: Final = ("<think>", "</think>", "<answer>", "</answer>", " || ")
 _REPEATED: Final = 0.1
 """A line is one token if this share of the texts holds it."""
 _SHORTEST_LINE: Final = 12
@@ -40,24 +38,15 @@ def build_word_tokenizer(texts: Sequence[str]) -> PreTrainedTokenizerFast:
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = BpeTrainer(
-        vocab_size=VOCABULARY - len(_TAGS),
-        special_tokens=[_PAD, _START, _END],
+        vocab_size=VOCABULARY - len(TAGS),
+        special_tokens=list(SPECIAL_TOKENS),
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
     tokenizer.train_from_iterator(lowered, trainer)
-    tags = [AddedToken(tag, normalized=False, special=False) for tag in _TAGS]
-    whole = [AddedToken(line, normalized=True, special=False) for line in lines]
-    tokenizer.add_tokens([*tags, *whole])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        eos_token=_END,
-        pad_token=_PAD,
-        padding_side="left",
-        chat_template=CHAT_TEMPLATE,
-        clean_up_tokenization_spaces=False,
-        model_max_length=CONTEXT,
-    )
+    fast = with_chat_template(tokenizer, CONTEXT)
+    fast.add_tokens([AddedToken(line, normalized=True, special=False) for line in lines])
+    return fast
 
 
 def repeated_lines(texts: Sequence[str]) -> list[str]:

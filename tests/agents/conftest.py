@@ -16,3 +16,16 @@ def server():
 
     with EndpointServer() as made:
         yield made
+
+
+@pytest.fixture
+def policy(tiny):
+    """What is trained: other weights than the folder's, with which an engine begins."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(tiny, dtype="float32").eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(1.2)
+    return model

@@ -30,16 +30,6 @@ def quickly(monkeypatch):
     monkeypatch.setattr(vllm_server, "LONGEST_DELAY", 0.05)
 
 
-@pytest.fixture
-def policy(tiny):
-    """What is trained: other weights than the server begins with."""
-    model = transformers.AutoModelForCausalLM.from_pretrained(tiny, dtype="float32").eval()
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.mul_(1.2)
-    return model
-
-
 def engine_of(server, folder, policy, patience=30.0, timeout=30.0):
     """The engine of a run of one process, on one server or on several."""
     several = server if isinstance(server, list) else [server]
@@ -344,15 +334,7 @@ def test_a_run_goes_on_with_another_server_as_if_the_first_had_not_died(tiny, tm
     with VllmServer(tiny) as server:
         assert train(whole, tiny, "iterations=3", f"server.url={server.root}") == 0
     with VllmServer(tiny) as server:
-        real, served = server.post_inference_v1_generate, []
-
-        def generate(*arguments):
-            served.append(server.label)
-            if sum(label.endswith("-1") for label in served) == 5:
-                server.faults, server.kinds = 1.0, ("reset",)
-            return real(*arguments)
-
-        server.post_inference_v1_generate = generate
+        server.before_reply(5, 1, server.fail)
         assert train(cut, tiny, "iterations=3", f"server.url={server.root}") == 2
     said = capsys.readouterr().err.strip().splitlines()[-1]
     assert said.startswith("error: the server does not answer")

@@ -49,16 +49,7 @@ def test_split_weights_go_to_two_servers(tiny, whole, tmp_path):
 def test_two_processes_on_a_server_that_is_restarted(tiny, whole, tmp_path):
     """Of both, which lack its weights, one gives it them again, once."""
     with VllmServer(tiny) as server:
-        real, served = server.post_inference_v1_generate, []
-
-        def generate(*arguments):
-            served.append(server.label)
-            if sum(label.endswith("-1") for label in served) == 4:
-                served.append("restarted-1")
-                server.restart()
-            return real(*arguments)
-
-        server.post_inference_v1_generate = generate
+        server.before_reply(4, 1, server.restart)
         in_two_processes(arguments(tiny, tmp_path / "run", server.root))
         assert len(server.loads) == 2  # the lost version and the last one
         assert server.label.endswith("-2")
@@ -70,15 +61,7 @@ def test_a_failure_of_one_process_ends_both_with_the_state_saved(tiny, whole, tm
     """Only one of the servers dies, so only one process sees it; then another takes its place."""
     out = tmp_path / "run"
     with VllmServer(tiny) as one, VllmServer(tiny) as two:
-        real, served = two.post_inference_v1_generate, []
-
-        def generate(*arguments):
-            served.append(two.label)
-            if sum(label.endswith("-1") for label in served) == 4:
-                two.faults, two.kinds = 1.0, ("reset",)
-            return real(*arguments)
-
-        two.post_inference_v1_generate = generate
+        two.before_reply(4, 1, two.fail)
         urls = f"[{one.root}, {two.root}]"
         said = in_two_processes(arguments(tiny, out, urls), succeeds=False)
         assert said.count(f"error: the server does not answer: {two.root}") == 2

@@ -24,15 +24,6 @@ def without_vllm(monkeypatch):
 
 
 @pytest.fixture
-def policy(tiny):
-    model = transformers.AutoModelForCausalLM.from_pretrained(tiny, dtype="float32").eval()
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.mul_(1.2)
-    return model
-
-
-@pytest.fixture
 def vllm(tiny):
     return FakeVllmEngine(transformers.AutoModelForCausalLM.from_pretrained(tiny).eval())
 

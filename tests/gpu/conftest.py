@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from starter_fixtures import codec, starter  # noqa: F401
 
 HERE = Path(__file__).parent
 REHEARSED = os.environ.get("RAGEN_GPU_REHEARSAL") == "1"
@@ -37,25 +38,3 @@ def device():
     import torch
 
     return torch.device("cuda" if has_gpu() else "cpu")
-
-
-@pytest.fixture
-def starter():
-    import transformers
-
-    from ragen_agents.starter import STARTER
-
-    return transformers.AutoModelForCausalLM.from_pretrained(STARTER).eval()
-
-
-@pytest.fixture(scope="session")
-def codec():
-    import transformers
-
-    from ragen_agents.engines.decoding import stop_token_ids
-    from ragen_agents.rollout.chat import ChatCodec
-    from ragen_agents.starter import STARTER
-
-    tokenizer = transformers.AutoTokenizer.from_pretrained(STARTER)
-    generation = transformers.GenerationConfig.from_pretrained(STARTER)
-    return ChatCodec(tokenizer, stop_token_ids(generation, tokenizer))

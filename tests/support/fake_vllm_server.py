@@ -39,6 +39,23 @@ class VllmServer(EndpointServer):
         self.model = AutoModelForCausalLM.from_pretrained(self._folder, dtype="float32").eval()
         self.label, self.paused, self.loads, self.dtypes = "default", False, [], set()
 
+    def fail(self):
+        """Cut off every request from now on."""
+        self.faults, self.kinds = 1.0, ("reset",)
+
+    def before_reply(self, number, version, act):
+        """Call a function once, before the reply of a number that is asked of a version of the weights."""
+        real, asked, acted = self.post_inference_v1_generate, [], []
+
+        def generate(*arguments):
+            asked.append(self.label)
+            if sum(label.endswith(f"-{version}") for label in asked) == number and not acted:
+                acted.append(number)
+                act()
+            return real(*arguments)
+
+        self.post_inference_v1_generate = generate
+
     @property
     def root(self):
         return self.url.removesuffix("/v1")

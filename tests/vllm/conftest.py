@@ -5,13 +5,11 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
-import transformers
 from gymnasium import make_vec
+from starter_fixtures import codec, starter  # noqa: F401
 from vllm_serving import Serving
 
-from ragen_agents.engines.decoding import stop_token_ids
 from ragen_agents.engines.vllm_local import LocalSettings, load_local
-from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.starter import STARTER
 
 
@@ -30,15 +28,3 @@ def serving(tmp_path_factory):
     server = Serving(tmp_path_factory.mktemp("server") / "log")
     yield server
     server.kill()
-
-
-@pytest.fixture
-def starter():
-    return transformers.AutoModelForCausalLM.from_pretrained(STARTER).eval()
-
-
-@pytest.fixture(scope="session")
-def codec():
-    tokenizer = transformers.AutoTokenizer.from_pretrained(STARTER)
-    generation = transformers.GenerationConfig.from_pretrained(STARTER)
-    return ChatCodec(tokenizer, stop_token_ids(generation, tokenizer))
