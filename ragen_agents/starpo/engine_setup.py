@@ -53,11 +53,6 @@ def make_engine(
     if config.engine == "vllm-server":
         model = learner.models.policy.config
         return _served(config, model, codec, RunProcesses(accelerator), folder, context)
-    if accelerator.num_processes > 1:
-        raise RagenError(
-            f"engine is vllm, which runs with one process of the trainer, not {accelerator.num_processes}; "
-            "use vllm-server"
-        )
     from ragen_agents.engines.vllm_engine import VllmEngine
     from ragen_agents.engines.vllm_local import LocalSettings, load_local
 
@@ -69,6 +64,18 @@ def make_engine(
     )  # fmt: skip
     local = load_local(model_source(config.model), settings)
     return VllmEngine(local, codec.stop_token_ids, max_tokens)
+
+
+def check_processes(config: TrainConfig, processes: int) -> None:
+    """Check, before any model is loaded, that the engine of a config can serve so many processes.
+
+    Raises:
+        RagenError: It cannot.
+    """
+    if config.engine == "vllm" and processes > 1:
+        raise RagenError(
+            f"engine is vllm, which runs with one process of the trainer, not {processes}; use vllm-server"
+        )
 
 
 def engine_context(config: TrainConfig, make_env: MakeEnv, codec: ChatCodec, own: int) -> int:

@@ -15,7 +15,7 @@ from ragen_agents.rollout.collect import Collector, RewardFunction
 from ragen_agents.rollout.trajectory import Trajectory
 from ragen_agents.starpo.callbacks import Callback, checked_callbacks
 from ragen_agents.starpo.config import TrainConfig
-from ragen_agents.starpo.engine_setup import engine_context, make_engine
+from ragen_agents.starpo.engine_setup import check_processes, engine_context, make_engine
 from ragen_agents.starpo.evaluation import Evaluator
 from ragen_agents.starpo.memory.planning import fitted_to_device
 from ragen_agents.starpo.parts.estimators import ESTIMATORS
@@ -118,6 +118,8 @@ class Trainer:
         self.callbacks = checked_callbacks(callbacks)
         self._reward = TurnReward(config.reward) if reward is None else as_reward(reward)
         self.accelerator = make_accelerator(config)
+        if engine is None:
+            check_processes(config, self.accelerator.num_processes)
         self._make_env = env_factory(config, env)
         self.config = config = fitted_to_device(
             config, self._make_env, self.accelerator, own_engine=engine is not None

@@ -1,5 +1,6 @@
 """Training in two processes with servers: what one process learns, also through a server's death."""
 
+import shutil
 import subprocess
 
 import pytest
@@ -78,3 +79,13 @@ def test_a_server_that_one_process_refuses_is_an_error_of_both(tiny, tmp_path):
         said = in_two_processes(arguments(tiny, tmp_path / "run", urls), succeeds=False)
     assert said.count(f"error: the server at {two.root} has logprobs-mode raw_logprobs") == 2
     assert not (tmp_path / "run").exists()
+
+
+def test_vllm_in_two_processes_is_refused_before_the_model_is_read(tiny, tmp_path):
+    broken = tmp_path / "broken"
+    shutil.copytree(tiny, broken)
+    (broken / "model.safetensors").write_bytes(b"")
+    said = in_two_processes(command(broken, tmp_path / "run", "engine=vllm"), succeeds=False)
+    assert (
+        said.count("error: engine is vllm, which runs with one process of the trainer, not 2") == 2
+    )

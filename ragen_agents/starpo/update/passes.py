@@ -45,7 +45,7 @@ def hidden_states(trunk: Any, ids: Tensor, real: Tensor, start: int) -> Tensor:
 
 
 class _Beginning(DynamicLayer):
-    """Notes a layer's keys and values of the first pass, and gives them out once.
+    """Keeps a layer's keys and values of the first pass until they are taken.
 
     A layer that is computed again in the backward pass therefore finds nothing cached, as at first.
     """
