@@ -80,7 +80,8 @@ def test_a_line_that_is_being_written_is_left_out(training, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [("", "no conversations yet"), ("{}\n", "no file of samples")]
+    ("content", "said"),
+    [("", "no conversations yet"), ("{}\n", "is not a file of samples: no field 'rewards'")],
 )
 def test_samples_that_cannot_be_shown_are_named(content, said, training, tmp_path, capsys):
     (training / "samples.jsonl").write_text(content)

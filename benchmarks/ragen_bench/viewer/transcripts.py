@@ -62,7 +62,9 @@ def read_training_samples(folder: Path) -> list[Transcript]:
         return [_sample(number, json.loads(line)) for number, line in enumerate(lines)]
     except OSError as error:
         raise RagenError(f"'{path}' cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+    except KeyError as error:
+        raise RagenError(f"'{path}' is not a file of samples: no field {error}") from error
+    except (ValueError, TypeError, IndexError) as error:
         raise RagenError(f"'{path}' is not a file of samples: {error}") from error
 
 
