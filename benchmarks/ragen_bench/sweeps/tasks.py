@@ -184,7 +184,10 @@ def _task(sweep: Sweep, choice: Choice, game: str, name: str, seed: int | None) 
         make(train.game, **train.env_kwargs)  # refuses wrong ones
         supervised = None
         if cell.supervised is not None and seed is not None:
-            given = {"game": train.game, "model": train.model, "seed": seed, **cell.supervised}
+            given = {
+                "game": train.game, "model": train.model, "seed": seed,
+                "env_kwargs": train.env_kwargs, **cell.supervised,
+            }  # fmt: skip
             supervised = validate(SftConfig, given, "supervised")
     except RagenError as error:
         raise RagenError(f"sweep '{sweep.name}', cell '{name}': {error}") from error
