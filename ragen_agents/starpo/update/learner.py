@@ -176,22 +176,28 @@ class Learner:
                     totals[name] = totals.get(name, value.new_zeros(())) + value.detach() * min(
                         weight, 1
                     )
-        whole = {name: float(self._summed(value)) for name, value in totals.items()}
+        summed = self._summed(torch.stack(list(totals.values()))).tolist()
         norms = self._apply(iteration)
-        return {**whole, **norms, "skipped_steps": 0.0} if norms else {"skipped_steps": 1.0}
+        if not norms:
+            return {"skipped_steps": 1.0}
+        return {**dict(zip(totals, summed, strict=True)), **norms, "skipped_steps": 0.0}
 
     def _shares(self, batch: TrainBatch, rows: Sequence[int]) -> Iterator[tuple[list[int], float]]:
         """Yield this process's passes, each with the factor of its loss.
 
-        Every process makes as many passes as the others; those beyond its share weigh nothing. Where the
-        weights are split, gradients are averaged over processes, so the factor is their number.
+        A pass beyond its share weighs nothing. Every process makes one at least, since all have the same
+        metrics; where the weights are split it makes as many as the others. There gradients are averaged
+        over processes, so the factor is their number.
         """
         parts = micro_batches(batch.sizes, rows, self.config.update.micro_batch_tokens)
         world, rank = self.accelerator.num_processes, self.accelerator.process_index
-        factor = 1.0 if self._copy is None else float(world)
+        splits = self._copy is not None
         for k in range(-(-len(parts) // world)):
             mine = k * world + rank
-            yield parts[min(mine, len(parts) - 1)], factor if mine < len(parts) else 0.0
+            if mine < len(parts):
+                yield parts[mine], float(world) if splits else 1.0
+            elif splits or k == 0:
+                yield parts[-1], 0.0
 
     def _loss(
         self, prepared: Prepared, rows: list[int], counts: BatchTotals, iteration: int, part: Part
@@ -267,22 +273,23 @@ class Learner:
     def _score_all(self, models: ActorCritic, batch: TrainBatch, part: Part) -> Scores:
         """Score every trajectory, each process its share, and put the parts together."""
         device = self.accelerator.device
-        whole = [torch.zeros(batch.turn_ids.shape, device=device) for _ in range(3)]
+        found = [torch.zeros(batch.turn_ids.shape, device=device) for _ in range(3)]
         for rows, weight in self._shares(batch, range(len(batch.trajectories))):
             with self.accelerator.autocast():
                 scores = score_trajectories(models, batch, rows, device, part)
             if weight == 0:
                 continue
-            for target, found in zip(
-                whole, (scores.logprobs, scores.entropies, scores.values), strict=True
+            for target, value in zip(
+                found, (scores.logprobs, scores.entropies, scores.values), strict=True
             ):
-                target[rows, batch.columns(rows)] = found
+                target[rows, batch.columns(rows)] = value
         release_gathered(models)
-        return Scores(*(self._summed(each).cpu() for each in whole))
+        return Scores(*(self._summed(each).cpu() for each in found))
 
-    def _summed(self, part: Tensor) -> Tensor:
-        whole: Tensor = self.accelerator.reduce(part, "sum")
-        return whole
+    def _summed(self, share: Tensor) -> Tensor:
+        """Return the sum of all processes' shares; all call this together."""
+        total: Tensor = self.accelerator.reduce(share, "sum")
+        return total
 
 
 def is_split(config: TrainConfig, accelerator: Accelerator) -> bool:
