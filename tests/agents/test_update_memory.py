@@ -3,6 +3,7 @@
 import copy
 import json
 import weakref
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -133,6 +134,18 @@ def test_layers_that_are_computed_again_keep_their_inputs_only():
     assert len(passed) == 6  # each layer reads the beginnings and the rest
     assert held < kept.most / 4
     assert less.now == 0  # no graph is left behind
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_gradients_of_rows_do_not_wait_for_those_of_their_prompts(recompute):
+    models = ActorCritic(random_model("Qwen2"), None, 1.0)
+    if recompute:
+        recompute_layers(models)
+    added = Counter()
+    for name, weight in trunk_of(models.policy).layers.named_parameters():
+        weight.register_post_accumulate_grad_hook(lambda _, name=name: added.update([name]))
+    gradients_of(models)
+    assert set(added.values()) == {2}
 
 
 def test_a_model_that_does_not_say_what_its_layers_are_is_refused():

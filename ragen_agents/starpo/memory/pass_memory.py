@@ -123,20 +123,9 @@ def _cast_weights(shape: ModelShape, how: Arithmetic) -> int:
 
 
 def trunk_backward(shape: ModelShape, how: Arithmetic, size: PassSize) -> int:
-    """Return the most that the backward pass below the output head needs, with all that was kept.
-
-    The rows are differentiated before their prompts. A weight's gradients of the two wait for one another, so
-    that in between there is a second gradient of every weight, while only what the prompts kept is left.
-    """
-    found = _layer_backward(shape, how, size)
-    if how.rank:
-        waiting = how.product * how.rank * shape.adapter_width
-    else:
-        waiting = FLOAT32 * shape.trunk_parameters
-        waiting -= (FLOAT32 - how.product) * shape.linear_parameters
+    """Return the most that the backward pass below the output head needs, with all that was kept."""
     tied = FLOAT32 * shape.vocab_size * shape.hidden if shape.tied and not how.rank else 0
-    before = trunk_activations(shape, how, replace(size, rows=0))
-    return found + max(trunk_activations(shape, how, size) + tied, before + waiting)
+    return _layer_backward(shape, how, size) + trunk_activations(shape, how, size) + tied
 
 
 def _layer_backward(shape: ModelShape, how: Arithmetic, size: PassSize) -> int:

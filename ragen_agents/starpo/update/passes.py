@@ -35,13 +35,53 @@ def hidden_states(trunk: Any, ids: Tensor, real: Tensor, start: int) -> Tensor:
     first[copies] = torch.arange(len(ids), device=ids.device)
     read = real[first, :start]
     beginning = Cache(layer_class_to_replicate=_Beginning)
-    before = _read(trunk, prompts, read, read, beginning).index_select(0, copies)
-    layers: list[Any] = beginning.layers
-    rest = Cache(layers=[_Rest(layer.taken(), copies) for layer in layers])
+    before = _read(trunk, prompts, read, read, beginning)
     if start == ids.shape[1]:
-        return before
+        return before.index_select(0, copies)
+    layers: list[Any] = beginning.layers
+    before, *cached = _differentiated_apart([before, *(t for one in layers for t in one.taken())])
+    pairs = zip(cached[::2], cached[1::2], strict=True)
+    rest = Cache(layers=[_Rest(pair, copies) for pair in pairs])
     after = _read(trunk, ids[:, start:], real, real[:, start:], rest)
-    return torch.cat([before, after], dim=1)
+    return torch.cat([before.index_select(0, copies), after], dim=1)
+
+
+def _differentiated_apart(tensors: list[Tensor]) -> list[Tensor]:
+    """Return tensors whose graph is differentiated by itself, after all that reads them.
+
+    In one graph a weight's gradient waits until all passes that read the weight are differentiated, so that
+    there would be two gradients of every weight.
+    """
+    learned = [tensor for tensor in tensors if tensor.requires_grad]
+    if not learned:
+        return tensors
+    cut = iter(_Apart.apply(learned, *(tensor.detach().requires_grad_() for tensor in learned)))  # type: ignore[no-untyped-call]
+    return [next(cut) if tensor.requires_grad else tensor for tensor in tensors]
+
+
+class _Apart(torch.autograd.Function):
+    """Passes tensors on, and their gradients to another graph."""
+
+    @staticmethod
+    def forward(ctx: Any, origins: list[Tensor], *copies: Tensor) -> tuple[Tensor, ...]:
+        """Return the copies."""
+        ctx.set_materialize_grads(False)
+        ctx.origins = origins
+        return copies
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[None, ...]:
+        """Differentiate the graph of the originals."""
+        pairs = [
+            (origin, gradient)
+            for origin, gradient in zip(ctx.origins, gradients, strict=True)
+            if gradient is not None
+        ]
+        del ctx.origins
+        if pairs:
+            origins, given = zip(*pairs, strict=True)
+            torch.autograd.backward(origins, given)
+        return None, *(None for _ in gradients)
 
 
 class _Beginning(DynamicLayer):
