@@ -10,7 +10,6 @@ compares the resident memory of a process of its own. Settings are measured one 
 import argparse
 import os
 import re
-import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -234,11 +233,16 @@ def _print_resident() -> None:
     """Print by how many bytes the resident memory of this process grows once libraries are loaded."""
     case = _resident_case()
     _learner(case)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = _most_resident()
     learner = _learner(case)
     learner.update(learner.prepare(TrainBatch.of(_trajectories(case), 0)), 0)
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(1024 * (after - before))
+    print(_most_resident() - before)
+
+
+def _most_resident() -> int:
+    """Return the most bytes of this process; ``ru_maxrss`` would count those of its parent, too."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return 1024 * int(status.split("VmHWM:")[1].split()[0])
 
 
 def main() -> None:
