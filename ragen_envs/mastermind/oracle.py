@@ -208,6 +208,11 @@ def advise(guesses: Sequence[tuple[str, Answer]], solved: bool, budget: Budget) 
     Raises:
         SolverLimitError: The search takes too long, or several guesses a turn may help.
     """
+    return _advise(tuple(guesses), solved, budget)
+
+
+@lru_cache(maxsize=1 << 14)
+def _advise(guesses: tuple[tuple[str, Answer], ...], solved: bool, budget: Budget) -> Advice:
     if solved:
         return Advice((), 1.0, 0.0)
     rounds = min(budget.turns, budget.actions)

@@ -81,10 +81,15 @@ class WebShopEnv(WordGameEnv):
     - Options that share a value have separate buttons, named `option: value`; upstream they collide.
     - A click on a button that is not on the page is illegal, with a reason; upstream it silently does
       nothing.
+    - In the generated catalogue, the two multiples of ten of a price limit may be equal.
     - In the generated catalogue, the kind of a product is known, so no tagger is needed, and attributes and
       options must be exactly those asked for. The published comparison of similar words, under which a
       "king" counts for a "california king", is used on published data only.
     - The search is BM25 by `bm25s`, with ties in the order of the catalogue; no Java.
+
+    ## Published Results
+    On the real data, the published rule succeeds in 9.6% of the episodes, the paper's best agent in 29% and
+    human experts in 59% (arXiv 2207.01206). Results on the generated catalogue are not comparable.
 
     ## Version History
     * v0: Initial version.
@@ -125,8 +130,9 @@ class WebShopEnv(WordGameEnv):
         else:
             from ragen_envs.webshop.published import read_goals, read_shop
 
-            self.catalogue = read_shop(Path(data))
-            self._goals = read_goals(Path(data))
+            folder = Path(data).expanduser().resolve()
+            self.catalogue = read_shop(folder)
+            self._goals = read_goals(folder)
             self.distribution = f"webshop-{self.catalogue.name}"
         self._fixed = read_text("level", level)
         if self._fixed is not None:

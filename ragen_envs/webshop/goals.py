@@ -90,7 +90,8 @@ def decode_goal(level: str, catalogue: Catalogue) -> Goal:
         goal_options = tuple((str(name), str(value)) for name, value in options)
         goal_limit = None if limit is None else int(limit)
         wanted = tuple(map(str, attributes))
-    except (ValueError, TypeError, RecursionError):
+        number = catalogue.numbers.get(product)
+    except (ValueError, TypeError, OverflowError, RecursionError):
         raise InstanceError(
             f"level {level[:80]!r} must be a JSON list: catalogue, product, attributes, pairs of options, "
             "limit, instruction"
@@ -100,7 +101,6 @@ def decode_goal(level: str, catalogue: Catalogue) -> Goal:
             f"level is of the catalogue {shop}, but this shop has the catalogue {catalogue.name}: the "
             "numbers of products, the seed or the version differ"
         )
-    number = catalogue.numbers.get(product)
     if number is None:
         raise InstanceError(f"level names the product {product}, which this shop lacks")
     return Goal(

@@ -8,10 +8,12 @@ With the last, the goals are the human ones, else the synthetic ones with every 
 What differs from the published code, besides what ``WebShopEnv`` lists: the price of a product with a
 range, and the limit of a goal, are fixed by a hash of the product's id; the nouns of a title are its
 words that name its category or the term under which it was collected (the published code tags them with
-spaCy), or all its words if there are none; goals of one product belong to one split.
+spaCy), or all its words if there are none; goals of one product belong to one split; a product has at
+most 1,000 synthetic goals; spaces in the names and values of options are single; reviews are not read.
 """
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from functools import lru_cache
@@ -27,12 +29,14 @@ from ragen_envs.webshop.goals import Goal
 PRODUCTS: Final = ("items_shuffle.json", "items_shuffle_1000.json")
 ATTRIBUTES: Final = ("items_ins_v2.json", "items_ins_v2_1000.json")
 HUMAN: Final = "items_human_ins.json"
-MOST_COMBINATIONS: Final = 20
+MOST_COMBINATIONS: Final = 1000
 """Most synthetic goals of a product."""
 
 _AMOUNT: Final = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _WORD: Final = re.compile(r"[a-z]{3,}")
 _DEFAULT_PRICE: Final = 100.0
+_HIGHEST_LIMIT: Final = 990
+"""Limits are multiples of ten up to this."""
 
 
 @lru_cache(maxsize=4)
@@ -88,7 +92,7 @@ def _product(item: Any, attributes: dict[str, Any], where: str) -> Product:
     if not isinstance(item, dict) or not isinstance(item.get("asin"), str) or not item["asin"]:
         raise RagenError(f"{where} must be an object with a text 'asin'")
     where = f"{where} ({item['asin'][:20]})"
-    title = _text(item, "name", where)
+    title = " ".join(_text(item, "name", where).split())
     about = attributes.get(item["asin"])
     query = _text(item, "query", where).lower().strip()
     path = tuple(
@@ -101,7 +105,7 @@ def _product(item: Any, attributes: dict[str, Any], where: str) -> Product:
         nouns=_nouns(title, path, query),
         attributes=_texts(about, "attributes", where) if isinstance(about, dict) else (),
         options=_options(item.get("customization_options"), where),
-        price=_price(item.get("pricing"), item["asin"]),
+        price=_price(item.get("pricing"), item["asin"], where),
         rating=0.0,
         description=_text(item, "full_description", where),
         bullets=_texts(item, "small_description", where),
@@ -143,17 +147,24 @@ def _options(given: Any, where: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
             raise RagenError(
                 f"{where}: the option '{name}' must be a list of objects with a 'value'"
             )
-        values = dict.fromkeys(row["value"].strip().replace("/", " | ").lower() for row in rows)
+        values = dict.fromkeys(filter(None, (_option_text(row["value"]) for row in rows)))
         if values:
-            found.append((name.strip().lower(), tuple(values)))
+            found.append((_option_text(name), tuple(values)))
     return tuple(found)
 
 
-def _price(given: Any, asin: str) -> float:
+def _option_text(text: str) -> str:
+    """Return a name or value in lower case, on one line, with single spaces."""
+    return " ".join(text.replace("/", " | ").lower().split())
+
+
+def _price(given: Any, asin: str, where: str) -> float:
     """Return one price: that given, or, of a range, one fixed by a hash of the id."""
     amounts = [float(each.replace(",", "")) for each in _AMOUNT.findall(str(given or ""))]
     if not amounts:
         return _DEFAULT_PRICE
+    if not all(map(math.isfinite, amounts)):
+        raise RagenError(f"{where}: 'pricing' must be a price in dollars, but is {given!r:.60}")
     low, high = min(amounts[:2]), max(amounts[:2])
     share = text_key(f"webshop price {asin}") % 1_000_001 / 1_000_000
     return round(low + (high - low) * share, 2)
@@ -172,7 +183,9 @@ def _stem(word: str) -> str:
 
 
 def _human_goals(product: Product, rows: Any) -> Iterator[Goal]:
-    for row in rows if isinstance(rows, list) else ():
+    if not isinstance(rows, list | None):
+        raise RagenError(f"{HUMAN}: {product.id} must have a list of objects, but has {rows!r:.60}")
+    for row in rows or ():
         if not isinstance(row, dict) or not isinstance(row.get("instruction"), str):
             raise RagenError(
                 f"{HUMAN}: {product.id} must have a list of objects with an 'instruction'"
@@ -180,37 +193,53 @@ def _human_goals(product: Product, rows: Any) -> Iterator[Goal]:
         attributes = _texts(row, "instruction_attributes", product.id)
         chosen = _texts(row, "instruction_options", product.id)
         if attributes:
-            options = tuple((_option_name(product, value), value.lower()) for value in chosen)
+            wanted = map(_option_text, chosen)
+            options = tuple((_option_name(product, value), value) for value in wanted)
             yield _goal(product, attributes, options, row["instruction"])
 
 
 def _option_name(product: Product, value: str) -> str:
-    owners = (name for name, values in product.options if value.lower() in values)
+    owners = (name for name, values in product.options if value in values)
     return next(owners, "option")
 
 
 def _synthetic_goals(product: Product, about: Any) -> Iterator[Goal]:
-    if not isinstance(about, dict) or not isinstance(about.get("instruction"), str):
+    if about is None:
         return
-    attributes = _texts(about, "instruction_attributes", product.id)
-    if not attributes:
+    words, attributes = _instruction(product, about)
+    if not words or not attributes:
         return
-    names = [name for name, _ in product.options]
-    chosen = combinations(*(values for _, values in product.options))
+    ordered = sorted(product.options)
+    names = [name for name, _ in ordered]
+    chosen = combinations(*(values for _, values in ordered))
     for _, values in zip(range(MOST_COMBINATIONS), chosen, strict=False):
         options = tuple(zip(names, values, strict=True))
         wanted = ", and ".join(f"{name}: {value}" for name, value in options)
-        words = about["instruction"].strip(". ") + (f" with {wanted}" if wanted else "")
-        yield _goal(product, attributes, options, words)
+        yield _goal(product, attributes, options, words + (f" with {wanted}" if wanted else ""))
+
+
+def _instruction(product: Product, about: Any) -> tuple[str, tuple[str, ...]]:
+    """Return the synthetic instruction of a product, or "", and the attributes that it asks for."""
+    where = f"the attributes of {product.id}"
+    if not isinstance(about, dict):
+        raise RagenError(f"{where} must be an object, but are {about!r:.60}")
+    words = _text(about, "instruction", where).strip(". ")
+    return words, _texts(about, "instruction_attributes", where)
 
 
 def _goal(
     product: Product, attributes: tuple[str, ...], options: tuple[tuple[str, str], ...], words: str
 ) -> Goal:
-    """Return a goal whose limit is the larger of two multiples of ten above the price, fixed by a hash."""
+    """Return a goal whose limit is fixed by a hash.
+
+    It is the larger of two of the first four multiples of ten above the price. Where there are not two
+    up to ``_HIGHEST_LIMIT``, any price is right.
+    """
     draws = Draws(text_key(f"webshop limit {product.id} {words}"))
     above = int(product.price) // 10 * 10
-    limit = max(above + 10 * (1 + draws.below(4)) for _ in range(2))
+    steps = [limit for limit in range(above + 10, above + 50, 10) if limit <= _HIGHEST_LIMIT]
+    limit = max(draws.some(steps, 2)) if len(steps) >= 2 else None
     wanted = tuple(each.lower() for each in attributes)
-    text = f"{' '.join(words.split()).strip('. ')}, and price lower than {limit} dollars."
+    about = "" if limit is None else f", and price lower than {limit} dollars"
+    text = f"{' '.join(words.split()).strip('. ')}{about}."
     return Goal(product, wanted, options, limit, text, similar=True)

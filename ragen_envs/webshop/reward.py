@@ -11,14 +11,20 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from rapidfuzz.fuzz import token_set_ratio
+from rapidfuzz.utils import default_process
 
 from ragen_envs.webshop.catalogue import Product
 from ragen_envs.webshop.goals import Goal
 from ragen_envs.webshop.vocabulary import OPTIONS
 
 _SIMILAR: Final = 85
-"""Texts match above this ratio, in percent."""
-_COLORS: Final = frozenset(OPTIONS["color"])
+"""Texts match above this ratio, in whole percent."""
+_COLORS: Final = frozenset(OPTIONS["color"]) | frozenset(
+    "amber aqua aquamarine azure blue blush bronze burgundy champagne charcoal copper coral cream crimson "
+    "cyan denim fuchsia gold golden grey indigo khaki lavender lilac lime magenta mahogany maroon mauve mint "
+    "mustard nude peach plum rainbow rose ruby rust salmon sand sapphire scarlet silver slate tan taupe "
+    "violet wine".split()
+)
 _WORD: Final = re.compile(r"[a-z]+")
 
 
@@ -86,18 +92,21 @@ def has_attribute(product: Product, attribute: str, similar: bool) -> bool:
     wanted = attribute.lower()
     if wanted in product.prose:
         return True
-    return any(token_set_ratio(wanted, own.lower()) > _SIMILAR for own in product.attributes)
+    return any(_similar(wanted, own) for own in product.attributes)
 
 
 @lru_cache(maxsize=1 << 16)
 def same_option(wanted: str, chosen: str, similar: bool) -> bool:
     """Return whether the value of an option is the one asked for.
 
-    If similar ones count, colors are compared by their first color word. Then "large" counts for "x large".
+    If similar ones count, colors are compared by their first color word. Then "large" counts for "x-large".
     """
-    if not similar:
-        return wanted == chosen
-    return token_set_ratio(_plain(wanted), _plain(chosen)) > _SIMILAR
+    return _similar(_plain(wanted), _plain(chosen)) if similar else wanted == chosen
+
+
+def _similar(one: str, other: str) -> bool:
+    """Return whether two texts match as published: by their words, whatever the signs between them."""
+    return round(token_set_ratio(one, other, processor=default_process)) > _SIMILAR
 
 
 def _plain(value: str) -> str:

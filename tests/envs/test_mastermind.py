@@ -131,3 +131,12 @@ def test_bad_levels(level):
 def test_bounds():
     assert [reach(k) for k in range(4)] == [0, 1, 14, 183]
     assert len(CODES) == len(set(CODES)) == len(list(product("RGBYOP", repeat=4)))
+
+
+def test_the_same_question_is_answered_once():
+    """Every game begins with the same one, whatever its code."""
+    first, second = MastermindEnv(level="RRGB"), MastermindEnv(level="POYB")
+    first.reset()
+    second.reset()
+    assert first.oracle(6) is second.oracle(6)
+    assert first.oracle(6) != first.oracle(3)

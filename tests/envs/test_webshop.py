@@ -1,6 +1,7 @@
 """WebShop: its pages, its search, its score, and its optimum against brute force."""
 
 import json
+import pickle
 import subprocess
 import sys
 from contextlib import suppress
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rapidfuzz.fuzz import token_set_ratio
+from rapidfuzz.utils import default_process
 
 from ragen_envs.conversation import Defect, make
 from ragen_envs.errors import GenerationError, InstanceError, RagenError
@@ -23,7 +25,7 @@ from ragen_envs.webshop import WebShopEnv, load
 from ragen_envs.webshop.catalogue import make_catalogue
 from ragen_envs.webshop.dynamics import Page, buttons
 from ragen_envs.webshop.oracle import best_plan
-from ragen_envs.webshop.reward import judge
+from ragen_envs.webshop.reward import judge, same_option
 from ragen_envs.webshop.search import engine_of
 
 QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40)
@@ -253,6 +255,10 @@ def test_every_form_of_a_page_shows_what_can_be_clicked(mode):
 # ---- score --------------------------------------------------------------------------------------
 
 
+def alike(one, other):
+    return round(token_set_ratio(one, other, processor=default_process)) > 85
+
+
 def slow_score(goal, product, chosen):
     """Return the score as the paper's formula says it, for products of one catalogue."""
     kind = 1.0 if product.nouns == goal.product.nouns else 0.0
@@ -261,12 +267,9 @@ def slow_score(goal, product, chosen):
     options = len({value for _, value in goal.options} & set(chosen.values()))
     if goal.similar:
         attributes = sum(
-            a in prose or any(token_set_ratio(a, b) > 85 for b in product.attributes)
-            for a in goal.attributes
+            a in prose or any(alike(a, b) for b in product.attributes) for a in goal.attributes
         )
-        options = sum(
-            any(token_set_ratio(v, own) > 85 for own in chosen.values()) for _, v in goal.options
-        )
+        options = sum(any(alike(v, own) for own in chosen.values()) for _, v in goal.options)
     price = product.price <= goal.limit
     return kind * (attributes + options + price) / (len(goal.attributes) + len(goal.options) + 1)
 
@@ -284,6 +287,22 @@ def test_the_score_is_the_published_formula(seed, number, choice, similar):
     verdict = judge(env.goal, product, chosen)
     assert verdict.score == pytest.approx(slow_score(env.goal, product, chosen))
     assert (verdict.score > 1 - 1e-9) == (not verdict.wrong(env.goal))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "chosen", "same"),
+    [
+        ("x-large", "x large", True),  # signs between words do not count
+        ("a-line", "a line", True),
+        ("large", "x-large", True),
+        ("small", "large", False),
+        ("light blue", "blue | white", True),  # the first color counts
+        ("blue", "red | blue", False),
+        ("standard", "tan", False),  # a color is a whole word
+    ],
+)
+def test_options_are_compared_as_published(wanted, chosen, same):
+    assert same_option(wanted, chosen, similar=True) == same
 
 
 def test_what_was_wrong_is_named(env):
@@ -400,6 +419,13 @@ def test_a_level_of_another_catalogue_is_refused():
         WebShopEnv(level=level.replace('"P000', '"Q000', 1))
     with pytest.raises(InstanceError, match="must be a JSON list"):
         WebShopEnv(level="something")
+    name = make_catalogue(1000).name
+    for broken in (
+        f'["{name}", ["P000001"], [], [], 3, ""]',
+        f'["{name}", "P000001", [], [], 1e999, ""]',
+    ):
+        with pytest.raises(InstanceError, match="must be a JSON list"):
+            WebShopEnv(level=broken)
 
 
 ITEMS = [
@@ -489,6 +515,65 @@ def test_human_instructions_come_first(folder):
     assert env.goal.options == (("size", "large"), ("color", "navy | blue"))
 
 
+def goals_of(folder, **changes):
+    """Return the goals where the jacket has other fields."""
+    items = [{**ITEMS[0], **changes}, *ITEMS[1:]]
+    (folder / "items_shuffle_1000.json").write_text(json.dumps(items))
+    return load(folder)._goals
+
+
+def test_every_button_of_published_data_can_be_clicked(folder):
+    colors = [
+        {"value": "Black / White"},
+        {"value": " "},
+        {"value": "Sea  Green"},
+        {"value": "sea green"},
+    ]
+    goals_of(folder, customization_options={" Color  Name": colors}, name="Acme\nJacket")
+    env, _ = every_split(folder)
+    env.step("search[acme jacket]")
+    env.step("click[B01]")
+    assert env.page.product.title == "Acme Jacket"
+    assert env.page.product.options == (("color name", ("black | white", "sea green")),)
+    assert all(env.legal(action).is_legal for action in env.available())
+
+
+def test_synthetic_goals_are_every_combination_of_options(folder):
+    sizes = [{"value": str(number)} for number in range(30)]
+    goals = goals_of(folder, customization_options={"size": sizes, "color": [{"value": "Red"}]})
+    ours = [goal for goal in goals if goal.product.id == "B01"]
+    assert len({goal.options for goal in ours}) == 30
+    assert ours[0].options == (("color", "red"), ("size", "0"))
+    assert "with color: red, and size: 0, and price" in ours[0].instruction
+
+
+@pytest.mark.parametrize(
+    ("price", "limits"),
+    [
+        ("$39.99", {50, 60, 70}),
+        ("$40.00", {60, 70, 80}),
+        ("$965.00", {980, 990}),
+        ("$980.00", {None}),
+        ("$1,200.00", {None}),
+    ],
+)
+def test_limits_are_two_different_multiples_of_ten_as_published(folder, price, limits):
+    sizes = [{"value": str(number)} for number in range(40)]
+    goals = goals_of(folder, pricing=price, customization_options={"size": sizes})
+    ours = [goal for goal in goals if goal.product.id == "B01"]
+    assert {goal.limit for goal in ours} == limits
+    assert all(("price lower" in goal.instruction) == (None not in limits) for goal in ours)
+
+
+def test_a_folder_may_be_relative(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    catalogue = load(".").catalogue
+    monkeypatch.chdir(folder.parent)
+    assert pickle.loads(pickle.dumps(catalogue)).content_hash == catalogue.content_hash
+    with pytest.raises(RagenError, match="has no file"):
+        load(".")
+
+
 def test_published_data_do_not_depend_on_the_process(folder):
     code = (
         "import sys; from ragen_envs.webshop import load; env = load(sys.argv[1]);"
@@ -516,9 +601,16 @@ def test_published_data_do_not_depend_on_the_process(folder):
             "items_shuffle_1000.json", '[{"asin": "B1", "customization_options": {"a": [1]}}]',
             "the option 'a' must be a list",
         ),
+        (
+            "items_shuffle_1000.json", json.dumps([{"asin": "B1", "pricing": "$" + "9" * 400}]),
+            r"\(B1\): 'pricing' must be a price",
+        ),
         ("items_ins_v2_1000.json", "[]", "must be an object by product"),
+        ("items_ins_v2_1000.json", '{"B01": "x"}', "attributes of B01 must be an object"),
+        ("items_ins_v2_1000.json", '{"B01": {"instruction": 3}}', "'instruction' must be a text"),
         ("items_ins_v2_1000.json", "{}", "no instruction for any of its products"),
         ("items_human_ins.json", '{"B01": [{}]}', "with an 'instruction'"),
+        ("items_human_ins.json", '{"B01": {"instruction": "x"}}', "must have a list of objects"),
     ],
 )  # fmt: skip
 def test_malformed_data_are_named(folder, name, text, message):
