@@ -87,10 +87,16 @@ def _classes() -> NDArray[np.uint8]:
     return table[answers()]
 
 
+@lru_cache(maxsize=1)
+def _places() -> NDArray[np.int64]:
+    """Return the place of each answer in the counts of ``_sizes``, laid out flat, (1296, 1296)."""
+    return _classes() + _ANSWERS * np.arange(len(CODES))[:, None]
+
+
 def _sizes(codes: Codes) -> NDArray[np.int64]:
     """Return how many of the codes give each answer to each guess, (1296, 14)."""
-    shown = _classes()[:, codes]
-    return np.stack([(shown == kind).sum(1) for kind in range(_ANSWERS)], 1)
+    found = np.bincount(_places()[:, codes].ravel(), minlength=_ANSWERS * len(CODES))
+    return found.reshape(len(CODES), _ANSWERS)
 
 
 def _parts(codes: Codes, guess: int) -> list[Codes]:
@@ -140,6 +146,11 @@ def strategy(codes: Codes, guesses: int, second: str | None = None) -> int:
         total, guess = _fewest(codes.tobytes(), min(guesses, LONGEST))
         if total < _NEVER:
             return guess
+    return _widest(codes)
+
+
+def _widest(codes: Codes) -> int:
+    """Return the guess with the most different answers."""
     sizes = _sizes(codes)
     different = (sizes > 0).sum(1)
     return int(np.lexsort((-sizes[:, _FEWER], sizes.max(1), -different))[0])
@@ -151,8 +162,8 @@ class Search:
     def __init__(self) -> None:
         self._known: dict[tuple[bytes, int], tuple[int, int]] = {}
 
-    def most(self, codes: Codes, guesses: int, second: str | None = None) -> tuple[int, int]:
-        """Return the most codes, and a guess that begins such play.
+    def most(self, codes: Codes, guesses: int, first: int | None = None) -> tuple[int, int]:
+        """Return the most codes, and a guess that begins such play: ``first`` if it does.
 
         Raises:
             SolverLimitError: More than ``MAX_STATES`` states were visited.
@@ -165,12 +176,12 @@ class Search:
                 raise SolverLimitError(
                     f"more than {MAX_STATES:,} states of Mastermind, and the answer is still open"
                 )
-            self._known[state] = self._look(codes, guesses, second)
+            self._known[state] = self._look(codes, guesses, first)
         return self._known[state]
 
-    def _look(self, codes: Codes, guesses: int, second: str | None) -> tuple[int, int]:
+    def _look(self, codes: Codes, guesses: int, first: int | None) -> tuple[int, int]:
         bound = min(len(codes), reach(guesses))
-        begin = strategy(codes, guesses, second)
+        begin = _widest(codes) if first is None else first
         best = self._found(codes, guesses, begin, -1), begin
         if best[0] == bound:
             return best
@@ -220,16 +231,34 @@ def _advise(guesses: tuple[tuple[str, Answer], ...], solved: bool, budget: Budge
         return Advice((), 0.0, 0.0)
     codes = remaining(guesses)
     on_path = max(LONGEST - len(guesses), 1)
-    found, guess = Search().most(codes, min(rounds, on_path), _stored(guesses))
+    found, guess = _most(codes, min(rounds, on_path), _stored(guesses))
     if found < len(codes) and on_path < rounds:
-        found, guess = Search().most(codes, rounds, _stored(guesses))
+        found, guess = _most(codes, rounds, _stored(guesses))
+    value = _share(found, codes, rounds, budget)
+    return Advice((" ".join(CODES[guess]),), value, value)
+
+
+def _most(codes: Codes, guesses: int, second: str | None) -> tuple[int, int]:
+    return Search().most(codes, guesses, strategy(codes, guesses, second))
+
+
+@lru_cache(maxsize=1 << 14)
+def _value(guesses: tuple[tuple[str, Answer], ...], budget: Budget) -> float:
+    """Return the value of ``advise``, without the guess, which takes far longer."""
+    rounds = min(budget.turns, budget.actions)
+    if rounds <= 0:
+        return 0.0
+    codes = remaining(guesses)
+    return _share(Search().most(codes, rounds)[0], codes, rounds, budget)
+
+
+def _share(found: int, codes: Codes, rounds: int, budget: Budget) -> float:
     if found < len(codes) and budget.reach > rounds:
         raise SolverLimitError(
             "several guesses a turn may find more codes, and the optimum of Mastermind is computed for one "
             "guess a turn; set actions_per_turn to 1"
         )
-    value = found / len(codes)
-    return Advice((" ".join(CODES[guess]),), value, value)
+    return found / len(codes)
 
 
 def value_after(guesses: Sequence[tuple[str, Answer]], new: Sequence[str], budget: Budget) -> float:
@@ -250,7 +279,7 @@ def value_after(guesses: Sequence[tuple[str, Answer]], new: Sequence[str], budge
         told = [
             (guess, (int(a) // 8, int(a) % 8)) for guess, a in zip(new, kinds[:, kind], strict=True)
         ]
-        value = advise((*guesses, *told), False, rest).value
+        value = _value((*guesses, *told), rest)
         total += value * int((which.reshape(-1) == kind).sum())
     return total / len(codes)
 

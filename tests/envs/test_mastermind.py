@@ -9,7 +9,7 @@ import pytest
 from ragen_envs.errors import InstanceError, SolverLimitError
 from ragen_envs.mastermind import MastermindEnv
 from ragen_envs.mastermind.dynamics import CODES, answer_to, answers
-from ragen_envs.mastermind.oracle import advise, guesses_needed, reach, remaining
+from ragen_envs.mastermind.oracle import advise, guesses_needed, reach, remaining, value_after
 from ragen_envs.oracle import Budget
 
 
@@ -140,3 +140,16 @@ def test_the_same_question_is_answered_once():
     second.reset()
     assert first.oracle(6) is second.oracle(6)
     assert first.oracle(6) != first.oracle(3)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_value_after_a_guess_is_that_of_what_the_oracle_would_say_next(seed):
+    drawn = np.random.default_rng(seed).choice(CODES, 4)
+    told = [(guess, answer_to(guess, drawn[0])) for guess in drawn[1:3]]
+    codes, rest = remaining(told), Budget(2, 2, 1)
+    expected = 0.0
+    for code in codes:
+        answer = answer_to(drawn[3], CODES[code])
+        solved = CODES[code] == drawn[3]
+        expected += advise([*told, (drawn[3], answer)], solved, rest).value / len(codes)
+    assert value_after(told, [drawn[3]], Budget(3, 3, 1)) == pytest.approx(expected)
