@@ -94,7 +94,8 @@ def with_defects(data: pd.DataFrame, run: Run) -> pd.DataFrame:
         run: The run.
     """
     keys = zip(data["agent"], data["game"], strict=True)
-    return data.assign(defects=[dict(count_defects(run.samples[key].values())) for key in keys])
+    counts = [dict(count_defects(run.samples[key].values())) for key in keys]
+    return data.assign(defects=pd.Series(counts, data.index, dtype=object))
 
 
 def _causes(causes: Mapping[str, Counter[str]]) -> tuple[str, str]:
