@@ -120,4 +120,5 @@ def first_use(*kernels: Any) -> Iterator[None]:
 def _announce() -> None:
     if not _announced.is_set():
         _announced.set()
-        _LOG.warning("compiling the games for their first use ...")
+        # Information, but without a configuration Python shows warnings only.
+        _LOG.warning("compiling the games for their first use; this can take half a minute")

@@ -18,9 +18,11 @@ def test_levels_decide_the_prefix_and_what_is_shown(capsys):
         LOG.info("spent: %d tokens", 12)
         LOG.warning("[a] :key: that is shown as it is, on one line %s", "long " * 40)
         LOG.error("it broke")
+        logging.getLogger("ragen.compiling").warning("compiling the games")
     lines = capsys.readouterr().err.splitlines()
     assert [line[:40] for line in lines] == [
         "spent: 12 tokens", "warning: [a] :key: that is shown as it i", "error: it broke",
+        "compiling the games",
     ]  # fmt: skip
 
 

@@ -42,6 +42,12 @@ async def eager(request):
     return "<think>x</think><answer>Up||Up||Up||Up||Up||Up||Up||Down</answer>"
 
 
+async def fickle(request):
+    if "Arms: " in request.messages[-1]["content"]:
+        return "<think>x</think><answer>Both</answer>"
+    return "<answer>Up</answer>"
+
+
 async def sometimes(request):
     return "Up" if next(NUMBERS) % 10 == 0 else "<think>x</think><answer>Up</answer>"
 """
@@ -118,6 +124,22 @@ def test_an_agent_that_mostly_keeps_the_format_is_not_warned_of(play):
     shown = play("sometimes", 8)
     assert "valid replies of talkers:sometimes: 9" in shown
     assert "warning" not in shown
+
+
+def test_games_with_other_defects_have_a_line_each(play, tmp_path, capsys):
+    shown = play("fickle", 4, "--game", "Bandit", "--game", "Sokoban")
+    assert re.search(
+        r"note: valid replies of talkers:fickle: 0% on Bandit, 0% on Sokoban, 0% on "
+        r"FrozenLakeDeterministic; example of .*\n"
+        r"  defects on Bandit: unknown action \(4\)\n"
+        r"  defects on Sokoban, FrozenLakeDeterministic: no <think> \(\d+\)\n",
+        shown,
+    )
+    assert main(["show", str(tmp_path / "run"), "--format", "json"]) == 0
+    rows = {row["game"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert rows["Bandit"]["defects"] == {"unknown_action": 4}
+    replies = rows["Sokoban"]["n"] * rows["Sokoban"]["turns"]
+    assert rows["Sokoban"]["defects"] == {"no_think": round(replies)}
 
 
 def test_controls_have_no_notes(capsys, tmp_path):

@@ -125,6 +125,69 @@ def test_reasoning_is_part_of_the_page_without_control_characters(reasoned):
     assert "(invalid reply: empty reply)" in (reasoned / "index.html").read_text(encoding="utf-8")
 
 
+# --- several runs --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "other"
+    agents = ["--agent", "noop", "--agent", "oracle"]
+    assert main(["bench", *agents, "--game", "Sokoban", "--episodes", "8", "--out", str(out)]) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def both(run, other, tmp_path_factory):
+    out = tmp_path_factory.mktemp("both") / "site"
+    assert main(["view", str(run), str(other), "--out", str(out)]) == 0
+    return out
+
+
+def agents_of(site, game):
+    text = (site / "beside" / f"{game}.html").read_text(encoding="utf-8")
+    return json.loads(re.search(r'id="data"[^>]*>(.*?)</script>', text, re.DOTALL)[1])
+
+
+def test_agents_of_several_runs_are_in_one_viewer(both, run, other):
+    sokoban, lake = agents_of(both, "Sokoban"), agents_of(both, "FrozenLake")
+    names = ["random", f"{run}:oracle", "noop", f"{other}:oracle"]
+    assert [agent["name"] for agent in sokoban] == names
+    assert [len(agent["solved"]) for agent in sokoban] == [12, 12, 8, 8]
+    assert [agent["name"] for agent in lake] == names[:2]
+    front = (both / "index.html").read_text(encoding="utf-8")
+    assert f"<h1>{run}, {other}</h1>" in front
+    # Controls are controls in any run.
+    assert re.findall(r"<h2>Turns of (.*) to look at first", front) == ["random", "noop"]
+
+
+def test_runs_that_cannot_be_compared_are_refused(run, other, tmp_path, fails):
+    def played(name, *options):
+        command = ["bench", "--agent", "oracle", "--episodes", "2", "--out", str(tmp_path / name)]
+        assert main([*command, *options]) == 0
+        return tmp_path / name
+
+    thoughtless = played("thoughtless", "--game", "Sokoban", "--setting", "think=false")
+    error = fails("view", run, thoughtless)
+    assert f"different settings in the two runs: think is True in {run} and False in" in error
+    assert "no level in common" in fails("view", other, played("lake", "--game", "FrozenLake"))
+    suite = {"name": "mine", "version": 1, "split": "train"}
+    tasks = {"Sokoban": {"env": "ragen/SokobanText-v0"}}
+    (tmp_path / "mine.yaml").write_text(json.dumps({**suite, "tasks": tasks}))
+    train = played("train", "--suite", str(tmp_path / "mine.yaml"))
+    assert f"different splits: test in {run}, train in {train}" in fails("view", run, train)
+    assert f"'{run}' is given twice" in fails("view", run, other, f"{run}/")
+
+
+def test_only_runs_of_bench_can_be_viewed_together(run, tmp_path, fails):
+    match, trained = tmp_path / "match", tmp_path / "trained"
+    command = ["match", "--agent", "random", "--episodes", "1"]
+    assert main([*command, "--out", str(match)]) == 0
+    assert f"'{match}' is a run of ragen match; only" in fails("view", run, match)
+    trained.mkdir()
+    (trained / "samples.jsonl").write_text("")
+    assert f"'{trained}' is a run of ragen train; only" in fails("view", trained, run)
+
+
 # --- in a browser --------------------------------------------------------------------------------
 
 
@@ -198,6 +261,29 @@ def test_two_agents_are_seen_side_by_side_where_they_differ(page, pages):
     for side in ("left", "right"):
         heading = page.frame_locator(f"#{side}-page").locator("#heading")
         heading.filter(has_text=f"Level {last}: ").wait_for()
+
+
+def test_agents_of_two_runs_are_seen_side_by_side(page, both, run, other):
+    page.goto(f"file://{both}/index.html")
+    rows = page.locator("tr", has_text="Sokoban")
+    for name in ("random", "noop", f"{other}:oracle", f"{run}:oracle"):
+        assert rows.get_by_role("link", name=name, exact=True).is_visible()
+    rows.get_by_role("link", name=name, exact=True).click()
+    page.locator("#beside").click()
+    page.locator("#right").select_option(label=f"{other}:oracle")
+    assert page.locator("#left").evaluate("e => e.selectedOptions[0].text") == f"{run}:oracle"
+    assert page.locator("#count").inner_text() == "8 levels"
+    page.locator("#episodes a").nth(5).click()
+    for side, number in (("left", 1), ("right", 3)):
+        frame = page.frame_locator(f"#{side}-page")
+        frame.locator("#heading", has_text="Level 5: solved").wait_for()
+        assert f"episodes/{number}-" in page.locator(f"#{side}-page").get_attribute("src")
+
+
+def test_a_level_that_only_one_run_has_gives_way_to_a_common_one(page, both):
+    page.goto(f"file://{both}/beside/Sokoban.html#0/2/11")
+    for side in ("left", "right"):
+        page.frame_locator(f"#{side}-page").locator("#heading", has_text="Level 0: ").wait_for()
 
 
 @pytest.mark.parametrize(

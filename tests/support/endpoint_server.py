@@ -107,7 +107,8 @@ async def _read(reader):
 async def _send(writer, status, found, headers=()):
     data = found if isinstance(found, bytes) else json.dumps(found).encode()
     lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", f"Content-Length: {len(data)}"]
-    lines += ["Content-Type: application/json", *(f"{k}: {v}" for k, v in headers)]
+    headers = {"Content-Type": "application/json", **dict(headers)}
+    lines += [f"{name}: {value}" for name, value in headers.items()]
     writer.write("\r\n".join([*lines, "", ""]).encode() + data)
     await writer.drain()
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from statistics import median
 from typing import Any, Final, NamedTuple
@@ -162,10 +162,10 @@ def most_instructive(explained: Explained, agent: str, count: int) -> list[Ledge
     return list(_taken_in_turn(games))[:count]
 
 
-def instructive_agents(agents: Iterable[str]) -> list[str]:
+def instructive_agents(agents: Iterable[str], controls: Collection[str] = CONTROLS) -> list[str]:
     """Return whose turns to look at: all but the controls, or the controls if there are no others."""
     names = list(agents)
-    return [name for name in names if name not in CONTROLS] or names
+    return [name for name in names if name not in controls] or names
 
 
 def invalid_reply(turn: TurnRecord) -> str:

@@ -31,7 +31,7 @@ def _print_bench(folder: Path, style: Format, wide: bool) -> int:
     from ragen_bench.analysis.summary import with_decisions
     from ragen_bench.console.row_bar import bar
     from ragen_bench.evaluation.purchase_notes import purchase_notes
-    from ragen_bench.evaluation.reply_notes import reply_notes
+    from ragen_bench.evaluation.reply_notes import reply_notes, with_defects
     from ragen_bench.evaluation.run_table import notes, read_run, summarise
 
     run = read_run(folder)
@@ -39,6 +39,8 @@ def _print_bench(folder: Path, style: Format, wide: bool) -> int:
     if wide:
         with bar("explaining") as tick:
             data = with_decisions(data, run, tick)
+    if style is Format.JSON:
+        data = with_defects(data, run)
     about = f"{_title(run.config)}, {folder}"
     facts = _facts(folder, run.config, run.missing)
     said = [*notes(run), *purchase_notes(run), *reply_notes(run)]

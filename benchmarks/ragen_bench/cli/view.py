@@ -1,13 +1,11 @@
-"""``ragen view``: look at what a run's agents did."""
+"""``ragen view``: look at what the agents of one or several runs did."""
 
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import typer
-
-from ragen_bench.cli.options import RunArgument
 
 TASK: Final = "task.json"
 TEST: Final = "test"
@@ -15,7 +13,10 @@ TEST: Final = "test"
 
 
 def view(
-    run: RunArgument,
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="A run directory, or several to see side by side."),
+    ],
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write the pages to a folder instead of serving them."),
@@ -24,45 +25,72 @@ def view(
         int, typer.Option(min=0, max=65535, help="Port of the server; 0 for any free one.")
     ] = 0,
 ) -> None:
-    """Show a run in a browser.
+    """Show a run in a browser, or the agents of several runs side by side.
 
     A run of ragen bench has boards, replies, and what the oracle would have done; runs of ragen match and
     ragen train have conversations. A task of ragen sweep shows its test; its training is in the folder train.
+
+    Several runs must be of ragen bench, with the same settings. An agent that several of them have is called
+    RUN:AGENT.
     """
     from ragen_bench.viewer.serving import serve_folder
 
     if out is not None:
-        _write(run, out)
+        _write(runs, out)
         print(out / "index.html")
         return
     with tempfile.TemporaryDirectory(prefix="ragen-view-") as folder:
-        _write(run, Path(folder) / "site")
+        _write(runs, Path(folder) / "site")
         print("press Ctrl-C to stop", file=sys.stderr)
         serve_folder(Path(folder) / "site", port)
 
 
-def _write(run: Path, out: Path) -> None:
-    from ragen_bench.config.run_config import MatchConfig, load_config
+def _write(runs: list[Path], out: Path) -> None:
     from ragen_bench.console.row_bar import bar
     from ragen_bench.leaderboard.entry_run import read_explainable
-    from ragen_bench.leaderboard.store import ENTRY
-    from ragen_bench.match.match_table import read_match_run
     from ragen_bench.viewer.run_pages import write_run_pages
+    from ragen_envs.errors import RagenError
+
+    folders = [
+        run / TEST if (run / TASK).is_file() and (run / TEST).is_dir() else run for run in runs
+    ]
+    commands = [_command(folder) for folder in folders]
+    if len(folders) == 1 and commands[0] != "bench":
+        _write_conversations(folders[0], commands[0], out)
+        return
+    for folder, command in zip(folders, commands, strict=True):
+        if command != "bench":
+            raise RagenError(
+                f"'{folder}' is a run of ragen {command}; only runs of ragen bench can be viewed together"
+            )
+    with bar("judging") as tick:
+        write_run_pages([read_explainable(folder) for folder in folders], out, tick)
+
+
+def _command(run: Path) -> Literal["bench", "match", "train"]:
+    """Return the command that made a run."""
+    from ragen_bench.config.run_config import MatchConfig, load_config
+    from ragen_bench.leaderboard.store import ENTRY
+    from ragen_bench.viewer.transcripts import SAMPLES
+
+    if (run / SAMPLES).is_file():
+        return "train"
+    if (run / ENTRY).is_file():
+        return "bench"
+    return "match" if isinstance(load_config(run), MatchConfig) else "bench"
+
+
+def _write_conversations(run: Path, command: Literal["match", "train"], out: Path) -> None:
+    from ragen_bench.match.match_table import read_match_run
     from ragen_bench.viewer.transcripts import (
-        SAMPLES,
         match_transcripts,
         read_training_samples,
         write_transcript_pages,
     )
 
-    if (run / TASK).is_file() and (run / TEST).is_dir():
-        run = run / TEST
-    if (run / SAMPLES).is_file():
+    if command == "train":
         found = read_training_samples(run)
         write_transcript_pages(str(run), ("Iteration", "Kind"), found, out)
-    elif not (run / ENTRY).is_file() and isinstance(load_config(run), MatchConfig):
+    else:
         found = match_transcripts(read_match_run(run))
         write_transcript_pages(str(run), ("Game", "Agent"), found, out)
-    else:
-        with bar("judging") as tick:
-            write_run_pages(read_explainable(run), out, tick)

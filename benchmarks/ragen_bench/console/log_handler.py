@@ -15,6 +15,8 @@ ROOT: Final = "ragen"
 """Logger above all others of the suite, such as ``ragen.registration``."""
 _FREQUENT: Final = "ragen.endpoint"
 """Logger whose records can come many times a second, from requests that are sent again."""
+_PLAIN: Final = "ragen.compiling"
+"""Logger whose records are warnings only so that scripts show them."""
 _INTERVAL: Final = 10.0
 """Seconds between two lines of the frequent logger."""
 
@@ -54,7 +56,7 @@ class ConsoleHandler(logging.Handler):
         """Print a record."""
         try:
             text, style = escape_unprintable(self.format(record), kept="\n"), ""
-            if record.levelno >= logging.WARNING:
+            if record.levelno >= logging.WARNING and record.name != _PLAIN:
                 text, style = f"{record.levelname.lower()}: {text}", "yellow"
             self.console.print(Text(text, style), soft_wrap=True)
         except Exception:

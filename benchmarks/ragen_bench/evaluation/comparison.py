@@ -1,20 +1,17 @@
 """Compare two agents on the instances that both have played."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-import gymnasium as gym
 import numpy as np
 import pandas as pd
 
 from ragen_agents.policies import CONTROLS
-from ragen_bench.config.suites import Task
 from ragen_bench.evaluation.level_clusters import level_clusters
-from ragen_bench.evaluation.run_table import Run, Sample, old_version, read_run
+from ragen_bench.evaluation.pairing import Pair, Side, check_versions, pair_episodes
+from ragen_bench.evaluation.run_table import old_version, read_run
 from ragen_bench.stats.paired import ALPHA, PairedResult, compare_rates, holm, paired_bootstrap
-from ragen_envs.conversation.settings import ConversationSettings
 from ragen_envs.errors import RagenError
 
 __all__ = [
@@ -27,16 +24,6 @@ _UNDECIDED: Final = "undecided"
 """The verdict on a pair whose p-value decides nothing."""
 _FEW: Final = 32
 """Fewer levels than this can only show large differences."""
-
-
-class Side(NamedTuple):
-    """One side of a comparison: an agent of a run."""
-
-    run: Run
-    agent: str
-
-    def __str__(self) -> str:
-        return f"{self.run.folder}:{self.agent}"
 
 
 def read_side(text: str, other: Side | None = None) -> Side:
@@ -93,62 +80,12 @@ def compare_sides(a: Side, b: Side) -> tuple[pd.DataFrame, list[str]]:
         RagenError: The runs are of different suite versions, have no game in common, or a game was played
             under other settings.
     """
-    versions = [side.run.config.suite_version for side in (a, b)]
-    if versions[0] != versions[1]:
-        raise RagenError(
-            f"the runs are of suite versions {versions[0]} and {versions[1]}, whose results are not "
-            "comparable"
-        )
-    if a.run.config.suite.split != b.run.config.suite.split:
-        raise RagenError("the runs were played on different splits")
-    pairs = {task: pair for task in a.run.config.suite.tasks if (pair := _pair(a, b, task))}
+    check_versions(a.run, b.run)
+    pairs = {task: pair for task in a.run.config.suite.tasks if (pair := pair_episodes(a, b, task))}
     if not pairs:
         raise RagenError(f"{a} and {b} have no instance in common")
     rows = [row for measure in ("success", "return") for row in _rows(pairs, measure)]
     return pd.DataFrame(rows), _notes(a, b, pairs)
-
-
-Pair = list[tuple[Any, Any]]
-"""Episodes of the same instance."""
-
-
-def _pair(a: Side, b: Side, task: str) -> Pair:
-    first: Sample = a.run.samples.get((a.agent, task), {})
-    second: Sample = b.run.samples.get((b.agent, task), {})
-    shared = [index for index in first if index in second]
-    if not shared:
-        return []
-    ours, theirs = (side.run.config.suite.tasks[task] for side in (a, b))
-    differs = _differing(ours, theirs)
-    if differs:
-        raise RagenError(f"'{task}' was played under different settings in the two runs: {differs}")
-    pairs = [(first[index], second[index]) for index in shared]
-    for one, other in pairs:
-        if one.instance != other.instance:
-            raise RagenError(
-                f"'{task}' instance {one.instance.index} is another level in the two runs; "
-                "run ragen verify on both to find out which is wrong"
-            )
-    return pairs
-
-
-def _differing(a: Task, b: Task) -> str:
-    """Return what differs between two tasks in words, or ""; what a task does not set is as its id has it."""
-    if a.env != b.env:
-        return f"env is {a.env} in A and {b.env} in B"
-    return "; ".join(
-        f"{name} is {_setting(a, name)} in A and {_setting(b, name)} in B"
-        for name in dict.fromkeys([*a.settings, *b.settings])
-        if _setting(a, name) != _setting(b, name)
-    )
-
-
-def _setting(task: Task, name: str) -> str:
-    if name in task.settings:
-        return f"{task.settings[name]!r:.60}"
-    spec = gym.registry.get(task.env)
-    defaults = {**asdict(ConversationSettings()), **(spec.kwargs if spec else {})}
-    return f"{defaults[name]!r:.60}" if name in defaults else "not set"
 
 
 def _rows(pairs: dict[str, Pair], measure: str) -> list[dict[str, Any]]:
@@ -208,8 +145,8 @@ def _notes(a: Side, b: Side, pairs: Mapping[str, Pair]) -> list[str]:
         notes.append(f"not in both: {', '.join(alone)}")
     if a.run.config.suite.sampling != b.run.config.suite.sampling:
         notes.append("the runs differ in how language models decode")
-    if a.run.folder == b.run.folder:
-        notes.append(f"level by level, side by side: ragen view {a.run.folder}")
+    folders = " ".join(dict.fromkeys(str(side.run.folder) for side in (a, b)))
+    notes.append(f"level by level, side by side: ragen view {folders}")
     unfinished = dict.fromkeys(side.run.folder for side in (a, b) if side.run.missing)
     notes += [f"{folder} is unfinished" for folder in unfinished]
     return notes

@@ -1,10 +1,12 @@
 """Notes on agents whose replies are invalid, or whose episodes ended in an error: how many, and why."""
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from typing import Final
+
+import pandas as pd
 
 from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import Episode, TurnRecord
@@ -57,15 +59,13 @@ def _on_replies(agent: str, games: dict[str, list[Episode]], run: Run) -> Iterat
     if not low:
         return
     turns = [turn for game in low for episode in games[game] for turn in episode.turns]
-    causes = Counter(defect for turn in turns for defect in turn.defects)
-    why = ", ".join(
-        f"{describe_defect(cause)} ({count})" for cause, count in causes.most_common(_CAUSES)
-    )
     where = ", ".join(f"{100 * share:.0f}% on {game}" for game, share in low.items())
-    most = causes.most_common(1)[0][0]
+    causes = {game: count_defects(games[game]) for game in low}
+    most = sum(causes.values(), Counter()).most_common(1)[0][0]
     turn = next(turn for turn in turns if most in turn.defects)
     example = f"example of {describe_defect(most)}{_excess(turn, most)}: {_quoted(turn.reply)}"
-    yield f"valid replies of {agent}: {where}; defects: {why}; {example}"
+    why, by_game = _causes(causes)
+    yield f"valid replies of {agent}: {where}{why}; {example}{by_game}"
     if hidden := [turn for turn in turns if _trouble(turn) is _Trouble.REASONING]:
         yield (
             f"{len(hidden)} of {len(turns)} replies of {agent} are empty, with all of the text in the "
@@ -79,6 +79,49 @@ def _on_replies(agent: str, games: dict[str, list[Episode]], run: Run) -> Iterat
             f"says little about its play; ragen view {run.folder} shows them all"
             f"{_advice(run, lost, turns)}"
         )
+
+
+def count_defects(episodes: Iterable[Episode]) -> Counter[str]:
+    """Return how many replies of episodes have each defect."""
+    return Counter(d for episode in episodes for turn in episode.turns for d in turn.defects)
+
+
+def with_defects(data: pd.DataFrame, run: Run) -> pd.DataFrame:
+    """Return the table of a run with a column ``defects``: the number of replies by defect.
+
+    Args:
+        data: What `ragen_bench.evaluation.run_table.summarise` returns.
+        run: The run.
+    """
+    keys = zip(data["agent"], data["game"], strict=True)
+    counts = [dict(count_defects(run.samples[key].values())) for key in keys]
+    return data.assign(defects=pd.Series(counts, data.index, dtype=object))
+
+
+def _causes(causes: Mapping[str, Counter[str]]) -> tuple[str, str]:
+    """Return the defects as a clause; if the most frequent one differs between games, as a line for each.
+
+    Args:
+        causes: Counts of defects by game.
+
+    Returns:
+        The clause or "", and the lines or "".
+    """
+    groups: dict[str, list[str]] = defaultdict(list)
+    for game, counts in causes.items():
+        groups[counts.most_common(1)[0][0]].append(game)
+    listed = {
+        ", ".join(games): ", ".join(
+            f"{describe_defect(cause)} ({count})"
+            for cause, count in sum((causes[game] for game in games), Counter()).most_common(
+                _CAUSES
+            )
+        )
+        for games in groups.values()
+    }
+    if len(listed) == 1:
+        return f"; defects: {next(iter(listed.values()))}", ""
+    return "", "".join(f"\n  defects on {games}: {defects}" for games, defects in listed.items())
 
 
 def _excess(turn: TurnRecord, defect: str) -> str:

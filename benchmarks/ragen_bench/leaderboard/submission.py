@@ -13,7 +13,7 @@ from ragen_agents.run_files.metrics_file import read_metrics
 from ragen_agents.run_files.yaml_files import load_yaml, validate
 from ragen_bench.config.run_config import AgentEntry, RunConfig
 from ragen_bench.config.suite_versions import check_playable
-from ragen_bench.evaluation.comparison import Side
+from ragen_bench.evaluation.pairing import Side
 from ragen_bench.leaderboard.entry import About, Entry, Training
 from ragen_bench.leaderboard.entry_check import Tick, check_entry, results_of
 from ragen_bench.leaderboard.rules import check_rules, check_titles

@@ -1,4 +1,4 @@
-"""The pages of a run: a table of its agents, and a viewer for each agent and game."""
+"""The pages of one or several runs: a table of their agents, and a viewer for each agent and game."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +19,7 @@ from ragen_bench.analysis.summary import (
 from ragen_bench.config.suite_versions import check_playable
 from ragen_bench.evaluation.run_table import Run, summarise
 from ragen_bench.viewer.frames import first_frame, name_in_viewer, show_episode
+from ragen_bench.viewer.joined_runs import JoinedRuns, join_runs
 from ragen_bench.viewer.templates import page_templates, write_assets
 from ragen_bench.viewer.tile_pictures import tile_set
 from ragen_envs.errors import RagenError
@@ -29,27 +30,29 @@ _LISTED: Final = 5
 """Turns that the first page names for each agent."""
 
 
-def write_run_pages(run: Run, out: Path, tick: Callable[[int, int], None]) -> None:
-    """Write the pages of a run, in the place of older ones.
+def write_run_pages(runs: Sequence[Run], out: Path, tick: Callable[[int, int], None]) -> None:
+    """Write the pages of runs, in the place of older ones.
 
     Args:
-        run: It has episodes.
+        runs: At least one; each has episodes.
         out: The folder to write.
         tick: Called after each episode that was judged, with their number and total.
 
     Raises:
-        RagenError: The run is empty or of another suite version, a record does not replay, or the folder
-            holds something else or cannot be written.
+        RagenError: A run is empty or of another suite version, the runs cannot be compared, a record does
+            not replay, or the folder holds something else or cannot be written.
     """
-    check_playable(f"'{run.folder}' is a run", run.config.suite_version)
-    if not run.samples:
-        raise RagenError(f"'{run.folder}' has no episodes yet")
+    for run in runs:
+        check_playable(f"'{run.folder}' is a run", run.config.suite_version)
+        if not run.samples:
+            raise RagenError(f"'{run.folder}' has no episodes yet")
+    joined = join_runs(runs)
     refuse_other_folder(out)
-    explained = explain_run(run, tick)
+    explained = explain_run(joined.run, tick)
     try:
         with new_folder(out) as new:
             write_assets(new)
-            _Pages(run, explained, new).write()
+            _Pages(joined, explained, new).write()
     except OSError as error:
         raise RagenError(f"'{out}' cannot be written: {error.strerror}") from error
 
@@ -61,16 +64,18 @@ def refuse_other_folder(out: Path) -> None:
 
 
 class _Pages:
-    def __init__(self, run: Run, explained: Explained, out: Path) -> None:
-        self._run, self._out = run, out
+    def __init__(self, joined: JoinedRuns, explained: Explained, out: Path) -> None:
+        self._run, self._out, self._controls = joined.run, out, joined.controls
         self._explained = explained
-        names = dict.fromkeys(agent for agent, _ in run.samples)
+        names = dict.fromkeys(agent for agent, _ in self._run.samples)
         self._slugs = {name: _slug(number, name) for number, name in enumerate(names)}
         self._games = [
-            task for task in run.config.suite.tasks if any(t == task for _, t in run.samples)
+            task
+            for task in self._run.config.suite.tasks
+            if any(t == task for _, t in self._run.samples)
         ]
         self._templates = page_templates()
-        self._templates.globals.update(base="run_base.html.j2", run=str(run.folder))
+        self._templates.globals.update(base="run_base.html.j2", run=joined.title)
 
     def write(self) -> None:
         """Write the first page and all viewers."""
@@ -88,7 +93,7 @@ class _Pages:
             agent: [
                 self._lesson(found) for found in most_instructive(self._explained, agent, _LISTED)
             ]
-            for agent in instructive_agents(self._slugs)
+            for agent in instructive_agents(self._slugs, self._controls)
         }
         shared = [game for game in self._games if len(self._players(game)) > 1]
         self._write(

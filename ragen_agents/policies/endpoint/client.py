@@ -16,7 +16,12 @@ from openai import (
 from ragen_agents.bounded_http import bounded
 from ragen_agents.policies.endpoint.answers import Answer, read_answer
 from ragen_agents.policies.endpoint.endpoint_settings import Connection
-from ragen_agents.policies.endpoint.errors import TroubleError, UnreachableError, error_of
+from ragen_agents.policies.endpoint.errors import (
+    TroubleError,
+    UnreachableError,
+    WebPageError,
+    error_of,
+)
 from ragen_agents.policies.endpoint.key import Key
 from ragen_agents.policies.endpoint.tools import ToolCall
 
@@ -71,7 +76,12 @@ class Client:
             raise kind(self._line(f"{type(cause).__name__} {cause}")) from None
         except APIError as error:
             raise TroubleError(self._line(error.message)) from None
-        return self._covered(read_answer(response.content))
+        try:
+            return self._covered(read_answer(response.content))
+        except TroubleError:
+            if response.headers.get("content-type", "").lower().startswith("text/html"):
+                raise WebPageError("the answer is a web page") from None
+            raise
 
     async def close(self) -> None:
         """Close the connections."""

@@ -28,6 +28,10 @@ class UnreachableError(TroubleError):
     """No connection could be made."""
 
 
+class WebPageError(TroubleError):
+    """The answer is a web page."""
+
+
 class LimitedError(TroubleError):
     """The server asks to be asked less."""
 
@@ -110,6 +114,33 @@ def error_of(answer: APIStatusError, message: str, model: str) -> Exception:
     return RejectedError(said)
 
 
+def first_contact_error(where: str, base_url: str, error: TroubleError) -> EndpointDownError | None:
+    """Return why an endpoint that has not answered yet never will, or None if it may.
+
+    Args:
+        where: The agent and its endpoint.
+        base_url: The endpoint.
+        error: What happened to the request.
+    """
+    if isinstance(error, UnreachableError):
+        return EndpointDownError(
+            f"{where} cannot be reached: {error}; check --base-url and the server"
+        )
+    if not isinstance(error, WebPageError):
+        return None
+    hint = (
+        "check that --base-url is the address of an API, such as http://localhost:8000/v1, and that no "
+        "login page is in front of it"
+        if base_url.endswith("/v1")
+        else _needs_v1(base_url)
+    )
+    return EndpointDownError(f"{where} answered with a web page instead of JSON; {hint}")
+
+
+def _needs_v1(base_url: str) -> str:
+    return f"the base URL usually ends in /v1: try --base-url {base_url}/v1"
+
+
 def _unknown(answer: APIStatusError, message: str, model: str) -> UnknownModelError:
     status, url = answer.status_code, str(answer.request.url)
     detail = message.removeprefix(f"Error code: {status}").removeprefix(" - ")
@@ -119,7 +150,7 @@ def _unknown(answer: APIStatusError, message: str, model: str) -> UnknownModelEr
         return UnknownModelError(said)
     if base.endswith("/v1"):
         return UnknownModelError(f"{said}; no model '{model}' there?")
-    return UnknownModelError(f"{said}; the base URL usually ends in /v1: try --base-url {base}/v1")
+    return UnknownModelError(f"{said}; {_needs_v1(base)}")
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -23,7 +23,7 @@ from ragen_agents.policies.endpoint.errors import (
     RequestFailedError,
     TroubleError,
     UnknownModelError,
-    UnreachableError,
+    first_contact_error,
 )
 from ragen_agents.policies.endpoint.gate import Gate
 from ragen_agents.policies.endpoint.key import Key
@@ -46,8 +46,8 @@ _CONTINUE: Final = {"continue_final_message": True, "add_generation_prompt": Fal
 class EndpointPolicy:
     """Asks an OpenAI-compatible endpoint for chat completions.
 
-    A request that fails for a transient reason is retried after a growing, random delay; a connection
-    that is refused before any answer ends the run at once. When a request has no retries left or is
+    A request that fails for a transient reason is retried after a growing, random delay; a refused
+    connection or a web page before any answer ends the run at once. When a request has no retries left or is
     rejected, a probe request decides whether the endpoint or the prompt is at fault: if the probe is
     answered, only this episode has failed; otherwise the run stops.
 
@@ -77,6 +77,7 @@ class EndpointPolicy:
         self.name = name
         self.concurrency = connection.concurrency
         self._where = f"{name} at {settings.base_url}"
+        self._base_url = settings.base_url
         self._body = _body(model, sampling, settings)
         self._seeded = "seed" not in settings.extra_body
         self._continue = {k: v for k, v in _CONTINUE.items() if k not in settings.extra_body}
@@ -123,10 +124,10 @@ class EndpointPolicy:
             try:
                 return await self._ask(body)
             except TroubleError as error:
-                if isinstance(error, UnreachableError) and not self._answered:
-                    raise EndpointDownError(
-                        f"{self._where} cannot be reached: {error}; check --base-url and the server"
-                    ) from None
+                if not self._answered:
+                    final = first_contact_error(self._where, self._base_url, error)
+                    if final is not None:
+                        raise final from None
                 if number > max_retries:
                     raise
                 _LOG.info("%s: %s; attempt %d of %d",

@@ -54,7 +54,7 @@ function show() {
   at("left").value = agents[left] ? left : 0;
   at("right").value = agents[right] ? right : Math.min(1, agents.length - 1);
   const found = levels();
-  level = Number.isInteger(index) && index in solved("left") ? index : (found[0] ?? null);
+  level = SIDES.every((side) => index in solved(side)) ? index : (found[0] ?? null);
   for (const side of SIDES) {
     const page = level === null ? "about:blank" : `${agents[Number(at(side).value)].link}?embedded#${level}`;
     // A new address of the same page moves it without loading it again.
