@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -56,6 +57,7 @@ class Sources(HTMLParser):
             self.links.append(values["href"])
 
 
+@cache
 def read(page):
     return Sources(page.read_text("utf-8"))
 
@@ -77,7 +79,7 @@ def test_links_within_the_site_lead_somewhere(site):
             path, _, anchor = link.partition("#")
             if re.match(r"[a-z]+:", link):
                 continue
-            target = (page.parent / path) if path else page
+            target = (page.parent / path).resolve() if path else page
             assert target.exists(), (page, link)
             if anchor and target.suffix == ".html":
                 assert anchor in read(target).ids, (page, link)
