@@ -87,7 +87,7 @@ def _starter(work: Path, rehearsal: bool) -> Stage:
 def _paper(
     root: Path, work: Path, rehearsal: bool, name: str, title: str, limit: int, more: list[str]
 ) -> Stage:
-    """Return a stage of random weights; all have one folder, by whose name vLLM finds what it has compiled."""
+    """Return a stage of random weights; vLLM finds by their folder what it has compiled."""
     found = work / f"{name}-found.json"
     command = [
         sys.executable, str(root / "benchmarks/speed/paper_scale.py"), "--engine", _engine(rehearsal),
