@@ -74,7 +74,7 @@ test-site: install
 gpu:
 	@$(PYTHON) benchmarks/gpu_check/device.py
 	$(MAKE) $(GPU)/.installed
-	PYTHONPATH=benchmarks $(GPU)/bin/python -m gpu_check
+	PATH="$(abspath $(GPU)/bin):$$PATH" PYTHONPATH=benchmarks $(GPU)/bin/python -m gpu_check
 
 $(GPU)/.installed: pyproject.toml constraints/gpu.txt
 	test -x $(GPU)/bin/python || $(PYTHON) -m venv $(GPU)

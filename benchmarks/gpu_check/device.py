@@ -1,10 +1,17 @@
-"""Whether there is a GPU. Run before anything is installed, so it needs only Python itself.
+"""Whether there is a GPU, and what vLLM needs beside it. Run before anything is installed.
 
-``python benchmarks/gpu_check/device.py`` ends with exit code 2 if there is none.
+``python benchmarks/gpu_check/device.py`` ends with exit code 2 if there is none. It needs only Python itself.
 """
 
 import ctypes
+import os
+import shutil
 import sys
+import sysconfig
+from pathlib import Path
+
+CUDA = 13
+"""The version of CUDA that the installed libraries are built for."""
 
 
 def gpus() -> int:
@@ -19,11 +26,40 @@ def gpus() -> int:
     return count.value
 
 
+def missing(driver: int, compiler: str | None, headers: Path) -> str | None:
+    """Return what a machine with a GPU lacks, or None.
+
+    Args:
+        driver: The newest CUDA that its driver runs, such as 13000.
+        compiler: Of C, by which Triton starts its kernels.
+        headers: Folder of Python's.
+    """
+    if driver < CUDA * 1000:
+        return (
+            f"a driver for CUDA {CUDA}, and this one is for {driver // 1000}.{driver % 1000 // 10}"
+        )
+    if compiler is None:
+        return "a C compiler, and neither gcc nor clang is here; apt-get install gcc"
+    if not (headers / "Python.h").exists():
+        return f"Python's headers, and '{headers}' has no Python.h; apt-get install python3-dev"
+    return None
+
+
+def _driver() -> int:
+    version = ctypes.c_int()
+    ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
+    return version.value
+
+
 def main() -> int:
-    """Return 0 if there is a GPU, else say that there is none and return 2."""
+    """Return 0 if all is there, else say what is not and return 2."""
+    lacks: str | None = "a CUDA GPU, and the driver shows none here"
     if gpus():
+        compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
+        lacks = missing(_driver(), compiler, Path(sysconfig.get_path("include")))
+    if lacks is None:
         return 0
-    print("make gpu needs a CUDA GPU, and the driver shows none here", file=sys.stderr)
+    print(f"make gpu needs {lacks}", file=sys.stderr)
     return 2
 
 

@@ -161,6 +161,11 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=3, help="the first one warms up")
     parser.add_argument("--lora", action="store_true", help="adapters of rank 64")
     parser.add_argument("--shape", default="qwen2.5-0.5b", choices=list(SHAPES))
+    parser.add_argument(
+        "--model",
+        type=Path,
+        help="folder of the weights, made if it is not there; removed by default",
+    )
     parser.add_argument("--json", type=Path, help="file for medians and peaks")
     args = parser.parse_args()
     transformers_logging.set_verbosity_error()
@@ -185,8 +190,9 @@ def main() -> None:
             args.json.write_text(json.dumps(findings(rows, episodes, memory)) + "\n")
 
     with tempfile.TemporaryDirectory() as folder, memory.watched():
-        model, run = Path(folder, "model"), Path(folder, "run")
-        make_model(model, args.shape)
+        model, run = args.model or Path(folder, "model"), Path(folder, "run")
+        if not (model / "tokenizer.json").exists():  # which is written last
+            make_model(model, args.shape)
         config = settings(args, model)
         planner = Sizes(config, env_factory(config, None)).on(this_device())
         plan = planner(fitted(config, planner))

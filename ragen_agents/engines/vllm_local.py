@@ -37,6 +37,8 @@ _QUIET: Final = {
     "VLLM_NO_USAGE_STATS": "1",
     # In this process, so that weights are handed over as tensors.
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    # It serves top-p and top-k, which nothing here asks for, and would be compiled at the start.
+    "VLLM_USE_FLASHINFER_SAMPLER": "0",
 }
 _LACKS_MEMORY: Final = (
     "out of memory", "free memory on device", "available memory for the cache blocks",
@@ -240,7 +242,7 @@ def _of_device(
     )  # fmt: skip
     return {
         "kv_cache_memory_bytes": share.cache, "gpu_memory_utilization": share.utilization,
-        "enable_sleep_mode": settings.sleeps,
+        "enable_sleep_mode": settings.sleeps, "enable_flashinfer_autotune": False,
     }  # fmt: skip
 
 

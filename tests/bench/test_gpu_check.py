@@ -13,6 +13,7 @@ pytest.importorskip("transformers")
 
 from checkout import ROOT
 from gpu_check import __main__ as check
+from gpu_check.device import missing
 from gpu_check.hardware import describe
 from gpu_check.page import page
 from gpu_check.runner import run_all
@@ -50,6 +51,22 @@ def test_the_driver_is_asked_before_anything_is_installed():
     assert done.returncode in (0, 2)
     assert done.stdout == ""
     assert len(done.stderr.splitlines()) == (1 if done.returncode else 0)
+
+
+@pytest.mark.parametrize(
+    ("driver", "compiler", "headers", "said"),
+    [
+        (12080, "/usr/bin/cc", True, "a driver for CUDA 13, and this one is for 12.8"),
+        (13000, None, True, "a C compiler, and neither gcc nor clang is here; apt-get install gcc"),
+        (13000, "/usr/bin/cc", False, "has no Python.h; apt-get install python3-dev"),
+        (13010, "/usr/bin/gcc", True, None),
+    ],
+)
+def test_what_a_machine_with_a_gpu_lacks_is_said(driver, compiler, headers, said, tmp_path):
+    if headers:
+        (tmp_path / "Python.h").touch()
+    found = missing(driver, compiler, tmp_path)
+    assert found is None if said is None else said in found
 
 
 def test_a_stage_that_fails_or_hangs_does_not_end_the_others(tmp_path, capsys):

@@ -1,5 +1,6 @@
 """Updates on a GPU: the numbers of a CPU, adapters, layers computed again, and memory that runs out."""
 
+import gc
 import os
 import subprocess
 
@@ -17,6 +18,8 @@ from ragen_agents.starpo.run.out_of_memory import OutOfMemoryError  # noqa: E402
 from ragen_envs.conversation import make  # noqa: E402
 
 SMALL = {"game": "ragen/FrozenLakeText-v0", "filter": {"kind": "none"}, "evaluation": {"every": 0}}
+WORKSPACES = 2**26
+"""Bytes that cuBLAS takes from PyTorch on Hopper, for itself and for cublasLt; libraries are not planned."""
 
 
 def metrics(folder):
@@ -94,9 +97,11 @@ def test_an_update_takes_what_was_planned(device, tmp_path):
     )
     assert planned > 2**20
     if device.type == "cuda":
+        gc.collect()  # what other tests have left
         torch.cuda.reset_peak_memory_stats()
         one.run()
-        assert 0.4 < torch.cuda.max_memory_allocated() / planned < 1.1
+        peak = torch.cuda.max_memory_allocated() - WORKSPACES
+        assert 0.4 < peak / planned < 1.1
     one.close()
 
 

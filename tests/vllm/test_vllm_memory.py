@@ -5,7 +5,9 @@ from types import SimpleNamespace
 import pytest
 from vllm.v1.worker.utils import request_memory
 
+from ragen_agents.engines import vllm_local
 from ragen_agents.engines.vllm_memory import GIB, MemoryNeeds, share_of_device
+from ragen_agents.starter import STARTER
 
 NEEDS = MemoryNeeds(weights=6 * GIB, working=2 * GIB, wanted_cache=20 * GIB, least_cache=GIB)
 
@@ -28,3 +30,16 @@ def test_the_share_passes_vllms_check(total, used):
 def test_vllms_own_default_would_not():
     with pytest.raises(ValueError, match="less than desired GPU memory utilization"):
         checked(50 * GIB, 80 * GIB, 0.92)
+
+
+def test_vllm_takes_what_it_is_asked_for_on_a_gpu(monkeypatch):
+    """Its FlashInfer, which nothing here needs, is not tuned at the start."""
+    from vllm.engine.arg_utils import EngineArgs
+
+    monkeypatch.setattr(vllm_local, "device_memory", lambda: (60 * GIB, 80 * GIB))
+    settings = vllm_local.LocalSettings(context=1024, sequences=8)
+    asked = vllm_local._of_device(STARTER, settings, "bfloat16", 8, on_cpu=False)
+    found = EngineArgs(model=str(STARTER), **asked)
+    assert found.enable_sleep_mode
+    assert found.enable_flashinfer_autotune is False
+    assert vllm_local._QUIET["VLLM_USE_FLASHINFER_SAMPLER"] == "0"
