@@ -24,13 +24,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="gpu_check", description="Test and measure on a GPU.")
     parser.add_argument("--work", type=Path, default=ROOT / ".benchmarks/gpu", help="for results")
     parser.add_argument("--only", action="append", metavar="STAGE", help="may be repeated")
+    parser.add_argument("--engine", choices=("vllm", "transformers"), help="instead of vllm")
     parser.add_argument("--cpu-rehearsal", action="store_true", help="tiny sizes, without a GPU")
     args = parser.parse_args(arguments)
     if not args.cpu_rehearsal and not gpus():
         print("make gpu needs a CUDA GPU, and the driver shows none here", file=sys.stderr)
         return NO_GPU
     work = args.work.absolute()
-    stages = all_stages(ROOT, work, args.cpu_rehearsal)
+    stages = all_stages(ROOT, work, args.cpu_rehearsal, args.engine)
     unknown = sorted(set(args.only or ()) - {stage.name for stage in stages})
     if unknown:
         parser.error(f"no stage {unknown[0]}; there are {', '.join(s.name for s in stages)}")

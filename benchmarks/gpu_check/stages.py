@@ -31,19 +31,22 @@ class Stage:
     environment: dict[str, str] = field(default_factory=dict)
 
 
-def all_stages(root: Path, work: Path, rehearsal: bool) -> list[Stage]:
+def all_stages(root: Path, work: Path, rehearsal: bool, engine: str | None = None) -> list[Stage]:
     """Return the stages in their order.
 
     Args:
         root: Of the checkout.
         work: Folder for what they write.
         rehearsal: Whether they are run on a CPU, as small as they can be, to see that they run at all.
+        engine: What generates rollouts; None: vLLM, which a rehearsal does without where it is missing.
     """
+    if engine is None:
+        engine = "transformers" if rehearsal and find_spec("vllm") is None else "vllm"
     return [
         _tests(root, work, rehearsal),
-        _starter(work, rehearsal),
+        _starter(work, rehearsal, engine),
         *(
-            _paper(root, work, rehearsal, name, title, limit, more)
+            _paper(root, work, rehearsal, engine, name, title, limit, more)
             for name, title, limit, more in (
                 ("paper-all", "all trajectories kept", 340, ["--preset", "starpo-ppo"]),
                 ("paper-kept", "a quarter kept", 280, ["--preset", "starpo-s"]),
@@ -51,10 +54,6 @@ def all_stages(root: Path, work: Path, rehearsal: bool) -> list[Stage]:
             )
         ),
     ]
-
-
-def _engine(rehearsal: bool) -> str:
-    return "transformers" if rehearsal and find_spec("vllm") is None else "vllm"
 
 
 def _tests(root: Path, work: Path, rehearsal: bool) -> Stage:
@@ -73,24 +72,25 @@ def _tests(root: Path, work: Path, rehearsal: bool) -> Stage:
     )  # fmt: skip
 
 
-def _starter(work: Path, rehearsal: bool) -> Stage:
+def _starter(work: Path, rehearsal: bool, engine: str) -> Stage:
     run = work / "starter"
     command = [
         sys.executable, "-m", "ragen_bench", "train", "sokoban", "--preset", "starpo-s",
-        "--out", str(run), f"engine={_engine(rehearsal)}", "evaluation.every=0",
+        "--out", str(run), f"engine={engine}", "evaluation.every=0",
         *(_few(4, 24) if rehearsal else ["iterations=10"]),
     ]  # fmt: skip
-    title = "StarPO-S on the starter, ten iterations"
+    title = f"StarPO-S on the starter, ten iterations, engine={engine}"
     return Stage("starter", title, 200, command, lambda: read_run(run))
 
 
 def _paper(
-    root: Path, work: Path, rehearsal: bool, name: str, title: str, limit: int, more: list[str]
-) -> Stage:
+    root: Path, work: Path, rehearsal: bool, engine: str, name: str, title: str, limit: int,
+    more: list[str],
+) -> Stage:  # fmt: skip
     """Return a stage of random weights; vLLM finds by their folder what it has compiled."""
     found = work / f"{name}-found.json"
     command = [
-        sys.executable, str(root / "benchmarks/speed/paper_scale.py"), "--engine", _engine(rehearsal),
+        sys.executable, str(root / "benchmarks/speed/paper_scale.py"), "--engine", engine,
         "--json", str(found), "--model", str(work / "model"), *more,
     ]  # fmt: skip
     if rehearsal:
@@ -98,7 +98,7 @@ def _paper(
         command += ["--max-tokens", "4", "--iterations", "2"]
     return Stage(
         name,
-        f"Paper's settings, {title}",
+        f"Paper's settings, {title}, engine={engine}",
         limit,
         command,
         lambda: json.loads(found.read_text()),

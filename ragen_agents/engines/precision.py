@@ -1,10 +1,19 @@
-"""The arithmetic of an engine that computes with the weights that are trained."""
+"""The arithmetic of engines and trainers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import nn
+
+
+def avoid_cudnn_attention() -> None:
+    """Have PyTorch attend by its other kernels, in the whole process.
+
+    cuDNN is the default on an H100 from torch 2.11 on. Its gradients are NaN for some lengths of rows under a
+    mask (https://github.com/pytorch/pytorch/issues/196678), and it builds a plan for every new shape.
+    """
+    torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from transformers.utils import logging as transformers_logging
 
 from ragen_agents.chat_template import ChatTemplate
 from ragen_agents.engines.decoding import Decoder, stop_token_ids
+from ragen_agents.engines.precision import avoid_cudnn_attention
 from ragen_agents.engines.prefix_cache import PrefixCache
 from ragen_agents.policies.base import Sampling
 from ragen_agents.policies.language_model import LanguageModelPolicy, not_loaded
@@ -42,6 +43,7 @@ class TransformersPolicy(LanguageModelPolicy):
     ) -> None:
         super().__init__(source, sampling, name, batch_size)
         transformers_logging.disable_progress_bar()
+        avoid_cudnn_attention()
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
         try:

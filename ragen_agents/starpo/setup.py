@@ -31,9 +31,6 @@ def make_accelerator(config: TrainConfig) -> Accelerator:
     Raises:
         RagenError: The processes cannot share the groups equally.
     """
-    # The default on an H100 from torch 2.11 on. Its gradients are NaN for some lengths of rows with padding
-    # (github.com/pytorch/pytorch/issues/196678), and it builds a plan for every new shape.
-    torch.backends.cuda.enable_cudnn_sdp(False)
     precision = "bf16" if config.update.precision == "bfloat16" else "no"
     # A process may wait for one whose server is being started anew.
     patience = timedelta(seconds=_WAITS + config.server.outage_timeout)

@@ -148,6 +148,13 @@ def test_reports_of_tests_are_read(tmp_path):
     assert rows[2]["why"] == "no | GPU"
 
 
+def test_an_engine_is_chosen_for_all_stages_that_roll_out(tmp_path):
+    stages = all_stages(ROOT, tmp_path, False, "transformers")
+    said = [" ".join([stage.title, *stage.command]) for stage in stages[1:]]
+    assert len(said) == 4
+    assert all("engine=transformers" in text and "vllm" not in text for text in said)
+
+
 def test_a_rehearsal_trains_and_measures(tmp_path):
     """All stages but the tests, of which a rehearsal takes a minute and more."""
     pytest.importorskip("peft")

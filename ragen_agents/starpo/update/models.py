@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
+from ragen_agents.engines.precision import avoid_cudnn_attention
 from ragen_agents.engines.weights import PROBE_LENGTH, TOLERANCE, logprobs_of, probe
 from ragen_agents.model_source import model_source
 from ragen_agents.starpo.config import TrainConfig
@@ -268,6 +269,7 @@ def load_model(name: str, dtype: torch.dtype = torch.float32) -> tuple[Any, Any]
         RagenError: There is no such model.
     """
     transformers_logging.disable_progress_bar()
+    avoid_cudnn_attention()
     source = model_source(name)
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
