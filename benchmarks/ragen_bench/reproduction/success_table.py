@@ -134,7 +134,7 @@ def _verdict(row: dict[Any, Any]) -> str:
     if not np.isfinite(row["p_holm"]):
         return "one seed" if np.isfinite(row["difference"]) else ""
     if row["p_holm"] > ALPHA:
-        return "tied"
+        return "undecided"
     return "better" if row["difference"] > 0 else "worse"
 
 
