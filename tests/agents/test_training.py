@@ -156,8 +156,12 @@ def test_gradients_that_are_not_finite_stop_the_run_with_its_state_saved(tiny, t
         if len(steps) == 5:
             clean.update(weights(tmp_path / "run" / "checkpoints" / "000001"))
         if len(steps) > 5:  # the second iteration's first step is a good one
-            one.learner._loss = lambda *a: (loss(*a)[0] * float("nan"), {})
+            one.learner._loss = broken
         return real(*arguments)
+
+    def broken(*arguments):
+        value, metrics = loss(*arguments)
+        return value * float("nan"), metrics
 
     one.learner._step = step
     with pytest.raises(DivergedError, match="not finite in 3 optimizer steps"):
