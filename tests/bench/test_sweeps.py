@@ -330,7 +330,8 @@ def test_what_another_sweep_has_done_is_not_done_again():
     tasks = plan(shares, sokoban)
     found = borrowed(done, tasks)
     cells = {(r.result.task.cell, r.result.task.seed) for r in found.values()}
-    assert cells == {("grpo-all", None), *(("grpo-all", seed) for seed in range(6))}
+    expected = {(cell, seed) for cell in ("grpo-all", "all") for seed in range(6)}
+    assert cells == {("grpo-all", None), *expected}
     assert all(path == result.task.path for path, (result, _) in found.items())
     assert {source.sweep for _, source in found.values()} == {"algorithm"}
     assert not any("seconds/total" in result.curves for result, _ in found.values())
