@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--cpu-rehearsal", action="store_true", help="tiny sizes, without a GPU")
     args = parser.parse_args(arguments)
     if not args.cpu_rehearsal and not gpus():
-        print("make gpu needs a CUDA GPU, and the driver shows none here", file=sys.stderr)
+        print("make gpu needs a CUDA GPU, but the driver shows none", file=sys.stderr)
         return NO_GPU
     work = args.work.absolute()
     stages = all_stages(ROOT, work, args.cpu_rehearsal, args.engine)

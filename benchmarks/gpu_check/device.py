@@ -35,13 +35,11 @@ def missing(driver: int, compiler: str | None, headers: Path) -> str | None:
         headers: Folder of Python's.
     """
     if driver < CUDA * 1000:
-        return (
-            f"a driver for CUDA {CUDA}, and this one is for {driver // 1000}.{driver % 1000 // 10}"
-        )
+        return f"a driver for CUDA {CUDA}; this one supports {driver // 1000}.{driver % 1000 // 10}"
     if compiler is None:
-        return "a C compiler, and neither gcc nor clang is here; apt-get install gcc"
+        return "a C compiler, but found neither gcc nor clang; try apt-get install gcc"
     if not (headers / "Python.h").exists():
-        return f"Python's headers, and '{headers}' has no Python.h; apt-get install python3-dev"
+        return f"Python's headers, but '{headers}' has no Python.h; try apt-get install python3-dev"
     return None
 
 
@@ -53,7 +51,7 @@ def _driver() -> int:
 
 def main() -> int:
     """Return 0 if all is there, else say what is not and return 2."""
-    lacks: str | None = "a CUDA GPU, and the driver shows none here"
+    lacks: str | None = "a CUDA GPU, but the driver shows none"
     if gpus():
         compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
         lacks = missing(_driver(), compiler, Path(sysconfig.get_path("include")))

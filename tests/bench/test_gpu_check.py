@@ -39,7 +39,7 @@ def test_without_a_gpu_it_says_so_in_one_line(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(check, "gpus", lambda: 0)
     assert check.main(["--work", str(tmp_path / "work")]) == 2
     said = capsys.readouterr()
-    assert said.err == "make gpu needs a CUDA GPU, and the driver shows none here\n"
+    assert said.err == "make gpu needs a CUDA GPU, but the driver shows none\n"
     assert not said.out
     assert not (tmp_path / "work").exists()
 
@@ -56,9 +56,14 @@ def test_the_driver_is_asked_before_anything_is_installed():
 @pytest.mark.parametrize(
     ("driver", "compiler", "headers", "said"),
     [
-        (12080, "/usr/bin/cc", True, "a driver for CUDA 13, and this one is for 12.8"),
-        (13000, None, True, "a C compiler, and neither gcc nor clang is here; apt-get install gcc"),
-        (13000, "/usr/bin/cc", False, "has no Python.h; apt-get install python3-dev"),
+        (12080, "/usr/bin/cc", True, "a driver for CUDA 13; this one supports 12.8"),
+        (
+            13000,
+            None,
+            True,
+            "a C compiler, but found neither gcc nor clang; try apt-get install gcc",
+        ),
+        (13000, "/usr/bin/cc", False, "has no Python.h; try apt-get install python3-dev"),
         (13010, "/usr/bin/gcc", True, None),
     ],
 )

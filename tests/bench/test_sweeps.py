@@ -322,6 +322,12 @@ def test_the_threads_of_tasks_are_capped(monkeypatch):
     assert os.environ["OMP_NUM_THREADS"] == "64"
 
 
+def test_imitation_plays_the_conversations_of_the_training_it_is_compared_with():
+    imitated = [task for task in plan(load_sweep("sft"), Choice(seeds=1)) if task.supervised]
+    assert len(imitated) == 1
+    assert imitated[0].supervised.env_kwargs == imitated[0].train.env_kwargs == {"max_turns": 1}
+
+
 def test_what_another_sweep_has_done_is_not_done_again():
     """The same method, begun from the same weights, is one run wherever it is compared."""
     algorithm, shares = load_sweep("algorithm"), load_sweep("filter")

@@ -1,0 +1,62 @@
+"""An endpoint that is not what it should be is noticed at the first request."""
+
+import socket
+import time
+
+import pytest
+from endpoint_bench import GAMES, bench, records
+from endpoint_server import completion, plays
+
+pytestmark = pytest.mark.usefixtures("impatient")
+
+
+def test_a_server_that_is_not_there_is_told_at_once(server, tmp_path, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    server.url = f"http://127.0.0.1:{port}/v1"
+    started = time.monotonic()
+    bench(server, tmp_path / "run", "--max-retries", 9, code=2)
+    assert time.monotonic() - started < 60  # nine retries take at least two minutes
+    shown = capsys.readouterr().err
+    assert "cannot be reached" in shown
+    assert "attempt 2" not in shown
+
+
+PAGE = (
+    200,
+    b"<!DOCTYPE html><title>Sign in</title>",
+    [("Content-Type", "text/html; charset=utf-8")],
+)
+
+
+@pytest.mark.parametrize(
+    ("end", "hint"),
+    [
+        ("", "; the base URL usually ends in /v1: try --base-url {url}/v1\n"),
+        (
+            "/v1",
+            "--base-url is the address of an API, such as http://localhost:8000/v1, and that no",
+        ),
+    ],
+)
+def test_a_web_page_at_first_contact_ends_the_run_at_once(end, hint, server, tmp_path, capsys):
+    server.answer = lambda *_: PAGE
+    url = server.url.removesuffix("/v1") + end
+    bench(server, tmp_path / "run", "--base-url", url, "--concurrency", 1, code=2)
+    assert len(server.bodies) == 1
+    error = [
+        line for line in capsys.readouterr().err.splitlines(keepends=True) if "error: " in line
+    ]
+    assert len(error) == 1
+    assert f"openai:m at {url} answered with a web page instead of JSON; " in error[0]
+    assert hint.format(url=url) in error[0]
+    assert records(tmp_path / "run") == []
+
+
+def test_a_web_page_after_an_answer_is_a_fault_like_others(server, tmp_path):
+    expected = bench(server, tmp_path / "whole", games=GAMES[1:2])
+    server.bodies.clear()
+    server.answer = lambda body, _: (
+        PAGE if len(server.bodies) == 2 else (200, completion(plays(body)))
+    )
+    assert bench(server, tmp_path / "run", "--concurrency", 1, games=GAMES[1:2]) == expected

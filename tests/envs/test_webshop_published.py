@@ -1,0 +1,209 @@
+"""WebShop on data in the published format."""
+
+import json
+import pickle
+import subprocess
+import sys
+from contextlib import suppress
+
+import pytest
+
+from ragen_envs.errors import GenerationError, RagenError
+from ragen_envs.webshop import load
+
+ITEMS = [
+    {
+        "asin": "B01", "name": "Acme Men's Waterproof Jacket with Hood", "query": "men's jackets",
+        "product_category": "Clothing › Men › Jackets", "pricing": "$39.99$59.99",
+        "full_description": "A jacket for the rain.", "small_description": ["Waterproof", "Two pockets"],
+        "customization_options": {
+            "color": [{"value": "Navy/Blue"}, {"value": "Red"}], "size": [{"value": "Large"}]
+        },
+    },
+    {
+        "asin": "B02", "name": "Acme Men's Jacket", "query": "men's jackets",
+        "product_category": "Clothing › Men › Jackets", "pricing": "$29.00",
+        "full_description": "", "small_description": [], "customization_options": {},
+    },
+    {
+        "asin": "B03", "name": "Organic Green Tea", "query": "tea", "pricing": None,
+        "product_category": "Grocery › Beverages › Tea", "full_description": None,
+        "small_description": ["Organic"], "customization_options": None,
+    },
+]  # fmt: skip
+ABOUT = {
+    "B01": {
+        "attributes": ["waterproof", "hooded"], "instruction": "Find me waterproof men's jackets.",
+        "instruction_attributes": ["waterproof"],
+    },
+    "B02": {"attributes": []},
+    "B03": {
+        "attributes": ["organic"], "instruction": "Find me organic tea",
+        "instruction_attributes": ["organic"],
+    },
+}  # fmt: skip
+HUMAN = {
+    "B01": [
+        {
+            "instruction": "i need a large navy rain jacket that is waterproof",
+            "instruction_attributes": ["waterproof"], "instruction_options": ["large", "navy | blue"],
+        },
+        {"instruction": "anything", "instruction_attributes": [], "instruction_options": []},
+    ]
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "items_shuffle_1000.json").write_text(json.dumps(ITEMS))
+    (tmp_path / "items_ins_v2_1000.json").write_text(json.dumps(ABOUT))
+    return tmp_path
+
+
+def every_split(folder):
+    env = load(folder)
+    found = {}
+    for split in ("train", "validation", "test"):
+        with suppress(GenerationError):  # a few products need not reach every split
+            for seed in range(12):
+                env.reset(seed=seed, options={"split": split})
+                found.setdefault(env.goal.instruction, split)
+    return env, found
+
+
+def test_published_data_give_the_same_game(folder):
+    env, found = every_split(folder)
+    assert len(found) == 3  # two colors of the jacket, and the tea
+    jacket = env.catalogue[0]
+    assert jacket.options == (("color", ("navy | blue", "red")), ("size", ("large",)))
+    assert 39.99 <= jacket.price <= 59.99
+    assert jacket.nouns == {"men", "jacket"}
+    assert env.catalogue[1].price == 29.0
+    for instruction, split in found.items():
+        env.reset(seed=0, options={"split": split})
+        while env.goal.instruction != instruction:
+            env.reset()
+        while env.verdict is None:
+            env.step(env.oracle().action)
+        assert env.success
+
+
+def test_human_instructions_come_first(folder):
+    (folder / "items_human_ins.json").write_text(json.dumps(HUMAN))
+    env, found = every_split(folder)
+    (instruction,) = found
+    assert instruction.startswith(
+        "i need a large navy rain jacket that is waterproof, and price lower"
+    )
+    assert env.goal.options == (("size", "large"), ("color", "navy | blue"))
+
+
+def goals_of(folder, **changes):
+    """Return the goals where the jacket has other fields."""
+    items = [{**ITEMS[0], **changes}, *ITEMS[1:]]
+    (folder / "items_shuffle_1000.json").write_text(json.dumps(items))
+    return load(folder)._goals
+
+
+def test_every_button_of_published_data_can_be_clicked(folder):
+    colors = [
+        {"value": "Black / White"},
+        {"value": " "},
+        {"value": "Sea  Green"},
+        {"value": "sea green"},
+    ]
+    goals_of(folder, customization_options={" Color  Name": colors}, name="Acme\nJacket")
+    env, _ = every_split(folder)
+    env.step("search[acme jacket]")
+    env.step("click[B01]")
+    assert env.page.product.title == "Acme Jacket"
+    assert env.page.product.options == (("color name", ("black | white", "sea green")),)
+    assert all(env.legal(action).is_legal for action in env.available())
+
+
+def test_synthetic_goals_are_every_combination_of_options(folder):
+    sizes = [{"value": str(number)} for number in range(30)]
+    goals = goals_of(folder, customization_options={"size": sizes, "color": [{"value": "Red"}]})
+    ours = [goal for goal in goals if goal.product.id == "B01"]
+    assert len({goal.options for goal in ours}) == 30
+    assert ours[0].options == (("color", "red"), ("size", "0"))
+    assert "with color: red, and size: 0, and price" in ours[0].instruction
+
+
+@pytest.mark.parametrize(
+    ("price", "limits"),
+    [
+        ("$39.99", {50, 60, 70}),
+        ("$40.00", {60, 70, 80}),
+        ("$965.00", {980, 990}),
+        ("$980.00", {None}),
+        ("$1,200.00", {None}),
+    ],
+)
+def test_limits_are_two_different_multiples_of_ten_as_published(folder, price, limits):
+    sizes = [{"value": str(number)} for number in range(40)]
+    goals = goals_of(folder, pricing=price, customization_options={"size": sizes})
+    ours = [goal for goal in goals if goal.product.id == "B01"]
+    assert {goal.limit for goal in ours} == limits
+    assert all(("price lower" in goal.instruction) == (None not in limits) for goal in ours)
+
+
+def test_a_folder_may_be_relative(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    catalogue = load(".").catalogue
+    monkeypatch.chdir(folder.parent)
+    assert pickle.loads(pickle.dumps(catalogue)).content_hash == catalogue.content_hash
+    with pytest.raises(RagenError, match="has no file"):
+        load(".")
+
+
+def test_published_data_do_not_depend_on_the_process(folder):
+    code = (
+        "import sys; from ragen_envs.webshop import load; env = load(sys.argv[1]);"
+        "print(env.catalogue.content_hash, [g.limit for g in env._goals])"
+    )
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=True,
+            env={"PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("0", "1")
+    }  # fmt: skip
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("items_shuffle_1000.json", "{", "is not JSON"),
+        ("items_shuffle_1000.json", "{}", "must be a list of products"),
+        ("items_shuffle_1000.json", "[]", "holds no products"),
+        ("items_shuffle_1000.json", "[3]", "product 0 must be an object with a text 'asin'"),
+        ("items_shuffle_1000.json", '[{"asin": "B1", "name": 3}]', r"\(B1\): 'name' must be a text"),
+        (
+            "items_shuffle_1000.json", '[{"asin": "B1", "customization_options": {"a": [1]}}]',
+            "the option 'a' must be a list",
+        ),
+        (
+            "items_shuffle_1000.json", json.dumps([{"asin": "B1", "pricing": "$" + "9" * 400}]),
+            r"\(B1\): 'pricing' must be a price",
+        ),
+        ("items_ins_v2_1000.json", "[]", "must be an object by product"),
+        ("items_ins_v2_1000.json", '{"B01": "x"}', "attributes of B01 must be an object"),
+        ("items_ins_v2_1000.json", '{"B01": {"instruction": 3}}', "'instruction' must be a text"),
+        ("items_ins_v2_1000.json", "{}", "no instruction for any of its products"),
+        ("items_human_ins.json", '{"B01": [{}]}', "with an 'instruction'"),
+        ("items_human_ins.json", '{"B01": {"instruction": "x"}}', "must have a list of objects"),
+    ],
+)  # fmt: skip
+def test_malformed_data_are_named(folder, name, text, message):
+    (folder / name).write_text(text)
+    with pytest.raises(RagenError, match=message):
+        load(folder)
+
+
+def test_a_folder_without_data(tmp_path):
+    with pytest.raises(RagenError, match=r"has no file items_shuffle\.json or"):
+        load(tmp_path)
+    with pytest.raises(RagenError, match="products cannot be given"):
+        load(tmp_path, products=10)
