@@ -11,7 +11,7 @@ from transformers import Trainer
 
 from ragen_agents.rollout.trajectory import CONTEXT, Row
 from ragen_agents.starpo.update.models import chunked_logprobs
-from ragen_agents.starpo.update.passes import hidden_states, trunk_of
+from ragen_agents.starpo.update.passes import states_before, trunk_of
 
 IGNORED: Final = -100
 """Label of a token that is not learned."""
@@ -40,16 +40,13 @@ class ImitationTrainer(Trainer):
         """Return the loss of one pass."""
         assert not return_outputs, "it has no outputs beside the loss"
         ids, labels = inputs["input_ids"], inputs["labels"]
-        learned = labels[:, 1:] != IGNORED
+        learned = torch.nn.functional.pad(labels[:, 1:] != IGNORED, (1, 0))
         policy = self.accelerator.unwrap_model(model)
         # The trainer would set the precision in the model's forward method, which is not called.
         with self.accelerator.autocast():
-            hidden = hidden_states(
-                trunk_of(policy), ids, inputs["attention_mask"], common_beginning(ids, labels)
-            )
-            logprobs, _ = chunked_logprobs(
-                policy, hidden[:, :-1][learned], labels[:, 1:][learned], 1.0
-            )
+            start = common_beginning(ids, labels)
+            states = states_before(trunk_of(policy), ids, inputs["attention_mask"], learned, start)
+            logprobs, _ = chunked_logprobs(policy, states, labels[learned], 1.0)
         return -logprobs.sum() / (num_items_in_batch or learned.sum())
 
 

@@ -13,9 +13,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from unittest.mock import patch
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -36,6 +38,7 @@ from ragen_agents.starpo.memory.training_memory import (
     plan_memory,
 )
 from ragen_agents.starpo.setup import frozen_reference
+from ragen_agents.starpo.update import passes
 from ragen_agents.starpo.update.adapters import with_adapters
 from ragen_agents.starpo.update.batch import TrainBatch
 from ragen_agents.starpo.update.learner import Learner
@@ -64,6 +67,8 @@ class Case(NamedTuple):
     """Tokens of the first prompt of a trajectory."""
     reply: int
     """Tokens of the reply to it."""
+    tree: bool = True
+    """Whether tokens are passed as a tree; False for the passes that are made on a GPU."""
 
     @property
     def config(self) -> TrainConfig:
@@ -82,9 +87,10 @@ class Peaks(NamedTuple):
 def planned(case: Case) -> MemoryPlan:
     """Return the plan of a case, with nothing for the libraries."""
     lengths = Conversations(case.prompt, case.prompt + case.reply)
-    plan = plan_memory(
-        case.config, shape_of(case.model), lengths, Device(64 * GIB, False), own_engine=True
-    )
+    shape = shape_of(case.model)
+    if not case.tree:
+        shape = replace(shape, reads_trees=False)
+    plan = plan_memory(case.config, shape, lengths, Device(64 * GIB, False), own_engine=True)
     return replace(
         plan, phases={name: {**parts, "reserve": 0} for name, parts in plan.phases.items()}
     )
@@ -100,11 +106,12 @@ def measured_peaks(case: Case) -> Peaks:
     """Score and learn from random trajectories twice, and return the peaks of the second time."""
     learner = _learner(case)
     batch = TrainBatch.of(_trajectories(case), 0)
-    prepared = learner.prepare(batch)
-    learner.update(prepared, 0)
-    held = _held(learner)
-    scores = _growth(lambda: learner.prepare(batch))
-    return Peaks(held + scores, held + _growth(lambda: learner.update(prepared, 0)))
+    with nullcontext() if case.tree else patch.object(passes, "reads_trees", lambda _: False):
+        prepared = learner.prepare(batch)
+        learner.update(prepared, 0)
+        held = _held(learner)
+        scores = _growth(lambda: learner.prepare(batch))
+        return Peaks(held + scores, held + _growth(lambda: learner.update(prepared, 0)))
 
 
 def _growth(action: Callable[[], object]) -> int:
@@ -203,14 +210,16 @@ def settings_of(name: str) -> dict[str, Any]:
 def _rows() -> Iterator[str]:
     large = ("critic", "critic, bfloat16, recomputed layers", "LoRA 16, critic, bfloat16")
     measured = [
-        *(("starter", STARTER_SHAPE, name, 120, 160) for name in SETTINGS),
-        *(("Qwen3, 24 M weights", QWEN3, name, 40, 60) for name in ("", *large)),
-        *(("SmolLM2-135M", SMOLLM2, name, 40, 60) for name in large),
+        *(("starter", STARTER_SHAPE, name, 120, 160, True) for name in SETTINGS),
+        *(("starter", STARTER_SHAPE, name, 120, 160, False) for name in ("", large[0], large[2])),
+        *(("Qwen3, 24 M weights", QWEN3, name, 40, 60, True) for name in ("", *large)),
+        *(("Qwen3, 24 M weights", QWEN3, name, 40, 60, False) for name in ("", large[0], large[2])),
+        *(("SmolLM2-135M", SMOLLM2, name, 40, 60, True) for name in large),
     ]
-    for model, shape, name, prompt, reply in measured:
-        case = Case(shape, settings_of(name), prompt, reply)
+    for model, shape, name, prompt, reply, tree in measured:
+        case = Case(shape, settings_of(name), prompt, reply, tree)
         plan, found = planned_peaks(case), measured_peaks(case)
-        what = ", ".join([model, *([name] if name else [])])
+        what = ", ".join(filter(None, [model, name, "" if tree else "passes of a GPU"]))
         yield _row(what, case.config.update.micro_batch_tokens, plan.update, found.update)
     case = _resident_case()
     printed = subprocess.run(

@@ -17,6 +17,7 @@ from ragen_agents.engines.llama_forward import forward_of
 from ragen_agents.engines.precision import computing_in
 from ragen_agents.engines.replies import Replies, Sample
 from ragen_agents.engines.sampling import draw
+from ragen_agents.engines.windows import has_windows
 
 _PASSES_KEYS_ON: Final = frozenset({"gemma", "llama", "mistral", "qwen2", "qwen3"})
 """Types of models known to hand what a cache returns to the attention function, and to nothing else."""
@@ -49,11 +50,7 @@ class Decoder:
 
         Windows of attention are counted in slots, so there padding would take the place of tokens.
         """
-        config = self.model.config.get_text_config()
-        kinds = getattr(config, "layer_types", None) or ["sliding_attention"]
-        windowed = getattr(config, "sliding_window", None) is not None
-        chunked = getattr(config, "attention_chunk_size", None) is not None
-        return not ((windowed and "sliding_attention" in kinds) or chunked)
+        return not has_windows(self.model.config.get_text_config())
 
     @property
     def keeps_common_once(self) -> bool:

@@ -33,14 +33,14 @@ def forward_of(model: Any, windowed: bool) -> Forward:
     The two are compared without gradients and in the precision of the caller.
     """
     plain = ModuleForward(model, windowed)
-    if windowed or not _is_like_llama(model):
+    if windowed or not is_like_llama(model.config):
         return plain
     direct = LlamaForward(model)
     return direct if _agree(direct, plain, model) else plain
 
 
-def _is_like_llama(model: Any) -> bool:
-    config = model.config
+def is_like_llama(config: Any) -> bool:
+    """Return whether a model is of a type that is built like Llama, by its config."""
     if config.model_type not in _KNOWN:
         return False
     rotations = getattr(config, "rope_parameters", None) or {}

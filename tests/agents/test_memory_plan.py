@@ -75,19 +75,21 @@ def paper(*layers):
 
 @pytest.mark.parametrize("model", [LLAMA, QWEN3], ids=["llama", "qwen3"])
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
-def test_plan_is_within_15_percent_of_what_training_allocates(model, settings):
-    case = Case(model, settings, 40, 60)
+@pytest.mark.parametrize("tree", [True, False], ids=["tree", "rows"])
+def test_plan_is_within_15_percent_of_what_training_allocates(model, settings, tree):
+    case = Case(model, settings, 40, 60, tree)
     plan, found = planned_peaks(case), measured_peaks(case)
     assert plan.scores == pytest.approx(found.scores, rel=0.15)
     assert plan.update == pytest.approx(found.update, rel=0.15)
 
 
 @pytest.mark.parametrize("settings", [SETTINGS["plain"], SETTINGS["recomputed"]])
-def test_activations_alone_are_within_15_percent(settings):
+@pytest.mark.parametrize("tree", [True, False], ids=["tree", "rows"])
+def test_activations_alone_are_within_15_percent(settings, tree):
     """Of a model with few weights and many tokens, in two sizes: their difference has no weights in it."""
     found, expected = [], []
     for reply in (60, 180):
-        case = Case(LLAMA, settings, 40, reply)
+        case = Case(LLAMA, settings, 40, reply, tree)
         found.append(measured_peaks(case).update)
         expected.append(planned_peaks(case).update)
     assert expected[1] - expected[0] == pytest.approx(found[1] - found[0], rel=0.15)

@@ -106,6 +106,13 @@ def gradients_of(models):
     return found
 
 
+@pytest.fixture
+def passes_of_rows(monkeypatch):
+    """Have all models pass rows through their own layers, as they do on a GPU."""
+    monkeypatch.setattr("ragen_agents.starpo.update.passes.reads_trees", lambda trunk: False)
+
+
+@pytest.mark.usefixtures("passes_of_rows")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_layers_that_are_computed_again_give_the_same_gradients(family):
     models = ActorCritic(random_model(family), "separate", 1.0)
@@ -136,6 +143,7 @@ def test_layers_that_are_computed_again_keep_their_inputs_only():
     assert less.now == 0  # no graph is left behind
 
 
+@pytest.mark.usefixtures("passes_of_rows")
 @pytest.mark.parametrize("recompute", [False, True])
 def test_gradients_of_rows_do_not_wait_for_those_of_their_prompts(recompute):
     models = ActorCritic(random_model("Qwen2"), None, 1.0)

@@ -7,6 +7,8 @@ import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from ragen_agents.engines.llama_forward import is_like_llama
+from ragen_agents.engines.windows import has_windows
 from ragen_agents.model_source import model_source
 from ragen_envs.errors import RagenError, first_line
 
@@ -39,6 +41,8 @@ class ModelShape:
     """Whether queries and keys are normed too, as in Qwen3."""
     context: int
     """Most tokens that the model reads."""
+    reads_trees: bool
+    """Whether the trainer passes tokens through it as a tree, where that is possible."""
 
     @property
     def tied(self) -> bool:
@@ -120,6 +124,7 @@ def shape_of(config: Any) -> ModelShape:
         norms=norms.count((widths["hidden"],)) // layers,
         head_norms=any("q_norm" in n for n, _ in model.named_parameters()),
         context=int(getattr(text, "max_position_embeddings", 1 << 30)),
+        reads_trees=is_like_llama(text) and not has_windows(text),
     )
 
 

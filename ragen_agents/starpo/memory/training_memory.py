@@ -7,14 +7,8 @@ from ragen_agents.engines.batch import READ_TOGETHER
 from ragen_agents.engines.vllm_memory import MemoryNeeds
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.memory.model_shape import ModelShape
-from ragen_agents.starpo.memory.pass_memory import (
-    FLOAT32,
-    Arithmetic,
-    PassSize,
-    generating_pass,
-    learning_pass,
-    scoring_pass,
-)
+from ragen_agents.starpo.memory.pass_memory import generating_pass, learning_pass, scoring_pass
+from ragen_agents.starpo.memory.pass_size import FLOAT32, Arithmetic, PassSize
 from ragen_agents.starpo.update.models import LOGIT_CHUNK
 
 GIB: Final = 2**30
@@ -118,11 +112,12 @@ def plan_memory(
         sleeping = _SLEEPING if device.is_cuda else vllm.weights + vllm.working + vllm.least_cache
     passed = {**held, "vLLM": sleeping}
     gradients = held["optimizer"] // 2
+    how = arithmetic(config, shape, device, devices)
     size = largest_pass(config, conversations, config.episodes)
-    activations, logits = scoring_pass(shape, arithmetic(config), size, LOGIT_CHUNK)
+    activations, logits = scoring_pass(shape, how, size, LOGIT_CHUNK)
     scores = {**passed, "activations": activations, "logits": logits}
     size = largest_pass(config, conversations, config.update.mini_batch_size)
-    activations, logits = learning_pass(shape, arithmetic(config), size, LOGIT_CHUNK)
+    activations, logits = learning_pass(shape, how, size, LOGIT_CHUNK)
     update = {**passed, "gradients": gradients, "activations": activations, "logits": logits}
     step = {**passed, "gradients": gradients, "activations": _step(config, shape, device, devices)}
     if own_engine:
@@ -134,13 +129,18 @@ def plan_memory(
     return MemoryPlan(device, phases, {**totals, "rollout": least})
 
 
-def arithmetic(config: TrainConfig) -> Arithmetic:
+def arithmetic(
+    config: TrainConfig, shape: ModelShape, device: Device, devices: int = 1
+) -> Arithmetic:
     """Return how the passes of a run compute."""
+    split = config.fsdp and devices > 1
     return Arithmetic(
         bfloat16=config.update.precision == "bfloat16",
         rank=0 if config.lora is None else config.lora.rank,
         recomputed=config.update.gradient_checkpointing,
         float32_head=config.computes_float32_logits,
+        tree=shape.reads_trees
+        and not (device.is_cuda or split or config.update.gradient_checkpointing),
     )
 
 
@@ -206,7 +206,7 @@ def _rollout(
     if config.engine == "transformers":
         evaluated = config.evaluation.episodes if config.evaluation.every else 0
         rows = -(-max(config.episodes, evaluated) // devices)
-        how = arithmetic(config)
+        how = arithmetic(config, shape, device, devices)
         token = 2 * shape.layers * shape.key_width * how.product
         read = min(rows * conversations.prompt, READ_TOGETHER[not device.is_cuda])
         parts["activations"] = generating_pass(shape, how, read)

@@ -27,7 +27,8 @@ from ragen_agents.starpo.update.adapters import (
     with_adapters,
 )
 from ragen_agents.starpo.update.batch import TrainBatch
-from ragen_agents.starpo.update.passes import hidden_states, trunk_of
+from ragen_agents.starpo.update.passes import states_before, trunk_of
+from ragen_agents.starpo.update.token_scores import token_scores
 from ragen_envs.errors import RagenError, first_line
 
 LOGIT_CHUNK: Final = 2048
@@ -106,21 +107,20 @@ class ActorCritic(nn.Module):
             part: What is scored; the scores of all else are 0.
         """
         logprobs = entropies = values = torch.zeros(ids.shape, device=ids.device)
-        before, hidden = mask[:, 1:], None
+        states = None
         if part != "critic":
             with self.using(part):
-                hidden = hidden_states(trunk_of(self.policy), ids, real, start)
+                states = states_before(trunk_of(self.policy), ids, real, mask, start)
             found = chunked_logprobs(
-                self.policy, hidden[:, :-1][before], ids[:, 1:][before], self.temperature,
-                self.float32_head,
-            )  # fmt: skip
+                self.policy, states, ids[mask], self.temperature, self.float32_head
+            )
             logprobs, entropies = (_placed(mask, each) for each in found)
         if self.value_head is not None and part in ("all", "critic"):
-            if self._apart or hidden is None:
+            if self._apart or states is None:
                 with self.using("critic"):
                     trunk = trunk_of(self.policy) if self.trunk is None else self.trunk
-                    hidden = hidden_states(trunk, ids, real, start)
-            values = _placed(mask, self._valued(hidden[:, :-1][before]))
+                    states = states_before(trunk, ids, real, mask, start)
+            values = _placed(mask, self._valued(states))
         return Scores(logprobs, entropies, values)
 
     @contextmanager
@@ -209,8 +209,8 @@ def chunked_logprobs(
     """
 
     def part(states: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-        logs = torch.log_softmax(_logits(policy, states, float32_head) / temperature, dim=-1)
-        return logs.gather(1, wanted[:, None])[:, 0], -(logs.exp() * logs).sum(-1)
+        logits = _logits(policy, states, float32_head)
+        return token_scores(logits if temperature == 1 else logits / temperature, wanted)
 
     if len(targets) <= LOGIT_CHUNK:
         return part(hidden, targets)

@@ -9,6 +9,8 @@ from torch.utils.checkpoint import checkpoint
 from transformers.cache_utils import Cache, DynamicLayer
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from ragen_agents.starpo.update.llama_pass import llama_states, reads_trees
+from ragen_agents.starpo.update.token_tree import TokenTree
 from ragen_envs.errors import RagenError
 
 
@@ -16,6 +18,23 @@ def trunk_of(policy: Any) -> Any:
     """Return the part of a model below its output head, adapters included."""
     model = policy.get_base_model() if hasattr(policy, "get_base_model") else policy
     return getattr(model, model.base_model_prefix)
+
+
+def states_before(trunk: Any, ids: Tensor, real: Tensor, chosen: Tensor, start: int) -> Tensor:
+    """Return the last hidden states from which some tokens are predicted, (n, width), row by row.
+
+    Args:
+        trunk: The model below its output head.
+        ids: (B, T) token ids.
+        real: (B, T) bool, which are no padding.
+        chosen: (B, T) bool: n tokens, none of which is the first of its row.
+        start: Column at which the prompts end; what rows begin with is read and differentiated once.
+    """
+    before = torch.nn.functional.pad(chosen[:, 1:], (0, 1))
+    if reads_trees(trunk):
+        tree = TokenTree.of(ids, real, start)
+        return llama_states(trunk, tree, tree.places[before])
+    return hidden_states(trunk, ids, real, start)[before]
 
 
 def hidden_states(trunk: Any, ids: Tensor, real: Tensor, start: int) -> Tensor:

@@ -1,0 +1,220 @@
+"""Attention within a tree of tokens, with gradients, on a CPU.
+
+A node's queries attend to the keys above it and to its own. These are two calls of PyTorch's kernel, whose
+results are merged by the log-sums that it returns (FlashAttention, arXiv 2205.14135). In the backward pass
+each call is given the merged result and log-sum, so that its gradients are those of its part of the whole.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ragen_agents.starpo.update.token_tree import TokenTree
+
+
+def tree_attention(
+    query: Tensor, key: Tensor, value: Tensor, tree: TokenTree, scaling: float
+) -> Tensor:
+    """Attend in float32.
+
+    Args:
+        query: (N, query heads, head size), of the tokens of the tree; as many query heads share each key
+            head, and they follow one another.
+        key: (N, key heads, head size).
+        value: As ``key``.
+        tree: Has the tokens.
+        scaling: Factor of the products.
+
+    Returns:
+        (N, query heads, head size), float32.
+    """
+    attended: Tensor = _TreeAttention.apply(  # type: ignore[no-untyped-call]
+        query.float(), key.float(), value.float(), tree, scaling
+    )
+    return attended
+
+
+@lru_cache(maxsize=1)
+@torch.inference_mode(False)
+@torch.enable_grad()
+def has_kernel() -> bool:
+    """Return whether PyTorch's kernel, which is not of its public interface, does what is needed here."""
+    ids = torch.tensor([[1, 2, 3, 4], [1, 2, 5, 0], [1, 6, 7, 8]])
+    tree = TokenTree.of(ids, ids != 0, 2)
+    drawn = torch.Generator().manual_seed(0)
+    shapes = [(len(tree.ids), heads, 8) for heads in (4, 2, 2)]
+    query, key, value = given = [
+        torch.randn(shape, generator=drawn, requires_grad=True) for shape in shapes
+    ]
+    seen = torch.zeros(len(tree.ids), len(tree.ids), dtype=torch.bool)
+    for places, real in zip(tree.places, ids != 0, strict=True):
+        row = places[real]
+        seen[row[:, None], row] |= torch.ones(len(row), len(row), dtype=torch.bool).tril()
+    products = torch.einsum("qhd,khd->hqk", query, key.repeat_interleave(2, 1)) * 0.5
+    weights = products.masked_fill(~seen, float("-inf")).softmax(-1)
+    expected = torch.einsum("hqk,khd->qhd", weights, value.repeat_interleave(2, 1))
+    try:
+        found = tree_attention(query, key, value, tree, 0.5)
+        gradients = torch.autograd.grad(found.square().sum(), given)
+    except (AttributeError, RuntimeError, TypeError):
+        return False
+    return all(
+        torch.allclose(one, other, atol=1e-4)
+        for one, other in zip(
+            [found, *gradients],
+            [expected, *torch.autograd.grad(expected.square().sum(), given)],
+            strict=True,
+        )
+    )
+
+
+class _TreeAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, tree: TokenTree, scaling: float
+    ) -> Tensor:
+        """Return what the heads attend to."""
+        whole, log_sums = torch.empty_like(query), []
+        for level, path in zip(tree.levels, _paths(key, value, tree), strict=True):
+            queries = level.padded(query)
+            attended, log_sum = torch.empty_like(queries), queries.new_empty(queries.shape[:3])
+            parts = path.parts()
+            for heads in _sharing_keys(queries, path):
+                found = [_attend(queries[:, heads], part, scaling) for part in parts]
+                attended[:, heads], log_sum[:, heads] = _merged(found)
+            whole[level.tokens] = level.unpadded(attended)
+            log_sums.append(log_sum)
+        ctx.save_for_backward(query, key, value, whole, *log_sums)
+        ctx.tree, ctx.scaling = tree, scaling
+        return whole
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients of queries, keys and values."""
+        query, key, value, whole, *log_sums = ctx.saved_tensors
+        to_query, to_key, to_value = (torch.empty_like(each) for each in (query, key, value))
+        paths = _paths(key, value, ctx.tree)
+        to_paths = [path.zeros() for path in paths]
+        for place in reversed(range(len(paths))):
+            level, path, to_path = ctx.tree.levels[place], paths[place], to_paths[place]
+            given, queries, attended = (level.padded(x) for x in (gradient, query, whole))
+            log_sum, to_queries, parts = log_sums[place], torch.zeros_like(queries), path.parts()
+            for heads in _sharing_keys(queries, path):
+                known = (given[:, heads], queries[:, heads], attended[:, heads], log_sum[:, heads])
+                for part in parts:
+                    change, to_part_key, to_part_value = _differentiate(*known, part, ctx.scaling)
+                    to_queries[:, heads] += change
+                    to_path.key[:, :, part.slots] += to_part_key
+                    to_path.value[:, :, part.slots] += to_part_value
+            to_query[level.tokens] = level.unpadded(to_queries)
+            to_key[level.tokens] = level.unpadded(to_path.key[:, :, path.above :])
+            to_value[level.tokens] = level.unpadded(to_path.value[:, :, path.above :])
+            if level.parents is not None:
+                to_paths[level.parents.level].add_from_children(to_path, level.parents.nodes)
+        return to_query, to_key, to_value, None, None
+
+
+class _Part(NamedTuple):
+    """One of the two parts of paths."""
+
+    slots: slice
+    key: Tensor
+    value: Tensor
+    causal: bool
+    """Whether it is the nodes' own, whose padding no other query sees."""
+    bias: Tensor | None
+    """(B, 1, L, slots): -inf for padding, else 0; None where there is no padding, or where it is causal."""
+
+
+@dataclass(frozen=True)
+class _Path:
+    """Keys and values, or their gradients, of the tokens above each of B nodes and then of its own."""
+
+    key: Tensor
+    """(B, key heads, slots, head size)."""
+    value: Tensor
+    real: Tensor
+    """(B, slots) bool: False for padding."""
+    above: int
+    """Slots above the nodes."""
+
+    def zeros(self) -> "_Path":
+        """Return as many zeros."""
+        return replace(self, key=torch.zeros_like(self.key), value=torch.zeros_like(self.value))
+
+    def parts(self) -> list[_Part]:
+        """Return what is above, if anything is, and the nodes' own."""
+        above, own = slice(0, self.above), slice(self.above, None)
+        last = _Part(own, self.key[:, :, own], self.value[:, :, own], True, None)
+        if not self.above:
+            return [last]
+        bias, length = None, self.key.shape[2] - self.above
+        if not self.real[:, above].all():
+            nothing = torch.zeros(())
+            bias = nothing.where(self.real[:, None, None, above], float("-inf"))
+            bias = bias.expand(-1, -1, length, -1)
+        return [_Part(above, self.key[:, :, above], self.value[:, :, above], False, bias), last]
+
+    def add_from_children(self, children: "_Path", parents: Tensor) -> None:
+        """Add to each node what its children have at its slots."""
+        members = (torch.arange(len(self.key))[:, None] == parents).to(self.key.dtype)
+        for ours, theirs in ((self.key, children.key), (self.value, children.value)):
+            # A product, for index_add takes several times as long.
+            ours += torch.tensordot(members, theirs[:, :, : children.above], 1)
+
+
+def _paths(key: Tensor, value: Tensor, tree: TokenTree) -> list[_Path]:
+    """Return keys and values of what the nodes of each level attend to."""
+    found: list[_Path] = []
+    for level in tree.levels:
+        keys, values, real, above = level.padded(key), level.padded(value), level.real, 0
+        if level.parents is not None:
+            earlier, nodes = found[level.parents.level], level.parents.nodes
+            above = earlier.real.shape[1]
+            keys = torch.cat([earlier.key.index_select(0, nodes), keys], 2)
+            values = torch.cat([earlier.value.index_select(0, nodes), values], 2)
+            real = torch.cat([earlier.real.index_select(0, nodes), real], 1)
+        found.append(_Path(keys, values, real, above))
+    return found
+
+
+def _attend(queries: Tensor, part: _Part, scaling: float) -> tuple[Tensor, Tensor]:
+    """Return what is attended to, and the logarithms of the sums that the weights were divided by."""
+    attended, log_sum = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        queries, part.key, part.value, 0.0, part.causal, attn_mask=part.bias, scale=scaling
+    )
+    return attended, log_sum
+
+
+def _differentiate(
+    given: Tensor, queries: Tensor, attended: Tensor, log_sum: Tensor, part: _Part, scaling: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of queries, keys and values by way of one part."""
+    to_queries, to_key, to_value = (
+        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+            given, queries, part.key, part.value, attended, log_sum, 0.0, part.causal,
+            attn_mask=part.bias, scale=scaling,
+        )
+    )  # fmt: skip
+    return to_queries, to_key, to_value
+
+
+def _merged(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Return what is attended to over all parts, and the logarithm of the whole sum."""
+    (attended, log_sum), *others = parts
+    for other, other_sum in others:
+        whole = torch.logaddexp(log_sum, other_sum)
+        attended.mul_((log_sum - whole).exp()[..., None])
+        attended.addcmul_(other, (other_sum - whole).exp()[..., None])
+        log_sum = whole
+    return attended, log_sum
+
+
+def _sharing_keys(queries: Tensor, path: _Path) -> Iterator[slice]:
+    """Yield query heads, one for each key head: the kernel would copy keys that several share."""
+    times = queries.shape[1] // path.key.shape[1]
+    yield from (slice(first, None, times) for first in range(times))
