@@ -1,6 +1,6 @@
 """The pass of models built like Llama on a CPU, with gradients: each different token is read once.
 
-transformers' own pass takes rows of equal length. This one takes the tree of tokens that the rows make up: its
+transformers' own pass takes rows of equal length. This one takes the tree of tokens that rows make up: its
 tokens go through the matrix products as one list without padding, and only attention sees the tree. The
 model's own embeddings, projections and feed-forward layers are called, so that adapters and autocast take
 part.
