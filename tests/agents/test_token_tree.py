@@ -1,5 +1,7 @@
 """Passes over trees of tokens: the same numbers as passes over rows, from fewer tokens."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -192,8 +194,10 @@ def test_without_the_kernel_models_pass_rows(fault, monkeypatch):
         tree_attention.has_kernel.cache_clear()
 
 
-@pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])
-def test_the_kernel_is_found_where_nothing_is_learned(context):
+@pytest.mark.parametrize(
+    "context", [torch.no_grad, torch.inference_mode, partial(torch.autocast, "cpu", torch.bfloat16)]
+)
+def test_the_kernel_is_found_in_every_context(context):
     tree_attention.has_kernel.cache_clear()
     with context():
         assert tree_attention.has_kernel()

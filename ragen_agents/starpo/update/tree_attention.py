@@ -41,6 +41,7 @@ def tree_attention(
 @lru_cache(maxsize=1)
 @torch.inference_mode(False)
 @torch.enable_grad()
+@torch.autocast("cpu", enabled=False)
 def has_kernel() -> bool:
     """Return whether PyTorch's kernel, which is not of its public interface, does what is needed here."""
     ids = torch.tensor([[1, 2, 3, 4], [1, 2, 5, 0], [1, 6, 7, 8]])
