@@ -51,10 +51,36 @@ def test_a_claim_that_holds_is_supported_and_its_opposite_contradicted():
 
 
 def test_noise_decides_nothing_and_is_told_what_would():
-    what, results = results_of("table4", {"think": 0.5, "no-think": 0.5}, seed_sd=0.05)
+    what, results = results_of("table4", {"think": 0.5, "no-think": 0.5}, seeds=3, seed_sd=0.05)
     verdicts = judge(what, Runs(what.load_sweep(), results))
     assert {v.verdict for v in verdicts} == {"undecided"}
     assert any("seeds to find the paper's 11.3 points" in v.remedy for v in verdicts)
+
+
+def test_an_effect_below_half_of_the_papers_is_smaller():
+    what, results = results_of("table4", {"think": 0.5, "no-think": 0.5}, seeds=9, seed_sd=0.005)
+    verdicts = judge(what, Runs(what.load_sweep(), results))
+    assert [v.paper for v in verdicts[:3]] == ["+18.8 points", "+11.3 points", "+0.8 points"]
+    assert [v.verdict for v in verdicts[:3]] == ["smaller", "smaller", "undecided"]
+    assert all(v.p_holm <= 0.05 and not v.remedy for v in verdicts[:2])
+
+
+def test_an_effect_of_half_the_papers_size_is_seldom_called_smaller():
+    what, results = results_of("table4", {"think": 0.5, "no-think": 0.5}, seeds=4)
+    claims = [c for c in what.claims if c.text == "Thinking helps on Bandit"]
+    what = what.model_copy(update={"claims": claims})
+    half = 0.188 / 2
+    wrong = 0
+    for round_ in range(100):
+        rng = np.random.default_rng(round_)
+        changed = [
+            r if r.task.seed is None
+            else r.model_copy(update={"outcomes": {"policy": {
+                test: outcome(rng, 0.5 + half * (r.task.cell == "think")) for test in r.task.suite.tasks}}})
+            for r in results
+        ]  # fmt: skip
+        wrong += judge(what, Runs(what.load_sweep(), changed))[0].verdict == "smaller"
+    assert wrong <= 8
 
 
 def test_claims_without_runs_are_not_judged():

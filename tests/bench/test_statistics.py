@@ -506,6 +506,18 @@ def holm_rejections(p_values, alpha):
     return rejected
 
 
+def test_of_hypotheses_that_exclude_each_other_one_is_counted():
+    # Two questions are open, then one: the first has both of its hypotheses rejected.
+    assert paired.holm_exclusive([0.01, 0.02, 0.04, 0.5], [0, 0, 1, 1]) == pytest.approx(
+        [0.02, 0.04, 0.04, 0.5]
+    )
+    # Here the first question stays open after its first hypothesis is rejected.
+    assert paired.holm_exclusive([0.01, 0.5, 0.04, 0.6], [0, 0, 1, 1]) == pytest.approx(
+        [0.02, 1.0, 0.08, 1.0]
+    )
+    assert paired.holm_exclusive([], []).shape == (0,)
+
+
 def test_holm_worked_example():
     adjusted = paired.holm([0.01, 0.04, 0.03, 0.005])
     assert adjusted == pytest.approx([0.03, 0.06, 0.06, 0.02])

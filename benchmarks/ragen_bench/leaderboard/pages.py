@@ -31,7 +31,6 @@ from ragen_bench.viewer.templates import page_templates
 from ragen_envs import SUITE_VERSION
 
 if TYPE_CHECKING:
-    from ragen_bench.reproduction.claims import Word
     from ragen_bench.reproduction.reproduction_report import Report
 
 Tables = Mapping[str, Sequence[Standing]]
@@ -176,12 +175,13 @@ class Pages:
 
     def write_results(self) -> None:
         """Write the list of the paper's tables, with how many claims hold."""
-        words: tuple[Word, ...] = ("supported", "contradicted", "undecided", "not run")
+        from ragen_bench.reproduction.claims import WORDS
+
         rows = [
-            (report.what, [[v.verdict for v in report.verdicts].count(word) for word in words])
+            (report.what, [[v.verdict for v in report.verdicts].count(word) for word in WORDS])
             for report in self._reports
         ]
-        self._write("results/index.html", "results.html", words=words, rows=rows)
+        self._write("results/index.html", "results.html", words=WORDS, rows=rows)
 
     def write_result(self, report: "Report") -> None:
         """Write the page of a table or figure of the paper."""

@@ -1,8 +1,8 @@
-"""The verdict of our runs on a claim: supported, contradicted or undecided, and what would decide it."""
+"""The verdict of our runs on a claim: supported, contradicted, smaller or undecided, and what would decide it."""
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 import numpy as np
 from scipy import stats
@@ -18,8 +18,12 @@ from ragen_bench.reproduction.reproduction_config import (
 )
 from ragen_bench.reproduction.run_measures import happened, scalar_of
 from ragen_bench.stats.intervals import FloatArray, wilson
-from ragen_bench.stats.mixed_effects import Difference, mixed_effects_rate_difference
-from ragen_bench.stats.paired import ALPHA, holm
+from ragen_bench.stats.mixed_effects import (
+    Difference,
+    mixed_effects_difference,
+    mixed_effects_rate_difference,
+)
+from ragen_bench.stats.paired import ALPHA, holm_exclusive
 from ragen_bench.stats.permutation import permutation_p, sign_flip_p
 from ragen_bench.stats.power import seeds_for
 
@@ -34,7 +38,9 @@ _CORRELATIONS: Final = (
     "policy-rise", "entropy-rise", "divergence-rise", "policy-over-entropy",
 )  # fmt: skip
 
-Word = Literal["supported", "contradicted", "undecided", "not run"]
+Word = Literal["supported", "contradicted", "smaller", "undecided", "not run"]
+"""``smaller``: the effect is less than half of the paper's, and not shown to be there at all."""
+WORDS: Final[tuple[Word, ...]] = get_args(Word)
 
 
 class Finding(NamedTuple):
@@ -50,6 +56,8 @@ class Finding(NamedTuple):
     """Runs of each setting; the smaller number where they differ."""
     remedy: Callable[[float], str] = lambda _: ""
     """What would decide it if it is undecided, by the level at which it must be tested."""
+    p_half: float = math.nan
+    """Of an effect of at least half of the paper's; nan where the paper prints none on the claim's side."""
 
 
 class Verdict(NamedTuple):
@@ -61,7 +69,7 @@ class Verdict(NamedTuple):
     seeds: int
     """Runs of each setting; the smaller number where they differ, and 0 where it was not run."""
     p_holm: float
-    """Adjusted over all claims of the table or figure; nan where nothing can be tested."""
+    """Of the verdict, adjusted over all claims of the table or figure; nan where nothing can be tested."""
     verdict: Word
     remedy: str
     """What would decide it; "" where it is decided."""
@@ -71,15 +79,13 @@ def judge(what: Reproduction, runs: Runs) -> list[Verdict]:
     """Return the verdicts on all claims of a table or figure.
 
     A claim is supported, or contradicted, where the effect is on its side, or on the other, and the
-    p-value, adjusted by Holm over the claims, is at most 5%. Everything else is undecided, also all that
-    is known of one seed only: it says nothing of other seeds. What would decide a claim would do so
+    p-value, adjusted by Holm over the claims, is at most 5%. It is smaller where that is not so, but an
+    effect of half of the paper's size is rejected in the same way. Everything else is undecided, also all
+    that is known of one seed only: it says nothing of other seeds. What would decide a claim would do so
     even if it had the smallest p-value of all.
     """
     findings = [_find(what, claim, runs) for claim in what.claims]
-    known = [not math.isnan(f.p_value) for f in findings]
     level = ALPHA / max(len(findings), 1)
-    adjusted = np.full(len(findings), np.nan)
-    adjusted[known] = holm([f.p_value for f in findings if not math.isnan(f.p_value)])
     return [
         Verdict(
             claim.text,
@@ -90,17 +96,27 @@ def judge(what: Reproduction, runs: Runs) -> list[Verdict]:
             word,
             f.remedy(level) if word == "undecided" else "",
         )
-        for claim, f, p in zip(what.claims, findings, adjusted, strict=True)
-        for word in [_word(f, float(p))]
+        for claim, f, (p, half) in zip(what.claims, findings, _adjusted(findings), strict=True)
+        for word, p in [_word(f, p, half)]
     ]
 
 
-def _word(finding: Finding, p: float) -> Word:
+def _adjusted(findings: Sequence[Finding]) -> list[tuple[float, float]]:
+    """Return both p-values of each finding, adjusted over the claims; nan where nothing can be tested."""
+    pairs = np.array([(f.p_value, f.p_half) for f in findings]).reshape(-1, 2)
+    known = ~np.isnan(pairs)
+    questions = np.repeat(np.arange(len(pairs))[:, None], 2, axis=1)
+    pairs[known] = holm_exclusive(pairs[known], questions[known])
+    return [(float(p), float(half)) for p, half in pairs]
+
+
+def _word(finding: Finding, p: float, half: float) -> tuple[Word, float]:
+    """Return the verdict and the p-value that it rests on."""
     if math.isnan(p):
-        return "undecided" if finding.ours else "not run"
-    if p > ALPHA:
-        return "undecided"
-    return "supported" if finding.favourable else "contradicted"
+        return ("undecided" if finding.ours else "not run"), p
+    if p <= ALPHA:
+        return ("supported" if finding.favourable else "contradicted"), p
+    return ("smaller", half) if half <= ALPHA else ("undecided", p)
 
 
 def _find(what: Reproduction, claim: Claim, runs: Runs) -> Finding:
@@ -129,12 +145,16 @@ def _success(what: Reproduction, claim: SuccessClaim, runs: Runs) -> Finding:
     if seeds < 2:
         return Finding(favourable, math.nan, paper, ours, seeds, lambda _: _ONE_SEED)
     outside = printed is not None and not low <= printed <= high
+    half = math.nan
+    if printed is not None and printed > 0:
+        below = mixed_effects_difference(sides[0] - printed / 200, sides[1])
+        half = below.p_value if below.interval.estimate < 0 else 1.0
 
     def remedy(alpha: float) -> str:
         needed = _seeds_needed(found, abs(printed) if printed else None, alpha)
         return f"the paper's size is outside the interval; {needed}" if outside else needed
 
-    return Finding(favourable, found.p_value, paper, ours, seeds, remedy)
+    return Finding(favourable, found.p_value, paper, ours, seeds, remedy, half)
 
 
 def joined(samples: Sequence[FloatArray | None]) -> FloatArray | None:

@@ -220,10 +220,27 @@ def holm(p_values: npt.ArrayLike) -> FloatArray:
         raise ValueError(f"p_values must be of shape (m,), got {raw.shape}")
     if not ((raw >= 0) & (raw <= 1)).all():
         raise ValueError("p-values must be in [0, 1]")
+    return holm_exclusive(raw, np.arange(len(raw)))
+
+
+def holm_exclusive(p_values: npt.ArrayLike, questions: npt.ArrayLike) -> FloatArray:
+    """Return `holm`'s adjusted p-values where of several hypotheses on one question only one can be true.
+
+    An effect cannot be both zero and at least half of what was published. So a p-value is multiplied by the
+    number of questions, not of hypotheses, on which something is not rejected yet (Shaffer 1986).
+
+    Args:
+        p_values: (m,), in [0, 1].
+        questions: (m,), the question that each hypothesis is about.
+
+    Returns:
+        Adjusted p-values in the order of the argument, (m,).
+    """
+    raw, asked = np.asarray(p_values, dtype=np.float64), np.asarray(questions)
     order = np.argsort(raw, kind="stable")
-    stepped = np.maximum.accumulate(raw[order] * np.arange(len(raw), 0, -1))
+    open_questions = [len(np.unique(asked[order[step:]])) for step in range(len(raw))]
     adjusted = np.empty_like(raw)
-    adjusted[order] = np.minimum(stepped, 1.0)
+    adjusted[order] = np.minimum(np.maximum.accumulate(raw[order] * open_questions), 1.0)
     return adjusted
 
 
