@@ -1,4 +1,4 @@
-"""The verdict of our runs on a claim: supported, contradicted, smaller or undecided, and what would decide it."""
+"""The verdict of our runs on a claim, and what would decide it if it is undecided."""
 
 import math
 from collections.abc import Callable, Sequence
