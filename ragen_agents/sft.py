@@ -40,8 +40,11 @@ class SftConfig(RenamedKeys):
     seed: int = Field(0, ge=0)
     demonstrations: int = Field(1000, ge=1)
     """Conversations of the oracle on fresh training levels."""
-    noise: float = Field(0.0, ge=0, lt=1)
+    noise: float = Field(0.0, ge=0, le=1)
     """Chance that the oracle's turn is a random action instead; it goes on from where that leads."""
+    solved_only: bool = True
+    """Whether conversations that do not solve the game are left out. With ``noise=1`` and ``solved_only=false``
+    the model learns the format of replies, and no preference among actions."""
     messages: bool = False
     """Whether the game's messages are learned too, all but what every prompt begins with. It teaches a model
     trained from scratch to read them."""
@@ -67,7 +70,7 @@ class SftConfig(RenamedKeys):
 
 
 def demonstrations(config: SftConfig, codec: ChatCodec) -> list[Trajectory]:
-    """Return conversations in which the oracle solves fresh training levels.
+    """Return conversations of the oracle, or of the noise that replaces it, on fresh training levels.
 
     Raises:
         RagenError: The game has too few levels that can be solved within its budget.
@@ -82,7 +85,7 @@ def demonstrations(config: SftConfig, codec: ChatCodec) -> list[Trajectory]:
             rng = np.random.default_rng((config.seed, number))
             number += 1
             trajectory = _play(env, codec, len(found), config.noise, rng)
-            if trajectory.success:
+            if trajectory.success or not config.solved_only:
                 found.append(trajectory)
     if len(found) == config.demonstrations:
         return found

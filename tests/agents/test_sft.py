@@ -68,6 +68,14 @@ def test_noise_replaces_actions_and_what_is_kept_still_solves_the_game(codec):
     assert sum(len(t.messages) for t in noisy) > sum(len(t.messages) for t in calm)
 
 
+def test_random_play_can_be_imitated_to_learn_the_format_alone(codec):
+    game, kwargs = "ragen/BanditText-v0", {"think": False}
+    both = SftConfig(game=game, env_kwargs=kwargs, demonstrations=60, noise=1.0, solved_only=False)
+    assert 15 < sum(bool(t.success) for t in demonstrations(both, codec)) < 45
+    solved = SftConfig(game=game, env_kwargs=kwargs, demonstrations=20, noise=1.0)
+    assert all(t.success for t in demonstrations(solved, codec))
+
+
 def test_each_variant_has_an_equal_share(codec):
     variants = [{"max_turns": 6}, {"max_turns": 7}]
     config = SftConfig(game="ragen/WebShopText-v0", variants=variants, demonstrations=4)
