@@ -43,8 +43,8 @@ class SftConfig(RenamedKeys):
     noise: float = Field(0.0, ge=0, le=1)
     """Chance that the oracle's turn is a random action instead; it goes on from where that leads."""
     solved_only: bool = True
-    """Whether conversations that do not solve the game are left out. With ``noise=1`` and ``solved_only=false``
-    the model learns the format of replies, and no preference among actions."""
+    """Whether conversations that do not solve the game are left out. With ``noise=1`` and
+    ``solved_only=false`` the model learns the format of replies, and no preference among actions."""
     messages: bool = False
     """Whether the game's messages are learned too, all but what every prompt begins with. It teaches a model
     trained from scratch to read them."""
