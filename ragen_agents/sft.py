@@ -134,6 +134,7 @@ def train(config: SftConfig, out: Path) -> None:
     import torch
     from transformers import TrainingArguments, set_seed
 
+    from ragen_agents.engines.precision import warn_of_slow_bfloat16
     from ragen_agents.sft_trainer import ImitationTrainer, labelled, labelled_all, padded
     from ragen_agents.starpo.update.adapters import with_adapters
     from ragen_agents.starpo.update.models import load_model
@@ -167,6 +168,8 @@ def train(config: SftConfig, out: Path) -> None:
         train_sampling_strategy="group_by_length" if len(rows) > len(shown) else "random",
         seed=config.seed,
     )
+    if args.bf16:
+        warn_of_slow_bfloat16("precision", args.device)
     # A list serves as a dataset, which the annotation does not say.
     data: Any = labelled_all(rows) if config.messages else [labelled(row) for row in rows]
     trainer = ImitationTrainer(model=model, args=args, train_dataset=data, data_collator=padded)

@@ -1,10 +1,14 @@
 """The arithmetic of engines and trainers."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import torch
 from torch import nn
+
+_LOG: Final = logging.getLogger("ragen.engines")
 
 
 def avoid_cudnn_attention() -> None:
@@ -14,6 +18,26 @@ def avoid_cudnn_attention() -> None:
     mask (https://github.com/pytorch/pytorch/issues/196678), and it builds a plan for every new shape.
     """
     torch.backends.cuda.enable_cudnn_sdp(False)
+
+
+def has_bfloat16() -> bool:
+    """Return whether this processor has instructions for bfloat16, without which it is far slower."""
+    supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
+    return supported is not None and bool(supported())
+
+
+def warn_of_slow_bfloat16(field: str, device: torch.device) -> None:
+    """Warn if a run in bfloat16 would be slow on its device.
+
+    Args:
+        field: The setting that asks for bfloat16.
+        device: Where the run computes.
+    """
+    if device.type == "cpu" and not has_bfloat16():
+        _LOG.warning(
+            "%s is bfloat16, for which this processor has no instructions: it computes many times slower "
+            "than in float32; set %s=float32", field, field,
+        )  # fmt: skip
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from transformers.utils import logging as transformers_logging
 
 from ragen_agents.chat_template import ChatTemplate
 from ragen_agents.engines.decoding import Decoder, stop_token_ids
-from ragen_agents.engines.precision import avoid_cudnn_attention
+from ragen_agents.engines.precision import avoid_cudnn_attention, has_bfloat16
 from ragen_agents.engines.prefix_cache import PrefixCache
 from ragen_agents.policies.base import Sampling
 from ragen_agents.policies.language_model import LanguageModelPolicy, not_loaded
@@ -75,9 +75,3 @@ def _cpu_dtype(source: str | Path) -> str:
     """Return the type in which a model runs on this processor."""
     saved = AutoConfig.from_pretrained(source, trust_remote_code=False).dtype
     return "bfloat16" if saved == torch.bfloat16 and has_bfloat16() else "float32"
-
-
-def has_bfloat16() -> bool:
-    """Return whether this processor has instructions for bfloat16, without which it is far slower."""
-    supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
-    return supported is not None and bool(supported())

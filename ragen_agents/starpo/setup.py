@@ -11,6 +11,7 @@ import torch
 from accelerate import Accelerator, InitProcessGroupKwargs
 from torch import nn
 
+from ragen_agents.engines.precision import warn_of_slow_bfloat16
 from ragen_agents.model_source import model_source, weights_digest
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.starpo.config import TrainConfig, check_conversation
@@ -26,7 +27,7 @@ _WAITS: Final = 3600.0
 
 
 def make_accelerator(config: TrainConfig) -> Accelerator:
-    """Return the device and the processes of a run.
+    """Return the device and the processes of a run; warn if its arithmetic is slow there.
 
     Raises:
         RagenError: The processes cannot share the groups equally.
@@ -43,6 +44,8 @@ def make_accelerator(config: TrainConfig) -> Accelerator:
         raise RagenError(
             f"rollout.prompts_per_iteration is {count}, but must be a multiple of the {world} processes"
         )
+    if config.update.precision == "bfloat16" and accelerator.is_main_process:
+        warn_of_slow_bfloat16("update.precision", accelerator.device)
     return accelerator
 
 

@@ -12,7 +12,7 @@ from ragen_bench.__main__ import main  # noqa: E402
 
 from ragen_agents.rollout.chat import ChatCodec  # noqa: E402
 from ragen_agents.rollout.trajectory import CONTEXT  # noqa: E402
-from ragen_agents.sft import SftConfig, demonstrations  # noqa: E402
+from ragen_agents.sft import SftConfig, demonstrations, train  # noqa: E402
 from ragen_agents.sft_trainer import (  # noqa: E402
     IGNORED,
     ImitationTrainer,
@@ -21,6 +21,8 @@ from ragen_agents.sft_trainer import (  # noqa: E402
     labelled_all,
     padded,
 )
+from ragen_agents.starpo import TrainConfig  # noqa: E402
+from ragen_agents.starpo.setup import make_accelerator  # noqa: E402
 from ragen_agents.starter import STARTER  # noqa: E402
 from ragen_envs.registration import text_ids  # noqa: E402
 
@@ -178,6 +180,21 @@ def test_passes_compute_in_the_precision_that_is_asked_for(bf16, dtype, tiny, ro
     assert computed
     assert set(computed) == {dtype}
     assert model.model.norm.weight.grad.dtype == torch.float32
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_bfloat16_without_instructions_for_it_is_warned_of(
+    fast, tiny, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setattr("ragen_agents.engines.precision.has_bfloat16", lambda: fast)
+    config = SftConfig(
+        game="ragen/BanditText-v0", model=str(tiny), demonstrations=2, batch_size=2, epochs=1,
+        lora_rank=0, precision="bfloat16",
+    )  # fmt: skip
+    train(config, tmp_path / "model")
+    make_accelerator(TrainConfig(game="ragen/BanditText-v0", update={"precision": "bfloat16"}))
+    slow = [m.split(" is bfloat16, ")[0] for m in caplog.messages if "set" in m]
+    assert slow == ([] if fast else ["precision", "update.precision"])
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
