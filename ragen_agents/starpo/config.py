@@ -57,12 +57,11 @@ class Rollout(_Section):
     }
 
     prompts_per_iteration: Positive = 8
-    """P, the initial states of an iteration, one group each (paper: 8)."""
+    """Initial states of an iteration, one group each (P in the paper: 8)."""
     group_size: Positive = 16
-    """N, the episodes that start from each initial state (paper: 16)."""
+    """Episodes that start from each initial state (N in the paper: 16)."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
-    """Sampling temperature (paper: 1). The losses use the same one, so that
-    probability ratios are consistent."""
+    """Sampling temperature, also of the losses (paper: 1)."""
     max_tokens: Positive = 200
     """Maximum number of tokens in a reply."""
 
@@ -71,17 +70,16 @@ class Vllm(_Section):
     """How vLLM runs where ``engine`` is vllm."""
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Arithmetic of the rollouts; auto is float32 on a CPU and bfloat16 on a GPU."""
+    """Arithmetic of the rollouts; auto: float32 on a CPU, bfloat16 on a GPU."""
     max_model_len: Annotated[int, Field(ge=128)] | None = None
-    """Maximum number of tokens in a conversation. By default an upper bound of what the game's conversations
-    reach, and never more than the model's context. A conversation that would exceed it ends with
-    ``overflow``."""
+    """Maximum number of tokens in a conversation, which otherwise ends with ``overflow``. By default what
+    the game's conversations can reach, within the model's context."""
     cache_gib: Above | None = None
-    """Size of the KV cache in GiB. By default as much as all episodes of an iteration or evaluation need
-    at that length, bounded by what is free; less costs speed, not correctness."""
+    """Size of the KV cache in GiB. By default what all episodes need at that length, as far as it is free;
+    less costs speed, not correctness."""
     gpu_memory_utilization: Share | None = None
-    """Share of the GPU's memory that vLLM may take while the trainer holds the rest. By default what its
-    weights, cache and activations need; vLLM does not start if that is not free."""
+    """Share of the GPU's memory that vLLM may take. By default what its weights, cache and activations
+    need."""
 
 
 class Server(_Section):
@@ -92,8 +90,8 @@ class Server(_Section):
     url: str | Annotated[list[str], Field(min_length=1)] = "http://127.0.0.1:8000"
     """Root URL of the server, or a list of several, which share the episodes."""
     folder: str | None = None
-    """Folder through which the servers receive new weights. Trainer and servers must see it under the same
-    path, and no other run may use it. The run directory by default."""
+    """Folder through which the servers receive new weights, by default the run directory. Trainer and
+    servers must see it under the same path, and no other run may use it."""
     timeout: Annotated[float, Field(gt=0)] = 300.0
     """Timeout of one request, in seconds."""
     outage_timeout: Amount = 300.0
@@ -120,13 +118,12 @@ class Filter(_Section):
     kind: FilterName = "none"
     """Name of a registered filter."""
     ratio: Share = 0.25
-    """Share to keep, of what each filter says (paper: 0.25 of the groups)."""
+    """Share to keep, of what the filter measures (paper: 0.25 of the groups)."""
     refill: Annotated[int, Field(ge=0)] = 0
-    """Most times that fresh levels are played in place of groups of equal returns, before the filter chooses,
-    until there are ``rollout.prompts_per_iteration`` others (DAPO's dynamic sampling, arXiv 2503.14476)."""
+    """Maximum number of times that fresh levels replace groups of equal returns before the filter chooses
+    (DAPO's dynamic sampling, arXiv 2503.14476)."""
     loss_weight: Literal["none", "kept", "sqrt-kept"] = "none"
-    """The policy loss is multiplied by the share of groups that is kept, by its square root, or not at all
-    (RAGEN-2)."""
+    """Factor of the policy loss: the share of groups that is kept, its square root, or none (RAGEN-2)."""
     params: Params = Field(default_factory=dict)
     """Settings that the filter was registered with."""
 
@@ -147,7 +144,7 @@ class Advantage(_Section):
     turn_lam: Unit = 1.0
     """Lambda per turn, for turn-gae and bilevel-gae."""
     whiten: bool = True
-    """Whether the advantages of an estimator with a critic are whitened over the kept action tokens."""
+    """Whether a critic's advantages are whitened over the kept action tokens."""
     params: Params = Field(default_factory=dict)
     """Settings that the estimator was registered with."""
 
@@ -168,11 +165,11 @@ class Loss(_Section):
     policy_loss: PolicyLossName = "ppo-clip"
     """Name of a registered policy loss."""
     clip_ratio_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    """The ratio is clipped to at least 1 - this (paper: 0.2)."""
+    """Lower clip: the ratio is at least 1 - this (paper: 0.2)."""
     clip_ratio_high: Annotated[float, Field(gt=0)] = 0.2
-    """The ratio is clipped to at most 1 + this (paper: 0.2; StarPO-S: 0.28)."""
+    """Upper clip: the ratio is at most 1 + this (paper: 0.2; StarPO-S: 0.28)."""
     dual_clip: Annotated[float, Field(gt=1)] | None = None
-    """Bound of the loss where the advantage is negative; verl uses 3, the paper none."""
+    """Bound of the loss for negative advantages; verl uses 3, the paper none."""
     entropy_coef: Amount = 0.001
     """Coefficient of the entropy bonus (paper: 0.001)."""
     kl: Literal["none", "reward", "loss"] = "none"
@@ -180,19 +177,19 @@ class Loss(_Section):
     kl_coef: Amount = 0.001
     """Coefficient of the divergence (paper: 0.001)."""
     kl_estimator: KlEstimator = "k1"
-    """Estimator of the divergence; rewards take k1 (paper), losses k2 or k3."""
+    """Estimator of the divergence: k1 in the reward (paper), k2 or k3 in the loss."""
     agg_mode: AggregationName = "token-mean"
     """Name of a registered aggregation of the losses over tokens."""
     length_norm: Positive | None = None
-    """The constant length by which seq-mean-token-sum-norm divides; rollout.max_tokens by default."""
+    """Constant by which seq-mean-token-sum-norm divides; rollout.max_tokens by default."""
     cliprange_value: Amount | None = None
-    """Values are clipped to within this of the old ones; not clipped by default."""
+    """Maximum distance of values from the old ones; no limit by default."""
     tis_cap: Annotated[float, Field(ge=1)] | None = 2.0
-    """Cap of the truncated importance weights, which correct for the difference between engine and trainer;
-    null switches the correction off."""
+    """Cap of the importance weights that correct for the difference between engine and trainer; null
+    switches them off."""
     mis_bounds: tuple[Above, Above] | None = None
-    """Masked importance sampling: tokens whose ratio of trainer to engine leaves these bounds are left out of
-    losses and denominators; not by default."""
+    """Bounds of the ratio of trainer to engine; tokens outside are left out of losses and denominators
+    (masked importance sampling). No bounds by default."""
     mis_level: MaskLevel = "token"
     """Whether mis_bounds apply to each token, or to a trajectory's geometric mean."""
     params: Params = Field(default_factory=dict)
@@ -210,24 +207,23 @@ class Update(_Section):
     }
 
     mini_batch_size: Positive = 32
-    """E, trajectories per optimizer step (paper: 32)."""
+    """Trajectories per optimizer step (E in the paper: 32)."""
     steps: Literal["as-published", "equal"] = "as-published"
-    """as-published: one step for each E of the trajectories kept, so a filter also reduces the steps.
-    equal: as many steps as without a filter, each on fewer trajectories."""
+    """as-published: one step per mini-batch of kept trajectories. equal: as many steps as without a filter,
+    each on fewer trajectories."""
     epochs: Positive = 1
-    """Online-k: passes over the kept trajectories before new ones are collected (paper: 1; its study of
-    freshness uses 5 and 10)."""
+    """Passes over the kept trajectories, online-k (paper: 1; its study of freshness uses 5 and 10)."""
     learning_rate: Annotated[float, Field(gt=0)] = 1e-6
     """Learning rate of the policy (RAGEN's code: 1e-6)."""
     critic_learning_rate: Annotated[float, Field(gt=0)] = 1e-5
     """Learning rate of the critic (RAGEN's code: 1e-5)."""
     lr_scheduler_type: Literal["constant", "linear", "cosine"] = "constant"
-    """Schedule of both learning rates after warm-up: constant, or decay to 0, linearly or by a half cosine.
-    The formulas are those of transformers; each optimizer step has its own rate."""
+    """Schedule of both learning rates after warm-up: constant, or decay to 0, linearly or by a half
+    cosine."""
     warmup_iterations: Annotated[int, Field(ge=0)] = 0
-    """Iterations in which both learning rates rise from 0; the first optimizer step then changes nothing."""
+    """Iterations in which both learning rates rise from 0."""
     weight_decay: Amount = 0.0
-    """Decoupled weight decay (AdamW) of policy and critic; biases and norms are excluded."""
+    """Weight decay (AdamW) of policy and critic, without biases and norms."""
     critic_warmup: Annotated[int, Field(ge=0)] = 0
     """Iterations at the start in which only the critic learns."""
     betas: tuple[Unit, Unit] = (0.9, 0.999)
@@ -235,20 +231,18 @@ class Update(_Section):
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     """Maximum norm of the gradients, clipped separately for policy and critic."""
     max_tokens_per_micro_batch: Positive | None = None
-    """Maximum number of tokens in a forward pass, padding included; affects memory and speed only. By default
-    16384, or on a GPU the most below it that the memory plan fits on the device, see docs/engines.md."""
+    """Maximum number of tokens in a forward pass, padding included. Affects memory and speed only. By
+    default 16384, or on a GPU as many of them as the memory plan allows (docs/engines.md)."""
     gradient_checkpointing: bool = False
-    """Whether the activations inside each decoder layer are computed again in the backward pass instead of
-    being kept; affects memory and speed only."""
+    """Whether each decoder layer is recomputed in the backward pass. Affects memory and speed only."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Arithmetic of the passes and of rollouts by engine=transformers (autocast). Weights that are trained
-    stay in float32; the frozen weights below LoRA adapters, and those of the reference's linear layers, are
-    held in bfloat16."""
+    """Arithmetic of the passes and of rollouts by engine=transformers (autocast). Trained weights stay in
+    float32; frozen ones below LoRA adapters and in the reference's linear layers are stored in bfloat16."""
     float32_head: bool | None = None
-    """Whether logits are computed in float32 although the precision is bfloat16, in which large logits are
-    0.125 apart. By default where several optimizer steps share the log-probabilities of one rollout."""
+    """Whether logits are computed in float32 although the precision is bfloat16. By default if several
+    optimizer steps share the log-probabilities of one rollout."""
     max_nonfinite_steps: Positive = 3
-    """Consecutive optimizer steps with a gradient that is not finite after which the run stops."""
+    """Consecutive optimizer steps with a non-finite gradient after which the run stops."""
 
     @property
     def micro_batch_tokens(self) -> int:
@@ -262,9 +256,9 @@ class Critic(_Section):
     _renamed = {"coefficient": "critic.vf_coef"}
 
     kind: Literal["separate", "shared"] = "separate"
-    """A model of its own that starts as the policy's trunk, or a head on the policy's trunk."""
+    """A separate model that starts as the policy's trunk, or a head on the policy's trunk."""
     vf_coef: Amount = 0.5
-    """Weight of the value loss where the trunk is shared."""
+    """Weight of the value loss if the trunk is shared."""
 
 
 class Lora(_Section):
@@ -286,9 +280,9 @@ class Reward(_Section):
     format: Amount = 0.0
     """A graded format reward: up to 1 for a thought and an answer that can be parsed."""
     grounded: Amount = 0.0
-    """Share of the positions stated in the thought that are correct: 0 to 1; 0 in games without any."""
+    """Share of the positions in the thought that are correct; 0 in games without positions."""
     in_filter: bool = True
-    """Whether the filter looks at the deviation of the whole reward, or of the game's alone."""
+    """Whether the filter uses the whole reward, or the game's alone."""
 
 
 class Evaluation(_Section):
@@ -303,7 +297,7 @@ class Evaluation(_Section):
 
 
 class Monitor(_Section):
-    """When the echo-trap monitor warns, and what happens then. See docs/metrics.md."""
+    """When the echo-trap monitor warns, and what happens then (docs/training.md)."""
 
     _renamed = {
         "spread_floor": "monitor.reward_std_floor",
@@ -312,30 +306,30 @@ class Monitor(_Section):
     }
 
     window: Positive = 5
-    """Iterations that are compared with as many at the start. On recorded runs a longer window saw collapses
-    later and gave no fewer false alarms."""
+    """Number of latest iterations that are compared with as many at the start."""
     reward_std_floor: Share = 0.3
-    """Early sign: the in-group reward deviation is below this share of its baseline."""
+    """Early sign: in-group reward deviation below this share of its baseline."""
     entropy_floor: Share = 0.3
-    """Early sign: the token entropy is below this share of its baseline."""
+    """Early sign: token entropy below this share of its baseline."""
     grad_norm_spike: Annotated[float, Field(gt=1)] = 5.0
-    """Late sign: the gradient norms of three iterations in a row exceed this many times the median of the
-    window before them."""
+    """Late sign: gradient norm above this many times the median of the window before, in three iterations
+    in a row."""
     success_floor: Share = 0.5
-    """Collapse: the mean success is below this share of the best window's."""
+    """Collapse: mean success below this share of the best window's."""
     information_every: Annotated[int, Field(ge=0)] = 10
-    """Iterations between two measurements of the mutual information of replies and prompts; 0 for none."""
+    """Iterations between two measurements of information; 0 for none."""
     information_prompts: Annotated[int, Field(ge=2)] = 16
-    """Most replies of each of their samples; each is scored under all of their prompts (RAGEN-2: 64)."""
+    """Maximum number of replies in a sample; each is scored under all prompts of the sample (RAGEN-2:
+    64)."""
     gradients_every: Annotated[int, Field(ge=0)] = 0
-    """Iterations between two measurements of the gradient of each term of the loss, by the deviation of
-    returns (RAGEN-2's probe); 0 for none. One costs about two to three updates of all groups."""
+    """Iterations between two measurements of gradients (RAGEN-2's probe), each of which costs about two to
+    three updates of all groups; 0 for none."""
     retrieval_floor: Share = 0.3
-    """Template collapse: replies are traced to their prompts, above chance, less often than this share of how
-    often they were at first, while entropy stays."""
+    """Template collapse: replies are traced to their prompts, above chance, at less than this share of the
+    first rate, while entropy stays."""
     action: Literal["warn", "stop", "rollback"] = "warn"
     """What happens at a collapse. rollback returns to the last healthy checkpoint once, and stops at the
-    next collapse; a stopped run stays stopped."""
+    next collapse."""
 
 
 class TrainConfig(_Section):
@@ -346,11 +340,11 @@ class TrainConfig(_Section):
     format: Literal[1] = 1
     """Version of the run directory's layout."""
     weights: str | None = None
-    """Hash of the initial model's files, if it is a folder; filled in when training starts."""
+    """Hash of the initial model's files, filled in when training starts from a folder."""
     game: str = "ragen/SokobanText-v0"
     """Id of a conversation env."""
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
-    """Conversation settings and keywords of the game that differ from those of the id."""
+    """Conversation settings and keywords of the game."""
     model: str = "starter"
     """"starter", "smollm2", a model folder, a GGUF file, or "hf:NAME"."""
     seed: Annotated[int, Field(ge=0)] = 0
@@ -360,12 +354,12 @@ class TrainConfig(_Section):
     levels: Annotated[int, Field(ge=0)] = 0
     """Number of training levels; 0 for an endless supply of fresh ones."""
     engine: Literal["transformers", "vllm", "vllm-server"] = "transformers"
-    """What generates the rollouts: transformers or vLLM in the same process, or vLLM servers."""
+    """What generates the rollouts, see docs/engines.md."""
     vllm: Vllm = Vllm()
     server: Server = Server()
     fsdp: bool = False
-    """Whether several processes shard weights, gradients and optimizer state (FSDP) instead of each holding
-    all of them. Affects memory and speed only."""
+    """Whether several processes shard weights, gradients and optimizer state (FSDP). Affects memory and
+    speed only."""
     rollout: Rollout = Rollout()
     filter: Filter = Filter()
     advantage: Advantage = Advantage()

@@ -38,22 +38,22 @@ class ConversationSettings:
     symbols: str | Mapping[str, str] = field(default="standard", hash=False)
     """Name of one of the game's symbol sets, or a mapping from cell names to single characters."""
     observation: str = GRID
-    """How the state is shown: "grid", "coordinates" or "both"; or "image", a picture beside each user
-    message. Games without a board add words to it."""
+    """How the state is shown. "image" is a picture in each user message, to which games without a board add
+    words."""
     format_penalty: float = -0.1
     """Added to the reward of a turn whose reply has a defect, <= 0 (paper: -0.1)."""
     invalid: str = "penalise"
-    """What a reply with a defect does besides the penalty. "penalise": the actions that could be read
-    before the defect run. "discard": nothing runs. "end": nothing runs and the episode ends."""
+    """What happens to a reply with a defect besides the penalty. "penalise": the actions before the defect
+    run. "discard": nothing runs. "end": nothing runs and the episode ends."""
     soft_defects: str = "allow"
-    """What a soft defect costs: an answer in another form that is still clear, such as "Up, Down".
-    "allow": nothing; the reply is valid, and the record names the form. "penalise": as any other defect."""
+    """What an answer in another but clear form costs, such as "Up, Down". "allow": nothing, and the reply
+    is valid. "penalise": the same as any other defect."""
     think_prefix: bool = False
     """Whether the assistant's turn begins with ``<think>``, which the reply continues; needs ``think``."""
     demonstrations: int = 0
-    """Worked examples shown as earlier turns of the chat, 0 to 16: first turns of training levels, with
-    the replies of the game's oracle. They use up none of the limits. An episode on a training level may
-    play one of those shown: in 6x6 Sokoban about 1.2% of the levels for each example."""
+    """Worked examples shown as earlier turns of the chat, 0 to 16: first turns of training levels, with the
+    oracle's replies. A training episode may play one of these levels: in 6x6 Sokoban about 1.2% of the
+    levels per example."""
 
     def __post_init__(self) -> None:
         for name in ("max_turns", "actions_per_turn", "max_actions", "history_turns"):
