@@ -21,6 +21,7 @@ from gradient_buckets import buckets_table
 from memory_plans import plans_table
 from numpy.typing import NDArray
 from ragen_bench.reproduction.reproduction_config import bundled_reproductions, load_reproduction
+from results_tables import results_table
 from settings_page import settings_page
 
 from ragen_envs import GAMES, SUITE_VERSION
@@ -83,14 +84,9 @@ def _with_results(page: Path) -> str:
         base = RESULTS / found[2]
         if not base.with_suffix(".md").exists():
             return f"{found[1]}Not run yet.\n{found[3]}"
-        text = base.with_suffix(".md").read_text(encoding="utf-8")
-        picture = base.with_suffix(".svg").relative_to(DOCS.parent)
-        curves = (
-            f"\n![The curves of training](../{picture})\n"
-            if base.with_suffix(".svg").exists()
-            else ""
-        )
-        return f"{found[1]}{text}{curves}{found[3]}"
+        picture = base.with_suffix(".svg")
+        curves = f"../{picture.relative_to(DOCS.parent)}" if picture.exists() else ""
+        return f"{found[1]}{results_table(base.with_suffix('.md'), curves)}{found[3]}"
 
     text = _RESULT.sub(shown, page.read_text(encoding="utf-8"))
     archive = RESULTS / "laptop" / "gradient.jsonl"
