@@ -17,7 +17,9 @@ def results_table(stored: Path, picture: str) -> str:
     """
     parts = stored.read_text(encoding="utf-8").split("\n\n")
     kept = [part for part in parts[1:] if not part.startswith("| claim |")]
-    shown = [_shortened(part) if part.startswith("| trained on → test |") else part for part in kept]
+    shown = [
+        _shortened(part) if part.startswith("| trained on → test |") else part for part in kept
+    ]
     shown = [part for part in (_without_runs(part) for part in shown) if part]
     curves = [f"![The curves of training]({picture})"] if picture else []
     return "\n\n".join(part.strip() for part in [*shown, *curves]) + "\n"
