@@ -26,10 +26,9 @@ def results_table(stored: Path, picture: str) -> str:
 
 
 def _without_runs(part: str) -> str:
-    """Return the notes below a table, without those about single runs."""
-    about = ("Unfinished: ", "One seed: ")
-    lines = [line for line in part.splitlines() if not line.startswith(about)]
-    return "\n".join(line for line in lines if ": the same runs as " not in line)
+    """Return the notes below a table, without those about tasks that are missing or shared."""
+    about = ("Unfinished: ", ": the same runs as ")
+    return "\n".join(line for line in part.splitlines() if not any(text in line for text in about))
 
 
 def _shortened(table: str) -> str:
