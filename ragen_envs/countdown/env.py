@@ -21,30 +21,27 @@ class CountdownEnv(WordGameEnv):
     """Reach a target by calculating with given numbers.
 
     ## Description
-    A few numbers and a target are given. Each action calculates with two of the numbers, which are then
-    replaced by the result. The game is won as soon as one of the numbers is the target, and lost when
-    only another number is left. A wrong step cannot be undone. Transitions are deterministic.
+    Each action calculates with two of the numbers, which are then replaced by the result. The game
+    is won as soon as one of the numbers is the target, and lost when only another number is left.
+    Transitions are deterministic.
 
     ## Action Space
-    `FreeText(4096)`: an operation such as `8 * 7`, with one of + - * / (also x, × and ÷) and two of the
-    numbers that are left. The result must be a positive whole number. It may be included, as in `8 * 7
-    = 56`, if it is right. `env.unwrapped.legal(action)` says whether an action is legal, and why not;
-    `env.unwrapped.available()` lists all of them. An illegal action changes nothing.
+    `FreeText(4096)`: an operation such as `8 * 7`, with one of + - * / (also x, × and ÷) and two of
+    the numbers that are left. The result must be a positive whole number. It may be included, as in
+    `8 * 7 = 56`, if it is right.
 
     ## Observation Space
     `FreeText(131072)`: the target and the numbers that are left, in ascending order.
 
     ## Starting State
-    `reset(seed=s)` draws fresh levels of the split: `numbers` independent numbers from 1 to 20 and a target
-    from 10 to 100, among the levels that have a solution and need at least two operations.
-    `reset(options={"split": "test", "index": 7})` loads a frozen level. The numbers decide the split, so a
-    split never shares a set of numbers with another one.
+    `numbers` independent numbers from 1 to 20 and a target from 10 to 100, among the levels that
+    have a solution and need at least two operations. The numbers decide the split.
 
     ## Rewards
     1 when the target is reached, otherwise 0.
 
     ## Episode End
-    Terminates when the target is reached or one number is left; truncated by the registered time limit.
+    Terminates when the target is reached or one number is left; truncated by the time limit.
 
     ## Information
     `success` (bool): the target is among the numbers. `action_is_valid` (bool): the action was legal.
@@ -52,9 +49,8 @@ class CountdownEnv(WordGameEnv):
     was illegal, or "".
 
     ## Arguments
-    `numbers`: how many numbers are given, from 3 to 5. `level`: a fixed level used at every reset, such as
-    "60: 3 7 8 25". `split`: "train", "validation" or "test", until a reset asks for another.
-    `render_mode`: "ansi" or "rgb_array".
+    `numbers`: how many numbers are given, from 3 to 5. `level`: a fixed level, such as "60: 3 7 8
+    25".
 
     ## Version History
     * v0: Initial version.

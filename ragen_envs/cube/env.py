@@ -25,10 +25,9 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
     """Turn the 2x2x2 pocket cube until every face shows a single color.
 
     ## Description
-    The cube is scrambled by a few random quarter turns. Its right, up and front layers can be turned.
-    The down-back-left corner never moves, so each arrangement is counted once, not once for every way
-    of holding the cube. There are 3,674,160 arrangements, and the hardest need 14 turns. Every turn can
-    be undone. Transitions are deterministic.
+    The cube is scrambled by a few random quarter turns. Its right, up and front layers can be
+    turned; the down-back-left corner never moves. There are 3,674,160 arrangements, and the hardest
+    need 14 turns. Transitions are deterministic.
 
     ## Action Space
     `Discrete(6)`: 0 R+, 1 R-, 2 U+, 3 U-, 4 F+, 5 F-. R, U and F turn the right, up and front layer a
@@ -41,27 +40,25 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
     right on either side, and back to the right of the right face.
 
     ## Starting State
-    `reset(seed=s)` draws fresh levels of the split: the solved cube after `scramble` random quarter turns,
-    none of which undoes the one before. `reset(options={"split": "test", "index": 7})` loads a frozen
-    level. Cubes that differ only by rotation, reflection or a renaming of colors count as one level and
-    belong to one split. A short scramble yields few levels: 20 with 4 turns, 237 with 6. Fresh levels
-    are weighted by the number of scrambles that lead to them, while the packs hold every level once.
+    The solved cube after `scramble` random quarter turns, none of which undoes the one before.
+    Cubes that differ only by rotation, reflection or a renaming of colors count as one level. A
+    short scramble yields few levels: 20 with 4 turns, 237 with 6. Fresh levels are weighted by the
+    number of scrambles that lead to them, while the packs hold every level once.
 
     ## Rewards
     1 when the cube is solved, otherwise 0.
 
     ## Episode End
-    Terminates when the cube is solved; truncated by the registered time limit.
+    Terminates when the cube is solved; truncated by the time limit.
 
     ## Information
     `success` (bool): every face shows a single color. `action_is_valid` (bool): always True here.
     `action_is_effective` (bool): a layer was turned; False after reset.
 
     ## Arguments
-    `scramble`: number of quarter turns that scramble the cube, from 1 to 100. With the default of 8, the
-    10 actions of a conversation leave room to make one wrong turn and undo it. `level`: a fixed cube used
-    at every reset, given as six faces of four letters from `WOGRBY`. `split`: "train", "validation" or
-    "test", until a reset asks for another. `render_mode`: "ansi" or "rgb_array".
+    `scramble`: number of quarter turns that scramble the cube, from 1 to 100. With the default of
+    8, the 10 actions of a conversation leave room for one wrong turn. `level`: a fixed cube, given
+    as six faces of four letters from `WOGRBY`.
 
     ## Version History
     * v0: Initial version.

@@ -27,10 +27,9 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     """Cross the ice to the goal without falling into a hole.
 
     ## Description
-    The player walks on a square lake of frozen tiles and holes. On slippery ice the player moves in the
-    intended direction with probability `success_rate` (1/3 in the paper), and otherwise to either side
-    of it with equal probability, as in Gymnasium's FrozenLake. Unlike there, map, start and goal are
-    random.
+    On slippery ice the player moves in the intended direction with probability `success_rate` (1/3
+    in the paper), and otherwise to either side of it with equal probability, as in Gymnasium's
+    FrozenLake. Unlike there, map, start and goal are random.
 
     ## Action Space
     `Discrete(4)`, as in Gymnasium: 0 left, 1 down, 2 right, 3 up. Walking off the edge stays in place.
@@ -40,15 +39,15 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     hole, 5 player on goal.
 
     ## Starting State
-    `reset(seed=s)` draws fresh maps of the split: start and goal uniform, every other tile frozen with
-    probability `p`, redrawn until a path exists. `reset(options={"split": "test", "index": 7})` loads a
-    frozen map; its slips are a fixed draw, and the option `noise` chooses another one.
+    Start and goal are uniform, every other tile is frozen with probability `p`, and maps without a
+    path are drawn again. The slips of a frozen map are a fixed draw; the option `noise` of `reset`
+    chooses another one.
 
     ## Rewards
     1 at the goal, else 0.
 
     ## Episode End
-    Terminates at the goal and in a hole; truncated by the registered time limit.
+    Terminates at the goal and in a hole; truncated by the time limit.
 
     ## Information
     `success` (bool): at the goal. `action_is_valid` (bool): always True here. `action_is_effective`
@@ -57,9 +56,8 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
 
     ## Arguments
     `size`: side of the square, or (height, width), each from 2 to 16. `p`: probability of a frozen
-    tile. `success_rate`: probability to move in the intended direction; 1 means no slipping. `level`: a
-    fixed map as rows of `_OGP` or of Gymnasium's `SFHG`. `split`: "train", "validation" or "test",
-    until a reset asks for another. `render_mode`: "ansi" or "rgb_array".
+    tile. `success_rate`: probability to move in the intended direction; 1 means no slipping.
+    `level`: a fixed map as rows of `_OGP` or of Gymnasium's `SFHG`.
 
     ## Version History
     * v0: Initial version.

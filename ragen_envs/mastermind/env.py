@@ -19,23 +19,20 @@ class MastermindEnv(WordGameEnv):
     """Find a hidden code of four pegs in six colors.
 
     ## Description
-    Each guess is answered with the number of pegs that are right in color and place, and the number of
-    others that have a right color in the wrong place. The oracle needs at most five guesses, and 4.34
-    on average: 5626 in total for the 1,296 codes, the minimum with at most five each (a sixth guess for
-    one code would save one; Koyama and Lai 1993). Transitions are deterministic.
+    Each guess is answered with the number of pegs that are right in color and place, and the number
+    of others that have a right color in the wrong place. The oracle needs at most five guesses, and
+    4.34 on average, the minimum with at most five each (Koyama and Lai 1993). Transitions are
+    deterministic.
 
     ## Action Space
     `FreeText(4096)`: a guess such as `R R G B`, four of the letters R (red), G (green), B (blue), Y
-    (yellow), O (orange) and P (purple); spaces and case do not matter. `env.unwrapped.legal(action)`
-    says whether an action is legal, and why not; `env.unwrapped.available()` lists all 1,296. An
-    illegal action changes nothing.
+    (yellow), O (orange) and P (purple); spaces and case do not matter.
 
     ## Observation Space
     `FreeText(131072)`: the guesses so far, each with its answer.
 
     ## Starting State
-    `reset(seed=s)` draws fresh levels of the split: codes, uniformly. There are 1,296, and each belongs
-    to one split. `reset(options={"split": "test", "index": 7})` loads a frozen level.
+    A uniform code. There are 1,296, and each belongs to one split.
 
     ## Rewards
     1 when the code is found, otherwise 0.
@@ -49,8 +46,7 @@ class MastermindEnv(WordGameEnv):
     was illegal, or "".
 
     ## Arguments
-    `level`: a fixed code used at every reset, such as "RRGB". `split`: "train", "validation" or "test",
-    until a reset asks for another. `render_mode`: "ansi" or "rgb_array".
+    `level`: a fixed code, such as "RRGB".
 
     ## Version History
     * v0: Initial version.

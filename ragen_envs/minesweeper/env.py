@@ -24,32 +24,29 @@ class MinesweeperEnv(WordGameEnv):
     """Open every cell of a 5x5 board that has no mine.
 
     ## Description
-    The board hides a known number of mines. An open cell shows how many of its neighbors have a mine;
-    around a 0, all neighbors are opened too. A part of the board is open at the start. Some boards
-    cannot be won by reasoning alone: the oracle's value is the exact probability of winning, over all
-    boards that match the open cells. Transitions are deterministic.
+    The board hides a known number of mines. An open cell shows how many of its neighbors have a
+    mine; around a 0, all neighbors are opened too. Some boards cannot be won by reasoning alone:
+    the oracle's value is the exact probability of winning, over all boards that match the open
+    cells. Transitions are deterministic.
 
     ## Action Space
-    `FreeText(4096)`: a cell such as `r2c3` (row 2, column 3, counted from 1 at the top left), or `open
-    r2c3`. Opening an open cell does nothing. `env.unwrapped.legal(action)` says whether an action is
-    legal, and why not; `env.unwrapped.available()` lists the closed cells. An illegal action changes
-    nothing.
+    `FreeText(4096)`: a cell such as `r2c3` (row 2, column 3, counted from 1 at the top left), or
+    `open r2c3`. Opening an open cell does nothing.
 
     ## Observation Space
     `FreeText(131072)`: the board, one line per row: `#` closed, `0` to `8` open, `*` a mine, shown when
     the game is lost.
 
     ## Starting State
-    `reset(seed=s)` draws fresh levels of the split: mines uniformly at random, and a first cell,
-    uniform among those without a neighboring mine. Boards that this cell would win are drawn again.
-    `reset(options={"split": "test", "index": 7})` loads a frozen level. Boards that differ only by
-    rotation or reflection count as one level and belong to one split.
+    Mines are uniformly random, and so is the first cell, among those without a neighboring mine.
+    Boards that this cell would win are drawn again. Boards that differ only by rotation or
+    reflection count as one level.
 
     ## Rewards
     1 when all cells without a mine are open, otherwise 0.
 
     ## Episode End
-    Terminates when all cells without a mine are open or a mine was opened; truncated by the registered time
+    Terminates when all cells without a mine are open or a mine was opened; truncated by the time
     limit.
 
     ## Information
@@ -58,9 +55,8 @@ class MinesweeperEnv(WordGameEnv):
     illegal, or "".
 
     ## Arguments
-    `mines`: how many there are, from 1 to 4. `level`: a fixed board used at every reset, given as five rows
-    of five of `.*o`, where `o` is the first open cell. `split`: "train", "validation" or "test", until a
-    reset asks for another. `render_mode`: "ansi" or "rgb_array".
+    `mines`: how many there are, from 1 to 4. `level`: a fixed board, given as five rows of five of
+    `.*o`, where `o` is the first open cell.
 
     ## Version History
     * v0: Initial version.

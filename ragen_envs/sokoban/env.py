@@ -42,8 +42,8 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     """Push every box onto a target.
 
     ## Description
-    The player walks on a grid and pushes boxes, one at a time, by walking into them. Boxes cannot be
-    pulled, so a careless push can make the level unsolvable. Deterministic.
+    The player pushes boxes, one at a time, by walking into them. Boxes cannot be pulled, so a
+    careless push can make the level unsolvable. Transitions are deterministic.
 
     ## Action Space
     `Discrete(4)`: 0 up, 1 down, 2 left, 3 right. Walking into a wall, or into a box that has a wall or
@@ -54,17 +54,14 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     4 box, 5 player, 6 player on target.
 
     ## Starting State
-    `reset(seed=s)` draws fresh levels of the split: a random-walk room and reverse play from the solved
-    state (Racanière et al. 2017), always solvable. By default levels follow the distribution of the
-    paper's published code (`generator="ragen"`), with search depth 300 on 6x6 and 10 in
-    `ragen/SokobanLarge-v0`. There are few different rooms of 6x6: 100,000 draws contained 8,330 levels,
-    not counting rotations, reflections and shifts, of about 12,000 in total (Chao's estimate). The
-    hundred most common ones are 31% of the draws. On 8x8 nearly all draws differ. For comparison, the
-    published code was run on 1,256 of the paper's seeds. Its levels have a mean shortest solution of
-    4.1 moves; 9% need one move, 44% at most three, and ten random actions solve 18%. On 8x8 with two
-    boxes these numbers are 5.8, 0%, 9% and 2.6%.
-
-    `reset(options={"split": "test", "index": 7})` loads a frozen level.
+    A random-walk room and reverse play from the solved state (Racanière et al. 2017), always
+    solvable. By default levels follow the distribution of the paper's published code
+    (`generator="ragen"`), with search depth 300 on 6x6 and 10 in `ragen/SokobanLarge-v0`. That
+    code, run on 1,256 of the paper's seeds, has a mean shortest solution of 4.1 moves; 9% of its
+    levels need one move, 44% at most three, and ten random actions solve 18%. On 8x8 with two boxes
+    these numbers are 5.8, 0%, 9% and 2.6%. There are only about 12,000 different levels of 6x6
+    (Chao's estimate, without symmetries), and the hundred most common ones are 31% of the draws; on
+    8x8 nearly all draws differ.
 
     ## Rewards
     `reward="dense"` (the paper's): -0.1 for each action, +1 for a box pushed onto a target, -1 for a
@@ -73,7 +70,7 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     of `ragen_envs.sokoban.Reward` sets each weight.
 
     ## Episode End
-    Terminates when all boxes are on targets; truncated by the registered time limit.
+    Terminates when all boxes are on targets; truncated by the time limit.
 
     ## Information
     `success` (bool): all boxes are on targets. `action_is_valid` (bool): always True here.
@@ -81,15 +78,12 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     `boxes_on_target` (int).
 
     ## Arguments
-    `size`: side of the square, or (height, width), each from 4 to 32. `boxes`: 1 to 16. The smallest
-    boards are 4x5, for at most two boxes, and 5x5, for at most three. `reward`: see above. `level`: a
-    fixed board as rows of `#_O√XPS`, played at every reset instead of generated ones. `generator`: the
-    level distribution. "ragen"; "gym-sokoban", whose search also walks without pulling and counts each
-    pull as a change of box; "v1", that of suite version 1, which is like gym-sokoban's but counts
-    changes of box like "ragen" and visits at most 1,500 states. `search_depth`: how deep reverse play
-    searches; a depth of d, at least 3, is d - 2 steps; None is 300 (1,500 states for "v1"). `split`:
-    "train", "validation" or "test", until a reset asks for another. `render_mode`: "ansi" or
-    "rgb_array".
+    `size`: side of the square, or (height, width), each from 4 to 32. `boxes`: 1 to 16. The
+    smallest boards are 4x5, for at most two boxes, and 5x5, for at most three. `reward`: see above.
+    `level`: a fixed board as rows of `#_O√XPS`. `generator`: the level distribution, "ragen",
+    "gym-sokoban", or "v1" for suite version 1; see `ragen_envs.sokoban.laws`. `search_depth`: how
+    deep reverse play searches; a depth of d, at least 3, is d - 2 steps; None is 300 (1,500 states
+    for "v1").
 
     ## Version History
     * v0: Initial version.

@@ -22,30 +22,27 @@ class SudokuEnv(WordGameEnv):
     """Fill a 4x4 grid so that every row, column and box holds the digits 1 to 4 once.
 
     ## Description
-    Some cells of the grid are given. There is exactly one solution. Each action places a digit in an
-    empty cell. Digits cannot be removed, so a wrong one makes the puzzle unsolvable. Transitions are
-    deterministic.
+    Some cells are given, and there is exactly one solution. Digits cannot be removed, so a wrong
+    one makes the puzzle unsolvable. Transitions are deterministic.
 
     ## Action Space
-    `FreeText(4096)`: a placement such as `r1c2 = 3` (row 1, column 2, counted from 1 at the top left).
-    It is legal if the cell is empty and the digit, from 1 to 4, is not in its row, column or box.
-    `env.unwrapped.legal(action)` says whether an action is legal, and why not;
-    `env.unwrapped.available()` lists all of them. An illegal action changes nothing.
+    `FreeText(4096)`: a placement such as `r1c2 = 3` (row 1, column 2, counted from 1 at the top
+    left). It is legal if the cell is empty and the digit, from 1 to 4, is not in its row, column or
+    box.
 
     ## Observation Space
     `FreeText(131072)`: the grid, one line per row, with `_` for empty cells.
 
     ## Starting State
-    `reset(seed=s)` draws fresh levels of the split: a filled grid, uniformly, from which cells are
-    removed in random order as long as the solution stays unique, until `clues` are left.
-    `reset(options={"split": "test", "index": 7})` loads a frozen level. Puzzles that are equal up to
-    the symmetries of the grid and the names of the digits count as one level and belong to one split.
+    A uniform filled grid, from which cells are removed in random order as long as the solution
+    stays unique, until `clues` are left. Puzzles that are equal up to the symmetries of the grid
+    and the names of the digits count as one level.
 
     ## Rewards
     1 when the grid is solved, otherwise 0.
 
     ## Episode End
-    Terminates when the grid is solved or no digit can be placed any more; truncated by the registered time
+    Terminates when the grid is solved or no digit can be placed any more; truncated by the time
     limit.
 
     ## Information
@@ -54,9 +51,8 @@ class SudokuEnv(WordGameEnv):
     illegal, or "".
 
     ## Arguments
-    `clues`: how many cells are given, from 5 to 12. `level`: a fixed puzzle used at every reset, given
-    as four rows of four of `_1234`. `split`: "train", "validation" or "test", until a reset asks for
-    another. `render_mode`: "ansi" or "rgb_array".
+    `clues`: how many cells are given, from 5 to 12. `level`: a fixed puzzle, given as four rows of
+    four of `_1234`.
 
     ## Version History
     * v0: Initial version.

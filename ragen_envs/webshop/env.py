@@ -25,18 +25,16 @@ class WebShopEnv(WordGameEnv):
     """Buy what an instruction asks for in an online shop.
 
     ## Description
-    WebShop (Yao et al. 2022, arXiv 2207.01206) with a catalogue generated from a seed, so no download
-    is needed. The instruction asks for a kind of product, attributes, options and a price limit.
-    Products come in families of five, in which one differs from the others in an attribute, in what it
-    is, in the values of an option, or in the price. Transitions are deterministic.
+    WebShop (Yao et al. 2022, arXiv 2207.01206) with a catalogue generated from a seed. The
+    instruction asks for a kind of product, attributes, options and a price limit. Products come in
+    families of five, in which one differs from the others in an attribute, in what it is, in the
+    values of an option, or in the price. Transitions are deterministic.
 
     ## Action Space
-    `FreeText(4096)`: `search[words]` or `click[button]`, in upper or lower case. A search is legal on
-    every page and clears the chosen options. A click must name a button of the page: a product's
+    `FreeText(4096)`: `search[words]` or `click[button]`, in upper or lower case. A search is legal
+    on every page and clears the chosen options. A click must name a button of the page: a product's
     number, an option's value, `Next >`, `< Prev`, `Back to Search`, `Description`, `Features`,
-    `Reviews` or `Buy Now`. `env.unwrapped.legal(action)` says whether an action is legal, and why not;
-    `env.unwrapped.available()` lists the clicks, or a search where there are none. An illegal action
-    changes nothing.
+    `Reviews` or `Buy Now`.
 
     ## Observation Space
     `FreeText(131072)`: the page with the instruction. `observation_mode` chooses its form: "page",
@@ -44,17 +42,15 @@ class WebShopEnv(WordGameEnv):
     both as published; or "html".
 
     ## Starting State
-    The search page. `reset(seed=s)` draws fresh goals of the split: a uniform product; one to three of
-    its four attributes, at least one of which the search does not index, so that the product's page
-    must be read; a value of each option; and a price limit, the larger of two random ones of the first
-    four multiples of ten above the price. `reset(options={"split": "test", "index": 7})` loads a frozen
-    goal. All products of a family belong to one split, so no goal shares its product with another
-    split.
+    The search page. The goal is drawn from a uniform product: one to three of its four attributes,
+    at least one of which the search does not index, so that the product's page must be read; a
+    value of each option; and a price limit, the larger of two random ones of the first four
+    multiples of ten above the price. All products of a family belong to one split.
 
     ## Rewards
-    At the purchase, the published score in [0, 1]: type * (attributes + options + [price within the limit]) /
-    (number of attributes + number of options + 1), where type is 1 for the kind of product asked for. With
-    `reward="binary"`, as in RAGEN, 1 if the score is 1, else 0. Everything else earns 0.
+    At the purchase, the published score in [0, 1]: type * (attributes + options + [price within the
+    limit]) / (number of attributes + number of options + 1), where type is 1 for the kind of
+    product asked for. With `reward="binary"`, as in RAGEN, 1 if the score is 1, else 0.
 
     ## Episode End
     Terminates at the purchase; truncated by the registered time limit of 100 steps.
@@ -67,29 +63,23 @@ class WebShopEnv(WordGameEnv):
     before it.
 
     ## Arguments
-    `products`: number of products, from 50 to 100,000. `catalogue_seed`: seed of the catalogue, >= 0.
-    `data`: a folder with the published files, which replace the generated catalogue; see
-    `ragen_envs.webshop.load`. `observation_mode`: "page", "text", "text_rich" or "html". `reward`:
-    "score" or "binary". `hints`: whether the rules end with advice on how to shop, as in RAGEN's
-    prompt. `level`: a fixed goal used at every reset, in its text form. `split`: "train", "validation"
-    or "test", until a reset asks for another. `render_mode`: "ansi", "html" or "rgb_array".
+    `products`: number of products, from 50 to 100,000. `catalogue_seed`: seed of the catalogue, >=
+    0. `data`: a folder with the published files; see `ragen_envs.webshop.load`. `observation_mode`:
+    "page", "text", "text_rich" or "html". `reward`: "score" or "binary". `hints`: whether the rules
+    end with advice on how to shop, as in RAGEN's prompt. `level`: a fixed goal in its text form.
+    `render_mode`: "ansi", "html" or "rgb_array".
 
     ## Differences from the published code
-    - Prices and limits do not depend on the process: they are part of the catalogue and of the frozen goals.
+    - Prices and limits are part of the catalogue and of the frozen goals. In the generated catalogue, the
+      two multiples of ten of a limit may be equal.
     - Splits are by family, not by a shuffle of goals, so nothing leaks between them.
-    - `Next >` is shown only where a page follows; upstream always shows it.
-    - Options that share a value have separate buttons, named `option: value`; upstream they collide.
+    - `Next >` is shown only where a page follows.
+    - Options that share a value have separate buttons, named `option: value`.
     - A click on a button that is not on the page is illegal, with a reason; upstream it silently does
       nothing.
-    - In the generated catalogue, the two multiples of ten of a price limit may be equal.
-    - In the generated catalogue, the kind of a product is known, so no tagger is needed, and attributes and
-      options must be exactly those asked for. The published comparison of similar words, under which a
-      "king" counts for a "california king", is used on published data only.
-    - The search is BM25 by `bm25s`, with ties in the order of the catalogue; no Java.
-
-    ## Published Results
-    On the real data, the published rule succeeds in 9.6% of the episodes, the paper's best agent in 29% and
-    human experts in 59% (arXiv 2207.01206). Results on the generated catalogue are not comparable.
+    - In the generated catalogue, the kind of a product is known, and attributes and options must be exactly
+      those asked for. Similar words, such as "king" for "california king", match on published data only.
+    - The search is BM25 by `bm25s`, with ties in the order of the catalogue.
 
     ## Version History
     * v0: Initial version.
