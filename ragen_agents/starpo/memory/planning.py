@@ -7,6 +7,7 @@ import psutil  # type: ignore[import-untyped]
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
+from huggingface_hub import try_to_load_from_cache
 from transformers import AutoTokenizer
 
 from ragen_agents.engines.vllm_memory import MemoryNeeds, needs_of
@@ -142,9 +143,16 @@ def _own_tokenizer(name: str, download: bool) -> Any | None:
     folder = local_folder(name)
     if folder is not None and not any(folder.glob("tokenizer*")):
         return None
+    source = model_source(name)
     try:
-        return AutoTokenizer.from_pretrained(
-            model_source(name), trust_remote_code=False, local_files_only=not download
+        found = AutoTokenizer.from_pretrained(
+            source, trust_remote_code=False, local_files_only=not download
         )
     except (OSError, ValueError):
         return None
+    return found if folder is not None or _has_tokenizer_files(source) else None
+
+
+def _has_tokenizer_files(source: str) -> bool:
+    """Return whether a hub's tokenizer is here; from a config alone, transformers makes an empty one."""
+    return isinstance(try_to_load_from_cache(source, "tokenizer_config.json"), str)

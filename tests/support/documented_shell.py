@@ -1,0 +1,277 @@
+"""A folder like a checkout in which the commands of a page run, each in a forked process."""
+
+import multiprocessing
+import os
+import re
+import runpy
+import shutil
+import signal
+import socket
+import string
+import subprocess
+import sys
+import time
+import traceback
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+
+from checkout import ROOT
+from documented_blocks import commands, reason_of
+from documented_sizes import small
+from fault_injection import PRELOAD
+
+from ragen_agents.starter import STARTER
+
+INTERRUPTED, DOES_NOT_FIT = 130, 2
+KEY = "sk-of-the-tests"
+LIMIT = 240
+"""Seconds that one command may take."""
+ENTRIES = ("random", "starter")
+"""Published entries that commands of the leaderboard find."""
+PLAIN_RUN = "bench --agent random --agent starter --game Bandit --episodes 2".split()
+TABLE_RUN = "bench --agent openai:MODEL --game Sokoban".split()
+"""Plays all levels of a table of the paper."""
+
+
+class CommandError(AssertionError):
+    """A documented command does not work, or nothing says why it does not run."""
+
+
+class Shell:
+    """Runs the commands of a page in order: variables hold for those that follow, ``cd`` in its block.
+
+    Args:
+        folder: Empty; becomes the checkout.
+        url: Of an endpoint, with its ``/v1``.
+        files: Written into the folder, by name.
+        gguf: A GGUF file.
+        cache: Of models.
+    """
+
+    def __init__(self, folder, url, files, gguf, cache):
+        self.folder = self.cwd = folder
+        self.ran, self.reasons = 0, []
+        self._url, self._provided = url, set()
+        self._environment = {
+            "OPENAI_BASE_URL": url, "OPENAI_API_KEY": KEY, "RAGEN_CACHE": str(cache),
+            "PIP_NO_INDEX": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": "",
+        }  # fmt: skip
+        for name in ("ragen_agents", "benchmarks", "examples", "environments"):
+            (folder / name).symlink_to(ROOT / name)
+        shutil.copytree(ROOT / "docs" / "examples", folder / "docs" / "examples")
+        shutil.copytree(ROOT / "benchmarks" / "results", folder / "results")
+        (folder / "no-results").mkdir()
+        for name in ENTRIES:
+            shutil.copytree(ROOT / "leaderboards" / name, folder / "leaderboards" / name)
+        for name in ("path/to/a/model", "path/to/model"):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).symlink_to(STARTER)
+        shutil.copy(gguf, folder / "path" / "to" / "FILE.gguf")
+        self.write(files)
+
+    def write(self, files):
+        """Write files into the folder, by name."""
+        for name, text in files.items():
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.folder / name).write_text(text, "utf-8")
+
+    def run_block(self, block):
+        """Run the commands of a block, or keep the reasons why they do not run."""
+        self.cwd = self.folder
+        for command in commands(block.text):
+            reason = block.reason or reason_of(command, self.cwd == self.folder)
+            if reason:
+                self.reasons.append(reason)
+            elif command.words or command.variables:
+                self.run(command)
+                self.ran += 1
+
+    def run(self, command):
+        """Run one command, or raise `CommandError`."""
+        words = [self._filled(word) for word in command.words]
+        variables = {name: self._filled(value) for name, value in command.variables.items()}
+        if not words:
+            self._environment.update(variables)
+            return
+        if words[0] == "cd":
+            self.cwd = self.cwd / words[1]
+        elif words[0] == "export":
+            self._environment.update(word.replace("…", KEY).split("=", 1) for word in words[1:])
+        elif words == ["pip", "install", "-e", "."]:
+            self._install(command)
+        elif words[0] in ("ragen", "python"):
+            self._start(command, small(words, _free_port()), variables)
+        else:
+            raise CommandError(f"{command.line!r} neither runs in a test nor says why not")
+
+    def _filled(self, word):
+        """Return a word with variables and placeholders replaced."""
+        word = string.Template(word).safe_substitute(self._environment)
+        word = re.sub(r"^(URL|http://(localhost|127\.0\.0\.1):8000/v1)$", self._url, word)
+        if re.match(r"RUN\b", word):
+            word = re.sub("^RUN", str(self._latest_run(word.endswith("/best"))), word)
+        return (
+            word.replace("/shared", str(self.folder / "shared"), 1) if "/shared" in word else word
+        )
+
+    def _latest_run(self, is_training):
+        """Return the latest run, of training or of `ragen bench`, which is made if the page has none."""
+        lines = "metrics.jsonl" if is_training else "episodes.jsonl"
+        runs = sorted(self.folder.glob(f"runs/*/{lines}"), key=lambda path: path.stat().st_mtime_ns)
+        if runs:
+            return runs[-1].parent.relative_to(self.folder)
+        self._ragen([*PLAIN_RUN, "--out", "runs/plain"])
+        return "runs/plain"
+
+    def _start(self, command, words, variables):
+        out = words[words.index("--out") + 1] if "--out" in words else None
+        if out and (command.is_alternative or out in self._provided):
+            shutil.rmtree(self.cwd / out, ignore_errors=True)
+        self._provide([word for word in words if word != out])
+        self._call(command.line, words, variables)
+
+    def _provide(self, words):
+        """Make the runs and the models that a command reads and that other pages have made."""
+        for word in words:
+            found = re.search(r"(?:^|=)(runs/[\w-]+)(.*)", word)
+            if not found or (self.folder / found[1]).exists():
+                continue
+            name, rest = found.groups()
+            self._provided.add(name)
+            if word.startswith("model=") or rest == "/best" or "--model" in words:
+                shutil.copytree(STARTER, self.folder / name / rest.strip("/"))
+            elif word.endswith("/train") or "report" in words:
+                words = small(["ragen", "train", "bandit", "--out", name], 0)[1:]
+                self._ragen(["iterations=2" if word == "iterations=1" else word for word in words])
+            else:
+                self._ragen([*(TABLE_RUN if "--beside" in words else PLAIN_RUN), "--out", name])
+
+    def _ragen(self, words):
+        self._call(" ".join(words), ["ragen", *words], {})
+
+    def _call(self, line, words, variables):
+        log = self.folder / "log.txt"
+        log.write_text("")
+        environment = {**self._environment, **variables}
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(PRELOAD)
+        arguments = (words, str(self.cwd), environment, str(log))
+        process = context.Process(target=_child, args=arguments)
+        began = time.monotonic()
+        process.start()
+        try:
+            was_visited = _serves(words) and _visited(process, log)
+            process.join(LIMIT)
+        finally:
+            if process.is_alive():
+                process.kill()
+                process.join()
+        said = log.read_text(errors="replace")
+        print(f"{time.monotonic() - began:5.1f} s  {' '.join(words)}")
+        if not _ended_well(process.exitcode, words, said, was_visited):
+            raise CommandError(
+                f"{line!r} ends with {process.exitcode}, as {' '.join(words)!r}:\n{said[-3000:]}"
+            )
+
+    def _install(self, command):
+        """Install the package of a page as a user would, but where the tests' environment stays as it is."""
+        target = self.folder / "installed"
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+        done = subprocess.run(
+            [*pip, "--no-build-isolation", "--target", str(target), "."],
+            cwd=self.cwd, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise CommandError(f"{command.line!r} ends with {done.returncode}:\n{done.stderr}")
+        self._environment["PYTHONPATH"] = str(target)
+
+
+def _free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def _serves(words):
+    """Whether a command serves pages until Ctrl-C."""
+    return (
+        (words[1:2] == ["view"] and "--out" not in words)
+        or words[1:3] == ["leaderboard", "serve"]
+        or "--browser" in words
+    )
+
+
+def _ended_well(code, words, said, was_visited):
+    if _serves(words):
+        return was_visited and code in (0, INTERRUPTED)
+    if "--plan" in words and "does not fit" in said:
+        return code == DOES_NOT_FIT
+    return code == 0
+
+
+def _visited(process, log):
+    """Fetch the first page of a server, end it with Ctrl-C, and return whether there was a page."""
+    ends = time.monotonic() + LIMIT
+    while process.is_alive() and time.monotonic() < ends:
+        found = re.search(r"http://[\w.:]+/\S*", log.read_text(errors="replace"))
+        if found:
+            with urllib.request.urlopen(found[0], timeout=60) as page:
+                is_page = page.status == 200
+            os.kill(process.pid, signal.SIGINT)
+            return is_page
+        time.sleep(0.1)
+    return False
+
+
+def _child(words, cwd, environment, log):
+    """What the process of a command does: it becomes a program of that name."""
+    os.environ.pop("RAY_ADDRESS", None)
+    os.environ.update(environment)
+    os.chdir(cwd)
+    for number in (1, 2):
+        os.dup2(os.open(log, os.O_WRONLY | os.O_APPEND), number)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.path[:0] = [os.path.abspath(path) for path in environment["PYTHONPATH"].split(":") if path]
+    _take_input(log)
+    code = 1
+    try:
+        import torch
+
+        torch.set_num_threads(1)
+        code = _program(words)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    with suppress(Exception):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
+
+
+def _take_input(log):
+    """Let what asks a person read that the person leaves."""
+    typed = Path(log).with_name("typed.txt")
+    typed.write_text("quit\n")
+    os.dup2(os.open(typed, os.O_RDONLY), 0)
+    sys.stdin = os.fdopen(0, closefd=False)
+
+
+def _program(words):
+    name, *arguments = words
+    if name == "ragen":
+        from ragen_bench.__main__ import main
+
+        return main(arguments)
+    if arguments[0] == "-m":
+        sys.path.insert(0, os.getcwd())
+        sys.argv = arguments[1:]
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.path.insert(0, str(Path(arguments[0]).resolve().parent))
+        sys.argv = arguments
+        runpy.run_path(arguments[0], run_name="__main__")
+    return 0

@@ -1,0 +1,74 @@
+"""Small sizes in place of those of a documented command, by rule."""
+
+from pathlib import Path
+
+TRAINING = {
+    "iterations": "1", "rollout.prompts_per_iteration": "2", "rollout.group_size": "4",
+    "rollout.max_tokens": "24", "update.mini_batch_size": "4", "evaluation.every": "1",
+    "evaluation.episodes": "2", "monitor.information_every": "0",
+}  # fmt: skip
+IMITATION = {"demonstrations": "8", "epochs": "1", "batch_size": "4", "micro_batch": "4"}
+BLANK = {"conversations": "4", "layers": "1"}
+SETTINGS = {("train",): TRAINING, ("sft",): IMITATION, ("starter", "blank"): BLANK}
+"""By the subcommand; they replace what a page sets, and are added where it sets nothing."""
+OPTIONS = {
+    "bench": {"--episodes": "2"},
+    "match": {"--episodes": "2"},
+    "build": {"--results": "no-results"},
+    "reproduce": {"--results": "results"},
+    "path/to/FILE.gguf": {"--max-reply-tokens": "8"},
+    "starpo_minimal.py": {"--iterations": "2"},
+    "endpoint.py": {"--seconds": "0.1", "--waves": "1"},
+}
+"""By a word of the command."""
+PAPER_MODEL = "path/to/qwen"
+"""Folder with the config of the paper's model, which a plan of its memory would download."""
+WHOLE = ("runs/mine", "runs/my-endpoint")
+"""Runs of which an entry of the leaderboard or a row of a table is made: they need all their levels."""
+
+
+def small(words, port):
+    """Return a command with small sizes, a free port in place of a fixed one, and without questions."""
+    words = list(words)
+    if "--plan" in words:
+        return [*words, f"model={PAPER_MODEL}"]
+    for subcommand, settings in SETTINGS.items():
+        if subcommand == tuple(words[1 : 1 + len(subcommand)]) or _is_imported(words, subcommand):
+            words = _with_settings(words, settings)
+    for name, options in OPTIONS.items():
+        if any(name in (word, Path(word).name) for word in words[:5]) and not _is_whole(words):
+            words = _with_options(words, options)
+    if "--waves" in words:
+        words = ["8" if word == "256" else word for word in words]
+    if words[1:2] in (["sweep"], ["reproduce"]) and "--no-run" not in words:
+        words = [*words, *(["--dry-run"] if "--dry-run" not in words else [])]
+    if words[1:2] == ["submit"]:
+        words = [*words, "--replace"]
+    if words[1:3] == ["leaderboard", "serve"] or "--browser" in words:
+        words = [*words, "--port", str(port)]
+    return words
+
+
+def _is_imported(words, subcommand):
+    """Whether the subcommand follows ``--import FILE``."""
+    return words[1:2] == ["--import"] and tuple(words[3 : 3 + len(subcommand)]) == subcommand
+
+
+def _with_settings(words, settings):
+    kept = [word for word in words if word.partition("=")[0] not in settings]
+    return [*kept, *(f"{name}={value}" for name, value in settings.items())]
+
+
+def _with_options(words, options):
+    words = list(words)
+    for name, value in options.items():
+        if name in words:
+            words[words.index(name) + 1] = value
+        else:
+            words += [name, value]
+    return words
+
+
+def _is_whole(words):
+    """Whether all levels are needed, and an endpoint plays them, which the tests answer at once."""
+    return any(run in words for run in WHOLE) and any(word.startswith("openai:") for word in words)
