@@ -72,12 +72,18 @@ class SweepRun:
             check_archive(read_archive(folder), plan(self.sweep, self.choice), folder)
 
     def with_kept_seeds(self) -> "SweepRun":
-        """Return the run with as many seeds as are archived, or as it is where none are."""
-        archived = () if self.kept is None else read_archive(self.archive(self.kept))
-        seeds = [result.task.seed for result in archived if result.task.seed is not None]
-        if not seeds:
+        """Return the run with as many seeds as are archived, or as it is where none are.
+
+        Results that it shares with other sweeps count: a table without their seeds would leave them out.
+        """
+        if self.kept is None:
             return self
-        return replace(self, choice=replace(self.choice, seeds=max(seeds) + 1))
+        folder = self.archive(self.kept).parent
+        archived = [r.task.seed for r in read_archives(folder) if r.task.seed is not None]
+        most = replace(self.choice, seeds=max(archived, default=0) + 1)
+        kept = replace(self, choice=most, root=folder / "no-runs").states()
+        seeds = [s.task.seed for s in kept if s.result is not None and s.task.seed is not None]
+        return replace(self, choice=replace(self.choice, seeds=max(seeds) + 1)) if seeds else self
 
     def archive(self, folder: Path) -> Path:
         """Return the file of this sweep's results in a folder of archived results."""
