@@ -13,11 +13,14 @@ transformers = pytest.importorskip("transformers")
 peft = pytest.importorskip("peft")
 safetensors = pytest.importorskip("safetensors.torch")
 
+from speed.memory import growth  # noqa: E402
 from training_runs import assert_equal_weights, lines, trainer  # noqa: E402
 
 from ragen_agents.rollout.collect import GroupSpec  # noqa: E402
 from ragen_agents.starpo import TrainBatch, TrainConfig, batch_totals, policy_loss  # noqa: E402
+from ragen_agents.starpo.run.checkpoint import _save_model  # noqa: E402
 from ragen_agents.starpo.setup import frozen_reference, make_accelerator  # noqa: E402
+from ragen_agents.starpo.update.adapters import with_adapters  # noqa: E402
 from ragen_agents.starpo.update.loss import critic_loss  # noqa: E402
 from ragen_agents.starpo.update.models import (  # noqa: E402
     ActorCritic,
@@ -275,6 +278,13 @@ def test_adapters_of_policy_and_critic_share_one_base(tiny, tmp_path):
     assert one.learner.reference is None
     assert held == sum(p.numel() for p in base.parameters()) + sum(p.numel() for p in trained)
     assert all(parameter.requires_grad for parameter in trained)
+
+
+def test_a_checkpoint_of_adapters_makes_each_merged_weight_once(tmp_path):
+    config = transformers.LlamaConfig(**{**SIZES, "hidden_size": 256, "intermediate_size": 512})
+    model = with_adapters(transformers.LlamaForCausalLM(config), 4, 4, 0)
+    linear = sum(p.nbytes for n, p in model.named_parameters() if ".base_layer.weight" in n)
+    assert growth(lambda: _save_model(model, tmp_path)) < 1.5 * linear
 
 
 def test_a_frozen_base_is_held_in_the_precision_of_the_passes(tiny, tmp_path):
