@@ -110,11 +110,11 @@ def measured_peaks(case: Case) -> Peaks:
         prepared = learner.prepare(batch)
         learner.update(prepared, 0)
         held = _held(learner)
-        scores = _growth(lambda: learner.prepare(batch))
-        return Peaks(held + scores, held + _growth(lambda: learner.update(prepared, 0)))
+        scores = growth(lambda: learner.prepare(batch))
+        return Peaks(held + scores, held + growth(lambda: learner.update(prepared, 0)))
 
 
-def _growth(action: Callable[[], object]) -> int:
+def growth(action: Callable[[], object]) -> int:
     """Return by how many bytes the tensors of the CPU grow at most while something runs."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
         action()

@@ -1,8 +1,10 @@
 """What the processes of a distributed run do together."""
 
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, TypeVar
 
+import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list, gather_object
 from torch.distributed import distributed_c10d
@@ -10,9 +12,12 @@ from torch.distributed import distributed_c10d
 from ragen_agents.engines.base import EngineError
 from ragen_agents.rollout.collect import Collector, GroupSpec
 from ragen_agents.rollout.trajectory import Trajectory
+from ragen_agents.starpo.run.out_of_memory import MemoryRanOutError, is_out_of_memory
 from ragen_envs.errors import RagenError
 
 T = TypeVar("T")
+_KINDS: Final = (EngineError, MemoryRanOutError, RagenError)
+"""Of errors that processes raise together; the first that one is an instance of is its kind."""
 
 
 class RunProcesses:
@@ -67,17 +72,38 @@ def collect_on_all(
 
     Raises:
         RagenError: That of any process, in every process.
+        MemoryRanOutError: Memory ran out in any of several processes; raised in every process.
     """
     world, rank = accelerator.num_processes, accelerator.process_index
-    mine: list[Trajectory] = []
-    error = None
-    try:
-        mine = collector.collect(specs[rank::world], iteration)
-    except RagenError as found:
-        error = found
-    agree(error, accelerator)
+    mine = together(partial(collector.collect, specs[rank::world], iteration), accelerator)
     every: list[Trajectory] = gather_object(mine) if world > 1 else mine
     return sorted(every, key=lambda t: (t.group, t.member))
+
+
+def together(work: Callable[[], T], accelerator: Accelerator) -> T:
+    """Return what a function without collective operations returns; all processes call this together.
+
+    Raises:
+        RagenError: That of any process, in every process.
+        MemoryRanOutError: Memory ran out in any of several processes; raised in every process.
+    """
+    if accelerator.num_processes == 1:
+        return work()
+    found: list[T] = []
+    error: RagenError | MemoryRanOutError | None = None
+    try:
+        found.append(work())
+    except RagenError as raised:
+        error = raised
+    except (RuntimeError, MemoryError) as raised:
+        if not is_out_of_memory(raised):
+            raise
+        error = MemoryRanOutError("memory ran out in one of the processes")
+    if isinstance(error, MemoryRanOutError):
+        # Not in the handler, where the frames of what was raised still hold what did not fit.
+        torch.cuda.empty_cache()
+    agree(error, accelerator)
+    return found[0]
 
 
 def any_process(mine: bool, accelerator: Accelerator) -> bool:
@@ -87,13 +113,13 @@ def any_process(mine: bool, accelerator: Accelerator) -> bool:
     return any(gather_object([mine]))
 
 
-def agree(error: RagenError | None, accelerator: Accelerator) -> None:
+def agree(error: RagenError | MemoryRanOutError | None, accelerator: Accelerator) -> None:
     """Raise the error of any process in every process, so that none goes on alone."""
     if accelerator.num_processes > 1:
-        mine = [] if error is None else [(isinstance(error, EngineError), str(error))]
-        found = gather_object(mine)
+        kinds = [k for k, kind in enumerate(_KINDS) if isinstance(error, kind)]
+        found = gather_object([(kinds[0], str(error))] if kinds else [])
         if error is None and found:
-            of_engine, text = found[0]
-            raise EngineError(text) if of_engine else RagenError(text)
+            kind, text = found[0]
+            raise _KINDS[kind](text)
     if error is not None:
         raise error

@@ -40,6 +40,7 @@ from ragen_agents.starpo.run.information import measure_information
 from ragen_agents.starpo.run.journal import Journal
 from ragen_agents.starpo.run.metrics import rollout_metrics
 from ragen_agents.starpo.run.out_of_memory import (
+    MemoryRanOutError,
     OutOfMemoryError,
     advice,
     is_out_of_memory,
@@ -169,7 +170,8 @@ class Trainer:
             EngineError: The engine cannot go on; the state is saved.
             NothingKeptError: There was nothing to learn from too often; the state is saved.
             BrokenGamesError: Every game broke too often; the state is saved.
-            OutOfMemoryError: Memory ran out; the state is saved unless an update was half done.
+            OutOfMemoryError: Memory ran out; the state is saved unless an update was half done, or processes
+            share the weights out.
         """
         if self._has_run:
             raise RagenError("this trainer has run already; make another one to resume its run")
@@ -189,19 +191,23 @@ class Trainer:
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
+                alone = self.accelerator.num_processes == 1
+                all_know = alone or isinstance(error, MemoryRanOutError)
             else:
                 return
             # Not in the handler, where the frames of the error still hold what did not fit.
-            raise OutOfMemoryError(self._out_of_memory(journal))
+            raise OutOfMemoryError(self._out_of_memory(journal, all_know))
 
-    def _out_of_memory(self, journal: Journal) -> str:
-        """Save what can be saved after memory ran out, and return the message."""
+    def _out_of_memory(self, journal: Journal, all_know: bool) -> str:
+        """Save what can be saved after memory ran out, and return the message.
+
+        Processes that do not know of it would not come to a checkpoint that all write together.
+        """
         phase = self._phases.running
         self.learner.forget_gradients()
         torch.cuda.empty_cache()
         try:
-            # Others may be well, and would not come to a checkpoint that all write together.
-            saved = self.accelerator.num_processes == 1 and self.state.save_settled(journal)
+            saved = all_know and self.state.save_settled(journal)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise

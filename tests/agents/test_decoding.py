@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from training_runs import trainer  # noqa: E402
 
 from ragen_agents.engines import TokenRequest, decoding, llama_forward  # noqa: E402
 from ragen_agents.engines.decoding import Decoder  # noqa: E402
@@ -186,6 +187,22 @@ def test_rollouts_in_bfloat16_are_those_of_autocast(model, lora):
         own = logs.gather(1, torch.tensor(completion.ids)[:, None])[:, 0]
         gaps += (own - torch.tensor(completion.logprobs)).abs().tolist()
     assert 0 < sum(gaps) / len(gaps) < 0.1
+
+
+def replies(engine):
+    engine.submit([TokenRequest(k, p, k, 1.0) for k, p in enumerate(prompts(9))])
+    return sorted((c.key, c.ids, c.logprobs) for c in engine.poll())
+
+
+def test_a_run_rolls_out_in_its_own_precision(tiny, tmp_path):
+    own = {"model": str(tiny), "update": {"precision": "bfloat16"}}
+    one = trainer(tmp_path / "run", own)
+    stops, most = one.codec.stop_token_ids, one.config.rollout.max_tokens
+    rounded, plain = (
+        replies(TransformersEngine(one.learner.models.policy, stops, PAD, most, precision))
+        for precision in (torch.bfloat16, None)
+    )
+    assert replies(one.engine) == rounded != plain
 
 
 class Casts(TorchDispatchMode):

@@ -18,7 +18,7 @@ from transformers import (
 
 from ragen_agents.engines.vllm_memory import MemoryNeeds
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, Trainer, merged
-from ragen_agents.starpo.memory import planning
+from ragen_agents.starpo.memory import planning, training_memory
 from ragen_agents.starpo.memory.fitting import DoesNotFitError, advice, fit, fitted, most_tokens
 from ragen_agents.starpo.memory.model_shape import UnknownShapeError, read_config, shape_of
 from ragen_agents.starpo.memory.planning import Sizes
@@ -83,6 +83,17 @@ def test_plan_is_within_15_percent_of_what_training_allocates(model, settings, t
     assert plan.update == pytest.approx(found.update, rel=0.15)
 
 
+@pytest.mark.parametrize("tree", [True, False], ids=["tree", "rows"])
+def test_a_temperature_needs_no_more_memory(tree):
+    tempered = merged(SETTINGS["plain"], {"rollout": {"temperature": 0.7}})
+    plain, found = (
+        measured_peaks(Case(QWEN3, settings, 40, 60, tree))
+        for settings in (SETTINGS["plain"], tempered)
+    )
+    assert found.scores == pytest.approx(plain.scores, rel=0.02)
+    assert found.update == pytest.approx(plain.update, rel=0.02)
+
+
 @pytest.mark.parametrize("settings", [SETTINGS["plain"], SETTINGS["recomputed"]])
 @pytest.mark.parametrize("tree", [True, False], ids=["tree", "rows"])
 def test_activations_alone_are_within_15_percent(settings, tree):
@@ -93,6 +104,31 @@ def test_activations_alone_are_within_15_percent(settings, tree):
         found.append(measured_peaks(case).update)
         expected.append(planned_peaks(case).update)
     assert expected[1] - expected[0] == pytest.approx(found[1] - found[0], rel=0.15)
+
+
+@pytest.mark.parametrize(
+    "passes_rows",
+    [
+        {"on_cuda": True},
+        {"config": {"fsdp": True}, "devices": 2},
+        {"config": {"update": {"gradient_checkpointing": True}}},
+        {"has_kernel": False},
+    ],
+    ids=["GPU", "split weights", "recomputed layers", "no kernel"],
+)
+def test_trees_are_planned_only_where_they_are_passed(passes_rows, monkeypatch):
+    """As `reads_trees` of the passes decides, of several whole processes as of one."""
+    shape = shape_of(LLAMA)
+
+    def how(on_cuda=False, config=None, devices=1, has_kernel=True):
+        monkeypatch.setattr(training_memory, "has_kernel", lambda: has_kernel)
+        config = TrainConfig(**(config or {}))
+        return training_memory.arithmetic(config, shape, Device(GIB, on_cuda), devices)
+
+    assert how().tree
+    assert how(devices=2).tree
+    assert how(config={"fsdp": True}).tree
+    assert not how(**passes_rows).tree
 
 
 @pytest.mark.parametrize(
@@ -255,6 +291,12 @@ def test_all_processes_take_the_micro_batches_of_the_smallest_device(monkeypatch
     one = SimpleNamespace(num_processes=1)
     alone = planning.fitted_to_device(config, env_factory(config, None), one, own_engine=False)
     assert alone.update.max_tokens_per_micro_batch > expected
+
+
+def test_processes_on_the_cpu_share_the_machine(monkeypatch):
+    alone = planning.this_device()
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert planning.this_device() == Device(alone.memory // 4, False)
 
 
 def test_scoring_passes_more_trajectories_together_than_an_optimizer_step():

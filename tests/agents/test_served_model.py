@@ -275,6 +275,36 @@ def test_weights_that_do_not_arrive_are_noticed(tiny, policy, tmp_path, monkeypa
         engine.close()
 
 
+@pytest.mark.parametrize("replica", ["dp0", "dp1"])
+def test_a_small_update_that_one_replica_loses_is_noticed(
+    replica, tiny, policy, tmp_path, monkeypatch
+):
+    """Of a server with two; log-probabilities do not show it."""
+    with VllmServer(tiny) as server:
+        engine = engine_of(server, tmp_path, policy)
+        engine.sync(policy, 1)
+        real = server.post_weight_checker
+        stale = real({"action": "checksum"}, {})["checksums"]
+
+        def tell(*arguments):
+            fresh = real(*arguments)["checksums"]
+            told = {"dp0": fresh, "dp1": fresh, replica: stale}
+            named = {
+                name.replace("dp0", one): digest
+                for one, digests in told.items()
+                for name, digest in digests.items()
+            }
+            return {"checksums": named}
+
+        monkeypatch.setattr(server, "post_weight_checker", tell)
+        with torch.no_grad():
+            for weight in policy.parameters():
+                weight.mul_(1 + 1e-6)
+        with pytest.raises(EngineError, match=rf"the server holds others in {replica}:"):
+            engine.sync(policy, 2)
+        engine.close()
+
+
 def test_a_prefix_cache_that_is_busy_is_cleared_later(tiny, policy, tmp_path, monkeypatch):
     found = [{"success": True}, {"success": False}, {"success": False}]
     with VllmServer(tiny) as server:

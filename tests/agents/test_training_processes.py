@@ -13,6 +13,8 @@ pytest.importorskip("transformers")
 
 from training_runs import assert_same_run, command, in_two_processes
 
+from ragen_agents.starpo.run.checkpoint import latest
+
 FAST = ("update.learning_rate=1e-3", "update.critic_learning_rate=1e-3", "save_every=1")
 """Rates at which a step that is left out shows."""
 
@@ -80,6 +82,66 @@ def test_processes_that_split_the_weights_learn_what_one_does(more, tiny, tmp_pa
             assert_same_run(one, two, 3)
     subprocess.run(command(tiny, two, *arguments, iterations=4), check=True, capture_output=True)
     assert_same_run(one, two, 4)
+
+
+FULL = """
+import os
+import sys
+import torch
+from ragen_bench.__main__ import main
+from ragen_agents.rollout.collect import Collector
+from ragen_agents.starpo.update.learner import Learner
+
+owner = {"collect": Collector, "_score_share": Learner, "_loss": Learner}[sys.argv[1]]
+name, after = sys.argv[1], int(sys.argv[2])
+real, calls = getattr(owner, name), []
+
+def full(*arguments, **more):
+    calls.append(name)
+    if len(calls) > after:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+    return real(*arguments, **more)
+
+if os.environ["RANK"] == "1":
+    setattr(owner, name, full)
+code = main(sys.argv[3:])
+sys.stderr.flush()
+os._exit(code)
+"""
+
+
+@pytest.fixture(scope="module")
+def whole(tiny, tmp_path_factory):
+    """The run of one process."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    alone = command(tiny, out, *FAST, "save_every=9", iterations=2)
+    subprocess.run(alone, check=True, capture_output=True)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("place", "after", "phase", "advice"),
+    [
+        ("collect", 2, "rollout", "rollout.group_size"),
+        ("_score_share", 3, "scores", "update.max_tokens_per_micro_batch"),
+        ("_loss", 4, "update", "update.max_tokens_per_micro_batch"),
+    ],
+)
+def test_memory_that_runs_out_in_one_process_ends_both_with_the_state_saved(
+    place, after, phase, advice, tiny, whole, tmp_path
+):
+    """In the second iteration, long before a checkpoint is due."""
+    (tmp_path / "full.py").write_text(FULL)
+    out = tmp_path / "run"
+    arguments = command(tiny, out, *FAST, "save_every=9", iterations=2)
+    said = in_two_processes(
+        [sys.executable, tmp_path / "full.py", place, str(after), *arguments[3:]], succeeds=False
+    )
+    told = f"error: out of memory in {phase}, the state is saved; lower {advice}"
+    assert said.count(told) == 2, said
+    assert latest(out / "checkpoints").name == "000001"
+    in_two_processes(arguments)
+    assert_same_run(whole, out, 2)
 
 
 HELD = """

@@ -13,11 +13,15 @@ transformers = pytest.importorskip("transformers")
 peft = pytest.importorskip("peft")
 safetensors = pytest.importorskip("safetensors.torch")
 
+from speed.memory import growth  # noqa: E402
 from training_runs import assert_equal_weights, lines, trainer  # noqa: E402
 
 from ragen_agents.rollout.collect import GroupSpec  # noqa: E402
 from ragen_agents.starpo import TrainBatch, TrainConfig, batch_totals, policy_loss  # noqa: E402
+from ragen_agents.starpo.run.checkpoint import _save_model  # noqa: E402
 from ragen_agents.starpo.setup import frozen_reference, make_accelerator  # noqa: E402
+from ragen_agents.starpo.update import models as update_models  # noqa: E402
+from ragen_agents.starpo.update.adapters import with_adapters  # noqa: E402
 from ragen_agents.starpo.update.loss import critic_loss  # noqa: E402
 from ragen_agents.starpo.update.models import (  # noqa: E402
     ActorCritic,
@@ -277,6 +281,13 @@ def test_adapters_of_policy_and_critic_share_one_base(tiny, tmp_path):
     assert all(parameter.requires_grad for parameter in trained)
 
 
+def test_a_checkpoint_of_adapters_makes_each_merged_weight_once(tmp_path):
+    config = transformers.LlamaConfig(**{**SIZES, "hidden_size": 256, "intermediate_size": 512})
+    model = with_adapters(transformers.LlamaForCausalLM(config), 4, 4, 0)
+    linear = sum(p.nbytes for n, p in model.named_parameters() if ".base_layer.weight" in n)
+    assert growth(lambda: _save_model(model, tmp_path)) < 1.5 * linear
+
+
 def test_a_frozen_base_is_held_in_the_precision_of_the_passes(tiny, tmp_path):
     """A run with it learns, and half-way is exact."""
     layer = {
@@ -368,6 +379,22 @@ def test_logits_of_a_float32_head_exist_in_parts():
 )
 def test_the_head_is_exact_where_steps_share_old_logprobs(update, expected):
     assert TrainConfig(update=update).computes_float32_logits is expected
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_run_computes_its_logits_as_its_config_says(given, tiny, tmp_path, monkeypatch):
+    one, prepared = learner_of(
+        tiny, tmp_path, {"update": {"precision": "bfloat16", "float32_head": given}}
+    )
+    real, asked = update_models._logits, []
+
+    def noted(policy, states, float32_head):
+        asked.append(float32_head)
+        return real(policy, states, float32_head)
+
+    monkeypatch.setattr(update_models, "_logits", noted)
+    one.learner.update(prepared, 0)
+    assert set(asked) == {given}
 
 
 def test_what_affects_memory_only_can_change_when_a_run_is_resumed(tiny, tmp_path):

@@ -1,10 +1,16 @@
 """How a device is divided between vLLM and the trainer, without a device."""
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from fake_vllm_engine import pretend_vllm  # noqa: E402
+
+from ragen_agents.engines import vllm_local  # noqa: E402
 from ragen_agents.engines.vllm_memory import (  # noqa: E402
     GIB,
     MARGIN,
@@ -13,6 +19,7 @@ from ragen_agents.engines.vllm_memory import (  # noqa: E402
     needs_of,
     share_of_device,
 )
+from ragen_agents.starter import STARTER  # noqa: E402
 from ragen_envs.errors import RagenError  # noqa: E402
 
 TOTAL = 80 * GIB
@@ -91,3 +98,38 @@ def test_on_a_cpu_half_is_left_to_others():
     assert cache_on_host(100 * GIB, NEEDS, None) == 20 * GIB
     assert cache_on_host(GIB, NEEDS, None) == NEEDS.least_cache
     assert cache_on_host(GIB, NEEDS, 0.25) == GIB // 4
+
+
+def asked_for(monkeypatch, settings):
+    """What vLLM's constructor is called with on a GPU of 24 GiB, of which the trainer holds 10."""
+    asked = []
+
+    def start(**arguments):
+        asked.append(arguments)
+        return SimpleNamespace(llm_engine=None)
+
+    pretend_vllm(monkeypatch)
+    monkeypatch.setattr(sys.modules["vllm"], "LLM", start, raising=False)
+    monkeypatch.setattr(vllm_local, "check_version", lambda: None)
+    monkeypatch.setattr(vllm_local, "_prepare_process", lambda: False)
+    monkeypatch.setattr(vllm_local, "device_memory", lambda: (14 * GIB, 24 * GIB))
+    vllm_local.load_local(STARTER, settings)
+    return asked[0]
+
+
+def test_vllm_is_started_with_its_share_and_the_length_of_conversations(monkeypatch):
+    needs = needs_of(transformers.AutoConfig.from_pretrained(STARTER), "bfloat16", 700, 128)
+    share = share_of_device(14 * GIB, 24 * GIB, needs, reserved=GIB)
+    asked = asked_for(monkeypatch, vllm_local.LocalSettings(700, 128, reserved=GIB))
+    assert asked["dtype"] == "bfloat16"
+    assert asked["max_model_len"] == 700
+    assert asked["kv_cache_memory_bytes"] == share.cache == needs.wanted_cache
+    assert asked["gpu_memory_utilization"] == share.utilization < 14 / 24
+    assert asked["enable_sleep_mode"]
+
+
+def test_settings_of_memory_reach_vllm(monkeypatch):
+    given = vllm_local.LocalSettings(700, 128, cache_gib=2.0, gpu_memory_utilization=0.3)
+    asked = asked_for(monkeypatch, given)
+    assert asked["kv_cache_memory_bytes"] == 2 * GIB
+    assert asked["gpu_memory_utilization"] == 0.3

@@ -1,6 +1,8 @@
 """What is sent of a model, adapters included, and how it is seen that it arrived."""
 
 import copy
+import weakref
+from types import SimpleNamespace
 
 import pytest
 
@@ -8,7 +10,10 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 peft = pytest.importorskip("peft")
 
+from fake_vllm_engine import sleeping_model  # noqa: E402
+
 from ragen_agents.engines import EngineError  # noqa: E402
+from ragen_agents.engines.vllm_engine import VllmEngine  # noqa: E402
 from ragen_agents.engines.weight_digests import ArrivalCheck, digests_of  # noqa: E402
 from ragen_agents.engines.weight_sums import check_sums, noted, sum_of  # noqa: E402
 from ragen_agents.engines.weights import named_weights  # noqa: E402
@@ -60,6 +65,23 @@ def test_weights_are_made_one_at_a_time_and_the_model_stays(monkeypatch):
         seen += 1
     assert seen == 3 * 12 + 3
     assert all(weight.equal(before[name]) for name, weight in model.state_dict().items())
+
+
+def test_a_hand_over_holds_one_new_tensor_at_a_time():
+    """And the one before it, until vLLM asks for the next."""
+    made = []
+
+    def take(method, kwargs):
+        assert method == "reload_weights"
+        for _, weight in kwargs["weights_iterator"]:
+            made.append(weakref.ref(weight))
+            assert sum(one() is not None for one in made) <= 2
+        raise RuntimeError("that is all")
+
+    engine = VllmEngine(sleeping_model(SimpleNamespace(collective_rpc=take)), frozenset(), 8)
+    with pytest.raises(EngineError, match="that is all"):
+        engine.sync(adapted(model_of()), 1)
+    assert len(made) == 3 * 12 + 3
 
 
 def test_a_base_in_bfloat16_does_not_swallow_what_adapters_add():

@@ -27,21 +27,26 @@ START = 500
 
 
 class Serving:
-    """The process; its port stays when it is started anew. ``log`` gets what it says."""
+    """The process; its port stays when it is started anew. ``log`` gets what it says.
 
-    def __init__(self, log):
+    Args:
+        log: A file.
+        more: Arguments beside `ARGUMENTS`.
+    """
+
+    def __init__(self, log, *more):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self._log = log
+        self._log, self._more = log, more
         self.start()
 
     def start(self):
         """Start it and wait until it answers."""
         with self._log.open("a") as log:
             self._process = subprocess.Popen(
-                [*SERVE, "--model", str(STARTER), "--port", str(self.port), *ARGUMENTS],
+                [*SERVE, "--model", str(STARTER), "--port", str(self.port), *ARGUMENTS, *self._more],
                 env=os.environ | ENVIRONMENT, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         ends = time.monotonic() + START

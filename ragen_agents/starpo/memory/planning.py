@@ -1,5 +1,6 @@
 """Gather what a memory plan needs: the model's config, the lengths of conversations, the device."""
 
+import os
 from functools import cache, partial
 from typing import Any
 
@@ -29,10 +30,11 @@ from ragen_agents.starter import STARTER
 
 
 def this_device() -> Device:
-    """Return the GPU of this process, or the machine if it has none."""
+    """Return the GPU of this process, or if there is none its share of the machine."""
     if torch.cuda.is_available():
         return Device(int(torch.cuda.get_device_properties(None).total_memory), True)
-    return Device(int(psutil.virtual_memory().total), False)
+    sharing = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # set by torchrun
+    return Device(int(psutil.virtual_memory().total) // sharing, False)
 
 
 def _smallest_device(accelerator: Accelerator) -> Device:

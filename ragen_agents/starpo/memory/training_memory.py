@@ -10,6 +10,7 @@ from ragen_agents.starpo.memory.model_shape import ModelShape
 from ragen_agents.starpo.memory.pass_memory import generating_pass, learning_pass, scoring_pass
 from ragen_agents.starpo.memory.pass_size import FLOAT32, Arithmetic, PassSize
 from ragen_agents.starpo.update.models import LOGIT_CHUNK
+from ragen_agents.starpo.update.tree_attention import has_kernel
 
 GIB: Final = 2**30
 PHASES: Final = ("rollout", "scores", "update", "step")
@@ -140,7 +141,8 @@ def arithmetic(
         recomputed=config.update.gradient_checkpointing,
         float32_head=config.computes_float32_logits,
         tree=shape.reads_trees
-        and not (device.is_cuda or split or config.update.gradient_checkpointing),
+        and not (device.is_cuda or split or config.update.gradient_checkpointing)
+        and has_kernel(),
     )
 
 

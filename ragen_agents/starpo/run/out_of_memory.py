@@ -20,6 +20,10 @@ class OutOfMemoryError(RagenError):
     """Memory ran out; the message says in what, and which setting to lower."""
 
 
+class MemoryRanOutError(MemoryError):
+    """Memory ran out in one of several processes, and every one of them knows."""
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error says that a device or the processor has no memory left."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):

@@ -1,8 +1,9 @@
 """One update: from the trajectories that were kept to changed weights."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from accelerate import Accelerator
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.parts.aggregations import BatchTotals
+from ragen_agents.starpo.processes import together
 from ragen_agents.starpo.update.batch import TrainBatch, micro_batches, mini_batches
 from ragen_agents.starpo.update.loss import Term, batch_totals, critic_loss, loss_terms, policy_loss
 from ragen_agents.starpo.update.models import ActorCritic, Part, Scores, score_trajectories
@@ -18,6 +20,8 @@ from ragen_agents.starpo.update.passes import recompute_layers
 from ragen_agents.starpo.update.prepared import LossInput, Prepared, prepare
 from ragen_agents.starpo.update.sharding import WholeCopy, release_gathered, split, whole
 from ragen_envs.seeding import new_stream
+
+T = TypeVar("T")
 
 
 class Learner:
@@ -145,19 +149,25 @@ class Learner:
         Returns:
             None where the loss has no such term.
         """
+        if not self._passed(partial(self._differentiate_term, prepared, rows, term)):
+            return None
+        weights = self.models.policy_parameters()
+        self._sum_gradients(weights)
+        norm = _clip(weights, float("inf"))
+        self.forget_gradients()
+        return norm
+
+    def _differentiate_term(self, prepared: Prepared, rows: list[int], term: Term) -> bool:
+        """Add this process's share to the gradients; returns whether the loss has such a term."""
         counts = batch_totals(self.config, prepared.inputs, rows)
         for shared, weight in self._shares(prepared.batch, rows):
             with self.models.using("policy"):
                 scores, inputs = self._scored(prepared, shared, "policy")
                 value = getattr(loss_terms(self.config, scores, inputs, counts), term)
                 if value is None:
-                    return None
+                    return False
                 self.accelerator.backward(value * weight)
-        weights = self.models.policy_parameters()
-        self._sum_gradients(weights)
-        norm = _clip(weights, float("inf"))
-        self.forget_gradients()
-        return norm
+        return True
 
     @property
     def diverged(self) -> bool:
@@ -165,6 +175,17 @@ class Learner:
         return self.bad_steps >= self.config.update.max_nonfinite_steps
 
     def _step(self, prepared: Prepared, rows: list[int], iteration: int) -> dict[str, float]:
+        totals = self._passed(partial(self._differentiate, prepared, rows, iteration))
+        summed = self._summed(torch.stack(list(totals.values()))).tolist()
+        norms = self._apply(iteration)
+        if not norms:
+            return {"skipped_steps": 1.0}
+        return {**dict(zip(totals, summed, strict=True)), **norms, "skipped_steps": 0.0}
+
+    def _differentiate(
+        self, prepared: Prepared, rows: list[int], iteration: int
+    ) -> dict[str, Tensor]:
+        """Add this process's share to the gradients, and return its share of the metrics."""
         counts = batch_totals(self.config, prepared.inputs, rows)
         totals: dict[str, Tensor] = {}
         for shared, weight in self._shares(prepared.batch, rows):
@@ -176,11 +197,14 @@ class Learner:
                     totals[name] = totals.get(name, value.new_zeros(())) + value.detach() * min(
                         weight, 1
                     )
-        summed = self._summed(torch.stack(list(totals.values()))).tolist()
-        norms = self._apply(iteration)
-        if not norms:
-            return {"skipped_steps": 1.0}
-        return {**dict(zip(totals, summed, strict=True)), **norms, "skipped_steps": 0.0}
+        return totals
+
+    def _passed(self, passes: Callable[[], T]) -> T:
+        """Return what this process's passes return; if memory runs out in any process, all stop.
+
+        Where the weights are split, the others wait in the pass that failed, and cannot be told.
+        """
+        return passes() if self._copy is not None else together(passes, self.accelerator)
 
     def _shares(self, batch: TrainBatch, rows: Sequence[int]) -> Iterator[tuple[list[int], float]]:
         """Yield this process's passes, each with the factor of its loss.
@@ -272,6 +296,12 @@ class Learner:
     @torch.no_grad()
     def _score_all(self, models: ActorCritic, batch: TrainBatch, part: Part) -> Scores:
         """Score every trajectory, each process its share, and put the parts together."""
+        found = self._passed(partial(self._score_share, models, batch, part))
+        release_gathered(models)
+        return Scores(*(self._summed(each).cpu() for each in found))
+
+    def _score_share(self, models: ActorCritic, batch: TrainBatch, part: Part) -> list[Tensor]:
+        """Return what this process scores: log-probabilities, entropies and values, else 0."""
         device = self.accelerator.device
         found = [torch.zeros(batch.turn_ids.shape, device=device) for _ in range(3)]
         for rows, weight in self._shares(batch, range(len(batch.trajectories))):
@@ -283,8 +313,7 @@ class Learner:
                 found, (scores.logprobs, scores.entropies, scores.values), strict=True
             ):
                 target[rows, batch.columns(rows)] = value
-        release_gathered(models)
-        return Scores(*(self._summed(each).cpu() for each in found))
+        return found
 
     def _summed(self, share: Tensor) -> Tensor:
         """Return the sum of all processes' shares; all call this together."""

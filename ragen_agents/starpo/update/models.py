@@ -210,7 +210,9 @@ def chunked_logprobs(
 
     def part(states: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
         logits = _logits(policy, states, float32_head)
-        return token_scores(logits if temperature == 1 else logits / temperature, wanted)
+        if temperature != 1:
+            logits.div_(temperature)  # a copy would be one more of the largest tensors of a pass
+        return token_scores(logits, wanted)
 
     if len(targets) <= LOGIT_CHUNK:
         return part(hidden, targets)
