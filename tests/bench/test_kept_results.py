@@ -1,10 +1,15 @@
 """The results in benchmarks/results are those of today's sweeps."""
 
+import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from ragen_bench.__main__ import main
+from ragen_bench.reproduction.reproduction_config import bundled_reproductions
 from ragen_bench.sweeps.archive import archive_path, check_archive, matching, read_archive
 from ragen_bench.sweeps.sweep_config import bundled_sweeps, load_sweep
+from ragen_bench.sweeps.sweep_run import SweepRun
 from ragen_bench.sweeps.tasks import Choice, plan
 
 from ragen_envs import SUITE_VERSION
@@ -37,3 +42,25 @@ def test_settings_that_affect_memory_alone_do_not_part_results():
     ]
     assert found
     assert matching(kept, smaller) == found
+
+
+@pytest.mark.parametrize("name", bundled_reproductions())
+def test_stored_tables_are_those_that_the_stored_results_make(name, tmp_path, monkeypatch):
+    shutil.copytree(RESULTS, tmp_path / "results")
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", name, "--no-run", "--results", "results"]) == 0
+    for kind in ("", "-claims"):
+        stored, made = (
+            pd.read_csv(folder / "laptop" / f"{name}{kind}.csv")
+            for folder in (RESULTS, tmp_path / "results")
+        )
+        pd.testing.assert_frame_equal(made, stored, rtol=1e-6)
+
+
+def test_seeds_that_another_sweep_has_run_count():
+    run = SweepRun(load_sweep("sft"), Choice(), RESULTS / "no-runs", None, kept=RESULTS)
+    own = [r.task.seed for r in read_archive(archive_path(RESULTS, "sft", "laptop"))]
+    with_theirs = run.with_kept_seeds()
+    assert with_theirs.choice.seeds > max(seed for seed in own if seed is not None) + 1
+    last = [s for s in with_theirs.states() if s.task.seed == with_theirs.choice.seeds - 1]
+    assert any(state.result is not None for state in last)
