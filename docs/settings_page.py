@@ -3,6 +3,7 @@
 import json
 from typing import Any, Final
 
+from ragen_agents.sft import SftConfig
 from ragen_agents.starpo import AGGREGATIONS, ESTIMATORS, FILTERS, POLICY_LOSSES, TrainConfig
 from ragen_agents.starpo.parts.registry import Registry
 
@@ -34,6 +35,12 @@ update:
   learning_rate: 3.0e-4
 ```
 """
+_IMITATION: Final = """
+## Settings of imitation
+
+What [`ragen sft`](training.md#the-supervised-baseline) takes, as `field=value`. A run takes
+`epochs` × `demonstrations` / `batch_size` optimizer steps.
+"""
 
 
 def settings_page() -> str:
@@ -50,7 +57,8 @@ def settings_page() -> str:
         told = found["description"].replace("``", "`")
         blocks += [f"\n## {name}\n\n{told}\n", _table(f"{name}.", found["properties"])]
         blocks += [_parts(parts) for parts in _PARTS if parts.field.startswith(f"{name}.")]
-    return "\n".join(blocks)
+    imitation = SftConfig.model_json_schema()["properties"]
+    return "\n".join([*blocks, _IMITATION, _table("", imitation)])
 
 
 def _parts(registry: Registry[Any]) -> str:

@@ -25,7 +25,9 @@ _TRIES: Final = 20
 class SftConfig(RenamedKeys):
     """A supervised run. The defaults are the paper's where it states them."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
     _renamed = {"batch": "batch_size", "lora": "lora_rank"}
 
     game: str
@@ -38,10 +40,11 @@ class SftConfig(RenamedKeys):
     model: str = "starter"
     """"starter", "smollm2", a model folder, a GGUF file, or "hf:NAME"."""
     seed: int = Field(0, ge=0)
+    """Seed of the demonstrations and of their order in training."""
     demonstrations: int = Field(1000, ge=1)
     """Conversations of the oracle on fresh training levels."""
     noise: float = Field(0.0, ge=0, le=1)
-    """Chance that the oracle's turn is a random action instead; it goes on from where that leads."""
+    """Chance that the oracle's turn is a random action instead; the conversation continues from there."""
     solved_only: bool = True
     """Whether conversations that do not solve the game are left out. With ``noise=1`` and
     ``solved_only=false`` the model learns the format of replies, and no preference among actions."""
@@ -49,6 +52,7 @@ class SftConfig(RenamedKeys):
     """Whether the game's messages are learned too, all but what every prompt begins with. It teaches a model
     trained from scratch to read them."""
     epochs: int = Field(5, ge=1)
+    """Passes over the demonstrations."""
     learning_rate: float = Field(1e-4, gt=0)
     """Peak, with linear decay (paper: 1e-4)."""
     batch_size: int = Field(128, ge=1)

@@ -39,14 +39,23 @@ def make_accelerator(config: TrainConfig) -> Accelerator:
         mixed_precision=precision, cpu=not torch.cuda.is_available(),
         kwargs_handlers=[InitProcessGroupKwargs(timeout=patience)],
     )  # fmt: skip
-    world, count = accelerator.num_processes, config.rollout.prompts_per_iteration
-    if count % world:
-        raise RagenError(
-            f"rollout.prompts_per_iteration is {count}, but must be a multiple of the {world} processes"
-        )
+    check_shares(config, accelerator.num_processes)
     if config.update.precision == "bfloat16" and accelerator.is_main_process:
         warn_of_slow_bfloat16("update.precision", accelerator.device)
     return accelerator
+
+
+def check_shares(config: TrainConfig, processes: int) -> None:
+    """Check that processes can share the groups of an iteration equally.
+
+    Raises:
+        RagenError: They cannot.
+    """
+    count = config.rollout.prompts_per_iteration
+    if count % processes:
+        raise RagenError(
+            f"rollout.prompts_per_iteration is {count}, but must be a multiple of the {processes} processes"
+        )
 
 
 def env_factory(config: TrainConfig, env: Callable[[], Any] | None) -> MakeEnv:

@@ -19,7 +19,14 @@ from transformers import (
 from ragen_agents.engines.vllm_memory import MemoryNeeds
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, Trainer, merged
 from ragen_agents.starpo.memory import planning, training_memory
-from ragen_agents.starpo.memory.fitting import DoesNotFitError, advice, fit, fitted, most_tokens
+from ragen_agents.starpo.memory.fitting import (
+    DoesNotFitError,
+    _smaller,
+    advice,
+    fit,
+    fitted,
+    most_tokens,
+)
 from ragen_agents.starpo.memory.model_shape import UnknownShapeError, read_config, shape_of
 from ragen_agents.starpo.memory.planning import Sizes
 from ragen_agents.starpo.memory.training_memory import GIB, Conversations, Device, plan_memory
@@ -223,6 +230,25 @@ def test_smaller_micro_batches_are_named_first():
     assert told.startswith("it would fit with update.max_tokens_per_micro_batch=")
     named = int(told.rpartition("=")[2])
     assert named == most_tokens(config, on_gpu(config, 14)) < 16384
+
+
+def test_several_devices_are_told_to_shard_before_anything_changes_results():
+    config = paper({"engine": "vllm-server"})
+    planner = on_gpu(None, 40, devices=8)
+    assert advice(config, planner) == "it would fit with fsdp=true"
+    assert planner(paper({"engine": "vllm-server", "fsdp": True})).fits
+    assert "fsdp" not in advice(config, on_gpu(None, 40))
+
+
+def test_vllm_in_the_trainer_is_for_one_device():
+    def remedies(devices):
+        planner = on_gpu(None, 1, devices=devices)
+        return {name for names, _ in _smaller(paper(), planner) for name in names}
+
+    assert remedies(1) >= {"engine=vllm"}
+    assert not remedies(1) & {"engine=vllm-server", "fsdp=true"}
+    assert remedies(2) >= {"engine=vllm-server", "fsdp=true"}
+    assert "engine=vllm" not in remedies(2)
 
 
 def test_vllm_needs_room_for_one_conversation_only():

@@ -123,3 +123,18 @@ def test_vllm_in_the_trainer_is_planned_for_one_process(capsys, qwen):
     )
     assert code == 2
     assert "use engine=vllm-server with --devices 4" in err
+
+
+def test_plan_for_devices_that_cannot_share_the_groups(capsys, qwen):
+    shared = (
+        "engine=vllm-server",
+        "fsdp=true",
+        "--plan",
+        "--device-memory",
+        "80",
+        "--devices",
+        "3",
+    )
+    code, out, err = said(capsys, "bandit", qwen, *shared)
+    assert (code, out) == (2, "")
+    assert "prompts_per_iteration is 8, but must be a multiple of the 3 processes" in err

@@ -246,6 +246,15 @@ def reproduce(kept, *more):
     return main(["reproduce", "table4", "--results", str(kept), "--out", out, "--no-run", *more])
 
 
+def test_a_folder_without_stored_results_is_named(tmp_path, capsys):
+    missing = tmp_path / "nowhere"
+    assert reproduce(missing) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert f"there are no stored results in '{missing}'" in shown.err
+    assert not list(tmp_path.iterdir())
+
+
 def test_kept_results_are_reused_and_written_as_files(kept, capsys):
     assert reproduce(kept) == 0
     shown = capsys.readouterr().out

@@ -76,6 +76,11 @@ def reproduce(
         if not run and not size.quick and size.seeds is None:
             sweep_run = sweep_run.with_kept_seeds()
         sweep_run.check_kept()
+        if not run and not results.is_dir() and not any(s.result for s in sweep_run.states()):
+            raise RagenError(
+                f"there are no stored results in '{results}'; run the command in a checkout of ragen-suite, "
+                "or name the folder with --results"
+            )
         others = read_beside(beside or (), what, sweep_run.choice.levels)
         if dry_run:
             print_cost(sweep_run, style, wide)

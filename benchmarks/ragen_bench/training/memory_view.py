@@ -16,7 +16,7 @@ from ragen_agents.starpo.memory.training_memory import (
     Device,
     MemoryPlan,
 )
-from ragen_agents.starpo.setup import env_factory
+from ragen_agents.starpo.setup import check_shares, env_factory
 from ragen_bench.console.formats import Format, Grid, print_table
 from ragen_envs.errors import RagenError
 
@@ -41,12 +41,13 @@ def print_memory_plan(config: TrainConfig, memory_gib: float | None, devices: in
         devices: Number of GPUs that train.
 
     Raises:
-        RagenError: There is no such model, or its memory cannot be planned.
+        RagenError: There is no such model, its memory cannot be planned, or so many GPUs cannot train it.
     """
     if config.engine == "vllm" and devices > 1:
         raise RagenError(
             f"engine is vllm, which trains in one process; use engine=vllm-server with --devices {devices}"
         )
+    check_shares(config, devices)
     device = this_device() if memory_gib is None else Device(int(memory_gib * GIB), True)
     sizes = Sizes(config, env_factory(config, None))
     planner = sizes.on(device, devices)

@@ -14,6 +14,7 @@ _STEP: Final = 256
 """Chosen numbers of tokens are multiples of this."""
 _REMEDIES: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     ("update.gradient_checkpointing=true", {"update": {"gradient_checkpointing": True}}),
+    ("fsdp=true", {"fsdp": True}),
     ("update.precision=bfloat16", {"update": {"precision": "bfloat16"}}),
     ("engine=vllm", {"engine": "vllm"}),
     ("engine=vllm-server", {"engine": "vllm-server"}),
@@ -100,8 +101,8 @@ def most_tokens(config: TrainConfig, planner: Planner) -> int | None:
 
 def _smaller(config: TrainConfig, planner: Planner) -> Iterator[tuple[list[str], TrainConfig]]:
     """Yield configs that need less, and what is changed: nothing, each remedy, then all up to each."""
-    is_cuda = planner(config).device.is_cuda
-    remedies = [r for r in _REMEDIES if _applies(config, r[0], is_cuda)]
+    plan = planner(config)
+    remedies = [r for r in _REMEDIES if _applies(config, r[0], plan)]
     yield [], config
     for name, change in remedies:
         yield [name], _changed(config, change)
@@ -110,13 +111,18 @@ def _smaller(config: TrainConfig, planner: Planner) -> Iterator[tuple[list[str],
         yield list(names), _changed(config, merged(*changes))
 
 
-def _applies(config: TrainConfig, remedy: str, is_cuda: bool) -> bool:
-    update = config.update
+def _applies(config: TrainConfig, remedy: str, plan: MemoryPlan) -> bool:
+    update, is_alone = config.update, plan.devices == 1
+    local = "transformers" if config.fsdp or not is_alone else "vllm"
     return {
         "update.gradient_checkpointing=true": not update.gradient_checkpointing,
         "update.precision=bfloat16": update.precision == "float32",
-        "engine=vllm": config.engine == "transformers" and is_cuda and not config.fsdp,
-        "engine=vllm-server": config.engine == ("transformers" if config.fsdp else "vllm"),
+        "fsdp=true": not is_alone and not config.fsdp,
+        "engine=vllm": config.engine == "transformers"
+        and plan.device.is_cuda
+        and is_alone
+        and not config.fsdp,
+        "engine=vllm-server": config.engine == local,
         "lora.rank=64": config.lora is None,
     }[remedy]
 

@@ -63,6 +63,8 @@ class MemoryPlan:
     least: dict[str, int]
     """Bytes that each phase needs at least. While replies are generated this counts the smallest cache that
     vLLM starts with, or with the transformers engine no keys and values but the prompts'."""
+    devices: int = 1
+    """Number of processes, with a device each."""
 
     def total(self, phase: str) -> int:
         """Return all bytes of a phase."""
@@ -127,7 +129,7 @@ def plan_memory(
         rollout, least = _rollout(config, shape, conversations, device, held, devices, vllm)
     phases = {"rollout": rollout, "scores": scores, "update": update, "step": step}
     totals = {name: sum(parts.values()) for name, parts in phases.items()}
-    return MemoryPlan(device, phases, {**totals, "rollout": least})
+    return MemoryPlan(device, phases, {**totals, "rollout": least}, devices)
 
 
 def arithmetic(
