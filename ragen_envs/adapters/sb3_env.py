@@ -101,7 +101,9 @@ def _joined(options: Sequence[dict[str, Any]]) -> dict[str, Any]:
     first = options[0]
     if all(each == first for each in options):
         return first
-    if any(each.keys() != first.keys() or each.get("split") != first.get("split") for each in options):
+    if any(
+        each.keys() != first.keys() or each.get("split") != first.get("split") for each in options
+    ):
         raise InstanceError(
             "the options of the copies must have the same names and the same split; "
             "only the values of index and noise may differ"
