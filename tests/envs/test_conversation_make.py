@@ -167,12 +167,12 @@ def test_a_game_without_one_of_its_parts_names_it(corridor):
         level_key = GameEnv.level_key
 
     gym.register("mine/NoKey-v0", NoKey)
-    with pytest.raises(RagenError, match="mine/NoKey-v0 is incomplete: .*level_key"):
+    with pytest.raises(RagenError, match=r"mine/NoKey-v0 is incomplete: .*level_key"):
         make("mine/NoKey-v0")
 
 
 def test_a_game_without_levels_by_index_is_told_how_to_have_them(corridor):
-    with pytest.raises(RagenError, match="of 'corridor-12'.*numbered = True"):
+    with pytest.raises(RagenError, match=r"of 'corridor-12'.*numbered = True"):
         make("mine/CorridorText-v0").reset(options={"index": 0})
 
 
