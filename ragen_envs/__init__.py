@@ -1,10 +1,11 @@
 """RAGEN's games as a Gymnasium suite. Importing this package registers every id.
 
->>> import gymnasium as gym, ragen_envs
->>> env = gym.make("ragen/Sokoban-v0", render_mode="ansi")
->>> observation, info = env.reset(options={"split": "test", "index": 0})
->>> observation.shape
-(6, 6)
+Examples:
+    >>> import gymnasium as gym, ragen_envs
+    >>> env = gym.make("ragen/Sokoban-v0", render_mode="ansi")
+    >>> observation, info = env.reset(options={"split": "test", "index": 0})
+    >>> observation.shape
+    (6, 6)
 """
 
 from ragen_envs._version import __version__

@@ -2,7 +2,7 @@
 
 import copy
 import operator
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, SupportsInt, TypeVar
@@ -50,7 +50,7 @@ class Instance:
     """Hexadecimal key of the level, equal for levels equal up to symmetry."""
 
 
-class GameEnv(gym.Env[ObsT, Any], Generic[ObsT]):
+class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
     """Base of the games. A subclass adds the rules, a generator, an oracle and a text face.
 
     ``reset(seed=s)`` starts an endless sequence of fresh levels of the env's split; ``reset()``
@@ -79,7 +79,7 @@ class GameEnv(gym.Env[ObsT, Any], Generic[ObsT]):
     _origin: tuple[str, int | None, int | None, int] = (TRAIN, None, None, 0)
 
     def __init__(self, split: str = TRAIN, render_mode: str | None = None) -> None:
-        """Read what every game is given.
+        """Check the arguments that every game has.
 
         Raises:
             RagenError: There is no such split, or the game does not have the render mode.

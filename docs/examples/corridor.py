@@ -62,9 +62,6 @@ class CorridorEnv(GameEnv[NDArray[np.int64]]):
         done = self.player == self.coin
         return float(done), done, self.player != before
 
-    def render(self) -> str:
-        return self.text.observation(self, "grid", CELLS)
-
     def oracle(self, budget: Budget | int | None = None) -> Advice:
         left = as_budget(budget)
         way = self.coin - self.player

@@ -10,22 +10,33 @@ from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn
 
+from ragen_envs.errors import InstanceError, RagenError
+
 
 class GameVecEnv(VecEnv):
     """``gym.make_vec`` of a numeric game, as stable-baselines3 wants it.
 
     Infos hold ``terminal_observation`` and ``TimeLimit.truncated`` where an episode ends, and
-    ``success``.
+    ``success``. ``set_options`` takes the options of ``reset``: one mapping, or one for each copy,
+    which may differ in ``index`` and ``noise``.
 
     Args:
-        env_id: Id of a numeric game, such as ``"ragen/FrozenLake-v0"``.
+        env_id: Id of a game with a compiled vector env, such as ``"ragen/FrozenLake-v0"``.
         num_envs: Number of copies.
         **settings: Keyword arguments of the game, ``max_episode_steps`` and ``render_mode``.
+
+    Raises:
+        RagenError: The game has no compiled vector env.
     """
 
     def __init__(self, env_id: str, num_envs: int, **settings: Any) -> None:
         import ragen_envs  # noqa: F401
 
+        if gym.spec(env_id).vector_entry_point is None:
+            raise RagenError(
+                f"env_id is {env_id!r}, but must be a game with a compiled vector env, such as "
+                "'ragen/Sokoban-v0'; stable-baselines3's make_vec_env takes the other numeric games"
+            )
         self.vector = gym.make_vec(
             env_id, num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **settings
         )
@@ -38,7 +49,7 @@ class GameVecEnv(VecEnv):
         """Start an episode in every copy, with the seeds and options that were set."""
         seeds: Any = None if None in self._seeds else list(self._seeds)
         observations: NDArray[Any]
-        observations, _ = self.vector.reset(seed=seeds, options=self._options[0] or None)
+        observations, _ = self.vector.reset(seed=seeds, options=_joined(self._options) or None)
         self._reset_seeds()
         self._reset_options()
         return observations
@@ -83,3 +94,19 @@ class GameVecEnv(VecEnv):
     def env_is_wrapped(self, wrapper_class: type[gym.Wrapper], indices: Any = None) -> list[bool]:
         """Return False for each copy asked for."""
         return [False] * len(list(self._get_indices(indices)))
+
+
+def _joined(options: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the reset options of all copies as those of the vector env."""
+    first = options[0]
+    if all(each == first for each in options):
+        return first
+    if any(
+        each.keys() != first.keys() or each.get("split") != first.get("split") for each in options
+    ):
+        raise InstanceError(
+            "the options of the copies must have the same names and the same split; "
+            "only the values of index and noise may differ"
+        )
+    arrays = {name: [each[name] for each in options] for name in first if name != "split"}
+    return {**first, **arrays}

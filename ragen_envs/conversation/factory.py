@@ -113,6 +113,8 @@ def _create(spec: EnvSpec, keywords: Mapping[str, Any]) -> gym.Env[Any, Any]:
     try:
         env: gym.Env[Any, Any] = creator(**{**spec.kwargs, **keywords})
     except TypeError as error:
+        if getattr(creator, "__abstractmethods__", ()):
+            raise RagenError(f"{spec.id} is incomplete: {error}") from None
         raise RagenError(
             f"{spec.id} does not take these keywords ({error}); conversation settings are "
             f"{', '.join(SETTING_NAMES)}"

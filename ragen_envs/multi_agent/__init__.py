@@ -1,10 +1,11 @@
 """Games for several agents, as PettingZoo environments. Importing this package registers every id.
 
->>> import pettingzoo, ragen_envs.multi_agent
->>> env = pettingzoo.make("parallel", "ragen/bandit_market-v0")
->>> observations, infos = env.reset(seed=0)
->>> sorted(observations)
-['player_0', 'player_1', 'player_2', 'player_3']
+Examples:
+    >>> import pettingzoo, ragen_envs.multi_agent
+    >>> env = pettingzoo.make("parallel", "ragen/bandit_market-v0")
+    >>> observations, infos = env.reset(seed=0)
+    >>> sorted(observations)
+    ['player_0', 'player_1', 'player_2', 'player_3']
 """
 
 from ragen_envs.multi_agent.games import MULTI_AGENT_GAMES, register_all

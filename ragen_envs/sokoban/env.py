@@ -60,14 +60,14 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     code, run on 1,256 of the paper's seeds, has a mean shortest solution of 4.1 moves; 9% of its
     levels need one move, 44% at most three, and ten random actions solve 18%. On 8x8 with two boxes
     these numbers are 5.8, 0%, 9% and 2.6%. There are only about 12,000 different levels of 6x6
-    (Chao's estimate, without symmetries), and the hundred most common ones are 31% of the draws; on
-    8x8 nearly all draws differ.
+    (Chao's estimate; symmetric ones count separately), and the hundred most common ones are 31% of
+    the draws; on 8x8 nearly all draws differ.
 
     ## Rewards
     `reward="dense"` (the paper's): -0.1 for each action, +1 for a box pushed onto a target, -1 for a
     box pushed off one, +10 when all are on targets. `"sparse"`: 1 for the solution. `"shaped"`: dense,
-    plus 0.25 for each cell by which a push brings its box nearer to a target. A mapping with the fields
-    of `ragen_envs.sokoban.Reward` sets each weight.
+    plus 0.25 for each cell by which a push brings its box nearer to a target. A mapping
+    of `per_action`, `box_on`, `box_off`, `solved` and `closer` sets each weight.
 
     ## Episode End
     Terminates when all boxes are on targets; truncated by the time limit.

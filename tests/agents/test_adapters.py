@@ -17,7 +17,7 @@ from ragen_agents.adapters.trl_rollouts import GameRollouts, episode_return
 from ragen_agents.starter import STARTER
 from ragen_envs.adapters.sb3_env import GameVecEnv
 from ragen_envs.adapters.trl_tools import GameTools
-from ragen_envs.errors import RagenError
+from ragen_envs.errors import InstanceError, RagenError
 
 SMALL_LAKE = {"level": ["P_O", "___", "O_G"], "success_rate": 1.0}
 
@@ -45,6 +45,23 @@ def test_stable_baselines3_steps_the_same_games():
                 observation, _ = env.reset()
             assert np.array_equal(seen[i], observation)
     assert ended > 8
+
+
+def test_stable_baselines3_gives_each_copy_its_own_level():
+    envs = GameVecEnv("ragen/Sokoban-v0", 3)
+    envs.set_options([{"split": "test", "index": index} for index in (7, 2, 9)])
+    single = gym.make("ragen/Sokoban-v0")
+    expected = [single.reset(options={"split": "test", "index": i})[0] for i in (7, 2, 9)]
+    assert np.array_equal(envs.reset(), expected)
+    envs.set_options([{"split": split} for split in ("test", "test", "train")])
+    with pytest.raises(InstanceError, match="the same split"):
+        envs.reset()
+
+
+@pytest.mark.parametrize("env_id", ["ragen/Cube-v0", "ragen/SokobanText-v0"])
+def test_stable_baselines3_needs_a_compiled_vector_env(env_id):
+    with pytest.raises(RagenError, match=f"env_id is '{env_id}', but must be a game with a comp"):
+        GameVecEnv(env_id, 2)
 
 
 def test_ppo_of_stable_baselines3_learns_a_small_lake():

@@ -100,6 +100,11 @@ def test_the_reference_holds_every_public_name(page, site):
         assert not missing, (module, missing)
 
 
+def test_examples_of_the_reference_are_code(site):
+    for page in (site / "reference").glob("*.html"):
+        assert "<blockquote>" not in page.read_text("utf-8"), page.name
+
+
 def test_the_search_index_knows_the_pages(site):
     assert (site / "search" / "search_index.js").is_file()  # the form that needs no server
     index = (site / "search" / "search_index.json").read_text("utf-8")

@@ -95,6 +95,7 @@ def test_an_installed_game_is_listed_and_benched(installed, tmp_path):
     listed = ragen("games", "--format", "json", path=installed)
     rows = {row["text_id"]: row for row in json.loads(listed.stdout)["rows"]}
     assert rows["tall_tower/TallTowerText-v0"]["summary"] == "walk along a corridor to the coin"
+    assert rows["tall_tower/TallTowerText-v0"]["numbered"]
     benched = ragen(
         "bench", "--game", "tall_tower/TallTowerText-v0", "--agent", "random", "--agent", "hare",
         "--agent", "oracle", "--episodes", "12", "--out", str(tmp_path / "run"),
@@ -159,7 +160,8 @@ def test_a_game_in_a_file_is_listed_benched_verified_and_trained_on(tmp_path):
     assert (tmp_path / "trained" / "best" / "model.safetensors").is_file()
     without = ragen("bench", *command[:-1], "other", cwd=tmp_path)
     assert without.returncode == 2
-    assert "unknown game 'mine/LightsOutText-v0'" in without.stderr
+    assert "unknown game 'mine/LightsOutText-v0'; install the package" in without.stderr
+    assert "ragen --import mine bench" in without.stderr
 
 
 @pytest.mark.parametrize("name", ["no_such_module", "broken.py"])

@@ -162,6 +162,20 @@ def corridor(monkeypatch):
         del gym.registry[env_id]
 
 
+def test_a_game_without_one_of_its_parts_names_it(corridor):
+    class NoKey(corridor.CorridorEnv):
+        level_key = GameEnv.level_key
+
+    gym.register("mine/NoKey-v0", NoKey)
+    with pytest.raises(RagenError, match=r"mine/NoKey-v0 is incomplete: .*level_key"):
+        make("mine/NoKey-v0")
+
+
+def test_a_game_without_levels_by_index_is_told_how_to_have_them(corridor):
+    with pytest.raises(RagenError, match=r"of 'corridor-12'.*numbered = True"):
+        make("mine/CorridorText-v0").reset(options={"index": 0})
+
+
 def test_a_game_with_a_spec_from_outside(corridor):
     assert corridor.__name__ == "corridor"
     env = make("mine/CorridorText-v0", length=5)

@@ -29,6 +29,8 @@ def games(style: FormatOption = Format.TABLE, wide: WideOption = False) -> None:
 
 
 def _counts(row: dict[str, Any]) -> str:
+    if row["numbered"]:
+        return "any number"
     counts = (row["train"], row["validation"], row["test"])
     return " / ".join(map(str, counts)) if any(counts) else "none"
 
@@ -51,12 +53,20 @@ def _row(game_id: str, text_id: str, summary: str) -> dict[str, Any]:
     from ragen_envs.instances import manifest
     from ragen_envs.splits import SPLITS
 
-    levels = str(gym.make(game_id).get_wrapper_attr("distribution"))
+    env = gym.make(game_id)
+    levels = str(env.get_wrapper_attr("distribution"))
     counts = {
         split: int(manifest().get(f"{levels}.{split}.jsonl", {}).get("instances", 0))
         for split in SPLITS
     }
-    return {"id": game_id, "text_id": text_id, "summary": summary, "levels": levels, **counts}
+    return {
+        "id": game_id,
+        "text_id": text_id,
+        "summary": summary,
+        "levels": levels,
+        "numbered": getattr(env.unwrapped, "numbered", False),
+        **counts,
+    }
 
 
 def _multi_agent_rows() -> list[dict[str, Any]]:
@@ -74,6 +84,7 @@ def _multi_agent_rows() -> list[dict[str, Any]]:
             "text_id": game.text_id,
             "summary": game.summary,
             "levels": pettingzoo.make("parallel", game.id).distribution,
+            "numbered": False,
             **dict.fromkeys(SPLITS, 0),
         }
         for game in MULTI_AGENT_GAMES

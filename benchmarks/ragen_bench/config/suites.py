@@ -148,12 +148,18 @@ def _choose(suite: Suite, games: list[str], known: Sequence[str]) -> dict[str, T
         elif (text_id := find_game(game, known)) is not None:
             added[_task_name(text_id)] = Task(env=text_id)
         else:
-            raise RagenError(f"unknown game '{game}'; {_choices(suite, known)}")
+            raise RagenError(f"unknown game '{game}'; {_choices(game, suite, known)}")
     return {**{name: task for name, task in suite.tasks.items() if name in own}, **added}
 
 
-def _choices(suite: Suite, known: Sequence[str]) -> str:
-    """Return which games can be named, for an error."""
+def _choices(game: str, suite: Suite, known: Sequence[str]) -> str:
+    """Return which games can be named instead of an unknown one, for an error."""
+    namespace = game.partition("/")[0] if "/" in game else "ragen"
+    if namespace != "ragen":
+        return (
+            f"install the package that registers it, or name its module or file before the command: "
+            f"ragen --import {namespace} bench"
+        )
     played = {task.env for task in suite.tasks.values()}
     others = [name for name, text_id in short_names(known).items() if text_id not in played]
     own = f"suite '{suite.name}' has {', '.join(suite.tasks)}"

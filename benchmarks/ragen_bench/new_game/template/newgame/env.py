@@ -8,7 +8,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from newgame.dynamics import ACTION_NAMES, step
-from newgame.text import STANDARD, NewGameText
+from newgame.text import NewGameText
 from ragen_envs.arguments import read_count
 from ragen_envs.base import GameEnv, read_action
 from ragen_envs.errors import InstanceError
@@ -71,12 +71,6 @@ class NewGameEnv(GameEnv[NDArray[np.int64]]):
         number = read_action(action, ACTION_NAMES)
         self.player, reward, ended = step(before, self.coin, self.length, number)
         return reward, ended, self.player != before
-
-    def render(self) -> Any:
-        """Return the state as text."""
-        if self.render_mode == "ansi":
-            return self.text.observation(self, "grid", STANDARD)
-        return None
 
     def oracle(self, budget: Budget | int | None = None) -> Advice:
         """Return the way to the coin; value is 1 if it fits the budget, else 0."""
