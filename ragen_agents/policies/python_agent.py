@@ -80,7 +80,11 @@ def source_of(agent: str) -> bytes:
         RagenError: There is no such module.
     """
     _make_importable()
-    module = agent.partition(":")[0]
+    module, _, name = agent.partition(":")
+    if module.endswith(".py"):
+        raise RagenError(
+            f"agent '{agent}' names a file, but must name a module: {module.removesuffix('.py')}:{name}"
+        )
     try:
         spec = importlib.util.find_spec(module)
     except (Exception, SystemExit) as error:

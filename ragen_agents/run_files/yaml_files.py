@@ -6,6 +6,7 @@ from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from ragen_envs.errors import RagenError
 
@@ -113,6 +114,9 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
     Fields that are missing at one place are named together.
     """
     first, *others = error.errors(include_url=False)
+    if first["type"] == "missing":
+        # A misspelt field is both missing and unknown; the second says more.
+        first = next((e for e in others if _is_unknown_beside(e, first)), first)
     where = [str(part) for part in first["loc"]]
     if first["type"] == "missing":
         beside = [e["loc"] for e in others if e["type"] == "missing"]
@@ -131,6 +135,10 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
         return one_line(message)  # a check of ours on a field, which names the field and its value
     given = f", but is {first['input']!r:.80}" if first["type"] != "missing" else ""
     return one_line(f"{'.'.join(where) or 'it'}: {message}{given}")
+
+
+def _is_unknown_beside(error: ErrorDetails, missing: ErrorDetails) -> bool:
+    return error["type"] == "extra_forbidden" and error["loc"][:-1] == missing["loc"][:-1]
 
 
 def _model_at(model: type[BaseModel], where: list[str]) -> type[BaseModel] | None:

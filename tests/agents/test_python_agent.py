@@ -89,6 +89,7 @@ def test_an_agent_that_fails_leaves_records(name, error, here):
         ("mine.my_agent:Nobody", "has no attribute 'Nobody'"),
         ("mine.my_agent:Broken", "RuntimeError: no such model"),
         ("mine.my_agent:not_async", "must be a class with async def reply"),
+        ("mine.my_agent.py:Agent", "names a file, but must name a module: mine.my_agent:Agent"),
         ("mine.nothing:Agent", "there is no module 'mine.nothing'"),
         ("nothing.nothing:Agent", "No module named 'nothing'"),
     ],
@@ -105,4 +106,5 @@ def test_another_source_is_another_run(here, capsys):
     source = here / "mine" / "my_agent.py"
     source.write_text(source.read_text().replace("Up", "Left"))
     bench("agent", code=2)
-    assert "holds another run" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "holds another run: the sources of mine.my_agent:agent have changed" in error

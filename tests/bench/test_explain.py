@@ -188,10 +188,10 @@ def played(tmp_path, monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("COLUMNS", "300")
 
-    def run(*agents):
+    def run(*agents, game="Sokoban"):
         named = [word for agent in agents for word in ("--agent", agent)]
         out = str(tmp_path / "run")
-        assert main(["bench", *named, "--game", "Sokoban", "--episodes", "8", "--out", out]) == 0
+        assert main(["bench", *named, "--game", game, "--episodes", "8", "--out", out]) == 0
         capsys.readouterr()
         return out
 
@@ -229,6 +229,16 @@ def test_a_narrow_table_keeps_the_success_of_all_episodes(
     assert main(["explain", out]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert f"left out at 80 columns: n, tokens wasted, optimum %, {hidden}" in said
+
+
+def test_the_longest_game_fits_a_narrow_terminal(played, capsys, monkeypatch):
+    out = played("models:talker", game="FrozenLakeDeterministic")
+    for name, value in {"COLUMNS": "80", "FORCE_COLOR": "1", "TERM": "dumb"}.items():
+        monkeypatch.setenv(name, value)
+    assert main(["explain", out]) == 0
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 80
+    assert all(name in shown for name in ("valid", "regret", "deadlock", "overrun"))
 
 
 def test_invalid_replies_are_named_and_controls_come_only_alone(played, capsys):

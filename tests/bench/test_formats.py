@@ -1,7 +1,10 @@
 """How numbers are shown."""
 
+import re
+
+import pandas as pd
 import pytest
-from ragen_bench.console.formats import number
+from ragen_bench.console.formats import Format, Grid, number, print_table
 
 
 @pytest.mark.parametrize(
@@ -18,3 +21,15 @@ def test_sums_in_another_order_look_alike(one, other):
 )
 def test_other_numbers_are_rounded_as_ever(value, shown):
     assert number(value) == shown
+
+
+@pytest.mark.parametrize(("columns", "lost"), [(13, []), (10, []), (7, ["n"])])
+def test_a_table_is_set_tighter_before_columns_are_left_out(columns, lost, capsys, monkeypatch):
+    for name, value in {"COLUMNS": str(columns), "FORCE_COLOR": "1", "TERM": "xterm"}.items():
+        monkeypatch.setenv(name, value)
+    grid = Grid(["a", "n", "b", "c"], [["1", "2", "3", "4"]], left=1, hideable=("n",))
+    print_table(pd.DataFrame(), grid, Format.TABLE, "")
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    header = next(line for line in shown.splitlines() if line.strip())
+    assert header.split() == [name for name in grid.header if name not in lost]
+    assert len(header) == columns

@@ -154,6 +154,8 @@ def test_what_cannot_be_submitted_is_named(run, tmp_path, capsys):
     assert "model, authors, description, contamination: Field required" in fails(
         str(run), "--about", str(tmp_path / "short.yaml")
     )
+    (tmp_path / "short.yaml").write_text("name: chance\ntitel: Chance\n")
+    assert "unknown option 'titel'" in fails(str(run), "--about", str(tmp_path / "short.yaml"))
     assert "unknown agent 'hero'" in fails(f"{run}:hero", "--about", about(tmp_path))
 
 

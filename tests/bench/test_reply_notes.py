@@ -108,6 +108,12 @@ def test_the_advice_fits_the_most_frequent_defect(play, agent, advice):
     assert "demonstrations" not in shown
 
 
+def test_thoughts_that_a_setting_forbids_are_not_met_with_worked_examples(play):
+    shown = play("eager", 4, "--setting", "think=false", "--setting", "actions_per_turn=8")
+    assert "without --setting think=false the model may reply with <think>\n" in shown
+    assert "demonstrations" not in shown
+
+
 def test_worked_examples_on_the_bandits_come_with_a_warning(play):
     shown = play("fenced", 4, game="Bandit")
     assert (

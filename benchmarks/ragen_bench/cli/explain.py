@@ -52,8 +52,9 @@ def _grid(data: "pd.DataFrame") -> Grid:
     ]  # fmt: skip
     # Where episodes are left out, luck-corrected success alone would mislead.
     all_judged = bool((data["judged"] == data["n"]).all())
-    success = "success\n%" if all_judged else "luck-corrected %\n[95% CI]"
-    hideable = ("n", "tokens\nwasted", "optimum\n%", success, "turn")
+    outcomes = ("success\n%", "luck-corrected %\n[95% CI]")
+    first, last = outcomes if all_judged else outcomes[::-1]
+    hideable = ("n", "tokens\nwasted", "optimum\n%", first, "turn", last)
     return Grid(header, rows, left=2, hideable=hideable)
 
 

@@ -41,6 +41,8 @@ class Grid(NamedTuple):
     """Columns of sentences, which a narrow terminal breaks into lines before it leaves columns out."""
     grouped: bool = True
     """Whether rows that begin alike are one group, whose name is shown once."""
+    tight: bool = False
+    """Whether columns have less space between them."""
 
     def without(self, name: str) -> "Grid":
         """Return the table without a column."""
@@ -110,7 +112,9 @@ def markdown(grid: Grid) -> str:
 def _print_rich(grid: Grid, title: str, notes: Sequence[str], wide: bool) -> None:
     console = Console(markup=False, emoji=False, highlight=False)
     hidden = []
-    for name in grid.hideable if console.is_terminal and not wide else ():
+    narrow = console.is_terminal and not wide and _least_width(console, grid) > console.width
+    grid = grid._replace(tight=narrow)
+    for name in grid.hideable if narrow else ():
         if _least_width(console, grid) > console.width:
             grid = grid.without(name)
             hidden.append(name.replace("\n", " "))
@@ -137,7 +141,7 @@ def _width(console: Console, grid: Grid) -> int:
 def _rich_table(grid: Grid, title: str) -> Table:
     table = Table(
         title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False,
-        show_edge=False,
+        show_edge=False, collapse_padding=grid.tight,
     )  # fmt: skip
     for i, name in enumerate(grid.header):
         side: Literal["left", "right"] = (

@@ -34,8 +34,16 @@ class _Trouble(Enum):
     """Replies are empty, with all of the text in the server's reasoning field."""
     THINK = auto()
     """Replies lack ``<think>`` and nothing else."""
+    NO_THINK = auto()
+    """Replies have ``<think>`` although the setting ``think`` is false, and nothing else."""
     FORMAT = auto()
     """Anything else."""
+
+
+_THINKING: Final[Mapping[tuple[str, ...], _Trouble]] = {
+    (Defect.NO_THINK,): _Trouble.THINK,
+    (Defect.UNEXPECTED_THINK,): _Trouble.NO_THINK,
+}
 
 
 def reply_notes(run: Run) -> list[str]:
@@ -149,6 +157,8 @@ def _advice(run: Run, games: Sequence[str], turns: Sequence[TurnRecord]) -> str:
             apart = any(turn.reasoning for turn in turns)
             why = ", as the server returns the reasoning separately" if apart else ""
             return f", and --setting think=false asks for replies without <think>{why}"
+        case _Trouble.NO_THINK:
+            return ", and without --setting think=false the model may reply with <think>"
     if all(suite.tasks[game].settings.get("demonstrations") for game in games):
         return ""
     told = any("Bandit" in suite.tasks[game].env for game in games)
@@ -162,7 +172,7 @@ def _trouble(turn: TurnRecord) -> _Trouble:
         return _Trouble.REASONING
     if Defect.TRUNCATED in turn.defects:
         return _Trouble.LENGTH
-    return _Trouble.THINK if turn.defects == (Defect.NO_THINK,) else _Trouble.FORMAT
+    return _THINKING.get(turn.defects, _Trouble.FORMAT)
 
 
 def _on_errors(agent: str, episodes: Sequence[Episode]) -> Iterator[str]:

@@ -83,7 +83,7 @@ def submit(
     check_playable(f"'{side.run.folder}' is a run", side.run.config.suite_version)
     entry, lines = _make(side, about, training)
     check_rules(entry)
-    check_titles([entry, *_others(root, about.name)])
+    check_titles([*_others(root, about.name), entry])
     with tempfile.TemporaryDirectory() as temporary:
         check_entry(write_entry(Path(temporary), entry, lines), tick)
     return write_entry(root, entry, lines)

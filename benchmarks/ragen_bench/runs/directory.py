@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, Generic
 
+from ragen_agents.policies.python_agent import is_python_agent
 from ragen_agents.rollout import Episode, EpisodeKey, MatchKey, MatchRecord
 from ragen_agents.run_files import CONFIG, ENVIRONMENT
 from ragen_agents.run_files.atomic import write_atomically
@@ -135,7 +136,10 @@ def check_run(folder: Path, config: AnyConfig) -> Records[Any]:
 def _check_agents(folder: Path, there: AnyConfig, here: AnyConfig) -> None:
     """Raise `RagenError` if two runs of one kind do not have the same agents in the same order."""
     old, new = ([agent.name for agent in config.agents] for config in (there, here))
-    if old == new or type(there) is not type(here):
+    if type(there) is not type(here):
+        return
+    if old == new:
+        _check_weights(folder, there, here)
         return
     more = [name for name in new if name not in old]
     longer = len(old) + len(more) == len(new)
@@ -147,6 +151,17 @@ def _check_agents(folder: Path, there: AnyConfig, here: AnyConfig) -> None:
         f"'{folder}' has the agent{'s' if len(old) > 1 else ''} {_and(old)}, but this command "
         f"{says}; {advice}"
     )
+
+
+def _check_weights(folder: Path, there: AnyConfig, here: AnyConfig) -> None:
+    pairs = zip(there.agents, here.agents, strict=True)
+    changed = [new.name for old, new in pairs if old.weights != new.weights]
+    if changed:
+        what = "sources" if all(map(is_python_agent, changed)) else "files"
+        raise RagenError(
+            f"'{folder}' holds another run: the {what} of {_and(changed)} have changed since it was "
+            "started; choose another --out"
+        )
 
 
 def _and(names: list[str]) -> str:
