@@ -100,7 +100,7 @@ def test_messages_are_learned_but_for_their_common_beginning(codec):
 
 
 @pytest.mark.parametrize(("rank", "precision"), [(0, "float32"), (4, "float32"), (0, "bfloat16")])
-def test_a_model_is_trained_and_written(rank, precision, tmp_path):
+def test_a_model_is_trained_and_written(rank, precision, tmp_path, capsys):
     out = tmp_path / "model"
     settings = [
         "demonstrations=8",
@@ -112,6 +112,10 @@ def test_a_model_is_trained_and_written(rank, precision, tmp_path):
     ]
     settings += ["env_kwargs.actions_per_turn=2"]
     assert main(["sft", "frozenlake-deterministic", *settings, "--out", str(out)]) == 0
+    told = capsys.readouterr()
+    assert told.out.splitlines()[-1] == str(out)
+    score = f"ragen bench --agent {out} --game FrozenLakeDeterministic --setting actions_per_turn=2"
+    assert told.err.splitlines()[-1] == f"score: {score}"
     trained = transformers.AutoModelForCausalLM.from_pretrained(out).state_dict()
     before = transformers.AutoModelForCausalLM.from_pretrained(STARTER).state_dict()
     assert trained.keys() == before.keys()

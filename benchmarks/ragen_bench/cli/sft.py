@@ -32,6 +32,7 @@ def sft(
     from ragen_bench.config.game_names import text_id_of
     from ragen_bench.config.overrides import read_overrides
     from ragen_bench.training.recipes import imitation_of, recipe_overrides
+    from ragen_bench.training.run_summary import scoring_command
     from ragen_envs.errors import RagenError
 
     settings = setting or []
@@ -43,5 +44,7 @@ def sft(
         raise RagenError("name a game or a --recipe")
     given = merged(begun, read_overrides(settings))
     given["game"] = text_id_of(str(given["game"]))
-    train(validate(SftConfig, given, "settings"), out)
+    config = validate(SftConfig, given, "settings")
+    train(config, out)
     typer.echo(out)
+    typer.echo(scoring_command(out, config), err=True)

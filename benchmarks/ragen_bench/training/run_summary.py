@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ragen_agents.run_files.metrics_file import read_metrics
+from ragen_agents.sft import SftConfig
 from ragen_agents.starpo import TrainConfig
 from ragen_agents.starpo.run.checkpoint import latest
 from ragen_agents.starpo.run.run_directory import load_train_config
@@ -26,19 +27,20 @@ def run_summary(folder: Path) -> list[str]:
         *_course(metrics),
         f"run: {folder}",
         f"report: ragen report {folder}",
-        f"score: ragen bench --agent {model} {_as_trained(load_train_config(folder))}",
+        scoring_command(model, load_train_config(folder)),
     ]
 
 
-def _as_trained(config: TrainConfig) -> str:
-    """Return the options of ``ragen bench`` that play the game as it was trained."""
+def scoring_command(model: Path | str | None, config: TrainConfig | SftConfig) -> str:
+    """Return a line with the command that plays the game as the model was trained on it."""
     names = {text_id: name for name, text_id in short_names(text_ids()).items()}
     settings = (
         shlex.quote(f"{name}={json.dumps(value) if isinstance(value, bool | dict) else value}")
         for name, value in config.env_kwargs.items()
     )
     options = (f"--setting {setting}" for setting in settings)
-    return " ".join((f"--game {names.get(config.game, config.game)}", *options))
+    game = f"--game {names.get(config.game, config.game)}"
+    return " ".join((f"score: ragen bench --agent {model}", game, *options))
 
 
 def _learned(scored: list[dict[str, Any]]) -> Iterator[str]:
