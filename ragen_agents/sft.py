@@ -93,9 +93,12 @@ def demonstrations(config: SftConfig, codec: ChatCodec) -> list[Trajectory]:
                 found.append(trajectory)
     if len(found) == config.demonstrations:
         return found
+    advice = (
+        f"; noise is {config.noise}: lower it, or set solved_only=false" if config.noise else ""
+    )
     raise RagenError(
         f"the oracle solved only {len(found)} of {_TRIES * config.demonstrations} levels of {config.game}, "
-        f"but demonstrations is {config.demonstrations}"
+        f"but demonstrations is {config.demonstrations}{advice}"
     )
 
 

@@ -17,7 +17,7 @@ from ragen_envs.errors import RagenError
 
 T = TypeVar("T")
 _KINDS: Final = (EngineError, MemoryRanOutError, RagenError)
-"""Of errors that processes raise together; the first that one is an instance of is its kind."""
+"""Errors that processes raise together. An error counts as the first of these that it is an instance of."""
 
 
 class RunProcesses:
@@ -114,12 +114,16 @@ def any_process(mine: bool, accelerator: Accelerator) -> bool:
 
 
 def agree(error: RagenError | MemoryRanOutError | None, accelerator: Accelerator) -> None:
-    """Raise the error of any process in every process, so that none goes on alone."""
+    """Raise the error of any process in every process, so that none goes on alone.
+
+    If several processes fail in different ways, all raise the same of their errors.
+    """
     if accelerator.num_processes > 1:
         kinds = [k for k, kind in enumerate(_KINDS) if isinstance(error, kind)]
-        found = gather_object([(kinds[0], str(error))] if kinds else [])
-        if error is None and found:
-            kind, text = found[0]
+        mine = [(kinds[0], str(error))] if kinds else []
+        found = gather_object(mine)
+        if found and min(found) not in mine:
+            kind, text = min(found)
             raise _KINDS[kind](text)
     if error is not None:
         raise error

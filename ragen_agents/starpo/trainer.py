@@ -170,8 +170,8 @@ class Trainer:
             EngineError: The engine cannot go on; the state is saved.
             NothingKeptError: There was nothing to learn from too often; the state is saved.
             BrokenGamesError: Every game broke too often; the state is saved.
-            OutOfMemoryError: Memory ran out; the state is saved unless an update was half done, or processes
-            share the weights out.
+            OutOfMemoryError: Memory ran out; the state is saved unless some steps of the update were done, or
+            the weights are sharded.
         """
         if self._has_run:
             raise RagenError("this trainer has run already; make another one to resume its run")

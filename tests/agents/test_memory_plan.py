@@ -320,6 +320,7 @@ def test_all_processes_take_the_micro_batches_of_the_smallest_device(monkeypatch
 
 
 def test_processes_on_the_cpu_share_the_machine(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     alone = planning.this_device()
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     assert planning.this_device() == Device(alone.memory // 4, False)

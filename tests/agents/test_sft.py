@@ -24,6 +24,7 @@ from ragen_agents.sft_trainer import (  # noqa: E402
 from ragen_agents.starpo import TrainConfig  # noqa: E402
 from ragen_agents.starpo.setup import make_accelerator  # noqa: E402
 from ragen_agents.starter import STARTER  # noqa: E402
+from ragen_envs.errors import RagenError  # noqa: E402
 from ragen_envs.registration import text_ids  # noqa: E402
 
 
@@ -76,6 +77,12 @@ def test_random_play_can_be_imitated_to_learn_the_format_alone(codec):
     assert 15 < sum(bool(t.success) for t in demonstrations(both, codec)) < 45
     solved = SftConfig(game=game, env_kwargs=kwargs, demonstrations=20, noise=1.0)
     assert all(t.success for t in demonstrations(solved, codec))
+
+
+def test_noise_that_solves_too_little_is_named(codec):
+    config = SftConfig(game="ragen/CubeText-v0", demonstrations=1, noise=1.0)
+    with pytest.raises(RagenError, match=r"noise is 1\.0: lower it, or set solved_only=false"):
+        demonstrations(config, codec)
 
 
 def test_each_variant_has_an_equal_share(codec):
@@ -190,6 +197,7 @@ def test_passes_compute_in_the_precision_that_is_asked_for(bf16, dtype, tiny, ro
 def test_bfloat16_without_instructions_for_it_is_warned_of(
     fast, tiny, tmp_path, monkeypatch, caplog
 ):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("ragen_agents.engines.precision.has_bfloat16", lambda: fast)
     config = SftConfig(
         game="ragen/BanditText-v0", model=str(tiny), demonstrations=2, batch_size=2, epochs=1,
@@ -197,7 +205,8 @@ def test_bfloat16_without_instructions_for_it_is_warned_of(
     )  # fmt: skip
     train(config, tmp_path / "model")
     make_accelerator(TrainConfig(game="ragen/BanditText-v0", update={"precision": "bfloat16"}))
-    slow = [m.split(" is bfloat16, ")[0] for m in caplog.messages if "set" in m]
+    told = [r.getMessage() for r in caplog.records if r.name == "ragen.engines"]
+    slow = [message.split(" is bfloat16, ")[0] for message in told]
     assert slow == ([] if fast else ["precision", "update.precision"])
 
 

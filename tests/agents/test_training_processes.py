@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +14,10 @@ pytest.importorskip("transformers")
 
 from training_runs import assert_same_run, command, in_two_processes
 
+from ragen_agents.engines.base import EngineError
+from ragen_agents.starpo import processes
 from ragen_agents.starpo.run.checkpoint import latest
+from ragen_envs.errors import RagenError
 
 FAST = ("update.learning_rate=1e-3", "update.critic_learning_rate=1e-3", "save_every=1")
 """Rates at which a step that is left out shows."""
@@ -182,3 +186,11 @@ def test_each_process_holds_its_half_of_what_is_split(tiny, tmp_path):
     said = in_two_processes([sys.executable, tmp_path / "held.py", tiny, tmp_path / "run"])
     shares = [float(s) for pair in re.findall(r"held (\d\.\d\d) (\d\.\d\d)", said) for s in pair]
     assert shares == pytest.approx([0.5] * 8, abs=0.02)
+
+
+@pytest.mark.parametrize("mine", [EngineError("no answer"), RagenError("a broken game"), None])
+def test_processes_that_fail_in_different_ways_raise_the_same_error(mine, monkeypatch):
+    every = [(2, "a broken game"), (0, "no answer")]
+    monkeypatch.setattr(processes, "gather_object", lambda found: every)
+    with pytest.raises(EngineError, match="no answer"):
+        processes.agree(mine, SimpleNamespace(num_processes=2))

@@ -142,8 +142,8 @@ class Shell:
             if word.startswith("model=") or rest == "/best" or "--model" in words:
                 shutil.copytree(STARTER, self.folder / name / rest.strip("/"))
             elif word.endswith("/train") or "report" in words:
-                words = small(["ragen", "train", "bandit", "--out", name], 0)[1:]
-                self._ragen(["iterations=2" if word == "iterations=1" else word for word in words])
+                train = small(["ragen", "train", "bandit", "--out", name], 0)[1:]
+                self._ragen(["iterations=2" if each == "iterations=1" else each for each in train])
             else:
                 self._ragen([*(TABLE_RUN if "--beside" in words else PLAIN_RUN), "--out", name])
 

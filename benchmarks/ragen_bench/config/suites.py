@@ -155,7 +155,7 @@ def _choose(suite: Suite, games: list[str], known: Sequence[str]) -> dict[str, T
 def _choices(game: str, suite: Suite, known: Sequence[str]) -> str:
     """Return which games can be named instead of an unknown one, for an error."""
     namespace = game.partition("/")[0] if "/" in game else "ragen"
-    if namespace != "ragen":
+    if namespace != "ragen" and not any(name.startswith(f"{namespace}/") for name in known):
         return (
             f"install the package that registers it, or name its module or file before the command: "
             f"ragen --import {namespace} bench"

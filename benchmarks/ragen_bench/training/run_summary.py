@@ -40,7 +40,7 @@ def scoring_command(model: Path | str | None, config: TrainConfig | SftConfig) -
     )
     options = (f"--setting {setting}" for setting in settings)
     game = f"--game {names.get(config.game, config.game)}"
-    return " ".join((f"score: ragen bench --agent {model}", game, *options))
+    return " ".join((f"score: ragen bench --agent {shlex.quote(str(model))}", game, *options))
 
 
 def _learned(scored: list[dict[str, Any]]) -> Iterator[str]:

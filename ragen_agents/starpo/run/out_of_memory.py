@@ -21,7 +21,7 @@ class OutOfMemoryError(RagenError):
 
 
 class MemoryRanOutError(MemoryError):
-    """Memory ran out in one of several processes, and every one of them knows."""
+    """Memory ran out in one of several processes; it is raised in all of them."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
