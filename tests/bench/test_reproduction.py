@@ -255,6 +255,23 @@ def test_a_folder_without_stored_results_is_named(tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_folder_without_results_of_the_sweep_is_named(kept, capsys):
+    (kept / "laptop" / "reasoning.jsonl").unlink()
+    assert reproduce(kept) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert f"there are no stored results of the sweep 'reasoning' in '{kept}'" in shown.err
+
+
+def test_all_tables_leave_out_those_without_stored_results(kept, capsys):
+    out = str(kept.parent / "out")
+    assert main(["reproduce", "all", "--results", str(kept), "--out", out, "--no-run"]) == 0
+    shown = capsys.readouterr()
+    assert "Bandit → BanditRev" in shown.out
+    assert "Table 2" not in shown.out
+    assert f"note: there are no stored results of the sweep 'diversity' in '{kept}'" in shown.err
+
+
 def test_kept_results_are_reused_and_written_as_files(kept, capsys):
     assert reproduce(kept) == 0
     shown = capsys.readouterr().out

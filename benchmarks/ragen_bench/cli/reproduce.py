@@ -76,11 +76,12 @@ def reproduce(
         if not run and not size.quick and size.seeds is None:
             sweep_run = sweep_run.with_kept_seeds()
         sweep_run.check_kept()
-        if not run and not results.is_dir() and not any(s.result for s in sweep_run.states()):
-            raise RagenError(
-                f"there are no stored results in '{results}'; run the command in a checkout of ragen-suite, "
-                "or name the folder with --results"
-            )
+        if not run and not any(s.result for s in sweep_run.states()):
+            message = _nothing_stored(what.sweep, results)
+            if name == "all" and results.is_dir():
+                print(f"note: {message}", file=sys.stderr)
+                continue
+            raise RagenError(message)
         others = read_beside(beside or (), what, sweep_run.choice.levels)
         if dry_run:
             print_cost(sweep_run, style, wide)
@@ -97,6 +98,14 @@ def reproduce(
             print(path, file=sys.stderr)
     if not finished:
         raise typer.Exit(UNFINISHED)
+
+
+def _nothing_stored(sweep: str, results: Path) -> str:
+    which = f" of the sweep '{sweep}'" if results.is_dir() else ""
+    return (
+        f"there are no stored results{which} in '{results}'; run the command in a checkout of "
+        "ragen-suite, or name the folder with --results"
+    )
 
 
 def _print(report: "Report", style: Format, wide: bool) -> None:

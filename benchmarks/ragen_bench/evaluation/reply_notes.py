@@ -34,7 +34,7 @@ class _Trouble(Enum):
     """Replies are empty, with all of the text in the server's reasoning field."""
     THINK = auto()
     """Replies lack ``<think>`` and nothing else."""
-    NO_THINK = auto()
+    UNEXPECTED_THINK = auto()
     """Replies have ``<think>`` although the setting ``think`` is false, and nothing else."""
     FORMAT = auto()
     """Anything else."""
@@ -42,7 +42,7 @@ class _Trouble(Enum):
 
 _THINKING: Final[Mapping[tuple[str, ...], _Trouble]] = {
     (Defect.NO_THINK,): _Trouble.THINK,
-    (Defect.UNEXPECTED_THINK,): _Trouble.NO_THINK,
+    (Defect.UNEXPECTED_THINK,): _Trouble.UNEXPECTED_THINK,
 }
 
 
@@ -157,7 +157,7 @@ def _advice(run: Run, games: Sequence[str], turns: Sequence[TurnRecord]) -> str:
             apart = any(turn.reasoning for turn in turns)
             why = ", as the server returns the reasoning separately" if apart else ""
             return f", and --setting think=false asks for replies without <think>{why}"
-        case _Trouble.NO_THINK:
+        case _Trouble.UNEXPECTED_THINK:
             return ", and without --setting think=false the model may reply with <think>"
     if all(suite.tasks[game].settings.get("demonstrations") for game in games):
         return ""
