@@ -10,7 +10,7 @@ import numpy as np
 
 from ragen_envs.compiling import jit, share
 from ragen_envs.sokoban import dynamics
-from ragen_envs.sokoban.dynamics import BOX, BOX_ON_TARGET, PLAYER, TARGET, move, offsets
+from ragen_envs.sokoban.dynamics import BOX, BOX_ON_TARGET, PLAYER, TARGET, WALL, move, offsets
 from ragen_envs.sokoban.outcomes import LIMIT, UNSOLVABLE
 
 KEY: Final = 0
@@ -127,8 +127,35 @@ def backtrack(nodes: Any, node: Any, length: Any) -> Any:
 
 
 @jit
+def hopeful_cells(floor: Any, off: Any) -> Any:
+    """Return, for each cell, whether a box on it could be pushed to a target if it were the only one.
+
+    Found backwards, by pulling a box from every target. A box elsewhere can never be on a target again.
+    """
+    hopeful = floor == TARGET
+    cells = np.empty(floor.shape[0], np.int16)
+    count = 0
+    for cell in range(floor.shape[0]):
+        if hopeful[cell]:
+            cells[count] = cell
+            count += 1
+    while count:
+        count -= 1
+        cell = np.int64(cells[count])
+        for action in range(4):
+            box = cell - off[action]
+            if not hopeful[box] and floor[box] != WALL and floor[box - off[action]] != WALL:
+                hopeful[box] = True
+                cells[count] = box
+                count += 1
+    return hopeful
+
+
+@jit
 def search(start: Any, width: Any, weights: Any, max_states: Any, max_moves: Any) -> Any:
     """Return the fewest moves (or UNSOLVABLE or LIMIT) and the actions of a shortest solution.
+
+    States with a box that can never be on a target again are not visited: no solution has them.
 
     Args:
         start: Cell codes, (h*w,) uint8, bordered by walls, with one player.
@@ -149,9 +176,13 @@ def search(start: Any, width: Any, weights: Any, max_states: Any, max_moves: Any
     nodes[0, KEY] = first_key(states, weights)
     if nodes[0, LEFT] == 0:
         return 0, nothing
+    off = offsets(width)
+    hopeful = hopeful_cells(floor, off)
+    for b in range(1, boxes + 1):
+        if not hopeful[states[0, b]]:
+            return UNSOLVABLE, nothing
     first_visit(table, nodes[0, KEY] | 1)
     board = floor.copy()
-    off = offsets(width)
     count, head, depth, level_end = 1, 0, 0, 1
     while head < count:
         if head == level_end:
@@ -164,6 +195,8 @@ def search(start: Any, width: Any, weights: Any, max_states: Any, max_moves: Any
         for action in range(4):
             ahead, moved, pushed, gained = tried(board, player, off[action])
             if moved == 0:
+                continue
+            if pushed != 0 and not hopeful[pushed + off[action]]:
                 continue
             key = nodes[head, KEY] + 3 * (weights[ahead] - weights[player])
             if pushed != 0:

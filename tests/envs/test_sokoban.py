@@ -69,20 +69,20 @@ class Slow:
         return codes
 
     def shortest(self):
-        """Return the length of a shortest solution, or None, by plain breadth-first search."""
+        """Return the first of the shortest solutions, or None, by plain breadth-first search."""
         start = self.player, frozenset(self.boxes)
-        seen, queue = {start}, deque([(start, 0)])
+        seen, queue = {start}, deque([(start, ())])
         while queue:
-            (player, boxes), length = queue.popleft()
+            (player, boxes), plan = queue.popleft()
             if boxes == self.targets:
-                return length
+                return plan
             for action in range(4):
                 self.player, self.boxes = player, set(boxes)
                 self.step(action)
                 state = self.player, frozenset(self.boxes)
                 if state not in seen:
                     seen.add(state)
-                    queue.append((state, length + 1))
+                    queue.append((state, (*plan, action)))
         return None
 
 
@@ -179,8 +179,7 @@ def test_observations_are_fresh():
 def test_solver_agrees_with_slow_search(rows):
     env, board, _ = start(rows)
     plan = solve(board)
-    length = Slow(rows).shortest()
-    assert (None if plan is None else len(plan)) == length
+    assert plan == Slow(rows).shortest()
     if plan is None:
         assert env.oracle().value == 0
         return
@@ -275,6 +274,11 @@ def test_solver_limit():
     board, _ = SokobanEnv(size=8, boxes=2).reset(seed=1)
     with pytest.raises(SolverLimitError, match="max_states is 10"):
         solve(board, max_states=10)
+
+
+def test_a_box_that_can_reach_no_target_needs_no_search():
+    _, board, _ = start(["#######", "#X____#", "#__P__#", "#____O#", "#######"])
+    assert solve(board, max_states=1) is None
 
 
 @pytest.mark.parametrize(("size", "boxes"), [(7, 12), ((4, 32), 16)])
