@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import numba
 from numba.core.caching import FunctionCache
+from numba.core.event import Event, Listener, install_listener
 from numba.extending import register_jitable
 
 PATIENCE: Final = 1.0
@@ -102,19 +103,33 @@ def share(*functions: Callable[..., Any]) -> None:
         register_jitable(function)
 
 
+class _Patience(Listener):  # type: ignore[misc]
+    """Announces compilation if it goes on for long. Loading kept machine code is none."""
+
+    def __init__(self) -> None:
+        self.timer = threading.Timer(PATIENCE, _announce)
+        self.timer.daemon = True
+
+    def on_start(self, event: Event) -> None:
+        """Start to wait at the first compilation."""
+        if self.timer.ident is None:
+            self.timer.start()
+
+    def on_end(self, event: Event) -> None:
+        """Go on waiting: others follow."""
+
+
 @contextmanager
 def first_use(*kernels: Any) -> Iterator[None]:
     """Around a call of kernels: warn once if their first compilation takes long."""
     if _announced.is_set() or all(kernel.signatures for kernel in kernels):
         yield
         return
-    timer = threading.Timer(PATIENCE, _announce)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+    with install_listener("numba:compile", _Patience()) as patience:
+        try:
+            yield
+        finally:
+            patience.timer.cancel()
 
 
 def _announce() -> None:

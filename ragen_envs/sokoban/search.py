@@ -135,9 +135,9 @@ def hopeful_cells(floor: Any, off: Any) -> Any:
     hopeful = floor == TARGET
     cells = np.empty(floor.shape[0], np.int16)
     count = 0
-    for cell in range(floor.shape[0]):
-        if hopeful[cell]:
-            cells[count] = cell
+    for target in range(floor.shape[0]):
+        if hopeful[target]:
+            cells[count] = target
             count += 1
     while count:
         count -= 1
