@@ -110,7 +110,7 @@ class _Patience(Listener):  # type: ignore[misc]
         self.timer = threading.Timer(PATIENCE, _announce)
         self.timer.daemon = True
 
-    def on_start(self, event: Event) -> None:
+    def on_start(self, event: Event) -> None:  # noqa: ARG002 - numba passes it
         """Start to wait at the first compilation."""
         if self.timer.ident is None:
             self.timer.start()
