@@ -37,7 +37,8 @@ def test_every_recipe_is_a_valid_config_and_documented(name):
 def test_help_names_the_recipes(capsys):
     assert main(["train", "--help"]) == 0
     told = " ".join(re.sub(r"[^\w-]", " ", capsys.readouterr().out).split())
-    assert f"settings that learn {' or '.join(sorted(recipes(), reverse=True))}" in told
+    named = told.partition("settings that learn ")[2].split()[: len(recipes()) + 1]
+    assert set(named) == {*recipes(), "or"}
 
 
 def test_settings_are_laid_over_a_recipe(tiny, tmp_path):
@@ -54,8 +55,8 @@ def test_settings_are_laid_over_a_recipe(tiny, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "--recipe", "nope"], "unknown recipe 'nope'; known are smollm2-sokoban, sokoban"),
-        (["sft", "--recipe", "nope", "--out", "x"], "unknown recipe 'nope'; known are smollm2-sokoban"),
+        (["train", "--recipe", "nope"], "unknown recipe 'nope'; known are smollm2-bandit, smollm2-sokoban, sokoban"),
+        (["sft", "--recipe", "nope", "--out", "x"], "unknown recipe 'nope'; known are smollm2-bandit, smollm2-sokoban"),
         (["sft", "--recipe", "sokoban", "--out", "x"], "needs no imitation"),
         (["sft", "--out", "x"], "name a game or a --recipe"),
         (["sft", "bandit", "--recipe", "smollm2-sokoban", "--out", "x"], "remove 'bandit'"),

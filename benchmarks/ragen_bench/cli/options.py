@@ -27,7 +27,9 @@ RunDirectoryOption: TypeAlias = Annotated[
 ]
 RecipeOption: TypeAlias = Annotated[
     str | None,
-    typer.Option(help="In place of a game, settings that learn: sokoban or smollm2-sokoban."),
+    typer.Option(
+        help="In place of a game, settings that learn: sokoban, smollm2-bandit or smollm2-sokoban."
+    ),
 ]
 ResumeOption: TypeAlias = Annotated[
     bool, typer.Option(help="Resume an existing run directory, or exit with an error.")

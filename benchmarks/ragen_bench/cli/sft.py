@@ -22,7 +22,9 @@ def sft(
     ] = None,
     recipe: Annotated[
         str | None,
-        typer.Option(help="In place of a game, the first half of a recipe: smollm2-sokoban."),
+        typer.Option(
+            help="In place of a game, the first half of a recipe: smollm2-bandit or smollm2-sokoban."
+        ),
     ] = None,
 ) -> None:
     """Train a model to imitate the oracle (the paper's supervised baseline)."""
