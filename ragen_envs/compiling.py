@@ -103,20 +103,20 @@ def share(*functions: Callable[..., Any]) -> None:
         register_jitable(function)
 
 
-class _Patience(Listener):  # type: ignore[misc]
-    """Announces compilation if it goes on for long. Loading kept machine code is none."""
+class _CompilationNotice(Listener):  # type: ignore[misc]
+    """Announces a compilation that takes long; loading cached machine code does not count."""
 
     def __init__(self) -> None:
         self.timer = threading.Timer(PATIENCE, _announce)
         self.timer.daemon = True
 
     def on_start(self, event: Event) -> None:  # noqa: ARG002 - numba passes it
-        """Start to wait at the first compilation."""
+        """Start the timer at the first compilation."""
         if self.timer.ident is None:
             self.timer.start()
 
     def on_end(self, event: Event) -> None:
-        """Go on waiting: others follow."""
+        """Keep the timer running: more compilations follow."""
 
 
 @contextmanager
@@ -125,11 +125,11 @@ def first_use(*kernels: Any) -> Iterator[None]:
     if _announced.is_set() or all(kernel.signatures for kernel in kernels):
         yield
         return
-    with install_listener("numba:compile", _Patience()) as patience:
+    with install_listener("numba:compile", _CompilationNotice()) as notice:
         try:
             yield
         finally:
-            patience.timer.cancel()
+            notice.timer.cancel()
 
 
 def _announce() -> None:

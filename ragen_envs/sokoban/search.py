@@ -127,16 +127,16 @@ def backtrack(nodes: Any, node: Any, length: Any) -> Any:
 
 
 @jit
-def hopeful_cells(floor: Any, off: Any) -> Any:
-    """Return, for each cell, whether a box on it could be pushed to a target if it were the only one.
+def live_squares(floor: Any, off: Any) -> Any:
+    """Return, for each cell, whether a box on it could be pushed to a target if it were the only box.
 
-    Found backwards, by pulling a box from every target. A box elsewhere can never be on a target again.
+    Found backwards, by pulling a box from every target. All other cells are dead squares.
     """
-    hopeful = floor == TARGET
+    live = floor == TARGET
     cells = np.empty(floor.shape[0], np.int16)
     count = 0
     for target in range(floor.shape[0]):
-        if hopeful[target]:
+        if live[target]:
             cells[count] = target
             count += 1
     while count:
@@ -144,18 +144,18 @@ def hopeful_cells(floor: Any, off: Any) -> Any:
         cell = np.int64(cells[count])
         for action in range(4):
             box = cell - off[action]
-            if not hopeful[box] and floor[box] != WALL and floor[box - off[action]] != WALL:
-                hopeful[box] = True
+            if not live[box] and floor[box] != WALL and floor[box - off[action]] != WALL:
+                live[box] = True
                 cells[count] = box
                 count += 1
-    return hopeful
+    return live
 
 
 @jit
 def search(start: Any, width: Any, weights: Any, max_states: Any, max_moves: Any) -> Any:
     """Return the fewest moves (or UNSOLVABLE or LIMIT) and the actions of a shortest solution.
 
-    States with a box that can never be on a target again are not visited: no solution has them.
+    States with a box on a dead square are pruned: no solution has them.
 
     Args:
         start: Cell codes, (h*w,) uint8, bordered by walls, with one player.
@@ -177,9 +177,9 @@ def search(start: Any, width: Any, weights: Any, max_states: Any, max_moves: Any
     if nodes[0, LEFT] == 0:
         return 0, nothing
     off = offsets(width)
-    hopeful = hopeful_cells(floor, off)
+    live = live_squares(floor, off)
     for b in range(1, boxes + 1):
-        if not hopeful[states[0, b]]:
+        if not live[states[0, b]]:
             return UNSOLVABLE, nothing
     first_visit(table, nodes[0, KEY] | 1)
     board = floor.copy()
@@ -196,7 +196,7 @@ def search(start: Any, width: Any, weights: Any, max_states: Any, max_moves: Any
             ahead, moved, pushed, gained = tried(board, player, off[action])
             if moved == 0:
                 continue
-            if pushed != 0 and not hopeful[pushed + off[action]]:
+            if pushed != 0 and not live[pushed + off[action]]:
                 continue
             key = nodes[head, KEY] + 3 * (weights[ahead] - weights[player])
             if pushed != 0:

@@ -255,12 +255,21 @@ def test_a_folder_without_stored_results_is_named(tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_without_results_of_the_sweep_is_named(kept, capsys):
-    (kept / "laptop" / "reasoning.jsonl").unlink()
-    assert reproduce(kept) == 2
+def test_a_sweep_without_stored_results_is_named(kept, capsys):
+    out = str(kept.parent / "out")
+    assert main(["reproduce", "table2", "--results", str(kept), "--out", out, "--no-run"]) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert f"there are no stored results of the sweep 'reasoning' in '{kept}'" in shown.err
+    assert f"there are no stored results of the sweep 'diversity' in '{kept}'" in shown.err
+
+
+def test_all_tables_need_some_stored_results(kept, capsys):
+    (kept / "laptop" / "reasoning.jsonl").unlink()
+    out = str(kept.parent / "out")
+    assert main(["reproduce", "all", "--results", str(kept), "--out", out, "--no-run"]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert f"there are no stored results in '{kept}'" in shown.err
 
 
 def test_all_tables_leave_out_those_without_stored_results(kept, capsys):

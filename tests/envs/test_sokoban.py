@@ -276,9 +276,11 @@ def test_solver_limit():
         solve(board, max_states=10)
 
 
-def test_a_box_that_can_reach_no_target_needs_no_search():
+def test_dead_squares_are_pruned():
     _, board, _ = start(["#######", "#X____#", "#__P__#", "#____O#", "#######"])
     assert solve(board, max_states=1) is None
+    _, board, _ = start(["#######", "#P____#", "#_XX__#", "#_____#", "#__OO_#", "#######"])
+    assert len(solve(board, max_states=1000)) == 13  # 2,360 states without pruning
 
 
 @pytest.mark.parametrize(("size", "boxes"), [(7, 12), ((4, 32), 16)])

@@ -77,11 +77,12 @@ def reproduce(
             sweep_run = sweep_run.with_kept_seeds()
         sweep_run.check_kept()
         if not run and not any(s.result for s in sweep_run.states()):
-            message = _nothing_stored(what.sweep, results)
-            if name == "all" and results.is_dir():
-                print(f"note: {message}", file=sys.stderr)
-                continue
-            raise RagenError(message)
+            others_are_stored = any(sweep_run.archive(results).parent.glob("*.jsonl"))
+            message = _nothing_stored(what.sweep if others_are_stored else None, results)
+            if name != "all" or not others_are_stored:
+                raise RagenError(message)
+            print(f"note: {message}", file=sys.stderr)
+            continue
         others = read_beside(beside or (), what, sweep_run.choice.levels)
         if dry_run:
             print_cost(sweep_run, style, wide)
@@ -100,8 +101,9 @@ def reproduce(
         raise typer.Exit(UNFINISHED)
 
 
-def _nothing_stored(sweep: str, results: Path) -> str:
-    which = f" of the sweep '{sweep}'" if results.is_dir() else ""
+def _nothing_stored(sweep: str | None, results: Path) -> str:
+    """Return the message for a folder without results of a sweep, or of any."""
+    which = f" of the sweep '{sweep}'" if sweep else ""
     return (
         f"there are no stored results{which} in '{results}'; run the command in a checkout of "
         "ragen-suite, or name the folder with --results"
