@@ -32,6 +32,7 @@ from ragen_agents.policies import ScriptedPolicy
 from ragen_agents.rollout import Episode
 
 GAMES = ("Bandit", "FrozenLakeDeterministic")
+RESULTS = Path(__file__).parents[2] / "benchmarks/results"
 CONTROLS = ("random", "noop", "oracle")
 
 
@@ -425,7 +426,7 @@ def test_other_tables_fit_a_narrow_terminal_too(command, capsys, monkeypatch, tm
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "benchmarks/results").mkdir(parents=True)
+    shutil.copytree(RESULTS, tmp_path / "benchmarks/results")
     assert main(command) == 0
     shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
     assert max(map(len, shown.splitlines())) <= 80

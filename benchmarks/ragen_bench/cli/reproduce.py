@@ -21,6 +21,7 @@ from ragen_envs.errors import RagenError
 
 if TYPE_CHECKING:
     from ragen_bench.reproduction.reproduction_report import Report
+    from ragen_bench.sweeps.sweep_run import SweepRun
 
 
 @expand_groups
@@ -76,7 +77,7 @@ def reproduce(
         if not run and not size.quick and size.seeds is None:
             sweep_run = sweep_run.with_kept_seeds()
         sweep_run.check_kept()
-        if not run and not any(s.result for s in sweep_run.states()):
+        if not run and not dry_run and not _anything_stored(sweep_run, results):
             others_are_stored = any(sweep_run.archive(results).parent.glob("*.jsonl"))
             message = _nothing_stored(what.sweep if others_are_stored else None, results)
             if name != "all" or not others_are_stored:
@@ -99,6 +100,11 @@ def reproduce(
             print(path, file=sys.stderr)
     if not finished:
         raise typer.Exit(UNFINISHED)
+
+
+def _anything_stored(sweep_run: "SweepRun", results: Path) -> bool:
+    """Return whether a sweep has results in a folder, its own of any suite version or shared."""
+    return sweep_run.archive(results).exists() or any(s.result for s in sweep_run.states())
 
 
 def _nothing_stored(sweep: str | None, results: Path) -> str:
