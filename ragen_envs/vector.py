@@ -202,13 +202,15 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         rewards = np.empty(rows.shape)
         ends = np.empty((len(RECORDED), *rows.shape), np.bool_)
         due = ENDED if self._same_step else DUE
-        bounds = [self.num_envs * k // count for k in range(count + 1)]
+        # A thread that is late leaves more pieces to the others.
+        pieces = min(4 * count if count > 1 else 1, self.num_envs)
+        bounds = [self.num_envs * k // pieces for k in range(pieces + 1)]
 
         def play(first: int, last: int) -> int:
             return self._play_many(first, last, rows, rewards, ends, due, self._splits, self._fixed)
 
         with first_use(self.rollout_kernel):
-            if count == 1:
+            if pieces == 1:
                 failed = play(0, self.num_envs)
             else:
                 failed = max(_pool(count).map(play, bounds[:-1], bounds[1:]))

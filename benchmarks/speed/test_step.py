@@ -147,7 +147,8 @@ def test_rollouts_on_all_cores(benchmark: Any, who: str, threads: int) -> None:
     count = 16_384
     envs: Any = gym.make_vec(env_id, num_envs=count, **kwargs)
     envs.reset(seed=0)
-    actions = np.random.default_rng(0).integers(4, size=(64, count))
+    # Long calls: it takes milliseconds until the system has moved a thread to an idle core.
+    actions = np.random.default_rng(0).integers(4, size=(512, count))
     name = many(f"{SOKOBAN_ROW}, rollouts on all cores", count)
     note = f"{threads} threads" if threads > 1 else ""
     work = lambda: envs.rollout(actions, threads)  # noqa: E731
