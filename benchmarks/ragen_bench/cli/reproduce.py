@@ -30,7 +30,7 @@ def reproduce(
         str,
         typer.Argument(
             metavar="WHAT",
-            help="table2 to table4, figure5 to figure11, sft, lora, risk, "
+            help="table2 to table4, figure5 to figure11, sft, lora, risk, echo-trap, "
             "ragen2-filters, ragen2-gradient, ragen2-information, ragen2-keep, ragen2-length, or all.",
         ),
     ],
@@ -122,13 +122,16 @@ def _print(report: "Report", style: Format, wide: bool) -> None:
     if style is Format.MARKDOWN:
         print(report.markdown())
         return
-    data = report.stages_data
     claims = pd.DataFrame(report.verdicts)
-    facts = {"claims": plain_rows(claims), **({} if data is None else {"stages": plain_rows(data)})}
+    second = {"stages": report.stages_data, "phase": report.phase_data}
+    facts = {
+        "claims": plain_rows(claims),
+        **{name: plain_rows(data) for name, data in second.items() if data is not None},
+    }
     title = report.what.title
     print_table(report.data, report.table, style, title, report.notes(), facts, wide)
     if style is Format.TABLE and report.verdicts:
         print_table(claims, report.claims, style, "Claims", wide=wide)
-    if style is Format.TABLE and report.stages is not None and data is not None:
-        title, grid = report.stages
-        print_table(data, grid, style, title, wide=wide)
+    if style is Format.TABLE and report.second_table is not None:
+        title, grid = report.second_table
+        print_table(report.data, grid, style, title, wide=wide)

@@ -194,7 +194,7 @@ class Pages:
             notes=report.notes(),
             claims=report.claims,
             table=report.table,
-            stages=report.stages,
+            second_table=report.second_table,
             drawing=drawing is not None,
         )
         if drawing is not None:

@@ -37,7 +37,7 @@ _LABELS: Final = {
     "gradient/bucket6/entropy": "entropy's gradient,\nlargest deviations",
 }
 _DASHES: Final[Any] = {"as published": ("-", (0, (5, 1))), "controlled": ("--", ":", "-.")}
-_STYLE: Final[Any] = {
+STYLE: Final[Any] = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -45,6 +45,7 @@ _STYLE: Final[Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "ragen",
 }
+"""Of all drawings of sweeps."""
 
 
 def draw_curves(what: Reproduction, runs: Runs) -> str | None:
@@ -60,7 +61,7 @@ def draw_curves(what: Reproduction, runs: Runs) -> str | None:
     games = [game for game in games if any(runs.of(game, cell) for cell in runs.sweep.cells)]
     if not games:
         return None
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         size = (4.0 * len(games) + 1.6, 2.5 * len(what.curves) + 0.3)
         figure = Figure(figsize=size, layout="constrained")
         panels = figure.subplots(len(what.curves), len(games), squeeze=False)

@@ -22,7 +22,7 @@ def render_page(
     notes: list[str],
     claims: Grid,
     table: Grid,
-    stages: tuple[str, Grid] | None,
+    second_table: tuple[str, Grid] | None,
     drawing: str | None,
     episodes: list[tuple[str, list[Episode]]],
 ) -> str:
@@ -32,8 +32,8 @@ def render_page(
     if drawing is not None:
         source = "data:image/svg+xml;base64," + base64.b64encode(drawing.encode()).decode()
     return environment.get_template("reproduction.html.j2").render(
-        title=title, scale=scale, notes=notes, claims=claims, table=table, stages=stages,
-        drawing=source, episodes=episodes,
+        title=title, scale=scale, notes=notes, claims=claims, table=table,
+        second_table=second_table, drawing=source, episodes=episodes,
     )  # fmt: skip
 
 

@@ -94,6 +94,14 @@ class Stages(_Model):
         return self
 
 
+class Phase(_Model):
+    """A second table and the drawing: where training collapses, by learning rate and optimizer steps."""
+
+    title: str
+    methods: dict[str, str]
+    """By label: the preset of the cells of a method."""
+
+
 Claim = Annotated[SuccessClaim | ScalarClaim | ShareClaim, Field(discriminator="kind")]
 
 
@@ -114,6 +122,8 @@ class Reproduction(_Model):
     """Whether curves are drawn by passes over the rollouts, for cells that differ in those."""
     stages: Stages | None = None
     """A table of how a metric went, beside the paper's."""
+    phase: Phase | None = None
+    """A table of where training collapses, drawn instead of the curves."""
     claims: list[Claim] = Field(default_factory=list)
 
     @model_validator(mode="after")
@@ -130,6 +140,8 @@ class Reproduction(_Model):
                 raise ValueError(
                     f"paper.{cell} has {len(values)} values, but {len(self.columns)} columns"
                 )
+        if self.stages is not None and self.phase is not None:
+            raise ValueError("stages and phase are both given, but there is one second table")
         return self
 
     def load_sweep(self) -> Sweep:

@@ -14,6 +14,7 @@ from ragen_bench.reproduction.figures import draw_curves
 from ragen_bench.reproduction.html_page import render_page, sample_episodes
 from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.paper_levels import paper_notes
+from ragen_bench.reproduction.phase import draw_phase, phase_grid, tabulate_phase
 from ragen_bench.reproduction.reproduction_config import (
     Reproduction,
     bundled_reproductions,
@@ -47,6 +48,7 @@ class Report:
         self._runs = Runs(run.sweep, self._results)
         self.data: pd.DataFrame = tabulate(what.columns, what.paper, self._runs, beside)
         self.stages_data: pd.DataFrame | None = tabulate_stages(what, self._runs)
+        self.phase_data: pd.DataFrame | None = tabulate_phase(what, self._runs)
         self.verdicts: list[Verdict] = judge(what, self._runs)
 
     @property
@@ -65,15 +67,19 @@ class Report:
         return claims_grid(self.verdicts)
 
     @property
-    def stages(self) -> tuple[str, Grid] | None:
-        """How a metric of training went, beside the paper's, with its title; None if nothing asks for it."""
-        if self.what.stages is None or self.stages_data is None:
-            return None
-        return self.what.stages.title, stages_grid(self.stages_data)
+    def second_table(self) -> tuple[str, Grid] | None:
+        """How a metric of training went, or where training collapses, with a title; None without either."""
+        if self.what.stages is not None and self.stages_data is not None:
+            return self.what.stages.title, stages_grid(self.stages_data)
+        if self.what.phase is not None and self.phase_data is not None:
+            return self.what.phase.title, phase_grid(self.phase_data)
+        return None
 
     @property
     def drawing(self) -> str | None:
-        """The curves of training as SVG, or None if nothing was trained."""
+        """Where training collapses, or its curves, as SVG; None if nothing was trained."""
+        if self.what.phase is not None:
+            return None if self.phase_data is None else draw_phase(self.phase_data)
         return draw_curves(self.what, self._runs)
 
     def notes(self) -> list[str]:
@@ -122,8 +128,8 @@ class Report:
         ]
         if self.verdicts:
             parts.append(markdown(self.claims))
-        if self.stages is not None:
-            title, grid = self.stages
+        if self.second_table is not None:
+            title, grid = self.second_table
             parts += [f"{title}:\n", markdown(grid)]
         return "\n".join(part for part in parts if part)
 
@@ -163,7 +169,7 @@ class Report:
     def _page(self, drawing: str | None) -> str:
         """Return the page; with its episodes it is too large to be kept with results."""
         return render_page(
-            self.what.title, self._run.choice.name, self.notes(), self.claims, self.table, self.stages,
+            self.what.title, self._run.choice.name, self.notes(), self.claims, self.table, self.second_table,
             drawing,
             sample_episodes(self._run.root, self._states, self.what.columns),
         )  # fmt: skip
