@@ -383,12 +383,12 @@ def test_how_a_metric_went_stands_beside_the_papers(tmp_path, capsys):
 def test_a_table_and_a_drawing_say_where_training_collapses(tmp_path, capsys):
     falls = {"success": [0.5] * 10 + [0.1] * 10}
     always = dict.fromkeys(load_sweep("echo-trap").cells, 1.0)
-    what, steady = results_of("echo-trap", {**always, "starpo-s-rate4-batch64": 0.0}, seeds=2)
-    _, fallen = results_of("echo-trap", {"starpo-rate4-batch64": 0.0}, seeds=2, curves=falls)
+    what, steady = results_of("echo-trap", {**always, "starpo-s-rate4-few-steps": 0.0}, seeds=2)
+    _, fallen = results_of("echo-trap", {"starpo-rate4-few-steps": 0.0}, seeds=2, curves=falls)
     chosen = [
-        two if (one.task.cell, one.task.seed) == ("starpo-rate4-batch64", 1) else one
+        two if (one.task.cell, one.task.seed) == ("starpo-rate4-few-steps", 1) else one
         for one, two in zip(steady, fallen, strict=True)
-        if not one.task.cell.endswith("twice")
+        if not one.task.cell.endswith("two-epochs")
     ]
     add_to_archive(archive_path(tmp_path, what.sweep, "laptop"), chosen)
     arguments = ["echo-trap", "--results", str(tmp_path), "--out", str(tmp_path / "out")]
