@@ -381,14 +381,17 @@ def test_how_a_metric_went_stands_beside_the_papers(tmp_path, capsys):
 
 
 def test_a_table_and_a_drawing_say_where_training_collapses(tmp_path, capsys):
-    falls = {"success": [0.5] * 10 + [0.1] * 10}
+    steps = {"optimizer_steps": [3.0] * 20}
+    stays, falls = {"success": [0.5] * 20, **steps}, {"success": [0.5] * 10 + [0.1] * 10, **steps}
     always = dict.fromkeys(load_sweep("echo-trap").cells, 1.0)
-    what, steady = results_of("echo-trap", {**always, "starpo-s-rate4-few-steps": 0.0}, seeds=2)
-    _, fallen = results_of("echo-trap", {"starpo-rate4-few-steps": 0.0}, seeds=2, curves=falls)
+    what, steady = results_of(
+        "echo-trap", {**always, "starpo-s-rate4-few-steps": 0.0}, 2, curves=stays
+    )
+    _, fallen = results_of("echo-trap", {"starpo-rate4-few-steps": 0.0}, 2, curves=falls)
     chosen = [
         two if (one.task.cell, one.task.seed) == ("starpo-rate4-few-steps", 1) else one
         for one, two in zip(steady, fallen, strict=True)
-        if not one.task.cell.endswith("two-epochs")
+        if one.task.cell.endswith("few-steps") or one.task.seed is None
     ]
     add_to_archive(archive_path(tmp_path, what.sweep, "laptop"), chosen)
     arguments = ["echo-trap", "--results", str(tmp_path), "--out", str(tmp_path / "out")]
@@ -397,15 +400,13 @@ def test_a_table_and_a_drawing_say_where_training_collapses(tmp_path, capsys):
     assert "| method | optimizer steps | rate 3.75e-05 | rate 0.00015 | rate 0.0006 |" in shown
     assert "| StarPO | 3 | 100.0, 0 of 2 | 100.0, 0 of 2 | 50.0, 1 of 2 |" in shown
     assert "| StarPO-S | 3 | 100.0, 0 of 2 | 100.0, 0 of 2 | 0.0, 0 of 2 |" in shown
-    assert "| StarPO | 12 |" in shown
-    assert "| StarPO | 24 |" not in shown
     drawing = (tmp_path / "laptop/echo-trap.svg").read_text()
     assert "Sokoban, StarPO-S" in drawing
     assert "1 of 2 collapsed" in drawing
     assert main(["reproduce", *arguments, "--no-run", "--format", "json"]) == 0
     points = json.loads(capsys.readouterr().out)["phase"]
     assert sum(point["collapsed"] for point in points) == 1
-    assert {point["optimizer_steps"] for point in points} == {3, 12}
+    assert len(points) == 6
 
 
 def test_files_made_again_are_the_same(kept, capsys):

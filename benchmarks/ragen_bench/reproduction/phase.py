@@ -1,6 +1,7 @@
 """Where training collapses, by learning rate and optimizer steps: a table and a drawing."""
 
 import io
+import statistics
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from ragen_bench.console.formats import Grid, number
 from ragen_bench.reproduction.figures import STYLE
 from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import Reproduction
-from ragen_bench.reproduction.run_measures import collapsed_at
+from ragen_bench.reproduction.run_measures import collapsed_at, curve
 from ragen_bench.sweeps.results import TaskResult
 from ragen_bench.sweeps.tasks import POLICY
 
@@ -22,9 +23,9 @@ _POINT: Final = ["trained_on", "method", "optimizer_steps", "learning_rate"]
 def tabulate_phase(what: Reproduction, runs: Runs) -> pd.DataFrame | None:
     """Return a row for each trained cell, or None if there are none.
 
-    Columns: ``trained_on``, ``method``; ``optimizer_steps`` of an iteration if no group is left out and
-    ``learning_rate``; ``seeds``, and how many of them ``collapsed`` in training; ``success``, ``lowest`` and
-    ``highest`` of the seeds on the first test of the game, in [0, 1].
+    Columns: ``trained_on``, ``method``; ``optimizer_steps`` of most iterations, fewer where a filter leaves
+    groups out, and ``learning_rate``; ``seeds``, and how many of them ``collapsed`` in training;
+    ``success``, ``lowest`` and ``highest`` of the seeds on the first test of the game, in [0, 1].
     """
     if what.phase is None:
         return None
@@ -41,14 +42,12 @@ def tabulate_phase(what: Reproduction, runs: Runs) -> pd.DataFrame | None:
 
 
 def _point(results: list[TaskResult], test: str) -> dict[str, Any]:
-    config = results[0].task.train
-    update, rollout = config.update, config.rollout
-    episodes = rollout.prompts_per_iteration * rollout.group_size
+    steps = [value for result in results for value in curve(result, "optimizer_steps")[1]]
     solved = [result.outcomes[POLICY][test].success for result in results]
     rates = [sum(float(c) for c in one) / len(one) for one in solved]
     return {
-        "optimizer_steps": update.epochs * -(-episodes // update.mini_batch_size),
-        "learning_rate": update.learning_rate,
+        "optimizer_steps": round(statistics.median(steps)),
+        "learning_rate": results[0].task.train.update.learning_rate,
         "seeds": len(results),
         "collapsed": sum(collapsed_at(result) is not None for result in results),
         "success": sum(rates) / len(rates),
