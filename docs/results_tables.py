@@ -9,11 +9,11 @@ ONCE = ("trained on → test", "random / initial / oracle %")
 
 
 def results_table(stored: Path, picture: str) -> str:
-    """Return the tables, the notes and the curves of a stored result; its claims are on another page.
+    """Return the tables, the notes and the drawing of a stored result; its claims are on another page.
 
     Args:
         stored: Its Markdown file, as written by ``ragen reproduce``.
-        picture: The path of its curves from the page, or "" if there are none.
+        picture: The path of its drawing from the page, or "" if there are none.
     """
     parts = stored.read_text(encoding="utf-8").split("\n\n")
     kept = [part for part in parts[1:] if not part.startswith("| claim |")]
@@ -21,8 +21,10 @@ def results_table(stored: Path, picture: str) -> str:
         _shortened(part) if part.startswith("| trained on → test |") else part for part in kept
     ]
     shown = [part for part in (_without_runs(part) for part in shown) if part]
-    curves = [f"![The curves of training]({picture})"] if picture else []
-    return "\n\n".join(part.strip() for part in [*shown, *curves]) + "\n"
+    phases = any(part.startswith("| method |") for part in shown)
+    drawn = "Where training collapses" if phases else "The curves of training"
+    drawing = [f"![{drawn}]({picture})"] if picture else []
+    return "\n\n".join(part.strip() for part in [*shown, *drawing]) + "\n"
 
 
 def _without_runs(part: str) -> str:
