@@ -17,12 +17,12 @@ from ragen_bench.reproduction.claims import judge
 from ragen_bench.reproduction.figures import draw_curves, line_styles
 from ragen_bench.reproduction.html_page import sample_episodes
 from ragen_bench.reproduction.measurements import Runs
-from ragen_bench.reproduction.reproduction_config import bundled_reproductions
+from ragen_bench.reproduction.reproduction_config import bundled_reproductions, load_reproduction
 from ragen_bench.reproduction.run_measures import collapsed_at, happened, scalar_of
 from ragen_bench.reproduction.success_table import tabulate
 from ragen_bench.sweeps.archive import add_to_archive, archive_path, read_archive
 from ragen_bench.sweeps.state import TaskState
-from ragen_bench.sweeps.sweep_config import bundled_sweeps, load_sweep
+from ragen_bench.sweeps.sweep_config import load_sweep
 from results import outcome, results_of
 
 from ragen_envs import SUITE_VERSION
@@ -197,8 +197,10 @@ def test_gradients_rise_where_they_grow_with_the_deviation():
 
 
 def test_cells_of_a_family_share_a_colour_and_no_two_lines_look_alike():
-    for name in bundled_sweeps():
-        sweep = load_sweep(name)
+    drawn = {
+        what.sweep for what in map(load_reproduction, bundled_reproductions()) if not what.phase
+    }
+    for sweep in map(load_sweep, drawn):
         styles = line_styles(sweep)
         assert len({(colour, str(dash)) for colour, dash in styles.values()}) == len(sweep.cells)
     styles = line_styles(load_sweep("filter"))

@@ -1,6 +1,7 @@
 """The result of a task: one small record from which all tables and figures are made."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
@@ -141,9 +142,15 @@ def read_result(folder: Path, task: SweepTask) -> TaskResult | None:
 def parse_result(text: str, what: str) -> TaskResult:
     """Return a record from its JSON; ``what`` is how errors call it."""
     try:
-        return TaskResult.model_validate_json(text)
+        return _parsed(text)
     except ValidationError as error:
         raise RagenError(f"{what}: {explain(error, TaskResult)}") from error
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> TaskResult:
+    """Return a record; the tables of all sweeps read the same ones again and again."""
+    return TaskResult.model_validate_json(text)
 
 
 def check_same(folder: Path, there: SweepTask, here: SweepTask) -> None:

@@ -146,13 +146,19 @@ def plan(sweep: Sweep, choice: Choice) -> list[SweepTask]:
         )
     games = _games(sweep, choice)
     cells = sweep.scales[choice.scale].cells or list(sweep.cells)
-    controls = [
-        _task(sweep, choice, game, cell, None)
+    shared = dict.fromkeys(controls_cell(sweep, cell) for cell in cells)
+    first = {
+        (game, cell): _first_task(sweep, choice, game, cell)
         for game in games
-        for cell in dict.fromkeys(controls_cell(sweep, cell) for cell in cells)
+        for cell in dict.fromkeys([*shared, *cells])
+    }
+    controls = [
+        first[game, cell].model_copy(update={"seed": None, "supervised": None})
+        for game in games
+        for cell in shared
     ]
     return controls + [
-        _task(sweep, choice, game, cell, seed)
+        _with_seed(first[game, cell], seed)
         for seed in range(choice.seeds)
         for game in games
         for cell in cells
@@ -177,27 +183,42 @@ def _games(sweep: Sweep, choice: Choice) -> list[str]:
     return list(dict.fromkeys(squeezed[game.lower()] for game in choice.games))
 
 
-def _task(sweep: Sweep, choice: Choice, game: str, name: str, seed: int | None) -> SweepTask:
+def _first_task(sweep: Sweep, choice: Choice, game: str, name: str) -> SweepTask:
     cell = sweep.cells[name]
     try:
-        train = _train(sweep, choice, game, cell, seed or 0)
+        train = _train(sweep, choice, game, cell)
         make(train.game, **train.env_kwargs)  # refuses wrong ones
         supervised = None
-        if cell.supervised is not None and seed is not None:
+        if cell.supervised is not None:
             given = {
-                "game": train.game, "model": train.model, "seed": seed,
+                "game": train.game, "model": train.model, "seed": train.seed,
                 "env_kwargs": train.env_kwargs, **cell.supervised,
             }  # fmt: skip
             supervised = validate(SftConfig, given, "supervised")
     except RagenError as error:
         raise RagenError(f"sweep '{sweep.name}', cell '{name}': {error}") from error
     return SweepTask(
-        sweep=sweep.name, version=sweep.version, scale=choice.name, game=game, cell=name, seed=seed,
-        train=train, supervised=supervised, suite=_suite(sweep, choice, game, cell, train),
+        sweep=sweep.name, version=sweep.version, scale=choice.name, game=game, cell=name,
+        seed=train.seed, train=train, supervised=supervised,
+        suite=_suite(sweep, choice, game, cell, train),
     )  # fmt: skip
 
 
-def _train(sweep: Sweep, choice: Choice, game: str, cell: Cell, seed: int) -> TrainConfig:
+def _with_seed(first: SweepTask, seed: int) -> SweepTask:
+    """Return a task with another seed, without checking again what all seeds share."""
+    update = {"seed": seed}
+    supervised = first.supervised
+    return first.model_copy(
+        update={
+            "seed": seed,
+            "train": first.train.model_copy(update=update),
+            "supervised": None if supervised is None else supervised.model_copy(update=update),
+            "suite": first.suite.model_copy(update=update),
+        }
+    )
+
+
+def _train(sweep: Sweep, choice: Choice, game: str, cell: Cell) -> TrainConfig:
     scale = sweep.scales[choice.scale]
     iterations = max(
         1, (scale.quick if choice.quick else scale.iterations) // cell.iterations_divisor
@@ -211,7 +232,7 @@ def _train(sweep: Sweep, choice: Choice, game: str, cell: Cell, seed: int) -> Tr
     own = {
         "game": core_tasks()[game].env,
         "env_kwargs": _conversation(scale, cell),
-        "seed": seed,
+        "seed": 0,
         "iterations": iterations,
         **({"model": choice.model} if choice.model else {}),
     }
