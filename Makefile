@@ -32,7 +32,7 @@ real: install
 	$(BIN)/ragen bench --agent random --agent smollm2 --agent oracle --suite core --episodes 16 --setting demonstrations=2 --setting think=false
 
 test: install lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2
 
 # vLLM on a machine without a GPU, in a separate environment: it needs other versions of common packages.
 test-vllm: $(VLLM)/.installed
