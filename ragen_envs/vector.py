@@ -17,6 +17,7 @@ from ragen_envs.arguments import read_choice, read_count, read_flag
 from ragen_envs.compiling import first_use
 from ragen_envs.errors import GenerationError, InstanceError, RagenError, ResetNeededError
 from ragen_envs.kernels import (
+    BLOCK,
     DUE,
     DUE_IN,
     EFFECTIVE,
@@ -202,8 +203,8 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         rewards = np.empty(rows.shape)
         ends = np.empty((len(RECORDED), *rows.shape), np.bool_)
         due = ENDED if self._same_step else DUE
-        # A thread that is late leaves more pieces to the others.
-        pieces = min(4 * count if count > 1 else 1, self.num_envs)
+        # A thread that is late leaves pieces to the others; pieces below a block would cost time.
+        pieces = min(max(count, self.num_envs // BLOCK), 4 * count) if count > 1 else 1
         bounds = [self.num_envs * k // pieces for k in range(pieces + 1)]
 
         def play(first: int, last: int) -> int:

@@ -125,6 +125,19 @@ def test_the_papers_scale_has_the_papers_settings(name):
         assert task.suite.sampling.temperature == 0.5
 
 
+@pytest.mark.parametrize("name", bundled_sweeps())
+def test_seeds_of_a_cell_differ_in_nothing_else(name):
+    tasks = [t for t in plan(load_sweep(name), Choice(seeds=4)) if t.seed is not None]
+    for task in tasks:
+        (first,) = (t for t in tasks if (t.game, t.cell, t.seed) == (task.game, task.cell, 0))
+        settings = task.model_dump()
+        parts = [settings, settings["train"], settings["suite"], settings["supervised"] or {}]
+        assert {part["seed"] for part in parts if part} == {task.seed}
+        for part in parts:
+            part["seed"] = 0
+        assert settings == first.model_dump()
+
+
 def train_of(name, cell, scale="laptop"):
     tasks = plan(load_sweep(name), Choice(scale=scale, seeds=1))
     return next(task.train for task in tasks if task.cell == cell and task.seed == 0)

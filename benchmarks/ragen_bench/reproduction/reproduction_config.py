@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ragen_agents.run_files.yaml_files import bundled_names, load_yaml, validate
+from ragen_agents.starpo import PRESETS
 from ragen_bench.config.suites import Name
 from ragen_bench.sweeps.results import CURVES
 from ragen_bench.sweeps.sweep_config import Sweep, load_sweep
@@ -142,6 +143,9 @@ class Reproduction(_Model):
                 )
         if self.stages is not None and self.phase is not None:
             raise ValueError("stages and phase are both given, but there is one second table")
+        for preset in self.phase.methods.values() if self.phase else ():
+            if preset not in PRESETS:
+                raise ValueError(f"unknown preset '{preset}'; known are {', '.join(PRESETS)}")
         return self
 
     def load_sweep(self) -> Sweep:
