@@ -1,7 +1,6 @@
 """The pages of a run: what they hold, what the command refuses, and, in a real browser, what they do."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -111,13 +110,12 @@ def reasoned(tmp_path_factory):
         "    from ragen_agents.policies import Reply\n\n"
         "    return Reply('', reasoning='I would\x1b[31m go <b>Left</b></script>.')\n"
     )
-    out = str(folder / "run")
-    agent = ["--agent", "thinkers:apart", "--game", "Sokoban"]
-    # In a process of its own: a browser's event loop may run in this one.
-    command = [sys.executable, "-m", "ragen_bench", "bench", *agent, "--episodes", "2"]
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
-    subprocess.run([*command, "--out", out], check=True, env=environment, capture_output=True)
-    assert main(["view", out, "--out", str(folder / "site")]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        out = str(folder / "run")
+        agent = ["--agent", "thinkers:apart", "--game", "Sokoban"]
+        assert main(["bench", *agent, "--episodes", "2", "--out", out]) == 0
+        assert main(["view", out, "--out", str(folder / "site")]) == 0
     return folder / "site"
 
 

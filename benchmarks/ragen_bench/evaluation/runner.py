@@ -11,6 +11,7 @@ from ragen_agents.rollout import Episode, EpisodeKey, play_batch, play_independe
 from ragen_bench.config.agents import chunk_size
 from ragen_bench.config.run_config import AgentEntry, ConfigT, RunConfig
 from ragen_bench.config.suites import Suite, task_spec
+from ragen_bench.evaluation.blocking import run_blocking
 from ragen_bench.evaluation.budget import Budget, Metered
 from ragen_bench.evaluation.response_cache import Cached
 from ragen_bench.evaluation.spending import Ledger
@@ -127,7 +128,7 @@ def _play_all(
             await policy.close()
 
     try:
-        asyncio.run(play())
+        run_blocking(play)
     finally:
         observer.finish()
 

@@ -10,6 +10,7 @@ from ragen_agents.rollout.match_lockstep import play_matches
 from ragen_agents.rollout.match_runner import MatchSpec, make_match_env
 from ragen_bench.config.run_config import MatchConfig
 from ragen_bench.config.suites import Suite, check_tasks
+from ragen_bench.evaluation.blocking import run_blocking
 from ragen_bench.evaluation.runner import RunLimits, RunObserver, wrap_policy
 from ragen_bench.runs.directory import RunDirectory
 
@@ -69,7 +70,7 @@ def play_match_run(
         else policy
         for name, policy in policies.items()
     }
-    asyncio.run(_play_all(run, ready, observer, limits))
+    run_blocking(lambda: _play_all(run, ready, observer, limits))
 
 
 async def _play_all(

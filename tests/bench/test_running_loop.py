@@ -1,0 +1,84 @@
+"""Commands called where an event loop runs already, as in a notebook."""
+
+import asyncio
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from processes import interruptible
+from ragen_bench.__main__ import main
+
+NOTEBOOK = """
+import asyncio, sys
+from ragen_bench.__main__ import main
+
+
+async def cell():
+    return main(sys.argv[1:])
+
+
+loop = asyncio.new_event_loop()  # as a notebook's, it leaves Ctrl-C alone
+sys.exit(loop.run_until_complete(cell()))
+"""
+
+
+@pytest.fixture(autouse=True)
+def agent(tmp_path, monkeypatch):
+    """An agent whose replies take a moment, in the current directory."""
+    (tmp_path / "patient.py").write_text(
+        "import asyncio\n\n\n"
+        "async def left(request):\n"
+        "    await asyncio.sleep(0.05)\n"
+        "    return '<think></think><answer>Left</answer>'\n\n\n"
+        "async def forever(request):\n"
+        "    try:\n"
+        "        await asyncio.sleep(3600)\n"
+        "    finally:\n"
+        "        print('cancelled', flush=True)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+
+
+def bench(agent, out):
+    return ["bench", "--agent", agent, "--game", "Sokoban", "--episodes", "3", "--out", str(out)]
+
+
+def match(agent, out):
+    agents = ["--agent", agent, "--agent", "random"]
+    return ["match", "--suite", "match", *agents, "--episodes", "1", "--out", str(out)]
+
+
+def played(folder):
+    text = (folder / "episodes.jsonl").read_text()
+    return sorted(re.sub(r'"seconds":[^,}]*', "", text).splitlines())
+
+
+@pytest.mark.parametrize("command", [bench, match])
+def test_a_running_loop_changes_nothing(command, tmp_path):
+    async def cell():
+        return main(command("patient:left", tmp_path / "inside"))
+
+    assert asyncio.run(cell()) == 0
+    assert main(command("patient:left", tmp_path / "outside")) == 0
+    assert played(tmp_path / "inside") == played(tmp_path / "outside")
+
+
+@pytest.mark.parametrize("command", [bench, match])
+def test_an_interrupt_ends_the_agent_too(command, tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", NOTEBOOK, *command("patient:forever", tmp_path / "run")],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=interruptible,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "run" / "episodes.jsonl").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(2)
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate(timeout=120)
+    assert process.returncode == 130, error
+    assert "the same command resumes" in error
+    assert "Traceback" not in error
+    assert "cancelled" in out
