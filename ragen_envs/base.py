@@ -11,6 +11,7 @@ import gymnasium as gym
 
 from ragen_envs import seeding
 from ragen_envs.arguments import read_render_mode
+from ragen_envs.before_reset import after_reset, check_methods
 from ragen_envs.errors import InstanceError, RagenError, ResetNeededError
 from ragen_envs.oracle import Action, Advice, Budget, RandomBaseline
 from ragen_envs.splits import SPLITS, TRAIN
@@ -33,17 +34,22 @@ _OPTIONS = ("split", "index", "noise")
 
 @dataclass(frozen=True)
 class Instance:
-    """The origin of the current level, sufficient to replay it."""
+    """The current level and its origin.
+
+    It is sufficient to replay an episode that began with a seeded reset or on a frozen instance. After an
+    unseeded reset it holds the level, but not the random numbers of the game, such as slips on ice.
+    """
 
     distribution: str
     """Name of the level distribution, which is also the name of its frozen packs."""
     split: str
+    """The split that the env was asked for. A fixed level need not be of it: its key decides."""
     index: int | None
     """Index in the frozen pack, or None for a level drawn from a seed."""
     seed: int | None
     """Seed of the last seeded reset, or None for a frozen instance or an unseeded episode."""
     noise: int
-    """Number of the independent noise draw; episodes with equal instance and noise are equal."""
+    """Number of the independent noise draw; with equal seed or index, equal ones give equal episodes."""
     level: str
     """The level in its canonical text form."""
     key: str
@@ -77,6 +83,10 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
     """Whether no episode is running."""
     _stream: int | None = None
     _origin: tuple[str, int | None, int | None, int] = (TRAIN, None, None, 0)
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        check_methods(cls, "oracle", "random_baseline", "turn_value", "max_return")
 
     def __init__(self, split: str = TRAIN, render_mode: str | None = None) -> None:
         """Check the arguments that every game has.
@@ -193,8 +203,13 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         return f"{self.level_key(level):016x}"
 
     @property
+    @after_reset
     def instance(self) -> Instance:
-        """The level being played and where it comes from."""
+        """The level being played and where it comes from.
+
+        Raises:
+            ResetNeededError: No episode has begun.
+        """
         split, index, seed, noise = self._origin
         level = self._level()
         return Instance(self.distribution, split, index, seed, noise, level, self._key(level))
@@ -218,6 +233,9 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         Args:
             budget: What is left to the agent; an integer is a number of single, observed steps;
                 None is the game's usual time limit.
+
+        Raises:
+            ResetNeededError: No episode has begun.
         """
 
     def random_baseline(

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from ragen_envs.errors import RagenError
+
 __all__ = [
     "DEFAULT_STEPS",
     "Advice",
@@ -17,7 +19,11 @@ Action = int | str
 
 @dataclass(frozen=True)
 class Budget:
-    """The remaining actions and turns; an episode ends when either is used up."""
+    """The remaining actions and turns; an episode ends when either is used up.
+
+    Raises:
+        RagenError: One of them is too small.
+    """
 
     actions: int
     """Actions left, >= 0."""
@@ -25,6 +31,11 @@ class Budget:
     """Turns left, >= 0. Within a turn the agent commits to its actions without seeing their effect."""
     actions_per_turn: int
     """Most actions in one turn, >= 1."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("actions", 0), ("turns", 0), ("actions_per_turn", 1)):
+            if (given := getattr(self, name)) < least:
+                raise RagenError(f"{name} of a budget is {given}, but must be at least {least}")
 
     @classmethod
     def closed_loop(cls, steps: int) -> "Budget":

@@ -222,9 +222,15 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         return Rollout(self._observe(), rewards, *ends)
 
     def render(self) -> tuple[Any, ...] | None:
-        """Return a frame of each env as the single env draws it, or None without a render mode."""
+        """Return a frame of each env as the single env draws it, or None without a render mode.
+
+        Raises:
+            ResetNeededError: An env was not reset.
+        """
         if self.render_mode is None:
             return None
+        if not self._ready:
+            raise ResetNeededError("call reset() for every env before render()")
         return tuple(self._texts() if self.render_mode == "ansi" else self._frames())
 
     def _frames(self) -> list[Any]:

@@ -15,7 +15,7 @@ from openenv.core.env_server import create_fastapi_app
 from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import Action, Observation, State
 
-from ragen_envs.conversation import make
+from ragen_envs.adapters.text_only import make_text_only
 from ragen_envs.errors import RagenError
 from ragen_envs.registration import game_of
 
@@ -55,7 +55,7 @@ class GameEnvironment(Environment[GameAction, GameObservation, State]):
 
     def __init__(self, env_id: str, **settings: Any) -> None:
         super().__init__()
-        self._env = make(env_id, **settings)
+        self._env = make_text_only(env_id, **settings)
         self._state = State(episode_id=None, step_count=0)
 
     def reset(

@@ -7,7 +7,8 @@ suite, use the rollout function of ``ragen_agents.adapters.trl_rollouts``.
 
 from typing import Any
 
-from ragen_envs.conversation import format_reply, make
+from ragen_envs.adapters.text_only import make_text_only
+from ragen_envs.conversation import format_reply
 from ragen_envs.conversation.prompt import introduction
 from ragen_envs.errors import RagenError
 
@@ -21,7 +22,7 @@ class GameTools:
             holds no thought.
 
     Raises:
-        RagenError: ``demonstrations`` is not 0.
+        RagenError: A setting needs replies in text, or pictures.
     """
 
     def __init__(self, env_id: str, **settings: Any) -> None:
@@ -29,7 +30,7 @@ class GameTools:
             raise RagenError(
                 "think_prefix is true, but must be false: a tool call holds no thought"
             )
-        self._env = make(env_id, **{**settings, "think": False})
+        self._env = make_text_only(env_id, **{**settings, "think": False})
         if self._env.settings.demonstrations:
             raise RagenError(
                 f"demonstrations is {self._env.settings.demonstrations}, but must be 0: worked examples "

@@ -12,7 +12,8 @@ from openai import AsyncOpenAI
 from verifiers.v1.dialects.chat import message_to_wire
 from verifiers.v1.runtimes import ProgramResult, SubprocessConfig
 
-from ragen_envs.conversation import ConversationWrapper, make
+from ragen_envs.adapters.text_only import make_text_only
+from ragen_envs.conversation import ConversationWrapper
 
 
 class RagenConfig(vf.TasksetConfig):
@@ -111,6 +112,6 @@ class RagenEnv(vf.Env[RagenEnvConfig]):
 
 
 def _open(game: str, split: str, index: int, settings: dict[str, Any]) -> ConversationWrapper:
-    env = make(game, **settings)
+    env = make_text_only(game, **settings)
     env.reset(options={"split": split, "index": index})
     return env

@@ -114,7 +114,17 @@ def _choose(
             break
     if best is None:
         raise RagenError(f"none of {_TRIES} training levels is another one that can be solved")
-    return best[1:]
+    _, chosen, opening = best
+    return _with_picture(game, settings, chosen), opening
+
+
+def _with_picture(
+    game: GameEnv[Any], settings: ConversationSettings, example: WorkedExample
+) -> WorkedExample:
+    if settings.observation != IMAGE:
+        return example
+    game.reset(seed=example.instance.seed, options={"split": TRAIN})
+    return example._replace(picture=np.asarray(game.render(), np.uint8))
 
 
 def _fewest(game: GameEnv[Any], openings: Counter[Action]) -> int:
@@ -127,7 +137,10 @@ def _fewest(game: GameEnv[Any], openings: Counter[Action]) -> int:
 def _answer(
     game: GameEnv[Any], settings: ConversationSettings
 ) -> tuple[WorkedExample, Action] | None:
-    """Return the example of the game's level and its first action, or None if no action helps."""
+    """Return the example of the game's level and its first action, or None if no action helps.
+
+    The example lacks its picture, which takes long to draw.
+    """
     budget = Budget(settings.max_actions, settings.max_turns, settings.actions_per_turn)
     actions = game.oracle(budget).actions
     if not actions:
@@ -136,14 +149,11 @@ def _answer(
     names = face.actions(game)
     symbols = resolve_symbols(settings.symbols, face.vocabularies)
     shown = state_text(face, game, settings.observation, symbols)
-    picture = None
-    if settings.observation == IMAGE:
-        picture = np.asarray(game.render(), np.uint8)
     thought = explain(game, actions, budget) if settings.think else None
     example = WorkedExample(
         user=turn_prompt(shown, 1, settings.max_actions, settings),
         reply=format_reply(action_texts(names, actions), thought),
-        picture=picture,
+        picture=None,
         instance=game.instance,
         solves=_solves(game, actions),
     )

@@ -2,16 +2,27 @@
 
 import copy
 import re
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ragen_envs.conversation.characters import usual_characters
 from ragen_envs.conversation.defects import Defect, SoftDefect
 from ragen_envs.word_game import WordGameEnv
 
-_WRAPPERS: Final = {
-    SoftDefect.MARKDOWN: re.compile(r"(\*\*|\*|```|`)(.*)\1", re.DOTALL),
-    SoftDefect.PUNCTUATION: re.compile(r"([\"'])(.*)\1", re.DOTALL),
-}
+_Form = tuple[SoftDefect, re.Pattern[str]]
+"""What surrounds an action, which is the last group of the pattern."""
+
+_WRAPPERS: Final[Sequence[_Form]] = (
+    (SoftDefect.MARKDOWN, re.compile(r"(\*\*|\*|```|`)(.*)\1", re.DOTALL)),
+    (SoftDefect.PUNCTUATION, re.compile(r"([\"'])(.*)\1", re.DOTALL)),
+)
+# A marker needs a space after it: "1.5 + 3" is no item of a list.
+_MARKERS: Final[Sequence[_Form]] = (
+    (SoftDefect.NUMBERED_LIST, re.compile(r"\(?\d{1,3}[.):]\s(.*)", re.DOTALL)),
+    (SoftDefect.BULLETED_LIST, re.compile(r"(?:[-*+–—·]\s|[•‣◦])(.*)", re.DOTALL)),
+)
+_STOP: Final[_Form] = (SoftDefect.PUNCTUATION, re.compile(r"(.*)[.;]", re.DOTALL))
+_FENCE: Final = re.compile(r"```(\s.*)```", re.DOTALL)
 
 
 class WordReader:
@@ -34,7 +45,7 @@ class WordReader:
 
         Arguments as of ``ragen_envs.conversation.answer.read_actions``.
         """
-        parts = _split(answer, soft)
+        parts = _parts(self._game, answer, soft)
         if not any(parts):
             found.add(Defect.EMPTY_ANSWER)
             return (), ""
@@ -57,14 +68,30 @@ class WordReader:
         return tuple(actions), ""
 
 
-def _split(answer: str, soft: set[SoftDefect]) -> list[str]:
+def _parts(game: WordGameEnv, answer: str, soft: set[SoftDefect]) -> list[str]:
+    """Return the texts of the actions, without a code fence around them that is no action itself."""
+    parts, found = _split(answer)
+    fence = _FENCE.fullmatch(answer.strip())
+    if fence is not None and not _begins_legally(game, parts):
+        inside, found_inside = _split(fence.group(1))
+        if _begins_legally(game, inside):
+            parts, found = inside, found_inside | {SoftDefect.MARKDOWN}
+    soft |= found
+    return parts
+
+
+def _split(answer: str) -> tuple[list[str], set[SoftDefect]]:
+    """Return the texts between the separators, and the soft defect of these, if any."""
     parts = answer.split("||")
     if len(parts) == 1 and len(answer.split("\n")) > 1:
         lines = [line.strip() for line in answer.split("\n") if line.strip()]
-        if len(lines) > 1:
-            soft.add(SoftDefect.LINE_BREAKS)
-        return lines
-    return [part.strip() for part in parts]
+        return lines, {SoftDefect.LINE_BREAKS} if len(lines) > 1 else set()
+    return [part.strip() for part in parts], set()
+
+
+def _begins_legally(game: WordGameEnv, parts: Sequence[str]) -> bool:
+    first = next(filter(None, parts), "")
+    return not _legal_form(game, first, set())[1]
 
 
 def _legal_form(game: WordGameEnv, part: str, soft: set[SoftDefect]) -> tuple[str, str]:
@@ -72,15 +99,22 @@ def _legal_form(game: WordGameEnv, part: str, soft: set[SoftDefect]) -> tuple[st
     first = game.legal(part)
     if first.is_legal:
         return part, ""
-    bare, departures = part, set()
-    usual = usual_characters(bare).strip()
-    if usual != bare:
-        bare, departures = usual, {SoftDefect.UNUSUAL_CHARACTERS}
-    for kind, wrapper in _WRAPPERS.items():
-        match = wrapper.fullmatch(bare)
-        if match is not None:
-            bare, departures = match.group(2).strip(), departures | {kind}
-    if departures and bare and game.legal(bare).is_legal:
-        soft |= departures
-        return bare, ""
+    for bare, departures in _bare_forms(part):
+        if departures and bare and game.legal(bare).is_legal:
+            soft |= departures
+            return bare, ""
     return part, first.reason
+
+
+def _bare_forms(part: str) -> Iterator[tuple[str, set[SoftDefect]]]:
+    """Yield what may be the action, and how the text departs from it: the least first."""
+    usual = usual_characters(part).strip()
+    unusual = set() if usual == part else {SoftDefect.UNUSUAL_CHARACTERS}
+    for forms in (_WRAPPERS, (*_MARKERS, _STOP, *_WRAPPERS, _STOP)):
+        bare, departures = usual, set(unusual)
+        for kind, form in forms:
+            match = form.fullmatch(bare)
+            if match is not None:
+                bare = match.group(match.lastindex or 0).strip()
+                departures.add(kind)
+        yield bare, departures

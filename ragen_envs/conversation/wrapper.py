@@ -25,7 +25,7 @@ from ragen_envs.conversation.parser import (
 from ragen_envs.conversation.settings import ConversationSettings, resolve_symbols
 from ragen_envs.conversation.state_text import state_text
 from ragen_envs.conversation.words import WordReader
-from ragen_envs.errors import RagenError, ResetNeededError
+from ragen_envs.errors import NeverResetError, RagenError, ResetNeededError
 from ragen_envs.free_text import FreeText
 from ragen_envs.oracle import Action, Advice, Budget, RandomBaseline
 from ragen_envs.text import IMAGE, TextFace, action_texts
@@ -94,6 +94,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     Info has the game's keys and ``action_is_valid`` (the reply has no defect), ``action_is_effective``
     (some action changed the state), ``defects`` and ``soft_defects`` (tuples of names), ``executed``
     (tuple of action names), ``end`` (why the episode ended, or ""), ``turns_left`` and ``actions_left``.
+    Where the game has the key ``reason``, it is why an action of the reply is illegal, as the feedback says.
 
     ``terminated`` is True when the game ends and when the conversation does: its limits and its rule for
     invalid replies are part of the task, and every prompt states what is left. ``truncated`` is True when
@@ -151,7 +152,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self._turns = []
         self._actions_used = 0
         self.end = None
-        self.success = bool(info["success"])
+        self.success = self._read_flag(info, "success")
         self.names = self.face.actions(self.unwrapped)
         legend = self.face.legend(self.symbols)
         rules = self.face.rules(self.unwrapped)
@@ -196,8 +197,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         if self.end is None:
             self.end = self._limit_end(valid)
         ran = list(zip(action_texts(self.names, executed), effective, strict=True))
-        # Why a later action is illegal would tell what actions lead to that did not run.
-        reason = parsed.reason if run or not parsed.actions else ""
+        reason = self._told_reason(parsed)
         told = prompt.feedback(ran, parsed.defects, sum(rewards) + penalty, reason)
         self.user = self._next_text(told)
         return TurnResult(parsed, executed, effective, rewards, penalty, self.end, self.user)
@@ -228,6 +228,10 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         runs = parsed.is_valid or self.settings.invalid == "penalise"
         return parsed.actions if runs else ()
 
+    def _told_reason(self, parsed: ParsedReply) -> str:
+        """Return why an action is illegal, or "" if that would tell what actions lead to that did not run."""
+        return parsed.reason if self._allowed(parsed) or not parsed.actions else ""
+
     def check(self, reply: str) -> None:
         """Check that a reply can be played now.
 
@@ -252,7 +256,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
                 truncated = False
             else:
                 _, reward, terminated, truncated, self._game_info = self.env.step(action)
-                changed = self._game_info["action_is_effective"]
+                changed = self._read_flag(self._game_info, "action_is_effective")
             effective.append(bool(changed))
             rewards.append(float(reward))
             if terminated or truncated:
@@ -261,8 +265,19 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         if actions:
             if self._game is not None:
                 self._game_info = self._game._info(changed)
-            self.success = bool(self._game_info["success"])
+            self.success = self._read_flag(self._game_info, "success")
         return tuple(effective), tuple(rewards)
+
+    def _read_flag(self, info: dict[str, Any], name: str) -> bool:
+        """Return a flag that the info of every game must have."""
+        if name not in info:
+            raise self._incomplete(f"info has no key '{name}'")
+        return bool(info[name])
+
+    def _incomplete(self, what: str) -> RagenError:
+        """Return the error of a game that lacks something."""
+        game = type(self.unwrapped).__name__
+        return RagenError(f"{game} is incomplete: its {what}; see docs/add-a-game.md")
 
     def _limit_end(self, valid: bool) -> ConversationEnd | None:
         settings = self.settings
@@ -282,12 +297,17 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
 
     def state_text(self) -> str:
         """Return the game's current state in the format and symbols of the settings."""
+        self._check_started()
         return state_text(self.face, self.unwrapped, self.settings.observation, self.symbols)
 
     def _look(self) -> None:
         """Keep the picture of the state that the next user message tells."""
         if self.settings.observation == IMAGE:
             self._pictures.append(np.asarray(self.env.render(), np.uint8))
+
+    def _check_started(self) -> None:
+        if not self.names:
+            raise NeverResetError("call reset() before using the conversation")
 
     @property
     def in_words(self) -> bool:
@@ -297,6 +317,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     @property
     def budget(self) -> Budget:
         """Turns and actions that are left."""
+        self._check_started()
         return Budget(
             actions=self.settings.max_actions - self._actions_used,
             turns=self.settings.max_turns - len(self._turns),
@@ -306,6 +327,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     @property
     def messages(self) -> list[Message]:
         """The chat that ends with the message to reply to, under the history setting."""
+        self._check_started()
         chat = [{"role": "system", "content": self.system}, *example_messages(self.examples)]
         opening = len(chat)
         for user, reply in self._turns[self._first :]:
@@ -339,6 +361,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
 
     def random_actions(self, rng: np.random.Generator, count: int) -> tuple[Action, ...]:
         """Return ``count`` random actions: uniform and independent, or, for words, each legal in turn."""
+        self._check_started()
         game = self.unwrapped
         if isinstance(game, WordGameEnv):
             return game.random_actions(rng, count)
@@ -349,8 +372,16 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         return self.names.index(name) if self._reader is None else name
 
     def oracle(self) -> Advice:
-        """Return the game's optimum under the remaining turns and actions."""
-        advice: Advice = self.unwrapped.oracle(self.budget)  # type: ignore[attr-defined]
+        """Return the game's optimum under the remaining turns and actions.
+
+        Raises:
+            ResetNeededError: No episode has begun.
+            RagenError: The game has no oracle.
+        """
+        oracle = getattr(self.unwrapped, "oracle", None)
+        if oracle is None:
+            raise self._incomplete("class has no oracle(budget)")
+        advice: Advice = oracle(self.budget)
         return advice
 
     def random_baseline(self) -> RandomBaseline | None:
@@ -372,8 +403,10 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         effective: bool,
     ) -> dict[str, Any]:  # fmt: skip
         self._game_info = game
+        reason = self._told_reason(parsed) if parsed is not None and "reason" in game else ""
         return {
             **game,
+            **({"reason": reason} if reason else {}),
             "action_is_valid": parsed is None or parsed.is_valid,
             "action_is_effective": effective,
             "defects": () if parsed is None else tuple(str(d) for d in parsed.defects),

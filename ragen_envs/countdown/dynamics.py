@@ -10,8 +10,9 @@ Numbers = tuple[int, ...]
 """The numbers that are left, in ascending order."""
 
 SIGNS: Final = "+-*/"
+_NUMBER: Final = "[0-9]{1,36}"  # a product of six numbers of six digits has no more
 _FORM: Final = re.compile(
-    r"\s*([0-9]{1,9})\s*([-+*/x×÷−·])\s*([0-9]{1,9})\s*(?:=\s*(-?[0-9]{1,9}(?:\.[0-9]+)?)\s*)?",
+    rf"\s*({_NUMBER})\s*([-+*/x×÷−·])\s*({_NUMBER})\s*(?:=\s*(-?{_NUMBER}(?:\.[0-9]+)?)\s*)?",
     re.IGNORECASE,
 )
 _SIGNS: Final = {"x": "*", "×": "*", "·": "*", "÷": "/", "−": "-"}

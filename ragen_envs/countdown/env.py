@@ -11,6 +11,8 @@ from ragen_envs.oracle import Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.splits import TRAIN
 from ragen_envs.word_game import Legality, WordGameEnv
 
+FEWEST, MOST = 3, 5
+"""How many numbers can be drawn."""
 LARGEST: int = 20
 """The given numbers are drawn from 1 to this."""
 TARGETS: tuple[int, int] = (10, 100)
@@ -70,11 +72,13 @@ class CountdownEnv(WordGameEnv):
         render_mode: str | None = None,
     ) -> None:
         super().__init__(split, render_mode)
-        self.count = read_count("numbers", numbers, 3, 5)
+        self.count = read_count("numbers", numbers, FEWEST, MOST)
         self._fixed = read_text("level", level)
         if self._fixed is not None:
-            text.decode_level(self._fixed)
-        self.distribution = f"countdown-{numbers}"
+            given = len(text.decode_level(self._fixed)[0])
+            if FEWEST <= given <= MOST:
+                self.count = given
+        self.distribution = f"countdown-{self.count}"
 
     @property
     def success(self) -> bool:

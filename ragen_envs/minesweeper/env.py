@@ -81,7 +81,7 @@ class MinesweeperEnv(WordGameEnv):
         self._fixed = read_rows(level)
         if self._fixed is not None:
             self.mines = text.decode_level(self._fixed)[0].bit_count()
-        self.distribution = f"minesweeper-{mines}"
+        self.distribution = f"minesweeper-{self.mines}"
 
     @property
     def success(self) -> bool:

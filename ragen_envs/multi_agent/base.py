@@ -11,6 +11,7 @@ from pettingzoo import ParallelEnv
 from ragen_envs import seeding
 from ragen_envs.arguments import read_count, read_render_mode
 from ragen_envs.base import Instance, read_action, read_integer, read_split
+from ragen_envs.before_reset import after_reset, check_methods
 from ragen_envs.errors import InstanceError, RagenError, ResetNeededError
 from ragen_envs.oracle import Advice
 from ragen_envs.splits import TRAIN
@@ -57,6 +58,10 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
 
     _stream: int | None = None
     _origin: tuple[str, int | None, int] = (TRAIN, None, 0)
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        check_methods(cls, "oracle")
 
     def __init__(
         self, players: int, max_cycles: int | None, split: str, render_mode: str | None
@@ -148,7 +153,13 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
         )
 
     def render(self) -> Any:
-        """Return the state as text or as an RGB array (h, w, 3), or print the text, by the render mode."""
+        """Return the state as text or as an RGB array (h, w, 3), or print the text, by the render mode.
+
+        Raises:
+            ResetNeededError: No episode has begun.
+        """
+        if self._stream is None:
+            raise ResetNeededError("call reset() before render()")
         if self.render_mode in ("human", "ansi"):
             symbols = self.text.vocabularies["standard"]
             words = self.text.observation(SeatView(self, 0), GRID, symbols)
@@ -176,6 +187,7 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
         return self.limit - self.rounds
 
     @property
+    @after_reset
     def instance(self) -> Instance:
         """The level being played and where it comes from."""
         split, seed, noise = self._origin

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from ragen_envs.tiles import TileSet
 
+MOST_CLUES: int = 12
+"""Puzzles with more are not drawn."""
+
 
 class SudokuEnv(WordGameEnv):
     """Fill a 4x4 grid so that every row, column and box holds the digits 1 to 4 once.
@@ -71,11 +74,13 @@ class SudokuEnv(WordGameEnv):
         render_mode: str | None = None,
     ) -> None:
         super().__init__(split, render_mode)
-        self.clues = read_count("clues", clues, generator.FEWEST_CLUES, 12)
+        self.clues = read_count("clues", clues, generator.FEWEST_CLUES, MOST_CLUES)
         self._fixed = read_rows(level)
         if self._fixed is not None:
-            text.decode_level(self._fixed)
-        self.distribution = f"sudoku-{clues}"
+            given = dynamics.CELLS - text.decode_level(self._fixed).count(dynamics.EMPTY)
+            if generator.FEWEST_CLUES <= given <= MOST_CLUES:
+                self.clues = given
+        self.distribution = f"sudoku-{self.clues}"
 
     @property
     def success(self) -> bool:

@@ -221,3 +221,65 @@ def test_an_unknown_id_is_named(name):
 def test_what_cannot_be_made_is_explained(game, overrides, words):
     with pytest.raises(RagenError, match=words):
         make(game, **overrides)
+
+
+class Lacking(gym.Wrapper):
+    """A game whose info lacks a key, after a reset or after an action."""
+
+    text = SokobanEnv.text
+
+    def __init__(self, key, in_reset):
+        super().__init__(SokobanEnv())
+        self.key, self.in_reset = key, in_reset
+
+    def reset(self, **keywords):
+        observation, info = super().reset(**keywords)
+        return observation, self.without(info) if self.in_reset else info
+
+    def step(self, action):
+        *rest, info = super().step(action)
+        return *rest, self.without(info)
+
+    def without(self, info):
+        return {name: value for name, value in info.items() if name != self.key}
+
+
+@pytest.mark.parametrize(
+    ("key", "in_reset"), [("success", True), ("success", False), ("action_is_effective", True)]
+)
+def test_a_game_whose_info_lacks_a_key_is_named(key, in_reset):
+    env = ConversationWrapper(Lacking(key, in_reset))
+
+    def played():
+        env.reset(seed=0)
+        env.step(say("Up"))
+
+    with pytest.raises(RagenError, match=rf"SokobanEnv.* no key '{key}'.*docs/add-a-game\.md"):
+        played()
+
+
+class NoOracle(gym.Env):
+    """A game of another package, without an oracle."""
+
+    text = SokobanEnv.text
+    board = SokobanEnv()
+
+    def reset(self, *, seed=None, options=None):
+        return self.board.reset(seed=seed)
+
+    def step(self, action):
+        return self.board.step(action)
+
+    def __getattr__(self, name):
+        if name == "oracle":
+            raise AttributeError(name)
+        return getattr(self.board, name)
+
+
+def test_a_game_without_an_oracle_is_named():
+    env = ConversationWrapper(NoOracle())
+    env.reset(seed=0)
+    for ask in (env.oracle, env.max_return):
+        with pytest.raises(RagenError, match=r"NoOracle.* no oracle.*docs/add-a-game\.md"):
+            ask()
+    assert env.random_baseline() is None

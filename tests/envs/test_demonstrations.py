@@ -14,6 +14,7 @@ from ragen_envs.conversation import ConversationWrapper, make, make_vector, pars
 from ragen_envs.errors import RagenError
 from ragen_envs.frozen_lake import FrozenLakeEnv
 from ragen_envs.instances import load_pack
+from ragen_envs.mastermind import MastermindEnv
 from ragen_envs.registration import text_ids
 from ragen_envs.sokoban import SokobanEnv
 from ragen_envs.splits import TEST, TRAIN, VALIDATION
@@ -232,6 +233,56 @@ def test_a_level_whose_size_has_no_others_is_refused():
     assert started("ragen/SokobanText-v0", level=level).play(REPLY).end is None
     with pytest.raises(RagenError, match=r"demonstrations is 1, but .* gives no worked examples"):
         started("ragen/SokobanText-v0", level=level, demonstrations=1)
+
+
+def test_only_the_levels_that_are_shown_are_drawn(monkeypatch):
+    drawn = []
+    draw = MastermindEnv._draw
+
+    def counted(self):
+        drawn.append(self.instance.level)
+        return draw(self)
+
+    monkeypatch.setattr(MastermindEnv, "_draw", counted)
+    env = started("ragen/MastermindText-v0", observation="image", demonstrations=2, max_turns=9)
+    shown = [example.instance.level for example in env.examples]
+    assert sorted(drawn) == sorted([*shown, env.unwrapped.instance.level])
+    for example in env.examples:
+        game = MastermindEnv(render_mode="rgb_array")
+        game.reset(seed=example.instance.seed, options={"split": TRAIN})
+        assert np.array_equal(example.picture, draw(game))
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "distribution"),
+    [
+        ("Sudoku", ["1_3_", "__12", "21__", "_3_1"], "sudoku-8"),
+        ("Countdown", "60: 3 7 8 25 4", "countdown-5"),
+        ("Minesweeper", ["o....", ".....", "****.", ".....", "....."], "minesweeper-4"),
+    ],
+)
+def test_examples_of_a_fixed_level_have_its_size(name, level, distribution):
+    env = started(f"ragen/{name}Text-v0", level=level, demonstrations=1)
+    example = env.examples[0].instance
+    assert env.unwrapped.instance.distribution == example.distribution == distribution
+    if name == "Countdown":
+        assert len(example.level.split()) == len(level.split())
+    else:
+        sign = "_" if name == "Sudoku" else "*"
+        assert example.level.count(sign) == "".join(level).count(sign)
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "distribution"),
+    [
+        ("Sudoku", ["1234", "3412", "2143", "432_"], "sudoku-6"),
+        ("Countdown", "10: 3 7", "countdown-4"),
+        ("Countdown", "60: 3 7 8 25 4 1", "countdown-4"),
+    ],
+)
+def test_a_size_that_is_never_drawn_names_no_distribution(name, level, distribution):
+    env = started(f"ragen/{name}Text-v0", level=level)
+    assert env.unwrapped.instance.distribution == distribution
 
 
 def test_a_game_without_levels_and_oracle_is_refused():

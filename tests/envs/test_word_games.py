@@ -172,6 +172,101 @@ def test_other_forms_of_answers_are_read(answer, soft):
     assert strict.parsed.defects == (soft,)
 
 
+BOARD = ["o....", ".....", "****.", ".....", "....."]
+CELLS = ("r5c5", "r4c5")
+"""Cells that are closed at the beginning and end nothing, alone or together."""
+
+
+def open_cells(answer, **settings):
+    env = make("ragen/MinesweeperText-v0", level=BOARD, actions_per_turn=3, **settings)
+    env.reset()
+    return env.play(f"<think>a</think><answer>{answer}</answer>")
+
+
+@pytest.mark.parametrize(
+    ("answer", "count", "soft"),
+    [
+        ("```\nr5c5\n```", 1, "markdown"),
+        ("```\nr5c5\nr4c5\n```", 2, "line_breaks markdown"),
+        ("```\nr5c5 || r4c5\n```", 2, "markdown"),
+        ("``` r5c5 || r4c5 ```", 2, "markdown"),
+        ("``` r5c5 ``` || ``` r4c5 ```", 2, "markdown"),
+        ("1. r5c5", 1, "numbered_list"),
+        ("2) r5c5", 1, "numbered_list"),
+        ("- r5c5", 1, "bulleted_list"),
+        ("* r5c5", 1, "bulleted_list"),
+        ("• r5c5", 1, "bulleted_list"),
+        ("r5c5.", 1, "punctuation"),
+        ("r5c5;", 1, "punctuation"),
+        ("**r5c5**.", 1, "markdown punctuation"),
+        ("`r5c5.`", 1, "markdown punctuation"),
+        ("1. r5c5\n2. r4c5", 2, "line_breaks numbered_list"),
+        ("- `r5c5`\n- `r4c5`", 2, "line_breaks bulleted_list markdown"),
+        ("r5c5. || r4c5.", 2, "punctuation"),
+    ],
+)
+def test_clear_answers_cost_nothing(answer, count, soft):
+    result = open_cells(answer)
+    assert result.parsed.defects == ()
+    assert [str(kind) for kind in result.parsed.soft_defects] == soft.split()
+    assert result.executed == CELLS[:count]
+    assert result.penalty == 0
+    strict = open_cells(answer, soft_defects="penalise").parsed
+    assert strict.defects == result.parsed.soft_defects
+
+
+@pytest.mark.parametrize(
+    ("answer", "executed"),
+    [
+        ("```\nnonsense\n```", ()),
+        ("```\n```", ()),
+        ("```", ()),
+        ("1. nonsense", ()),
+        ("1.r5c5", ()),
+        ("r5c5, r4c5", ()),
+        ("1. r5c5 2. r4c5", ()),
+        ("I open\n```\nr5c5\n```", ()),
+        ("```\nr5c5\nnonsense\n```", CELLS[:1]),
+    ],
+)
+def test_other_answers_are_illegal(answer, executed):
+    result = open_cells(answer)
+    assert result.parsed.defects == (Defect.ILLEGAL_ACTION,)
+    assert result.executed == executed
+
+
+def test_a_form_that_is_illegal_without_its_marks_keeps_its_reason():
+    assert open_cells("1. nonsense").parsed.reason.startswith("'1. nonsense' is not a cell")
+    assert open_cells("```\nnonsense\n```").parsed.reason.startswith("'```' is not a cell")
+
+
+def test_a_decimal_number_is_no_item_of_a_list():
+    assert read("1.7 + 8")[1].parsed.defects == (Defect.ILLEGAL_ACTION,)
+
+
+@pytest.mark.parametrize("game", [game.name for game in WORDS])
+@pytest.mark.parametrize("form", ["```\n{}\n```", "1. {}", "- {}", "{}."])
+def test_every_game_reads_such_forms(game, form):
+    env = talk(game)
+    action = env.oracle().actions[0]
+    assert not env.unwrapped.legal(form.format(action)).is_legal
+    result = env.play(f"<think>a</think><answer>{form.format(action)}</answer>")
+    assert (result.parsed.is_valid, result.executed) == (True, (action,))
+
+
+@pytest.mark.parametrize("invalid", ["penalise", "discard", "end"])
+@pytest.mark.parametrize("answer", ["no", "25 - 7 || no"])
+def test_the_info_of_a_reply_says_why_an_action_is_illegal(answer, invalid):
+    env = make("ragen/CountdownText-v0", level="60: 3 7 8 25", actions_per_turn=2, invalid=invalid)
+    assert env.reset()[1]["reason"] == ""
+    told, _, _, _, info = env.step(f"<think>a</think><answer>{answer}</answer>")
+    withheld = invalid != "penalise" and "||" in answer
+    assert bool(info["reason"]) == (not withheld)
+    assert info["reason"] in told
+    if env.end is None:
+        assert env.step("<think>a</think><answer>3 + 8</answer>")[4]["reason"] == ""
+
+
 @pytest.mark.parametrize("game", [game.name for game in WORDS])
 def test_reading_a_reply_does_not_play_it(game):
     env = talk(game)

@@ -69,7 +69,11 @@ def decode_level(level: str) -> tuple[Offer, ...]:
         for part in level.split("/"):
             name, _, numbers = part.rpartition("=")
             pays, chance = (float(number) for number in numbers.split("@"))
-            if not name or name == PASS or not (0 < pays < 1e6 and 0 < chance <= 1):
+            if (
+                not name
+                or name.casefold() == PASS.casefold()
+                or not (0 < pays < 1e6 and 0 < chance <= 1)
+            ):
                 raise ValueError
             offers.append((name, Arm(pays, chance)))
         if len({name.casefold() for name, _ in offers}) < len(offers):

@@ -1,0 +1,98 @@
+"""What only an episode has cannot be asked for before the first reset, and the error says so."""
+
+import copy
+import pickle
+
+import gymnasium as gym
+import numpy as np
+import pettingzoo
+import pytest
+
+from ragen_envs.base import GameEnv
+from ragen_envs.conversation import make
+from ragen_envs.errors import ResetNeededError
+from ragen_envs.multi_agent import MULTI_AGENT_GAMES
+from ragen_envs.oracle import Budget
+from ragen_envs.registration import GAMES, text_ids
+
+GAME_IDS = [game.id for game in GAMES]
+TEXTS = [name for name in text_ids() if name.startswith("ragen/")]
+VECTORS = [game.id for game in GAMES if gym.spec(game.id).vector_entry_point]
+TABLES = [game.id for game in MULTI_AGENT_GAMES]
+BUDGET = Budget(20, 20, 1)
+NEEDED = pytest.raises(ResetNeededError, match=r"call reset\(\)")
+
+
+@pytest.mark.parametrize("env_id", GAME_IDS)
+def test_a_game_has_no_optimum_and_no_instance(env_id):
+    env = gym.make(env_id).unwrapped
+    asked = [env.oracle, env.max_return, lambda: env.turn_value((), BUDGET), lambda: env.instance]
+    if type(env).random_baseline is not GameEnv.random_baseline:
+        asked.append(env.random_baseline)
+    for ask in asked:
+        with NEEDED:
+            ask()
+    assert not hasattr(env, "instance")
+    for twin in (env, copy.deepcopy(env), pickle.loads(pickle.dumps(env))):
+        twin.reset(seed=0)
+        assert twin.instance.level == env.instance.level
+        assert twin.max_return(BUDGET) == env.max_return(BUDGET)
+
+
+@pytest.mark.parametrize("env_id", TEXTS)
+def test_a_conversation_has_no_messages(env_id):
+    env = make(env_id)
+    asked = (
+        env.oracle,
+        env.max_return,
+        env.random_baseline,
+        env.state_text,
+        lambda: env.random_actions(np.random.default_rng(0), 1),
+        lambda: env.messages,
+        lambda: env.budget,
+    )
+    for ask in asked:
+        with NEEDED:
+            ask()
+    assert not hasattr(env, "messages")
+    assert not env.has_wrapper_attr("budget")
+    twin = copy.deepcopy(env)
+    env.reset(seed=0)
+    twin.reset(seed=0)
+    assert twin.messages == env.messages
+
+
+@pytest.mark.parametrize("env_id", TABLES)
+def test_a_game_of_several_players_has_nothing_to_show(env_id):
+    for mode in ("human", "ansi", "rgb_array"):
+        env = pettingzoo.make("parallel", env_id, render_mode=mode).unwrapped
+        for ask in (env.render, lambda env=env: env.oracle(0), lambda env=env: env.instance):
+            with NEEDED:
+                ask()
+        assert not hasattr(env, "instance")
+    env.reset(seed=0)
+    assert env.render() is not None
+    assert env.oracle(0).actions
+    assert env.instance.seed == 0
+
+
+@pytest.mark.parametrize("mode", ["ansi", "rgb_array"])
+@pytest.mark.parametrize("env_id", VECTORS)
+def test_a_vector_env_has_no_frames_before_every_env_was_reset(env_id, mode):
+    envs = gym.make_vec(env_id, num_envs=2, render_mode=mode)
+    with NEEDED:
+        envs.render()
+    envs.reset(seed=0, options={"reset_mask": np.array([True, False])})
+    with NEEDED:
+        envs.render()
+    envs.reset(seed=0, options={"reset_mask": np.array([False, True])})
+    assert len(envs.render()) == 2
+
+
+def test_errors_of_an_episode_stay_as_they_are():
+    env = gym.make("ragen/Countdown-v0").unwrapped
+    env.reset(seed=0)
+    del env.numbers
+    with pytest.raises(AttributeError) as found:
+        env.oracle()
+    assert not isinstance(found.value, ResetNeededError)
