@@ -35,6 +35,8 @@ class Completion:
     """stop: the model ended its turn. length: the token limit did."""
     version: int
     """Version of the weights that wrote it."""
+    entropies: list[float] | None = None
+    """Entropy of the distribution that each token was drawn from, in nats; None where it is not known."""
 
 
 class EngineError(RagenError):

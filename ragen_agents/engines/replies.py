@@ -17,6 +17,8 @@ class Sample:
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     """Log-probability of each token, in nats, under the tempered distribution; untempered if greedy."""
+    entropies: list[float] = field(default_factory=list)
+    """Entropy of the distribution of each token, in nats."""
     finish: Literal["stop", "length"] = "length"
 
 
@@ -36,6 +38,7 @@ class Replies:
         self._stops = torch.tensor(sorted(stop_token_ids), dtype=torch.int64, device=device)
         self._tokens = torch.zeros(max_tokens, rows, dtype=torch.int64, device=device)
         self._logprobs = torch.zeros(max_tokens, rows, device=device)
+        self._entropies = torch.zeros(max_tokens, rows, device=device)
         self._open = torch.ones(rows, dtype=torch.bool, device=device)
         self._steps = 0
 
@@ -43,6 +46,7 @@ class Replies:
         """Write a token on each of some rows, (n,) int64; those that have ended ignore it."""
         self._tokens[self._steps].index_copy_(0, rows, drawn.tokens)
         self._logprobs[self._steps].index_copy_(0, rows, drawn.logprobs)
+        self._entropies[self._steps].index_copy_(0, rows, drawn.entropies)
         self._open.index_copy_(0, rows, self.are_open(rows) & ~self._stopped(drawn.tokens))
         self._steps += 1
 
@@ -62,11 +66,14 @@ class Replies:
 
     def samples(self) -> list[Sample]:
         """Return what the rows have written."""
-        tokens, logprobs = self._tokens.t().tolist(), self._logprobs.t().tolist()
-        counts, is_open = self.counts().tolist(), self._open.tolist()
+        written = (self._tokens, self._logprobs, self._entropies)
+        tokens, logprobs, entropies = (each.t().tolist() for each in written)
+        ends = zip(self.counts().tolist(), self._open.tolist(), strict=True)
         return [
-            Sample(ids[:n], logs[:n], "length" if unended else "stop")
-            for ids, logs, n, unended in zip(tokens, logprobs, counts, is_open, strict=True)
+            Sample(ids[:n], logs[:n], spread[:n], "length" if unended else "stop")
+            for ids, logs, spread, (n, unended) in zip(
+                tokens, logprobs, entropies, ends, strict=True
+            )
         ]
 
     def _stopped(self, tokens: Tensor) -> Tensor:

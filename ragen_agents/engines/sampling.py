@@ -16,6 +16,8 @@ class Drawn(NamedTuple):
     """(rows,) int64."""
     logprobs: Tensor
     """(rows,) float32: of the tokens under the tempered distribution, in nats; untempered if greedy."""
+    entropies: Tensor
+    """(rows,) float32: of that distribution, in nats."""
 
 
 def draw(logits: Tensor, draws: Tensor, temperature: float) -> Drawn:
@@ -27,13 +29,10 @@ def draw(logits: Tensor, draws: Tensor, temperature: float) -> Drawn:
         temperature: 0 takes the likeliest token.
     """
     tempered = logits.float() if temperature in (0, 1) else logits.float() / temperature
-    if temperature == 0:
-        tokens = tempered.argmax(dim=-1)
-        logprobs = tempered.gather(1, tokens[:, None])[:, 0] - tempered.logsumexp(dim=-1)
-        return Drawn(tokens, logprobs)
     chances = tempered.softmax(dim=-1)
-    tokens = _found(chances, draws)
-    return Drawn(tokens, chances.gather(1, tokens[:, None])[:, 0].log())
+    tokens = tempered.argmax(dim=-1) if temperature == 0 else _found(chances, draws)
+    logprobs = chances.gather(1, tokens[:, None])[:, 0].log()
+    return Drawn(tokens, logprobs, torch.special.entr(chances).sum(dim=-1))
 
 
 def _found(chances: Tensor, draws: Tensor) -> Tensor:

@@ -54,7 +54,10 @@ class TransformersEngine:
         samples = self._prefix_cache.sample(decoder, prompts, seeds)
         self._model.train(training)
         return [
-            Completion(request.key, sample.ids, sample.logprobs, sample.finish, self.version)
+            Completion(
+                request.key, sample.ids, sample.logprobs, sample.finish, self.version,
+                sample.entropies,
+            )  # fmt: skip
             for request, sample in zip(requests, samples, strict=True)
         ]
 

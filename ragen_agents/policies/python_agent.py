@@ -1,5 +1,6 @@
 """An agent of the user's own: a class with ``async def reply``, or an async function."""
 
+import asyncio
 import importlib
 import importlib.util
 import inspect
@@ -13,6 +14,9 @@ from ragen_agents.policies.base import Reply, Request
 from ragen_envs.errors import RagenError
 
 _NAME: Final = re.compile(r"(?!hf:|openai:|vllm:)[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+MAX_CHARACTERS: Final = 1 << 18
+"""Of a reply and what was thought apart from it, so that an episode is a line that can be read back."""
 
 Function = Callable[[Request], Awaitable[str | Reply]]
 
@@ -33,12 +37,26 @@ class PythonPolicy:
 
     async def reply(self, request: Request) -> Reply:
         """Ask for one reply; see `AsyncPolicy`."""
-        answer = await self._function(request)
+        answer = await self._asked(request)
         reply = Reply(answer) if isinstance(answer, str) else answer
         if not isinstance(reply, Reply) or not isinstance(reply.text, str):
             raise TypeError(f"the reply is {answer!r:.80}, but must be a str or a Reply")
         reply.text.encode()  # half a surrogate pair cannot be written down
+        if (length := len(reply.text) + len(reply.reasoning or "")) > MAX_CHARACTERS:
+            raise ValueError(
+                f"the reply has {length:,} characters, but may have at most {MAX_CHARACTERS:,}"
+            )
         return reply
+
+    async def _asked(self, request: Request) -> str | Reply:
+        """Call the function; what it raises fails this episode only, unless the run itself is stopped."""
+        try:
+            return await self._function(request)
+        except (asyncio.CancelledError, SystemExit) as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise RuntimeError(f"the agent raised {error!r}") from error
 
     async def close(self) -> None:
         """Nothing is held."""

@@ -1,5 +1,6 @@
 """Trajectories: an episode in tokens, built only by appending."""
 
+import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -54,7 +55,8 @@ class Trajectory:
     """One episode as the trainer sees it, in one or more *rows*.
 
     A row begins where the model is shown a prompt that does not extend what it has read and written before.
-    The lists ``ids``, ``logprobs``, ``turn_ids`` and ``versions`` have one item a token, row after row.
+    The lists ``ids``, ``logprobs``, ``entropies``, ``turn_ids`` and ``versions`` have one item a token, row
+    after row.
     """
 
     group: int
@@ -65,6 +67,8 @@ class Trajectory:
     """The first prompt, and all that was appended, prompts of further rows included."""
     logprobs: list[float] = field(default_factory=list)
     """The engine's log-probability of each sampled token, in nats; 0 for context."""
+    entropies: list[float] = field(default_factory=list)
+    """Entropy of what each token was sampled from, in nats; 0 for context, nan where it is not known."""
     turn_ids: list[int] = field(default_factory=list)
     """Turn of each sampled token, from 0; ``CONTEXT`` for all others."""
     versions: list[int] = field(default_factory=list)
@@ -84,6 +88,7 @@ class Trajectory:
     def __post_init__(self) -> None:
         missing = len(self.ids) - len(self.turn_ids)
         self.logprobs += [0.0] * missing
+        self.entropies += [0.0] * missing
         self.turn_ids += [CONTEXT] * missing
         self.versions += [CONTEXT] * missing
 
@@ -118,15 +123,23 @@ class Trajectory:
 
     def append_context(self, ids: list[int]) -> None:
         """Append tokens that the model reads."""
-        self._append(ids, [0.0] * len(ids), CONTEXT, CONTEXT)
+        nothing = [0.0] * len(ids)
+        self._append(ids, nothing, nothing, CONTEXT, CONTEXT)
 
-    def append_reply(self, ids: list[int], logprobs: list[float], version: int) -> None:
+    def append_reply(
+        self, ids: list[int], logprobs: list[float], version: int,
+        entropies: list[float] | None = None,
+    ) -> None:  # fmt: skip
         """Append the tokens of the next turn's reply."""
-        self._append(ids, logprobs, self.replies, version)
+        known = [math.nan] * len(ids) if entropies is None else entropies
+        self._append(ids, logprobs, known, self.replies, version)
         self.replies += 1
 
-    def _append(self, ids: list[int], logprobs: list[float], turn: int, version: int) -> None:
+    def _append(
+        self, ids: list[int], logprobs: list[float], entropies: list[float], turn: int, version: int
+    ) -> None:
         self.ids += ids
         self.logprobs += logprobs
+        self.entropies += entropies
         self.turn_ids += [turn] * len(ids)
         self.versions += [version] * len(ids)

@@ -120,10 +120,11 @@ def app(env_id: str | None = None, **settings: Any) -> Any:
         **settings: Over those of the id.
 
     Raises:
-        RagenError: There is no such game.
+        RagenError: There is no such game, or it does not have these settings.
     """
     name = env_id or os.environ.get("RAGEN_GAME", "ragen/SokobanText-v0")
     if game_of(name) is None:
         raise RagenError(f"RAGEN_GAME is '{name}', but must be the id of a conversation env")
+    make_text_only(name, **settings)  # fails here, not in the first session
     session = partial(GameEnvironment, name, **settings)
     return create_fastapi_app(session, GameAction, GameObservation, max_concurrent_envs=SESSIONS)

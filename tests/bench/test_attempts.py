@@ -107,3 +107,23 @@ def test_a_wrong_number_of_attempts_is_refused(value, tmp_path, capsys):
     assert main(words(tmp_path / "run", "--attempts", value)) == 2
     assert "--attempts" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_the_sampled_random_agent_scores_zero_over_all_its_attempts(tmp_path):
+    """Sudoku has no exact random play, so the score 0 is what the agent 'random' reached."""
+    agents = ["--agent", "random", "--agent", "oracle", "--game", "Sudoku"]
+    command = [
+        "bench",
+        *agents,
+        "--episodes",
+        "16",
+        "--attempts",
+        "4",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    assert main(command) == 0
+    table = summarise(read_run(tmp_path / "run")).set_index("agent")
+    assert 0 < table.loc["random", "success"] < 1
+    assert table.loc["random", "score"] == pytest.approx(0, abs=1e-9)
+    assert table.loc["oracle", "score"] == pytest.approx(100)

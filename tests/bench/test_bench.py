@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from endpoint_server import EndpointServer
 from processes import interruptible
 from ragen_bench.__main__ import main
 from ragen_bench.config import agents
@@ -559,3 +560,26 @@ def test_a_suite_of_ones_own(tmp_path):
     assert episodes[0]["env_kwargs"] == tasks["Blind"]["settings"]
     assert "0.8" in episodes[0]["system"]
     assert main(["verify", str(out)]) == 0
+
+
+def test_a_run_without_an_episode_is_replaced(tmp_path, monkeypatch, fails, capsys):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    out, nowhere = tmp_path / "run", "http://127.0.0.1:1/v1"
+    words = [*options(out, 4, ["openai:m"], ["Bandit"]), "--base-url"]
+    assert main([*words, nowhere]) == 2
+    assert "cannot be reached" in capsys.readouterr().err
+    assert _lines(out) == 0
+    with EndpointServer() as server:
+        assert main([*words, server.url]) == 0
+        found = fails(*words, nowhere)
+        assert f"agents[0].endpoint.base_url is '{server.url}' there and '{nowhere}' now" in found
+        found = fails(*words, server.url, "--extra-body", '{"top_p": 0.5}')
+        assert "agents[0].endpoint.extra_body.top_p is None there and 0.5 now" in found
+    assert load_config(out).agents[0].endpoint.base_url == server.url
+    assert main(["verify", str(out)]) == 0
+
+
+def test_a_directory_of_another_kind_is_not_replaced(tmp_path, fails):
+    (tmp_path / "config.yaml").write_text("model: mine\n")
+    fails(*options(tmp_path))
+    assert (tmp_path / "config.yaml").read_text() == "model: mine\n"

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from endpoint_server import EndpointServer
 from ragen_bench.__main__ import main
 from ragen_bench.evaluation.comparison import compare_sides, read_side
 from ragen_bench.stats.paired import holm, mcnemar_exact, paired_bootstrap
@@ -205,3 +206,31 @@ def test_other_games_settings_splits_and_levels_are_refused(run, tmp_path, capsy
     (copy / "episodes.jsonl").write_text(text.replace(level, "Baker/Pilot", 1))
     assert main(["compare", f"{run}:random", f"{copy}:random"]) == 2
     assert "another level" in capsys.readouterr().err
+
+
+def test_settings_of_requests_that_differ_are_named(tmp_path, capsys):
+    def play(name, *more):
+        out = tmp_path / name
+        words = ["bench", "--agent", "openai:m", "--agent", "random", "--base-url", server.url]
+        words += ["--game", "Bandit", "--episodes", "2", "--out", str(out), *more]
+        assert main(words) == 0
+        return out
+
+    with EndpointServer() as server:
+        plain = play("plain")
+        other = play("other", "--stop", "###", "--extra-body", '{"top_p": 0.5, "n_best": null}')
+    _, notes = compare(capsys, f"{plain}:openai:m", f"{other}:openai:m")
+    assert (
+        "the runs differ in how language models decode: stop is [] in A and ['###'] in B, "
+        "extra_body.top_p is not set in A and 0.5 in B, "
+        "extra_body.n_best is not set in A and None in B"
+    ) in notes
+    for a, b in ((plain, plain), (plain, other)):
+        _, notes = compare(capsys, f"{a}:random", f"{b}:openai:m" if a == b else f"{b}:random")
+        assert not any("decode" in note for note in notes)
+    warm = bench(tmp_path / "warm", ("random",), ("Bandit",), 2, ["--temperature", "1"])
+    _, notes = compare(capsys, f"{plain}:random", warm)
+    assert (
+        "the runs differ in how language models decode: temperature is 0.5 in A and 1.0 in B"
+        in notes
+    )

@@ -1,10 +1,12 @@
 """Leaderboard entries: what was played is accepted, and nothing else that a stranger may send."""
 
 import contextlib
+import html
 import json
 import lzma
 import os
 import shutil
+import subprocess
 from datetime import date
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from entries import ENTRIES, as_model, change, copy_of, pack, read, unpack, writ
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ragen_bench.__main__ import main
+from ragen_bench.config.run_config import RunConfig
 from ragen_bench.leaderboard import untrusted
 from ragen_bench.leaderboard.entry_schema import entry_schema
 from ragen_bench.leaderboard.rules import EntryError
@@ -355,6 +358,10 @@ def test_bad_lines_are_named(entry, line, named, rejected):
         (lambda e: e["config"]["suite"]["sampling"].update(temperature=-1), "temperature"),
         (lambda e: e["config"]["agents"].append({"name": "x", "weights": None}), "alone"),
         (lambda e: e["config"]["agents"][0].update(weights="<script>"), "weights"),
+        (
+            lambda e: e["config"]["agents"][0].update(endpoint={"base_url": "http://10.0.0.1/v1"}),
+            "base_url must be omitted",
+        ),
         (lambda e: e["results"].pop("Bandit"), "results has"),
         (lambda e: e["results"]["Bandit"].update(success=1.5), "success"),
         (lambda e: e.update(attempts=4), "attempts"),
@@ -494,3 +501,80 @@ def test_cells_cannot_be_formulas(tmp_path):
     )
     assert (tmp_path / "t.csv").read_text() == "title,n\n'=1+1,-1\n'@x,2\nfine,3\n'-2,4\n"
     assert list(pd.read_parquet(tmp_path / "t.parquet")["title"]) == ["=1+1", "@x", "fine", "-2"]
+
+
+# --- models behind endpoints -----------------------------------------------------------------------
+
+
+def behind_an_endpoint(run, folder, **endpoint):
+    """Turn a run of a control into one that a model behind an endpoint could have made."""
+    out = Path(shutil.copytree(run, folder / "hosted"))
+    config = yaml.safe_load((out / "config.yaml").read_text())
+    del config["digest"]
+    config["agents"] = [{"name": "openai:m", "weights": None, "endpoint": endpoint}]
+    whole = RunConfig.model_validate(config)
+    data = {**whole.model_dump(mode="json"), "digest": whole.digest}
+    (out / "config.yaml").write_text(yaml.safe_dump(data, sort_keys=False))
+    text = (out / "episodes.jsonl").read_text()
+    (out / "episodes.jsonl").write_text(text.replace('"agent":"random"', '"agent":"openai:m"'))
+    return str(out)
+
+
+def test_an_entry_says_what_an_endpoint_was_asked(run, tmp_path):
+    settings = {"stop": ["\n", "it's"], "tools": True}
+    settings["extra_body"] = {"temperature": 2.0, "note": "</code>'\u202e"}
+    hosted = behind_an_endpoint(run, tmp_path, base_url="http://10.9.8.7/v1", **settings)
+    entries, site = tmp_path / "entries", tmp_path / "site"
+    submitted = ["submit", hosted, "--about", about(tmp_path), "--entries", str(entries)]
+    assert main(submitted) == 0
+    text = (entries / "chance" / "entry.json").read_text()
+    assert "base_url" not in text
+    assert json.loads(text)["config"]["agents"][0]["endpoint"] == settings
+    assert main(["leaderboard", "build", "--entries", str(entries), "--out", str(site)]) == 0
+    page = html.unescape((site / "entries" / "chance.html").read_text())
+    assert 'seed 0, stop ["\\n", "it\'s"], every request merged with {"temperature": 2.0' in page
+    assert "acts by tool calls</dd>" in page
+    command = page[page.index("ragen bench --agent") :].partition("</code></dd>")[0]
+    said = subprocess.run(
+        ["bash", "-c", rf"printf '%s\0' {command}"], capture_output=True, text=True
+    )
+    words = said.stdout.split("\0")[:-1]
+    assert words[3:6] == ["openai:MODEL", "--base-url", "URL"]
+    assert words[-7:-3] == ["--stop", "\n", "--stop", "it's"]
+    assert json.loads(words[-2]) == settings["extra_body"]
+    assert words[-1] == "--tools"
+
+
+def test_a_secret_is_not_published(run, tmp_path, fails):
+    body = {"data_sources": [{"parameters": {"authentication": {"key": "sk-1"}}}]}
+    hosted = behind_an_endpoint(run, tmp_path, extra_body=body)
+    entries = tmp_path / "entries"
+    found = fails("submit", hosted, "--about", about(tmp_path), "--entries", entries)
+    assert "extra_body has the field 'authentication'" in found
+    assert not entries.exists()
+
+
+# --- scripts ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("title", "letter"),
+    [
+        ("My m\u043edel", "'\u043e' is CYRILLIC SMALL LETTER O"),
+        ("Or\u0430cle", "'\u0430' is CYRILLIC SMALL LETTER A"),
+        ("\u039f\u0072acle-7B", "'\u039f' is GREEK CAPITAL LETTER OMICRON"),
+        ("GPT4\u043e", "'\u043e' is CYRILLIC SMALL LETTER O"),
+        ("\u041c\u03bf\u0439", "'\u041c' is CYRILLIC CAPITAL LETTER EM"),
+    ],
+)
+def test_a_word_of_several_scripts_is_refused(entry, title, letter, rejected):
+    change(entry, lambda e: e["about"].update(title=title))
+    assert letter in rejected(entry)
+
+
+@pytest.mark.parametrize(
+    "title", ["\u041c\u043e\u0434\u0435\u043b\u044c 7B", "KL-\u03b2 é", "模型 A"]
+)
+def test_words_of_one_script_each_are_accepted(entry, title):
+    change(entry, lambda e: e["about"].update(title=title))
+    assert read_entry(entry).entry.about.title == title

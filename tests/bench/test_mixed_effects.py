@@ -196,7 +196,7 @@ def test_power_is_that_of_simulated_experiments():
 def test_the_smallest_effect_has_the_power_that_was_asked_for():
     design = Design(5, 256)
     effect = smallest_effect(design)
-    assert power_of(effect, design.error, design.degrees_of_freedom) == pytest.approx(0.8, abs=1e-3)
+    assert power_of(effect, design.error(effect), 2 * (5 - 1)) == pytest.approx(0.8, abs=1e-3)
     assert smallest_effect(design._replace(seeds=20)) < effect
 
 

@@ -1,9 +1,13 @@
 """``ragen power``."""
 
 import json
+import math
 
+import numpy as np
 import pytest
 from ragen_bench.__main__ import main
+from ragen_bench.stats.paired import mcnemar_exact
+from ragen_bench.stats.power import Design
 
 
 def rows(capsys, *arguments):
@@ -48,3 +52,27 @@ def test_what_cannot_be_found_is_said(capsys):
 def test_what_is_no_number_of_points_is_named(option, value, capsys):
     assert main(["power", option, value]) == 2
     assert f"{option} is '{value}'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("rate", "points", "levels"), [(0.05, 5, 256), (0.2, 10, 128), (0.6, 8, 256)]
+)
+def test_the_power_of_two_fixed_models_is_that_of_the_test_that_compares_them(rate, points, levels):
+    correlation, better = 0.3, rate + points / 100
+    both = rate * better + correlation * math.sqrt(rate * (1 - rate) * better * (1 - better))
+    draws = np.random.default_rng(0).multinomial(
+        1, [both, rate - both, better - both, 1 - rate - better + both], size=(3000, levels)
+    )
+    found = 0
+    for outcomes in draws.astype(bool):
+        one, other = outcomes[:, 0] | outcomes[:, 1], outcomes[:, 0] | outcomes[:, 2]
+        result = mcnemar_exact(other, one)
+        found += result.p_value <= 0.05 and result.difference.estimate > 0
+    design = Design(1, levels, rate, 0.0, correlation)
+    assert design.power(points / 100) == pytest.approx(found / 3000, abs=0.03)
+
+
+def test_an_impossible_difference_is_not_found(capsys):
+    for sd in ("0pp", "3pp"):
+        needed = rows(capsys, "--effect", "30pp", "--rate", "0.9", "--seed-sd", sd)
+        assert all(row["seeds_needed"] == 0 for row in needed)

@@ -8,19 +8,30 @@ from pathlib import Path
 import pytest
 import yaml
 from ragen_bench.__main__ import main
-from ragen_bench.config.run_config import RunConfig
+from ragen_bench.config import agents
+from ragen_bench.config.run_config import RunConfig, load_config
+from ragen_bench.runs.directory import RunDirectory
+from ragen_bench.runs.records import read_records
+
+from ragen_agents.policies import ScriptedPolicy
+from ragen_agents.rollout import Episode
+from ragen_envs.errors import RagenError
 
 GAMES = ("Bandit", "FrozenLake")
 AGENTS = ("random", "noop", "oracle")
 
 
+def bench(out, *more, agents=AGENTS, games=GAMES, episodes=4):
+    named = [o for agent in agents for o in ("--agent", agent)]
+    named += [o for game in games for o in ("--game", game)]
+    assert main(["bench", *named, "--episodes", str(episodes), "--out", str(out), *more]) == 0
+    return out
+
+
 @pytest.fixture(scope="module")
 def played(tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "played"
-    named = [o for agent in AGENTS for o in ("--agent", agent)]
-    named += [o for game in GAMES for o in ("--game", game)]
-    assert main(["bench", *named, "--episodes", "4", "--out", str(out)]) == 0
-    return out
+    return bench(out)
 
 
 @pytest.fixture
@@ -99,6 +110,7 @@ EPISODE_CHANGES = {
     "system": lambda e: _put(e, system=e["system"].replace("Reach", "Find")),
     "sampling_seed": lambda e: _put(e, sampling_seed=1),
     "suite_version": lambda e: _put(e, suite_version=99),
+    "schema_version": lambda e: _put(e, schema_version=2),
     "env_id": lambda e: _put(e, env_id="ragen/FrozenLakeDeterministicText-v0"),
     "env_kwargs": lambda e: _put(e, env_kwargs={"max_turns": 9}),
     "attempt": lambda e: _put(e, attempt=1),
@@ -298,3 +310,89 @@ def test_worked_examples_are_recorded_and_checked(tmp_path, capsys):
     episodes[1]["examples"][0][1] = "<think>a hint</think><answer>Up</answer>"
     write(out, episodes)
     assert "examples" in rejected(out, capsys)
+
+
+def without_checksums(run, count):
+    path = run / "episodes.sha256"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[: -count or None]))
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_what_an_interrupted_write_leaves_is_noted(run, count, capsys):
+    without_checksums(run, count)
+    assert main(["verify", str(run)]) == 0
+    shown = capsys.readouterr()
+    assert "OK 24 episodes" in shown.out
+    assert f"note: the checksums do not cover the last {count} episode" in shown.err
+
+
+@pytest.mark.parametrize("count", [9, 23, 24])
+def test_checksums_that_no_interruption_cuts_are_rejected(run, count, capsys):
+    """Episodes of several agents are never written together."""
+    without_checksums(run, count)
+    error = rejected(run, capsys)
+    assert (
+        f"episodes.jsonl line {25 - count}: episodes.sha256 ends before the last {count}" in error
+    )
+
+
+def test_a_write_is_of_few_episodes(tmp_path, capsys):
+    run = bench(tmp_path / "run", agents=["noop"], games=["Bandit"], episodes=40)
+    without_checksums(run, 32)
+    assert main(["verify", str(run)]) == 0
+    without_checksums(run, 1)
+    assert "ends before the last 33 episodes" in rejected(run, capsys)
+
+
+def test_a_batch_of_any_size_is_written_in_parts(tmp_path, monkeypatch, capsys):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    run = bench(tmp_path / "run", agents=["noop"], games=["Bandit"], episodes=40)
+    batch = read_records(run / "episodes.jsonl", Episode).episodes
+    write(run, [])
+    with RunDirectory(run, load_config(run)) as directory:
+        monkeypatch.setattr("ragen_bench.runs.checksums.Checksums.append", full)
+        with pytest.raises(RagenError, match="No space left"):
+            directory.append(batch)
+    assert len(read(run)) == 32
+    assert main(["verify", str(run)]) == 0
+    assert "do not cover the last 32 episodes" in capsys.readouterr().err
+
+
+def warnings(capsys):
+    return [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
+
+
+@pytest.mark.parametrize("more", [(), ("--retry-errors",)])
+def test_resuming_warns_of_episodes_that_nothing_protected(run, more, capsys):
+    (run / "episodes.sha256").unlink()
+    bench(run, *more)
+    (line,) = warnings(capsys)
+    assert "episodes.sha256 lacked the checksums of 24 of 24 episodes" in line
+    bench(run, *more)
+    assert not warnings(capsys)
+
+
+def test_setting_errors_aside_unprotects_nothing(tmp_path, monkeypatch, capsys):
+    def reply(messages):
+        if "Arms: " in messages[-1]["content"]:
+            raise RuntimeError("no reply today")
+        return "none"
+
+    monkeypatch.setattr(agents, "make_policy", lambda name, _: ScriptedPolicy(name, reply))
+    for more in ((), ("--retry-errors",)):
+        run = bench(tmp_path / "run", *more, agents=["hf:broken/model"])
+    assert (run / "errors.jsonl").read_text()
+    assert not warnings(capsys)
+    assert main(["verify", str(run)]) == 0
+
+
+def test_a_match_has_the_schema_of_its_suite_version(tmp_path, capsys):
+    run = tmp_path / "run"
+    words = ["match", "--agent", "noop", "--game", "FrozenLakeRace", "--episodes", "1"]
+    assert main([*words, "--out", str(run)]) == 0
+    matches = read(run)
+    _put(matches[0], schema_version=1)
+    write(run, matches)
+    assert "schema_version: recorded 1, recomputed 2" in rejected(run, capsys)

@@ -4,6 +4,7 @@ from functools import cache
 from itertools import product
 from types import SimpleNamespace
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,6 +17,7 @@ from ragen_envs.base import GameEnv
 from ragen_envs.conversation import make
 from ragen_envs.cube import CubeEnv
 from ragen_envs.cube.dynamics import is_solved, turned
+from ragen_envs.errors import RagenError
 from ragen_envs.oracle import Budget
 from ragen_envs.sokoban import SokobanEnv
 
@@ -168,3 +170,17 @@ def test_games_of_other_packages_need_none():
 
     assert Other().random_baseline(Budget(3, 2, 2)) is None
     assert Other().max_return() == 0.25
+
+
+@pytest.mark.parametrize("budget", [(-1, 1, 1), (1, -1, 1), (1, 1, 0)])
+def test_a_budget_below_its_least_is_refused(budget):
+    with pytest.raises(RagenError, match=r"of a budget is .* but must be at least"):
+        Budget(*budget)
+
+
+@pytest.mark.parametrize("env_id", ["ragen/Minesweeper-v0", "ragen/Cube-v0", "ragen/FrozenLake-v0"])
+def test_an_oracle_is_not_asked_about_fewer_steps_than_none(env_id):
+    env = gym.make(env_id).unwrapped
+    env.reset(seed=0)
+    with pytest.raises(RagenError, match="actions of a budget is -1"):
+        env.oracle(-1)

@@ -136,3 +136,13 @@ def test_the_pack_says_what_is_true():
         env = start(row.level)
         assert row.facts["moves"] == slow_fewest(env.numbers, env.target) >= 2
         assert row.facts["chance"] == pytest.approx(env.random_baseline(10).success, abs=1e-6)
+
+
+def test_results_of_many_digits_can_be_used():
+    env = start("120000: 200000 300000 500000")
+    reward, played = 0.0, []
+    while not env.success:
+        played.append(env.oracle().action)
+        reward += env.step(played[-1])[1]
+    assert reward == 1.0
+    assert any(len(number) > 9 for action in played for number in action.split())

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from ragen_envs.errors import RagenError
+from ragen_envs.errors import InstanceError, RagenError
 from ragen_envs.frozen_lake.dynamics import FROZEN, GOAL, slipped, ways
 from ragen_envs.frozen_lake.dynamics import step as walk_alone
 from ragen_envs.multi_agent import bandit_market, matrix_games
@@ -462,3 +462,9 @@ def test_oracles_at_the_market_are_in_equilibrium():
         env.reset(seed=seed)
         env.step({agent: env.oracle(env.seat_of(agent)).action for agent in env.agents})
         assert all(env.success(seat) for seat in range(4))
+
+
+@pytest.mark.parametrize("name", ["Pass", "pass", "PASS"])
+def test_no_arm_of_the_market_can_be_taken_for_passing(name):
+    with pytest.raises(InstanceError, match="must be different arms"):
+        bandit_market.BanditMarketEnv(level=f"{name}=1.0@1.0/Rock=0.5@1.0")

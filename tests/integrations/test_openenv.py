@@ -70,3 +70,8 @@ def test_unknown_game(monkeypatch):
     monkeypatch.setenv("RAGEN_GAME", "ragen/Chess-v0")
     with pytest.raises(RagenError, match="RAGEN_GAME is 'ragen/Chess-v0'"):
         app()
+
+
+def test_a_server_of_pictures_is_refused():
+    with pytest.raises(RagenError, match="observation is 'image', but must be one of"):
+        app("ragen/SokobanText-v0", observation="image")

@@ -74,8 +74,8 @@ def bench(
         text_ids(),
     )
     check_suite(chosen)
-    remote = make_remote(endpoint)
     agents = normalise_agents(agent or _default_agents())
+    remote = make_remote(endpoint, agents)
     check_sight(agents, chosen.tasks)
     config = make_config(chosen, agents, remote.settings, attempts)
     budget = make_budget(config, limits)

@@ -1,7 +1,9 @@
 """The endpoint, the budget and the cache that the options of a command stand for."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from ragen_agents.policies.endpoint.endpoint_settings import (
     OPENAI_URL,
@@ -21,12 +23,15 @@ from ragen_envs.errors import RagenError
 
 RESPONSES = "responses.sqlite"
 
+_OF_ENDPOINTS: Final = ("stop", "extra_body", "tools", "timeout", "max_retries", "cache")
+"""Fields of `EndpointOptions` that only agents behind an endpoint read."""
 
-def make_remote(options: EndpointOptions) -> Remote:
+
+def make_remote(options: EndpointOptions, agents: Sequence[str]) -> Remote:
     """Return how agents that are not local models are queried.
 
     Raises:
-        RagenError: An option has a wrong value.
+        RagenError: An option has a wrong value, or concerns none of the agents.
     """
     data = {
         "base_url": check_base_url(options.base_url or OPENAI_URL),
@@ -36,9 +41,15 @@ def make_remote(options: EndpointOptions) -> Remote:
     }
     settings = validate(EndpointSettings, data, "endpoint")
     timeout = read_duration(options.timeout)
-    return Remote(
-        settings, Connection(timeout, options.max_retries, options.concurrency), options.api_key_env
-    )
+    connection = Connection(timeout, options.max_retries, options.concurrency)
+    if not any(agent.startswith(OPENAI) for agent in agents):
+        given = [n for n in _OF_ENDPOINTS if getattr(options, n) != getattr(EndpointOptions, n)]
+        if given:
+            option = given[0].replace("_", "-")
+            raise RagenError(
+                f"--{option} is for agents openai:MODEL, but there is none; leave it out"
+            )
+    return Remote(settings, connection, options.api_key_env)
 
 
 def _read_json(text: str) -> object:
@@ -61,6 +72,11 @@ def make_budget(config: BaseConfig, options: BudgetOptions) -> Budget:
     missing = [name for name in paid if price_of(name, known) is None]
     if options.cost_limit is not None and missing:
         raise RagenError(_without_price(missing, options.prices))
+    if options.token_limit is not None and not paid:
+        raise RagenError(
+            "--token-limit is for agents openai:MODEL or package.module:Agent, but there is none; limit "
+            "local models with --time-limit or --max-reply-tokens"
+        )
     seconds = None if options.time_limit is None else read_duration(options.time_limit)
     return Budget(options.cost_limit, options.token_limit, seconds, known)
 

@@ -45,8 +45,8 @@ def match(
         options.settings,
         ids,
     )
-    remote = make_remote(endpoint)
     agents = normalise_agents(agent or DEFAULT_AGENTS)
+    remote = make_remote(endpoint, agents)
     seats = count_seats(chosen, agents)
     entries = agent_entries(agents, remote.settings)
     config = MatchConfig(agents=entries, suite=chosen, seats=seats)

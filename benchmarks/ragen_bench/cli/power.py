@@ -18,7 +18,9 @@ def power(
     effect: Annotated[
         str, typer.Option(help="Difference of two success rates, such as 3pp (percentage points).")
     ] = "5pp",
-    rate: Annotated[float, typer.Option(min=0.001, max=0.999, help="Baseline success rate.")] = 0.2,
+    rate: Annotated[
+        float, typer.Option(min=0.001, max=0.999, help="Success rate of the worse setting.")
+    ] = 0.2,
     seed_sd: Annotated[
         str, typer.Option(help="Standard deviation of the success rate over training seeds.")
     ] = "3pp",

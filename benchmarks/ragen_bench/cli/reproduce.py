@@ -53,7 +53,8 @@ def reproduce(
     run: Annotated[
         bool,
         typer.Option(
-            help="Run the missing tasks, or only show stored results, with all their seeds."
+            help="Run the missing tasks, or only show finished ones, with all their seeds; the tables in "
+            "--results are written either way."
         ),
     ] = True,
     style: FormatOption = Format.TABLE,

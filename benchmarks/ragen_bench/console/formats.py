@@ -123,8 +123,10 @@ def _print_rich(grid: Grid, title: str, notes: Sequence[str], wide: bool) -> Non
         notes = [*notes, f"left out at {console.width} columns: {', '.join(hidden)}; {how}"]
     # Long lines are better than numbers that are cut off.
     least = _least_width(console, grid) if console.is_terminal else _width(console, grid)
-    console.width = max(console.width, least)
+    width = console.width
+    console.width = max(width, least)
     console.print(_rich_table(grid, title))
+    console.width = width
     for note in notes:
         console.print(note if note.startswith("warning: ") else f"note: {note}")
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from ragen_agents.policies import CONTROLS
+from ragen_agents.policies.endpoint.endpoint_settings import EndpointSettings
 from ragen_bench.evaluation.level_clusters import level_clusters
 from ragen_bench.evaluation.pairing import Pair, Side, check_versions, pair_episodes
 from ragen_bench.evaluation.run_table import old_version, read_run
@@ -143,10 +144,36 @@ def _notes(a: Side, b: Side, pairs: Mapping[str, Pair]) -> list[str]:
         notes.append(f"{few} (ragen power --effect 10pp --seed-sd 0pp)")
     if alone:
         notes.append(f"not in both: {', '.join(alone)}")
-    if a.run.config.suite.sampling != b.run.config.suite.sampling:
-        notes.append("the runs differ in how language models decode")
+    if differs := _decoding_differences(a, b):
+        notes.append(f"the runs differ in how language models decode: {differs}")
     folders = " ".join(dict.fromkeys(str(side.run.folder) for side in (a, b)))
     notes.append(f"level by level, side by side: ragen view {folders}")
     unfinished = dict.fromkeys(side.run.folder for side in (a, b) if side.run.missing)
     notes += [f"{folder} is unfinished" for folder in unfinished]
     return notes
+
+
+def _decoding_differences(a: Side, b: Side) -> str:
+    """Return the decoding settings that differ between two sides in words, or ""."""
+    models = CONTROLS.keys().isdisjoint((a.agent, b.agent))
+    first, second = (
+        {**side.run.config.suite.sampling.model_dump(), **(_request(side) if models else {})}
+        for side in (a, b)
+    )
+    return ", ".join(
+        f"{name} is {_setting(first, name)} in A and {_setting(second, name)} in B"
+        for name in dict.fromkeys([*first, *second])
+        if (name in first, first.get(name)) != (name in second, second.get(name))
+    )
+
+
+def _request(side: Side) -> dict[str, Any]:
+    """Return what an agent's requests to an endpoint add to the sampling; nothing for a local model."""
+    agent = next(agent for agent in side.run.config.agents if agent.name == side.agent)
+    settings = (agent.endpoint or EndpointSettings()).model_dump(exclude={"base_url"})
+    body = settings.pop("extra_body")
+    return {**settings, **{f"extra_body.{name}": value for name, value in body.items()}}
+
+
+def _setting(settings: Mapping[str, Any], name: str) -> str:
+    return f"{settings[name]!r:.60}" if name in settings else "not set"

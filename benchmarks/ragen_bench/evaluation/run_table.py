@@ -1,5 +1,6 @@
 """The table of a run: a row for each agent and task, computed from ``episodes.jsonl``."""
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -208,11 +209,14 @@ def _score(sample: Sample, reference: Sample | None) -> Interval:
 
 
 def chance_of(episode: Episode, reference: Sample | None) -> float | None:
-    """Return the success of random play on an episode's instance, exact or sampled."""
-    if episode.random_success is not None or reference is None:
+    """Return the success of random play on an episode's instance, exact or the mean of what was sampled."""
+    index = episode.instance.index
+    if episode.random_success is not None or reference is None or index is None:
         return episode.random_success
-    sampled = reference.get(episode.instance.index)
-    return None if sampled is None else float(sampled.success)
+    places = (index + _STRIDE * attempt for attempt in itertools.count())
+    tries = itertools.takewhile(lambda one: one is not None, map(reference.get, places))
+    solved = [float(one.success) for one in tries if one is not None]
+    return mean(solved) if solved else None
 
 
 def _has_estimates(run: Run, agent: str) -> bool:

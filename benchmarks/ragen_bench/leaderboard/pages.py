@@ -19,6 +19,7 @@ from ragen_bench.leaderboard.charts import (
     tokens_plot,
     training_plot,
 )
+from ragen_bench.leaderboard.endpoints import endpoint_options, endpoint_words
 from ragen_bench.leaderboard.lengths import by_length
 from ragen_bench.leaderboard.old_versions import OldTable
 from ragen_bench.leaderboard.overall import below_random
@@ -81,6 +82,7 @@ class Pages:
             width=WIDTH, height=HEIGHT, most=MOST, colours=colours, has_results=bool(reports),
             suite_version=SUITE_VERSION, described=described, levels=LEVELS,
             prompt_words=prompt_words, prompt_settings=prompt_settings, prompts=self._prompts,
+            endpoint_words=endpoint_words, endpoint_options=endpoint_options,
             control_names=CONTROLS, site=None if url is None else url.rstrip("/") + "/",
             preview=PREVIEW, preview_size=SIZE,
         )  # fmt: skip

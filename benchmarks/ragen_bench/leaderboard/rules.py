@@ -20,6 +20,9 @@ LEVELS: Final = 128
 """Levels of each game that every entry plays, so that nobody can choose the number after seeing results."""
 MAX_ERRORS: Final = 0.02
 """Largest share of episodes that may have ended in an error, each of which counts as not solved."""
+_SCRIPTS: Final = ("LATIN", "CYRILLIC", "GREEK")
+"""Scripts with letters that look alike, as the names of their letters begin."""
+_WORD_END: Final = re.compile(r"[\s\-‐-―_/.,:;()+&|]+")
 _FREE: Final = ("episodes", "seed", "sampling", "tasks")
 """Fields of a suite that have rules of their own, or that an entry chooses itself and declares."""
 PROMPT_SETTINGS: Final = ("demonstrations", "think", "think_prefix")
@@ -58,14 +61,16 @@ def check_rules(entry: Entry) -> None:
 def check_titles(entries: Iterable[Entry]) -> None:
     """Check that no two entries of a suite version are called alike, or like a control.
 
-    Titles are compared as they look: after NFKC, without case and spaces.
+    Titles are compared as they look: after NFKC, without case and spaces. Letters of several scripts can
+    look alike, so that no word may mix them.
 
     Raises:
-        EntryError: Two are; the message names both.
+        EntryError: A title is refused; the message names the other entry or the letter.
     """
     seen: dict[tuple[int, str], str] = {}
     for entry in entries:
         name, title = entry.about.name, _looks_like(entry.about.title)
+        _check_scripts(name, entry.about.title)
         if not any(sign.isalnum() for sign in title):
             raise EntryError(f"about.title of '{name}' has no letter or digit that can be seen")
         if title in CONTROLS and title != name:
@@ -77,6 +82,21 @@ def check_titles(entries: Iterable[Entry]) -> None:
             raise EntryError(
                 f"about.title of '{name}' looks like that of '{other}'; choose another"
             )
+
+
+def _check_scripts(name: str, title: str) -> None:
+    for word in _WORD_END.split(unicodedata.normalize("NFKC", title)):
+        scripts = {sign: script for sign in word if (script := _script(sign)) in _SCRIPTS}
+        odd = next((sign for sign, script in scripts.items() if script != _SCRIPTS[0]), None)
+        if odd is not None and len(set(scripts.values())) > 1:
+            raise EntryError(
+                f"about.title of '{name}' mixes scripts in '{word}': '{odd}' is {unicodedata.name(odd)}; "
+                "use letters of one script in each word"
+            )
+
+
+def _script(letter: str) -> str:
+    return unicodedata.name(letter, "").partition(" ")[0] if letter.isalpha() else ""
 
 
 def _looks_like(title: str) -> str:
@@ -156,6 +176,8 @@ def _check_agent(entry: Entry) -> None:
     weights = agents[0].weights
     if weights is not None and not re.fullmatch("[0-9a-f]{64}", weights):
         raise EntryError("config.agents.weights must be a SHA-256 in hexadecimal")
+    if agents[0].endpoint is not None and "base_url" in agents[0].endpoint.model_fields_set:
+        raise EntryError("config.agents.endpoint.base_url must be omitted: entries have no address")
     if name in CONTROLS and weights is not None:
         raise EntryError(f"about.name is '{name}', but a control has no weights")
 

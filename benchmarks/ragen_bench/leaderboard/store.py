@@ -26,6 +26,8 @@ from ragen_envs.errors import RagenError
 
 ENTRY: Final = "entry.json"
 EPISODES: Final = "episodes.jsonl.xz"
+_UNPUBLISHED: Final = {"config": {"agents": {"__all__": {"endpoint": {"base_url"}}}}}
+"""Fields that an entry leaves out."""
 
 
 class StoredEntry(NamedTuple):
@@ -124,7 +126,7 @@ def write_entry(root: Path, entry: Entry, lines: bytes) -> Path:
     folder = root / entry.about.name
     try:
         with new_folder(folder) as new:
-            text = entry.model_dump_json(indent=1) + "\n"
+            text = entry.model_dump_json(indent=1, exclude=_UNPUBLISHED) + "\n"
             (new / ENTRY).write_text(text, encoding="utf-8")
             (new / EPISODES).write_bytes(packed)
     except OSError as error:

@@ -14,6 +14,7 @@ from ragen_agents.run_files.yaml_files import load_yaml, validate
 from ragen_bench.config.run_config import AgentEntry, RunConfig
 from ragen_bench.config.suite_versions import check_playable
 from ragen_bench.evaluation.pairing import Side
+from ragen_bench.leaderboard.endpoints import published_settings
 from ragen_bench.leaderboard.entry import About, Entry, Training
 from ragen_bench.leaderboard.entry_check import Tick, check_entry, results_of
 from ragen_bench.leaderboard.rules import check_rules, check_titles
@@ -105,8 +106,10 @@ def _make(side: Side, about: About, training: Training | None) -> tuple[Entry, b
         raise RagenError(
             f"{side} has {config.attempts} attempts at each level, but an entry has one"
         )
-    weights = next(agent.weights for agent in config.agents if agent.name == side.agent)
-    renamed = RunConfig(agents=[AgentEntry(name=about.name, weights=weights)], suite=config.suite)
+    played = next(agent for agent in config.agents if agent.name == side.agent)
+    endpoint = published_settings(played.endpoint)
+    agent = AgentEntry(name=about.name, weights=played.weights, endpoint=endpoint)
+    renamed = RunConfig(agents=[agent], suite=config.suite)
     episodes = _episodes(side, about.name)
     missing = len(renamed.keys) - len(episodes)
     if missing:

@@ -166,7 +166,7 @@ def table_grid(data: pd.DataFrame) -> Grid:
         ]
         for row in data[data["design"] != "control"].to_dict("records")
     ]
-    return Grid(header, rows, left=3, hideable=_HIDEABLE)
+    return Grid(header, rows, left=3, hideable=_HIDEABLE, wrapped=tuple(header[:1]))
 
 
 def _controls(data: pd.DataFrame, row: dict[Any, Any]) -> str:

@@ -4,17 +4,22 @@ Replaying an episode checks all that the game decides. It cannot tell a reply fr
 the same actions, nor a token count or a time from another; these hashes can.
 """
 
+import logging
 import os
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from ragen_agents.run_files.atomic import write_atomically
 from ragen_bench.runs.records import EpisodeT, Record
 from ragen_envs.errors import RagenError
 
 CHECKSUMS: Final = "episodes.sha256"
+MAX_APPEND: Final = 32
+"""Most lines that are written before their hashes, so that an interruption leaves no more without one."""
 _WIDTH: Final = 65
+_LOG: Final = logging.getLogger("ragen.runs")
 
 
 class Checksums:
@@ -22,13 +27,21 @@ class Checksums:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / CHECKSUMS
+        self._known: set[str] = set()
+        """The hashes of the last repair, so that lines that were moved since then count as protected."""
 
     def append(self, lines: Sequence[bytes]) -> None:
         """Add the hashes of lines that are on the disk already."""
-        self._write([sha256(line[:-1]).hexdigest() for line in lines])
+        checksums = [sha256(line[:-1]).hexdigest() for line in lines]
+        with self._path.open("ab") as file:
+            file.write(_encode(checksums))
+            file.flush()
+            os.fsync(file.fileno())
 
     def repair(self, records: Sequence[Record[EpisodeT]]) -> None:
         """Bring the file in step with the episodes that survived an interruption.
+
+        Episodes without a hash get one, and a warning: they were not protected before.
 
         Raises:
             RagenError: An episode differs from its hash, so it was changed later.
@@ -40,16 +53,21 @@ class Checksums:
                     f"{self._path.with_suffix('.jsonl')} line {record.line} was changed after it "
                     "was written"
                 )
-        kept = min(len(there), len(records))
-        with self._path.open("ab") as file:
-            file.truncate(kept * _WIDTH)
-        self._write([record.sha256 for record in records[kept:]])
+        bare = [record for record in records[len(there) :] if record.sha256 not in self._known]
+        if bare:
+            _LOG.warning(
+                "%s lacked the checksums of %d of %d episodes; earlier changes to them cannot be detected",
+                self._path,
+                len(bare),
+                len(records),
+            )
+        checksums = [record.sha256 for record in records]
+        write_atomically(self._path, _encode(checksums))
+        self._known = set(checksums)
 
-    def _write(self, checksums: Sequence[str]) -> None:
-        with self._path.open("ab") as file:
-            file.write("".join(f"{checksum}\n" for checksum in checksums).encode())
-            file.flush()
-            os.fsync(file.fileno())
+
+def _encode(checksums: Sequence[str]) -> bytes:
+    return "".join(f"{checksum}\n" for checksum in checksums).encode()
 
 
 def read_checksums(folder: Path) -> list[str] | None:

@@ -11,6 +11,7 @@ from ragen_agents.policies.python_agent import is_python_agent
 from ragen_agents.rollout import Episode, EpisodeKey, MatchKey, MatchRecord
 from ragen_agents.run_files import CONFIG, ENVIRONMENT
 from ragen_agents.run_files.atomic import write_atomically
+from ragen_agents.run_files.differences import differences_of
 from ragen_agents.run_files.locks import exclusive_lock
 from ragen_agents.run_files.provenance import describe_provenance
 from ragen_agents.run_files.resource_context import ResourceContext
@@ -25,7 +26,7 @@ from ragen_bench.config.run_config import (
     load_config,
 )
 from ragen_bench.config.suite_versions import check_playable
-from ragen_bench.runs.checksums import Checksums
+from ragen_bench.runs.checksums import MAX_APPEND, Checksums
 from ragen_bench.runs.records import Records, encode_episode, read_records
 from ragen_envs.errors import RagenError
 
@@ -36,6 +37,7 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
     """A run that is being played; a context manager that holds the directory's lock.
 
     Entering makes the directory, or checks that it holds the same run, and cuts a torn last line off.
+    A run without an episode is replaced.
 
     Raises:
         RagenError: The directory holds something else, is in use, or cannot be written.
@@ -72,16 +74,20 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
         new = [episode for episode in episodes if episode.key not in self.done]
         lines = [encode_episode(episode) for episode in new]
         try:
-            self._file.write(b"".join(lines))
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._checksums.append(lines)
+            for start in range(0, len(lines), MAX_APPEND):
+                self._write(lines[start : start + MAX_APPEND])
         except OSError as error:
             self._broken = True
             raise RagenError(
                 f"'{self.folder}' cannot be written: {error.strerror}; the same command resumes the run"
             ) from error
         self.done.update(episode.key for episode in new)
+
+    def _write(self, lines: Sequence[bytes]) -> None:
+        self._file.write(b"".join(lines))
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._checksums.append(lines)
 
     def _check_contents(self) -> None:
         if not self.folder.is_dir() or (self.folder / CONFIG).exists():
@@ -95,9 +101,11 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
             )
 
     def _start(self) -> None:
-        if not (self.folder / CONFIG).exists():
+        started = (self.folder / CONFIG).exists()
+        find = check_run if started else read_episodes
+        found = find(self.folder, self.config)
+        if not found.records:
             self._write_head()
-        found = check_run(self.folder, self.config)
         self.done = {episode.key for episode in found.episodes}
         self._file.truncate(found.size)
         self._checksums = Checksums(self.folder)
@@ -115,16 +123,20 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
 def check_run(folder: Path, config: AnyConfig) -> Records[Any]:
     """Return the episodes of a directory that must hold a run with this config; reads only.
 
+    Without an episode it may hold any run, because nothing is lost with it.
+
     Raises:
         RagenError: It holds another run, or an episode that is not of this run.
     """
     there = load_config(folder)
+    found = read_episodes(folder, there)
+    if not found.records and not found.torn:
+        return found
     check_playable(f"'{folder}' holds a run", there.suite_version)
     _check_agents(folder, there, config)
-    differs = differences(there, config)
+    differs = differences_of(_agents(there), _agents(config)) or differences(there, config)
     if differs is not None:
         raise RagenError(f"'{folder}' holds another run: {differs}; choose another --out")
-    found = read_episodes(folder, config)
     expected = set(config.keys)
     for record in found.records:
         key = record.episode.key
@@ -162,6 +174,11 @@ def _check_weights(folder: Path, there: AnyConfig, here: AnyConfig) -> None:
             f"'{folder}' holds another run: the {what} of {_and(changed)} have changed since it was "
             "started; choose another --out"
         )
+
+
+def _agents(config: AnyConfig) -> dict[str, Any]:
+    """Return the agents of a config as fields, so that a difference names one of theirs."""
+    return {f"agents[{i}]": agent.model_dump(mode="json") for i, agent in enumerate(config.agents)}
 
 
 def _and(names: list[str]) -> str:

@@ -1,4 +1,7 @@
-"""How many seeds and levels show a difference of a given size, by the test of `mixed_effects_difference`."""
+"""How many seeds and levels show a difference of a given size, by the tests that comparisons use.
+
+Of training runs this is the test of `mixed_effects_difference`, of two fixed models that of `compare_rates`.
+"""
 
 import math
 from bisect import bisect_left
@@ -36,33 +39,51 @@ class Design(NamedTuple):
     levels: int
     """Different levels on which each run is tested, the same ones; episodes of one level count as one."""
     rate: float = 0.2
-    """Success rate about which it is, in (0, 1) (the paper's tables: 0.2)."""
+    """Success rate of the worse setting, in (0, 1) (the paper's tables: 0.2)."""
     seed_sd: float = 0.03
     """Standard deviation of the true success rate over seeds; 0 compares two fixed models."""
     correlation: float = 0.3
     """Correlation of two runs' outcomes on the same level: easy levels are easy for both."""
 
-    @property
-    def error(self) -> float:
-        """Standard error of the difference."""
-        chance = 2 * self.rate * (1 - self.rate) * (1 - self.correlation) / self.levels
-        return math.sqrt((2 * self.seed_sd**2 + chance) / self.seeds)
-
-    @property
-    def degrees_of_freedom(self) -> float:
-        """Degrees of freedom of the test: of the seeds, or where these do not differ, of the levels."""
-        by_seeds = self.seeds > 1 and self.seed_sd > 0
-        return 2.0 * (self.seeds - 1) if by_seeds else float(self.levels - 1)
+    def error(self, effect: float) -> float:
+        """Return the standard error of the difference of two settings that truly differ by an effect."""
+        chance = (
+            self.rate * (1 - self.rate)
+            + (self.rate + effect) * (1 - self.rate - effect)
+            - 2 * self._covariance(effect)
+        )
+        return math.sqrt((2 * self.seed_sd**2 + chance / self.levels) / self.seeds)
 
     def power(self, effect: float) -> float:
         """Return the probability of detecting a true effect, in [0, 1]."""
         return self.power_at(effect, 0.05)
 
     def power_at(self, effect: float, alpha: float) -> float:
-        """Return the probability of detecting a true effect at the level ``alpha``."""
+        """Return the probability of detecting a true effect at the level ``alpha``; 0 if it is impossible."""
+        if self.rate + effect > 1:
+            return 0.0
         if self.seed_sd > 0:
-            return power_of_seeds(effect, self.error, self.seeds, alpha)
-        return power_of(effect, self.error, self.degrees_of_freedom, alpha)
+            return power_of_seeds(effect, self.error(effect), self.seeds, alpha)
+        if self.seeds == 1:
+            return self._power_of_mcnemar(effect, alpha)
+        return power_of(effect, self.error(effect), self.levels - 1, alpha)
+
+    def _covariance(self, effect: float) -> float:
+        """Return the covariance of both outcomes of a level, at most what the rates allow."""
+        better = self.rate + effect
+        spread = self.rate * (1 - self.rate) * better * (1 - better)
+        return min(self.correlation * math.sqrt(spread), self.rate * (1 - better))
+
+    def _power_of_mcnemar(self, effect: float, alpha: float) -> float:
+        """Return the exact power of `mcnemar_exact` for two models that play each level once."""
+        both = self.rate * (self.rate + effect) + self._covariance(effect)
+        worse, better = self.rate - both, self.rate + effect - both
+        pairs = np.arange(self.levels + 1)
+        enough = stats.binom.isf(
+            alpha / 2, pairs, 0.5
+        )  # more wins than that among the discordant pairs
+        found = stats.binom.sf(enough, pairs, better / (better + worse))
+        return float(stats.binom.pmf(pairs, self.levels, better + worse) @ found)
 
 
 def power_of_seeds(effect: float, error: float, seeds: int, alpha: float = 0.05) -> float:
@@ -120,9 +141,10 @@ def smallest_effect(design: Design, power: float = 0.8, alpha: float = 0.05) -> 
     def lacking(effect: float) -> float:
         return design.power_at(effect, alpha) - power
 
-    if lacking(100 * design.error) < 0:
+    largest = min(100 * design.error(0.0), 1 - design.rate)
+    if lacking(largest) < 0:
         return math.inf
-    return float(optimize.brentq(lacking, 1e-9, 100 * design.error, xtol=1e-6))
+    return float(optimize.brentq(lacking, 1e-9, largest, xtol=1e-6))
 
 
 def seeds_for(

@@ -1,22 +1,25 @@
 """Verify a run: replay every episode and recompute every number."""
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import MatchRecord
 from ragen_bench.config.run_config import AnyConfig, EditedConfigError, MatchConfig, load_config
 from ragen_bench.config.suite_versions import check_playable
 from ragen_bench.config.suites import check_suite
-from ragen_bench.runs.checksums import CHECKSUMS, read_checksums
+from ragen_bench.runs.checksums import CHECKSUMS, MAX_APPEND, read_checksums
 from ragen_bench.runs.directory import EPISODES, read_episodes
 from ragen_bench.runs.picture_files import PICTURES, kept_hash
 from ragen_bench.runs.records import DuplicateError, Record
 from ragen_bench.verification.episode_replay import Check, config_checks, replay
 from ragen_envs.errors import RagenError
+
+_LOG: Final = logging.getLogger("ragen.verification")
 
 
 class MismatchError(Exception):
@@ -34,6 +37,8 @@ class Verified(NamedTuple):
     """Whether an incomplete last line was skipped."""
     hashed: bool
     """Whether there were checksums."""
+    unhashed: int
+    """Episodes at the end that the checksums do not cover, as an interruption leaves them."""
 
 
 Replay = Callable[[str, Sequence[Record[Any]], AnyConfig], Iterator[None]]
@@ -64,14 +69,14 @@ def verify_run(
         RagenError: The run cannot be read.
     """
     path = folder / EPISODES
-    checksums = read_checksums(
-        folder
-    )  # before the episodes, because the run may continue meanwhile
+    # The run may continue meanwhile: hashes read before need episodes, and episodes hashes read after.
+    before = read_checksums(folder)
     try:
         config = load_config(folder)
         found = read_episodes(folder, config)
     except (DuplicateError, EditedConfigError) as error:
         raise MismatchError(str(error)) from error
+    checksums = read_checksums(folder)
     check_playable(f"'{folder}' is a run", config.suite_version)
     _check_games(config)
     expected = set(config.keys)
@@ -87,14 +92,17 @@ def verify_run(
             _verify_checksum(path, record, checksums)
         if tick is not None:
             tick(count, len(found.records))
-    if checksums is not None and len(checksums) > len(found.records):
+    if before is not None and len(before) > len(found.records):
         raise MismatchError(
-            f"{path} line {len(found.records) + 1}: {CHECKSUMS} has {len(checksums)} episodes, but "
+            f"{path} line {len(found.records) + 1}: {CHECKSUMS} has {len(before)} episodes, but "
             f"{len(found.records)} can be read"
         )
+    bare = [] if checksums is None else found.records[len(checksums) :]
+    _check_bare(path, bare)
     turns = sum(len(episode.turns) for episode in found.episodes)
     missing = len(expected) - len(found.records)
-    return Verified(len(found.records), turns, missing, found.torn, checksums is not None)
+    hashed = checksums is not None
+    return Verified(len(found.records), turns, missing, found.torn, hashed, len(bare))
 
 
 def _check_games(config: AnyConfig) -> None:
@@ -138,6 +146,9 @@ def _checks(config: AnyConfig, record: Record[Any]) -> Iterator[Check]:
             yield from chain(config_checks(config, record.episode), replay(record.episode))
     except RagenError as error:
         yield Check(None, "replay", "was played", f"{error}")
+    # Only the current suite version is replayed, and its records are of the current schema.
+    schema = type(record.episode).model_fields["schema_version"].default
+    yield Check(None, "schema_version", record.episode.schema_version, schema)
 
 
 def _verify_pictures(path: Path, record: Record[Any]) -> None:
@@ -155,9 +166,26 @@ def _verify_pictures(path: Path, record: Record[Any]) -> None:
             )
 
 
+def _check_bare(path: Path, records: Sequence[Record[Any]]) -> None:
+    """Check that the records without a checksum can be what one interrupted write has left."""
+    if not records:
+        return
+    count = f"{len(records)} episode{'s' if len(records) != 1 else ''}"
+    if len(records) > MAX_APPEND or len({record.episode.key.agents for record in records}) > 1:
+        raise MismatchError(
+            f"{path} line {records[0].line}: {CHECKSUMS} ends before the last {count}, but an interruption "
+            f"leaves at most {MAX_APPEND}, of one agent, without a checksum"
+        )
+    _LOG.info(
+        "note: the checksums do not cover the last %s, as after an interruption, so replies with the same "
+        "actions could be swapped there",
+        count,
+    )
+
+
 def _verify_checksum(path: Path, record: Record[Any], checksums: list[str]) -> None:
     if record.line > len(checksums):
-        return  # killed between the two writes
+        return  # see _check_bare
     if checksums[record.line - 1] != record.sha256:
         raise MismatchError(
             f"{path} line {record.line}: {record.episode.key}, the line: recorded with SHA-256 "

@@ -1,0 +1,83 @@
+"""Agents in Python that fail in unusual ways: their episodes are errors, and the run goes on."""
+
+import json
+
+import pytest
+from ragen_bench.__main__ import main
+
+AGENTS = """
+import asyncio
+
+REPLY = "<think>so</think><answer>{arm}</answer>"
+
+
+def arm(request):
+    return request.messages[0]["content"].split("Actions: ")[1].split(",")[0]
+
+
+def first(request):
+    return request.seed % 2 == 0
+
+
+async def huge(request):
+    return "x" * (17 << 20) if first(request) else REPLY.format(arm=arm(request))
+
+
+async def cancelled(request):
+    if first(request):
+        raise asyncio.CancelledError
+    return REPLY.format(arm=arm(request))
+
+
+async def leaving(request):
+    if first(request):
+        raise SystemExit(5)
+    return REPLY.format(arm=arm(request))
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    (tmp_path / "hostile.py").write_text(AGENTS)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("agent", "said"),
+    [("huge", "characters"), ("cancelled", "CancelledError"), ("leaving", "SystemExit(5)")],
+)
+def test_the_other_episodes_are_played(agent, said, tmp_path):
+    command = ["bench", "--agent", f"hostile:{agent}", "--game", "Bandit", "--episodes", "12"]
+    assert main([*command, "--out", "run"]) == 0
+    lines = (tmp_path / "run/episodes.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    ends = [record["end"] for record in records]
+    assert len(records) == 12
+    assert 0 < ends.count("error") < 12
+    assert all(said in r["error"] for r in records if r["end"] == "error")
+
+
+def test_a_match_goes_on_too(tmp_path):
+    command = ["match", "--suite", "match", "--agent", "hostile:cancelled", "--agent", "random"]
+    assert main([*command, "--episodes", "2", "--game", "FrozenLakeRace", "--out", "run"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (["--stop", "x"], "--stop is for agents openai:MODEL"),
+        (["--tools"], "--tools is for agents openai:MODEL"),
+        (["--timeout", "5s"], "--timeout is for agents openai:MODEL"),
+        (["--extra-body", "{}"], "--extra-body is for agents openai:MODEL"),
+    ],
+)
+@pytest.mark.parametrize("agent", ["random", "hostile:huge"])
+def test_options_that_no_agent_reads_are_refused(option, said, agent, capsys):
+    assert main(["bench", "--agent", agent, "--game", "Bandit", "--out", "run", *option]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_limit_of_tokens_that_nothing_counts_is_refused(capsys):
+    command = ["bench", "--agent", "random", "--game", "Bandit", "--out", "run"]
+    assert main([*command, "--token-limit", "10"]) == 2
+    assert "--time-limit or --max-reply-tokens" in capsys.readouterr().err
