@@ -29,3 +29,9 @@ def verify(run: RunArgument, backend: BackendOption = "local") -> None:
         print("note: the incomplete last line was skipped")
     if not found.hashed:
         print("note: there are no checksums, so replies with the same actions could be swapped")
+    if found.unhashed:
+        episodes = f"{found.unhashed} episode{'s' if found.unhashed != 1 else ''}"
+        print(
+            f"note: the checksums do not cover the last {episodes}, as after an interruption, so replies "
+            "with the same actions could be swapped there"
+        )

@@ -1,11 +1,10 @@
 """Verify a run: replay every episode and recompute every number."""
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import MatchRecord
@@ -18,8 +17,6 @@ from ragen_bench.runs.picture_files import PICTURES, kept_hash
 from ragen_bench.runs.records import DuplicateError, Record
 from ragen_bench.verification.episode_replay import Check, config_checks, replay
 from ragen_envs.errors import RagenError
-
-_LOG: Final = logging.getLogger("ragen.verification")
 
 
 class MismatchError(Exception):
@@ -176,11 +173,6 @@ def _check_bare(path: Path, records: Sequence[Record[Any]]) -> None:
             f"{path} line {records[0].line}: {CHECKSUMS} ends before the last {count}, but an interruption "
             f"leaves at most {MAX_APPEND}, of one agent, without a checksum"
         )
-    _LOG.info(
-        "note: the checksums do not cover the last %s, as after an interruption, so replies with the same "
-        "actions could be swapped there",
-        count,
-    )
 
 
 def _verify_checksum(path: Path, record: Record[Any], checksums: list[str]) -> None:
