@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -11,8 +12,9 @@ from pydantic import ConfigDict, Field, model_validator
 from ragen_agents.engines.decoding import stop_token_ids
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.growth import begun, extend
-from ragen_agents.rollout.trajectory import Trajectory
+from ragen_agents.rollout.trajectory import Row, Trajectory
 from ragen_agents.run_files.renamed_keys import RenamedKeys
+from ragen_agents.starpo.config import check_conversation
 from ragen_envs.conversation import ConversationWrapper, format_reply, make
 from ragen_envs.errors import RagenError
 from ragen_envs.seeding import new_stream
@@ -39,7 +41,7 @@ class SftConfig(RenamedKeys):
     equal share of the demonstrations."""
     model: str = "starter"
     """"starter", "smollm2", a model folder, a GGUF file, or "hf:NAME"."""
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=1 << 32)
     """Seed of the demonstrations and of their order in training."""
     demonstrations: int = Field(1000, ge=1)
     """Conversations of the oracle on fresh training levels."""
@@ -70,6 +72,13 @@ class SftConfig(RenamedKeys):
             raise ValueError(
                 f"batch_size is {self.batch_size}, but must be a multiple of micro_batch"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_conversations(self) -> "SftConfig":
+        check_conversation(self.env_kwargs, "env_kwargs.")
+        for number, variant in enumerate(self.variants):
+            check_conversation(variant, f"variants.{number}.")
         return self
 
 
@@ -129,6 +138,16 @@ def _play(
     return trajectory
 
 
+def _check_lengths(rows: Sequence[Row], context: int | None) -> None:
+    longest = max(len(row.ids) for row in rows)
+    if context is not None and longest > context:
+        raise RagenError(
+            f"the model reads {context} tokens, but the longest conversation has {longest}; set a smaller "
+            "env_kwargs.demonstrations or env_kwargs.max_turns, or env_kwargs.history=none, or choose "
+            "another model"
+        )
+
+
 def train(config: SftConfig, out: Path) -> None:
     """Train and write an ordinary model folder, with adapters merged.
 
@@ -136,7 +155,8 @@ def train(config: SftConfig, out: Path) -> None:
     chat a line, as trl reads them.
 
     Raises:
-        RagenError: The model or the game cannot be used, or the folder already exists.
+        RagenError: The model or the game cannot be used, a conversation is longer than the model's context,
+            or the folder already exists.
     """
     import torch
     from transformers import TrainingArguments, set_seed
@@ -152,6 +172,7 @@ def train(config: SftConfig, out: Path) -> None:
     codec = ChatCodec(tokenizer, stop_token_ids(model.generation_config, tokenizer))
     shown = demonstrations(config, codec)
     rows = [row for trajectory in shown for row in trajectory.rows]
+    _check_lengths(rows, getattr(model.config, "max_position_embeddings", None))
     set_seed(config.seed)
     if config.lora_rank:
         model = with_adapters(model, config.lora_rank, config.lora_rank, config.seed)

@@ -55,9 +55,13 @@ class TransformersEngine:
         self._model.train(training)
         return [
             Completion(
-                request.key, sample.ids, sample.logprobs, sample.finish, self.version,
+                request.key,
+                sample.ids,
+                sample.logprobs,
+                sample.finish,
+                self.version,
                 sample.entropies,
-            )  # fmt: skip
+            )
             for request, sample in zip(requests, samples, strict=True)
         ]
 

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -11,6 +11,7 @@ from ragen_agents.engines.base import Completion, Engine, EngineError, TokenRequ
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.growth import begun, extend
 from ragen_agents.rollout.trajectory import Trajectory, TrajectoryTurn
+from ragen_agents.rollout.turn_record import describe_error
 from ragen_envs.conversation import (
     ConversationVector,
     ConversationWrapper,
@@ -19,7 +20,7 @@ from ragen_envs.conversation import (
     whole_turn,
 )
 from ragen_envs.conversation.wrapper import Message
-from ragen_envs.errors import RagenError
+from ragen_envs.errors import InstanceError, RagenError
 from ragen_envs.oracle import Budget
 from ragen_envs.seeding import new_stream
 
@@ -43,7 +44,7 @@ class GroupSpec:
     """Number in the iteration."""
     size: int
     options: dict[str, Any] = field(hash=False)
-    """Keywords of ``reset``: a seed, or a frozen instance; noise is added to them."""
+    """Keywords of ``reset``: a seed, or a frozen instance, and the first noise number of the group's."""
     opening: tuple[list[int], ...] = field(default=(), hash=False)
     """Token ids of the replies with which every member begins; the model writes those after them. Their
     log-probabilities are recorded as 0."""
@@ -98,6 +99,11 @@ class Collector:
         Members share the level and draw independent noise. A reply is played as soon as the engine has
         it, whatever the others do. An error of a game ends its episode and is recorded; an error of the
         engine is raised.
+
+        Raises:
+            EngineError: The engine failed.
+            RagenError: What the engine or the reward returned cannot be used.
+            InstanceError: An instance that a group asks for does not exist.
         """
         self.clock = Clock()
         started = time.perf_counter()
@@ -108,9 +114,7 @@ class Collector:
         for key, (spec, member) in enumerate(members):
             # The first iteration's first member meets the level's own chance, as the harness does.
             noise = iteration * spec.size + member
-            env = self._envs[key]
-            env.reset(**_reset_arguments(spec.options, noise))
-            trajectories.append(begun(self.codec, env, spec.group, member))
+            trajectories.append(self._begin(self._envs[key], spec, member, noise))
         self._open(trajectories, [spec.opening for spec, _ in members])
         for key, trajectory in enumerate(trajectories):
             if trajectory.end is None:
@@ -127,6 +131,19 @@ class Collector:
                 f"{env} was made twice: episodes are played at the same time, so each needs a new env"
             )
         self._envs.append(env)
+
+    def _begin(
+        self, env: ConversationWrapper, spec: GroupSpec, member: int, noise: int
+    ) -> Trajectory:
+        try:
+            env.reset(**_reset_arguments(spec.options, noise))
+            return begun(self.codec, env, spec.group, member)
+        except InstanceError:  # the caller asks for what does not exist
+            raise
+        except Exception as error:
+            failed = Trajectory(spec.group, member, [])
+            failed.end, failed.error = EndReason.ERROR, describe_error(error)
+            return failed
 
     def _open(
         self, trajectories: list[Trajectory], openings: Sequence[tuple[list[int], ...]]
@@ -156,6 +173,7 @@ class Collector:
             polled = time.perf_counter()
             if not completions:
                 raise EngineError("the engine returned no reply although requests are queued")
+            _check_completions(completions, trajectories)
             self._receive(games, trajectories, completions)
             for completion in completions:
                 if trajectories[completion.key].end is None:
@@ -189,12 +207,14 @@ class Collector:
         )
         for k, completion in enumerate(completions):
             trajectory, result = trajectories[completion.key], results[k]
-            trajectory.append_reply(completion.ids, completion.logprobs, completion.version)
+            trajectory.append_reply(
+                completion.ids, completion.logprobs, completion.version, completion.entropies
+            )
             turn = whole_turn(replies[k], envs[k].settings.prefix)
             trajectory.messages.append({"role": "assistant", "content": turn})
             if isinstance(result, Exception):  # a game that breaks ends its episode, not the run
                 trajectory.end = EndReason.ERROR
-                trajectory.error = f"{type(result).__name__}: {result}"[:2000]
+                trajectory.error = describe_error(result)
             else:
                 parts = _checked_parts(self.reward.parts(before[k], replies[k], result))
                 self._append(trajectory, completion, envs[k], asked[k], replies[k], result, parts)
@@ -218,20 +238,57 @@ class Collector:
             extend(trajectory, self.codec, env, asked.messages, reply, closed)
 
 
-def _checked_parts(parts: dict[str, Any]) -> dict[str, float]:
+def _check_completions(
+    completions: Sequence[Completion], trajectories: Sequence[Trajectory]
+) -> None:
+    """Check what an engine returned.
+
+    Raises:
+        RagenError: A trajectory cannot be built from it.
+    """
+    waiting = {key for key, trajectory in enumerate(trajectories) if trajectory.end is None}
+    for completion in completions:
+        key, ids, logprobs = completion.key, completion.ids, completion.logprobs
+        if key not in waiting:
+            raise RagenError(
+                f"the engine returned a completion with the key {key}, which nobody asked for"
+            )
+        waiting.remove(key)
+        where = f"the engine returned a completion for the key {key} with"
+        if not isinstance(ids, list) or any(type(token) is not int or token < 0 for token in ids):
+            raise RagenError(f"{where} the ids {ids!r:.80}, but they must be a list of int")
+        if not isinstance(logprobs, list) or len(logprobs) != len(ids):
+            raise RagenError(f"{where} {len(ids)} ids, but the logprobs {logprobs!r:.80}")
+        for number in logprobs:
+            if not _is_finite(number):
+                raise RagenError(
+                    f"{where} the logprob {number!r:.80}, but it must be a finite number"
+                )
+
+
+def _checked_parts(parts: Any) -> dict[str, float]:
     """Return the parts of a reward as numbers.
 
     Raises:
-        RagenError: One of them is no finite number.
+        RagenError: They are no mapping, or one of them has no name or is no finite number.
     """
+    if not isinstance(parts, Mapping) or any(not isinstance(name, str) for name in parts):
+        raise RagenError(
+            f"the reward returned {parts!r:.80}, but must return a mapping of names to finite numbers"
+        )
     for name, value in parts.items():
-        if not isinstance(value, Real) or not math.isfinite(value):
+        if not _is_finite(value):
             raise RagenError(
                 f"the reward returned {value!r:.80} for '{name}', but must return finite numbers"
             )
     return {name: float(value) for name, value in parts.items()}
 
 
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, Real) and math.isfinite(value)
+
+
 def _reset_arguments(options: dict[str, Any], noise: int) -> dict[str, Any]:
     others = {name: value for name, value in options.items() if name != "seed"}
-    return {"seed": options.get("seed"), "options": {**others, "noise": noise}}
+    first = others.get("noise", 0)
+    return {"seed": options.get("seed"), "options": {**others, "noise": first + noise}}

@@ -1,6 +1,7 @@
 """Hooks into a training run."""
 
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,14 +49,29 @@ def checked_callbacks(callbacks: Sequence[Callback]) -> tuple[Callback, ...]:
     """Return the callbacks as a tuple.
 
     Raises:
-        RagenError: One of them is no instance of `Callback`.
+        RagenError: They are no sequence, one of them is no instance of `Callback`, or a method that begins
+            with ``on_`` is no hook.
     """
+    if not isinstance(callbacks, Sequence):
+        raise RagenError(f"callbacks is {callbacks!r:.80}, but must be a list of callbacks")
     for callback in callbacks:
         if not isinstance(callback, Callback):
             raise RagenError(
                 f"callbacks holds {callback!r:.80}, but must hold instances of ragen_agents.starpo.Callback"
             )
+        _check_hooks(callback)
     return tuple(callbacks)
+
+
+def _check_hooks(callback: Callback) -> None:
+    hooks = [name for name in dir(Callback) if name.startswith("on_")]
+    for name in dir(type(callback)):
+        if name.startswith("on_") and name not in hooks:
+            (nearest,) = get_close_matches(name, hooks, n=1, cutoff=0.0)
+            raise RagenError(
+                f"{type(callback).__name__}.{name} is not a hook and would never be called; the nearest is "
+                f"{nearest}. The names of other methods must not begin with on_"
+            )
 
 
 class ReportMetrics(Callback):

@@ -25,6 +25,7 @@ RESOURCES: Final[dict[str, Any]] = {
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Unit = Annotated[float, Field(ge=0, le=1)]
+Decay = Annotated[float, Field(ge=0, lt=1)]
 Amount = Annotated[float, Field(ge=0)]
 Above = Annotated[float, Field(gt=0)]
 Params = dict[str, float]
@@ -226,7 +227,7 @@ class Update(_Section):
     """Weight decay (AdamW) of policy and critic, without biases and norms."""
     critic_warmup: Annotated[int, Field(ge=0)] = 0
     """Iterations at the start in which only the critic learns."""
-    betas: tuple[Unit, Unit] = (0.9, 0.999)
+    betas: tuple[Decay, Decay] = (0.9, 0.999)
     """Adam's betas (paper: 0.9, 0.999)."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     """Maximum norm of the gradients, clipped separately for policy and critic."""
@@ -241,6 +242,10 @@ class Update(_Section):
     float32_head: bool | None = None
     """Whether logits are computed in float32 although the precision is bfloat16. By default if several
     optimizer steps share the log-probabilities of one rollout."""
+    old_logprobs: Literal["trainer"] | None = None
+    """Where the log-probabilities before the update come from. By default from the rollout, where the
+    engine is transformers and the precision float32, so that both differ by rounding only; every tenth
+    iteration, and everywhere else, from a pass of the trainer. trainer: always from that pass."""
     max_nonfinite_steps: Positive = 3
     """Consecutive optimizer steps with a non-finite gradient after which the run stops."""
 
@@ -347,7 +352,7 @@ class TrainConfig(_Section):
     """Conversation settings and keywords of the game."""
     model: str = "starter"
     """"starter", "smollm2", a model folder, a GGUF file, or "hf:NAME"."""
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 0
     """Seed of all random numbers of the run."""
     iterations: Positive = 200
     """Number of iterations, each a rollout and an update (paper: 200)."""
@@ -389,6 +394,16 @@ class TrainConfig(_Section):
     def charges_divergence(self) -> bool:
         """Whether the initial policy is needed, because a divergence from it is applied."""
         return self.loss.kl != "none" and self.loss.kl_coef > 0
+
+    @property
+    def trusts_rollout_scores(self) -> bool:
+        """Whether engine and trainer compute the same log-probabilities, see ``update.old_logprobs``."""
+        # A critic on the policy's trunk is passed together with the policy.
+        shares_pass = self.has_critic and self.critic.kind == "shared"
+        same = (
+            self.engine == "transformers" and self.update.precision == "float32" and not self.fsdp
+        )
+        return self.update.old_logprobs is None and same and not shares_pass
 
     @property
     def computes_float32_logits(self) -> bool:

@@ -1,7 +1,7 @@
 """The first half of an iteration: play the groups, and choose what is learned from."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from accelerate import Accelerator
 
@@ -14,6 +14,9 @@ from ragen_agents.starpo.run.metrics import group_returns
 from ragen_envs.conversation import EndReason
 from ragen_envs.seeding import advance, below, new_stream
 
+_NOISE_OF_GROUP: Final = 1 << 32
+"""Noise numbers that a group has for itself; more than a run has episodes of it."""
+
 
 def training_groups(config: TrainConfig, iteration: int, refill: int = 0) -> list[GroupSpec]:
     """Return the groups of an iteration, counted from 0: ``group_size`` episodes from each of P levels.
@@ -25,11 +28,12 @@ def training_groups(config: TrainConfig, iteration: int, refill: int = 0) -> lis
     specs = []
     for place in range(count):
         group = refill * count + place
-        stream = new_stream(purpose, config.game, iteration * count + place)
-        if config.levels:
-            pick = below(advance(stream), config.levels)
-            stream = new_stream(f"level {config.seed}", config.game, pick)
-        specs.append(GroupSpec(group, config.rollout.group_size, {"seed": stream}))
+        options = {"seed": new_stream(purpose, config.game, iteration * count + place)}
+        if config.levels:  # two groups may have one level, but not its chance events
+            pick = below(advance(options["seed"]), config.levels)
+            level = new_stream(f"level {config.seed}", config.game, pick)
+            options = {"seed": level, "noise": group * _NOISE_OF_GROUP}
+        specs.append(GroupSpec(group, config.rollout.group_size, options))
     return specs
 
 

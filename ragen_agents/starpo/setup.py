@@ -1,10 +1,9 @@
 """Build what a training run needs from its config: devices, conversations, the reference policy."""
 
 import copy
+import inspect
 from collections.abc import Callable
 from datetime import timedelta
-from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -12,15 +11,16 @@ from accelerate import Accelerator, InitProcessGroupKwargs
 from torch import nn
 
 from ragen_agents.engines.precision import warn_of_slow_bfloat16
-from ragen_agents.model_source import model_source, weights_digest
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.starpo.config import TrainConfig, check_conversation
+from ragen_agents.starpo.parts.own_parts import OwnPart, own_part
 from ragen_agents.starpo.update.models import ActorCritic
 from ragen_agents.starpo.update.passes import trunk_of
 from ragen_envs.conversation import ConversationWrapper, make
 from ragen_envs.errors import InstanceError, RagenError
 from ragen_envs.splits import VALIDATION
 
+_ENGINE_METHODS: Final = ("submit", "poll", "sync", "release", "close")
 MakeEnv = Callable[[], ConversationWrapper]
 _WAITS: Final = 3600.0
 """Seconds that processes wait for the slowest of them; its rollouts may take so much longer."""
@@ -92,31 +92,24 @@ def env_factory(config: TrainConfig, env: Callable[[], Any] | None) -> MakeEnv:
     return make_own
 
 
-def with_weights(config: TrainConfig) -> TrainConfig:
-    """Return a config with the hash of its model's files, by which a run knows what it started from.
+def names_of_parts(**parts: object | None) -> dict[str, OwnPart]:
+    """Return what identifies the parts that a caller has passed, by kind.
 
     Raises:
-        RagenError: There is no such model.
+        RagenError: The engine is none.
     """
-    folder = Path(model_source(config.model))
-    if config.model.startswith("hf:") or config.weights is not None:
-        return config
-    return config.model_copy(update={"weights": weights_digest(folder)})
+    _check_engine(parts.get("engine"))
+    return {kind: own_part(part) for kind, part in parts.items() if part is not None}
 
 
-def names_of_parts(**parts: object | None) -> dict[str, str]:
-    """Return the names of the parts that a caller has passed, by kind."""
-    return {kind: _name_of(part) for kind, part in parts.items() if part is not None}
-
-
-def _name_of(part: Any) -> str:
-    if isinstance(part, partial):
-        return f"{_name_of(part.func)} with {part.args!r:.80} {part.keywords!r:.80}"
-    module, name = (
-        getattr(part, field, getattr(type(part), field)) for field in ("__module__", "__qualname__")
-    )
-    line = f":{part.__code__.co_firstlineno}" if name.endswith("<lambda>") else ""
-    return f"{module}.{name}{line}"
+def _check_engine(engine: object | None) -> None:
+    missing = [name for name in _ENGINE_METHODS if not callable(getattr(engine, name, None))]
+    if engine is not None and (missing or inspect.isclass(engine)):
+        lacks = f"lacks {', '.join(missing)}" if missing else "is a class"
+        raise RagenError(
+            f"engine is {engine!r:.80}, which {lacks}, but must be an instance with the methods of "
+            "ragen_agents.starpo.Engine"
+        )
 
 
 def frozen_reference(config: TrainConfig, policy: Any) -> ActorCritic | None:

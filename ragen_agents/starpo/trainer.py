@@ -17,6 +17,7 @@ from ragen_agents.starpo.callbacks import Callback, checked_callbacks
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.engine_setup import check_processes, engine_context, make_engine
 from ragen_agents.starpo.evaluation import Evaluator
+from ragen_agents.starpo.initial_weights import with_weights
 from ragen_agents.starpo.memory.planning import fitted_to_device
 from ragen_agents.starpo.parts.estimators import ESTIMATORS
 from ragen_agents.starpo.parts.policy_losses import POLICY_LOSSES
@@ -55,7 +56,6 @@ from ragen_agents.starpo.setup import (
     frozen_reference,
     make_accelerator,
     names_of_parts,
-    with_weights,
 )
 from ragen_agents.starpo.update.batch import TrainBatch
 from ragen_agents.starpo.update.learner import Learner, is_split
@@ -65,6 +65,8 @@ from ragen_envs.errors import RagenError
 from ragen_envs.seeding import new_stream
 
 _log: Final = logging.getLogger("ragen.starpo")
+_SCORED_EVERY: Final = 10
+"""Iterations between two that score rollouts again, which shows whether the engine still agrees."""
 
 
 class DivergedError(RagenError):
@@ -74,7 +76,8 @@ class DivergedError(RagenError):
 class Trainer:
     """Trains a model on a game in a run directory; the same directory again resumes where it stopped.
 
-    A run that is resumed must be given the same reward, engine and env again; their names are compared.
+    A run that is resumed must be given the same reward, engine and env again; their names, source and plain
+    values are compared.
 
     Example::
 
@@ -253,6 +256,12 @@ class Trainer:
                     f"{part}={published.name} was published with loss.agg_mode={published.agg_mode}, but it "
                     f"is {given}"
                 )
+        for name in ("critic_warmup", "warmup_iterations"):
+            if (length := getattr(self.config.update, name)) >= self.config.iterations:
+                self._warn(
+                    f"update.{name} is {length}, but iterations is {self.config.iterations}: the policy "
+                    f"{'does not learn' if name == 'critic_warmup' else 'never has its full learning rate'}"
+                )
 
     def _warn(self, text: str) -> None:
         if self.is_main_process:
@@ -365,7 +374,9 @@ class Trainer:
             return None, metrics
         weight = loss_weight(config, len(kept), len(group_numbers(candidates)))
         with self._phases.timed("scores"):
-            return self.learner.prepare(TrainBatch.of(chosen, self.codec.pad), weight), metrics
+            batch = TrainBatch.of(chosen, self.codec.pad)
+            trusted = config.trusts_rollout_scores and iteration % _SCORED_EVERY != 0
+            return self.learner.prepare(batch, weight, trust_rollout=trusted), metrics
 
     def _diagnose(
         self, iteration: int, trajectories: list[Trajectory], candidates: list[Trajectory]

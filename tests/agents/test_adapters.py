@@ -257,3 +257,8 @@ def test_rollouts_refuse_other_datasets():
     rollouts = GameRollouts("ragen/SokobanText-v0")
     with pytest.raises(RagenError, match=r"must be a row of dataset\(\)"):
         rollouts([[{"role": "user", "content": "2 + 2?"}]], trainer=None)
+
+
+def test_tools_refuse_pictures_that_they_cannot_show():
+    with pytest.raises(RagenError, match="observation is 'image', but must be one of"):
+        GameTools("ragen/SokobanText-v0", observation="image")

@@ -1,5 +1,7 @@
 """Collecting trajectories: exact token records, groups, ends."""
 
+from dataclasses import replace
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -16,6 +18,7 @@ from ragen_agents.starpo.run.metrics import rollout_metrics  # noqa: E402
 from ragen_agents.starpo.update.batch import TrainBatch  # noqa: E402
 from ragen_agents.starter import STARTER  # noqa: E402
 from ragen_envs.conversation import make, parse_reply  # noqa: E402
+from ragen_envs.errors import InstanceError, RagenError  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -196,6 +199,67 @@ def test_a_game_that_breaks_ends_its_episode_only(codec):
     assert found[0].end == "error"
     assert "ZeroDivisionError" in found[0].error
     assert found[1].end in ("budget", "terminated")
+
+
+def test_a_game_that_cannot_begin_ends_its_episode_only(codec):
+    made = []
+
+    def make_env():
+        env = make("ragen/Sokoban-v0")
+        if not made:
+            env.unwrapped.reset = lambda **_: 1 / 0
+        made.append(env)
+        return env
+
+    working = collector(codec, by_seed)
+    working.make_env = make_env
+    broken, whole = working.collect([GroupSpec(0, 2, {"seed": 1})], 0)
+    assert (broken.end, broken.turns) == ("error", [])
+    assert "ZeroDivisionError" in broken.error
+    assert whole.end in ("budget", "terminated")
+    metrics = rollout_metrics([broken, whole])
+    assert (metrics["end/error"], metrics["reward_std"]) == (0.5, 0)
+
+
+def test_an_instance_that_does_not_exist_is_the_callers_error(codec):
+    with pytest.raises(InstanceError, match="0 to 511"):
+        collector(codec, by_seed).collect(
+            [GroupSpec(0, 1, {"split": "validation", "index": 600})], 0
+        )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"key": 7}, "the key 7, which nobody asked for"),
+        ({"logprobs": [0.0]}, r"\d+ ids, but the logprobs \[0\.0\]"),
+        ({"logprobs": None}, r"\d+ ids, but the logprobs None"),
+        ({"ids": "text"}, "the ids 'text', but they must be a list of int"),
+        ({"ids": [1.0, 2.0]}, r"must be a list of int"),
+        ({"ids": [5, 6], "logprobs": [0.0, float("nan")]}, "the logprob nan"),
+        ({"ids": [5, 6], "logprobs": [0.0, None]}, "the logprob None"),
+    ],
+)
+def test_what_an_engine_returns_is_checked(wrong, words, codec):
+    games = collector(codec, by_seed)
+    poll = games.engine.poll
+    games.engine.poll = lambda: [replace(completion, **wrong) for completion in poll()]
+    with pytest.raises(RagenError, match=f"the engine returned a completion .*{words}"):
+        games.collect([GroupSpec(0, 2, {"seed": 1})], 0)
+
+
+@pytest.mark.parametrize("parts", [None, 0.5, [("game", 1.0)], {1: 0.5}, {"game": "much"}])
+def test_parts_that_are_no_named_numbers_are_refused(parts, codec):
+    class Wrong(TurnReward):
+        def parts(self, before, reply, result):
+            return parts
+
+    games = collector(codec, by_seed)
+    games.reward = Wrong(Reward())
+    with pytest.raises(
+        RagenError, match=r"the reward returned .*, but must return .*finite numbers"
+    ):
+        games.collect([GroupSpec(0, 1, {"seed": 1})], 0)
 
 
 def test_parts_of_the_reward(codec):

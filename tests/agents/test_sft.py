@@ -248,3 +248,30 @@ def test_an_unknown_game_is_named_wherever_it_is_said(tmp_path, capsys):
 def test_unknown_settings_are_named(tmp_path, capsys):
     assert main(["sft", "bandit", "lr=1", "--out", str(tmp_path / "m")]) == 2
     assert "unknown option 'lr'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("setting", "name"),
+    [
+        ("env_kwargs.observation=image", "env_kwargs.observation"),
+        ("variants=[{size: 6}, {observation: image}]", "variants.1.observation"),
+    ],
+)
+def test_boards_as_images_are_refused(setting, name, tmp_path, capsys):
+    assert main(["sft", "sokoban", setting, "--out", str(tmp_path / "m")]) == 2
+    assert f"{name} is image, but training takes text" in capsys.readouterr().err
+
+
+def test_conversations_beyond_the_models_context_are_refused(tmp_path, capsys):
+    settings = ["demonstrations=1", "env_kwargs.demonstrations=16"]
+    assert main(["sft", "sokoban", *settings, "--out", str(tmp_path / "m")]) == 2
+    said = capsys.readouterr().err
+    assert "the model reads 2048 tokens, but the longest conversation has " in said
+    assert "env_kwargs.demonstrations" in said
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_seed_that_libraries_cannot_take_is_refused(tmp_path, capsys):
+    out = str(tmp_path / "m")
+    assert main(["sft", "bandit", f"seed={1 << 32}", "--out", out]) == 2
+    assert f"seed: Input should be less than {1 << 32}" in capsys.readouterr().err

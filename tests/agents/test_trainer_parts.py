@@ -1,5 +1,9 @@
 """What a user passes to the trainer or registers for it, and what is refused."""
 
+import json
+import linecache
+import runpy
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -23,6 +27,7 @@ from ragen_agents.starpo import (  # noqa: E402
     TokenLoss,
     TrainBatch,
     TrainConfig,
+    Trainer,
     keep_groups,
     per_token,
     register_aggregation,
@@ -110,6 +115,95 @@ def test_a_run_is_resumed_with_the_same_parts_only(plain, tmp_path):
         trainer(tmp_path, longer).run()
     trainer(tmp_path, longer, reward=short).run()
     assert len(lines(tmp_path)) == 2
+
+
+EDITED = {
+    "reward": """
+def reward(reply, result):
+    return {} * len(reply)
+""",
+    "filter": """
+from ragen_agents.starpo import GroupFilter, register_filter
+
+def first(batch):
+    return [0, {}]
+
+register_filter(GroupFilter("edited", first, "for the test"))
+""",
+}
+
+
+def imported(path, source):
+    path.write_text(source)
+    linecache.checkcache(str(path))
+    return runpy.run_path(str(path), run_name="my_parts")
+
+
+@pytest.mark.parametrize("kind", EDITED)
+def test_a_part_that_was_edited_does_not_resume_a_run(kind, plain, tmp_path):
+    file, longer = tmp_path / "my_parts.py", {**plain, "iterations": 2}
+
+    def train(layer, version):
+        FILTERS._parts.pop("edited", None)
+        made = imported(file, EDITED[kind].replace("{}", str(version)))
+        named = {"filter": {"kind": "edited"}} if kind == "filter" else {}
+        parts = {"reward": made["reward"]} if kind == "reward" else {}
+        trainer(tmp_path / "run", layer, named, **parts).run()
+
+    train(plain, 1)
+    with pytest.raises(RagenError, match=rf"another version of .*{kind}.*another run directory"):
+        train(longer, "1 * 1")
+    train(longer, 1)
+    assert len(lines(tmp_path / "run")) == 2
+
+
+class Scaled:
+    def __init__(self, scale):
+        self.scale = scale
+
+    def before(self, env):
+        return None
+
+    def parts(self, before, reply, result):
+        return {"scaled": self.scale * sum(result.rewards)}
+
+
+def scaled(scale):
+    return lambda reply, result: scale * len(reply)
+
+
+@pytest.mark.parametrize("make_reward", [Scaled, scaled])
+def test_a_part_with_other_values_does_not_resume_a_run(make_reward, plain, tmp_path):
+    trainer(tmp_path, plain, reward=make_reward(1.0)).run()
+    longer = {**plain, "iterations": 2}
+    with pytest.raises(RagenError, match=r"another version of reward=.*the values that it holds"):
+        trainer(tmp_path, longer, reward=make_reward(2.0)).run()
+    trainer(tmp_path, longer, reward=make_reward(1.0)).run()
+
+
+def test_a_run_of_an_earlier_version_is_resumed_by_the_names_of_its_parts(plain, tmp_path):
+    trainer(tmp_path, plain, reward=Scaled(1.0)).run()
+    file = tmp_path / "environment.json"
+    described = json.loads(file.read_text())
+    described["own_parts"] = {"reward": described["own_parts"]["reward"]["name"]}
+    file.write_text(json.dumps(described))
+    trainer(tmp_path, {**plain, "iterations": 2}, reward=Scaled(2.0)).run()
+    with pytest.raises(RagenError, match="another version of reward"):
+        trainer(tmp_path, {**plain, "iterations": 3}, reward=Scaled(1.0)).run()
+
+
+def test_an_engine_resumes_its_run_with_the_version_that_it_has_now(plain, tmp_path):
+    engine = ScriptedEngine(lambda request: [5, 6, 2], frozenset({2}))
+    trainer(tmp_path, plain, engine=engine).run()
+    trainer(tmp_path, {**plain, "iterations": 2}, engine=engine).run()
+    assert len(lines(tmp_path)) == 2
+
+
+def test_a_run_that_is_complete_says_so(plain, tmp_path, caplog):
+    trainer(tmp_path, plain).run()
+    assert "nothing to train" not in caplog.text
+    trainer(tmp_path, plain).run()
+    assert "already has 1 iteration; nothing to train" in caplog.text
 
 
 class Recorder(Callback):
@@ -281,6 +375,8 @@ def never(part):
         (lambda part: TokenLoss(part.logprobs.mean(), never(part)), "a loss of the shape"),
         (lambda part: TokenLoss(part.logprobs.detach(), never(part)), "a loss without a gradient"),
         (lambda part: TokenLoss(part.logprobs, zeros(part)), "'clipped' that is not bool"),
+        (lambda part: TokenLoss(part.logprobs, None), "'clipped' that is a NoneType"),
+        (lambda part: TokenLoss(0.5, never(part)), "'loss' that is a float"),
     ],
 )
 def test_a_policy_loss_that_returns_something_wrong_is_refused(function, words, plain, tmp_path):
@@ -293,6 +389,16 @@ def test_a_registered_aggregation_returns_a_scalar(plain, tmp_path):
     register_aggregation(Aggregation("wrong", lambda loss, mask, totals: loss, "for the test"))
     with pytest.raises(RagenError, match=r"loss\.agg_mode=wrong returned \(.*must return a scalar"):
         trainer(tmp_path, plain, {"loss": {"agg_mode": "wrong"}}).run()
+
+
+def test_an_aggregation_keeps_the_gradient(plain, tmp_path):
+    register_aggregation(
+        Aggregation("cut", lambda loss, mask, totals: loss.detach().mean(), "for the test")
+    )
+    with pytest.raises(
+        RagenError, match=r"loss\.agg_mode=cut returned a scalar without a gradient"
+    ):
+        trainer(tmp_path, plain, {"loss": {"agg_mode": "cut"}}).run()
 
 
 def test_a_part_has_settings_of_its_own(plain, tmp_path):
@@ -357,6 +463,27 @@ def test_a_trainer_runs_once(plain, tmp_path):
         one.run()
 
 
+@pytest.mark.parametrize(
+    ("callbacks", "words"),
+    [
+        (Recorder(), "must be a list of callbacks"),
+        ([type("Misspelt", (Callback,), {"on_iteration_ends": print})()],
+         r"Misspelt\.on_iteration_ends is not a hook.* the nearest is on_iteration_end\."),
+    ],
+)  # fmt: skip
+def test_callbacks_that_would_never_be_called_are_refused(callbacks, words, plain, tmp_path):
+    with pytest.raises(RagenError, match=words):
+        Trainer(TrainConfig(**plain), tmp_path, callbacks=callbacks)
+
+
+@pytest.mark.parametrize(
+    ("engine", "words"), [(object(), "lacks submit, poll, sync"), (ScriptedEngine, "is a class")]
+)
+def test_an_engine_without_the_five_methods_is_refused(engine, words, plain, tmp_path):
+    with pytest.raises(RagenError, match=rf"engine is .*{words}.*the methods of .*Engine"):
+        trainer(tmp_path, plain, engine=engine)
+
+
 def test_callbacks_are_checked_and_can_add_metrics(plain, tmp_path):
     with pytest.raises(RagenError, match="must hold instances of ragen_agents"):
         trainer(tmp_path, plain, callbacks=[print])
@@ -380,7 +507,14 @@ def test_an_estimator_apart_from_its_aggregation_is_warned_of(plain, tmp_path, c
 
 
 def test_a_run_knows_the_weights_that_it_started_from(plain, tmp_path):
-    assert len(trainer(tmp_path, plain).config.weights) == 64
+    weights = trainer(tmp_path, plain).config.weights
+    assert len(weights) == 64
+    assert trainer(tmp_path, plain, {"weights": weights}).config.weights == weights
+
+
+def test_a_config_of_other_weights_is_refused(plain, tmp_path):
+    with pytest.raises(RagenError, match=r"weights is 0000.*have the hash .*; restore the model"):
+        trainer(tmp_path, plain, {"weights": "0" * 64})
 
 
 def test_a_directory_that_was_killed_before_its_config_is_used(plain, tmp_path):
@@ -398,6 +532,12 @@ def test_a_name_can_be_registered_once():
     other = Estimator("mine", estimate(), "for the test")
     with pytest.raises(RagenError, match=r"advantage\.estimator=mine is registered already"):
         registry.register(other)
+    for scale in (1.0, 1.0):  # equal closures
+        registry.register(Estimator("scaled", scaled(scale), "for the test"))
+    registry.register(Estimator("lambda", lambda batch: None, "for the test"))
+    for name, function in (("scaled", scaled(2.0)), ("lambda", lambda batch: batch)):
+        with pytest.raises(RagenError, match=f"{name} is registered already; choose another name"):
+            registry.register(Estimator(name, function, "for the test"))
     with pytest.raises(RagenError, match="must have a name"):
         registry.register(Estimator("", best_of_group, "for the test"))
 

@@ -44,6 +44,9 @@ from ragen_agents.starpo import TrainConfig
         (["sokoban", "env_kwargs.boxes=none"], ["boxes"]),
         (["sokoban", "evaluation.episodes=600"], ["evaluation.episodes is 600", "0 to 511"]),
         (["sokoban", "env_kwargs.size=7"], ["no frozen instances", "evaluation.every=0"]),
+        (["sokoban", "update.betas=[0.9, 1]"], ["update.betas", "less than 1"]),
+        (["sokoban", f"seed={1 << 64}"], ["seed", f"less than {1 << 63}"]),
+        (["sokoban", "weights=deadbeef"], ["weights is deadbeef", "have the hash"]),
         (["missing.yaml"], ["missing.yaml", "cannot be read"]),
     ],
 )  # fmt: skip

@@ -117,6 +117,17 @@ def test_the_end_of_a_run_names_the_settings_to_score_it_under(run):
     assert run_summary(run)[-1].endswith(options)
 
 
+def test_the_end_of_a_run_names_the_sampling_to_score_it_under(run):
+    from ragen_bench.training.run_summary import run_summary
+
+    sampling = {"rollout": {"max_tokens": 48}, "evaluation": {"temperature": 0.0}}
+    config = TrainConfig(env_kwargs={"think": False}, **sampling)
+    (run / "config.yaml").write_text(dump_yaml(config.model_dump(mode="json")))
+    assert run_summary(run)[-1].endswith(
+        "--game Sokoban --setting think=false --max-reply-tokens 48 --temperature 0"
+    )
+
+
 def test_evaluations_stay_on_the_screen(capsys):
     from ragen_bench.training.progress_view import TrainingView
 

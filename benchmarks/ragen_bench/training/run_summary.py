@@ -13,6 +13,7 @@ from ragen_agents.starpo.run.checkpoint import latest
 from ragen_agents.starpo.run.run_directory import load_train_config
 from ragen_agents.starpo.run.run_state import BEST, CHECKPOINTS
 from ragen_bench.config.game_names import short_names
+from ragen_bench.config.suites import SamplingSettings
 from ragen_bench.console.formats import duration
 from ragen_envs.registration import text_ids
 
@@ -38,9 +39,20 @@ def scoring_command(model: Path | str | None, config: TrainConfig | SftConfig) -
         shlex.quote(f"{name}={json.dumps(value) if isinstance(value, bool | dict) else value}")
         for name, value in config.env_kwargs.items()
     )
-    options = (f"--setting {setting}" for setting in settings)
+    options = [f"--setting {setting}" for setting in settings]
+    if isinstance(config, TrainConfig):
+        options += _sampling_options(config)
     game = f"--game {names.get(config.game, config.game)}"
     return " ".join((f"score: ragen bench --agent {shlex.quote(str(model))}", game, *options))
+
+
+def _sampling_options(config: TrainConfig) -> Iterator[str]:
+    """Yield the options for what differs from the defaults of suites."""
+    usual = SamplingSettings()
+    if config.rollout.max_tokens != usual.max_tokens:
+        yield f"--max-reply-tokens {config.rollout.max_tokens}"
+    if config.evaluation.temperature != usual.temperature:
+        yield f"--temperature {config.evaluation.temperature:g}"
 
 
 def _learned(scored: list[dict[str, Any]]) -> Iterator[str]:

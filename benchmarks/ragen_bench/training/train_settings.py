@@ -7,8 +7,8 @@ from typing import Any, Final
 from ragen_agents.model_source import model_source
 from ragen_agents.run_files.yaml_files import validate
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
+from ragen_agents.starpo.initial_weights import with_weights
 from ragen_agents.starpo.run.run_directory import read_settings
-from ragen_bench.config.agents import weights_of
 from ragen_bench.config.game_names import text_id_of
 from ragen_bench.config.overrides import read_overrides
 from ragen_bench.training.recipes import find_recipe
@@ -77,6 +77,5 @@ def layered_config(*layers: dict[str, Any], hashed: bool = True) -> TrainConfig:
     config = validate(TrainConfig, merged(*layers), "config")
     game = text_id_of(config.game)
     model_source(config.model)  # refuses folders that do not exist
-    has_files = hashed and not config.model.startswith("hf:")
-    weights = weights_of(config.model) if has_files else None
-    return config.model_copy(update={"game": game, "weights": weights})
+    config = config.model_copy(update={"game": game})
+    return with_weights(config) if hashed else config.model_copy(update={"weights": None})

@@ -52,12 +52,16 @@ def aggregate(name: str, per_token: Tensor, mask: Tensor, totals: BatchTotals) -
     """Reduce per-token losses by a registered aggregation.
 
     Raises:
-        RagenError: It returned something other than a scalar.
+        RagenError: It returned something other than a scalar with the gradient of the losses.
     """
     found = AGGREGATIONS[name].function(per_token, mask, totals)
     if not isinstance(found, Tensor) or found.ndim:
         shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
         raise RagenError(f"loss.agg_mode={name} returned {shape}, but must return a scalar tensor")
+    if per_token.requires_grad and torch.is_grad_enabled() and not found.requires_grad:
+        raise RagenError(
+            f"loss.agg_mode={name} returned a scalar without a gradient, so that nothing would be learned"
+        )
     return found
 
 

@@ -75,6 +75,10 @@ def check_token_loss(found: Any, name: str, mask: Tensor) -> TokenLoss:
     where = f"loss.policy_loss={name} returned"
     if not isinstance(found, TokenLoss):
         raise RagenError(f"{where} a {type(found).__name__}, but must return a TokenLoss")
+    for part in ("loss", "clipped"):
+        value = getattr(found, part)
+        if not isinstance(value, Tensor):
+            raise RagenError(f"{where} '{part}' that is a {type(value).__name__}, not a tensor")
     if found.loss.shape != mask.shape:
         raise RagenError(
             f"{where} a loss of the shape {tuple(found.loss.shape)}, but must be {tuple(mask.shape)}"

@@ -1,5 +1,6 @@
 """Named parts that a config chooses among, built in or registered by a user."""
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -41,7 +42,7 @@ class Registry(Generic[PartT]):
         if not part.name:
             raise RagenError(f"a part for {self.field} must have a name")
         known = self._parts.get(part.name)
-        if known is not None and _origin(known) != _origin(part):
+        if known is not None and _identity(known.function) != _identity(part.function):
             raise RagenError(f"{self.field}={part.name} is registered already; choose another name")
         self._parts[part.name] = part
         return part
@@ -71,6 +72,12 @@ class Registry(Generic[PartT]):
         return name
 
 
-def _origin(part: Part) -> tuple[str | None, str | None]:
-    function = part.function
-    return getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+def _identity(function: Callable[..., Any]) -> Any:
+    """Return what a function has in common with itself when it is defined again, as in a notebook."""
+    if not inspect.isfunction(function):
+        return repr(function)
+    name = function.__module__, function.__qualname__
+    if "<" not in function.__qualname__:
+        return name
+    # Lambdas and functions within functions share their names with others.
+    return name, function.__code__, repr(inspect.getclosurevars(function).nonlocals)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -13,16 +14,19 @@ from ragen_agents.run_files import CONFIG, ENVIRONMENT
 from ragen_agents.run_files.atomic import write_atomically
 from ragen_agents.run_files.differences import differences_of
 from ragen_agents.run_files.locks import exclusive_lock
+from ragen_agents.run_files.metrics_file import METRICS, read_metrics
 from ragen_agents.run_files.provenance import describe_provenance
 from ragen_agents.run_files.yaml_files import dump_yaml, load_yaml, validate
 from ragen_agents.starpo.config import RESOURCES, TrainConfig
+from ragen_agents.starpo.parts.own_parts import OwnPart, registered_parts
 from ragen_envs.errors import RagenError
 
 _FREE: Final[dict[str, Any]] = {"iterations": True, **RESOURCES}
 """Fields that may change when a run is resumed: it can be made longer, and fitted to another machine."""
 _LOCK: Final = ".lock"
 _OWN_PARTS: Final = "own_parts"
-"""Key of the environment file for what the caller passed to the trainer."""
+"""Key of the environment file for what the caller passed to the trainer or registered."""
+_log: Final = logging.getLogger("ragen.starpo")
 
 
 def config_digest(config: TrainConfig) -> str:
@@ -31,8 +35,8 @@ def config_digest(config: TrainConfig) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
-def default_run_dir(config: TrainConfig, own_parts: Mapping[str, str] | None = None) -> Path:
-    """Return a path under ``runs/`` that depends on the config and the caller's own parts only.
+def default_run_dir(config: TrainConfig, own_parts: Mapping[str, OwnPart] | None = None) -> Path:
+    """Return a path under ``runs/`` that depends on the config and the names of the caller's parts only.
 
     The same command, or the same script, therefore resumes its run.
     """
@@ -40,7 +44,7 @@ def default_run_dir(config: TrainConfig, own_parts: Mapping[str, str] | None = N
     how = f"{config.advantage.estimator}-{config.filter.kind}-seed{config.seed}"
     digest = config_digest(config)
     if own_parts:
-        digest = hashlib.sha256(f"{digest} {json.dumps(dict(own_parts))}".encode()).hexdigest()
+        digest = hashlib.sha256(f"{digest} {json.dumps(_names(own_parts))}".encode()).hexdigest()
     return Path("runs") / f"train-{game}-{how}-{digest[:8]}"
 
 
@@ -75,13 +79,17 @@ def load_train_config(folder: Path) -> TrainConfig:
 
 
 @contextmanager
-def open_run_dir(folder: Path, config: TrainConfig, own_parts: dict[str, str]) -> Iterator[None]:
+def open_run_dir(
+    folder: Path, config: TrainConfig, own_parts: Mapping[str, OwnPart]
+) -> Iterator[None]:
     """Make a run directory, or check that it holds this run; hold its lock until the end of the block.
+
+    Warns if the run that it holds is complete.
 
     Args:
         folder: The run directory.
         config: The run's.
-        own_parts: Names of the parts that the caller passed to the trainer; a run is resumed with the same.
+        own_parts: The parts that the caller passed to the trainer; a run is resumed with the same.
 
     Raises:
         RagenError: It holds something else, is in use, or cannot be written.
@@ -93,10 +101,11 @@ def open_run_dir(folder: Path, config: TrainConfig, own_parts: dict[str, str]) -
             resources.enter_context(exclusive_lock(folder / _LOCK))
             if (folder / CONFIG).exists():
                 _check_same(folder, config, own_parts)
+                _warn_if_complete(folder, config)
             model = local_folder(config.model)
             described = describe_provenance({} if model is None else {config.model: model})
-            if own_parts:
-                described[_OWN_PARTS] = own_parts
+            if parts := {**own_parts, **registered_parts(config)}:
+                described[_OWN_PARTS] = {kind: part._asdict() for kind, part in parts.items()}
             provenance = json.dumps(described, indent=1) + "\n"
             write_atomically(folder / ENVIRONMENT, provenance)
             write_atomically(folder / CONFIG, dump_yaml(config.model_dump(mode="json")))
@@ -116,7 +125,7 @@ def _check_contents(folder: Path) -> None:
         )
 
 
-def _check_same(folder: Path, config: TrainConfig, own_parts: dict[str, str]) -> None:
+def _check_same(folder: Path, config: TrainConfig, own_parts: Mapping[str, OwnPart]) -> None:
     there = load_train_config(folder)
     if config.iterations < there.iterations:
         raise RagenError(
@@ -129,22 +138,62 @@ def _check_same(folder: Path, config: TrainConfig, own_parts: dict[str, str]) ->
     )
     if differs is not None:
         raise RagenError(f"'{folder}' holds another run: {differs}; choose another run directory")
-    before = _own_parts_of(folder)
-    if before != own_parts:
+    _check_same_parts(folder, _own_parts_of(folder), own_parts, registered_parts(config))
+
+
+def _check_same_parts(
+    folder: Path, before: Mapping[str, OwnPart], passed: Mapping[str, OwnPart],
+    registered: Mapping[str, OwnPart],
+) -> None:  # fmt: skip
+    """Check the names of passed parts, and the hashes of all that have one."""
+    # The names of registered parts are settings. Earlier versions did not record these parts.
+    passed_before = {kind: part for kind, part in before.items() if "." not in kind}
+    if _names(passed_before) != _names(passed):
         raise RagenError(
-            f"'{folder}' holds a run with {_listed(before)}, but it would be resumed with "
-            f"{_listed(own_parts)}; pass the same parts, or choose another directory"
+            f"'{folder}' holds a run with {_listed(passed_before)}, but it would be resumed with "
+            f"{_listed(passed)}; pass the same parts, or choose another directory"
         )
+    for kind, part in {**passed, **registered}.items():
+        digests = {part.digest, before[kind].digest} if kind in before else set()
+        if len(digests - {None}) > 1:
+            raise RagenError(
+                f"'{folder}' holds a run with another version of {kind}={part.name}: its source or the "
+                "values that it holds have changed; restore them, or choose another run directory"
+            )
 
 
-def _own_parts_of(folder: Path) -> dict[str, str]:
+def _own_parts_of(folder: Path) -> dict[str, OwnPart]:
     try:
         described = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        found = described.get(_OWN_PARTS, {})
+        # Earlier versions recorded names alone.
+        return {
+            kind: OwnPart(part, None) if isinstance(part, str) else OwnPart(**part)
+            for kind, part in found.items()
+        }
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         raise RagenError(f"'{folder / ENVIRONMENT}' cannot be read: {error}") from error
-    found: dict[str, str] = described.get(_OWN_PARTS, {})
-    return found
 
 
-def _listed(parts: dict[str, str]) -> str:
-    return ", ".join(f"{kind}={name}" for kind, name in parts.items()) or "no parts of its own"
+def _names(parts: Mapping[str, OwnPart]) -> dict[str, str]:
+    return {kind: part.name for kind, part in parts.items()}
+
+
+def _listed(parts: Mapping[str, OwnPart]) -> str:
+    return ", ".join(f"{kind}={part.name}" for kind, part in parts.items()) or "no parts of its own"
+
+
+def _warn_if_complete(folder: Path, config: TrainConfig) -> None:
+    from ragen_agents.starpo.run.checkpoint import latest  # needs transformers, settings do not
+    from ragen_agents.starpo.run.run_state import CHECKPOINTS
+
+    saved = latest(folder / CHECKPOINTS)
+    if saved is None or not (folder / METRICS).exists():
+        return
+    logged = [line["iteration"] for line in read_metrics(folder)]
+    done = min(int(saved.name), logged[-1] if logged else 0)
+    if done >= config.iterations:
+        _log.warning(
+            "'%s' already has %d iteration%s; nothing to train. More iterations extend the run",
+            folder, done, "s" * (done != 1),
+        )  # fmt: skip

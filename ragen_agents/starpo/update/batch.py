@@ -71,6 +71,8 @@ class TrainBatch:
     """(B, T) int64, -1 for context and padding."""
     rollout_logprobs: Tensor
     """(B, T) float: the engine's log-probabilities when it sampled the tokens, in nats."""
+    rollout_entropies: Tensor
+    """(B, T) float: entropies of what they were sampled from, in nats; nan where the engine gave none."""
     groups: Tensor
     """(B,) int64."""
     rows: TokenRows
@@ -94,6 +96,7 @@ class TrainBatch:
             attention_mask=_aligned(real, prompts, False, torch.bool),
             turn_ids=_aligned([t.turn_ids for t in trajectories], prompts, CONTEXT, torch.int64),
             rollout_logprobs=_aligned([t.logprobs for t in trajectories], prompts, 0.0, torch.float32),
+            rollout_entropies=_aligned([t.entropies for t in trajectories], prompts, 0.0, torch.float32),
             groups=torch.tensor([t.group for t in trajectories]),
             rows=TokenRows.of([row for rows in learned for row in rows], pad),
             sizes=[_size(rows) for rows in learned],

@@ -100,19 +100,36 @@ class Learner:
         policy = self.models.policy
         return policy if self._copy is None else self._copy.refreshed_from(policy)
 
-    def prepare(self, batch: TrainBatch, loss_weight: float = 1.0) -> Prepared:
+    def prepare(
+        self, batch: TrainBatch, loss_weight: float = 1.0, trust_rollout: bool = False
+    ) -> Prepared:
         """Score a batch under the present models and turn its rewards into advantages.
 
         Args:
             batch: What is learned from.
             loss_weight: Factor of the policy loss.
+            trust_rollout: Whether the policy need not be passed where the engine has told log-probabilities
+                and entropies of all tokens.
         """
         reference = None
         if self.reference is not None:
             reference = self._score_all(self.reference, batch, "policy").logprobs
         elif self.config.charges_divergence:
             reference = self._score_all(self.models, batch, "initial").logprobs
-        return prepare(self.config, batch, self.score(batch), reference, loss_weight)
+        scores = self._rollout_scores(batch) if trust_rollout else None
+        return prepare(
+            self.config, batch, scores or self.score(batch), reference, loss_weight,
+            is_scored=scores is None,
+        )  # fmt: skip
+
+    def _rollout_scores(self, batch: TrainBatch) -> Scores | None:
+        """Return scores with what the engine said of the policy, or None where it did not say all."""
+        entropies = batch.rollout_entropies
+        if not entropies.isfinite().all():
+            return None
+        has_critic = "critic" in self.models.passes
+        values = self.score(batch, "critic").values if has_critic else torch.zeros_like(entropies)
+        return Scores(batch.rollout_logprobs, entropies, values)
 
     def score(self, batch: TrainBatch, part: Part = "all") -> Scores:
         """Return what the present models, or one of them, say of a batch."""

@@ -67,7 +67,7 @@ class Prepared:
 
 def prepare(
     config: TrainConfig, batch: TrainBatch, scores: Scores, reference_logprobs: Tensor | None,
-    loss_weight: float = 1.0,
+    loss_weight: float = 1.0, is_scored: bool = True,
 ) -> Prepared:  # fmt: skip
     """Turn the rewards of scored trajectories into advantages.
 
@@ -77,6 +77,7 @@ def prepare(
         scores: What the present models say of them.
         reference_logprobs: (B, T), under the initial policy, or None if no divergence is charged.
         loss_weight: Factor of the policy loss.
+        is_scored: Whether the scores are of the trainer's own pass, and the engine's can be compared.
 
     Raises:
         RagenError: The estimator returned something it must not.
@@ -93,12 +94,11 @@ def prepare(
         learned = within_bounds(
             logprobs, batch.rollout_logprobs, mask, *config.loss.mis_bounds, config.loss.mis_level
         )
-    gap = (logprobs - batch.rollout_logprobs)[mask]
-    metrics = {
-        "entropy": _mean(scores.entropies[mask]),
-        "mismatch_mean": _mean(gap.abs()),
-        "mismatch_max": float(gap.abs().max()) if len(gap) else 0.0,
-    }
+    metrics = {"entropy": _mean(scores.entropies[mask])}
+    if is_scored:
+        gap = (logprobs - batch.rollout_logprobs)[mask].abs()
+        metrics["mismatch_mean"] = _mean(gap)
+        metrics["mismatch_max"] = float(gap.max()) if len(gap) else 0.0
     if config.loss.mis_bounds is not None:
         metrics["masked_share"] = 1.0 - _mean(learned[mask].float())
     if reference_logprobs is not None:
