@@ -32,12 +32,13 @@ def trained(settings, out):
     return one, rows
 
 
+@pytest.mark.parametrize("history", ["full", "none"])
 @pytest.mark.parametrize("preset", ["starpo-grpo", "starpo-ppo"])
-def test_both_train_alike(preset, tmp_path):
-    one, rows = trained(config(preset), tmp_path / "auto")
-    other, others = trained(
-        config(preset, update={"old_logprobs": "trainer"}), tmp_path / "trainer"
-    )
+def test_both_train_alike(preset, history, tmp_path):
+    shown = {"env_kwargs": {"history": history}}
+    one, rows = trained(config(preset, **shown), tmp_path / "rollout")
+    scored = config(preset, **shown, update={"old_logprobs": "trainer"})
+    other, others = trained(scored, tmp_path / "trainer")
     assert ["mismatch_max" in row for row in rows] == [True, False, False]
     assert all("mismatch_max" in row for row in others)
     for ours, theirs in zip(rows, others, strict=True):

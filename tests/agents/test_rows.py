@@ -135,7 +135,7 @@ def test_a_model_whose_template_removes_thoughts_is_trained_and_resumed(
     layers = [
         {"model": str(thinker), "filter": {"kind": "none"}, "monitor": {"information_every": 1}}
     ]
-    layers += [LONG, kwargs]
+    layers += [LONG, kwargs, {"update": {"old_logprobs": "trainer"}}]
     reports = []
     trainer(tmp_path / "whole", *layers, preset=preset, reports=reports).run()
     assert all(metrics["mismatch_max"] < 1e-3 for _, metrics in reports[1:] if "rows" in metrics)
