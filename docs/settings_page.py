@@ -1,6 +1,7 @@
 """The page of training's settings, from the docstrings of their fields."""
 
 import json
+import math
 from typing import Any, Final
 
 from ragen_agents.sft import SftConfig
@@ -104,7 +105,8 @@ def _one(variant: dict[str, Any]) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:g}"
+    power = math.frexp(value)[1] - 1
+    return f"2^{power}" if power >= 20 and value == 2**power else f"{value:g}"
 
 
 def _variants(field: dict[str, Any]) -> list[dict[str, Any]]:
