@@ -12,6 +12,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
+from ragen_agents.engines.background_loop import BackgroundLoop
 from ragen_agents.engines.base import Completion, EngineError, TokenRequest
 from ragen_agents.engines.vllm_api import UNLABELLED, sampling_fields
 from ragen_agents.engines.vllm_server import ServedModel
@@ -101,7 +102,7 @@ class ServedEngine:
         self._has_written = False
         self._names = count()
         self._tasks: set[asyncio.Task[Completion]] = set()
-        self._loop = asyncio.new_event_loop()
+        self._loop = BackgroundLoop()
         self._restoring = asyncio.Lock()
         try:
             processes.agree(self._attempt(self._check(context)))
@@ -110,16 +111,14 @@ class ServedEngine:
             raise
 
     def submit(self, requests: Sequence[TokenRequest]) -> None:
-        """Queue requests; they are sent when the next ``poll`` waits."""
-        for request in requests:
-            self._tasks.add(self._loop.create_task(self._completion(request)))
+        """Send requests."""
+        self._loop.run(self._send(requests))
 
     def poll(self) -> list[Completion]:
         """Wait for replies, and return those that are there."""
         if not self._tasks:
             return []
-        waiting = asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
-        done, self._tasks = self._loop.run_until_complete(waiting)
+        done = self._loop.run(self._take_done())
         errors = [error for task in done if (error := task.exception())]
         if errors:
             raise errors[0]
@@ -153,29 +152,35 @@ class ServedEngine:
         """Close the connections, and remove the weights; the servers keep running."""
         self._forget()
         for server in self._servers:
-            self._loop.run_until_complete(server.close())
+            self._loop.run(server.close())
         self._loop.close()
         if self._has_written:  # not what another run, whose directory this is, has written
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _forget(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            self._loop.run_until_complete(asyncio.wait(self._tasks))
-            for task in self._tasks:
-                if not task.cancelled():
-                    task.exception()  # seen, or asyncio complains of it
-        self._tasks = set()
+        self._loop.run(self._cancel())
         for server in self._servers:
             server.forget_outage()
 
     def _attempt(self, work: Coroutine[Any, Any, None]) -> RagenError | None:
         try:
-            self._loop.run_until_complete(work)
+            self._loop.run(work)
         except RagenError as error:
             return error
         return None
+
+    async def _send(self, requests: Sequence[TokenRequest]) -> None:
+        self._tasks |= {asyncio.create_task(self._completion(request)) for request in requests}
+
+    async def _take_done(self) -> set[asyncio.Task[Completion]]:
+        done, self._tasks = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        return done
+
+    async def _cancel(self) -> None:
+        tasks, self._tasks = self._tasks, set()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)  # seen, or asyncio complains of them
 
     async def _check(self, context: int) -> None:
         for server in self._servers:

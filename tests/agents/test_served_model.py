@@ -1,5 +1,6 @@
 """Training with a server: over HTTP, through faults, restarts and wrong servers. `VllmServer` plays it."""
 
+import asyncio
 import json
 
 import pytest
@@ -70,6 +71,19 @@ def test_replies_are_those_of_the_model_that_was_sent(tiny, policy, tmp_path, te
     assert_as_in_this_process(found, policy, requests(8, temperature))
     assert {reply.version for reply in found.values()} == {3}
     assert not list(tmp_path.iterdir())
+
+
+def test_an_engine_works_where_an_event_loop_runs_already(tiny, policy, tmp_path):
+    async def cell():
+        with VllmServer(tiny) as server:
+            engine = engine_of(server, tmp_path, policy)
+            engine.sync(policy, 1)
+            found = answers(engine, requests(4))
+            engine.submit(requests(4))
+            engine.close()  # replies are still on their way
+        return found
+
+    assert_as_in_this_process(asyncio.run(cell()), policy, requests(4))
 
 
 def restarting(server, at):
