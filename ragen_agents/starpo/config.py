@@ -18,9 +18,10 @@ RESOURCES: Final[dict[str, Any]] = {
     "server": True,
     "fsdp": True,
     "vllm": {"max_model_len", "cache_gib", "gpu_memory_utilization"},
-    "update": {"max_tokens_per_micro_batch", "gradient_checkpointing"},
+    "update": {"max_tokens_per_micro_batch", "gradient_checkpointing", "old_logprobs"},
 }
-"""Fields of `TrainConfig` that affect memory, speed and place only, in the form of pydantic's ``exclude``."""
+"""Fields of `TrainConfig` that affect memory, speed, place and rounding only, in the form of pydantic's
+``exclude``."""
 
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -245,7 +246,8 @@ class Update(_Section):
     old_logprobs: Literal["trainer"] | None = None
     """Where the log-probabilities before the update come from. By default from the rollout, where the
     engine is transformers and the precision float32, so that both differ by rounding only; every tenth
-    iteration, and everywhere else, from a pass of the trainer. trainer: always from that pass."""
+    iteration, and everywhere else, from a pass of the trainer. trainer: always from that pass. Affects speed
+    and rounding only."""
     max_nonfinite_steps: Positive = 3
     """Consecutive optimizer steps with a non-finite gradient after which the run stops."""
 

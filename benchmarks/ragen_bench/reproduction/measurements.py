@@ -43,14 +43,15 @@ class Runs:
 
     def chance(self, column: Column, cell: str) -> float:
         """Return the success of random play under a cell's settings, exact or sampled; nan if not known."""
+        exact = self.exact_chance(column, cell)
+        sample = self.control(column, cell, "random")
+        return exact if math.isfinite(exact) or sample is None else float(sample.mean())
+
+    def exact_chance(self, column: Column, cell: str) -> float:
+        """Return the exact success of random play under a cell's settings; nan if it is not known."""
         found = self._controls(column, cell)
-        if found is None:
-            return math.nan
-        outcome = found.outcomes["random"][column.test]
-        if outcome.random is not None:
-            return outcome.random
-        sample = sample_of([outcome])
-        return math.nan if sample is None else float(sample.mean())
+        known = None if found is None else found.outcomes["random"][column.test].random
+        return math.nan if known is None else known
 
     def optimum(self, column: Column, cell: str) -> float:
         """Return the best possible chance of success under a cell's settings; nan if it is not known."""

@@ -13,12 +13,22 @@ from ragen_bench.sweeps.sweep_config import Sweep, load_sweep
 from ragen_envs.errors import RagenError
 
 Scalar = Literal[
-    "seconds", "thought", "deviation", "kept", "peak", "last", "clipped", "updates",
+    "seconds", "thought", "reply", "template", "deviation", "kept", "peak", "last", "clipped", "updates",
     "information-success", "entropy-success", "information-over-entropy",
     "policy-rise", "entropy-rise", "divergence-rise", "policy-over-entropy",
 ]  # fmt: skip
 """A number of one run; see `ragen_bench.reproduction.run_measures`."""
-Event = Literal["collapse", "early-sign", "information-first", "valid-template"]
+Event = Literal[
+    "collapse",
+    "early-sign",
+    "entropy-first",
+    "information-first",
+    "gradient-spike",
+    "valid-template",
+]
+"""Something that happens in a run; see `ragen_bench.reproduction.run_measures`."""
+Origin = Literal["RAGEN", "RAGEN-2", "own"]
+"""Who makes a claim; "own" is a question or a control of this project, which the papers do not have."""
 
 
 class _Model(BaseModel):
@@ -34,27 +44,34 @@ class Column(_Model):
     """The task that was tested."""
 
 
-class SuccessClaim(_Model):
+class _Claim(_Model):
+    text: str
+    origin: Origin = "RAGEN"
+
+
+class SuccessClaim(_Claim):
     """One cell solves more test levels than another."""
 
     kind: Literal["success"]
-    text: str
     more: Name
     less: Name
     columns: list[int] | None = None
     """Numbers of the table's columns that are taken together; None for all."""
 
 
-class ScalarClaim(_Model):
-    """A number of a run is larger in one cell than in another, or larger than zero."""
+class ScalarClaim(_Claim):
+    """A number of a run is larger in one cell than in another, or larger than zero, or about zero."""
 
     kind: Literal["scalar"]
-    text: str
     scalar: Scalar
     train: Name
     """The game that was trained on."""
     paper: str = ""
     """What the paper says of it, as it is shown."""
+    effect: float | None = None
+    """The paper's size where it prints one: as a share for changes, such as -0.73, else as the number."""
+    flat: bool = False
+    """Whether the claim is that the number of ``more`` is about zero; only for correlations."""
     more: Name | None = None
     """None for zero."""
     less: Name | None = None
@@ -64,19 +81,24 @@ class ScalarClaim(_Model):
     def _check(self) -> "ScalarClaim":
         if self.more is None and self.less is None:
             raise ValueError("more or less must be a cell")
+        if self.effect is not None and self.more is not None and self.less is not None:
+            raise ValueError("effect is that of one cell, but more and less are both given")
+        if self.flat and (self.more is None or self.less is not None):
+            raise ValueError("flat needs the cell in more, and no less")
         return self
 
 
-class ShareClaim(_Model):
-    """Something happens to most of the runs of a cell, or to few of them."""
+class ShareClaim(_Claim):
+    """Something happens to most of the runs of a cell, or to few, or to more than of another cell."""
 
     kind: Literal["share"]
-    text: str
     event: Event
     train: Name
     cell: Name
     most: bool = True
     """Whether it happens to more than half of them, or to fewer."""
+    less: Name | None = None
+    """The cell to whose runs it happens less often; then ``most`` says nothing."""
 
 
 class Stages(_Model):
@@ -155,7 +177,7 @@ class Reproduction(_Model):
 
 def _cells(claim: SuccessClaim | ScalarClaim | ShareClaim) -> list[str]:
     if isinstance(claim, ShareClaim):
-        return [claim.cell]
+        return [claim.cell, *([claim.less] if claim.less else [])]
     return [cell for cell in (claim.more, claim.less) if cell is not None]
 
 

@@ -185,12 +185,12 @@ def kept_reports(folder: Path) -> list[Report]:
     for name in bundled_reproductions():
         what = load_reproduction(name)
         archive = read_archive(archive_path(folder, what.sweep, "laptop"))
-        seeds = [r.task.seed for r in archive if r.task.seed is not None]
-        if not seeds:
+        if all(r.task.seed is None for r in archive):
             continue
-        choice = Choice(seeds=max(seeds) + 1, games=tuple(games_of(what, "laptop")))
+        choice = Choice(games=tuple(games_of(what, "laptop")))
         nowhere = folder / "no-runs"  # only what is kept
-        report = Report(what, SweepRun(what.load_sweep(), choice, nowhere, None, kept=folder))
+        run = SweepRun(what.load_sweep(), choice, nowhere, None, kept=folder)
+        report = Report(what, run.with_kept_seeds())
         if report.trained:
             reports.append(report)
     return reports

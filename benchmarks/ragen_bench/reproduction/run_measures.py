@@ -19,6 +19,8 @@ _FALLEN: Final = 0.5
 """Below this share of its best, or of where it began, a curve has fallen."""
 _LEAST: Final = 0.05
 """Success that a run must have reached before it can collapse."""
+_SPIKE: Final = 5.0
+"""Above this many times the median of the iterations before, a gradient norm is a spike."""
 _VALID: Final = 0.9
 """Share of replies from which on their format is taken to hold."""
 _BUCKETS: Final = range(1, BUCKETS + 1)
@@ -52,12 +54,13 @@ def smoothed(values: FloatArray, every: int = 1) -> FloatArray:
 def scalar_of(result: TaskResult, scalar: Scalar) -> float:
     """Return a number of one run, or nan where it has none.
 
-    ``seconds``: of an iteration, without evaluations. ``thought``, ``deviation``, ``kept``: natural logarithm
-    of the thought's length, of the in-group deviation of returns, or of the groups kept, at the end over that
-    at the start. ``peak`` and ``last``: the best and the last mean success of training. ``clipped``: mean
-    share of tokens that the clip cut. ``updates``: optimizer steps. ``information-success`` and
-    ``entropy-success``: Spearman's correlation over the iterations between success and the mutual
-    information of thought and prompt, or the thought's entropy given the prompt;
+    ``seconds``: of an iteration, without evaluations. ``thought``, ``reply``, ``deviation``, ``kept``:
+    natural logarithm of the thought's characters, of the reply's tokens, of the in-group deviation of
+    returns, or of the groups kept, at the end over that at the start. ``template``: share of the replies with
+    the commonest thought, at the end less that at the start. ``peak`` and ``last``: the best and the last
+    mean success of training. ``clipped``: mean share of tokens that the clip cut. ``updates``: optimizer
+    steps. ``information-success`` and ``entropy-success``: Spearman's correlation over the iterations between
+    success and the mutual information of thought and prompt, or the thought's entropy given the prompt;
     ``information-over-entropy``: the first less the second. ``policy-rise``, ``entropy-rise``,
     ``divergence-rise``: Spearman's correlation over the buckets of the gradient probe between the deviation
     of returns and the norm of this term's gradient, mean over probes; ``policy-over-entropy``: the first
@@ -81,6 +84,11 @@ def _change(metric: str) -> Callable[[TaskResult], float]:
         return math.log(values[-1] / values[0]) if there else math.nan
 
     return change
+
+
+def _gain(result: TaskResult, metric: str) -> float:
+    values = smoothed(curve(result, metric)[1])
+    return float(values[-1] - values[0]) if len(values) else math.nan
 
 
 def _success(result: TaskResult) -> FloatArray:
@@ -133,6 +141,8 @@ def _less(
 _SCALARS: Final[Mapping[Scalar, Callable[[TaskResult], float]]] = {
     "seconds": _seconds,
     "thought": _change("thought_characters"),
+    "reply": _change("reply_tokens"),
+    "template": lambda result: _gain(result, "template_share"),
     "deviation": _change("reward_std"),
     "kept": _change("kept_groups"),
     "peak": lambda result: max(_success(result), default=math.nan),
@@ -149,14 +159,19 @@ _SCALARS: Final[Mapping[Scalar, Callable[[TaskResult], float]]] = {
 }
 
 
+_EARLY: Final[Mapping[Event, str]] = {
+    "early-sign": "reward_std", "entropy-first": "entropy", "information-first": _INFORMATION,
+}  # fmt: skip
+"""By event: the metric that falls before success does."""
+
+
 def collapsed_at(result: TaskResult) -> int | None:
-    """Return after which iteration success stayed below half of its best, or None."""
+    """Return the last iteration before success stayed below half of its best, or None."""
     iterations, means = _means(result, "success")
     if not len(means) or means.max() < _LEAST or means[-1] >= _FALLEN * means.max():
         return None
-    fallen = means < _FALLEN * means.max()
-    last_up = int(np.flatnonzero(~fallen)[-1])
-    return iterations[last_up]
+    up = np.flatnonzero(means >= _FALLEN * means.max())
+    return iterations[int(up[-1])]
 
 
 def happened(result: TaskResult, event: Event) -> bool | None:
@@ -164,19 +179,20 @@ def happened(result: TaskResult, event: Event) -> bool | None:
 
     ``collapse``: mean success ended below half of its best. In a run that collapsed, before success had
     fallen, ``early-sign``: the in-group deviation of the return had fallen to half of where it began;
-    ``information-first``: so had the mutual information of thought and prompt. In a run that collapsed,
-    ``valid-template``: at the end that information is below half of where it began, while at least 90% of the
-    replies are valid.
+    ``entropy-first``, ``information-first``: so had the entropy of tokens, or the mutual information of
+    thought and prompt. In a run that collapsed, ``gradient-spike``: the gradient norm of an iteration was
+    above five times the median of the five before; ``valid-template``: at the end that information is below
+    half of where it began, while at least 90% of the replies are valid.
     """
-    end = collapsed_at(result)
+    last_up = collapsed_at(result)
     if event == "collapse":
-        return end is not None
-    if end is None:
+        return last_up is not None
+    if last_up is None:
         return None
-    if event == "early-sign":
-        return _halved_before(result, "reward_std", end)
-    if event == "information-first":
-        return _halved_before(result, _INFORMATION, end)
+    if event in _EARLY:
+        return _halved_before(result, _EARLY[event], last_up)
+    if event == "gradient-spike":
+        return _spiked(curve(result, "grad_norm")[1])
     _, told = _means(result, _INFORMATION)
     _, valid = _means(result, "valid")
     if not len(told) or not len(valid):
@@ -184,11 +200,19 @@ def happened(result: TaskResult, event: Event) -> bool | None:
     return bool(told[-1] < _FALLEN * told[0] and valid[-1] >= _VALID)
 
 
-def _halved_before(result: TaskResult, metric: str, end: int) -> bool | None:
-    """Return whether a metric fell to half of where it began before an iteration; None without it."""
+def _halved_before(result: TaskResult, metric: str, last_up: int) -> bool | None:
+    """Return whether a metric fell to half of where it began while success was up; None without it."""
     iterations, means = _means(result, metric)
     low = np.flatnonzero(means < _FALLEN * means[:1])
-    return None if not len(means) else bool(len(low)) and iterations[int(low[0])] < end
+    return None if not len(means) else bool(len(low)) and iterations[int(low[0])] <= last_up
+
+
+def _spiked(norms: FloatArray) -> bool | None:
+    """Return whether a norm is far above those before it; None without enough of them."""
+    if len(norms) <= WINDOW:
+        return None
+    usual = np.median(np.lib.stride_tricks.sliding_window_view(norms, WINDOW)[:-1], axis=1)
+    return bool((norms[WINDOW:] > _SPIKE * usual).any())
 
 
 def _means(result: TaskResult, metric: str) -> tuple[list[int], FloatArray]:

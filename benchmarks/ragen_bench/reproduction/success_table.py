@@ -20,6 +20,8 @@ from ragen_bench.sweeps.tasks import INITIAL, controls_cell
 
 _NAN: Final = math.nan
 _AGENTS: Final = ("random", INITIAL, "oracle")
+_RANDOM: Final = "random (exact)"
+_OPTIMUM: Final = "optimum (exact)"
 
 
 def tabulate(
@@ -40,12 +42,13 @@ def tabulate(
     Columns: ``trained_on`` (of benchmarked agents and controls that of the cells beside them), ``test``,
     ``row`` (a cell, an agent that was only benchmarked, or a control), ``cell`` (whose settings those were
     played under), ``controls`` (the cell under which a row's controls are), ``design`` ("zero-shot" for
-    agents that were only benchmarked, "control" for controls), ``seeds``, ``levels`` (distinct ones),
-    ``success`` with its interval over seeds and levels ``low`` and ``high``; ``score``, the success
-    normalised to random play (0) and the optimum (100), both taken as known; ``paper``, the paper's
-    success rate; ``against``, the cell of the same design that it is compared with, ``difference`` with
-    ``difference_low`` and ``difference_high``, ``p`` (nan where a side has one seed), ``p_holm`` over all
-    comparisons of the table, and ``verdict``. Shares are in [0, 1]; what is not defined is nan or "".
+    agents that were only benchmarked, "control" for controls), ``seeds`` and ``levels`` (distinct ones; 0 of
+    both for exact controls), ``success`` with its interval over seeds and levels ``low`` and ``high``;
+    ``score``, the success normalised to random play (0) and the optimum (100), both taken as known;
+    ``paper``, the paper's success rate; ``against``, the cell of the same design that it is compared with,
+    ``difference`` with ``difference_low`` and ``difference_high``, ``p`` (nan where a side has one seed),
+    ``p_holm`` over all comparisons of the table, and ``verdict``. Shares are in [0, 1]; what is not defined
+    is nan or "".
     """
     rows = [
         row
@@ -91,16 +94,22 @@ def _column(
             sample = runs.control(column, cell, agent)
             if sample is not None:
                 yield {**_row(runs, column, agent, cell, sample), "design": "control"}
+        yield from _exact_controls(runs, column, cell)
+
+
+def _exact_controls(runs: Runs, column: Column, cell: str) -> Iterator[dict[str, Any]]:
+    """Yield what random play and the best policy reach, without sampling; they have no seeds."""
+    rates = {_RANDOM: runs.exact_chance(column, cell), _OPTIMUM: runs.optimum(column, cell)}
+    for name, rate in rates.items():
+        if math.isfinite(rate):
+            named = _named(runs, column, name, cell)
+            yield {**named, "seeds": 0, "levels": 0, "success": rate, "design": "control"}
 
 
 def _row(runs: Runs, column: Column, name: str, cell: str, sample: FloatArray) -> dict[str, Any]:
     success = mixed_effects_rate(sample)
     return {
-        "trained_on": column.train,
-        "test": column.test,
-        "row": name,
-        "cell": cell,
-        "controls": controls_cell(runs.sweep, cell),
+        **_named(runs, column, name, cell),
         "seeds": len(sample),
         "levels": sample.shape[1],
         "success": success.estimate,
@@ -112,6 +121,16 @@ def _row(runs: Runs, column: Column, name: str, cell: str, sample: FloatArray) -
             runs.optimum(column, cell),
         ),
         "paper": _NAN,
+    }
+
+
+def _named(runs: Runs, column: Column, name: str, cell: str) -> dict[str, Any]:
+    return {
+        "trained_on": column.train,
+        "test": column.test,
+        "row": name,
+        "cell": cell,
+        "controls": controls_cell(runs.sweep, cell),
     }
 
 
@@ -139,7 +158,7 @@ def _verdict(row: dict[Any, Any]) -> str:
 
 
 _HIDEABLE: Final = (
-    "random / initial\n/ oracle %", "score", "p Holm", "against", "seeds", "difference\n[95% CI]", "design",
+    "random / initial\n/ optimum %", "score", "p Holm", "against", "seeds", "difference\n[95% CI]", "design",
 )  # fmt: skip
 
 
@@ -147,7 +166,7 @@ def table_grid(data: pd.DataFrame) -> Grid:
     """Return the table for people."""
     header = [
         "trained on → test", "row", "design", "seeds", "success %\n[95% CI]", "paper\n%",
-        "random / initial\n/ oracle %", "score", "against", "difference\n[95% CI]", "p Holm", "verdict",
+        "random / initial\n/ optimum %", "score", "against", "difference\n[95% CI]", "p Holm", "verdict",
     ]  # fmt: skip
     rows = [
         [
@@ -170,11 +189,13 @@ def table_grid(data: pd.DataFrame) -> Grid:
 
 
 def _controls(data: pd.DataFrame, row: dict[Any, Any]) -> str:
-    """Return the success of the controls under a row's conversation settings."""
+    """Return the success of the controls under a row's conversation settings, exact where it is known."""
     same = data[(data["trained_on"] == row["trained_on"]) & (data["test"] == row["test"])]
     found = same[(same["design"] == "control") & (same["cell"] == row["controls"])]
     by_agent = dict(zip(found["row"], found["success"], strict=True))
-    return " / ".join(percent(by_agent.get(agent, _NAN)) for agent in _AGENTS)
+    random, initial, oracle = (by_agent.get(agent, _NAN) for agent in _AGENTS)
+    shown = (by_agent.get(_RANDOM, random), initial, by_agent.get(_OPTIMUM, oracle))
+    return " / ".join(map(percent, shown))
 
 
 def _difference(row: dict[Any, Any]) -> str:

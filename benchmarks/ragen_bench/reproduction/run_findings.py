@@ -1,0 +1,160 @@
+"""Claims about numbers and events of single runs."""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from scipy import stats
+
+from ragen_bench.console.formats import number, percent
+from ragen_bench.reproduction.findings import ONE_SEED, Finding
+from ragen_bench.reproduction.measurements import Runs
+from ragen_bench.reproduction.reproduction_config import ScalarClaim, ShareClaim
+from ragen_bench.reproduction.run_measures import happened, scalar_of
+from ragen_bench.stats.intervals import FloatArray, wilson
+from ragen_bench.stats.permutation import permutation_p, sign_flip_p
+from ragen_bench.sweeps.results import TaskResult
+
+FLAT: Final = 0.3
+"""A correlation is about zero if it is closer to it than this, Cohen's medium size (1988, section 3.2)."""
+_CHANGES: Final = {
+    "thought": " of the length", "reply": " of the tokens", "deviation": "", "kept": " of the groups"
+}  # fmt: skip
+"""Scalars that are logarithms of a ratio, and what follows the percentage."""
+_CORRELATIONS: Final = (
+    "information-success", "entropy-success", "information-over-entropy",
+    "policy-rise", "entropy-rise", "divergence-rise", "policy-over-entropy",
+)  # fmt: skip
+_SHARES: Final = ("peak", "last", "clipped")
+
+
+def scalar_finding(claim: ScalarClaim, runs: Runs) -> Finding:
+    """Return how large a number of the runs is, compared with another cell's, or with zero."""
+    cells = [cell for cell in (claim.more, claim.less) if cell is not None]
+    sides = [_numbers(claim, runs.of(claim.train, cell)) for cell in cells]
+    if any(not len(values) or not np.isfinite(values).all() for values in sides):
+        return _unknown(claim, all(runs.of(claim.train, cell) for cell in cells))
+    means = [float(values.mean()) for values in sides]
+    ours = " against ".join(_shown(claim, mean) for mean in means)
+    seeds = min(map(len, sides))
+    if claim.flat:
+        favourable, p_value = abs(means[0]) < FLAT, _p_of_distance(sides[0])
+    elif len(sides) == 1:
+        favourable, p_value = (means[0] > 0) == (claim.more is not None), _p_of_mean(sides[0])
+    else:
+        favourable, p_value = means[0] > means[1], _p_of_means(sides[0], sides[1])
+    if seeds < 2:
+        return Finding(favourable, math.nan, claim.paper, ours, seeds, lambda _: ONE_SEED)
+    half = _p_of_half(claim, sides[0])
+    return Finding(favourable, p_value, claim.paper, ours, seeds, lambda _: "more seeds", half)
+
+
+def _numbers(claim: ScalarClaim, results: Sequence[TaskResult]) -> FloatArray:
+    return np.array([scalar_of(result, claim.scalar) for result in results])
+
+
+def _unknown(claim: ScalarClaim, are_there: bool) -> Finding:
+    """Return what is known without the numbers.
+
+    A sweep that takes over the runs of another has no times of them that could be compared.
+    """
+    if claim.scalar != "seconds" or not are_there:
+        return Finding(False, math.nan, claim.paper, "")
+    needed = "all cells in one command, with --results of their own"
+    return Finding(False, math.nan, claim.paper, "timed in other commands", 0, lambda _: needed)
+
+
+def _p_of_means(a: FloatArray, b: FloatArray) -> float:
+    """Return the p-value of Welch's test, or of the exact permutation of the runs where that is larger.
+
+    Numbers without any spread, such as counts of steps, are facts: their p-value is 0.
+    """
+    if np.ptp(a) == 0 and np.ptp(b) == 0:
+        return 0.0
+    by_model = float(stats.ttest_ind(a, b, equal_var=False).pvalue)
+    return max(by_model, permutation_p(a, b))
+
+
+def _p_of_mean(values: FloatArray, about: float = 0.0) -> float:
+    """Return the p-value of Student's test against a number, or of the exact one of signs if it is larger.
+
+    Numbers without any spread are facts: their p-value is 0.
+    """
+    if np.ptp(values) == 0:
+        return 0.0
+    by_model = float(stats.ttest_1samp(values, about).pvalue)
+    return max(by_model, sign_flip_p(values - about))
+
+
+def _p_of_distance(values: FloatArray) -> float:
+    """Return the p-value of a mean that lies within the bounds of `FLAT`, or else of one outside."""
+    if abs(values.mean()) < FLAT:
+        return max(_p_of_mean(values, FLAT), _p_of_mean(values, -FLAT))
+    return _p_of_mean(values, math.copysign(FLAT, values.mean()))
+
+
+def _p_of_half(claim: ScalarClaim, values: FloatArray) -> float:
+    """Return the p-value of an effect of half of the paper's or more; nan where the paper prints none."""
+    if claim.effect is None:
+        return math.nan
+    half = claim.effect / 2
+    if claim.scalar in _CHANGES:
+        half = math.log1p(half)
+    is_below = (values.mean() < half) == (half > 0)
+    return _p_of_mean(values, half) if is_below else 1.0
+
+
+def _shown(claim: ScalarClaim, value: float) -> str:
+    if claim.scalar in _CHANGES:
+        return f"{round(100 * math.expm1(value)):+d}%{_CHANGES[claim.scalar]}"
+    if claim.scalar in _CORRELATIONS:
+        return f"{value:+.2f}"
+    if claim.scalar == "template":
+        return f"{round(100 * value):+d} points"
+    if claim.scalar in _SHARES:
+        return f"{percent(value)}%"
+    return number(value) + (" s" if claim.scalar == "seconds" else "")
+
+
+def share_finding(claim: ShareClaim, runs: Runs) -> Finding:
+    """Return in how many runs something happened, compared with another cell's, or with half of them."""
+    results = runs.of(claim.train, claim.cell)
+    if not results or (claim.less is not None and not runs.of(claim.train, claim.less)):
+        return Finding(False, math.nan, "", "")
+    count, able = _counted(claim, results)
+    if not able:
+        none = f"none of {len(results)} runs collapsed"
+        return Finding(False, math.nan, "", none, len(results), lambda _: "longer runs")
+    if claim.less is not None:
+        return _compared(claim, runs, count, able)
+    share = wilson(count, able)
+    ours = f"{count} of {able} runs [{percent(share.low)}%, {percent(share.high)}%]"
+    p_value = float(stats.binomtest(count, able).pvalue)
+    favourable = (count > able / 2) == claim.most
+    return Finding(
+        favourable, p_value, "", ours, len(results), lambda alpha: _runs_needed(able, alpha)
+    )
+
+
+def _compared(claim: ShareClaim, runs: Runs, count: int, able: int) -> Finding:
+    """Return the finding on two cells, by Fisher's exact test."""
+    others = runs.of(claim.train, claim.less or "")
+    fewer, among = _counted(claim, others)
+    ours = f"{count} of {able} runs against {fewer} of {among}"
+    table = np.array([[count, able - count], [fewer, among - fewer]])
+    p_value = float(stats.fisher_exact(table).pvalue) if among else math.nan
+    favourable = bool(among) and count / able > fewer / among
+    return Finding(favourable, p_value, "", ours, min(able, len(others)), lambda _: "more runs")
+
+
+def _counted(claim: ShareClaim, results: Sequence[TaskResult]) -> tuple[int, int]:
+    """Return in how many runs it happened, and in how many it could have."""
+    able = [one for r in results if (one := happened(r, claim.event)) is not None]
+    return sum(able), len(able)
+
+
+def _runs_needed(there: int, alpha: float) -> str:
+    """Return how many runs decide if all agree: 2 to the power of 1 - n must be at most alpha."""
+    needed = 1 + math.ceil(-math.log2(alpha))
+    return f"{needed} runs that agree" if there < needed else "more runs"

@@ -1,0 +1,93 @@
+"""Claims that one cell solves more test levels than another."""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from ragen_bench.reproduction.findings import ONE_SEED, Finding
+from ragen_bench.reproduction.measurements import Runs
+from ragen_bench.reproduction.reproduction_config import Reproduction, SuccessClaim
+from ragen_bench.stats.intervals import FloatArray
+from ragen_bench.stats.mixed_effects import (
+    Difference,
+    mixed_effects_difference,
+    mixed_effects_rate_difference,
+)
+from ragen_bench.stats.power import seeds_for
+
+_POINTS: Final = 5.0
+"""Difference that is worth finding where the paper prints none."""
+
+
+def success_finding(what: Reproduction, claim: SuccessClaim, runs: Runs) -> Finding:
+    """Return by how much one cell solves more levels than another."""
+    columns = range(len(what.columns)) if claim.columns is None else claim.columns
+    sides = [
+        joined([runs.sample(what.columns[i], cell) for i in columns])
+        for cell in (claim.more, claim.less)
+    ]
+    printed = _printed(what, claim, columns)
+    paper = "" if printed is None else f"{printed:+.1f} points"
+    if sides[0] is None or sides[1] is None:
+        return Finding(False, math.nan, paper, "")
+    found = mixed_effects_rate_difference(sides[0], sides[1])
+    low, high = (100 * bound for bound in found.interval[1:])
+    ours = f"{100 * found.interval.estimate:+.1f} points [{low:+.1f}, {high:+.1f}]"
+    favourable = found.interval.estimate > 0
+    seeds = min(found.seeds)
+    if seeds < 2:
+        return Finding(favourable, math.nan, paper, ours, seeds, lambda _: ONE_SEED)
+    outside = printed is not None and not low <= printed <= high
+    half = math.nan
+    if printed is not None and printed > 0:
+        below = mixed_effects_difference(sides[0] - printed / 200, sides[1])
+        half = below.p_value if below.interval.estimate < 0 else 1.0
+
+    def remedy(alpha: float) -> str:
+        needed = _seeds_needed(found, abs(printed) if printed else None, alpha)
+        return f"the paper's size is outside the interval; {needed}" if outside else needed
+
+    return Finding(favourable, found.p_value, paper, ours, seeds, remedy, half)
+
+
+def joined(samples: Sequence[FloatArray | None]) -> FloatArray | None:
+    """Return samples of several tests as one with all their levels, or None if one is missing."""
+    there = [sample for sample in samples if sample is not None]
+    if len(there) < len(samples) or not there:
+        return None
+    seeds = min(len(sample) for sample in there)
+    return np.concatenate([sample[:seeds] for sample in there], axis=1)
+
+
+def _printed(what: Reproduction, claim: SuccessClaim, columns: Sequence[int]) -> float | None:
+    """Return the paper's difference in points, mean over columns, or None where it prints none."""
+    rows = [what.paper.get(cell) for cell in (claim.more, claim.less)]
+    if rows[0] is None or rows[1] is None:
+        return None
+    gaps = [
+        a - b for i in columns if (a := rows[0][i]) is not None and (b := rows[1][i]) is not None
+    ]
+    return sum(gaps) / len(gaps) if gaps else None
+
+
+def _seeds_needed(found: Difference, printed: float | None, alpha: float) -> str:
+    """Return how many seeds find the paper's difference, or one of 5 points, with a power of 80%."""
+    there = min(found.seeds)
+
+    def needed(points: float) -> int | None:
+        return seeds_for(
+            points / 100, found.variance.seeds * there, found.variance.levels, alpha=alpha
+        )
+
+    points = printed or _POINTS
+    size = f"{points:.1f} points" if printed is None else f"the paper's {points:.1f} points"
+    seeds = needed(points)
+    if seeds is None:
+        return f"more levels: no number of seeds finds {size} on these"
+    if seeds > there:
+        return f"{seeds} seeds to find {size} with 80% power"
+    smaller = needed(_POINTS) if points > _POINTS else None
+    more = f"; {smaller} seeds to find {_POINTS:.1f}" if smaller and smaller > there else ""
+    return f"these seeds would have found {size} with 80% power{more}"
