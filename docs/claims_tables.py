@@ -60,7 +60,7 @@ def _rows(what: Reproduction, results: Path) -> Iterator[Row]:
 def _suite_version(archive: Path) -> int:
     """Return the newest suite version of which a sweep has kept trained runs."""
     tasks = [json.loads(line)["task"] for line in archive.read_text(encoding="utf-8").splitlines()]
-    return max(task["suite_version"] for task in tasks if task["seed"] is not None)
+    return max((task["suite_version"] for task in tasks if task["seed"] is not None), default=0)
 
 
 def _counts(rows: Sequence[Row]) -> str:

@@ -31,7 +31,8 @@ def reproduce(
         typer.Argument(
             metavar="WHAT",
             help="table2 to table4, figure5 to figure11, sft, lora, risk, echo-trap, "
-            "ragen2-filters, ragen2-gradient, ragen2-information, ragen2-keep, ragen2-length, or all.",
+            "ragen2-filters, ragen2-gradient, ragen2-information, ragen2-keep, ragen2-length, "
+            "ragen2-slip, or all.",
         ),
     ],
     *,

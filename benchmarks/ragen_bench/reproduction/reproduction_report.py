@@ -87,7 +87,8 @@ class Report:
         found = []
         if self._missing:
             found.append(f"unfinished: {self._missing} tasks are missing")
-        if self._results and max(self.data["seeds"], default=0) < 2:
+        trained = self.data.loc[self.data["design"] != "control", "seeds"]
+        if max(trained, default=0) == 1:
             found.append(
                 "one seed: intervals speak of these runs, not of the method, and nothing is decided"
             )
