@@ -244,10 +244,10 @@ class Update(_Section):
     """Whether logits are computed in float32 although the precision is bfloat16. By default if several
     optimizer steps share the log-probabilities of one rollout."""
     old_logprobs: Literal["trainer"] | None = None
-    """Where the log-probabilities before the update come from. By default from the rollout, where the
-    engine is transformers and the precision float32, so that both differ by rounding only; every tenth
-    iteration, and everywhere else, from a pass of the trainer. trainer: always from that pass. Affects speed
-    and rounding only."""
+    """Where the log-probabilities before the update come from. By default from the rollout, where both
+    differ by rounding only: engine=transformers, float32, weights that are not split by fsdp, and no critic
+    that shares the policy's trunk. Every tenth iteration, and everywhere else, they come from a pass of the
+    trainer. trainer: always from that pass. Affects speed and rounding only."""
     max_nonfinite_steps: Positive = 3
     """Consecutive optimizer steps with a non-finite gradient after which the run stops."""
 
@@ -347,7 +347,7 @@ class TrainConfig(_Section):
     format: Literal[1] = 1
     """Version of the run directory's layout."""
     weights: str | None = None
-    """Hash of the initial model's files, filled in when training starts from a folder."""
+    """Hash of the initial model's files, filled in when training starts, except for "hf:NAME"."""
     game: str = "ragen/SokobanText-v0"
     """Id of a conversation env."""
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
@@ -399,12 +399,12 @@ class TrainConfig(_Section):
 
     @property
     def trusts_rollout_scores(self) -> bool:
-        """Whether engine and trainer compute the same log-probabilities, see ``update.old_logprobs``."""
+        """Whether the config's engine and a trainer whose weights are whole compute the same
+        log-probabilities, see ``update.old_logprobs``.
+        """
         # A critic on the policy's trunk is passed together with the policy.
         shares_pass = self.has_critic and self.critic.kind == "shared"
-        same = (
-            self.engine == "transformers" and self.update.precision == "float32" and not self.fsdp
-        )
+        same = self.engine == "transformers" and self.update.precision == "float32"
         return self.update.old_logprobs is None and same and not shares_pass
 
     @property

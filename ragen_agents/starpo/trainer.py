@@ -147,6 +147,7 @@ class Trainer:
             self._context = engine_context(config, self._make_env, self.codec, self._own_context)
         check_fits(config, self._make_env, self.codec, self._context)
         self._owns_engine = engine is None
+        self._trusts_rollout = engine is None and not apart and config.trusts_rollout_scores
         self.engine = engine if engine is not None else make_engine(
             config, self.learner, self.codec, self.accelerator, self.run_dir, context=self._context,
             reserved=self.learner.state_to_come,
@@ -375,7 +376,7 @@ class Trainer:
         weight = loss_weight(config, len(kept), len(group_numbers(candidates)))
         with self._phases.timed("scores"):
             batch = TrainBatch.of(chosen, self.codec.pad)
-            trusted = config.trusts_rollout_scores and iteration % _SCORED_EVERY != 0
+            trusted = self._trusts_rollout and iteration % _SCORED_EVERY != 0
             return self.learner.prepare(batch, weight, trust_rollout=trusted), metrics
 
     def _diagnose(

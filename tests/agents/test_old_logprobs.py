@@ -1,5 +1,6 @@
 """Where the log-probabilities before the update come from: the engine, or a pass of the trainer."""
 
+import copy
 import math
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("trl")
 
+from ragen_agents.engines.transformers_engine import TransformersEngine  # noqa: E402
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged  # noqa: E402
 from ragen_agents.starpo.callbacks import ReportMetrics  # noqa: E402
 from ragen_agents.starpo.rollout_step import training_groups  # noqa: E402
@@ -86,7 +88,6 @@ def gpt2(tmp_path):
         ({"update": {"old_logprobs": "trainer"}}, "starpo-grpo"),
         ({"update": {"precision": "bfloat16"}}, "starpo-grpo"),
         ({"engine": "vllm"}, "starpo-grpo"),
-        ({"fsdp": True}, "starpo-grpo"),
         ({"critic": {"kind": "shared"}}, "starpo-ppo"),
     ],
 )
@@ -103,6 +104,48 @@ def test_an_engine_that_does_not_tell_entropies_is_not_trusted(tmp_path):
     prepared = one.learner.prepare(TrainBatch.of(played, one.codec.pad), trust_rollout=True)
     assert "mismatch_max" in prepared.metrics
     assert math.isfinite(prepared.metrics["entropy"])
+
+
+class StaleEngine:
+    """Samples from the weights before the last ones, and says entropies."""
+
+    def __init__(self):
+        self.models, self.version = [], 0
+
+    def sync(self, model, version):
+        self.models.append(copy.deepcopy(model))
+        self.inner = TransformersEngine(self.models[-2:][0], frozenset([2]), 0, 40, None)
+        self.version = version
+
+    def submit(self, requests):
+        self.inner.submit(requests)
+
+    def poll(self):
+        return self.inner.poll()
+
+    def release(self):
+        pass
+
+    def close(self):
+        pass
+
+
+def test_an_engine_of_the_callers_is_not_trusted(tmp_path):
+    rows = []
+    report = ReportMetrics(lambda _, row: rows.append(row))
+    fast = config(update={"learning_rate": 3e-3, "mini_batch_size": 8})
+    Trainer(fast, tmp_path / "run", callbacks=[report], engine=StaleEngine()).run()
+    assert all("mismatch_max" in row for row in rows)
+    assert rows[-1]["mismatch_max"] > 0.01
+
+
+def test_one_process_with_fsdp_trains_as_without(tmp_path):
+    ends = []
+    for fsdp in (False, True):
+        one, rows = trained(config(iterations=2, fsdp=fsdp), tmp_path / str(fsdp))
+        assert "mismatch_max" not in rows[1]
+        ends.append(one.learner.models.policy.state_dict())
+    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
 
 
 @pytest.mark.parametrize("name", ["critic_warmup", "warmup_iterations"])
