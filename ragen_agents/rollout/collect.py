@@ -1,14 +1,13 @@
 """Collect trajectories: groups of episodes played against an engine, token in, token out."""
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from ragen_agents.engines.base import Completion, Engine, EngineError, TokenRequest
 from ragen_agents.rollout.chat import ChatCodec
+from ragen_agents.rollout.completion_checks import check_completions, is_finite
 from ragen_agents.rollout.growth import begun, extend
 from ragen_agents.rollout.trajectory import Trajectory, TrajectoryTurn
 from ragen_agents.rollout.turn_record import describe_error
@@ -80,6 +79,7 @@ class Collector:
         seed_purpose: Purpose string of the sampling seeds, which derive from it and from iteration, group,
             member and turn.
         reward: Names the parts of a turn's reward.
+        vocabulary: Number of tokens that the model knows; None checks no upper bound of what is sampled.
     """
 
     engine: Engine
@@ -90,6 +90,7 @@ class Collector:
     temperature: float
     seed_purpose: str
     reward: RewardFunction
+    vocabulary: int | None = None
     clock: Clock = field(default_factory=Clock)
     _envs: list[ConversationWrapper] = field(default_factory=list)
 
@@ -173,7 +174,8 @@ class Collector:
             polled = time.perf_counter()
             if not completions:
                 raise EngineError("the engine returned no reply although requests are queued")
-            _check_completions(completions, trajectories)
+            waiting = {key for key, one in enumerate(trajectories) if one.end is None}
+            check_completions(completions, waiting, self.vocabulary)
             self._receive(games, trajectories, completions)
             for completion in completions:
                 if trajectories[completion.key].end is None:
@@ -238,34 +240,6 @@ class Collector:
             extend(trajectory, self.codec, env, asked.messages, reply, closed)
 
 
-def _check_completions(
-    completions: Sequence[Completion], trajectories: Sequence[Trajectory]
-) -> None:
-    """Check what an engine returned.
-
-    Raises:
-        RagenError: A trajectory cannot be built from it.
-    """
-    waiting = {key for key, trajectory in enumerate(trajectories) if trajectory.end is None}
-    for completion in completions:
-        key, ids, logprobs = completion.key, completion.ids, completion.logprobs
-        if key not in waiting:
-            raise RagenError(
-                f"the engine returned a completion with the key {key}, which nobody asked for"
-            )
-        waiting.remove(key)
-        where = f"the engine returned a completion for the key {key} with"
-        if not isinstance(ids, list) or any(type(token) is not int or token < 0 for token in ids):
-            raise RagenError(f"{where} the ids {ids!r:.80}, but they must be a list of int")
-        if not isinstance(logprobs, list) or len(logprobs) != len(ids):
-            raise RagenError(f"{where} {len(ids)} ids, but the logprobs {logprobs!r:.80}")
-        for number in logprobs:
-            if not _is_finite(number):
-                raise RagenError(
-                    f"{where} the logprob {number!r:.80}, but it must be a finite number"
-                )
-
-
 def _checked_parts(parts: Any) -> dict[str, float]:
     """Return the parts of a reward as numbers.
 
@@ -277,15 +251,11 @@ def _checked_parts(parts: Any) -> dict[str, float]:
             f"the reward returned {parts!r:.80}, but must return a mapping of names to finite numbers"
         )
     for name, value in parts.items():
-        if not _is_finite(value):
+        if not is_finite(value):
             raise RagenError(
                 f"the reward returned {value!r:.80} for '{name}', but must return finite numbers"
             )
     return {name: float(value) for name, value in parts.items()}
-
-
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, Real) and math.isfinite(value)
 
 
 def _reset_arguments(options: dict[str, Any], noise: int) -> dict[str, Any]:

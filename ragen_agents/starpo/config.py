@@ -399,8 +399,9 @@ class TrainConfig(_Section):
 
     @property
     def trusts_rollout_scores(self) -> bool:
-        """Whether the config's engine and a trainer whose weights are whole compute the same
-        log-probabilities, see ``update.old_logprobs``.
+        """Whether the engine computes the log-probabilities of a trainer that has split no weights.
+
+        See ``update.old_logprobs``.
         """
         # A critic on the policy's trunk is passed together with the policy.
         shares_pass = self.has_critic and self.critic.kind == "shared"

@@ -238,14 +238,28 @@ def test_an_instance_that_does_not_exist_is_the_callers_error(codec):
         ({"ids": [1.0, 2.0]}, r"must be a list of int"),
         ({"ids": [5, 6], "logprobs": [0.0, float("nan")]}, "the logprob nan"),
         ({"ids": [5, 6], "logprobs": [0.0, None]}, "the logprob None"),
+        ({"ids": [5, 6], "logprobs": [0.0, 5.0]}, "the logprob 5.0, .* 0 or less"),
+        ({"ids": [5, 9999], "logprobs": [0.0, 0.0]}, "the id 9999, but the model has 2432 tokens"),
+        ({"entropies": [0.1]}, r"\d+ ids, but the entropies \[0\.1\]"),
+        ({"entropies": "some"}, "the entropies 'some'"),
+        ({"ids": [5], "logprobs": [0.0], "entropies": [float("nan")]}, "the entropy nan"),
+        ({"ids": [5], "logprobs": [0.0], "entropies": [None]}, "the entropy None"),
     ],
 )
 def test_what_an_engine_returns_is_checked(wrong, words, codec):
     games = collector(codec, by_seed)
+    games.vocabulary = 2432
     poll = games.engine.poll
     games.engine.poll = lambda: [replace(completion, **wrong) for completion in poll()]
     with pytest.raises(RagenError, match=f"the engine returned a completion .*{words}"):
         games.collect([GroupSpec(0, 2, {"seed": 1})], 0)
+
+
+def test_an_engine_that_returns_no_completions_is_refused(codec):
+    games = collector(codec, by_seed)
+    games.engine.poll = lambda: [("a reply", 1)]
+    with pytest.raises(RagenError, match=r"the engine returned \('a reply', 1\), but must return"):
+        games.collect([GroupSpec(0, 1, {"seed": 1})], 0)
 
 
 @pytest.mark.parametrize("parts", [None, 0.5, [("game", 1.0)], {1: 0.5}, {"game": "much"}])
