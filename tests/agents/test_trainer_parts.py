@@ -84,6 +84,11 @@ def test_a_reward_that_is_a_number_bears_the_name_of_its_function(plain, tmp_pat
     assert reports[-1][1]["reward/politeness"] == 0.25 * reports[-1][1]["turns"]
 
 
+def test_a_reward_without_parts_is_nothing(plain, tmp_path):
+    trainer(tmp_path, plain, reward=lambda reply, result: {}, preset="starpo-grpo").run()
+    assert lines(tmp_path)[0]["return"] == 0
+
+
 def no_arguments():
     return 0.0
 
@@ -271,6 +276,12 @@ def test_an_engine_takes_the_place_of_the_configured_one_and_stays_open(plain, t
     assert not closed
 
 
+def test_an_engine_cannot_write_what_the_model_does_not_know(plain, tmp_path):
+    engine = ScriptedEngine(lambda request: [5, 10**6], frozenset({2}))
+    with pytest.raises(RagenError, match=r"the id 1000000, but the model has \d+ tokens"):
+        trainer(tmp_path, plain, engine=engine).run()
+
+
 def test_an_engine_that_returns_nothing_stops_the_run(plain, tmp_path):
     engine = ScriptedEngine(lambda request: [5, 6, 2], frozenset({2}))
     engine.poll = list
@@ -317,6 +328,7 @@ def estimate(**wrong):
         (estimate(value_targets=lambda z: z[:, 0]), True, "value_targets of the shape"),
         (estimate(value_targets=lambda z: z / 0), True, "value_targets that are not finite"),
         (estimate(value_targets=lambda z: z, value_mask=lambda z: z), True, "must be bool"),
+        (estimate(advantages=lambda z: z + 1j), False, "complex64, but must be real"),
         (lambda batch: batch.returns, False, "a Tensor, but must return an AdvantageEstimate"),
     ],
 )
@@ -327,6 +339,14 @@ def test_an_estimator_that_returns_something_wrong_is_refused(
     layer = {**plain, "advantage": {"estimator": "wrong"}}
     with pytest.raises(RagenError, match=f"advantage.estimator=wrong returned .*{words}"):
         trainer(tmp_path, layer).run()
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.float64])
+def test_an_estimator_may_return_other_numbers_than_float32(dtype, plain, tmp_path):
+    function = estimate(advantages=lambda z: z.to(dtype), value_targets=lambda z: (z + 1).to(dtype))
+    register_estimator(Estimator("whole", function, "for the test", needs_critic=True))
+    trainer(tmp_path, {**plain, "advantage": {"estimator": "whole"}}).run()
+    assert lines(tmp_path)[0]["value_loss"] > 0
 
 
 def test_a_registered_filter_decides_what_is_kept(plain, tmp_path):

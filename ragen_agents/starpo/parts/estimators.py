@@ -127,6 +127,8 @@ def check_estimate(found: Any, estimator: Estimator, mask: Tensor) -> AdvantageE
             raise RagenError(
                 f"{where} {name} of the shape {shape}, but must be {tuple(mask.shape)}"
             )
+        if tensor.is_complex():
+            raise RagenError(f"{where} {name} of {tensor.dtype}, but must be real numbers")
         if tensor.requires_grad:
             raise RagenError(f"{where} {name} with a gradient; detach them")
         if not torch.isfinite(tensor[mask]).all():

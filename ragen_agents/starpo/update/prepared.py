@@ -131,7 +131,9 @@ def _estimate(
         EstimatorInput(  # copies, so that an estimator that writes into them changes nothing else
             rewards=rewards,
             values=scores.values.clone() if estimator.needs_critic else None,
-            returns=torch.tensor([t.episode_return for t in batch.trajectories]),
+            returns=torch.tensor(
+                [t.episode_return for t in batch.trajectories], dtype=torch.float32
+            ),
             groups=batch.groups.clone(),
             turn_ids=batch.turn_ids.clone(),
             trajectories=batch.trajectories,
@@ -140,7 +142,11 @@ def _estimate(
         )
     )
     estimate = check_estimate(found, estimator, batch.mask)
-    estimate = replace(estimate, advantages=estimate.advantages.to(scores.logprobs.dtype))
+    dtype, targets = scores.logprobs.dtype, estimate.value_targets
+    estimate = replace(
+        estimate, advantages=estimate.advantages.to(dtype),
+        value_targets=None if targets is None else targets.to(dtype),
+    )  # fmt: skip
     if estimator.needs_critic and config.advantage.whiten:
         estimate = replace(estimate, advantages=whiten(estimate.advantages, batch.mask))
     return estimate
