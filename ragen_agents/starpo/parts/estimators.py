@@ -97,11 +97,11 @@ class Estimator:
     """Its own settings and their defaults, set by ``advantage.params``."""
 
 
-ESTIMATORS: Final[Registry[Estimator]] = Registry("advantage.estimator")
+ESTIMATORS: Final[Registry[Estimator]] = Registry("advantage.estimator", Estimator)
 """All estimators by name."""
 
 register_estimator = ESTIMATORS.register
-"""Add a part of your own, so that settings can name it; raises `RagenError` if the name is taken."""
+"""Add a part of your own, so that settings can name it; raises `RagenError` if it or its name is refused."""
 
 
 def per_token(per_trajectory: Tensor, mask: Tensor) -> Tensor:

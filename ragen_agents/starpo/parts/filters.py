@@ -59,11 +59,11 @@ class GroupFilter:
     """Its own settings and their defaults, set by ``filter.params``."""
 
 
-FILTERS: Final[Registry[GroupFilter]] = Registry("filter.kind")
+FILTERS: Final[Registry[GroupFilter]] = Registry("filter.kind", GroupFilter)
 """All filters by name."""
 
 register_filter = FILTERS.register
-"""Add a part of your own, so that settings can name it; raises `RagenError` if the name is taken."""
+"""Add a part of your own, so that settings can name it; raises `RagenError` if it or its name is refused."""
 
 
 def keep_groups(

@@ -12,12 +12,11 @@ from ragen_agents.starpo.parts.aggregations import AGGREGATIONS
 from ragen_agents.starpo.parts.estimators import ESTIMATORS
 from ragen_agents.starpo.parts.filters import FILTERS
 from ragen_agents.starpo.parts.policy_losses import POLICY_LOSSES
-from ragen_agents.starpo.parts.registry import Part
+from ragen_agents.starpo.parts.registry import Part, is_projects
 
 if TYPE_CHECKING:
     from ragen_agents.starpo.config import TrainConfig
 
-_PROJECT: Final = ("ragen_agents", "ragen_envs")
 _STATE: Final = ("version",)
 """Attributes that a run changes: ``sync`` sets the version of an engine."""
 _PROSE: Final = ("summary",)
@@ -47,7 +46,7 @@ def registered_parts(config: "TrainConfig") -> dict[str, OwnPart]:
     return {
         field: OwnPart(part.name, _digest(part.function, _plain(vars(part), _PROSE)))
         for field, part in chosen.items()
-        if not _is_projects(part.function)
+        if not is_projects(part.function)
     }
 
 
@@ -66,7 +65,7 @@ def _digest(part: Any, more: str = "") -> str | None:
     if isinstance(part, partial):
         bound = _plain(dict(enumerate(part.args))) + _plain(part.keywords)
         return _digest(part.func, more + bound)
-    source = "" if _is_projects(part) else _source(part)
+    source = "" if is_projects(part) else _source(part)
     if source is None:
         return None
     return hashlib.sha256(f"{source}\n{_settings(part)}\n{more}".encode()).hexdigest()
@@ -87,7 +86,7 @@ def _settings(part: Any) -> str:
     if inspect.isfunction(part):
         defaults = {name: p.default for name, p in inspect.signature(part).parameters.items()}
         return _plain({**inspect.getclosurevars(part).nonlocals, **defaults})
-    if inspect.isclass(part) or _is_projects(part):
+    if inspect.isclass(part) or is_projects(part):
         return ""
     return _plain(getattr(part, "__dict__", {}), _STATE)
 
@@ -99,8 +98,3 @@ def _plain(values: Mapping[Any, Any], without: Iterable[str] = ()) -> str:
         with suppress(TypeError, ValueError):
             texts.append(f"{name}={json.dumps(values[name], sort_keys=True)}")
     return "\n".join(texts)
-
-
-def _is_projects(part: Any) -> bool:
-    module = getattr(part, "__module__", None) or type(part).__module__
-    return module.partition(".")[0] in _PROJECT

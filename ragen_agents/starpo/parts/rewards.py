@@ -12,6 +12,7 @@ from typing import Any
 
 from ragen_agents.rollout.collect import RewardFunction
 from ragen_agents.starpo.config import Reward
+from ragen_agents.starpo.parts.signatures import takes
 from ragen_envs.conversation import ConversationWrapper, Defect, ParsedReply, TurnResult
 from ragen_envs.errors import RagenError
 from ragen_envs.text import COORDINATES
@@ -80,12 +81,10 @@ def as_reward(reward: RewardFunction | Callable[..., Any]) -> RewardFunction:
     if isinstance(reward, RewardFunction):
         return reward
     if callable(reward):
-        try:
-            inspect.signature(reward).bind("", None)
-        except TypeError:
+        if not takes(reward, 2):
             raise RagenError(
                 f"the reward {reward!r} must take two arguments, the reply and its TurnResult"
-            ) from None
+            )
         return FunctionReward(reward)
     raise RagenError(f"the reward is {reward!r}, but must be a function or a RewardFunction")
 
