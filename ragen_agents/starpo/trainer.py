@@ -13,13 +13,16 @@ from ragen_agents.engines.decoding import stop_token_ids
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.collect import Collector, RewardFunction
 from ragen_agents.rollout.trajectory import Trajectory
+from ragen_agents.run_files.metrics_file import read_metrics
 from ragen_agents.starpo.callbacks import Callback, checked_callbacks
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.engine_setup import check_processes, engine_context, make_engine
 from ragen_agents.starpo.evaluation import Evaluator
 from ragen_agents.starpo.initial_weights import with_weights
 from ragen_agents.starpo.memory.planning import fitted_to_device
+from ragen_agents.starpo.parts.aggregations import AGGREGATIONS
 from ragen_agents.starpo.parts.estimators import ESTIMATORS
+from ragen_agents.starpo.parts.own_parts import registered_parts
 from ragen_agents.starpo.parts.policy_losses import POLICY_LOSSES
 from ragen_agents.starpo.parts.rewards import TurnReward, as_reward
 from ragen_agents.starpo.processes import agree, any_process
@@ -39,7 +42,7 @@ from ragen_agents.starpo.run.empty_iterations import (
 from ragen_agents.starpo.run.gradient_probe import probe_gradients
 from ragen_agents.starpo.run.information import measure_information
 from ragen_agents.starpo.run.journal import Journal
-from ragen_agents.starpo.run.metrics import rollout_metrics
+from ragen_agents.starpo.run.metrics import rollout_metrics, skipped_steps
 from ragen_agents.starpo.run.out_of_memory import (
     MemoryRanOutError,
     OutOfMemoryError,
@@ -67,6 +70,9 @@ from ragen_envs.seeding import new_stream
 _log: Final = logging.getLogger("ragen.starpo")
 _SCORED_EVERY: Final = 10
 """Iterations between two that score rollouts again, which shows whether the engine still agrees."""
+
+_DIFFERENTIATED: Final = (POLICY_LOSSES.field, AGGREGATIONS.field)
+"""Settings that choose the parts through which gradients flow."""
 
 
 class DivergedError(RagenError):
@@ -273,6 +279,7 @@ class Trainer:
         self._call("on_train_begin")
         if not self._begin(journal):
             self._loop(journal)
+        self._warn_of_skipped_steps()
         self._call("on_train_end")
 
     def _begin(self, journal: Journal) -> bool:
@@ -346,9 +353,23 @@ class Trainer:
         if self.learner.diverged:
             raise DivergedError(
                 f"the gradient was not finite in {self.learner.bad_steps} optimizer steps in a row; the "
-                f"state is saved in '{self.state.checkpoints}'; lower update.learning_rate"
+                f"state is saved in '{self.state.checkpoints}'; {self._advice_on_gradients()}"
             )
         return action == "stopped"
+
+    def _advice_on_gradients(self) -> str:
+        found = registered_parts(self.config)
+        own = [f"{field}={found[field].name}" for field in _DIFFERENTIATED if field in found]
+        check = f"check the gradient of {' and '.join(own)}, or " if own else ""
+        return f"{check}lower update.learning_rate"
+
+    def _warn_of_skipped_steps(self) -> None:
+        skipped = skipped_steps(read_metrics(self.run_dir)) if self.is_main_process else 0
+        if skipped:
+            self._warn(
+                f"optimizer steps skipped in this run, because a gradient was not finite: {skipped}; "
+                f"{self._advice_on_gradients()}"
+            )
 
     def _collect(self, journal: Journal, iteration: int) -> tuple[Prepared | None, dict[str, Any]]:
         """Collect, filter and score trajectories; returns nothing to learn from if none are kept."""

@@ -29,3 +29,20 @@ def policy(tiny):
         for weight in model.parameters():
             weight.mul_(1.2)
     return model
+
+
+@pytest.fixture
+def plain(tiny):
+    """Settings of a run of one iteration, without evaluation and filter."""
+    return {
+        "iterations": 1, "evaluation": {"every": 0}, "filter": {"kind": "none"}, "model": str(tiny),
+    }  # fmt: skip
+
+
+@pytest.fixture
+def own_registries(monkeypatch):
+    """What a test registers is forgotten after it."""
+    from ragen_agents.starpo import AGGREGATIONS, ESTIMATORS, FILTERS, POLICY_LOSSES
+
+    for registry in (AGGREGATIONS, ESTIMATORS, FILTERS, POLICY_LOSSES):
+        monkeypatch.setattr(registry, "_parts", dict(registry._parts))

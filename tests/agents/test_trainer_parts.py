@@ -9,51 +9,20 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from ragen_bench.__main__ import main  # noqa: E402
 from training_runs import lines, trainer  # noqa: E402
 
 from ragen_agents.engines.scripted import ScriptedEngine  # noqa: E402
 from ragen_agents.starpo import (  # noqa: E402
-    AGGREGATIONS,
-    ESTIMATORS,
     FILTERS,
-    POLICY_LOSSES,
-    AdvantageEstimate,
-    Aggregation,
     Callback,
-    Estimator,
-    GroupFilter,
-    PolicyLoss,
-    TokenLoss,
-    TrainBatch,
     TrainConfig,
     Trainer,
-    keep_groups,
-    per_token,
-    register_aggregation,
-    register_estimator,
-    register_filter,
-    register_policy_loss,
 )
-from ragen_agents.starpo.parts.registry import Registry  # noqa: E402
-from ragen_agents.starpo.rollout_step import training_groups  # noqa: E402
 from ragen_envs.conversation import make  # noqa: E402
 from ragen_envs.errors import RagenError  # noqa: E402
 from ragen_envs.frozen_lake import FrozenLakeEnv  # noqa: E402
 
-PLAIN = {"iterations": 1, "evaluation": {"every": 0}, "filter": {"kind": "none"}}
-
-
-@pytest.fixture
-def plain(tiny):
-    return {**PLAIN, "model": str(tiny)}
-
-
-@pytest.fixture(autouse=True)
-def _own_registries(monkeypatch):
-    """What a test registers is forgotten after it."""
-    for registry in (AGGREGATIONS, ESTIMATORS, FILTERS, POLICY_LOSSES):
-        monkeypatch.setattr(registry, "_parts", dict(registry._parts))
+pytestmark = pytest.mark.usefixtures("own_registries")
 
 
 def short(reply, result):
@@ -289,169 +258,6 @@ def test_an_engine_that_returns_nothing_stops_the_run(plain, tmp_path):
         trainer(tmp_path, plain, engine=engine).run()
 
 
-def best_of_group(batch):
-    best = torch.stack([batch.returns[batch.groups == group].max() for group in batch.groups])
-    return AdvantageEstimate(per_token(batch.returns - best, batch.mask))
-
-
-def test_a_registered_estimator_trains_without_a_critic_and_with_groups_only(plain, tmp_path):
-    register_estimator(Estimator("best", best_of_group, "return - best", needs_group=True))
-    layer = {**plain, "advantage": {"estimator": "best"}}
-    one = trainer(tmp_path, layer, preset="starpo-grpo")
-    assert one.learner.critic_optimizer is None
-    one.run()
-    assert lines(tmp_path)[0]["kept_groups"] == 2
-    with pytest.raises(ValueError, match=r"estimator=best compares the members of a group"):
-        TrainConfig(advantage={"estimator": "best"}, rollout={"group_size": 1})
-    with pytest.raises(
-        ValueError, match=r"loss\.kl=reward has no effect on advantage\.estimator=best"
-    ):
-        TrainConfig(advantage={"estimator": "best"}, loss={"kl": "reward"})
-
-
-def estimate(**wrong):
-    def function(batch):
-        zeros = torch.zeros(batch.mask.shape)
-        return AdvantageEstimate(**{"advantages": zeros, **{k: v(zeros) for k, v in wrong.items()}})
-
-    return function
-
-
-@pytest.mark.parametrize(
-    ("function", "needs_critic", "words"),
-    [
-        (estimate(advantages=lambda z: z[:, 1:]), False, "of the shape"),
-        (estimate(advantages=lambda z: z / 0), False, "not finite"),
-        (estimate(advantages=lambda z: z.clone().requires_grad_()), False, "with a gradient"),
-        (estimate(), True, "no value targets, but is registered with needs_critic=True"),
-        (estimate(value_targets=lambda z: z), False, "registered with needs_critic=False"),
-        (estimate(value_targets=lambda z: z[:, 0]), True, "value_targets of the shape"),
-        (estimate(value_targets=lambda z: z / 0), True, "value_targets that are not finite"),
-        (estimate(value_targets=lambda z: z, value_mask=lambda z: z), True, "must be bool"),
-        (estimate(advantages=lambda z: z + 1j), False, "complex64, but must be real"),
-        (lambda batch: batch.returns, False, "a Tensor, but must return an AdvantageEstimate"),
-    ],
-)
-def test_an_estimator_that_returns_something_wrong_is_refused(
-    function, needs_critic, words, plain, tmp_path
-):
-    register_estimator(Estimator("wrong", function, "for the test", needs_critic=needs_critic))
-    layer = {**plain, "advantage": {"estimator": "wrong"}}
-    with pytest.raises(RagenError, match=f"advantage.estimator=wrong returned .*{words}"):
-        trainer(tmp_path, layer).run()
-
-
-@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.float64])
-def test_an_estimator_may_return_other_numbers_than_float32(dtype, plain, tmp_path):
-    function = estimate(advantages=lambda z: z.to(dtype), value_targets=lambda z: (z + 1).to(dtype))
-    register_estimator(Estimator("whole", function, "for the test", needs_critic=True))
-    trainer(tmp_path, {**plain, "advantage": {"estimator": "whole"}}).run()
-    assert lines(tmp_path)[0]["value_loss"] > 0
-
-
-def test_a_registered_filter_decides_what_is_kept(plain, tmp_path):
-    register_filter(GroupFilter("first", lambda batch: [0], "the first group"))
-    trainer(tmp_path, plain, {"filter": {"kind": "first"}}).run()
-    assert lines(tmp_path)[0]["kept_groups"] == 1
-
-
-@pytest.mark.parametrize("kept", [[0, 0], [2], [-1], [True, False], [0.5], None])
-def test_a_filter_that_keeps_what_is_not_there_is_refused(kept):
-    register_filter(GroupFilter("wrong", lambda batch: kept, "for the test"))
-    with pytest.raises(RagenError, match=r"filter\.kind=wrong returned"):
-        keep_groups([torch.zeros(2).numpy()] * 2, "wrong", 0.5, 0)
-
-
-def test_a_registered_policy_loss_is_minimised(plain, tmp_path):
-    def reinforce(part):
-        loss = -part.advantages * part.logprobs
-        return TokenLoss(loss, torch.zeros_like(loss, dtype=torch.bool))
-
-    register_policy_loss(PolicyLoss("reinforce", reinforce, "REINFORCE"))
-    norms = {}
-    for name in ("ppo-clip", "reinforce"):
-        layer = {**plain, "loss": {"policy_loss": name}, "update": {"mini_batch_size": 8}}
-        one = trainer(tmp_path / name, layer, preset="starpo-ppo")
-        batch = one.collector.collect(training_groups(one.config, 0), 0)
-        ready = one.learner.prepare(TrainBatch.of(batch, one.codec.pad))
-        norms[name] = one.learner.update(ready, 0)["grad_norm"]
-    # At a ratio of 1 the surrogate's gradient is that of REINFORCE.
-    assert norms["reinforce"] == pytest.approx(norms["ppo-clip"], rel=1e-3)
-    assert norms["reinforce"] > 0
-
-
-def zeros(part):
-    return torch.zeros_like(part.logprobs)
-
-
-def never(part):
-    return torch.zeros(part.logprobs.shape, dtype=torch.bool)
-
-
-@pytest.mark.parametrize(
-    ("function", "words"),
-    [
-        (lambda part: part.logprobs.mean(), "a Tensor, but must return a TokenLoss"),
-        (lambda part: TokenLoss(part.logprobs.mean(), never(part)), "a loss of the shape"),
-        (lambda part: TokenLoss(part.logprobs.detach(), never(part)), "a loss without a gradient"),
-        (lambda part: TokenLoss(part.logprobs, zeros(part)), "'clipped' that is not bool"),
-        (lambda part: TokenLoss(part.logprobs, None), "'clipped' that is a NoneType"),
-        (lambda part: TokenLoss(0.5, never(part)), "'loss' that is a float"),
-    ],
-)
-def test_a_policy_loss_that_returns_something_wrong_is_refused(function, words, plain, tmp_path):
-    register_policy_loss(PolicyLoss("wrong", function, "for the test"))
-    with pytest.raises(RagenError, match=f"loss.policy_loss=wrong returned .*{words}"):
-        trainer(tmp_path, plain, {"loss": {"policy_loss": "wrong"}}).run()
-
-
-def test_a_registered_aggregation_returns_a_scalar(plain, tmp_path):
-    register_aggregation(Aggregation("wrong", lambda loss, mask, totals: loss, "for the test"))
-    with pytest.raises(RagenError, match=r"loss\.agg_mode=wrong returned \(.*must return a scalar"):
-        trainer(tmp_path, plain, {"loss": {"agg_mode": "wrong"}}).run()
-
-
-def test_an_aggregation_keeps_the_gradient(plain, tmp_path):
-    register_aggregation(
-        Aggregation("cut", lambda loss, mask, totals: loss.detach().mean(), "for the test")
-    )
-    with pytest.raises(
-        RagenError, match=r"loss\.agg_mode=cut returned a scalar without a gradient"
-    ):
-        trainer(tmp_path, plain, {"loss": {"agg_mode": "cut"}}).run()
-
-
-def test_a_part_has_settings_of_its_own(plain, tmp_path):
-    seen = []
-
-    def watched(batch):
-        seen.append(dict(batch.params))
-        return AdvantageEstimate(per_token(batch.returns * batch.params["scale"], batch.mask))
-
-    register_estimator(Estimator("scaled", watched, "", params={"scale": 1.0, "shift": 0.0}))
-    layer = {**plain, "advantage": {"estimator": "scaled", "params": {"scale": 3}}}
-    trainer(tmp_path, layer).run()
-    assert seen == [{"scale": 3.0, "shift": 0.0}]
-    with pytest.raises(
-        ValueError, match=r"unknown advantage\.params\.sale; 'scaled' has scale, shift"
-    ):
-        TrainConfig(advantage={"estimator": "scaled", "params": {"sale": 3}})
-
-
-def test_an_estimator_sees_values_only_with_a_critic_and_cannot_change_the_batch(plain, tmp_path):
-    found = []
-
-    def meddler(batch):
-        found.append(batch.values)
-        batch.rewards.add_(100)
-        batch.turn_ids.fill_(0)
-        return AdvantageEstimate(torch.ones_like(batch.rewards))
-
-    register_estimator(Estimator("meddler", meddler, "for the test"))
-    trainer(tmp_path, plain, {"advantage": {"estimator": "meddler"}}).run()
-    assert found == [None]
-
-
 class Shared:
     """Returns the same game at each call."""
 
@@ -521,11 +327,6 @@ def test_callbacks_are_checked_and_can_add_metrics(plain, tmp_path):
         trainer(tmp_path / "b", plain, callbacks=[own]).run()
 
 
-def test_an_estimator_apart_from_its_aggregation_is_warned_of(plain, tmp_path, caplog):
-    trainer(tmp_path, plain, {"advantage": {"estimator": "dr-grpo"}})
-    assert "published with loss.agg_mode=seq-mean-token-sum-norm" in caplog.text
-
-
 def test_a_run_knows_the_weights_that_it_started_from(plain, tmp_path):
     weights = trainer(tmp_path, plain).config.weights
     assert len(weights) == 64
@@ -542,39 +343,3 @@ def test_a_directory_that_was_killed_before_its_config_is_used(plain, tmp_path):
     (tmp_path / "config.tmp").write_text("half")
     trainer(tmp_path, plain).run()
     assert len(lines(tmp_path)) == 1
-
-
-def test_a_name_can_be_registered_once():
-    registry = Registry("advantage.estimator")
-    part = Estimator("mine", best_of_group, "for the test")
-    registry.register(part)
-    registry.register(part)  # the same again, as a notebook does
-    other = Estimator("mine", estimate(), "for the test")
-    with pytest.raises(RagenError, match=r"advantage\.estimator=mine is registered already"):
-        registry.register(other)
-    for scale in (1.0, 1.0):  # equal closures
-        registry.register(Estimator("scaled", scaled(scale), "for the test"))
-    registry.register(Estimator("lambda", lambda batch: None, "for the test"))
-    for name, function in (("scaled", scaled(2.0)), ("lambda", lambda batch: batch)):
-        with pytest.raises(RagenError, match=f"{name} is registered already; choose another name"):
-            registry.register(Estimator(name, function, "for the test"))
-    with pytest.raises(RagenError, match="must have a name"):
-        registry.register(Estimator("", best_of_group, "for the test"))
-
-
-def test_an_imported_file_adds_an_estimator_to_the_command(tiny, tmp_path, monkeypatch, capsys):
-    (tmp_path / "my_estimator.py").write_text(
-        "import torch\n"
-        "from ragen_agents.starpo import AdvantageEstimate, Estimator, register_estimator\n"
-        "register_estimator(Estimator('zero', lambda batch: AdvantageEstimate("
-        "torch.zeros(batch.mask.shape)), 'nothing'))\n"
-    )
-    monkeypatch.chdir(tmp_path)
-    command = [
-        "train", "bandit", "--preset", "starpo-grpo", "--out", "run", "advantage.estimator=zero",
-        f"model={tiny}", "iterations=1", "evaluation.every=0", "rollout.max_tokens=8",
-        "filter.kind=none", "loss.entropy_coef=0", "loss.kl=none",
-    ]  # fmt: skip
-    assert main(["--import", "my_estimator.py", *command]) == 0
-    assert lines(tmp_path / "run")[0]["grad_norm"] == 0
-    capsys.readouterr()

@@ -13,7 +13,7 @@ from ragen_agents.starpo.math.losses import (
     clipped_weight,
     sequence_logprobs,
 )
-from ragen_agents.starpo.parts.registry import Registry
+from ragen_agents.starpo.parts.registry import Registry, is_projects
 from ragen_envs.errors import RagenError
 
 if TYPE_CHECKING:
@@ -59,19 +59,36 @@ class PolicyLoss:
     """Its own settings and their defaults, set by ``loss.params``."""
 
 
-POLICY_LOSSES: Final[Registry[PolicyLoss]] = Registry("loss.policy_loss")
+POLICY_LOSSES: Final[Registry[PolicyLoss]] = Registry("loss.policy_loss", PolicyLoss)
 """All policy losses by name."""
 
 register_policy_loss = POLICY_LOSSES.register
-"""Add a part of your own, so that settings can name it; raises `RagenError` if the name is taken."""
+"""Add a part of your own, so that settings can name it; raises `RagenError` if it or its name is refused."""
 
 
-def check_token_loss(found: Any, name: str, mask: Tensor) -> TokenLoss:
-    """Return what a policy loss returned, if an update can use it.
+def token_loss(chosen: PolicyLoss, given: PolicyLossInput) -> TokenLoss:
+    """Return the loss of each token.
 
     Raises:
-        RagenError: It is no `TokenLoss`, or a tensor of it is not what it must be.
+        RagenError: The policy loss returned no `TokenLoss`, or a tensor of it is not what it must be.
     """
+    found = _checked(chosen.function(given), chosen.name, given.mask)
+    if not is_projects(chosen.function):
+        _check_finite(found.loss, chosen.name, given)
+    return found
+
+
+def _check_finite(loss: Tensor, name: str, given: PolicyLossInput) -> None:
+    """Check that a policy loss returned finite numbers where the model did."""
+    if loss[given.mask].isfinite().all() or not given.logprobs[given.mask].isfinite().all():
+        return
+    raise RagenError(
+        f"loss.policy_loss={name} returned a loss that is not finite, although the log-probabilities are"
+    )
+
+
+def _checked(found: Any, name: str, mask: Tensor) -> TokenLoss:
+    """Return what a policy loss returned, if an update can use it."""
     where = f"loss.policy_loss={name} returned"
     if not isinstance(found, TokenLoss):
         raise RagenError(f"{where} a {type(found).__name__}, but must return a TokenLoss")

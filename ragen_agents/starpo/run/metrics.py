@@ -2,7 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -71,6 +72,13 @@ def rollout_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     for end in EndReason:
         metrics[f"end/{end}"] = ends[end] / count
     return metrics
+
+
+def skipped_steps(lines: Sequence[Mapping[str, Any]]) -> int:
+    """Return how many optimizer steps were skipped in the iterations of a run."""
+    return round(
+        sum(line.get("skipped_steps", 0) * line.get("optimizer_steps", 0) for line in lines)
+    )
 
 
 def distinct(replies: Sequence[str], n: int) -> float:

@@ -11,7 +11,7 @@ from ragen_agents.starpo.parts.aggregations import BatchTotals, aggregate, token
 from ragen_agents.starpo.parts.policy_losses import (
     POLICY_LOSSES,
     PolicyLossInput,
-    check_token_loss,
+    token_loss,
 )
 from ragen_agents.starpo.update.models import Scores
 from ragen_agents.starpo.update.prepared import LossInput
@@ -70,15 +70,13 @@ def loss_terms(
         return aggregate(how.agg_mode, per_token, inputs.mask, totals)
 
     chosen = POLICY_LOSSES[how.policy_loss]
-    returned = chosen.function(
-        PolicyLossInput(
-            logprobs=scores.logprobs, old_logprobs=inputs.old_logprobs,
-            rollout_logprobs=inputs.rollout_logprobs, advantages=inputs.advantages,
-            turn_ids=inputs.turn_ids, mask=inputs.mask, settings=how,
-            params={**chosen.params, **how.params},
-        )
+    given = PolicyLossInput(
+        logprobs=scores.logprobs, old_logprobs=inputs.old_logprobs,
+        rollout_logprobs=inputs.rollout_logprobs, advantages=inputs.advantages,
+        turn_ids=inputs.turn_ids, mask=inputs.mask, settings=how,
+        params={**chosen.params, **how.params},
     )  # fmt: skip
-    found = check_token_loss(returned, chosen.name, inputs.mask)
+    found = token_loss(chosen, given)
     policy = mean(found.loss * inputs.weights)
     divergence = None
     if how.kl == "loss" and inputs.reference_logprobs is not None:

@@ -1,0 +1,313 @@
+"""Estimators, filters, losses and aggregations that a user registers, and what is refused."""
+
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from ragen_bench.__main__ import main  # noqa: E402
+from training_runs import lines, trainer  # noqa: E402
+
+from ragen_agents.starpo import (  # noqa: E402
+    FILTERS,
+    AdvantageEstimate,
+    Aggregation,
+    Estimator,
+    GroupFilter,
+    PolicyLoss,
+    TokenLoss,
+    TrainBatch,
+    TrainConfig,
+    keep_groups,
+    per_token,
+    register_aggregation,
+    register_estimator,
+    register_filter,
+    register_policy_loss,
+)
+from ragen_agents.starpo.parts.registry import Registry  # noqa: E402
+from ragen_agents.starpo.rollout_step import training_groups  # noqa: E402
+from ragen_agents.starpo.trainer import DivergedError  # noqa: E402
+from ragen_envs.errors import RagenError  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("own_registries")
+
+
+def best_of_group(batch):
+    best = torch.stack([batch.returns[batch.groups == group].max() for group in batch.groups])
+    return AdvantageEstimate(per_token(batch.returns - best, batch.mask))
+
+
+def test_a_registered_estimator_trains_without_a_critic_and_with_groups_only(plain, tmp_path):
+    register_estimator(Estimator("best", best_of_group, "return - best", needs_group=True))
+    layer = {**plain, "advantage": {"estimator": "best"}}
+    one = trainer(tmp_path, layer, preset="starpo-grpo")
+    assert one.learner.critic_optimizer is None
+    one.run()
+    assert lines(tmp_path)[0]["kept_groups"] == 2
+    with pytest.raises(ValueError, match=r"estimator=best compares the members of a group"):
+        TrainConfig(advantage={"estimator": "best"}, rollout={"group_size": 1})
+    with pytest.raises(
+        ValueError, match=r"loss\.kl=reward has no effect on advantage\.estimator=best"
+    ):
+        TrainConfig(advantage={"estimator": "best"}, loss={"kl": "reward"})
+
+
+def estimate(**wrong):
+    def function(batch):
+        zeros = torch.zeros(batch.mask.shape)
+        return AdvantageEstimate(**{"advantages": zeros, **{k: v(zeros) for k, v in wrong.items()}})
+
+    return function
+
+
+@pytest.mark.parametrize(
+    ("function", "needs_critic", "words"),
+    [
+        (estimate(advantages=lambda z: z[:, 1:]), False, "of the shape"),
+        (estimate(advantages=lambda z: z / 0), False, "not finite"),
+        (estimate(advantages=lambda z: z.clone().requires_grad_()), False, "with a gradient"),
+        (estimate(), True, "no value targets, but is registered with needs_critic=True"),
+        (estimate(value_targets=lambda z: z), False, "registered with needs_critic=False"),
+        (estimate(value_targets=lambda z: z[:, 0]), True, "value_targets of the shape"),
+        (estimate(value_targets=lambda z: z / 0), True, "value_targets that are not finite"),
+        (estimate(value_targets=lambda z: z, value_mask=lambda z: z), True, "must be bool"),
+        (estimate(advantages=lambda z: z + 1j), False, "complex64, but must be real"),
+        (lambda batch: batch.returns, False, "a Tensor, but must return an AdvantageEstimate"),
+    ],
+)
+def test_an_estimator_that_returns_something_wrong_is_refused(
+    function, needs_critic, words, plain, tmp_path
+):
+    register_estimator(Estimator("wrong", function, "for the test", needs_critic=needs_critic))
+    layer = {**plain, "advantage": {"estimator": "wrong"}}
+    with pytest.raises(RagenError, match=f"advantage.estimator=wrong returned .*{words}"):
+        trainer(tmp_path, layer).run()
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.float64])
+def test_an_estimator_may_return_other_numbers_than_float32(dtype, plain, tmp_path):
+    function = estimate(advantages=lambda z: z.to(dtype), value_targets=lambda z: (z + 1).to(dtype))
+    register_estimator(Estimator("whole", function, "for the test", needs_critic=True))
+    trainer(tmp_path, {**plain, "advantage": {"estimator": "whole"}}).run()
+    assert lines(tmp_path)[0]["value_loss"] > 0
+
+
+def test_a_registered_filter_decides_what_is_kept(plain, tmp_path):
+    register_filter(GroupFilter("first", lambda batch: [0], "the first group"))
+    trainer(tmp_path, plain, {"filter": {"kind": "first"}}).run()
+    assert lines(tmp_path)[0]["kept_groups"] == 1
+
+
+@pytest.mark.parametrize("kept", [[0, 0], [2], [-1], [True, False], [0.5], None])
+def test_a_filter_that_keeps_what_is_not_there_is_refused(kept):
+    register_filter(GroupFilter("wrong", lambda batch: kept, "for the test"))
+    with pytest.raises(RagenError, match=r"filter\.kind=wrong returned"):
+        keep_groups([torch.zeros(2).numpy()] * 2, "wrong", 0.5, 0)
+
+
+def test_a_registered_policy_loss_is_minimised(plain, tmp_path):
+    def reinforce(part):
+        loss = -part.advantages * part.logprobs
+        return TokenLoss(loss, torch.zeros_like(loss, dtype=torch.bool))
+
+    register_policy_loss(PolicyLoss("reinforce", reinforce, "REINFORCE"))
+    norms = {}
+    for name in ("ppo-clip", "reinforce"):
+        layer = {**plain, "loss": {"policy_loss": name}, "update": {"mini_batch_size": 8}}
+        one = trainer(tmp_path / name, layer, preset="starpo-ppo")
+        batch = one.collector.collect(training_groups(one.config, 0), 0)
+        ready = one.learner.prepare(TrainBatch.of(batch, one.codec.pad))
+        norms[name] = one.learner.update(ready, 0)["grad_norm"]
+    # At a ratio of 1 the surrogate's gradient is that of REINFORCE.
+    assert norms["reinforce"] == pytest.approx(norms["ppo-clip"], rel=1e-3)
+    assert norms["reinforce"] > 0
+
+
+def zeros(part):
+    return torch.zeros_like(part.logprobs)
+
+
+def never(part):
+    return torch.zeros(part.logprobs.shape, dtype=torch.bool)
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda part: part.logprobs.mean(), "a Tensor, but must return a TokenLoss"),
+        (lambda part: TokenLoss(part.logprobs.mean(), never(part)), "a loss of the shape"),
+        (lambda part: TokenLoss(part.logprobs.detach(), never(part)), "a loss without a gradient"),
+        (lambda part: TokenLoss(part.logprobs, zeros(part)), "'clipped' that is not bool"),
+        (lambda part: TokenLoss(part.logprobs, None), "'clipped' that is a NoneType"),
+        (lambda part: TokenLoss(0.5, never(part)), "'loss' that is a float"),
+    ],
+)
+def test_a_policy_loss_that_returns_something_wrong_is_refused(function, words, plain, tmp_path):
+    register_policy_loss(PolicyLoss("wrong", function, "for the test"))
+    with pytest.raises(RagenError, match=f"loss.policy_loss=wrong returned .*{words}"):
+        trainer(tmp_path, plain, {"loss": {"policy_loss": "wrong"}}).run()
+
+
+def not_a_number(part):
+    return TokenLoss(part.logprobs * float("nan"), never(part))
+
+
+def steep(part):
+    """A finite loss whose gradient is not."""
+    return TokenLoss((part.logprobs * 0.0).abs().sqrt(), never(part))
+
+
+def test_a_policy_loss_that_is_not_finite_is_named(plain, tmp_path):
+    register_policy_loss(PolicyLoss("nan", not_a_number, "for the test"))
+    with pytest.raises(
+        RagenError, match=r"loss\.policy_loss=nan returned a loss that is not finite"
+    ):
+        trainer(tmp_path, plain, {"loss": {"policy_loss": "nan"}}).run()
+
+
+def test_an_aggregation_that_is_not_finite_is_named(plain, tmp_path):
+    register_aggregation(
+        Aggregation("nan", lambda loss, mask, totals: loss.sum() * float("nan"), "for the test")
+    )
+    with pytest.raises(
+        RagenError, match=r"loss\.agg_mode=nan returned nan, but must return a finite"
+    ):
+        trainer(tmp_path, plain, {"loss": {"agg_mode": "nan"}}).run()
+
+
+def test_gradients_that_are_not_finite_are_blamed_on_the_part_too(plain, tmp_path, caplog):
+    register_policy_loss(PolicyLoss("steep", steep, "for the test"))
+    layer = {**plain, "loss": {"policy_loss": "steep"}}
+    trainer(tmp_path / "short", layer).run()
+    assert "steps skipped in this run, because a gradient was not finite: 2; check" in caplog.text
+    with pytest.raises(
+        DivergedError, match=r"check the gradient of loss\.policy_loss=steep, or lower"
+    ):
+        trainer(tmp_path / "long", {**layer, "iterations": 2}).run()
+
+
+def test_a_registered_aggregation_returns_a_scalar(plain, tmp_path):
+    register_aggregation(Aggregation("wrong", lambda loss, mask, totals: loss, "for the test"))
+    with pytest.raises(RagenError, match=r"loss\.agg_mode=wrong returned \(.*must return a scalar"):
+        trainer(tmp_path, plain, {"loss": {"agg_mode": "wrong"}}).run()
+
+
+def test_an_aggregation_keeps_the_gradient(plain, tmp_path):
+    register_aggregation(
+        Aggregation("cut", lambda loss, mask, totals: loss.detach().mean(), "for the test")
+    )
+    with pytest.raises(
+        RagenError, match=r"loss\.agg_mode=cut returned a scalar without a gradient"
+    ):
+        trainer(tmp_path, plain, {"loss": {"agg_mode": "cut"}}).run()
+
+
+def test_a_part_has_settings_of_its_own(plain, tmp_path):
+    seen = []
+
+    def watched(batch):
+        seen.append(dict(batch.params))
+        return AdvantageEstimate(per_token(batch.returns * batch.params["scale"], batch.mask))
+
+    register_estimator(Estimator("scaled", watched, "", params={"scale": 1.0, "shift": 0.0}))
+    layer = {**plain, "advantage": {"estimator": "scaled", "params": {"scale": 3}}}
+    trainer(tmp_path, layer).run()
+    assert seen == [{"scale": 3.0, "shift": 0.0}]
+    with pytest.raises(
+        ValueError, match=r"unknown advantage\.params\.sale; 'scaled' has scale, shift"
+    ):
+        TrainConfig(advantage={"estimator": "scaled", "params": {"sale": 3}})
+
+
+def test_an_estimator_sees_values_only_with_a_critic_and_cannot_change_the_batch(plain, tmp_path):
+    found = []
+
+    def meddler(batch):
+        found.append(batch.values)
+        batch.rewards.add_(100)
+        batch.turn_ids.fill_(0)
+        return AdvantageEstimate(torch.ones_like(batch.rewards))
+
+    register_estimator(Estimator("meddler", meddler, "for the test"))
+    trainer(tmp_path, plain, {"advantage": {"estimator": "meddler"}}).run()
+    assert found == [None]
+
+
+def test_an_estimator_apart_from_its_aggregation_is_warned_of(plain, tmp_path, caplog):
+    trainer(tmp_path, plain, {"advantage": {"estimator": "dr-grpo"}})
+    assert "published with loss.agg_mode=seq-mean-token-sum-norm" in caplog.text
+
+
+def times(factor):
+    return lambda batch: batch.returns * factor
+
+
+def test_a_name_can_be_registered_once():
+    registry = Registry("advantage.estimator", Estimator)
+    part = Estimator("mine", best_of_group, "for the test")
+    registry.register(part)
+    registry.register(part)  # the same again, as a notebook does
+    other = Estimator("mine", estimate(), "for the test")
+    with pytest.raises(RagenError, match=r"advantage\.estimator=mine is registered already"):
+        registry.register(other)
+    for factor in (1.0, 1.0):  # equal closures
+        registry.register(Estimator("scaled", times(factor), "for the test"))
+    registry.register(Estimator("lambda", lambda batch: None, "for the test"))
+    for name, function in (("scaled", times(2.0)), ("lambda", lambda batch: batch)):
+        with pytest.raises(RagenError, match=f"{name} is registered already; choose another name"):
+            registry.register(Estimator(name, function, "for the test"))
+
+
+def keep_all(batch):
+    return range(len(batch.returns))
+
+
+@pytest.mark.parametrize(
+    ("register", "part", "words"),
+    [
+        (register_filter, Estimator("mine", best_of_group, ""),
+         r"a part for filter\.kind must be of the class GroupFilter, but is Estimator\("),
+        (register_filter, keep_all, "class GroupFilter, but is <function"),
+        (register_estimator, PolicyLoss("mine", best_of_group, ""), "class Estimator"),
+        (register_filter, GroupFilter("", keep_all, ""), "has the name '', but a name is 1 to 64 letters"),
+        (register_filter, GroupFilter("a/b", keep_all, ""), "has the name 'a/b'"),
+        (register_filter, GroupFilter("a b", keep_all, ""), "has the name 'a b'"),
+        (register_filter, GroupFilter(7, keep_all, ""), "has the name 7"),
+        (register_filter, GroupFilter("mine", None, ""), "the function None, but .* of one argument"),
+        (register_filter, GroupFilter("mine", lambda: [0], ""), "must have a function of one argument"),
+        (register_aggregation, Aggregation("mine", keep_all, ""), "a function of 3 arguments"),
+        (register_filter, GroupFilter("mine", keep_all, "", params=["scale"]),
+         r"filter\.kind=mine has the params \['scale'\], but they must map names to finite numbers"),
+        (register_filter, GroupFilter("mine", keep_all, "", params={"scale": "1"}), "finite numbers"),
+        (register_filter, GroupFilter("mine", keep_all, "", params={"scale": math.nan}), "finite numbers"),
+    ],
+)  # fmt: skip
+def test_what_is_no_part_of_the_kind_is_not_registered(register, part, words):
+    with pytest.raises(RagenError, match=words):
+        register(part)
+
+
+def test_a_function_without_a_signature_can_be_registered():
+    register_filter(GroupFilter("largest", max, "for the test"))
+    assert "largest" in FILTERS.names
+
+
+def test_an_imported_file_adds_an_estimator_to_the_command(tiny, tmp_path, monkeypatch, capsys):
+    (tmp_path / "my_estimator.py").write_text(
+        "import torch\n"
+        "from ragen_agents.starpo import AdvantageEstimate, Estimator, register_estimator\n"
+        "register_estimator(Estimator('zero', lambda batch: AdvantageEstimate("
+        "torch.zeros(batch.mask.shape)), 'nothing'))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    command = [
+        "train", "bandit", "--preset", "starpo-grpo", "--out", "run", "advantage.estimator=zero",
+        f"model={tiny}", "iterations=1", "evaluation.every=0", "rollout.max_tokens=8",
+        "filter.kind=none", "loss.entropy_coef=0", "loss.kl=none",
+    ]  # fmt: skip
+    assert main(["--import", "my_estimator.py", *command]) == 0
+    assert lines(tmp_path / "run")[0]["grad_norm"] == 0
+    capsys.readouterr()
