@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import torch
 from accelerate import Accelerator, InitProcessGroupKwargs
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker
 from torch import nn
 
 from ragen_agents.engines.precision import warn_of_slow_bfloat16
@@ -75,7 +76,7 @@ def env_factory(config: TrainConfig, env: Callable[[], Any] | None) -> MakeEnv:
         raise RagenError(f"env is {env!r:.80}, but must be a function that makes a new env")
 
     def make_own() -> ConversationWrapper:
-        made = env()
+        made = _without_checks(env())
         if not isinstance(made, ConversationWrapper):
             return make(made, **config.env_kwargs)
         if config.env_kwargs:
@@ -90,6 +91,14 @@ def env_factory(config: TrainConfig, env: Callable[[], Any] | None) -> MakeEnv:
         return made
 
     return make_own
+
+
+def _without_checks(made: Any) -> Any:
+    """Return a conversation that ``gymnasium.make`` has made; anything else as it is."""
+    layer = made
+    while isinstance(layer, OrderEnforcing | PassiveEnvChecker):
+        layer = layer.env
+    return layer if isinstance(layer, ConversationWrapper) else made
 
 
 def names_of_parts(**parts: object | None) -> dict[str, OwnPart]:
