@@ -113,3 +113,15 @@ def test_a_damaged_file_is_one_line(name, tiny, tmp_path, capsys):
     said = capsys.readouterr().err.strip().splitlines()[-1]
     assert said.startswith("error: ")
     assert "checkpoints' is damaged; remove the folder to start over" in said
+
+
+@pytest.mark.parametrize("line", [b"\xff\xfe", b"[1]"])
+def test_damaged_metrics_are_one_line(line, tiny, tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main(command(tiny, out, iterations=1)[3:]) == 0
+    metrics = out / "metrics.jsonl"
+    metrics.write_bytes((line + b"\n") * metrics.stat().st_size)
+    assert main(command(tiny, out, iterations=2)[3:]) == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert said.startswith("error: ")
+    assert "is corrupt" in said

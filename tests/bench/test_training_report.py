@@ -83,6 +83,29 @@ def test_what_is_no_run_is_named(tmp_path, capsys):
     assert "is not a training run" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("file", "data", "words"),
+    [
+        ("metrics.jsonl", b"\xff\xfe\n", "metrics.jsonl' is corrupt"),
+        ("metrics.jsonl", b"[1]\n", "metrics.jsonl line 1 is corrupt: it must be a mapping with"),
+        ("metrics.jsonl", b'{"success": 1}\n', "metrics.jsonl line 1 is corrupt"),
+        ("samples.jsonl", b"\xff\xfe\n", "samples.jsonl' cannot be read"),
+        ("samples.jsonl", None, "samples.jsonl' cannot be read"),
+        ("samples.jsonl", b"{\n", "samples.jsonl line 1 is corrupt"),
+        ("samples.jsonl", b'{"iteration": 1}\n', "samples.jsonl line 1 is corrupt: it must be a mapping"),
+    ],
+)  # fmt: skip
+def test_a_damaged_file_of_a_run_is_one_line(file, data, words, run, capsys):
+    if data is None:
+        (run / file).unlink()
+    else:
+        (run / file).write_bytes(data)
+    assert main(["report", str(run)]) == 2
+    said = capsys.readouterr().err.strip().splitlines()
+    assert len(said) == 1
+    assert words in said[0]
+
+
 def test_the_end_of_a_run_says_whether_it_learned(run):
     from ragen_bench.training.run_summary import run_summary
 

@@ -73,6 +73,8 @@ _PANELS: Final = (
 )  # fmt: skip
 _SHOWN: Final = 3
 """Conversations before and after."""
+_SAMPLE: Final = {"iteration", "kind", "success", "return", "end", "messages"}
+"""Fields of a sampled conversation that the page shows."""
 
 
 def write_report(run: Path, out: Path) -> None:
@@ -180,8 +182,7 @@ def _drawn(
 
 def _conversations(run: Path) -> list[tuple[str, list[dict[str, Any]]]]:
     """Return the first and the last validation conversations, or those of training if there are none."""
-    lines = (run / SAMPLES).read_text(encoding="utf-8").split("\n")[:-1]
-    samples = [json.loads(line) for line in lines]
+    samples = _samples(run / SAMPLES)
     chosen = [s for s in samples if s["kind"] == "validation"] or samples
     if not chosen:
         return []
@@ -190,3 +191,27 @@ def _conversations(run: Path) -> list[tuple[str, list[dict[str, Any]]]]:
     return [
         (f"After iteration {n}", [s for s in chosen if s["iteration"] == n][:_SHOWN]) for n in ends
     ]
+
+
+def _samples(path: Path) -> list[dict[str, Any]]:
+    """Return the sampled conversations of a run; a torn last line is left out.
+
+    Raises:
+        RagenError: The file cannot be read, or a line is corrupt.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+    except (OSError, UnicodeDecodeError) as error:
+        raise RagenError(f"'{path}' cannot be read: {error}") from error
+    found = []
+    for number, line in enumerate(lines, 1):
+        try:
+            sample = json.loads(line)
+        except ValueError as error:
+            raise RagenError(f"{path} line {number} is corrupt: {error}") from error
+        if not isinstance(sample, dict) or not sample.keys() >= _SAMPLE:
+            raise RagenError(
+                f"{path} line {number} is corrupt: it must be a mapping with {', '.join(sorted(_SAMPLE))}"
+            )
+        found.append(sample)
+    return found
