@@ -14,7 +14,7 @@ from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.collect import Collector, RewardFunction
 from ragen_agents.rollout.trajectory import Trajectory
 from ragen_agents.run_files.metrics_file import read_metrics
-from ragen_agents.starpo.callbacks import Callback, checked_callbacks
+from ragen_agents.starpo.callbacks import Callback, call_with_metrics, checked_callbacks
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.engine_setup import check_processes, engine_context, make_engine
 from ragen_agents.starpo.evaluation import Evaluator
@@ -336,7 +336,7 @@ class Trainer:
         metrics["seconds/total"] += before["seconds/total"]
         signs = self.state.monitor.observe(metrics)
         metrics["warnings"] = [sign.text for sign in signs]
-        self._call("on_iteration_end", done, metrics)
+        self._call_with_metrics("on_iteration_end", done, metrics)
         journal.metrics(done, metrics)
         self.state.update(pending=None)
         for sign in signs:
@@ -440,7 +440,7 @@ class Trainer:
             journal.sample(done, "validation", trajectory)
         if done == 0:
             journal.metrics(0, metrics)
-        self._call("on_evaluate", done, metrics)
+        self._call_with_metrics("on_evaluate", done, metrics)
         return metrics
 
     def _sync(self) -> None:
@@ -459,3 +459,7 @@ class Trainer:
     def _call(self, hook: str, *arguments: Any) -> None:
         for callback in self.callbacks:
             getattr(callback, hook)(self, *arguments)
+
+    def _call_with_metrics(self, hook: str, iteration: int, metrics: dict[str, Any]) -> None:
+        for callback in self.callbacks:
+            call_with_metrics(callback, hook, self, iteration, metrics)

@@ -4,6 +4,7 @@ import json
 import linecache
 import runpy
 
+import gymnasium as gym
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -224,7 +225,13 @@ def small_lake_in_words():
     return make("ragen/FrozenLakeText-v0", size=3, max_turns=1)
 
 
-@pytest.mark.parametrize(("env", "turns"), [(small_lake, 2), (small_lake_in_words, 1)])
+def small_lake_of_gymnasium():
+    return gym.make("ragen/FrozenLakeText-v0", size=3, max_turns=1)
+
+
+@pytest.mark.parametrize(
+    ("env", "turns"), [(small_lake, 2), (small_lake_in_words, 1), (small_lake_of_gymnasium, 1)]
+)
 def test_an_env_takes_the_place_of_the_game(env, turns, plain, tmp_path):
     layer = {**plain, "game": "a lake", "env_kwargs": {"max_turns": 2} if turns == 2 else {}}
     one = trainer(tmp_path, layer, env=env)
@@ -295,9 +302,12 @@ def test_a_trainer_runs_once(plain, tmp_path):
         (Recorder(), "must be a list of callbacks"),
         ([type("Misspelt", (Callback,), {"on_iteration_ends": print})()],
          r"Misspelt\.on_iteration_ends is not a hook.* the nearest is on_iteration_end\."),
+        ([type("Short", (Callback,), {"on_save": lambda self, trainer: None})()],
+         r"Short\.on_save must be a method that takes trainer, folder"),
+        ([type("Value", (Callback,), {"on_save": 5})()], r"Value\.on_save must be a method"),
     ],
 )  # fmt: skip
-def test_callbacks_that_would_never_be_called_are_refused(callbacks, words, plain, tmp_path):
+def test_callbacks_that_cannot_be_called_are_refused(callbacks, words, plain, tmp_path):
     with pytest.raises(RagenError, match=words):
         Trainer(TrainConfig(**plain), tmp_path, callbacks=callbacks)
 
@@ -322,9 +332,31 @@ def test_callbacks_are_checked_and_can_add_metrics(plain, tmp_path):
     own.value = 7
     trainer(tmp_path / "a", plain, callbacks=[own]).run()
     assert lines(tmp_path / "a")[0]["own"] == 7
-    own.value = torch.ones(1)
-    with pytest.raises(RagenError, match="a callback added a metric that is not a plain number"):
-        trainer(tmp_path / "b", plain, callbacks=[own]).run()
+
+
+class Meddler(Callback):
+    def __init__(self, change):
+        self.change = change
+
+    def on_iteration_end(self, trainer, iteration, metrics):
+        self.change(metrics)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda metrics: metrics.update(own=torch.ones(1)), "added the metric 'own' of the type Tensor"),
+        (lambda metrics: metrics.update(own="high"), "added the metric 'own' of the type str"),
+        (lambda metrics: metrics.update({5: 1.0}), "added a metric with the name 5"),
+        (lambda metrics: metrics.update(iteration=9), "added a metric with the name 'iteration'"),
+        (lambda metrics: metrics.update(success="high"), "changed the metric 'success'"),
+        (lambda metrics: metrics.update(success=2.0), "changed the metric 'success'"),
+        (lambda metrics: metrics.pop("success"), "removed the metric 'success'"),
+    ],
+)  # fmt: skip
+def test_a_hook_only_adds_numbers(change, words, plain, tmp_path):
+    with pytest.raises(RagenError, match=rf"Meddler\.on_iteration_end {words}"):
+        trainer(tmp_path, plain, callbacks=[Meddler(change)]).run()
 
 
 def test_a_run_knows_the_weights_that_it_started_from(plain, tmp_path):

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Final, Self
 
 from ragen_agents.rollout.trajectory import Trajectory
-from ragen_agents.run_files.metrics_file import METRICS
+from ragen_agents.run_files.metrics_file import ITERATION, METRICS
 from ragen_agents.starpo.run.checkpoint import Progress
 from ragen_agents.starpo.run.trackers import open_trackers
 from ragen_envs.errors import RagenError
@@ -68,7 +68,7 @@ class Journal:
 
     def metrics(self, iteration: int, values: dict[str, Any]) -> None:
         """Append the metrics of an iteration."""
-        self._line(METRICS, {"iteration": iteration, **values})
+        self._line(METRICS, {ITERATION: iteration, **values})
         scalars = {name: value for name, value in values.items() if isinstance(value, float | int)}
         for tracker in self._trackers:
             tracker.add(iteration, scalars)
@@ -92,11 +92,5 @@ class Journal:
     def _line(self, name: str, data: dict[str, Any]) -> None:
         if not self._active:
             return
-        try:
-            line = json.dumps(data)
-        except TypeError as error:
-            raise RagenError(
-                f"a callback added a metric that is not a plain number: {error}"
-            ) from None
-        self._files[name].write((line + "\n").encode())
+        self._files[name].write((json.dumps(data) + "\n").encode())
         self._files[name].flush()
