@@ -90,7 +90,8 @@ def call_with_metrics(
 def _check_added(where: str, name: Any, value: Any) -> None:
     if not isinstance(name, str) or name in ("", ITERATION):
         raise RagenError(
-            f"{where} added a metric with the name {name!r:.80}, but a name must be text other than '{ITERATION}'"
+            f"{where} added a metric with the name {name!r:.80}, but a name must be text other than "
+            f"'{ITERATION}'"
         )
     if not isinstance(value, int | float):
         raise RagenError(

@@ -18,6 +18,7 @@ from ragen_agents.starpo.callbacks import Callback, call_with_metrics, checked_c
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.engine_setup import check_processes, engine_context, make_engine
 from ragen_agents.starpo.evaluation import Evaluator
+from ragen_agents.starpo.ineffective import Run, ineffective_settings
 from ragen_agents.starpo.initial_weights import with_weights
 from ragen_agents.starpo.memory.planning import fitted_to_device
 from ragen_agents.starpo.parts.aggregations import AGGREGATIONS
@@ -166,7 +167,7 @@ class Trainer:
         self.state = RunState(config, self.run_dir, self.learner, self.tokenizer, self._saved)
         self._phases = Phases()
         self._stopping = self._has_run = False
-        self._warn_of_settings()
+        self._warn_of_settings(apart)
 
     @property
     def is_main_process(self) -> bool:
@@ -253,7 +254,9 @@ class Trainer:
                 error = found
         agree(error, self.accelerator)
 
-    def _warn_of_settings(self) -> None:
+    def _warn_of_settings(self, apart: bool) -> None:
+        for text in ineffective_settings(Run(self.config, not self._owns_engine, apart)):
+            self._warn(text)
         given = self.config.loss.agg_mode
         for part, published in (
             ("advantage.estimator", ESTIMATORS[self.config.advantage.estimator]),

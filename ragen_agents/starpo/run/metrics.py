@@ -76,9 +76,8 @@ def rollout_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
 
 def skipped_steps(lines: Sequence[Mapping[str, Any]]) -> int:
     """Return how many optimizer steps were skipped in the iterations of a run."""
-    return round(
-        sum(line.get("skipped_steps", 0) * line.get("optimizer_steps", 0) for line in lines)
-    )
+    shares = [(line.get("skipped_steps", 0.0), line.get("optimizer_steps", 0.0)) for line in lines]
+    return sum(round(share * steps) for share, steps in shares)
 
 
 def distinct(replies: Sequence[str], n: int) -> float:
