@@ -27,7 +27,8 @@ class Completion:
 
     key: int
     ids: list[int]
-    """What was sampled, with the token that ends a turn if the model wrote one."""
+    """What was sampled, with the token that ends a turn if the model wrote one; each below the size of the
+    model's vocabulary."""
     logprobs: list[float]
     """Log-probability of each token under the distribution that it was drawn from, in nats; of greedy
     decoding, under the model's own."""

@@ -103,7 +103,8 @@ class Trainer:
             named parts.
         callbacks: Hooks into the run, called in this order.
         engine: What generates the rollouts, instead of the one that ``config.engine`` names. It must
-            sample from the weights that ``sync`` hands over; the caller closes it.
+            sample from the weights that ``sync`` hands over; the caller closes it. Its log-probabilities
+            correct for the difference to the trainer's, and never take their place.
         env: Makes a new conversation, or a new game with a text face, at each call, instead of
             ``config.game``, which is then only a label. It is called once for each episode that is
             played at the same time.
