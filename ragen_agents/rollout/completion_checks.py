@@ -41,12 +41,19 @@ def check_completions(
         where = f"the engine returned a completion for the key {key} with"
         _check_ids(completion.ids, where, vocabulary)
         _check_logprobs(completion.logprobs, len(completion.ids), where)
+        if completion.finish not in ("stop", "length"):
+            raise RagenError(
+                f"{where} finish={completion.finish!r:.80}, but it must be 'stop' or 'length'"
+            )
         _check_entropies(completion.entropies, len(completion.ids), where)
 
 
 def is_finite(value: Any) -> bool:
-    """Return whether a value is a finite number."""
-    return isinstance(value, Real) and math.isfinite(value)
+    """Return whether a value is a finite number, within the range of a float."""
+    try:
+        return isinstance(value, Real) and math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def _check_ids(ids: Any, where: str, vocabulary: int | None) -> None:

@@ -15,13 +15,15 @@ from ragen_agents.engines.precision import warn_of_slow_bfloat16
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.starpo.config import TrainConfig, check_conversation
 from ragen_agents.starpo.parts.own_parts import OwnPart, own_part
+from ragen_agents.starpo.parts.signatures import takes
 from ragen_agents.starpo.update.models import ActorCritic
 from ragen_agents.starpo.update.passes import trunk_of
 from ragen_envs.conversation import ConversationWrapper, make
 from ragen_envs.errors import InstanceError, RagenError
 from ragen_envs.splits import VALIDATION
 
-_ENGINE_METHODS: Final = ("submit", "poll", "sync", "release", "close")
+_ENGINE_METHODS: Final = {"submit": 1, "poll": 0, "sync": 2, "release": 0, "close": 0}
+"""What an engine must have, with the number of arguments."""
 MakeEnv = Callable[[], ConversationWrapper]
 _WAITS: Final = 3600.0
 """Seconds that processes wait for the slowest of them; its rollouts may take so much longer."""
@@ -72,8 +74,10 @@ def env_factory(config: TrainConfig, env: Callable[[], Any] | None) -> MakeEnv:
     """
     if env is None:
         return lambda: make(config.game, **config.env_kwargs)
-    if not callable(env):
-        raise RagenError(f"env is {env!r:.80}, but must be a function that makes a new env")
+    if not callable(env) or not takes(env, 0):
+        raise RagenError(
+            f"env is {env!r:.80}, but must be a function that makes a new env and takes no arguments"
+        )
 
     def make_own() -> ConversationWrapper:
         made = _without_checks(env())
@@ -112,13 +116,24 @@ def names_of_parts(**parts: object | None) -> dict[str, OwnPart]:
 
 
 def _check_engine(engine: object | None) -> None:
-    missing = [name for name in _ENGINE_METHODS if not callable(getattr(engine, name, None))]
-    if engine is not None and (missing or inspect.isclass(engine)):
-        lacks = f"lacks {', '.join(missing)}" if missing else "is a class"
+    fault = None if engine is None else _fault_of(engine)
+    if fault is not None:
         raise RagenError(
-            f"engine is {engine!r:.80}, which {lacks}, but must be an instance with the methods of "
+            f"engine is {engine!r:.80}, which {fault}, but must be an instance with the methods of "
             "ragen_agents.starpo.Engine"
         )
+
+
+def _fault_of(engine: object) -> str | None:
+    if inspect.isclass(engine):
+        return "is a class"
+    missing = [name for name in _ENGINE_METHODS if not callable(getattr(engine, name, None))]
+    if missing:
+        return f"lacks {', '.join(missing)}"
+    for name, arguments in _ENGINE_METHODS.items():
+        if not takes(getattr(engine, name), arguments):
+            return f"has a method {name} of other arguments"
+    return None
 
 
 def frozen_reference(config: TrainConfig, policy: Any) -> ActorCritic | None:

@@ -381,7 +381,7 @@ class Trainer:
         with self._phases.timed("rollout"):
             trajectories, candidates, game_seconds = self._rollout.collect(iteration)
         self._phases.add("games", game_seconds)
-        self._call("on_rollout_end", iteration + 1, trajectories)
+        self._call("on_rollout_end", iteration + 1, tuple(trajectories))
         metrics: dict[str, Any] = rollout_metrics(trajectories)
         if metrics.get("end/overflow") and self._context < self._own_context:
             self._warn(

@@ -240,6 +240,7 @@ def test_an_instance_that_does_not_exist_is_the_callers_error(codec):
         ({"ids": [5, 6], "logprobs": [0.0, None]}, "the logprob None"),
         ({"ids": [5, 6], "logprobs": [0.0, 5.0]}, "the logprob 5.0, .* 0 or less"),
         ({"ids": [5, 9999], "logprobs": [0.0, 0.0]}, "the id 9999, but the model has 2432 tokens"),
+        ({"finish": "eos"}, "finish='eos', but it must be 'stop' or 'length'"),
         ({"entropies": [0.1]}, r"\d+ ids, but the entropies \[0\.1\]"),
         ({"entropies": "some"}, "the entropies 'some'"),
         ({"ids": [5], "logprobs": [0.0], "entropies": [float("nan")]}, "the entropy nan"),

@@ -70,6 +70,7 @@ def no_arguments():
         (no_arguments, "must take two arguments"),
         (lambda reply, result: float("nan"), "must return finite numbers"),
         (lambda reply, result: "good", "must return finite numbers"),
+        (lambda reply, result: 10**400, "must return finite numbers"),
     ],
 )
 def test_a_wrong_reward_is_refused(reward, words, plain, tmp_path):
@@ -280,6 +281,7 @@ class Shared:
     [
         (Shared(), {}, "was made twice"),
         (small_lake(), {}, "must be a function that makes a new env"),
+        (lambda size: small_lake(), {}, "must be a function .* takes no arguments"),
         (small_lake_in_words, {"env_kwargs": {"max_turns": 2}}, "settings of its own"),
         (lambda: make("ragen/FrozenLakeText-v0", observation="image"), {}, "observation is image"),
     ],
@@ -312,8 +314,21 @@ def test_callbacks_that_cannot_be_called_are_refused(callbacks, words, plain, tm
         Trainer(TrainConfig(**plain), tmp_path, callbacks=callbacks)
 
 
+class EarlierEngine(ScriptedEngine):
+    def __init__(self):
+        super().__init__(lambda request: [5], frozenset())
+
+    def sync(self, model):
+        pass
+
+
 @pytest.mark.parametrize(
-    ("engine", "words"), [(object(), "lacks submit, poll, sync"), (ScriptedEngine, "is a class")]
+    ("engine", "words"),
+    [
+        (object(), "lacks submit, poll, sync"),
+        (ScriptedEngine, "is a class"),
+        (EarlierEngine(), "has a method sync of other arguments"),
+    ],
 )
 def test_an_engine_without_the_five_methods_is_refused(engine, words, plain, tmp_path):
     with pytest.raises(RagenError, match=rf"engine is .*{words}.*the methods of .*Engine"):
