@@ -2,23 +2,29 @@
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 from pydantic import ConfigDict, Field, model_validator
+from safetensors import SafetensorError
 
 from ragen_agents.engines.decoding import stop_token_ids
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.growth import begun, extend
 from ragen_agents.rollout.trajectory import Row, Trajectory
+from ragen_agents.run_files.locks import exclusive_lock
 from ragen_agents.run_files.renamed_keys import RenamedKeys
 from ragen_agents.starpo.config import check_conversation
 from ragen_envs.conversation import ConversationWrapper, format_reply, make
 from ragen_envs.errors import RagenError
 from ragen_envs.seeding import new_stream
 from ragen_envs.text import action_texts, explain
+
+if TYPE_CHECKING:
+    from transformers import TrainingArguments
 
 _TRIES: Final = 20
 """Levels tried for each demonstration that is wanted."""
@@ -148,6 +154,35 @@ def _check_lengths(rows: Sequence[Row], context: int | None) -> None:
         )
 
 
+@contextmanager
+def _work_folder(out: Path) -> Iterator[Path]:
+    """Yield a folder beside ``out`` for what is not complete yet; it is locked, and deleted at the end.
+
+    Raises:
+        RagenError: ``out`` already exists, another command writes it, or it cannot be written.
+    """
+    _check_new(out)
+    work = out.with_name(out.name + ".writing")
+    with ExitStack() as resources:
+        try:
+            work.mkdir(parents=True, exist_ok=True)
+            resources.enter_context(exclusive_lock(work / ".lock"))
+        except OSError as error:
+            raise _unwritable(out, error) from error
+        resources.callback(shutil.rmtree, work, ignore_errors=True)
+        _check_new(out)  # the command that held the lock may have just written it
+        yield work
+
+
+def _check_new(out: Path) -> None:
+    if out.exists():
+        raise RagenError(f"'{out}' already exists; choose another --out")
+
+
+def _unwritable(out: Path, error: Exception) -> RagenError:
+    return RagenError(f"'{out}' cannot be written: {getattr(error, 'strerror', None) or error}")
+
+
 def train(config: SftConfig, out: Path) -> None:
     """Train and write an ordinary model folder, with adapters merged.
 
@@ -156,27 +191,46 @@ def train(config: SftConfig, out: Path) -> None:
 
     Raises:
         RagenError: The model or the game cannot be used, a conversation is longer than the model's context,
-            or the folder already exists.
+            or the folder already exists, is being written by another command, or cannot be written.
     """
-    import torch
-    from transformers import TrainingArguments, set_seed
+    with _work_folder(out) as work:
+        _train(config, out, work)
 
-    from ragen_agents.engines.precision import warn_of_slow_bfloat16
+
+def _train(config: SftConfig, out: Path, work: Path) -> None:
     from ragen_agents.sft_trainer import ImitationTrainer, labelled, labelled_all, padded
     from ragen_agents.starpo.update.adapters import with_adapters
     from ragen_agents.starpo.update.models import load_model
 
-    if out.exists():
-        raise RagenError(f"'{out}' already exists; choose another --out")
     model, tokenizer = load_model(config.model)
     codec = ChatCodec(tokenizer, stop_token_ids(model.generation_config, tokenizer))
     shown = demonstrations(config, codec)
     rows = [row for trajectory in shown for row in trajectory.rows]
     _check_lengths(rows, getattr(model.config, "max_position_embeddings", None))
-    set_seed(config.seed)
+    # Turns of their own differ in length, conversations hardly.
+    args = _arguments(config, work, grouped=len(rows) > len(shown))
     if config.lora_rank:
         model = with_adapters(model, config.lora_rank, config.lora_rank, config.seed)
-    work = out.with_name(out.name + ".writing")
+    # A list serves as a dataset, which the annotation does not say.
+    data: Any = labelled_all(rows) if config.messages else [labelled(row) for row in rows]
+    trainer = ImitationTrainer(model=model, args=args, train_dataset=data, data_collator=padded)
+    trainer.train()
+    trained = model.merge_and_unload() if config.lora_rank else model
+    try:
+        _save(work / "model", config, trained, tokenizer, shown)
+        (work / "model").rename(out)
+    except (OSError, SafetensorError) as error:
+        raise _unwritable(out, error) from error
+
+
+def _arguments(config: SftConfig, work: Path, grouped: bool) -> "TrainingArguments":
+    """Return the arguments of the run; ``grouped`` trains on rows of about equal length at a time."""
+    import torch
+    from transformers import TrainingArguments, set_seed
+
+    from ragen_agents.engines.precision import warn_of_slow_bfloat16
+
+    set_seed(config.seed)
     micro = min(config.micro_batch, config.batch_size)
     args = TrainingArguments(
         output_dir=str(work),
@@ -192,21 +246,20 @@ def train(config: SftConfig, out: Path) -> None:
         save_strategy="no",
         report_to="none",
         logging_steps=5,
-        # Turns of their own differ in length, conversations hardly.
-        train_sampling_strategy="group_by_length" if len(rows) > len(shown) else "random",
+        train_sampling_strategy="group_by_length" if grouped else "random",
         seed=config.seed,
     )
     if args.bf16:
         warn_of_slow_bfloat16("precision", args.device)
-    # A list serves as a dataset, which the annotation does not say.
-    data: Any = labelled_all(rows) if config.messages else [labelled(row) for row in rows]
-    trainer = ImitationTrainer(model=model, args=args, train_dataset=data, data_collator=padded)
-    trainer.train()
-    trained = model.merge_and_unload() if config.lora_rank else model
-    shutil.rmtree(work, ignore_errors=True)
-    trained.save_pretrained(work)
-    tokenizer.save_pretrained(work)
-    (work / "sft.json").write_text(config.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    with (work / "demonstrations.jsonl").open("w", encoding="utf-8") as file:
+    return args
+
+
+def _save(
+    folder: Path, config: SftConfig, model: Any, tokenizer: Any, shown: Sequence[Trajectory]
+) -> None:
+    shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    (folder / "sft.json").write_text(config.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    with (folder / "demonstrations.jsonl").open("w", encoding="utf-8") as file:
         file.writelines(json.dumps({"messages": each.messages}) + "\n" for each in shown)
-    work.rename(out)

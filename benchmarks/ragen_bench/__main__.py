@@ -76,12 +76,18 @@ def _run_command(arguments: Sequence[str] | None) -> int:
     import typer
 
     from ragen_bench.cli import app
+    from ragen_bench.cli.interruption import InterruptedCommandError
     from ragen_envs.errors import RagenError
 
     try:
         code = app(arguments, prog_name="ragen", standalone_mode=False)
         sys.stdout.flush()
+        if code == INTERRUPTED:  # what typer makes of Ctrl-C
+            raise KeyboardInterrupt
         return code if isinstance(code, int) else 0
+    except InterruptedCommandError as error:
+        print(f"\ninterrupted; {error}", file=sys.stderr)
+        return INTERRUPTED
     except RagenError as error:
         return _fail(str(error))
     except typer.Abort as error:

@@ -488,3 +488,13 @@ def check_conversation(settings: Mapping[str, Any], prefix: str = "") -> None:
         raise ValueError(
             f"{prefix}observation is image, but training takes text: {', '.join(FORMATS)}"
         )
+    if "split" in settings:
+        raise ValueError(
+            f"{prefix}split is {settings['split']!r:.40}, but training always uses the training split; leave "
+            "it out"
+        )
+    if "render_mode" in settings:
+        raise ValueError(
+            f"{prefix}render_mode is {settings['render_mode']!r:.40}, but training draws no pictures; leave "
+            "it out"
+        )

@@ -1,6 +1,7 @@
 """The supervised baseline."""
 
 import json
+import resource
 
 import pytest
 
@@ -12,6 +13,7 @@ from ragen_bench.__main__ import main  # noqa: E402
 
 from ragen_agents.rollout.chat import ChatCodec  # noqa: E402
 from ragen_agents.rollout.trajectory import CONTEXT  # noqa: E402
+from ragen_agents.run_files.locks import exclusive_lock  # noqa: E402
 from ragen_agents.sft import SftConfig, demonstrations, train  # noqa: E402
 from ragen_agents.sft_trainer import (  # noqa: E402
     IGNORED,
@@ -275,3 +277,62 @@ def test_a_seed_that_libraries_cannot_take_is_refused(tmp_path, capsys):
     out = str(tmp_path / "m")
     assert main(["sft", "bandit", f"seed={1 << 32}", "--out", out]) == 2
     assert f"seed: Input should be less than {1 << 32}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("setting", "name"), [("env_kwargs.split=test", "env_kwargs.split"),
+                          ("variants=[{split: test}]", "variants.0.split")],
+)  # fmt: skip
+def test_another_split_than_the_training_split_is_refused(setting, name, tmp_path, capsys):
+    assert main(["sft", "sokoban", setting, "--out", str(tmp_path / "m")]) == 2
+    assert f"{name} is 'test', but training always uses" in capsys.readouterr().err
+
+
+QUICK = ["demonstrations=2", "epochs=1", "batch_size=2", "micro_batch=2", "lora_rank=0"]
+
+
+def not_reached(*arguments):
+    raise AssertionError("a model was loaded")
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_the_model_is_loaded(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr("ragen_agents.starpo.update.models.load_model", not_reached)
+    (tmp_path / "file").write_text("")
+    out = tmp_path / "file" / "model"
+    assert main(["sft", "bandit", *QUICK, "--out", str(out)]) == 2
+    assert f"'{out}' cannot be written: Not a directory" in capsys.readouterr().err
+
+
+def test_a_folder_that_another_command_writes_is_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("ragen_agents.starpo.update.models.load_model", not_reached)
+    work = tmp_path / "model.writing"
+    work.mkdir()
+    with exclusive_lock(work / ".lock"):
+        assert main(["sft", "bandit", *QUICK, "--out", str(tmp_path / "model")]) == 2
+        assert "is in use by another command" in capsys.readouterr().err
+        assert work.exists()
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(tiny, tmp_path, capsys):
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, usual[1]))
+    try:
+        code = main(["sft", "bandit", f"model={tiny}", *QUICK, "--out", str(tmp_path / "model")])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    assert code == 2
+    assert "error: '" in (said := capsys.readouterr().err.splitlines()[-1])
+    assert "model' cannot be written: " in said
+    assert not list(tmp_path.iterdir())
+
+
+def test_ctrl_c_says_that_nothing_was_saved(tmp_path, monkeypatch, capsys):
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ragen_agents.starpo.update.models.load_model", interrupt)
+    assert main(["sft", "bandit", "--out", str(tmp_path / "model")]) == 130
+    assert capsys.readouterr().err == "\ninterrupted; nothing was saved\n"
+    assert not list(tmp_path.iterdir())

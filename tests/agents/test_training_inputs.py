@@ -38,6 +38,8 @@ from ragen_agents.starpo import TrainConfig
         (["sokoban", "rollout.members=8"], ["rollout.members was renamed; use rollout.group_size"]),
         (["sokoban", "keep=3"], ["keep was renamed; use save_total_limit"]),
         (["sokoban", "env_kwargs.observation=image"], ["observation is image", "grid"]),
+        (["sokoban", "env_kwargs.split=test"], ["split is 'test'", "always uses the training split"]),
+        (["sokoban", "env_kwargs.render_mode=human"], ["render_mode is 'human'", "leave it out"]),
         (["sokoban", "--preset", "starpo-grpo", "update.critic_warmup=2"], ["critic_warmup is 2"]),
         (["sokoban", "model=nowhere"], ["model is 'nowhere'", "folder that exists"]),
         (["sokoban", "rollout.max_tokens=4000"], ["reads 2048 tokens", "rollout.max_tokens=4000"]),

@@ -151,6 +151,26 @@ def test_the_end_of_a_run_names_the_sampling_to_score_it_under(run):
     )
 
 
+def test_the_end_of_a_run_on_a_fixed_level_names_no_benchmark(run):
+    from ragen_bench.training.run_summary import run_summary
+
+    level = "######\n#_P__#\n#_X__#\n#_O__#\n#____#\n######"
+    config = TrainConfig(env_kwargs={"level": level})
+    (run / "config.yaml").write_text(dump_yaml(config.model_dump(mode="json")))
+    assert not any(line.startswith("score:") for line in run_summary(run))
+
+
+def test_the_end_of_a_run_imports_the_game_to_score_it_on(run, tmp_path, monkeypatch):
+    from ragen_bench.config import extensions
+    from ragen_bench.training.run_summary import run_summary
+
+    monkeypatch.setattr(extensions, "_imported", ["tall_tower", "/my games/corridor.py"])
+    config = TrainConfig(game="mine/CorridorText-v0")
+    (run / "config.yaml").write_text(dump_yaml(config.model_dump(mode="json")))
+    imports = "--import tall_tower --import '/my games/corridor.py'"
+    assert run_summary(run)[-1].startswith(f"score: ragen {imports} bench --agent ")
+
+
 def test_evaluations_stay_on_the_screen(capsys):
     from ragen_bench.training.progress_view import TrainingView
 

@@ -7,6 +7,7 @@ import typer
 
 from ragen_agents.policies import BudgetReachedError
 from ragen_bench.cli.endpoint_options import cache_file
+from ragen_bench.cli.interruption import InterruptedCommandError
 from ragen_bench.cli.resuming import check_resume
 from ragen_bench.cli.run_options import EndpointOptions, RunOptions
 from ragen_bench.cli.show import print_run
@@ -31,7 +32,8 @@ def run_and_report(
 
     Raises:
         RagenError: The run cannot continue.
-        typer.Exit: The budget was reached, or the run was interrupted.
+        typer.Exit: The budget was reached.
+        InterruptedCommandError: The run was interrupted.
     """
     folder = options.out or default_directory(config)
     check_resume(folder, options.resume)
@@ -47,9 +49,9 @@ def run_and_report(
     except BudgetReachedError as stopped:
         reached = stopped
     except KeyboardInterrupt:
-        print(f"\ninterrupted; finished episodes are in {folder}, and the same command resumes the run",
-              file=sys.stderr)  # fmt: skip
-        raise typer.Exit(130) from None
+        raise InterruptedCommandError(
+            f"finished episodes are in {folder}, and the same command resumes the run"
+        ) from None
     failed = print_run(folder, options.style, options.wide)
     print(f"run: {folder}", file=sys.stderr)
     if failed:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from ragen_bench.cli.completion import complete_game
+from ragen_bench.cli.interruption import InterruptedCommandError
 
 
 def sft(
@@ -47,6 +48,10 @@ def sft(
     given = merged(begun, read_overrides(settings))
     given["game"] = text_id_of(str(given["game"]))
     config = validate(SftConfig, given, "settings")
-    train(config, out)
+    try:
+        train(config, out)
+    except KeyboardInterrupt:
+        raise InterruptedCommandError("nothing was saved") from None
     typer.echo(out)
-    typer.echo(scoring_command(out, config), err=True)
+    for line in scoring_command(out, config):
+        typer.echo(line, err=True)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ragen_bench.cli.interruption import InterruptedCommandError
 from ragen_bench.cli.option_groups import expand_groups
 from ragen_bench.cli.options import FormatOption, WideOption
 from ragen_bench.cli.sweep_options import (
@@ -91,8 +92,7 @@ def finish(run: "SweepRun") -> bool:
     try:
         broken = run.finish()
     except KeyboardInterrupt:
-        print("\ninterrupted; the same command resumes the sweep", file=sys.stderr)
-        raise typer.Exit(130) from None
+        raise InterruptedCommandError("the same command resumes the sweep") from None
     if broken:
         print(
             f"{len(broken)} tasks are not done; the same command retries them. Their logs: "

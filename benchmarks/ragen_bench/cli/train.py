@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ragen_bench.cli.completion import complete_game
+from ragen_bench.cli.interruption import InterruptedCommandError
 from ragen_bench.cli.options import RecipeOption, ResumeOption, RunDirectoryOption
 
 if TYPE_CHECKING:
@@ -132,8 +133,7 @@ def _train(folder: Path, config: "TrainConfig") -> None:
             if folder.exists()
             else "nothing is saved yet;"
         )
-        print(f"\ninterrupted; {where} the same command resumes the run", file=sys.stderr)
-        raise typer.Exit(130) from None
+        raise InterruptedCommandError(f"{where} the same command resumes the run") from None
 
 
 def _stop_at_interrupt(trainer: "Trainer") -> list[bool]:

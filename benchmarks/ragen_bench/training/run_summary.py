@@ -12,6 +12,7 @@ from ragen_agents.starpo import TrainConfig
 from ragen_agents.starpo.run.checkpoint import latest
 from ragen_agents.starpo.run.run_directory import load_train_config
 from ragen_agents.starpo.run.run_state import BEST, CHECKPOINTS
+from ragen_bench.config.extensions import imported_extensions
 from ragen_bench.config.game_names import short_names
 from ragen_bench.config.suites import SamplingSettings
 from ragen_bench.console.formats import duration
@@ -28,12 +29,17 @@ def run_summary(folder: Path) -> list[str]:
         *_course(metrics),
         f"run: {folder}",
         f"report: ragen report {folder}",
-        scoring_command(model, load_train_config(folder)),
+        *scoring_command(model, load_train_config(folder)),
     ]
 
 
-def scoring_command(model: Path | str | None, config: TrainConfig | SftConfig) -> str:
-    """Return a line with the command that plays the game as the model was trained on it."""
+def scoring_command(model: Path | str | None, config: TrainConfig | SftConfig) -> Iterator[str]:
+    """Yield a line with the command that plays the game as the model was trained on it.
+
+    There is none for a model that was trained on a fixed level: a benchmark plays many.
+    """
+    if "level" in config.env_kwargs:
+        return
     names = {text_id: name for name, text_id in short_names(text_ids()).items()}
     settings = (
         shlex.quote(f"{name}={json.dumps(value) if isinstance(value, bool | dict) else value}")
@@ -43,7 +49,11 @@ def scoring_command(model: Path | str | None, config: TrainConfig | SftConfig) -
     if isinstance(config, TrainConfig):
         options += _sampling_options(config)
     game = f"--game {names.get(config.game, config.game)}"
-    return " ".join((f"score: ragen bench --agent {shlex.quote(str(model))}", game, *options))
+    # The suite's own games need no import.
+    imports = [] if config.game.startswith("ragen/") else imported_extensions()
+    before = [f"--import {shlex.quote(name)}" for name in imports]
+    agent = f"--agent {shlex.quote(str(model))}"
+    yield " ".join(("score: ragen", *before, "bench", agent, game, *options))
 
 
 def _sampling_options(config: TrainConfig) -> Iterator[str]:

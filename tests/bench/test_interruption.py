@@ -1,0 +1,14 @@
+"""Ctrl-C in commands that have nothing to resume."""
+
+import pytest
+from ragen_bench.__main__ import main
+
+
+@pytest.mark.parametrize("command", [["games"], ["power"]])
+def test_ctrl_c_says_that_the_command_was_interrupted(command, monkeypatch, capsys):
+    def interrupt(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"ragen_bench.cli.{command[0]}.print_table", interrupt)
+    assert main(command) == 130
+    assert capsys.readouterr().err == "interrupted\n"
