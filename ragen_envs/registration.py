@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import gymnasium as gym
 from gymnasium.envs.registration import load_env_creator
 
+from ragen_envs.errors import RagenError
+
 if TYPE_CHECKING:
     from ragen_envs.base import GameEnv
 
@@ -177,9 +179,18 @@ def register_all() -> None:
 
 
 def register_game(game: GameSpec) -> None:
-    """Register a game and its conversation with Gymnasium; calling it again changes nothing."""
-    if game.id in gym.registry:
+    """Register a game and its conversation with Gymnasium; calling it again changes nothing.
+
+    Raises:
+        RagenError: Another game is registered under one of its ids, or it is in the suite's own namespace.
+    """
+    if game.namespace == "ragen" and game not in GAMES:
+        raise RagenError(f"{game.id} is in the suite's own namespace; choose another")
+    taken = [each for each in (game.id, game.text_id) if each in gym.registry]
+    if taken and game in (*GAMES, *_added.values()):
         return
+    if taken:
+        raise RagenError(f"{taken[0]} is registered already; choose another name or namespace")
     gym.register(
         game.id,
         entry_point=game.entry_point,
@@ -217,8 +228,6 @@ def _games_of(point: EntryPoint) -> tuple[GameSpec, ...]:
     for game in games:
         if not isinstance(game, GameSpec):
             raise TypeError(f"{point.value} is {game!r:.80}, but must be a GameSpec")
-        if game.namespace == "ragen":
-            raise ValueError(f"{game.id} is in the suite's own namespace; choose another")
         register_game(game)
     return games
 

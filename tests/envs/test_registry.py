@@ -6,6 +6,7 @@ import subprocess
 import sys
 import warnings
 from contextlib import contextmanager
+from dataclasses import replace
 
 import gymnasium as gym
 import numpy as np
@@ -15,10 +16,18 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils.env_checker import check_env
 from playing import action_text, numeric_action
 
+from ragen_envs import registration
 from ragen_envs.base import GameEnv
 from ragen_envs.conversation import ConversationWrapper, format_reply
 from ragen_envs.errors import InstanceError, RagenError
-from ragen_envs.registration import GAMES, register_all, register_text, text_ids
+from ragen_envs.registration import (
+    GAMES,
+    GameSpec,
+    register_all,
+    register_game,
+    register_text,
+    text_ids,
+)
 
 NUMERIC = [game.id for game in GAMES]
 TEXTS = list(text_ids())
@@ -95,6 +104,26 @@ def test_register_all_again_changes_nothing():
     before = dict(gym.registry)
     with quiet():
         register_all()
+    assert gym.registry == before
+
+
+def test_a_game_whose_id_is_taken_is_refused():
+    before = dict(gym.registry)
+    game = GameSpec("Taken", "ragen_envs.bandit:BanditEnv", None, "one", namespace="registry_test")
+    try:
+        register_game(game)
+        register_game(replace(game))
+        # The second one's own id is that of the first one's conversation.
+        for other in (replace(game, summary="two"), replace(game, name="TakenText")):
+            with pytest.raises(RagenError, match=r"registry_test/Taken\w*-v0 is registered already; choose"):
+                register_game(other)
+        for name in ("Sokoban", "Mine"):
+            with pytest.raises(RagenError, match=f"ragen/{name}-v0 is in the suite's own namespace"):
+                register_game(replace(game, name=name, namespace="ragen"))
+    finally:
+        for each in set(gym.registry) - set(before):
+            del gym.registry[each]
+        registration._added.pop(game.id, None)
     assert gym.registry == before
 
 

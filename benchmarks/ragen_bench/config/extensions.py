@@ -51,6 +51,8 @@ def import_extension(name: str) -> None:
         sys.path.insert(0, folder)
     try:
         importlib.import_module(path.stem if is_file else name)
+    except RagenError as error:
+        raise RagenError(f"'{name}' cannot be imported: {error}") from error
     except (Exception, SystemExit) as error:
         raise RagenError(f"'{name}' cannot be imported: {type(error).__name__}: {error}") from error
     _imported.append(str(path.resolve()) if is_file else name)
