@@ -211,12 +211,38 @@ def test_another_game_is_trained_on_and_tested_on_itself():
         ),
         ({"cells": {"a": {"iterations_divisor": 0}}}, "cells.a.iterations_divisor"),
         ({"cells": {"a": {"members": 4}}}, "members was renamed; use group_size"),
+        (
+            {"cells": {"a": {"group_size": 7}}},
+            "cell 'a': group_size is 7, but must divide the 64 traj",
+        ),
+        (
+            {"cells": {"a": {"settings": {"split": "test"}}}},
+            "cell 'a': config: env_kwargs.split is 'test'",
+        ),
+        (
+            {"cells": {"a": {"train": {"iterations": 5}}}},
+            "cell 'a': train.iterations is 5, but the",
+        ),
+        ({"cells": {"a": {"train": {"model": "smollm2"}}}}, "the sweep sets it; use --model"),
+        ({"train": {"seed": 5}}, "train.seed is 5, but the sweep sets it; use --seeds"),
+        ({"train": {"env_kwargs": {"size": 6}}}, "use settings of the cell"),
+        ({"cells": {"a": {"supervised": {"seed": 5}}}}, "cell 'a': supervised.seed is 5"),
+        (
+            {"cells": {"a": {"supervised": {}, "learning_rate_factor": 2.0}}},
+            "cell 'a': learning_rate_factor has no effect on a supervised run",
+        ),
     ],
 )
 def test_what_is_wrong_in_a_file_is_named(change, said, tmp_path, capsys):
     path = small_sweep(tmp_path, **change)
     assert main(["sweep", str(path), "--dry-run", "--out", str(tmp_path / "out")]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_help_lists_every_sweep(capsys):
+    assert main(["sweep", "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert f"{', '.join(bundled_sweeps())}, or the path of a YAML file" in shown
 
 
 def test_what_does_not_exist_is_named(capsys):

@@ -29,8 +29,8 @@ def sweep(
         str,
         typer.Argument(
             metavar="SWEEP",
-            help="algorithm, clip-kl, diversity, filter, freshness, granularity, lora, reasoning, risk, "
-            "sft, or the path of a YAML file.",
+            help="algorithm, clip-kl, diversity, echo-trap, filter, freshness, gradient, granularity, lora, "
+            "ragen2, reasoning, risk, sft, or the path of a YAML file.",
         ),
     ],
     game: Annotated[

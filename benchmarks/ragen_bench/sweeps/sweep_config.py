@@ -1,9 +1,10 @@
 """A sweep as a YAML file: the cells, what they train on, what they are tested on."""
 
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
@@ -15,6 +16,18 @@ from ragen_envs.errors import RagenError
 
 ScaleName = Literal["laptop", "paper"]
 Regime = Literal["one-turn"]
+
+_SET_ELSEWHERE: Final = {
+    "game": "games of the sweep",
+    "env_kwargs": "settings of the cell",
+    "iterations": "iterations of the scale, or iterations_divisor of the cell",
+    "seed": "--seeds",
+}
+"""Fields of the training config that a sweep sets itself, and from what."""
+_OF_TRAINING: Final = (
+    "preset", "train", "group_size", "iterations_divisor", "learning_rate_factor"
+)  # fmt: skip
+"""Fields of a cell that a supervised run does not read."""
 
 
 class _Model(BaseModel):
@@ -39,16 +52,17 @@ class Cell(_Model, RenamedKeys):
     settings: dict[str, JsonValue] = Field(default_factory=dict)
     """Conversation settings, in training and in the tests."""
     train: dict[str, Any] = Field(default_factory=dict)
-    """Fields of the training config."""
+    """Fields of the training config, without those that the sweep sets: game, env_kwargs, iterations, seed,
+    model."""
     group_size: int | None = Field(default=None, ge=1)
-    """Episodes from each initial state, instead of the scale's; the trajectories of an iteration stay
-    as many, so there are more or fewer states."""
+    """Episodes from each initial state, instead of the scale's; it divides the trajectories of an iteration,
+    which stay as many, so there are more or fewer states."""
     iterations_divisor: int = Field(default=1, ge=1)
     """Iterations are divided by this, for cells that update more often in each."""
     learning_rate_factor: float = Field(default=1.0, gt=0)
     """Learning rates are multiplied by this, whatever the scale's are."""
     supervised: dict[str, Any] | None = None
-    """Fields of a supervised run, which then takes the place of training with StarPO."""
+    """Fields of a supervised run, which then takes the place of training with StarPO and its fields."""
 
 
 class ScaleSettings(_Model):
@@ -105,12 +119,38 @@ class Sweep(_Model):
         for preset in [self.preset, *(c.preset for c in self.cells.values() if c.preset)]:
             if preset not in PRESETS:
                 raise ValueError(f"unknown preset '{preset}'; known are {', '.join(PRESETS)}")
+        _refuse(self.train, _SET_ELSEWHERE, "train")
+        for name, each in self.cells.items():
+            _check_cell(name, each)
         return self
 
     def against(self, cell: str) -> str | None:
         """Return the cell that this one is tested against, or None if it is a reference itself."""
         other = self.cells[cell].against or self.reference
         return None if other == cell else other
+
+
+def _check_cell(name: str, cell: Cell) -> None:
+    # Cells share their controls, the initial model among them.
+    _refuse(cell.train, {**_SET_ELSEWHERE, "model": "--model"}, f"cell '{name}': train")
+    if cell.supervised is None:
+        return
+    own = {field: _SET_ELSEWHERE[field] for field in ("game", "seed")}
+    _refuse(cell.supervised, own, f"cell '{name}': supervised")
+    for field in _OF_TRAINING:
+        if field in cell.model_fields_set:
+            raise ValueError(
+                f"cell '{name}': {field} has no effect on a supervised run; leave it out, or set fields of "
+                "supervised"
+            )
+
+
+def _refuse(given: Mapping[str, Any], elsewhere: Mapping[str, str], where: str) -> None:
+    for field, instead in elsewhere.items():
+        if field in given:
+            raise ValueError(
+                f"{where}.{field} is {given[field]!r:.80}, but the sweep sets it; use {instead}"
+            )
 
 
 @lru_cache(maxsize=1)

@@ -250,6 +250,11 @@ def _derived(base: TrainConfig, cell: Cell) -> dict[str, Any]:
     rates = {name: cell.learning_rate_factor * getattr(base.update, name) for name in names}
     if cell.group_size is None:
         return {"update": rates}
+    if base.episodes % cell.group_size:
+        raise RagenError(
+            f"group_size is {cell.group_size}, but must divide the {base.episodes} trajectories of an "
+            "iteration"
+        )
     shape = {
         "prompts_per_iteration": base.episodes // cell.group_size,
         "group_size": cell.group_size,
