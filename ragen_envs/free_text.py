@@ -7,6 +7,7 @@ from typing import Any, Final, overload
 
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector.utils import read_from_shared_memory
 from numpy.typing import NDArray
 
 _COUNT: Final = 0x110000
@@ -63,7 +64,7 @@ class FreeText(spaces.Text):
     """All strings up to a length, of any characters. Samples are random printable ASCII.
 
     Its character set has every character, so that whatever a game writes and a model replies is in the
-    space, and Gymnasium can flatten it or put it into shared memory.
+    space, and Gymnasium can flatten it or put it into shared memory; see `SharedTexts`.
     """
 
     def __init__(self, max_length: int) -> None:
@@ -104,3 +105,42 @@ class FreeText(spaces.Text):
 
     def __repr__(self) -> str:
         return f"FreeText({self.max_length})"
+
+
+class SharedTexts(Sequence[str]):
+    """The texts in the shared memory of a vector env, read whenever they are looked at.
+
+    Gymnasium reads shared memory once, when it makes the vector env: an array is a view of the memory, but a
+    string would stay as it was then. A deep copy, which vector envs return by default, is a tuple of strings.
+    """
+
+    def __init__(self, codes: NDArray[np.int32]) -> None:
+        self._codes = codes
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+        if isinstance(index, slice):
+            return tuple(map(_decoded, self._codes[index]))
+        return _decoded(self._codes[index])
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> tuple[str, ...]:
+        return tuple(self)
+
+    def __repr__(self) -> str:
+        return f"SharedTexts of {len(self)} envs"
+
+
+def _decoded(codes: NDArray[np.int32]) -> str:
+    return "".join(map(chr, codes[codes < _COUNT].tolist()))
+
+
+@read_from_shared_memory.register(FreeText)
+def _read(space: FreeText, shared_memory: Any, n: int = 1) -> SharedTexts:
+    codes = np.frombuffer(shared_memory.get_obj(), np.int32)
+    return SharedTexts(codes.reshape(n, space.max_length))

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from contextlib import closing
 
 import gymnasium as gym
 import pettingzoo
@@ -116,4 +117,17 @@ def test_shared_memory():
     memory = create_shared_memory(space, n=2)
     for i, text in enumerate(("√ 龍", "")):
         write_to_shared_memory(space, i, text, memory)
-    assert read_from_shared_memory(space, memory, n=2) == ("√ 龍", "")
+    texts = read_from_shared_memory(space, memory, n=2)
+    assert (tuple(texts), texts[0], texts[-1:]) == (("√ 龍", ""), "√ 龍", ("",))
+    write_to_shared_memory(space, 1, "\ud800", memory)
+    assert copy.deepcopy(texts) == ("√ 龍", "\ud800")
+
+
+def test_vector_envs_in_processes_show_what_those_in_one_process_do():
+    with closing(gym.make_vec("ragen/SokobanText-v0", 2, "sync")) as one, closing(
+        gym.make_vec("ragen/SokobanText-v0", 2, "async")
+    ) as other:  # fmt: skip
+        assert other.reset(seed=3)[0] == (first := one.reset(seed=3)[0])
+        replies = (format_reply(["Up"], None), "no")
+        assert other.step(replies)[0] == (second := one.step(replies)[0])
+        assert first != second
