@@ -67,6 +67,8 @@ def test_a_match_goes_on_too(tmp_path):
     [
         (["--stop", "x"], "--stop is for agents openai:MODEL"),
         (["--tools"], "--tools is for agents openai:MODEL"),
+        (["--api-key-env", "KEY"], "--api-key-env is for agents openai:MODEL"),
+        (["--no-cache"], "--no-cache is for agents openai:MODEL"),
         (["--timeout", "5s"], "--timeout is for agents openai:MODEL"),
         (["--extra-body", "{}"], "--extra-body is for agents openai:MODEL"),
     ],
@@ -77,7 +79,19 @@ def test_options_that_no_agent_reads_are_refused(option, said, agent, capsys):
     assert said in capsys.readouterr().err
 
 
-def test_a_limit_of_tokens_that_nothing_counts_is_refused(capsys):
+@pytest.mark.parametrize(
+    ("option", "advice"),
+    [
+        (["--token-limit", "10"], "limit local models with --time-limit or --max-reply-tokens"),
+        (["--cost-limit", "1"], "limit local models with --time-limit or --max-reply-tokens"),
+        (["--prices", "prices.yaml"], "leave it out"),
+        (["--concurrency", "4"], "leave it out"),
+    ],
+)
+def test_limits_that_nothing_counts_towards_are_refused(option, advice, tmp_path, capsys):
+    (tmp_path / "prices.yaml").write_text("m: {input: 1, output: 1}\n")
     command = ["bench", "--agent", "random", "--game", "Bandit", "--out", "run"]
-    assert main([*command, "--token-limit", "10"]) == 2
-    assert "--time-limit or --max-reply-tokens" in capsys.readouterr().err
+    assert main([*command, *option]) == 2
+    said = capsys.readouterr().err
+    assert f"{option[0]} is for agents openai:MODEL or package.module:Agent, but there" in said
+    assert advice in said

@@ -1,7 +1,7 @@
 """The endpoint, the budget and the cache that the options of a command stand for."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -23,8 +23,13 @@ from ragen_envs.errors import RagenError
 
 RESPONSES = "responses.sqlite"
 
-_OF_ENDPOINTS: Final = ("stop", "extra_body", "tools", "timeout", "max_retries", "cache")
-"""Fields of `EndpointOptions` that only agents behind an endpoint read."""
+_OF_ENDPOINTS: Final = (
+    "api_key_env", "stop", "extra_body", "tools", "timeout", "max_retries", "cache", "no_cache"
+)  # fmt: skip
+"""Fields of `EndpointOptions` that only agents behind an endpoint read. The URL is not among them, since an
+environment variable may set it for all commands."""
+_PAID: Final = "openai:MODEL or package.module:Agent"
+"""Agents that are not local models, whose replies may cost something."""
 
 
 def make_remote(options: EndpointOptions, agents: Sequence[str]) -> Remote:
@@ -43,13 +48,20 @@ def make_remote(options: EndpointOptions, agents: Sequence[str]) -> Remote:
     timeout = read_duration(options.timeout)
     connection = Connection(timeout, options.max_retries, options.concurrency)
     if not any(agent.startswith(OPENAI) for agent in agents):
-        given = [n for n in _OF_ENDPOINTS if getattr(options, n) != getattr(EndpointOptions, n)]
-        if given:
-            option = given[0].replace("_", "-")
-            raise RagenError(
-                f"--{option} is for agents openai:MODEL, but there is none; leave it out"
-            )
+        _refuse(options, _OF_ENDPOINTS, "openai:MODEL", "leave it out")
+    if not any(map(_is_paid, agents)):
+        _refuse(options, ["concurrency"], _PAID, "leave it out")
     return Remote(settings, connection, options.api_key_env)
+
+
+def _refuse(
+    options: EndpointOptions | BudgetOptions, fields: Iterable[str], agents: str, advice: str
+) -> None:
+    """Raise `RagenError` if one of the fields was set, as no agent reads it."""
+    for field in fields:
+        if getattr(options, field) != getattr(type(options), field):
+            option = field.replace("_", "-")
+            raise RagenError(f"--{option} is for agents {agents}, but there is none; {advice}")
 
 
 def _read_json(text: str) -> object:
@@ -72,11 +84,10 @@ def make_budget(config: BaseConfig, options: BudgetOptions) -> Budget:
     missing = [name for name in paid if price_of(name, known) is None]
     if options.cost_limit is not None and missing:
         raise RagenError(_without_price(missing, options.prices))
-    if options.token_limit is not None and not paid:
-        raise RagenError(
-            "--token-limit is for agents openai:MODEL or package.module:Agent, but there is none; limit "
-            "local models with --time-limit or --max-reply-tokens"
-        )
+    if not paid:
+        advice = "limit local models with --time-limit or --max-reply-tokens"
+        _refuse(options, ["token_limit", "cost_limit"], _PAID, advice)
+        _refuse(options, ["prices"], _PAID, "leave it out")
     seconds = None if options.time_limit is None else read_duration(options.time_limit)
     return Budget(options.cost_limit, options.token_limit, seconds, known)
 
