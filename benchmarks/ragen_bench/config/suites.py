@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import gymnasium as gym
-from gymnasium.envs.registration import load_env_creator
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from ragen_agents.rollout.episode_runner import EpisodeSpec, make_env
@@ -15,7 +14,7 @@ from ragen_agents.run_files.yaml_files import bundled_names, load_yaml, validate
 from ragen_bench.config.game_names import find_game, short_names, squeezed
 from ragen_envs.conversation.settings import SETTING_NAMES
 from ragen_envs.errors import RagenError
-from ragen_envs.registration import game_of, text_ids
+from ragen_envs.registration import creator_of, game_of, text_ids
 
 __all__ = [
     "SamplingSettings",
@@ -222,8 +221,7 @@ def _check_task(task: Task) -> None:
 
 def known_settings(game_id: str) -> tuple[str, ...]:
     """Return the names of a conversation's settings and of its game's keywords."""
-    entry_point = gym.registry[game_id].entry_point
-    creator = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
+    creator = creator_of(gym.registry[game_id])
     if creator is None:
         return SETTING_NAMES
     parameters = inspect.signature(creator).parameters

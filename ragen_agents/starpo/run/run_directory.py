@@ -71,7 +71,13 @@ def load_train_config(folder: Path) -> TrainConfig:
         RagenError: There is none.
     """
     try:
-        return validate(TrainConfig, read_settings(folder / CONFIG), str(folder / CONFIG))
+        settings = read_settings(folder / CONFIG)
+        if "suite" in settings:
+            raise RagenError(
+                f"'{folder}' holds a run of ragen bench or ragen match, not a training run; choose another "
+                "run directory"
+            )
+        return validate(TrainConfig, settings, str(folder / CONFIG))
     except RagenError as error:
         if (folder / CONFIG).exists():
             raise

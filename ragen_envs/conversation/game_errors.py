@@ -1,0 +1,68 @@
+"""What a game does wrong, as one error that names its class and method."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from traceback import walk_tb
+from typing import Any, cast
+
+from ragen_envs.errors import GameError, RagenError, first_line
+
+GUIDE = "docs/add-a-game.md"
+
+
+def incomplete(game: object, what: str) -> GameError:
+    """Return the error of a game that lacks something."""
+    return GameError(f"{type(game).__name__} is incomplete: its {what}; see {GUIDE}")
+
+
+@contextmanager
+def named_errors(game: object) -> Iterator[None]:
+    """Turn what an unwrapped game raises into a `GameError` that names its method.
+
+    Errors for users, missing packages and exhausted memory remain what they are.
+    """
+    try:
+        yield
+    except (RagenError, ImportError, MemoryError):
+        raise
+    except Exception as error:
+        raise GameError(
+            f"{_method(game, error)} raised {type(error).__name__}: {first_line(error)}; see {GUIDE}"
+        ) from error
+
+
+def _method(game: object, error: Exception) -> str:
+    """Return the innermost method of the game or its text face that an error has passed, or the class."""
+    owners: tuple[Any, ...] = (game, getattr(game, "text", None))
+    for frame, _ in reversed(list(walk_tb(error.__traceback__))):
+        owner = frame.f_locals.get("self")
+        if owner is not None and any(owner is each for each in owners):
+            return f"{type(owner).__name__}.{frame.f_code.co_name}"
+    return type(game).__name__
+
+
+def checked_text(game: object, method: str, text: object) -> str:
+    """Return what a method of a game's text face has returned.
+
+    Raises:
+        GameError: It is no string.
+    """
+    if not isinstance(text, str):
+        raise incomplete(game, f"text.{method} returned {text!r:.80}, but must return a str")
+    return text
+
+
+def checked_names(game: object, names: Any) -> tuple[str, ...]:
+    """Return the names of a game's actions.
+
+    Raises:
+        GameError: They cannot be told apart in a reply.
+    """
+    usable = isinstance(names, tuple) and all(isinstance(n, str) and "||" not in n for n in names)
+    if not usable or not 0 < len(names) == len(set(names)):
+        raise incomplete(
+            game,
+            f"text.actions returned {names!r:.80}, but must return a tuple of different names without "
+            "'||'",
+        )
+    return cast("tuple[str, ...]", names)

@@ -1,0 +1,188 @@
+"""Games and agents from outside that are wrong: one line names what, and never a traceback."""
+
+import json
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import gymnasium as gym
+import pytest
+from ragen_bench.__main__ import main
+from ragen_bench.config import extensions
+
+from ragen_agents import policies
+from ragen_envs import registration
+
+CORRIDOR = (Path(__file__).parents[2] / "docs/examples/corridor.py").read_text("utf-8")
+GAME = ["--game", "mine/CorridorText-v0", "--episodes", "4"]
+REWARD = "return float(done), done"
+ADVICE = "return Advice(run, value, value)"
+KEY = "return (low * 1_000_003 + high) * 0x9E3779B97F4A7C15 & ((1 << 63) - 1)"
+INFO = 'return {"success": success, "action_is_valid": True, "action_is_effective": effective}'
+RULES = 'return "You walk along a corridor. Reach the coin. Rewards: 1 at the coin, otherwise 0."'
+
+
+@pytest.fixture
+def corridor(tmp_path, monkeypatch):
+    """Write the example with a change, and return what imports it; afterwards it is forgotten."""
+    before, modules = dict(gym.registry), set(sys.modules)
+    monkeypatch.setattr(registration, "_added", dict(registration._added))
+    monkeypatch.setattr(extensions, "_imported", [])
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+
+    def write(old, new):
+        text = CORRIDOR.replace("    text = Corr", "    numbered = True\n    text = Corr")
+        text = text.replace('"corridor:', '"broken_corridor:')
+        assert old in text
+        Path("broken_corridor.py").write_text(text.replace(old, new), "utf-8")
+        return ["--import", "broken_corridor.py"]
+
+    yield write
+    for each in set(gym.registry) - set(before):
+        del gym.registry[each]
+    if "broken_corridor" not in modules:
+        sys.modules.pop("broken_corridor", None)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (ADVICE, "return None", "its oracle returned None, but must return an Advice"),
+        (ADVICE, "return run, value, value", "but must return an Advice"),
+        (ADVICE, "raise ValueError('boom')", "CorridorEnv.oracle raised ValueError: boom"),
+        (
+            ADVICE,
+            "return Advice(run, value, float('nan'))",
+            "its optimal_return is nan, but must be",
+        ),
+        (KEY, "return 'a'", "CorridorEnv._draw_level raised TypeError: "),
+        (INFO, "return None", "its info is None, but must be a dict"),
+        (RULES, "return None", "its text.rules returned None, but must return a str"),
+        ('return "".join(cells)', "return cells", "its text.observation returned ['"),
+        ("return NAMES", "return list(NAMES)", "its text.actions returned ['Left', 'Right'], but"),
+        ("return NAMES", "return ('Go', 'Go')", "must return a tuple of different names"),
+        ("return NAMES", "return ('Go || on', 'Right')", "without '||'"),
+        ("return NAMES", "return (0, 1)", "its text.actions returned (0, 1), but"),
+        ("self.player = self.start", "self.spot", "CorridorEnv._load raised AttributeError: "),
+        (
+            "_corridor:CorridorEnv",
+            "_corridor:Nope",
+            "its entry point is 'broken_corridor:Nope', but",
+        ),
+        ('"broken_corridor:', '"nowhere:', "(ModuleNotFoundError: No module named 'nowhere')"),
+    ],
+)
+def test_a_game_that_cannot_be_played_is_named(old, new, said, corridor, fails):
+    error = fails(*corridor(old, new), "bench", *GAME, "--agent", "random", "--out", "run")
+    assert said in error
+    assert "a setting has a wrong type" not in error
+    assert "orridor" in error
+
+
+@pytest.mark.parametrize("reward", ["float('nan')", "float('inf')", "None"])
+def test_a_reward_that_is_no_number_ends_the_episode(reward, corridor, capsys):
+    imported = corridor(REWARD, f"return {reward}, done")
+    assert main([*imported, "bench", *GAME, "--agent", "random", "--out", "run"]) == 0
+    records = [json.loads(line) for line in Path("run/episodes.jsonl").read_text().splitlines()]
+    assert [record["end"] for record in records] == ["error"] * 4
+    assert all("but must be a finite number" in record["error"] for record in records)
+
+
+def test_an_oracle_that_fails_later_ends_the_episodes_of_its_agent_only(corridor, capsys):
+    late = "if self.player != self.start:\n            return None\n        "
+    imported = corridor(ADVICE, late + ADVICE)
+    agents = ["--agent", "oracle", "--agent", "random"]
+    assert main([*imported, "bench", *GAME, *agents, "--out", "run"]) == 0
+    records = [json.loads(line) for line in Path("run/episodes.jsonl").read_text().splitlines()]
+    errors = {record["agent"]: record["error"] for record in records if record["end"] == "error"}
+    assert set(errors) == {"oracle"}
+    assert "its oracle returned None" in errors["oracle"]
+
+
+def test_games_lists_the_others(corridor, capsys):
+    imported = corridor("corridor:CorridorEnv", "corridor:Nope")
+    assert main([*imported, "games", "--format", "json"]) == 0
+    shown = capsys.readouterr()
+    listed = [row["text_id"] for row in json.loads(shown.out)["rows"]]
+    assert "ragen/SokobanText-v0" in listed
+    assert "mine/CorridorText-v0" not in listed
+    assert "game 'mine/CorridorText-v0' cannot be made: AttributeError" in shown.err
+
+
+POLICIES = """
+from ragen_agents.policies import Reply
+
+class Hare:
+    name, batch_size = "hare", 4
+    def __init__(self, sampling): pass
+    def act(self, requests): return [Reply("x")]
+
+class Strings(Hare):
+    def act(self, requests): return ["x" for _ in requests]
+
+class Boom:
+    def __init__(self, sampling): raise ValueError("no weights")
+
+class Bare:
+    def __init__(self, sampling): pass
+    def act(self, requests): return []
+
+def nothing(sampling): return None
+"""
+
+
+@pytest.fixture
+def added(tmp_path, monkeypatch):
+    """Install agents of broken classes under the names of the classes in lower case."""
+    (tmp_path / "broken_agents.py").write_text(POLICIES)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    classes = ("Hare", "Strings", "Boom", "Bare", "nothing", "Missing")
+    points = [EntryPoint(c.lower(), f"broken_agents:{c}", "ragen.policies") for c in classes]
+    points.append(EntryPoint("away", "no_such_module:Hare", "ragen.policies"))
+
+    def found(group, name=None):
+        return [point for point in points if name in (None, point.name)]
+
+    monkeypatch.setattr(policies, "entry_points", found)
+    yield
+    sys.modules.pop("broken_agents", None)
+
+
+BENCH = ["bench", "--game", "Bandit", "--episodes", "3", "--out", "run", "--agent"]
+
+
+@pytest.mark.parametrize(
+    ("agent", "said"),
+    [
+        ("boom", "agent 'boom' (broken_agents:Boom) cannot be made: ValueError: no weights"),
+        ("missing", "cannot be made: AttributeError: "),
+        ("away", "cannot be made: ModuleNotFoundError: No module named 'no_such_module'"),
+        ("nothing", "agent 'nothing' (broken_agents:nothing) made None, but must make a policy"),
+        ("bare", "but must make a policy: with batch_size and act(requests), or with concurrency"),
+    ],
+)
+def test_an_agent_that_cannot_be_made_is_named(agent, said, added, fails):
+    assert said in fails(*BENCH, agent)
+
+
+@pytest.mark.parametrize(
+    ("agent", "said"),
+    [
+        ("hare", "the policy returned 1 replies for 3 requests"),
+        ("strings", "the policy returned 'x', but must return a Reply with a text"),
+    ],
+)
+def test_what_is_no_list_of_replies_ends_the_episodes(agent, said, added, capsys):
+    assert main([*BENCH, agent]) == 0
+    records = [json.loads(line) for line in Path("run/episodes.jsonl").read_text().splitlines()]
+    assert all(said in record["error"] for record in records)
+
+
+def test_a_package_of_no_extra_is_named_without_a_wrong_hint(monkeypatch, fails):
+    def needs(*arguments, **options):
+        raise ModuleNotFoundError("No module named 'nowhere'", name="nowhere.inside")
+
+    monkeypatch.setattr("ragen_bench.cli.power.print_table", needs)
+    assert fails("power") == "error: this command needs nowhere.inside, which is not installed\n"
