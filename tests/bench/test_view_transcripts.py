@@ -72,6 +72,14 @@ def test_samples_of_training_are_shown_with_their_rewards(training, tmp_path):
     assert "</script><b>" not in text
 
 
+def test_parts_of_an_own_reward_are_shown(training, tmp_path):
+    line = sample(1) | {"rewards": [{"bonus": 0.5, "format": 0.0}]}
+    (training / "samples.jsonl").write_text(json.dumps(line) + "\n")
+    assert main(["view", str(training), "--out", str(tmp_path / "pages")]) == 0
+    (found,) = data_of(tmp_path / "pages")
+    assert "bonus 0.5" in [m["note"] for m in found["messages"]]
+
+
 def test_a_line_that_is_being_written_is_left_out(training, tmp_path):
     with (training / "samples.jsonl").open("a") as file:
         file.write('{"iteration": 3, "ki')

@@ -68,15 +68,20 @@ def read_training_samples(folder: Path) -> list[Transcript]:
         raise RagenError(f"'{path}' is not a file of samples: {error}") from error
 
 
+def _reward_note(parts: dict[str, float]) -> str:
+    """Return the parts of a turn's reward: the game's, and those of the rest that are not 0."""
+    shown = {name: value for name, value in parts.items() if name == "game" or value}
+    return ", ".join(
+        f"{'reward' if name == 'game' else name} {value:g}" for name, value in shown.items()
+    )
+
+
 def _sample(number: int, line: dict[str, Any]) -> Transcript:
     rewards = iter(line["rewards"])
     messages = []
     for message in line["messages"]:
         reward = next(rewards, None) if message["role"] == "assistant" else None
-        note = "" if reward is None else f"reward {reward['game']:g}"
-        if reward is not None and reward["penalty"]:
-            note += f", penalty {reward['penalty']:g}"
-        messages.append(_message(message["role"], message["content"], note))
+        messages.append(_message(message["role"], message["content"], _reward_note(reward or {})))
     return {
         "name": f"sample {number}",
         "of": f"iteration {int(line['iteration'])}",
