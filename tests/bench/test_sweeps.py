@@ -365,8 +365,9 @@ def test_the_threads_of_tasks_are_capped(monkeypatch):
 
 def test_imitation_plays_the_conversations_of_the_training_it_is_compared_with():
     imitated = [task for task in plan(load_sweep("sft"), Choice(seeds=1)) if task.supervised]
-    assert len(imitated) == 1
-    assert imitated[0].supervised.env_kwargs == imitated[0].train.env_kwargs == {"max_turns": 1}
+    assert [task.game for task in imitated] == ["Sokoban", "FrozenLake"]
+    for task in imitated:
+        assert task.supervised.env_kwargs == task.train.env_kwargs == {"max_turns": 1}
 
 
 def test_what_another_sweep_has_done_is_not_done_again():
