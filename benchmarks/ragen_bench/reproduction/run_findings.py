@@ -111,7 +111,7 @@ def _shown(claim: ScalarClaim, value: float) -> str:
     if claim.scalar in _CORRELATIONS:
         return f"{value:+.2f}"
     if claim.scalar == "template":
-        return f"{round(100 * value):+d} points"
+        return f"{100 * value:+.1f} points"
     if claim.scalar in _SHARES:
         return f"{percent(value)}%"
     return number(value) + (" s" if claim.scalar == "seconds" else "")
