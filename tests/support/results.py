@@ -6,6 +6,8 @@ from ragen_bench.sweeps.results import Outcome, TaskResult
 from ragen_bench.sweeps.tasks import Choice, plan
 
 LEVELS = 256
+PAPERS = ("Bandit", "Sokoban", "FrozenLake")
+"""The paper's games."""
 
 
 def outcome(rng, rate):

@@ -70,8 +70,8 @@ def judge(what: Reproduction, runs: Runs) -> list[Verdict]:
 def _adjusted(findings: Sequence[Finding]) -> list[tuple[float, float]]:
     """Return both p-values of each finding, adjusted over the claims; nan where nothing can be tested.
 
-    A claim that cannot be tested counts as one that is not rejected, so that the verdict on a claim does not
-    depend on which others were run.
+    A claim that cannot be tested counts as one that is not rejected, so that running it later cannot undo
+    the verdict on another.
     """
     pairs = np.array([(f.p_value, f.p_half) for f in findings]).reshape(-1, 2)
     untested = np.isnan(pairs[:, 0])
