@@ -20,6 +20,8 @@ from ragen_envs.conversation import (
 from ragen_envs.conversation.game_errors import incomplete, named_errors
 from ragen_envs.seeding import new_stream
 
+_ONE = 1 + 1e-9  # sums of rounded probabilities
+
 
 @dataclass(frozen=True)
 class EpisodeSpec:
@@ -71,7 +73,7 @@ class References(NamedTuple):
         """Return those of a conversation that has not begun.
 
         Raises:
-            RagenError: The game fails, or a number is not finite.
+            RagenError: The game fails, a number is not finite, or a success is not in [0, 1].
         """
         game = env.unwrapped
         with named_errors(game):
@@ -83,8 +85,12 @@ class References(NamedTuple):
                 random_return=None if chance is None else chance.expected_return,
             )
             for name, number in found._asdict().items():
-                if number is not None and not math.isfinite(number):
+                if number is None:
+                    continue
+                if not math.isfinite(number):
                     raise incomplete(game, f"{name} is {number}, but must be a finite number")
+                if "success" in name and not 0 <= number <= _ONE:
+                    raise incomplete(game, f"{name} is {number}, but must be a probability")
         return found
 
 

@@ -9,7 +9,7 @@ from gymnasium.envs.registration import EnvSpec
 from ragen_envs.conversation.settings import SETTING_NAMES
 from ragen_envs.conversation.vector import ConversationVector
 from ragen_envs.conversation.wrapper import ConversationWrapper
-from ragen_envs.errors import RagenError
+from ragen_envs.errors import RagenError, first_line
 from ragen_envs.registration import creator_of, game_of, installed_games
 from ragen_envs.text import IMAGE
 
@@ -118,4 +118,10 @@ def _create(spec: EnvSpec, keywords: Mapping[str, Any]) -> gym.Env[Any, Any]:
             f"{spec.id} does not take these keywords ({error}); conversation settings are "
             f"{', '.join(SETTING_NAMES)}"
         ) from None
+    except (RagenError, ImportError, MemoryError):
+        raise
+    except Exception as error:
+        raise RagenError(
+            f"{spec.id} cannot be made: {type(error).__name__}: {first_line(error)}"
+        ) from error
     return env

@@ -33,10 +33,11 @@ def named_errors(game: object) -> Iterator[None]:
 
 def _method(game: object, error: Exception) -> str:
     """Return the innermost method of the game or its text face that an error has passed, or the class."""
-    owners: tuple[Any, ...] = (game, getattr(game, "text", None))
+    # Of their classes, because games are also played as copies.
+    classes = {type(game), type(getattr(game, "text", None))} - {type(None)}
     for frame, _ in reversed(list(walk_tb(error.__traceback__))):
         owner = frame.f_locals.get("self")
-        if owner is not None and any(owner is each for each in owners):
+        if type(owner) in classes:
             return f"{type(owner).__name__}.{frame.f_code.co_name}"
     return type(game).__name__
 

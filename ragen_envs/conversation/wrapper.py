@@ -191,13 +191,14 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         """Play one reply; ``truncated`` says that the model was cut off by its token limit.
 
         Raises:
-            RagenError: See ``check``.
+            RagenError: See ``check``; or the game fails, and the message names its method.
         """
         settings = self.settings
-        parsed = self._read(reply, truncated)
-        valid = parsed.is_valid
-        run = self._allowed(parsed)
-        effective, rewards = self._run(run)
+        with named_errors(self.unwrapped):
+            parsed = self._read(reply, truncated)
+            valid = parsed.is_valid
+            run = self._allowed(parsed)
+            effective, rewards = self._run(run)
         executed = run[: len(rewards)]
         penalty = 0.0 if valid else float(settings.format_penalty)
         self._turns.append((self.user, reply))
@@ -216,13 +217,14 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         Arguments and errors are those of ``play``; nothing is played. None if the game does not
         compute it. See ``GameEnv.turn_value``.
         """
-        parsed = self._read(reply, truncated)
         game = self.unwrapped
-        if not parsed.is_valid and self.settings.invalid == "end":
-            return 0.0
-        if not isinstance(game, GameEnv):
-            return None
-        return game.turn_value(self._allowed(parsed), self.budget)
+        with named_errors(game):
+            parsed = self._read(reply, truncated)
+            if not parsed.is_valid and self.settings.invalid == "end":
+                return 0.0
+            if not isinstance(game, GameEnv):
+                return None
+            return game.turn_value(self._allowed(parsed), self.budget)
 
     def _read(self, reply: str, truncated: bool) -> ParsedReply:
         self.check(reply)
@@ -382,7 +384,8 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self._check_started()
         game = self.unwrapped
         if isinstance(game, WordGameEnv):
-            return game.random_actions(rng, count)
+            with named_errors(game):
+                return game.random_actions(rng, count)
         return tuple(rng.integers(len(self.names), size=count).tolist())
 
     def action_of(self, name: str) -> Action:

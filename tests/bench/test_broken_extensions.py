@@ -56,6 +56,8 @@ def corridor(tmp_path, monkeypatch):
             "return Advice(run, value, float('nan'))",
             "its optimal_return is nan, but must be",
         ),
+        (ADVICE, "return Advice(run, 1.5, value)", "optimal_success is 1.5, but must be a prob"),
+        ("self.length = length", "raise OSError('no map')", "cannot be made: OSError: no map"),
         (KEY, "return 'a'", "CorridorEnv._draw_level raised TypeError: "),
         (INFO, "return None", "its info is None, but must be a dict"),
         (RULES, "return None", "its text.rules returned None, but must return a str"),

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ragen_envs.adapters.trl_tools import GameTools
-from ragen_envs.conversation import Defect, SoftDefect, make
-from ragen_envs.errors import RagenError, ResetNeededError
+from ragen_envs.conversation import Defect, SoftDefect, format_reply, make
+from ragen_envs.errors import GameError, RagenError, ResetNeededError
 from ragen_envs.registration import GAMES
 from ragen_envs.word_game import WordGameEnv
 
@@ -322,3 +322,20 @@ def test_the_same_whatever_the_hash_seed():
     ]  # fmt: skip
     assert found[0] == found[1]
     assert len(json.loads(found[0])) > 20
+
+
+@pytest.mark.parametrize("method", ["legality", "play_legal"])
+def test_a_broken_method_of_a_game_is_named_when_it_is_played(method, monkeypatch):
+    env = make("ragen/Countdown-v0")
+    env.reset(seed=0)
+    advice = format_reply([str(action) for action in env.oracle().actions], "go")
+
+    def broken(self, *_):
+        raise ZeroDivisionError("no rule")
+
+    monkeypatch.setattr(type(env.unwrapped), method, broken)
+    error = r"^CountdownEnv\.broken raised ZeroDivisionError: no rule; see docs/add-a-game\.md$"
+    with pytest.raises(GameError, match=error):
+        env.play(advice)
+    with pytest.raises(GameError, match=error):
+        env.random_actions(np.random.default_rng(0), 1)
