@@ -145,7 +145,7 @@ def train_of(name, cell, scale="laptop"):
 
 def test_every_cell_of_diversity_has_as_many_trajectories():
     for scale, trajectories, members in (
-        ("laptop", 64, {32, 16, 4, 1}),
+        ("laptop", 192, {32, 16, 4, 1}),
         ("paper", 128, {32, 16, 8, 4, 2, 1}),
     ):
         tasks = plan(load_sweep("diversity"), Choice(scale=scale))
@@ -212,7 +212,7 @@ def test_another_game_is_trained_on_and_tested_on_itself():
         ({"cells": {"a": {"iterations_divisor": 0}}}, "cells.a.iterations_divisor"),
         ({"cells": {"a": {"members": 4}}}, "members was renamed; use group_size"),
         (
-            {"cells": {"a": {"group_size": 7}}},
+            {"train": {}, "cells": {"a": {"group_size": 7}}},
             "cell 'a': group_size is 7, but must divide the 64 traj",
         ),
         (
@@ -230,6 +230,21 @@ def test_another_game_is_trained_on_and_tested_on_itself():
         (
             {"cells": {"a": {"supervised": {}, "learning_rate_factor": 2.0}}},
             "cell 'a': learning_rate_factor has no effect on a supervised run",
+        ),
+        (
+            {
+                "cells": {
+                    "a": {
+                        "learning_rate_factor": 2.0,
+                        "train": {"update": {"learning_rate": 0.1}},
+                    }
+                }
+            },
+            "cell 'a': train.update.learning_rate is 0.1, but learning_rate_factor of the cell 'a' sets",
+        ),
+        (
+            {"train": {"rollout": {"group_size": 2}}, "cells": {"a": {"group_size": 4}}},
+            "train.rollout.group_size is 2, but group_size of the cell 'a' sets it",
         ),
     ],
 )
