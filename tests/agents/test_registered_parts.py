@@ -276,6 +276,8 @@ def keep_all(batch):
         (register_filter, GroupFilter("a/b", keep_all, ""), "has the name 'a/b'"),
         (register_filter, GroupFilter("a b", keep_all, ""), "has the name 'a b'"),
         (register_filter, GroupFilter(7, keep_all, ""), "has the name 7"),
+        (register_filter, GroupFilter("no", keep_all, ""), "name 'no', which YAML reads as False"),
+        (register_filter, GroupFilter("0.5", keep_all, ""), "name '0.5', which YAML reads as 0.5"),
         (register_filter, GroupFilter("mine", None, ""), "the function None, but .* of one argument"),
         (register_filter, GroupFilter("mine", lambda: [0], ""), "must have a function of one argument"),
         (register_aggregation, Aggregation("mine", keep_all, ""), "a function of 3 arguments"),

@@ -5,6 +5,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+import yaml
+
 from ragen_agents.rollout.completion_checks import is_finite
 from ragen_agents.starpo.parts.signatures import takes
 from ragen_envs.errors import RagenError
@@ -64,6 +66,12 @@ class Registry(Generic[PartT]):
             raise RagenError(
                 f"a part for {self.field} has the name {part.name!r:.80}, but a name is 1 to 64 letters, "
                 "digits, '-', '_' and '.', and begins with a letter or a digit"
+            )
+        read = yaml.safe_load(part.name)
+        if read != part.name:
+            raise RagenError(
+                f"a part for {self.field} has the name {part.name!r}, which YAML reads as {read!r}; choose a "
+                "name that it reads as text"
             )
         where = f"{self.field}={part.name} has"
         if not callable(part.function) or not takes(part.function, self._arguments):
