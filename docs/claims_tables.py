@@ -51,10 +51,13 @@ def _rows(what: Reproduction, results: Path) -> Iterator[Row]:
     path = results / f"{what.name}-claims.csv"
     if path.exists() and _suite_version(results / f"{what.sweep}.jsonl") == SUITE_VERSION:
         with path.open(encoding="utf-8", newline="") as file:
-            yield from csv.DictReader(file)
+            yield from ({**row, "source": what.name} for row in csv.DictReader(file))
         return
     for claim in what.claims:
-        yield {"claim": claim.text, "origin": claim.origin, "verdict": _NOT_RUN}
+        yield {
+            "claim": claim.text, "origin": claim.origin, "verdict": _NOT_RUN,
+            "remedy": "runs of all cells", "source": what.name,
+        }  # fmt: skip
 
 
 def _suite_version(archive: Path) -> int:
@@ -78,6 +81,14 @@ def _line(row: Row) -> str:
 
 
 def _open(rows: Sequence[Row]) -> str:
-    """Return the claims that were not run."""
-    texts = [f"- {row['claim']}\n" for row in rows if row["verdict"] == _NOT_RUN]
-    return f"### Not run\n\n{''.join(texts)}" if texts else ""
+    """Return the claims without a verdict, and what would decide them."""
+    parts = [
+        _head(title) + "".join(f"| {r['claim']} | {r['remedy']} | {r['source']} |\n" for r in found)
+        for title, word in (("Undecided", "undecided"), ("Not run", _NOT_RUN))
+        if (found := [row for row in rows if row["verdict"] == word])
+    ]
+    return "\n".join(parts)
+
+
+def _head(title: str) -> str:
+    return f"### {title}\n\n| claim | what would decide it | `ragen reproduce` |\n| :-- | :-- | :-- |\n"

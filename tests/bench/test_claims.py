@@ -56,7 +56,29 @@ def test_an_effect_of_half_the_papers_size_is_seldom_called_smaller():
 
 def test_claims_without_runs_are_not_judged():
     what, _ = results_of("table2", {})
-    assert {v.verdict for v in judge(what, Runs(what.load_sweep(), []))} == {"not run"}
+    verdicts = judge(what, Runs(what.load_sweep(), []))
+    assert {v.verdict for v in verdicts} == {"not run"}
+    assert [v.remedy for v in verdicts] == [
+        "runs of 4 and 16",
+        "runs of 4 and 1",
+        "runs of 4 and 32",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "there", "claim", "needed"),
+    [
+        ("table2", "4", "4 responses a prompt generalise better to FrozenLake", "runs of 1"),
+        ("figure8", "base", "With one optimizer step an iteration", "runs of one-step"),
+        ("figure7", "grpo-all", "Group-relative: keeping 25% makes", "runs of grpo-keep-25"),
+    ],
+)
+def test_a_claim_that_was_not_run_tells_which_runs_are_missing(name, there, claim, needed):
+    what, results = results_of(name, {}, seeds=2)
+    runs = Runs(what.load_sweep(), [r for r in results if r.task.cell == there])
+    verdicts = judge(what, runs)
+    found = next(v for v in verdicts if v.claim.startswith(claim))
+    assert (found.verdict, found.remedy) == ("not run", needed)
 
 
 def test_true_differences_of_nothing_are_seldom_called_one():

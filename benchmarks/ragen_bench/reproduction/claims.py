@@ -60,7 +60,7 @@ def judge(what: Reproduction, runs: Runs) -> list[Verdict]:
             f.seeds,
             float(p),
             word,
-            f.remedy(level) if word == "undecided" else "",
+            f.remedy(level) if word in ("undecided", "not run") else "",
         )
         for claim, f, (p, half) in zip(what.claims, findings, _adjusted(findings), strict=True)
         for word, p in [_word(f, p, half)]

@@ -1,7 +1,7 @@
 """The results of a sweep as samples: which levels the runs of a cell solved, and the controls."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ragen_bench.reproduction.reproduction_config import Column
@@ -31,6 +31,11 @@ class Runs:
             if r.task.game == game and r.task.cell == cell and r.task.seed is not None
         ]  # fmt: skip
         return sorted(found, key=lambda result: result.task.seed or 0)
+
+    def lacking(self, games: Iterable[str], cells: Iterable[str]) -> str:
+        """Return which of the cells have no run on one of the games, as what is still needed."""
+        missing = [cell for cell in cells if not all(self.of(game, cell) for game in set(games))]
+        return f"runs of {' and '.join(dict.fromkeys(missing))}" if missing else ""
 
     def sample(self, column: Column, cell: str) -> FloatArray | None:
         """Return the test outcomes of a cell, (seeds, distinct levels), or None without any."""

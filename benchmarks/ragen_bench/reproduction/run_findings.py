@@ -34,7 +34,7 @@ def scalar_finding(claim: ScalarClaim, runs: Runs) -> Finding:
     cells = [cell for cell in (claim.more, claim.less) if cell is not None]
     sides = [_numbers(claim, runs.of(claim.train, cell)) for cell in cells]
     if any(not len(values) or not np.isfinite(values).all() for values in sides):
-        return _unknown(claim, all(runs.of(claim.train, cell) for cell in cells))
+        return _unknown(claim, runs.lacking((claim.train,), cells))
     means = [float(values.mean()) for values in sides]
     ours = " against ".join(_shown(claim, mean) for mean in means)
     seeds = min(map(len, sides))
@@ -54,13 +54,13 @@ def _numbers(claim: ScalarClaim, results: Sequence[TaskResult]) -> FloatArray:
     return np.array([scalar_of(result, claim.scalar) for result in results])
 
 
-def _unknown(claim: ScalarClaim, are_there: bool) -> Finding:
+def _unknown(claim: ScalarClaim, missing: str) -> Finding:
     """Return what is known without the numbers.
 
     A sweep that takes over the runs of another has no times of them that could be compared.
     """
-    if claim.scalar != "seconds" or not are_there:
-        return Finding(False, math.nan, claim.paper, "")
+    if claim.scalar != "seconds" or missing:
+        return Finding(False, math.nan, claim.paper, "", remedy=lambda _: missing)
     needed = "all cells in one command, with --results of their own"
     return Finding(False, math.nan, claim.paper, "timed in other commands", 0, lambda _: needed)
 
@@ -120,8 +120,9 @@ def _shown(claim: ScalarClaim, value: float) -> str:
 def share_finding(claim: ShareClaim, runs: Runs) -> Finding:
     """Return in how many runs something happened, compared with another cell's, or with half of them."""
     results = runs.of(claim.train, claim.cell)
-    if not results or (claim.less is not None and not runs.of(claim.train, claim.less)):
-        return Finding(False, math.nan, "", "")
+    cells = [claim.cell, *([claim.less] if claim.less else [])]
+    if missing := runs.lacking((claim.train,), cells):
+        return Finding(False, math.nan, "", "", remedy=lambda _: missing)
     count, able = _counted(claim, results)
     if not able:
         none = f"none of {len(results)} runs collapsed"

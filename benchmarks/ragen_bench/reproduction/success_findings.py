@@ -31,7 +31,9 @@ def success_finding(what: Reproduction, claim: SuccessClaim, runs: Runs) -> Find
     printed = _printed(what, claim, columns)
     paper = "" if printed is None else f"{printed:+.1f} points"
     if sides[0] is None or sides[1] is None:
-        return Finding(False, math.nan, paper, "")
+        games = [what.columns[i].train for i in columns]
+        missing = runs.lacking(games, (claim.more, claim.less))
+        return Finding(False, math.nan, paper, "", remedy=lambda _: missing)
     found = mixed_effects_rate_difference(sides[0], sides[1])
     low, high = (100 * bound for bound in found.interval[1:])
     ours = f"{100 * found.interval.estimate:+.1f} points [{low:+.1f}, {high:+.1f}]"

@@ -157,7 +157,8 @@ def _refuse_derived(name: str, cell: Cell, train: Mapping[str, Any], where: str)
     for field in cell.model_fields_set & _DERIVED.keys():
         part, derived = _DERIVED[field]
         own = train.get(part)
-        for each in derived if isinstance(own, Mapping) else ():
+        own = own if isinstance(own, Mapping) else {}
+        for each in derived:
             if each in own:
                 raise ValueError(
                     f"{where}.{part}.{each} is {own[each]!r:.80}, but {field} of the cell '{name}' sets it; "
