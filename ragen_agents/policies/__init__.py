@@ -50,14 +50,16 @@ def make_policy(agent: str, sampling: Sampling) -> Policy:
 
     Raises:
         UnknownAgentError: There is no such agent.
-        RagenError: Its extra is not installed, or what an installed package adds is no policy.
+        RagenError: Its extra is not installed, or what an installed package adds is no policy or has the
+            name of another agent.
     """
+    point = _added(agent)
+    if point is not None:
+        return _added_policy(point, sampling)
     if agent in CONTROLS:
         return CONTROLS[agent]()
     if agent in SHOP_RULES:
         return SHOP_RULES[agent]()
-    for point in entry_points(group=POLICIES_GROUP, name=agent):
-        return _added_policy(point, sampling)
     model = agent.removeprefix(VLLM)
     source = find_model(model)
     if source is None:
@@ -76,6 +78,24 @@ def make_policy(agent: str, sampling: Sampling) -> Policy:
         return TransformersPolicy(source, sampling, agent)
     except ImportError as error:
         raise RagenError(f"agent '{agent}' needs {error.name}; {install_hint('models')}") from error
+
+
+def _added(agent: str) -> EntryPoint | None:
+    """Return the entry point that adds an agent, or None if no installed package does.
+
+    Raises:
+        RagenError: Another agent has the same name.
+    """
+    points = {p.value: p for p in entry_points(group=POLICIES_GROUP, name=agent)}
+    owners = sorted(points)
+    if agent in CONTROLS or agent in SHOP_RULES:
+        owners.insert(0, "ragen-suite")
+    if points and len(owners) > 1:
+        raise RagenError(
+            f"several packages have an agent '{agent}' ({', '.join(owners)}); rename it in the entry points "
+            "of your own"
+        )
+    return next(iter(points.values()), None)
 
 
 def _added_policy(point: EntryPoint, sampling: Sampling) -> Policy:

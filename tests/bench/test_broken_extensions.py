@@ -143,6 +143,8 @@ def added(tmp_path, monkeypatch):
     classes = ("Hare", "Strings", "Boom", "Bare", "nothing", "Missing")
     points = [EntryPoint(c.lower(), f"broken_agents:{c}", "ragen.policies") for c in classes]
     points.append(EntryPoint("away", "no_such_module:Hare", "ragen.policies"))
+    points.append(EntryPoint("random", "broken_agents:Hare", "ragen.policies"))
+    points += [EntryPoint("twin", f"broken_agents:{c}", "ragen.policies") for c in ("Bare", "Hare")]
 
     def found(group, name=None):
         return [point for point in points if name in (None, point.name)]
@@ -162,6 +164,14 @@ BENCH = ["bench", "--game", "Bandit", "--episodes", "3", "--out", "run", "--agen
         ("missing", "cannot be made: AttributeError: "),
         ("away", "cannot be made: ModuleNotFoundError: No module named 'no_such_module'"),
         ("nothing", "agent 'nothing' (broken_agents:nothing) made None, but must make a policy"),
+        (
+            "random",
+            "several packages have an agent 'random' (ragen-suite, broken_agents:Hare); rename",
+        ),
+        (
+            "twin",
+            "an agent 'twin' (broken_agents:Bare, broken_agents:Hare); rename it in the entry",
+        ),
         ("bare", "but must make a policy: with batch_size and act(requests), or with concurrency"),
     ],
 )
