@@ -254,6 +254,12 @@ def test_what_is_wrong_in_a_file_is_named(change, said, tmp_path, capsys):
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("sweep", [name for name in bundled_sweeps() if name != "slip"])
+def test_how_long_a_sweep_takes_is_known_before_it_begins(sweep, tmp_path, capsys):
+    assert main(["sweep", sweep, "--dry-run", "--out", str(tmp_path), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["notes"][0].startswith("about ")
+
+
 def test_help_lists_every_sweep(capsys):
     assert main(["sweep", "--help"]) == 0
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
