@@ -134,8 +134,7 @@ def _learner(case: Case) -> Learner:
         policy = policy.to(getattr(torch, config.update.precision))
         policy = with_adapters(policy, config.lora.rank, config.lora.alpha, 0)
     AcceleratorState._reset_state(reset_partial_state=True)
-    precision = "bf16" if config.update.precision == "bfloat16" else "no"
-    accelerator = Accelerator(mixed_precision=precision, cpu=True)
+    accelerator = Accelerator(cpu=True)
     return Learner(config, policy, frozen_reference(config, policy), accelerator)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+from collections import Counter
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -98,7 +99,7 @@ class ServedEngine:
         self._run, self._processes = run, processes
         self._label = ""
         self._sent = _Sent()
-        self._restarts = 0
+        self._restarts: Counter[str] = Counter()
         self._has_written = False
         self._names = count()
         self._tasks: set[asyncio.Task[Completion]] = set()
@@ -133,7 +134,8 @@ class ServedEngine:
             EngineError: A server does not have the weights; it is raised in every process.
         """
         self._forget()
-        self.version, self._label, self._restarts = version, f"{self._run}{version}", 0
+        self.version, self._label = version, f"{self._run}{version}"
+        self._restarts.clear()
         error = None
         if self._processes.is_first:
             self._has_written = True
@@ -234,17 +236,17 @@ class ServedEngine:
                 continue
             try:
                 if not self._is_ours(await server.label()):
-                    self._count_restart()
+                    self._count_restart(server.url)
                     await self._load(server)
             finally:
                 self._processes.release(server.url)
 
-    def _count_restart(self) -> None:
-        self._restarts += 1
-        if self._restarts > _RESTARTS:
+    def _count_restart(self, url: str) -> None:
+        self._restarts[url] += 1
+        if self._restarts[url] > _RESTARTS:
             raise EngineError(
-                f"the server lost version {self.version} of the weights {self._restarts} times: something "
-                "restarts it"
+                f"the server {url} lost version {self.version} of the weights {self._restarts[url]} times: "
+                "something restarts it"
             )
 
 

@@ -66,6 +66,7 @@ class VllmEngine:
 
     def __init__(self, model: VllmModel, stop_token_ids: frozenset[int], max_tokens: int) -> None:
         self.version = 0
+        self._again = 0
         self._model, self._stop_token_ids, self._max_tokens = model, stop_token_ids, max_tokens
         self._label: str | None = None
         self._source: Any = None
@@ -98,6 +99,8 @@ class VllmEngine:
         Raises:
             EngineError: They did not.
         """
+        # A rollback brings other weights after the same iteration.
+        self._again = self._again + 1 if self._label is not None and version == self.version else 0
         self.version, self._source = version, model
         self._hand_over()
 
@@ -111,7 +114,7 @@ class VllmEngine:
 
     def _hand_over(self) -> None:
         model, precision = self._source, self._model.precision
-        self._label = str(self.version)
+        self._label = f"{self.version}.{self._again}" if self._again else str(self.version)
         self._model.reload(named_weights(model, getattr(torch, precision)), self._label)
         check_scores(probed(model), self._model.score(probe(model)), precision, self.version)
 

@@ -109,6 +109,8 @@ class Collector:
         self.clock = Clock()
         started = time.perf_counter()
         members = [(spec, member) for spec in specs for member in range(spec.size)]
+        if not members:  # the share of a process can be empty
+            return []
         while len(self._envs) < len(members):
             self._add_env()
         trajectories = []

@@ -74,8 +74,8 @@ class Vllm(_Section):
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Arithmetic of the rollouts; auto: float32 on a CPU, bfloat16 on a GPU."""
     max_model_len: Annotated[int, Field(ge=128)] | None = None
-    """Maximum number of tokens in a conversation, which otherwise ends with ``overflow``. By default what
-    the game's conversations can reach, within the model's context."""
+    """Maximum number of tokens in a conversation, which otherwise ends with ``overflow``; also of one that
+    servers continue. By default what the game's conversations can reach, within the model's context."""
     cache_gib: Above | None = None
     """Size of the KV cache in GiB. By default what all episodes need at that length, as far as it is free;
     less costs speed, not correctness."""

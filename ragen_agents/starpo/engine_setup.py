@@ -89,7 +89,7 @@ def engine_context(config: TrainConfig, make_env: MakeEnv, codec: ChatCodec, own
     """
     if config.engine == "transformers":
         return own
-    wanted = config.vllm.max_model_len if config.engine == "vllm" else None
+    wanted = config.vllm.max_model_len
     if wanted is None:
         wanted = longest_conversation(make_env(), codec, config.rollout.max_tokens)
     return min(own, max(wanted, 2 * PROBE_LENGTH))

@@ -26,6 +26,8 @@ class Run:
     """Whether the caller generates replies itself."""
     is_split: bool = False
     """Whether processes share the weights out."""
+    has_own_reward: bool = False
+    """Whether the caller scores turns itself."""
 
 
 Reason = Callable[[Run], str | None]
@@ -154,6 +156,10 @@ def _own_engine(run: Run) -> str | None:
     return _another_engine(run.config.engine)(run)
 
 
+def _own_reward(run: Run) -> str | None:
+    return "a reward that is passed to the trainer" if run.has_own_reward else None
+
+
 def _evaluation(run: Run) -> str | None:
     return None if run.config.evaluation.every else "evaluation.every=0"
 
@@ -172,6 +178,7 @@ REASONS: Final[dict[str, Reason]] = {
     "critic.vf_coef": _vf_coef,
     "filter.ratio": _filter_kind("none", "nonzero"),
     "filter.loss_weight": _filter_kind("none"),
+    **{f"reward.{name}": _own_reward for name in ("game", "penalty", "format", "grounded")},
     "reward.in_filter": _in_filter,
     "loss.cliprange_value": _of_loss(_without_critic),
     "loss.dual_clip": _dual_clip,
@@ -182,6 +189,7 @@ REASONS: Final[dict[str, Reason]] = {
     "update.old_logprobs": _old_logprobs,
     "engine": _own_engine,
     **{f"vllm.{name}": _another_engine("vllm") for name in Vllm.model_fields},
+    "vllm.max_model_len": _another_engine("vllm", "vllm-server"),
     **{f"server.{name}": _another_engine("vllm-server") for name in Server.model_fields},
     "evaluation.temperature": _evaluation,
     "monitor.information_prompts": _information,

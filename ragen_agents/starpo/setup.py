@@ -35,13 +35,12 @@ def make_accelerator(config: TrainConfig) -> Accelerator:
     Raises:
         RagenError: The processes cannot share the groups equally.
     """
-    precision = "bf16" if config.update.precision == "bfloat16" else "no"
     # A process may wait for one whose server is being started anew.
     patience = timedelta(seconds=_WAITS + config.server.outage_timeout)
     accelerator = Accelerator(
-        mixed_precision=precision, cpu=not torch.cuda.is_available(),
+        cpu=not torch.cuda.is_available(),
         kwargs_handlers=[InitProcessGroupKwargs(timeout=patience)],
-    )  # fmt: skip
+    )
     check_shares(config, accelerator.num_processes)
     if config.update.precision == "bfloat16" and accelerator.is_main_process:
         warn_of_slow_bfloat16("update.precision", accelerator.device)

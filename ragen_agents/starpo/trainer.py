@@ -128,6 +128,7 @@ class Trainer:
         default = default_run_dir(config, self._own_parts)
         self.run_dir = default if run_dir is None else Path(run_dir)
         self.callbacks = checked_callbacks(callbacks)
+        self._has_own_reward = reward is not None
         self._reward = TurnReward(config.reward) if reward is None else as_reward(reward)
         self.accelerator = make_accelerator(config)
         if engine is None:
@@ -192,7 +193,8 @@ class Trainer:
         with ExitStack() as resources:
             resources.callback(self._close_engine)
             self._open_run_dir(resources)
-            self.state.resume()
+            with reported(self.config, "resuming"):
+                self.state.resume()
             journal = Journal(self.run_dir, self.state.progress, self.is_main_process)
             resources.enter_context(journal)
             self.state.settle(journal)
@@ -256,7 +258,8 @@ class Trainer:
         agree(error, self.accelerator)
 
     def _warn_of_settings(self, apart: bool) -> None:
-        for text in ineffective_settings(Run(self.config, not self._owns_engine, apart)):
+        run = Run(self.config, not self._owns_engine, apart, self._has_own_reward)
+        for text in ineffective_settings(run):
             self._warn(text)
         given = self.config.loss.agg_mode
         for part, published in (
@@ -442,9 +445,9 @@ class Trainer:
             metrics, trajectories = self._evaluator.evaluate()
         for trajectory in trajectories[:4]:
             journal.sample(done, "validation", trajectory)
+        self._call_with_metrics("on_evaluate", done, metrics)
         if done == 0:
             journal.metrics(0, metrics)
-        self._call_with_metrics("on_evaluate", done, metrics)
         return metrics
 
     def _sync(self) -> None:

@@ -56,7 +56,8 @@ CASES = [
     ("update.old_logprobs", "trainer", VLLM, "engine=vllm", {}),
     ("update.old_logprobs", "trainer", GAE | SHARED, "critic.kind=shared", GRPO),
     ("vllm.precision", "float32", {}, "engine=transformers", VLLM),
-    ("vllm.max_model_len", 256, SERVER, "engine=vllm-server", VLLM),
+    ("vllm.max_model_len", 256, {}, "engine=transformers", VLLM),
+    ("vllm.max_model_len", 256, {}, "engine=transformers", SERVER),
     ("vllm.cache_gib", 1.0, {}, "engine=transformers", VLLM),
     ("vllm.gpu_memory_utilization", 0.5, {}, "engine=transformers", VLLM),
     ("server.url", ["http://a", "http://b"], VLLM, "engine=vllm", SERVER),
@@ -91,7 +92,8 @@ def test_a_setting_without_effect_is_named(name, value, without, reason, effecti
 
 
 def test_every_row_has_a_case():
-    assert {case[0] for case in CASES} | {"engine"} == REASONS.keys()
+    own_reward = {f"reward.{name}" for name in ("game", "penalty", "format", "grounded")}
+    assert {case[0] for case in CASES} | {"engine"} | own_reward == REASONS.keys()
 
 
 def test_values_are_shown_as_they_are_set():
@@ -109,6 +111,15 @@ def test_an_engine_of_the_callers_leaves_the_configured_one_without_effect():
     assert notes({"update.old_logprobs": "trainer"}, has_own_engine=True) == [
         f"update.old_logprobs=trainer {reason}"
     ]
+
+
+def test_a_reward_of_the_callers_leaves_the_configured_one_without_effect():
+    reason = "has no effect with a reward that is passed to the trainer"
+    given = {"reward.format": 0.5, "reward.penalty": 0.0}
+    assert notes(given) == []
+    assert notes(given, has_own_reward=True) == [
+        f"reward.penalty=0.0 {reason}", f"reward.format=0.5 {reason}",
+    ]  # fmt: skip
 
 
 def test_weights_that_are_split_are_scored_by_the_trainer_anyway():

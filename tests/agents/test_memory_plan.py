@@ -6,10 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from chat_templates import SHAPES, stops_of, tokenizer_with
 from speed.memory import Case, measured_peaks, planned, planned_peaks
 from transformers import (
     AutoModelForCausalLM,
     Gemma3nTextConfig,
+    GenerationConfig,
     GPT2Config,
     LlamaConfig,
     Qwen2Config,
@@ -279,6 +281,20 @@ def test_a_folder_needs_no_more_than_its_config(tmp_path):
     assert not sizes.has_tokenizer
     lengths = sizes.conversations(100)
     assert 0 < lengths.prompt < lengths.whole < sizes.conversations(200).whole
+
+
+@pytest.mark.parametrize("shape", ["gemma3", "phi3"])
+def test_tokens_that_end_a_turn_are_read_from_the_generation_config(shape, tmp_path):
+    """Such models' tokenizers know another end, that of a text."""
+    tokenizer = tokenizer_with(SHAPES[shape].template)
+    tokenizer.save_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(QWEN_3B))
+    stops = stops_of(tokenizer, SHAPES[shape])
+    GenerationConfig(eos_token_id=[tokenizer.eos_token_id, *stops]).save_pretrained(tmp_path)
+    config = paper({"model": str(tmp_path), "env_kwargs": {"max_turns": 3}})
+    sizes = Sizes(config, env_factory(config, None))
+    assert sizes.has_tokenizer
+    assert sizes.conversations(100).rows == 1
 
 
 def test_a_model_of_a_hub_whose_config_is_not_here():

@@ -138,6 +138,20 @@ def test_memory_that_also_runs_out_while_saving_keeps_the_last_checkpoint(
     assert [p.name for p in (cut / "checkpoints").iterdir() if not p.suffix] == ["000002"]
 
 
+def test_memory_that_runs_out_while_a_run_is_resumed_is_no_bad_checkpoint(
+    tiny, tmp_path, monkeypatch
+):
+    layer = {**LAYER, "model": str(tiny)}
+    trainer(tmp_path, layer, {"iterations": 1}).run()
+
+    def full(*_):
+        raise CPU
+
+    monkeypatch.setattr(checkpoint, "load_file", full)
+    with pytest.raises(OutOfMemoryError, match="out of memory in resuming; close other programs"):
+        trainer(tmp_path, layer).run()
+
+
 def test_other_errors_of_torch_are_not_taken_for_it(tiny, tmp_path):
     stopped = trainer(tmp_path, {**LAYER, "model": str(tiny)})
     fail(stopped.learner, "prepare", 0, RuntimeError("sizes do not match"))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import ExitStack
 
 import pytest
 
@@ -124,6 +125,19 @@ def test_one_of_several_servers_is_restarted(tiny, policy, tmp_path):
         engine.close()
         assert [len(server.loads) for server in (one, two)] == [1, 1]  # that of the new process
         assert two.label == "run-5"
+    assert_as_in_this_process(found, policy, requests(12))
+
+
+def test_each_of_many_servers_may_be_restarted(tiny, policy, tmp_path):
+    with ExitStack() as stack:
+        servers = [stack.enter_context(VllmServer(tiny)) for _ in range(4)]
+        engine = engine_of(servers, tmp_path, policy)
+        engine.sync(policy, 5)
+        for server in servers:
+            server.restart()
+        found = answers(engine, requests(12))
+        engine.close()
+        assert [server.label for server in servers] == ["run-5"] * 4
     assert_as_in_this_process(found, policy, requests(12))
 
 
@@ -265,7 +279,9 @@ def test_a_server_that_always_dies_is_given_up(tiny, policy, tmp_path, monkeypat
             return real(body, query)
 
         monkeypatch.setattr(server, "post_inference_v1_generate", generate)
-        with pytest.raises(EngineError, match="lost version 5 of the weights 4 times"):
+        with pytest.raises(
+            EngineError, match=r"server http://\S+ lost version 5 of the weights 4 times"
+        ):
             answers(engine, requests(3))
         engine.close()
 

@@ -3,6 +3,7 @@
 import json
 import linecache
 import runpy
+from functools import partial
 
 import gymnasium as gym
 import pytest
@@ -175,6 +176,40 @@ def test_an_engine_resumes_its_run_with_the_version_that_it_has_now(plain, tmp_p
     assert len(lines(tmp_path)) == 2
 
 
+class Judge:
+    pass
+
+
+def judged(judge, reply, result, scale):
+    return scale * len(reply)
+
+
+def test_a_reward_that_holds_an_object_resumes_its_run(plain, tmp_path):
+    for iterations in (1, 2):
+        layer = {**plain, "iterations": iterations}
+        trainer(tmp_path, layer, reward=partial(judged, Judge(), scale=0.5)).run()
+    assert len(lines(tmp_path)) == 2
+    with pytest.raises(RagenError, match="pass the same"):
+        trainer(tmp_path, layer, reward=partial(judged, Judge(), scale=0.25)).run()
+
+
+def test_runs_of_one_process_have_precisions_of_their_own(plain, tmp_path):
+    for precision in ("float32", "bfloat16", "float32"):
+        layer = {**plain, "update": {"precision": precision}}
+        trainer(tmp_path / f"{precision}-{len(list(tmp_path.iterdir()))}", layer).run()
+    first, half, again = (lines(folder)[0] for folder in sorted(tmp_path.iterdir(), key=_number))
+    assert first == again
+    assert half["policy_loss"] != first["policy_loss"]
+
+
+def _number(folder):
+    return int(folder.name[-1])
+
+
+def test_a_share_of_no_episodes_is_collected(plain, tmp_path):
+    assert trainer(tmp_path, plain).collector.collect([], 0) == []
+
+
 def test_a_run_that_is_complete_says_so(plain, tmp_path, caplog):
     trainer(tmp_path, plain).run()
     assert "nothing to train" not in caplog.text
@@ -216,6 +251,17 @@ def test_callbacks_see_the_run_in_its_order(plain, tmp_path):
         ("rollout", 1, 8), ("iteration", 1, True),
         ("rollout", 2, 8), ("evaluate", 2, True), ("iteration", 2, True), ("save", "000002"), "end",
     ]  # fmt: skip
+
+
+class Adds(Callback):
+    def on_evaluate(self, trainer, iteration, metrics):
+        metrics["validation/mine"] = 10.0 + iteration
+
+
+def test_numbers_that_a_callback_adds_are_kept_from_the_first_evaluation_on(plain, tmp_path):
+    layer = {**plain, "iterations": 2, "evaluation": {"every": 1, "episodes": 2}}
+    trainer(tmp_path, layer, callbacks=[Adds()]).run()
+    assert [line["validation/mine"] for line in lines(tmp_path)] == [10.0, 11.0, 12.0]
 
 
 def small_lake():

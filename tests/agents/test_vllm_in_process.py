@@ -87,6 +87,18 @@ def test_a_model_that_changed_without_a_sync_is_noticed(engine, policy):
         answers(engine)
 
 
+def test_a_sync_may_bring_other_weights_of_the_same_version(engine, policy):
+    """As after a rollback, which comes after the sync of the same iteration."""
+    engine.sync(policy, 3)
+    before = answers(engine)
+    with torch.no_grad():
+        policy.lm_head.weight.mul_(-1)
+    engine.sync(policy, 3)
+    engine.release()
+    assert answers(engine) != before
+    assert engine.version == 3
+
+
 def test_a_lost_update_is_noticed(engine, vllm, policy):
     engine.sync(policy, 1)
     with torch.no_grad():

@@ -9,8 +9,9 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from huggingface_hub import try_to_load_from_cache
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, GenerationConfig
 
+from ragen_agents.engines.decoding import stop_token_ids
 from ragen_agents.engines.vllm_memory import MemoryNeeds, needs_of
 from ragen_agents.model_source import local_folder, model_source
 from ragen_agents.rollout.chat import ChatCodec
@@ -96,7 +97,11 @@ class Sizes:
         tokenizer = _own_tokenizer(config.model, download) if model is None else None
         self.has_tokenizer = tokenizer is not None
         """Whether lengths are those of the model's tokenizer, and not of the starter's."""
-        self._codec = ChatCodec(tokenizer or AutoTokenizer.from_pretrained(STARTER))
+        self._codec = (
+            ChatCodec(AutoTokenizer.from_pretrained(STARTER))
+            if tokenizer is None
+            else ChatCodec(tokenizer, _own_stops(config.model, self._model, tokenizer, download))
+        )
         self._make_env = make_env
         self.conversations = cache(self._conversations)
         """Lengths of conversations, by the most tokens of a reply."""
@@ -153,6 +158,17 @@ def _own_tokenizer(name: str, download: bool) -> Any | None:
     except (OSError, ValueError):
         return None
     return found if folder is not None or _has_tokenizer_files(source) else None
+
+
+def _own_stops(name: str, model: Any, tokenizer: Any, download: bool) -> frozenset[int]:
+    """Return the tokens that end a model's turn, of which its tokenizer may know only some."""
+    try:
+        generation = GenerationConfig.from_pretrained(
+            model_source(name), local_files_only=not download
+        )
+    except (OSError, ValueError):  # a model may be saved without one
+        generation = GenerationConfig.from_model_config(model)
+    return stop_token_ids(generation, tokenizer)
 
 
 def _has_tokenizer_files(source: str) -> bool:

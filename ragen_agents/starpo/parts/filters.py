@@ -71,7 +71,7 @@ def keep_groups(
 ) -> list[int]:
     """Return the indices of the groups that a filter keeps, ascending.
 
-    The result may be empty: a filter by deviation drops groups whose returns are all equal.
+    The result may be empty: a filter by deviation, other than softmax-top-p, drops groups of equal returns.
 
     Args:
         returns: The returns of the members of each group.

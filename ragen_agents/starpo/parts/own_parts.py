@@ -52,7 +52,7 @@ def registered_parts(config: "TrainConfig") -> dict[str, OwnPart]:
 
 def _name_of(part: Any) -> str:
     if isinstance(part, partial):
-        return f"{_name_of(part.func)} with {part.args!r:.80} {part.keywords!r:.80}"
+        return f"{_name_of(part.func)} with {_bound(part).replace(chr(10), ', '):.160}"
     module, name = (
         getattr(part, field, getattr(type(part), field)) for field in ("__module__", "__qualname__")
     )
@@ -63,12 +63,16 @@ def _name_of(part: Any) -> str:
 def _digest(part: Any, more: str = "") -> str | None:
     """Return a hash of a part's source and settings, without the source of the project's own parts."""
     if isinstance(part, partial):
-        bound = _plain(dict(enumerate(part.args))) + _plain(part.keywords)
-        return _digest(part.func, more + bound)
+        return _digest(part.func, more + _bound(part))
     source = "" if is_projects(part) else _source(part)
     if source is None:
         return None
     return hashlib.sha256(f"{source}\n{_settings(part)}\n{more}".encode()).hexdigest()
+
+
+def _bound(part: "partial[Any]") -> str:
+    """Return the plain data that a partial function holds."""
+    return _plain(dict(enumerate(part.args))) + _plain(part.keywords)
 
 
 def _source(part: Any) -> str | None:

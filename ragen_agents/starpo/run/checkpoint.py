@@ -18,6 +18,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from ragen_agents.engines.weights import named_weights
+from ragen_agents.starpo.run.out_of_memory import is_out_of_memory
 from ragen_agents.starpo.update.adapters import has_adapters
 from ragen_agents.starpo.update.learner import Learner
 from ragen_agents.starpo.update.sharding import part_like, whole
@@ -125,6 +126,7 @@ def load(folder: Path, learner: Learner) -> Progress:
 
     Raises:
         RagenError: The folder is not a checkpoint of such a run.
+        RuntimeError: Memory ran out; see `is_out_of_memory`.
     """
     try:
         state = json.loads((folder / STATE).read_text(encoding="utf-8"))
@@ -145,6 +147,8 @@ def load(folder: Path, learner: Learner) -> Progress:
     except (
         OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError,
     ) as error:  # fmt: skip
+        if is_out_of_memory(error):
+            raise
         raise RagenError(
             f"'{folder}' is not a checkpoint of this run: {first_line(error)}"
         ) from error

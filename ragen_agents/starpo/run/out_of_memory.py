@@ -36,7 +36,7 @@ def advice(config: TrainConfig, phase: str | None) -> str:
 
     Args:
         config: The run's.
-        phase: As in the metrics ``seconds/...``; "loading", or None for all else.
+        phase: As in the metrics ``seconds/...``; "loading", "resuming", or None for all else.
     """
     update, rollout = config.update, config.rollout
     if phase == "loading":
@@ -50,7 +50,7 @@ def advice(config: TrainConfig, phase: str | None) -> str:
             f"lower rollout.group_size ({rollout.group_size}), rollout.prompts_per_iteration "
             f"({rollout.prompts_per_iteration}){cache} in a new run"
         )
-    if phase is None:
+    if phase in (None, "resuming"):
         return f"close other programs; {_SAME.replace(', with that changed,', '')}"
     recompute = (
         "" if update.gradient_checkpointing else " or set update.gradient_checkpointing=true"

@@ -35,7 +35,7 @@ class Learner:
         policy: The model that learns; with ``config.fsdp`` it need not be on its device yet.
         reference: The initial policy, frozen; None if no divergence from it is charged, or if it is the
             policy without its adapters.
-        accelerator: Device, precision and processes.
+        accelerator: Device and processes.
         only_writes: Whether nothing but the first process reads ``whole_policy``, to write it down.
     """
 
@@ -183,7 +183,7 @@ class Learner:
                 value = getattr(loss_terms(self.config, scores, inputs, counts), term)
                 if value is None:
                     return False
-                self.accelerator.backward(value * weight)
+                (value * weight).backward()
         return True
 
     @property
@@ -209,7 +209,7 @@ class Learner:
             for part in self.models.passes:
                 with self.models.using(part):
                     loss, metrics = self._loss(prepared, shared, counts, iteration, part)
-                    self.accelerator.backward(loss * weight)
+                    (loss * weight).backward()
                 for name, value in metrics.items():
                     totals[name] = totals.get(name, value.new_zeros(())) + value.detach() * min(
                         weight, 1
@@ -257,10 +257,15 @@ class Learner:
             metrics["value_loss"] = critic
         return loss, metrics
 
+    def _autocast(self) -> torch.autocast:
+        """Compute in the run's precision; accelerate's is one for all runs of a Python process."""
+        in_bfloat16 = self.config.update.precision == "bfloat16"
+        return torch.autocast(self.accelerator.device.type, torch.bfloat16, enabled=in_bfloat16)
+
     def _scored(self, prepared: Prepared, rows: list[int], part: Part) -> tuple[Scores, LossInput]:
         """Return what the models say of trajectories, with gradient, and what their losses read."""
         device, batch = self.accelerator.device, prepared.batch
-        with self.accelerator.autocast():
+        with self._autocast():
             scores = score_trajectories(self.models, batch, rows, device, part)
         return scores, prepared.inputs.part(rows, batch.columns(rows), device)
 
@@ -322,7 +327,7 @@ class Learner:
         device = self.accelerator.device
         found = [torch.zeros(batch.turn_ids.shape, device=device) for _ in range(3)]
         for rows, weight in self._shares(batch, range(len(batch.trajectories))):
-            with self.accelerator.autocast():
+            with self._autocast():
                 scores = score_trajectories(models, batch, rows, device, part)
             if weight == 0:
                 continue
