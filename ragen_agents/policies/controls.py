@@ -36,7 +36,7 @@ class RandomPolicy:
 
 
 class NoopPolicy:
-    """A well-formed reply without any action, to measure the value of doing nothing."""
+    """A reply with an empty answer, which is invalid, to measure the value of doing nothing."""
 
     name = "noop"
     batch_size = _BATCH

@@ -221,6 +221,23 @@ def test_facts_without_spread_are_decided():
     assert verdicts["With one optimizer step an iteration something is clipped"] == "contradicted"
 
 
+@pytest.mark.parametrize(
+    ("tokens", "verdict"), [([50.0] * 12, "contradicted"), ([50.0, 20.0], "not run")]
+)
+def test_what_does_not_change_is_not_said_to_shrink(tokens, verdict):
+    curves = {"success": [0.5] * len(tokens), "reply_tokens": tokens}
+    what, results = results_of("figure11", {}, seeds=4, curves=curves)
+    found = judge(what, Runs(what.load_sweep(), results))
+    assert {v.verdict for v in found if v.claim.startswith("Replies get shorter")} == {verdict}
+
+
+def test_equal_facts_are_no_difference():
+    curves = {"success": [0.0] * 9}
+    what, results = results_of("figure5", {}, games=PAPERS, seeds=4, curves=curves)
+    verdicts = {v.claim: v.verdict for v in judge(what, Runs(what.load_sweep(), results))}
+    assert verdicts["A critic's peak on Bandit is higher"] == "undecided"
+
+
 def test_runs_that_all_collapse_are_not_enough_evidence_until_there_are_many():
     for seeds, verdict in ((3, "undecided"), (12, "supported")):
         curves = {"success": [0.5] * 20 + [0.0] * 20}

@@ -208,6 +208,24 @@ def test_other_games_settings_splits_and_levels_are_refused(run, tmp_path, capsy
     assert "another level" in capsys.readouterr().err
 
 
+def test_settings_that_differ_far_behind_their_beginning_are_noticed(tmp_path, capsys):
+    names = ("box", "box on target", "empty", "player", "player on target", "target")
+    symbols = dict(zip(names, "XB_PSO", strict=True))
+    runs = []
+    for wall in "#W":
+        settings = {"symbols": {**symbols, "wall": wall}}
+        task = {"env": "ragen/SokobanText-v0", "settings": settings}
+        suite = {"name": "mine", "version": 1, "episodes": 2, "tasks": {"Sokoban": task}}
+        path, out = tmp_path / f"{wall}.yaml", tmp_path / wall
+        path.write_text(yaml.safe_dump(suite))
+        assert main(["bench", "--suite", str(path), "--agent", "oracle", "--out", str(out)]) == 0
+        runs.append(str(out))
+    assert main(["compare", *runs]) == 2
+    assert "was played under different settings in the two runs: symbols is" in (
+        capsys.readouterr().err
+    )
+
+
 def test_settings_of_requests_that_differ_are_named(tmp_path, capsys):
     def play(name, *more):
         out = tmp_path / name

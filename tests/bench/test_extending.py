@@ -173,6 +173,18 @@ def test_what_cannot_be_imported_is_named(name, tmp_path):
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_file_with_the_name_of_a_loaded_module_is_named(tmp_path):
+    for folder, name in (("a", "rw.py"), ("b", "rw.py"), ("c", "json.py")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_text("")
+    for names in (["c/json.py"], ["a/rw.py", "b/rw.py"]):
+        given = [word for name in names for word in ("--import", name)]
+        done = ragen(*given, "games", cwd=tmp_path)
+        assert done.returncode == 2
+        assert f"'{names[-1]}' cannot be imported: a module named" in done.stderr
+        assert "rename the file" in done.stderr
+
+
 def test_a_file_that_is_missing_is_named(tmp_path):
     done = ragen("--import", "no_such_file.py", "games", cwd=tmp_path)
     assert done.returncode == 2

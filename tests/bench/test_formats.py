@@ -23,6 +23,15 @@ def test_other_numbers_are_rounded_as_ever(value, shown):
     assert number(value) == shown
 
 
+@pytest.mark.parametrize("style", [Format.TABLE, Format.MARKDOWN])
+def test_names_cannot_command_the_terminal(style, capsys):
+    grid = Grid(["agent", "n"], [["a\x1b[2J", "1"]], left=1)
+    print_table(pd.DataFrame(), grid, style, "of \x1b[31m", ["b\x1b[2J"])
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert "a⟨U+001B⟩[2J" in shown
+
+
 @pytest.mark.parametrize(("columns", "lost"), [(13, []), (10, []), (7, ["n"])])
 def test_a_table_is_set_tighter_before_columns_are_left_out(columns, lost, capsys, monkeypatch):
     for name, value in {"COLUMNS": str(columns), "FORCE_COLOR": "1", "TERM": "xterm"}.items():

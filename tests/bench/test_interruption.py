@@ -4,6 +4,16 @@ import pytest
 from ragen_bench.__main__ import main
 
 
+def test_ctrl_c_before_anything_was_played_promises_nothing(tmp_path, monkeypatch, capsys):
+    def interrupt(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ragen_bench.cli.run_and_report.play_missing", interrupt)
+    out = tmp_path / "run"
+    assert main(["bench", "--agent", "random", "--game", "Bandit", "--out", str(out)]) == 130
+    assert capsys.readouterr().err.splitlines()[-1] == "interrupted; nothing was played yet"
+
+
 @pytest.mark.parametrize("command", [["games"], ["power"]])
 def test_ctrl_c_says_that_the_command_was_interrupted(command, monkeypatch, capsys):
     def interrupt(*arguments, **options):

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ragen_bench.__main__ import main
 from ragen_bench.config.run_config import RunConfig
-from ragen_bench.leaderboard import untrusted
+from ragen_bench.leaderboard import submission, untrusted
 from ragen_bench.leaderboard.entry_schema import entry_schema
 from ragen_bench.leaderboard.rules import EntryError
 from ragen_bench.leaderboard.store import read_entry
@@ -132,6 +132,16 @@ def test_an_entry_keeps_the_curves_of_its_training(run, tmp_path):
     page = (tmp_path / "site" / "entries" / "random.html").read_text()
     assert "validation levels, iteration 4: 75.0%" in page
     assert main([*arguments, "--replace", "--training", str(run)]) == 2
+
+
+def test_curves_are_kept_by_the_entrys_name_and_not_the_agents(run, tmp_path, monkeypatch):
+    entries, kept = tmp_path / "entries", []
+    monkeypatch.setattr(submission, "submit", lambda *given: kept.append(given[2]) or tmp_path)
+    shutil.copytree(ENTRIES / "starpo-s-bandit", entries / "starpo-s-bandit")
+    words = about(tmp_path, name="starpo-s-bandit", trained_on=[])
+    arguments = ["--about", words, "--entries", str(entries), "--replace"]
+    assert main(["submit", f"{run}:random", *arguments]) == 0
+    assert kept[0] is not None
 
 
 def test_what_cannot_be_submitted_is_named(run, tmp_path, capsys):

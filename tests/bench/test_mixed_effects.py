@@ -210,6 +210,15 @@ def test_seeds_are_enough_and_not_one_more_than_that():
     assert seeds_for(0.05, 0.0, of_levels=0.1) is None
 
 
+def test_a_seed_of_each_side_has_the_variance_of_both_sides():
+    """Whatever number of them there is: five times one seed's variance of 1/5 is that of one."""
+    rng = np.random.default_rng(3)
+    draws = rng.normal(0, 1, (400, 25, 8)).mean(axis=2, keepdims=True) + np.zeros((1, 1, 8))
+    found = [mixed_effects_difference(0.02 * draw[:20], 0.06 * draw[20:]).of_seed for draw in draws]
+    expected = (0.02**2 + 0.06**2) / 8
+    assert np.mean(found) == pytest.approx(expected, rel=0.1)
+
+
 def test_the_difference_of_rates_ends_where_rates_do():
     sure, never = np.ones((3, 20)), np.zeros((3, 20))
     sure[0, :4] = 0

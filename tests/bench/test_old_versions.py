@@ -68,6 +68,11 @@ def test_a_run_is_compared_within_its_version_alone(run, tmp_path, fails, capsys
     assert "not comparable" in fails("compare", f"{run}:random", f"{present}:random")
 
 
+def test_a_run_is_no_row_of_a_table_of_the_present_version(run, tmp_path, fails):
+    arguments = ["reproduce", "figure5", "--no-run", "--out", tmp_path / "out", "--beside", run]
+    assert f"a run of suite version {OLD}, which cannot be compared" in fails(*arguments)
+
+
 @pytest.mark.parametrize("command", ["verify", "bench"])
 def test_a_run_is_neither_replayed_nor_resumed(run, command, fails):
     before = {path.name: path.read_bytes() for path in run.iterdir()}

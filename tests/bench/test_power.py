@@ -29,14 +29,15 @@ def test_seeds_that_differ_more_take_more_of_them(capsys):
     assert all(a["seeds_needed"] < b["seeds_needed"] for a, b in zip(calm, wild, strict=True))
 
 
-def test_two_fixed_models_need_plays_of_levels_and_no_seeds(capsys):
-    """The paired test of one play of each level is that of as many differences as levels."""
-    found = {
-        row["levels"]: row["seeds_needed"]
-        for row in rows(capsys, "--effect", "6pp", "--seed-sd", "0pp")
-    }
-    assert found[1024] == 1
-    assert found[64] > 1
+def test_two_fixed_models_need_levels_and_no_seeds(capsys):
+    found = rows(capsys, "--effect", "6pp", "--seed-sd", "0pp")
+    power = [row["power"] for row in found]
+    assert power == sorted(power)
+    assert power[0] < 0.3 < 0.9 < power[-1]
+    for row in found:
+        assert (row["finds"] <= 0.06) == (row["power"] >= 0.8)
+    assert main(["power", "--effect", "6pp", "--seed-sd", "0pp"]) == 0
+    assert "two fixed models that play each level once" in capsys.readouterr().out
 
 
 def test_what_cannot_be_found_is_said(capsys):
@@ -73,6 +74,6 @@ def test_the_power_of_two_fixed_models_is_that_of_the_test_that_compares_them(ra
 
 
 def test_an_impossible_difference_is_not_found(capsys):
-    for sd in ("0pp", "3pp"):
-        needed = rows(capsys, "--effect", "30pp", "--rate", "0.9", "--seed-sd", sd)
-        assert all(row["seeds_needed"] == 0 for row in needed)
+    impossible = ("--effect", "30pp", "--rate", "0.9", "--seed-sd")
+    assert all(row["seeds_needed"] == 0 for row in rows(capsys, *impossible, "3pp"))
+    assert all(row["power"] == 0 for row in rows(capsys, *impossible, "0pp"))

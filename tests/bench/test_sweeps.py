@@ -355,6 +355,13 @@ def test_a_killed_sweep_leaves_no_process_and_goes_on(tiny, tmp_path, capsys):
     other = command(small_sweep(tmp_path, iterations=4, preset="starpo-s-grpo"), tiny, out)
     assert main(other) == 2
     assert "holds another task: train.filter.kind is 'none' there" in capsys.readouterr().err
+    (folder,) = out.glob("*/*/*/a/seed0")
+    (folder / "task.json").write_text('{"format": 1}')
+    (folder / "result.json").unlink()
+    small_sweep(tmp_path, iterations=4)
+    assert main(arguments) == 2
+    assert "task.json: " in (said := capsys.readouterr().err)
+    assert "choose another --out" in said
 
 
 def test_a_broken_task_is_told_of_and_done_by_the_same_command(tiny, tmp_path, capsys):

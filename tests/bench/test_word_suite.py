@@ -10,6 +10,8 @@ from ragen_bench.console.human_play import play_game
 from rich.console import Console
 
 from ragen_envs.conversation import make
+from ragen_envs.errors import SolverLimitError
+from ragen_envs.minesweeper import MinesweeperEnv
 
 GAMES = ("Countdown", "Mastermind", "Sudoku", "Minesweeper", "WebShop")
 
@@ -64,6 +66,19 @@ def test_the_viewer_shows_every_page(run, tmp_path):
             assert all(frame["board"] for frame in episode["frames"])
 
 
+def test_the_viewer_shows_episodes_in_which_the_oracle_reaches_its_limit(tmp_path):
+    """Turns that are wasted leave a budget under which Minesweeper's oracle may not know what is best."""
+    run, out = tmp_path / "run", tmp_path / "site"
+    command = ["bench", "--game", "Minesweeper", "--agent", "noop", "--episodes", "4"]
+    assert main([*command, "--out", str(run)]) == 0
+    assert main(["view", str(run), "--out", str(out)]) == 0
+    text = next(out.glob("episodes/*noop/Minesweeper.html")).read_text("utf-8")
+    data = json.loads(re.search(r'id="data"[^>]*>(.*?)</script>', text, re.DOTALL)[1])
+    plans = [frame["best"] for episode in data["episodes"] for frame in episode["frames"]]
+    assert any(plans)
+    assert not all(plans)
+
+
 def played(game, *lines, **settings):
     env = make(f"ragen/{game}Text-v0", **settings)
     env.reset(options={} if settings else {"split": "test", "index": 0})
@@ -78,6 +93,16 @@ def test_a_person_writes_actions_and_learns_why_one_is_illegal():
     assert "100 is not among the numbers; write a + b, a - b, a * b, a / b, hint or quit" in told
     assert "best: 25 - 7 || 18 + 8" in told or "best: " in told
     assert env.success
+
+
+def test_a_hint_that_the_oracle_cannot_give_does_not_end_the_game(monkeypatch):
+    def limited(*_):
+        raise SolverLimitError("5 turns may be too few")
+
+    monkeypatch.setattr(MinesweeperEnv, "oracle", limited)
+    _, told = played("Minesweeper", "hint", "quit")
+    assert "no hint: 5 turns may be too few" in told
+    assert "you stopped" in told
 
 
 def test_a_person_may_stop(capsys):

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 
 
 _NONE: Final = "-"
+_ONCE: Final = (
+    "two fixed models that play each level once; more plays of the same levels find less than more levels "
+    "do, and nothing where a model always replies alike"
+)
 
 
 def power(
@@ -37,23 +41,22 @@ def power(
     The test is two-sided at 5%; levels are paired, seeds are not. With --seed-sd 0pp it
     compares two fixed models.
     """
-    from ragen_bench.stats.power import MOST_SEEDS, Design, plan_designs
+    from ragen_bench.stats.power import MOST_SEEDS, Design, plan_designs, plan_levels
 
     difference = _points(effect, "--effect")
     spread = _points(seed_sd, "--seed-sd")
     base = Design(2, 2, rate, spread, correlation)
+    title = f"{effect} at a rate of {rate:g}, correlation {correlation:g}"
+    if not spread:
+        data = plan_levels(difference, base)
+        print_table(data, _grid_of_levels(data, effect), style, title, [_ONCE])
+        return
     data = plan_designs(difference, base)
-    title = (
-        f"{effect} at a rate of {rate:g}, seeds differ by {seed_sd}, correlation {correlation:g}"
-    )
-    needs = "seeds" if spread else "plays"
-    grid = _grid(data, needs)
-    notes = (
-        [] if spread else ["plays: how many times each of the two fixed models plays each level"]
-    )
+    grid = _grid(data)
+    notes = []
     if any(_NONE in row for row in grid.rows):
-        notes.append(f"{_NONE}: more than {MOST_SEEDS} {needs}, or an impossible difference")
-    print_table(data, grid, style, title, notes)
+        notes.append(f"{_NONE}: more than {MOST_SEEDS} seeds, or an impossible difference")
+    print_table(data, grid, style, f"{title}, seeds differ by {seed_sd}", notes)
 
 
 def _points(text: str, what: str) -> float:
@@ -68,16 +71,28 @@ def _points(text: str, what: str) -> float:
     return value / 100
 
 
-def _grid(data: "pd.DataFrame", needs: str) -> Grid:
+def _grid_of_levels(data: "pd.DataFrame", effect: str) -> Grid:
+    rows = [
+        [str(row["levels"]), f"{100 * row['power']:.0f}%", _found(row["finds"])]
+        for row in data.to_dict("records")
+    ]
+    return Grid(["levels", f"chance to\nfind {effect}", "find, pp"], rows, left=0)
+
+
+def _found(smallest: float) -> str:
+    return _NONE if smallest > 1 else f"{100 * smallest:.1f}"
+
+
+def _grid(data: "pd.DataFrame") -> Grid:
     names = [str(name) for name in data.columns if str(name).startswith("finds_")]
     rows = [
         [
             str(row["levels"]),
             _NONE if row["seeds_needed"] < 1 else str(row["seeds_needed"]),
-            *(_NONE if row[name] > 1 else f"{100 * row[name]:.1f}" for name in names),
+            *(_found(row[name]) for name in names),
         ]
         for row in data.to_dict("records")
     ]
     found = [name.removeprefix("finds_") for name in names]
-    header = ["levels", f"{needs}\nneeded", *(f"{n} {needs}\nfind, pp" for n in found)]
+    header = ["levels", "seeds\nneeded", *(f"{n} seeds\nfind, pp" for n in found)]
     return Grid(header, rows, left=0)

@@ -49,8 +49,9 @@ def run_and_report(
     except BudgetReachedError as stopped:
         reached = stopped
     except KeyboardInterrupt:
+        kept = f"finished episodes are in {folder}, and the same command resumes the run"
         raise InterruptedCommandError(
-            f"finished episodes are in {folder}, and the same command resumes the run"
+            kept if folder.exists() else "nothing was played yet"
         ) from None
     failed = print_run(folder, options.style, options.wide)
     print(f"run: {folder}", file=sys.stderr)

@@ -39,7 +39,7 @@ def submit(
 
     side = read_side(run)
     words = read_description(about, entries, side.agent)
-    curves = read_training(training, entries, side.agent)
+    curves = read_training(training, entries, words.name)
     if not replace:
         _ask(entries / words.name)
     with bar(f"checking {words.name}") as tick:

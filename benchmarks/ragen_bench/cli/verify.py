@@ -10,6 +10,7 @@ from ragen_bench.cli.placement import BackendOption, replayer
 
 def verify(run: RunArgument, backend: BackendOption = "local") -> None:
     """Replay a run and recompute every number; exit 1 at the first that differs."""
+    from ragen_bench.console.escaping import escape_unprintable
     from ragen_bench.console.row_bar import bar
     from ragen_bench.leaderboard.store import ENTRY, refuse_replay
     from ragen_bench.verification.run_verification import MismatchError, verify_run
@@ -21,7 +22,7 @@ def verify(run: RunArgument, backend: BackendOption = "local") -> None:
         with bar("verifying") as tick:
             found = verify_run(run, tick, replay_all)
     except MismatchError as error:
-        print(f"MISMATCH {error}", file=sys.stderr)
+        print(f"MISMATCH {escape_unprintable(str(error))}", file=sys.stderr)
         raise typer.Exit(1) from None
     complete = "complete" if not found.missing else f"UNFINISHED: {found.missing} episodes missing"
     print(f"OK {found.episodes} episodes, {found.turns} turns replayed; {complete}")

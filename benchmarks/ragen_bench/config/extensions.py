@@ -50,9 +50,15 @@ def import_extension(name: str) -> None:
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
-        importlib.import_module(path.stem if is_file else name)
+        module = importlib.import_module(path.stem if is_file else name)
     except RagenError as error:
         raise RagenError(f"'{name}' cannot be imported: {error}") from error
     except (Exception, SystemExit) as error:
         raise RagenError(f"'{name}' cannot be imported: {type(error).__name__}: {error}") from error
+    there = getattr(module, "__file__", None)
+    if is_file and (there is None or Path(there).resolve() != path.resolve()):
+        raise RagenError(
+            f"'{name}' cannot be imported: a module named '{path.stem}' is loaded already "
+            f"({there or 'built in'}); rename the file"
+        )
     _imported.append(str(path.resolve()) if is_file else name)

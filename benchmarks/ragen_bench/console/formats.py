@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
+from ragen_bench.console.escaping import escape_unprintable
+
 
 class Format(StrEnum):
     """How a table is printed."""
@@ -61,6 +63,15 @@ class Grid(NamedTuple):
         ]
         return self._replace(rows=rows)
 
+    def escaped(self) -> "Grid":
+        """Return the table without characters that would reach the terminal as commands."""
+        rows = [[_printable(cell) for cell in row] for row in self.rows]
+        return self._replace(header=[_printable(name) for name in self.header], rows=rows)
+
+
+def _printable(text: str) -> str:
+    return escape_unprintable(text, kept="\n")
+
 
 def print_table(
     data: pd.DataFrame, grid: Grid, style: Format, title: str, notes: Sequence[str] = (),
@@ -79,14 +90,17 @@ def print_table(
     """
     if style is Format.CSV:
         print(data.to_csv(index=False), end="")
-    elif style is Format.JSON:
+        return
+    if style is Format.JSON:
         found = {**(facts or {}), "notes": list(notes), "rows": plain_rows(data)}
         print(json.dumps(found, indent=1))
-    elif style is Format.MARKDOWN:
+        return
+    grid, notes = grid.escaped(), [_printable(note) for note in notes]
+    if style is Format.MARKDOWN:
         print(markdown(grid), end="")
         print("".join(f"\n{note}\n" for note in notes), end="")
     else:
-        _print_rich(grid, title, notes, wide)
+        _print_rich(grid, _printable(title), notes, wide)
 
 
 def plain_rows(data: pd.DataFrame) -> list[dict[str, Any]]:

@@ -126,8 +126,7 @@ def _ask(env: ConversationWrapper, console: Console, ask: Callable[[], str]) -> 
         if line.casefold() in ("quit", "q", "exit"):
             return None
         if line.casefold() in ("hint", "?"):
-            best = action_texts(env.names, env.oracle().actions)
-            console.print(f"best: {' || '.join(best) or 'nothing helps any more'}", markup=False)
+            console.print(_hint(env), markup=False)
             continue
         try:
             actions = _read_line(line, env)
@@ -137,6 +136,14 @@ def _ask(env: ConversationWrapper, console: Console, ask: Callable[[], str]) -> 
         if len(actions) <= limit:
             return actions
         console.print(f"that is {len(actions)} actions, but at most {limit} are left this turn")
+
+
+def _hint(env: ConversationWrapper) -> str:
+    try:
+        best = action_texts(env.names, env.oracle().actions)
+    except RagenError as error:
+        return f"no hint: {error}"
+    return f"best: {' || '.join(best) or 'nothing helps any more'}"
 
 
 def _read_line(line: str, env: ConversationWrapper) -> list[str]:

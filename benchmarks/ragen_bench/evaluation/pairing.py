@@ -1,7 +1,7 @@
 """Which episodes of two runs are on the same level, and runs that cannot be compared."""
 
 from dataclasses import asdict
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 import gymnasium as gym
 
@@ -11,6 +11,7 @@ from ragen_bench.evaluation.run_table import Run, Sample
 from ragen_envs.conversation.settings import ConversationSettings
 from ragen_envs.errors import RagenError
 
+_NOT_SET: Final = object()
 Pair = list[tuple[Episode, Episode]]
 """Episodes of the same instance."""
 
@@ -71,15 +72,19 @@ def _differing(a: Run, b: Run, task: str) -> str:
     if ours.env != theirs.env:
         return f"env is {ours.env} in {a.folder} and {theirs.env} in {b.folder}"
     return "; ".join(
-        f"{name} is {one} in {a.folder} and {other} in {b.folder}"
+        f"{name} is {_shown(one)} in {a.folder} and {_shown(other)} in {b.folder}"
         for name in dict.fromkeys([*ours.settings, *theirs.settings])
         if (one := _setting(ours, name)) != (other := _setting(theirs, name))
     )
 
 
-def _setting(task: Task, name: str) -> str:
+def _setting(task: Task, name: str) -> Any:
     if name in task.settings:
-        return f"{task.settings[name]!r:.60}"
+        return task.settings[name]
     spec = gym.registry.get(task.env)
     defaults = {**asdict(ConversationSettings()), **(spec.kwargs if spec else {})}
-    return f"{defaults[name]!r:.60}" if name in defaults else "not set"
+    return defaults.get(name, _NOT_SET)
+
+
+def _shown(setting: Any) -> str:
+    return "not set" if setting is _NOT_SET else f"{setting!r:.60}"

@@ -44,14 +44,14 @@ def read_description(path: Path | None, root: Path, agent: str) -> About:
     return validate(About, load_yaml(text, str(path), aliases=False), str(path))
 
 
-def read_training(run: Path | None, root: Path, agent: str) -> Training | None:
-    """Return the curves of a training run, or those of the existing entry of the agent, if any.
+def read_training(run: Path | None, root: Path, name: str) -> Training | None:
+    """Return the curves of a training run, or those of the existing entry of that name, if any.
 
     Raises:
         RagenError: There is no such run, or it is shorter than two iterations.
     """
     if run is None:
-        return read_about(root / agent).training if (root / agent / ENTRY).is_file() else None
+        return read_about(root / name).training if (root / name / ENTRY).is_file() else None
     metrics = read_metrics(run)
     curves = {
         "success": [round(line["success"], 4) for line in metrics if "success" in line],

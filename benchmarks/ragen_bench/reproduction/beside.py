@@ -11,6 +11,7 @@ from ragen_bench.evaluation.run_table import Run, read_run
 from ragen_bench.reproduction.reproduction_config import Reproduction
 from ragen_bench.sweeps.results import Outcome, outcome_of
 from ragen_bench.sweeps.sweep_config import core_tasks
+from ragen_envs import SUITE_VERSION
 from ragen_envs.errors import RagenError
 
 ZERO_SHOT: Final = "zero-shot"
@@ -55,6 +56,11 @@ def read_beside(folders: Sequence[Path], what: Reproduction, levels: int) -> lis
 
 
 def _of_run(run: Run, what: Reproduction, levels: int) -> list[Beside]:
+    if run.config.suite_version != SUITE_VERSION:
+        raise RagenError(
+            f"--beside is '{run.folder}', a run of suite version {run.config.suite_version}, which cannot be "
+            f"compared with version {SUITE_VERSION}; play it again"
+        )
     if run.config.suite.split != "test":
         return []
     found = []

@@ -41,7 +41,8 @@ def scalar_finding(claim: ScalarClaim, runs: Runs) -> Finding:
     if claim.flat:
         favourable, p_value = abs(means[0]) < FLAT, _p_of_distance(sides[0])
     elif len(sides) == 1:
-        favourable, p_value = (means[0] > 0) == (claim.more is not None), _p_of_mean(sides[0])
+        favourable = means[0] > 0 if claim.more is not None else means[0] < 0
+        p_value = _p_of_mean(sides[0])
     else:
         favourable, p_value = means[0] > means[1], _p_of_means(sides[0], sides[1])
     if seeds < 2:
@@ -60,7 +61,7 @@ def _unknown(claim: ScalarClaim, missing: str) -> Finding:
     A sweep that takes over the runs of another has no times of them that could be compared.
     """
     if claim.scalar != "seconds" or missing:
-        return Finding(False, math.nan, claim.paper, "", remedy=lambda _: missing)
+        return Finding(False, math.nan, claim.paper, "", remedy=lambda _: missing or "longer runs")
     needed = "all cells in one command, with --results of their own"
     return Finding(False, math.nan, claim.paper, "timed in other commands", 0, lambda _: needed)
 
@@ -68,10 +69,10 @@ def _unknown(claim: ScalarClaim, missing: str) -> Finding:
 def _p_of_means(a: FloatArray, b: FloatArray) -> float:
     """Return the p-value of Welch's test, or of the exact permutation of the runs where that is larger.
 
-    Numbers without any spread, such as counts of steps, are facts: their p-value is 0.
+    Numbers without any spread, such as counts of steps, are facts: their p-value is 0, or 1 if equal.
     """
     if np.ptp(a) == 0 and np.ptp(b) == 0:
-        return 0.0
+        return float(a[0] == b[0])
     by_model = float(stats.ttest_ind(a, b, equal_var=False).pvalue)
     return max(by_model, permutation_p(a, b))
 

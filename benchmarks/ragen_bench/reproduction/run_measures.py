@@ -80,7 +80,7 @@ def _seconds(result: TaskResult) -> float:
 def _change(metric: str) -> Callable[[TaskResult], float]:
     def change(result: TaskResult) -> float:
         values = smoothed(curve(result, metric)[1])
-        there = len(values) and min(values[[0, -1]]) > 0
+        there = len(values) > 1 and min(values[[0, -1]]) > 0
         return math.log(values[-1] / values[0]) if there else math.nan
 
     return change
@@ -88,7 +88,7 @@ def _change(metric: str) -> Callable[[TaskResult], float]:
 
 def _gain(result: TaskResult, metric: str) -> float:
     values = smoothed(curve(result, metric)[1])
-    return float(values[-1] - values[0]) if len(values) else math.nan
+    return float(values[-1] - values[0]) if len(values) > 1 else math.nan
 
 
 def _success(result: TaskResult) -> FloatArray:

@@ -79,9 +79,7 @@ def _seeds_needed(found: Difference, printed: float | None, alpha: float) -> str
     there = min(found.seeds)
 
     def needed(points: float) -> int | None:
-        return seeds_for(
-            points / 100, found.variance.seeds * there, found.variance.levels, alpha=alpha
-        )
+        return seeds_for(points / 100, found.of_seed, found.variance.levels, alpha=alpha)
 
     points = printed or _POINTS
     size = f"{points:.1f} points" if printed is None else f"the paper's {points:.1f} points"

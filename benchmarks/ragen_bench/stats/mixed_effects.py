@@ -56,6 +56,8 @@ class Difference(NamedTuple):
     """Number of seeds on each side."""
     permuted: bool
     """Whether the p-value is that of the permutation."""
+    of_seed: float
+    """Variance that one seed of each side gives the difference; n seeds of each give 1/n of it."""
 
 
 def mixed_effects_rate(sample: npt.ArrayLike, confidence: float = 0.95) -> Interval:
@@ -108,16 +110,17 @@ def mixed_effects_difference(
     variance = _difference_variance(first, second)
     estimate = float(first.mean() - second.mean())
     seeds = (len(first), len(second))
+    of_seed = sum(_seed_variance(side)[0] * len(side) for side in (first, second))
     if seeds == (1, 1) and _is_binary(first) and _is_binary(second):
         exact = mcnemar_exact(first[0] == 1, second[0] == 1, confidence)
-        return Difference(exact.difference, exact.p_value, variance, seeds, permuted=False)
+        return Difference(exact.difference, exact.p_value, variance, seeds, False, of_seed)
     error = math.sqrt(max(variance.total, 1 / first.shape[1] ** 2))
     half = _quantile(confidence, variance.degrees_of_freedom) * error
     by_model = float(2 * stats.t.sf(abs(estimate) / error, variance.degrees_of_freedom))
     exact_p = permutation_p(first.mean(axis=1), second.mean(axis=1)) if min(seeds) > 1 else 0.0
     return Difference(
         Interval(estimate, estimate - half, estimate + half), max(by_model, exact_p), variance,
-        seeds, permuted=exact_p > by_model,
+        seeds, exact_p > by_model, of_seed,
     )  # fmt: skip
 
 

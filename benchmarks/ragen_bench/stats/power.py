@@ -18,6 +18,7 @@ from ragen_bench.stats.permutation import permutation_ps, smallest_p
 __all__ = [
     "Design",
     "plan_designs",
+    "plan_levels",
     "power_of_seeds",
     "seeds_for",
     "smallest_effect",
@@ -35,7 +36,7 @@ class Design(NamedTuple):
     """A planned comparison of two settings."""
 
     seeds: int
-    """Training runs of each setting."""
+    """Training runs of each setting; 1 where two fixed models are compared."""
     levels: int
     """Different levels on which each run is tested, the same ones; episodes of one level count as one."""
     rate: float = 0.2
@@ -64,9 +65,7 @@ class Design(NamedTuple):
             return 0.0
         if self.seed_sd > 0:
             return power_of_seeds(effect, self.error(effect), self.seeds, alpha)
-        if self.seeds == 1:
-            return self._power_of_mcnemar(effect, alpha)
-        return power_of(effect, self.error(effect), self.levels - 1, alpha)
+        return self._power_of_mcnemar(effect, alpha)
 
     def _covariance(self, effect: float) -> float:
         """Return the covariance of both outcomes of a level, at most what the rates allow."""
@@ -182,7 +181,7 @@ def seeds_for(
     return high
 
 
-_LEVELS = (64, 128, 256, 512, 1024)
+_LEVELS = (64, 128, 256, 512, 1024, 2048)
 _SEEDS = (4, 5, 10, 20)
 
 
@@ -190,8 +189,7 @@ def plan_designs(effect: float, base: Design) -> pd.DataFrame:
     """Return a row for each number of levels, for a difference of the given size.
 
     Columns: ``levels``; ``seeds_needed`` of each setting to find the effect with a power of 80%, 0 where
-    it takes more than `MOST_SEEDS`; ``finds_N``, the smallest difference that N seeds find. Two fixed
-    models (``base.seed_sd`` 0) have no seeds: N is then how often each level is played.
+    it takes more than `MOST_SEEDS`; ``finds_N``, the smallest difference that N seeds find.
     """
     rows = []
     for levels in _LEVELS:
@@ -201,8 +199,19 @@ def plan_designs(effect: float, base: Design) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def plan_levels(effect: float, base: Design) -> pd.DataFrame:
+    """Return a row for each number of levels that two fixed models play once (``base.seed_sd`` is 0).
+
+    Columns: ``levels``; ``power``, the chance to find the effect; ``finds``, the smallest difference that
+    is found with a power of 80%, infinite if there is none.
+    """
+    designs = [base._replace(seeds=1, levels=levels) for levels in _LEVELS]
+    rows = [(d.levels, d.power(effect), smallest_effect(d)) for d in designs]
+    return pd.DataFrame(rows, columns=["levels", "power", "finds"])
+
+
 def _fewest(effect: float, design: Design) -> int:
     """Return the fewest seeds that find an effect with a power of 80%, 0 if they are too many."""
-    counts = range(2 if design.seed_sd > 0 else 1, MOST_SEEDS + 1)
+    counts = range(2, MOST_SEEDS + 1)
     place = bisect_left(counts, 0.8, key=lambda n: design._replace(seeds=n).power(effect))
     return counts[place] if place < len(counts) else 0

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from ragen_agents.run_files.atomic import write_atomically
 from ragen_bench.sweeps.jobs import LOG, Job, Launcher
-from ragen_bench.sweeps.results import RESULT, check_same
+from ragen_bench.sweeps.results import RESULT, check_same, parse_task
 from ragen_bench.sweeps.tasks import SweepTask
 from ragen_bench.sweeps.work import BUSY, TASK
 from ragen_envs.errors import RagenError
@@ -126,7 +126,6 @@ def _write_task(folder: Path, task: SweepTask) -> None:
     """Write the task of a folder, or check that it is the same."""
     path = folder / TASK
     if path.exists():
-        there = SweepTask.model_validate_json(path.read_text(encoding="utf-8"))
-        check_same(folder, there, task)
+        check_same(folder, parse_task(path), task)
         return
     write_atomically(path, task.model_dump_json(indent=1) + "\n")

@@ -147,6 +147,18 @@ def parse_result(text: str, what: str) -> TaskResult:
         raise RagenError(f"{what}: {explain(error, TaskResult)}") from error
 
 
+def parse_task(path: Path) -> SweepTask:
+    """Return the task of a file.
+
+    Raises:
+        RagenError: It is none.
+    """
+    try:
+        return SweepTask.model_validate_json(path.read_text(encoding="utf-8"))
+    except ValidationError as error:
+        raise RagenError(f"{path}: {explain(error, SweepTask)}; choose another --out") from error
+
+
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> TaskResult:
     """Return a record; the tables of all sweeps read the same ones again and again."""

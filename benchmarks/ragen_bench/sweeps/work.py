@@ -29,6 +29,7 @@ from ragen_bench.sweeps.results import (
     TaskResult,
     curves_of,
     outcome_of,
+    parse_task,
     write_result,
 )
 from ragen_bench.sweeps.tasks import POLICY, SweepTask
@@ -58,7 +59,7 @@ def main(folder: Path, train_only: bool = False) -> int:
 def _run_task(do: Callable[[SweepTask], object]) -> int:
     try:
         import_from_environment()
-        do(SweepTask.model_validate_json(Path(TASK).read_text(encoding="utf-8")))
+        do(parse_task(Path(TASK)))
     except (RagenError, OSError) as error:
         _LOG.error("%s", error)
         return 2

@@ -8,6 +8,7 @@ from ragen_agents.rollout.episode_runner import make_env
 from ragen_bench.analysis.ledger import Decision, Ledger
 from ragen_bench.console.escaping import escape_unprintable
 from ragen_envs.conversation import ConversationWrapper
+from ragen_envs.errors import SolverLimitError
 from ragen_envs.frozen_lake import dynamics as lake
 from ragen_envs.frozen_lake.env import FrozenLakeEnv
 from ragen_envs.oracle import Action, Budget
@@ -112,8 +113,11 @@ def _act(env: ConversationWrapper, action: Action) -> bool:
 
 
 def _best(env: ConversationWrapper, left: Budget) -> list[str]:
-    """Return the oracle's actions for a turn, under what is left of the budget."""
-    advice = env.unwrapped.oracle(left)  # type: ignore[attr-defined]
+    """Return the oracle's actions for a turn, under what is left of the budget; none beyond its limit."""
+    try:
+        advice = env.unwrapped.oracle(left)  # type: ignore[attr-defined]
+    except SolverLimitError:
+        return []
     return list(action_texts(env.names, advice.actions))
 
 
