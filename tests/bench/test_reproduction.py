@@ -231,6 +231,8 @@ def test_a_run_that_played_no_test_of_the_table_is_refused_before_any_work(kept,
     assert not (kept.parent / "out3").exists()
     assert main(["reproduce", "all", "--beside", str(benched)]) == 2
     assert "--beside is for one table" in capsys.readouterr().err
+    assert main(["reproduce", "all", "--no-run", "--format", "json"]) == 2
+    assert "--format json is for one table" in capsys.readouterr().err
 
 
 def test_how_a_metric_went_stands_beside_the_papers(tmp_path, capsys):

@@ -71,6 +71,10 @@ def reproduce(
 
     if beside and name == "all":
         raise RagenError("--beside is for one table; give its name instead of all")
+    if name == "all" and style in (Format.CSV, Format.JSON):
+        raise RagenError(
+            f"--format {style} is for one table; give its name instead of all, or read the files in {results}"
+        )
     finished = True
     for each in bundled_reproductions() if name == "all" else [name]:
         what = load_reproduction(each)
