@@ -17,6 +17,8 @@ def results_table(stored: Path, picture: str) -> str:
     """
     parts = stored.read_text(encoding="utf-8").split("\n\n")
     kept = [part for part in parts[1:] if not part.startswith("| claim |")]
+    if any(part.startswith("| trained on") and part.count("\n") == 1 for part in kept):
+        return "Not run yet.\n"
     shown = [
         _shortened(part) if part.startswith("| trained on → test |") else part for part in kept
     ]

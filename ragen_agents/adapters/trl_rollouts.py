@@ -72,7 +72,12 @@ class GameRollouts:
         collector = self._collector = self._collector or self._make_collector(trainer, model)
         collector.engine.sync(model, step)
         groups = {seed: number for number, seed in enumerate(dict.fromkeys(seeds))}
-        specs = [GroupSpec(groups[seed], seeds.count(seed), {"seed": seed}) for seed in groups]
+        # Processes may share the members of a group, which differ in the game's chance.
+        first = trainer.accelerator.process_index << 32
+        specs = [
+            GroupSpec(groups[seed], seeds.count(seed), {"seed": seed, "noise": first})
+            for seed in groups
+        ]
         played: dict[int, list[Trajectory]] = {number: [] for number in groups.values()}
         for trajectory in collector.collect(specs, step):
             if trajectory.error is not None:

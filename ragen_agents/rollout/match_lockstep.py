@@ -6,7 +6,15 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ragen_agents.policies.base import AsyncPolicy, BudgetReachedError, Policy, Releasable, Request
+from ragen_agents.policies.base import (
+    AsyncPolicy,
+    BudgetReachedError,
+    Policy,
+    Releasable,
+    Reply,
+    Request,
+)
+from ragen_agents.rollout.episode_runner import checked_reply
 from ragen_agents.rollout.match_record import MatchRecord
 from ragen_agents.rollout.match_runner import MatchRunner, MatchSpec, SeatReply
 from ragen_envs.errors import RagenError
@@ -109,18 +117,26 @@ def _act(policy: Policy, requests: Sequence[Request]) -> list[SeatReply]:
     try:
         replies = policy.act(requests)
         seconds = (time.perf_counter() - started) / len(requests)
-        return [SeatReply(reply, seconds) for _, reply in zip(requests, replies, strict=True)]
+        pairs = zip(requests, replies, strict=True)
+        return [SeatReply(_checked(reply), seconds) for _, reply in pairs]
     except RagenError:
         raise
     except Exception as error:
         return [SeatReply(error, 0.0) for _ in requests]
 
 
+def _checked(reply: object) -> Reply | Exception:
+    try:
+        return checked_reply(reply)
+    except (TypeError, ValueError) as error:
+        return error
+
+
 async def _reply(policy: AsyncPolicy, request: Request, places: asyncio.Semaphore) -> SeatReply:
     async with places:
         started = time.perf_counter()
         try:
-            reply = await policy.reply(request)
+            reply = checked_reply(await policy.reply(request))
         except RagenError:
             raise
         except Exception as error:

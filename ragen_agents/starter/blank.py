@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from ragen_agents.starpo.config import check_conversation
 from ragen_envs.conversation import format_reply, make
 from ragen_envs.errors import RagenError
 from ragen_envs.seeding import new_stream
@@ -33,6 +34,11 @@ class BlankConfig(BaseModel):
     """Width of the model, which has four heads."""
     seed: int = Field(0, ge=0)
     """Seed of the conversations and the weights."""
+
+    @model_validator(mode="after")
+    def _check_conversations(self) -> "BlankConfig":
+        check_conversation(self.env_kwargs, "env_kwargs.")
+        return self
 
 
 def write_blank(config: BlankConfig, out: Path) -> None:

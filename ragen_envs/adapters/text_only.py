@@ -19,3 +19,12 @@ def make_text_only(env_id: str, **settings: Any) -> ConversationWrapper:
             f"observation is 'image', but must be one of {', '.join(FORMATS)}: only texts are passed on"
         )
     return env
+
+
+def check_whole_history(env: ConversationWrapper) -> None:
+    """Raise `RagenError` unless a conversation keeps its whole history, where a library sends all of it."""
+    history = env.settings.history
+    if history != "full":
+        raise RagenError(
+            f"history is '{history}', but must be 'full': every earlier turn is sent to the model"
+        )

@@ -7,7 +7,7 @@ suite, use the rollout function of ``ragen_agents.adapters.trl_rollouts``.
 
 from typing import Any
 
-from ragen_envs.adapters.text_only import make_text_only
+from ragen_envs.adapters.text_only import check_whole_history, make_text_only
 from ragen_envs.conversation import format_reply
 from ragen_envs.conversation.prompt import introduction
 from ragen_envs.errors import RagenError
@@ -36,6 +36,7 @@ class GameTools:
                 f"demonstrations is {self._env.settings.demonstrations}, but must be 0: worked examples "
                 "reply in text, and here the model calls a tool"
             )
+        check_whole_history(self._env)
         self._split: str | None = getattr(self._env.unwrapped, "split", None)
         self._return = 0.0
 

@@ -12,7 +12,7 @@ from openai import AsyncOpenAI
 from verifiers.v1.dialects.chat import message_to_wire
 from verifiers.v1.runtimes import ProgramResult, SubprocessConfig
 
-from ragen_envs.adapters.text_only import make_text_only
+from ragen_envs.adapters.text_only import check_whole_history, make_text_only
 from ragen_envs.conversation import ConversationWrapper
 
 
@@ -113,5 +113,6 @@ class RagenEnv(vf.Env[RagenEnvConfig]):
 
 def _open(game: str, split: str, index: int, settings: dict[str, Any]) -> ConversationWrapper:
     env = make_text_only(game, **settings)
+    check_whole_history(env)
     env.reset(options={"split": split, "index": index})
     return env

@@ -191,6 +191,8 @@ def value_after(mines: Cells, opened: Cells, cells: Sequence[int], budget: Budge
     for board in boards:
         there = opened
         for cell in cells:
+            if ALL & ~there == board:  # the game is won, and the rest is not played
+                break
             there |= 1 << cell if board >> cell & 1 else opened_by(board, cell)
             if there & board:
                 break

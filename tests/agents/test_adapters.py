@@ -85,6 +85,11 @@ def test_tools_refuse_examples_that_reply_in_text():
         GameTools("ragen/SokobanText-v0", demonstrations=2)
 
 
+def test_tools_refuse_a_history_that_is_sent_anyway():
+    with pytest.raises(RagenError, match="history is 'none', but must be 'full'"):
+        GameTools("ragen/SokobanText-v0", history="none")
+
+
 def test_tools_play_the_same_game():
     tools = GameTools("ragen/SokobanText-v0", actions_per_turn=2)
     env = gym.make("ragen/SokobanText-v0", think=False, actions_per_turn=2)

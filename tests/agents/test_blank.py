@@ -80,6 +80,13 @@ def test_the_same_settings_write_the_same_model(blank, tmp_path):
     assert json.loads((again / "blank.json").read_text())["game"] == "ragen/WebShopText-v0"
 
 
+def test_test_levels_are_refused(tmp_path, capsys):
+    out = str(tmp_path / "model")
+    assert main(["starter", "blank", "webshop", "env_kwargs.split=test", "--out", out]) == 2
+    said = capsys.readouterr().err
+    assert "env_kwargs.split is 'test', but training always uses the training split" in said
+
+
 def test_an_existing_folder_is_kept(blank, capsys):
     assert main(["starter", "blank", "webshop", "--out", str(blank)]) == 2
     assert "already exists; choose another --out" in capsys.readouterr().err

@@ -38,6 +38,19 @@ def test_records_are_those_of_text(tmp_path):
     assert all(body["tools"][0]["function"]["name"] == "act" for body in bodies)
 
 
+def test_half_a_character_in_a_call_is_an_invalid_reply(tmp_path):
+    def halves(body, _):
+        found = calls("Up")
+        function = found["choices"][0]["message"]["tool_calls"][0]["function"]
+        function["arguments"] = '{"actions": ["\\ud83d"]}'
+        return found
+
+    with EndpointServer(halves) as server:
+        found = bench(server, tmp_path / "run", "--tools", games=("Sokoban",), episodes=2)
+    assert found
+    assert main(["verify", str(tmp_path / "run")]) == 0
+
+
 def test_the_tool_offers_the_actions_of_the_turn():
     env = make("ragen/SokobanText-v0")
     env.reset(seed=0)

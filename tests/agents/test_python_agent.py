@@ -29,6 +29,24 @@ async def says_nothing(request):
 async def half_a_character(request):
     return "\\ud800"
 
+async def thinks_in_a_list(request):
+    return Reply("<answer>Up</answer>", reasoning=["step 1", "step 2"])
+
+async def counts_in_halves(request):
+    return Reply("<answer>Up</answer>", prompt_tokens=3.5)
+
+async def counts_too_far(request):
+    return Reply("<answer>Up</answer>", reply_tokens=1 << 41)
+
+async def says_why_it_was_cut(request):
+    return Reply("<answer>Up</answer>", cut_off="length")
+
+async def thinks_half_a_character(request):
+    return Reply("<answer>Up</answer>", reasoning="\\ud800")
+
+async def takes_back_time(request):
+    return Reply("<answer>Up</answer>", seconds=-1.0)
+
 def not_async(request):
     return "Up"
 
@@ -75,6 +93,21 @@ def test_a_class_and_an_async_function_are_agents(name, tokens, here):
         ("fails", "ConnectionError: no reply today"),
         ("says_nothing", "TypeError: the reply is None, but must"),
         ("half_a_character", "UnicodeEncodeError"),
+        (
+            "thinks_in_a_list",
+            "TypeError: the reply's reasoning is ['step 1', 'step 2'], but must be str",
+        ),
+        ("counts_in_halves", "ValidationError: 1 validation error"),
+        (
+            "counts_too_far",
+            "ValueError: the reply's reply_tokens is 2199023255552, but must be in [0",
+        ),
+        ("says_why_it_was_cut", "TypeError: the reply's cut_off is 'length', but must be bool"),
+        ("thinks_half_a_character", "UnicodeEncodeError"),
+        (
+            "takes_back_time",
+            "ValueError: the reply's seconds are -1.0, but must be finite and >= 0",
+        ),
     ],
 )
 def test_an_agent_that_fails_leaves_records(name, error, here):

@@ -280,6 +280,10 @@ class Waves(ScriptedPolicy):
         self.asked.append([request.messages[-1]["content"] for request in requests])
         if self.fails == "overflow":
             return [Reply("", overflow=True) for _ in requests]
+        if self.fails == "no reply":
+            return ["Stay" for _ in requests]
+        if self.fails == "no text":
+            return [Reply(None) for _ in requests]
         if self.fails:
             raise ValueError(self.fails)
         return super().act(requests)
@@ -307,7 +311,7 @@ def test_a_model_is_asked_in_batches_and_resumed_in_the_same_ones(suite, tmp_pat
     assert main(["verify", str(tmp_path / "run")]) == 0
 
 
-@pytest.mark.parametrize("fails", ["overflow", "it broke"])
+@pytest.mark.parametrize("fails", ["overflow", "it broke", "no reply", "no text"])
 def test_who_fails_is_silent_and_costs_only_itself(suite, tmp_path, monkeypatch, fails):
     seat_policies(monkeypatch, Waves(fails))
     agents, games = ("waves", "oracle"), ["FrozenLakeRace"]

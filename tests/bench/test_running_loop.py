@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+from endpoint_server import EndpointServer
 from processes import interruptible
 from ragen_bench.__main__ import main
 
@@ -64,6 +65,21 @@ def test_a_running_loop_changes_nothing(command, tmp_path):
     assert asyncio.run(cell()) == 0
     assert main(command("patient:left", tmp_path / "outside")) == 0
     assert played(tmp_path / "inside") == played(tmp_path / "outside")
+
+
+def test_a_cache_of_replies_is_used_inside_a_running_loop(tmp_path):
+    with EndpointServer() as server:
+        words = ["--agent", "openai:m", "--base-url", server.url, "--temperature", "0"]
+        run = ["bench", *words, "--game", "Bandit", "--episodes", "3", "--cache", "replies.db"]
+
+        async def cell(name):
+            return main([*run, "--out", str(tmp_path / name)])
+
+        assert asyncio.run(cell("first")) == 0
+        asked = len(server.bodies)
+        assert asyncio.run(cell("again")) == 0
+        assert len(server.bodies) == asked > 0
+    assert played(tmp_path / "first") == played(tmp_path / "again")
 
 
 @pytest.mark.parametrize("command", [bench, match])

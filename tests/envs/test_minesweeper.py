@@ -114,6 +114,30 @@ def test_the_value_of_a_turn_is_an_average_over_the_boards():
     assert worst < before
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_the_value_of_a_turn_of_several_cells_is_that_of_playing_it_on_every_board(seed):
+    """The rest of a turn is not played once the game is won or lost."""
+    env, budget = MinesweeperEnv(), Budget(50, 10, 5)
+    env.reset(options={"split": "test", "index": seed})
+    opened, boards = env.opened, consistent(env.mined, env.opened)
+    safest = sorted(
+        [cell for cell in range(CELLS) if not opened >> cell & 1],
+        key=lambda cell: sum(board >> cell & 1 for board in boards),
+    )[:5]
+    actions = [f"r{cell // 5 + 1}c{cell % 5 + 1}" for cell in safest]
+    left = Budget(budget.actions - len(actions), budget.turns - 1, 5)
+    total, value = 0.0, env.turn_value(actions, budget)
+    for board in boards:
+        env.reset(options={"split": "test", "index": seed})
+        env.mined = board
+        ended = False
+        for action in actions:
+            if not ended:
+                ended = env.step(action)[2]
+        total += float(env.success) if ended else env.oracle(left).value
+    assert value == pytest.approx(total / len(boards), abs=1e-12)
+
+
 def test_opening_a_zero_opens_all_around_it():
     rng = random.Random(0)
     for _ in range(60):

@@ -38,7 +38,10 @@ class Cached:
         self._policy, self._path = policy, path
         self._who = [agent.model_dump(mode="json"), sampling.model_dump(mode="json")]
         try:
-            self._replies = sqlite3.connect(path, timeout=60, isolation_level=None)
+            # Beside a running event loop, as in a notebook, another thread plays; one uses it at a time.
+            self._replies = sqlite3.connect(
+                path, timeout=60, isolation_level=None, check_same_thread=False
+            )
             self._replies.execute("PRAGMA journal_mode = WAL")
             self._replies.execute("PRAGMA synchronous = NORMAL")
             self._replies.execute(_TABLE)
@@ -62,8 +65,10 @@ class Cached:
 
     async def close(self) -> None:
         """Close the cache and the policy."""
-        self._replies.close()
-        await self._policy.close()
+        try:
+            self._replies.close()
+        finally:
+            await self._policy.close()
 
     def _key(self, request: Request) -> bytes:
         pictures = [picture_hash(picture) for picture in request.pictures]

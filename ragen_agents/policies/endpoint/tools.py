@@ -70,7 +70,12 @@ def _actions(call: ToolCall) -> list[str]:
         return [call.arguments]
     if call.name != ACT or not isinstance(found, list):
         return [call.arguments]
-    return [action if isinstance(action, str) else json.dumps(action) for action in found]
+    actions = [action if isinstance(action, str) else json.dumps(action) for action in found]
+    try:
+        "".join(actions).encode()
+    except UnicodeEncodeError:  # escapes of half a character
+        return [call.arguments]
+    return actions
 
 
 def as_calls(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
