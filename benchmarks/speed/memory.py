@@ -23,7 +23,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 from accelerate import Accelerator
-from accelerate.state import AcceleratorState
 from torch.profiler import ProfilerActivity, profile
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, Qwen3Config
 
@@ -133,7 +132,6 @@ def _learner(case: Case) -> Learner:
     if config.lora is not None:
         policy = policy.to(getattr(torch, config.update.precision))
         policy = with_adapters(policy, config.lora.rank, config.lora.alpha, 0)
-    AcceleratorState._reset_state(reset_partial_state=True)
     accelerator = Accelerator(cpu=True)
     return Learner(config, policy, frozen_reference(config, policy), accelerator)
 
