@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from ragen_envs.conversation import ConversationWrapper, format_reply
+from ragen_envs.conversation import ConversationWrapper, format_reply, make
 from ragen_envs.errors import GenerationError, InstanceError, RagenError, SolverLimitError
 from ragen_envs.frozen_lake import FrozenLakeEnv, dynamics, generator
 from ragen_envs.frozen_lake.open_loop import transitions
@@ -385,6 +385,14 @@ def test_long_turns_are_solved_quickly(per_turn):
         assert value >= env.oracle(Budget(per_turn, 5, 5)).value - 1e-12
 
 
+@pytest.mark.parametrize("index", [2, 54, 76])
+def test_the_row_of_seven_actions_a_turn_of_table_3_has_an_optimum(index):
+    settings = {"max_turns": 5, "actions_per_turn": 7, "max_actions": 35}
+    env = make("ragen/FrozenLakeText-v0", **settings)
+    env.reset(options={"split": "test", "index": index})
+    assert 0.3 < env.oracle().value <= 1
+
+
 def test_turns_that_are_too_long_are_refused_soon():
     env = FrozenLakeEnv(level=["FSFF", "FFFH", "FFFF", "HFFG"])
     env.reset(seed=0)
@@ -393,7 +401,7 @@ def test_turns_that_are_too_long_are_refused_soon():
     before = time.process_time()
     with pytest.raises(SolverLimitError, match=r"actions_per_turn is 30, too many.* 5 are never"):
         env.oracle(Budget(60, 3, 30))
-    assert time.process_time() - before < 5
+    assert time.process_time() - before < 20
     assert tracemalloc.get_traced_memory()[1] < 100e6
     tracemalloc.stop()
     assert env.oracle(Budget(30, 3, 5)).value > 0.2
