@@ -19,7 +19,7 @@ from training_runs import assert_equal_weights, lines, trainer  # noqa: E402
 from ragen_agents.rollout.collect import GroupSpec  # noqa: E402
 from ragen_agents.starpo import TrainBatch, TrainConfig, batch_totals, policy_loss  # noqa: E402
 from ragen_agents.starpo.run.checkpoint import _save_model  # noqa: E402
-from ragen_agents.starpo.setup import frozen_reference, make_accelerator  # noqa: E402
+from ragen_agents.starpo.setup import frozen_reference  # noqa: E402
 from ragen_agents.starpo.update import models as update_models  # noqa: E402
 from ragen_agents.starpo.update.adapters import with_adapters  # noqa: E402
 from ragen_agents.starpo.update.loss import critic_loss  # noqa: E402
@@ -319,7 +319,7 @@ def test_a_reference_in_bfloat16_says_what_autocast_makes_of_one_in_float32(tiny
     reference = frozen_reference(config, policy)
     whole = ActorCritic(policy, None, 1.0, config.computes_float32_logits)
     ids, real, mask, start = group_of_rows()
-    with torch.no_grad(), make_accelerator(config).autocast():
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(
             reference(ids, real, mask, start).logprobs, whole(ids, real, mask, start).logprobs
         )
