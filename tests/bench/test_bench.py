@@ -498,7 +498,11 @@ def test_a_game_that_breaks_leaves_a_record(tmp_path, monkeypatch):
     episodes = read_records(tmp_path / "run" / "episodes.jsonl", Episode).episodes
     broken = [e for e in episodes if e.end == "error"]
     assert [(e.error, e.success, e.turns) for e in broken] == [
-        ("ZeroDivisionError: a broken rule", False, ())
+        (
+            "GameError: BanditEnv.act raised ZeroDivisionError: a broken rule; see docs/add-a-game.md",
+            False,
+            (),
+        )
     ]
     assert len(episodes) == 12
     assert main(["verify", str(tmp_path / "run")]) == 0

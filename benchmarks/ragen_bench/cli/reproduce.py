@@ -109,8 +109,9 @@ def reproduce(
 
 
 def _anything_stored(sweep_run: "SweepRun", results: Path) -> bool:
-    """Return whether a sweep has results in a folder, its own of any suite version or shared."""
-    return sweep_run.archive(results).exists() or any(s.result for s in sweep_run.states())
+    """Return whether a sweep has results in a folder, its own of any suite version or shared runs."""
+    shared = any(s.result for s in sweep_run.states() if s.task.seed is not None)
+    return shared or sweep_run.archive(results).exists()
 
 
 def _nothing_stored(sweep: str | None, results: Path) -> str:
