@@ -1,8 +1,9 @@
 """The protocols of everything that plays: conversations in, replies out."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from ragen_envs.conversation import Conversation, Picture
 from ragen_envs.errors import RagenError
@@ -25,9 +26,28 @@ class Request:
     """The beginning of the assistant's turn, which the reply continues: ``<think>`` or nothing."""
 
 
+MAX_TOKENS: Final = 1 << 40
+"""Most tokens of a prompt or a reply that a record may state."""
+_TYPES: Final = {
+    "text": (str,),
+    "prompt_tokens": (int, type(None)),
+    "reply_tokens": (int, type(None)),
+    "cut_off": (bool,),
+    "overflow": (bool,),
+    "reasoning": (str, type(None)),
+    "tokens_estimated": (bool,),
+    "seconds": (float, int, type(None)),
+}
+
+
 @dataclass(frozen=True)
 class Reply:
-    """The reply of a policy."""
+    """The reply of a policy, which is part of the episode's record.
+
+    Raises:
+        TypeError: A field has the wrong type.
+        ValueError: A number is out of range, or a text cannot be encoded in UTF-8.
+    """
 
     text: str
     prompt_tokens: int | None = None
@@ -44,6 +64,22 @@ class Reply:
     """Whether the token counts are estimates."""
     seconds: float | None = None
     """Seconds that the reply took where waiting for the policy is no measure of it, else None."""
+
+    def __post_init__(self) -> None:
+        for name, kinds in _TYPES.items():
+            value = getattr(self, name)
+            if type(value) not in kinds and not (kinds[0] is str and isinstance(value, str)):
+                known = " or ".join("None" if k is type(None) else k.__name__ for k in kinds)
+                raise TypeError(f"the reply's {name} is {value!r:.80}, but must be {known}")
+        for name in ("prompt_tokens", "reply_tokens"):
+            count = getattr(self, name)
+            if count is not None and not 0 <= count <= MAX_TOKENS:
+                raise ValueError(f"the reply's {name} is {count}, but must be in [0, {MAX_TOKENS}]")
+        if self.seconds is not None and not 0 <= self.seconds < math.inf:
+            raise ValueError(f"the reply's seconds is {self.seconds}, but must be finite and >= 0")
+        self.text.encode()
+        if self.reasoning is not None:
+            self.reasoning.encode()
 
 
 class Policy(Protocol):

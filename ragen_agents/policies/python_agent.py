@@ -39,9 +39,8 @@ class PythonPolicy:
         """Ask for one reply; see `AsyncPolicy`."""
         answer = await self._asked(request)
         reply = Reply(answer) if isinstance(answer, str) else answer
-        if not isinstance(reply, Reply) or not isinstance(reply.text, str):
+        if not isinstance(reply, Reply):
             raise TypeError(f"the reply is {answer!r:.80}, but must be a str or a Reply")
-        reply.text.encode()  # half a surrogate pair cannot be written down
         if (length := len(reply.text) + len(reply.reasoning or "")) > MAX_CHARACTERS:
             raise ValueError(
                 f"the reply has {length:,} characters, but may have at most {MAX_CHARACTERS:,}"

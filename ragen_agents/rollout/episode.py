@@ -5,14 +5,13 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from ragen_agents.policies.base import MAX_TOKENS
 from ragen_envs.conversation import EndReason
 
 SCHEMA_VERSION: Final = 3
 """2 added ``picture``, ``reasoning`` and ``tokens_estimated``; 3 added ``soft_defects``,
 ``random_success`` and ``random_return``. Records of earlier versions lack them, and have the oracle's
 expected return as ``optimal_return``."""
-MAX_TOKENS: Final = 1 << 40
-"""Most tokens of one turn that a record may state."""
 
 
 class EpisodeKey(NamedTuple):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from traceback import walk_tb
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from ragen_envs.errors import GameError, RagenError, first_line
 
@@ -23,12 +23,17 @@ def named_errors(game: object) -> Iterator[None]:
     """
     try:
         yield
-    except (RagenError, ImportError, MemoryError):
-        raise
     except Exception as error:
-        raise GameError(
-            f"{_method(game, error)} raised {type(error).__name__}: {first_line(error)}; see {GUIDE}"
-        ) from error
+        raise_named(game, error)
+
+
+def raise_named(game: object, error: Exception) -> NoReturn:
+    """Raise what an unwrapped game has raised as `named_errors` does, which costs nothing until then."""
+    if isinstance(error, RagenError | ImportError | MemoryError):
+        raise error
+    raise GameError(
+        f"{_method(game, error)} raised {type(error).__name__}: {first_line(error)}; see {GUIDE}"
+    ) from error
 
 
 def _method(game: object, error: Exception) -> str:

@@ -22,6 +22,7 @@ from ragen_envs.conversation.game_errors import (
     checked_text,
     incomplete,
     named_errors,
+    raise_named,
 )
 from ragen_envs.conversation.parser import (
     MAX_REPLY_CHARACTERS,
@@ -194,11 +195,13 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             RagenError: See ``check``; or the game fails, and the message names its method.
         """
         settings = self.settings
-        with named_errors(self.unwrapped):
+        try:
             parsed = self._read(reply, truncated)
             valid = parsed.is_valid
             run = self._allowed(parsed)
             effective, rewards = self._run(run)
+        except Exception as error:  # not a context manager, which takes longer than some turns
+            raise_named(self.unwrapped, error)
         executed = run[: len(rewards)]
         penalty = 0.0 if valid else float(settings.format_penalty)
         self._turns.append((self.user, reply))

@@ -95,9 +95,12 @@ def test_a_class_and_an_async_function_are_agents(name, tokens, here):
         ("half_a_character", "UnicodeEncodeError"),
         (
             "thinks_in_a_list",
-            "TypeError: the reply's reasoning is ['step 1', 'step 2'], but must be str",
+            "TypeError: the reply's reasoning is ['step 1', 'step 2'], but must be str or None",
         ),
-        ("counts_in_halves", "ValidationError: 1 validation error"),
+        (
+            "counts_in_halves",
+            "TypeError: the reply's prompt_tokens is 3.5, but must be int or None",
+        ),
         (
             "counts_too_far",
             "ValueError: the reply's reply_tokens is 2199023255552, but must be in [0",
@@ -106,7 +109,7 @@ def test_a_class_and_an_async_function_are_agents(name, tokens, here):
         ("thinks_half_a_character", "UnicodeEncodeError"),
         (
             "takes_back_time",
-            "ValueError: the reply's seconds are -1.0, but must be finite and >= 0",
+            "ValueError: the reply's seconds is -1.0, but must be finite and >= 0",
         ),
     ],
 )

@@ -183,7 +183,7 @@ def test_an_agent_that_cannot_be_made_is_named(agent, said, added, fails):
     ("agent", "said"),
     [
         ("hare", "the policy returned 1 replies for 3 requests"),
-        ("strings", "the policy returned 'x', but must return a Reply with a text"),
+        ("strings", "the policy returned 'x', but must return a Reply"),
     ],
 )
 def test_what_is_no_list_of_replies_ends_the_episodes(agent, said, added, capsys):
