@@ -11,7 +11,7 @@ def test_ctrl_c_before_anything_was_played_promises_nothing(tmp_path, monkeypatc
     monkeypatch.setattr("ragen_bench.cli.run_and_report.play_missing", interrupt)
     out = tmp_path / "run"
     assert main(["bench", "--agent", "random", "--game", "Bandit", "--out", str(out)]) == 130
-    assert capsys.readouterr().err.splitlines()[-1] == "interrupted; nothing was played yet"
+    assert capsys.readouterr().err.splitlines()[-1] == "interrupted; no episode was finished"
 
 
 @pytest.mark.parametrize("command", [["games"], ["power"]])

@@ -37,7 +37,7 @@ def test_two_fixed_models_need_levels_and_no_seeds(capsys):
     for row in found:
         assert (row["finds"] <= 0.06) == (row["power"] >= 0.8)
     assert main(["power", "--effect", "6pp", "--seed-sd", "0pp"]) == 0
-    assert "two fixed models that play each level once" in capsys.readouterr().out
+    assert "for two fixed models that play each level once" in capsys.readouterr().out
 
 
 def test_what_cannot_be_found_is_said(capsys):

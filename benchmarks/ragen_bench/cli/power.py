@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 _NONE: Final = "-"
 _ONCE: Final = (
-    "two fixed models that play each level once; more plays of the same levels find less than more levels "
-    "do, and nothing where a model always replies alike"
+    "for two fixed models that play each level once; repeating levels helps less than adding levels, and not "
+    "at all with greedy decoding"
 )
 
 
@@ -76,7 +76,7 @@ def _grid_of_levels(data: "pd.DataFrame", effect: str) -> Grid:
         [str(row["levels"]), f"{100 * row['power']:.0f}%", _found(row["finds"])]
         for row in data.to_dict("records")
     ]
-    return Grid(["levels", f"chance to\nfind {effect}", "find, pp"], rows, left=0)
+    return Grid(["levels", f"chance to\nfind {effect}", "finds, pp"], rows, left=0)
 
 
 def _found(smallest: float) -> str:

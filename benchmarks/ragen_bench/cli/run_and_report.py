@@ -51,7 +51,7 @@ def run_and_report(
     except KeyboardInterrupt:
         kept = f"finished episodes are in {folder}, and the same command resumes the run"
         raise InterruptedCommandError(
-            kept if folder.exists() else "nothing was played yet"
+            kept if folder.exists() else "no episode was finished"
         ) from None
     failed = print_run(folder, options.style, options.wide)
     print(f"run: {folder}", file=sys.stderr)
