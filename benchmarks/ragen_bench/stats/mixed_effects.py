@@ -113,14 +113,16 @@ def mixed_effects_difference(
     of_seed = sum(_seed_variance(side)[0] * len(side) for side in (first, second))
     if seeds == (1, 1) and _is_binary(first) and _is_binary(second):
         exact = mcnemar_exact(first[0] == 1, second[0] == 1, confidence)
-        return Difference(exact.difference, exact.p_value, variance, seeds, False, of_seed)
+        return Difference(
+            exact.difference, exact.p_value, variance, seeds, permuted=False, of_seed=of_seed
+        )
     error = math.sqrt(max(variance.total, 1 / first.shape[1] ** 2))
     half = _quantile(confidence, variance.degrees_of_freedom) * error
     by_model = float(2 * stats.t.sf(abs(estimate) / error, variance.degrees_of_freedom))
     exact_p = permutation_p(first.mean(axis=1), second.mean(axis=1)) if min(seeds) > 1 else 0.0
     return Difference(
         Interval(estimate, estimate - half, estimate + half), max(by_model, exact_p), variance,
-        seeds, exact_p > by_model, of_seed,
+        seeds, permuted=exact_p > by_model, of_seed=of_seed,
     )  # fmt: skip
 
 
