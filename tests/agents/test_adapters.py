@@ -4,6 +4,7 @@ import itertools
 import json
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium as gym
 import numpy as np
@@ -256,6 +257,40 @@ def played_again(completion, seed):
                 total, over = total + reward, terminated or truncated
             assert answer["content"] == text
     return total
+
+
+def test_members_of_a_group_differ_in_the_games_chance_on_several_processes():
+    """Each process plays its share of the members: here two of four, on one level of a slippery lake."""
+    rollouts, asked = GameRollouts("ragen/FrozenLakeText-v0"), []
+
+    class AskedError(Exception):
+        pass
+
+    def collect(specs, step):
+        asked.append(specs)
+        raise AskedError
+
+    rollouts._collector = SimpleNamespace(
+        engine=SimpleNamespace(sync=lambda *_: None), collect=collect
+    )
+    prompt = rollouts.dataset(1)[0]["prompt"]
+    for process in (0, 1):
+        accelerator = SimpleNamespace(process_index=process, unwrap_model=lambda model: model)
+        state = SimpleNamespace(global_step=3)
+        trainer = SimpleNamespace(accelerator=accelerator, model=None, state=state)
+        with pytest.raises(AskedError):
+            rollouts([prompt, prompt], trainer)
+    (first,), (second,) = asked
+    assert first.options["seed"] == second.options["seed"]
+    slips = []
+    for spec in (first, second):
+        for member in range(spec.size):
+            env = gym.make("ragen/FrozenLake-v0", success_rate=0.0)
+            noise = spec.options["noise"] + 3 * spec.size + member
+            env.reset(seed=spec.options["seed"], options={"noise": noise})
+            slips.append(b"".join(env.step(1)[0].tobytes() for _ in range(6)))
+    assert len(set(slips)) > 1
+    assert slips[:2] != slips[2:]
 
 
 def test_rollouts_refuse_other_datasets():

@@ -12,6 +12,7 @@ import pytest
 from verifiers.v1.utils.loaders import taskset_class
 
 import ragen_envs  # noqa: F401
+from ragen_envs.errors import RagenError
 
 REPLIES = {
     "Sokoban": "<think>go</think><answer>Down || Right || Up</answer>",
@@ -84,6 +85,14 @@ def test_worked_examples_are_part_of_the_prompt():
     prompt = [(message.role, message.content) for message in task.data.prompt]
     chat = env.get_wrapper_attr("messages")[1:]
     assert prompt == [(message["role"], message["content"]) for message in chat]
+
+
+def test_a_history_that_is_sent_anyway_is_refused():
+    taskset_type = taskset_class("ragen-games")
+    config_type = taskset_type.__orig_bases__[0].__args__[1]
+    config = config_type(id="ragen-games", levels=1, settings={"history": "none"})
+    with pytest.raises(RagenError, match="history is 'none', but must be 'full'"):
+        list(taskset_type(config))
 
 
 @pytest.mark.parametrize("game", REPLIES)
