@@ -1,20 +1,12 @@
 """The claims of all tables and figures with their verdicts, for docs/reproduction.md."""
 
 import csv
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from ragen_bench.reproduction.reproduction_config import (
-    Origin,
-    Reproduction,
-    bundled_reproductions,
-    load_reproduction,
-)
-
-from ragen_envs import SUITE_VERSION
+from ragen_bench.reproduction.reproduction_config import Origin, bundled_reproductions
 
 _SIGNS: Final = {"supported": "✓", "contradicted": "✗", "smaller": "≪", "undecided": "?"}
 _TITLES: Final[Mapping[Origin, str]] = {
@@ -22,48 +14,35 @@ _TITLES: Final[Mapping[Origin, str]] = {
     "RAGEN-2": "Claims of RAGEN-2",
     "own": "Questions of our own",
 }
-_NOT_RUN: Final = "not run"
 _HEAD: Final = (
     "| claim | paper | ours | verdict | p | seeds |\n| :-- | --: | --: | :-- | --: | --: |\n"
+)
+_OPEN_HEAD: Final = (
+    "| claim | what would decide it | further runs | core hours | `ragen reproduce` |\n"
+    "| :-- | :-- | --: | --: | :-- |\n"
 )
 
 Row = Mapping[str, str]
 
 
 def claims_tables(results: Path) -> str:
-    """Return the claims that were run on the present suite version by who makes them, then the others.
+    """Return the claims that were run by who makes them, then those that are open and what would decide them.
 
     Args:
         results: The folder of results of a scale.
     """
-    rows = [
-        row for name in bundled_reproductions() for row in _rows(load_reproduction(name), results)
-    ]
+    rows = [row for name in bundled_reproductions() for row in _rows(name, results)]
     parts = []
     for origin, title in _TITLES.items():
         own = [row for row in rows if row["origin"] == origin]
-        shown = "".join(_line(row) for row in own if row["verdict"] != _NOT_RUN)
+        shown = "".join(_line(row) for row in own if row["verdict"] != "not run")
         parts.append(f"### {title}\n\n{_counts(own)}\n\n{_HEAD}{shown}")
     return "\n" + "\n".join([*parts, _open(rows)]) + "\n"
 
 
-def _rows(what: Reproduction, results: Path) -> Iterator[Row]:
-    path = results / f"{what.name}-claims.csv"
-    if path.exists() and _suite_version(results / f"{what.sweep}.jsonl") == SUITE_VERSION:
-        with path.open(encoding="utf-8", newline="") as file:
-            yield from ({**row, "source": what.name} for row in csv.DictReader(file))
-        return
-    for claim in what.claims:
-        yield {
-            "claim": claim.text, "origin": claim.origin, "verdict": _NOT_RUN,
-            "remedy": "runs of all cells", "source": what.name,
-        }  # fmt: skip
-
-
-def _suite_version(archive: Path) -> int:
-    """Return the newest suite version of which a sweep has kept trained runs."""
-    tasks = [json.loads(line)["task"] for line in archive.read_text(encoding="utf-8").splitlines()]
-    return max((task["suite_version"] for task in tasks if task["seed"] is not None), default=0)
+def _rows(name: str, results: Path) -> Iterator[Row]:
+    with (results / f"{name}-claims.csv").open(encoding="utf-8", newline="") as file:
+        yield from ({**row, "source": name} for row in csv.DictReader(file))
 
 
 def _counts(rows: Sequence[Row]) -> str:
@@ -81,14 +60,16 @@ def _line(row: Row) -> str:
 
 
 def _open(rows: Sequence[Row]) -> str:
-    """Return the claims without a verdict, and what would decide them."""
+    """Return the claims without a verdict, what would decide them, and what that costs."""
     parts = [
-        _head(title) + "".join(f"| {r['claim']} | {r['remedy']} | {r['source']} |\n" for r in found)
-        for title, word in (("Undecided", "undecided"), ("Not run", _NOT_RUN))
+        f"### {title}\n\n{_OPEN_HEAD}{''.join(map(_open_line, found))}"
+        for title, word in (("Undecided", "undecided"), ("Not run", "not run"))
         if (found := [row for row in rows if row["verdict"] == word])
     ]
     return "\n".join(parts)
 
 
-def _head(title: str) -> str:
-    return f"### {title}\n\n| claim | what would decide it | `ragen reproduce` |\n| :-- | :-- | :-- |\n"
+def _open_line(row: Row) -> str:
+    runs = row["further_runs"] if row["further_runs"] != "0" else ""
+    hours = f"{float(row['core_hours']):.1f}" if row["core_hours"] else ""
+    return f"| {row['claim']} | {row['remedy']} | {runs} | {hours} | {row['source']} |\n"

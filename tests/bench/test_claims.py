@@ -1,14 +1,22 @@
 """Verdicts on claims, and the numbers of runs that they rest on, from results whose truth is known."""
 
+import math
+from pathlib import Path
+
 import numpy as np
 import pytest
+from scipy import stats
 
 pytest.importorskip("torch")
 
+from ragen_bench.reproduction.claim_costs import claims_data
 from ragen_bench.reproduction.claims import judge
 from ragen_bench.reproduction.measurements import Runs
+from ragen_bench.reproduction.remedies import more_runs, p_of_gap, p_of_shares, p_of_shift
 from ragen_bench.reproduction.reproduction_config import load_reproduction
 from ragen_bench.reproduction.run_measures import collapsed_at, happened, scalar_of
+from ragen_bench.sweeps.state import Cost
+from ragen_bench.sweeps.sweep_run import SweepRun
 from ragen_bench.sweeps.tasks import Choice, plan
 from results import PAPERS, make_result, outcome, results_of
 
@@ -331,3 +339,69 @@ def test_what_would_decide_a_claim_would_do_so_among_all_of_them():
     share = next(v for v in verdicts if v.ours.startswith("6 of 6 runs"))
     runs = int(share.remedy.split()[0])
     assert 2.0 ** (1 - runs) <= 0.05 / len(verdicts) < 2.0 ** (2 - runs)
+
+
+def test_a_share_stays_undecided_until_so_many_runs():
+    def curves(task):
+        fell = (task.seed or 0) >= 2
+        return {"success": [0.5] * 20 + [0.0 if fell else 0.5] * 20}
+
+    claim = "StarPO with group-relative advantages collapses on Bandit"
+    found = judged("figure5", claim, runs_of("figure5", curves, PAPERS))
+    assert found.verdict == "undecided"
+    needed = found.seeds_needed
+    assert found.remedy == f"{needed} seeds, if the effect stays as it is"
+    falls = math.floor(4 / 6 * needed)
+    assert stats.binomtest(falls, needed).pvalue <= 0.05
+    assert stats.binomtest(math.floor(4 / 6 * (needed - 1)), needed - 1).pvalue > 0.05
+
+
+@pytest.mark.parametrize(("mean", "deviation"), [(0.5, 1.0), (-2.0, 1.0)])
+def test_a_mean_is_decided_by_so_many_runs_with_even_odds(mean, deviation):
+    """Half of the repetitions of an experiment of that size reject that there is nothing."""
+    needed = more_runs(2, lambda n: p_of_shift(mean, deviation, n), 0.05).seeds
+    draws = np.random.default_rng(0).normal(mean, deviation, (4000, needed))
+    decided = (stats.ttest_1samp(draws, 0.0, axis=1).pvalue <= 0.05).mean()
+    assert 2.0 ** (1 - needed) <= 0.05
+    assert 0.4 < decided < (0.6 if needed > 6 else 1.01)
+
+
+def test_no_number_of_runs_decides_where_there_is_nothing():
+    assert more_runs(6, lambda n: p_of_gap(0.0, (1.0, 1.0), n), 0.05).seeds == 0
+    assert more_runs(6, lambda n: p_of_shares((0.3, 0.3), n), 0.05).seeds == 0
+
+
+def test_further_runs_and_their_time_are_those_that_are_missing():
+    what = load_reproduction("figure10")
+    run = SweepRun(what.load_sweep(), Choice(), Path("nowhere"), None)
+    states = [
+        s._replace(result=make_result(s.task) if s.task.cell != "rollouts-5" else None)
+        for s in run.states()
+    ]
+    results = [s.result for s in states if s.result is not None]
+    verdicts = judge(what, Runs(what.load_sweep(), results))
+    cost = Cost(what.load_sweep(), "laptop", states)
+    data = claims_data(what, verdicts, states, cost)
+    not_run = data[data["verdict"] == "not run"]
+    assert not_run["further_runs"].tolist() == [6] * len(not_run)
+    lake = not_run[not_run["claim"].str.contains("Deterministic")].iloc[0]
+    task = next(s.task for s in states if s.result is None and "Lake" in s.task.game)
+    assert lake["core_hours"] == pytest.approx(6 * cost.whole(task) / 3600)
+    assert (data.loc[data["verdict"] == "supported", "further_runs"] == 0).all()
+
+
+def test_runs_of_other_commands_do_not_hide_the_times_of_this_one():
+    def curves(task):
+        slow = 10.0 if task.cell == "all" else 4.0
+        return {"seconds/total": [slow + (task.seed or 0) / 10] * 40}
+
+    runs = runs_of("figure7", curves)
+    untimed = [
+        result.model_copy(update={"curves": {}}) if result.task.seed in (0, 1) else result
+        for result in runs.results
+    ]
+    claim = "Keeping 25% saves time"
+    for results, seeds in ((runs.results, 6), (untimed, 4)):
+        found = judged("figure7", claim, Runs(runs.sweep, results))
+        assert (found.verdict, found.seeds) == ("supported", seeds)
+        assert found.p_holm == pytest.approx(2 / math.comb(2 * seeds, seeds))

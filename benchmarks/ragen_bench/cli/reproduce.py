@@ -124,12 +124,10 @@ def _nothing_stored(sweep: str | None, results: Path) -> str:
 
 
 def _print(report: "Report", style: Format, wide: bool) -> None:
-    import pandas as pd
-
     if style is Format.MARKDOWN:
         print(report.markdown())
         return
-    claims = pd.DataFrame(report.verdicts)
+    claims = report.claims_data
     second = {"stages": report.stages_data, "phase": report.phase_data}
     facts = {
         "claims": plain_rows(claims),

@@ -8,6 +8,7 @@ import numpy as np
 
 from ragen_bench.reproduction.findings import Finding
 from ragen_bench.reproduction.measurements import Runs
+from ragen_bench.reproduction.remedies import Remedy
 from ragen_bench.reproduction.reproduction_config import (
     Claim,
     Origin,
@@ -38,6 +39,8 @@ class Verdict(NamedTuple):
     verdict: Word
     remedy: str
     """What would decide it; "" where it is decided."""
+    seeds_needed: int = 0
+    """Runs of each setting that would decide it; 0 where it is decided, or no number is known or enough."""
 
 
 def judge(what: Reproduction, runs: Runs) -> list[Verdict]:
@@ -60,7 +63,7 @@ def judge(what: Reproduction, runs: Runs) -> list[Verdict]:
             f.seeds,
             float(p),
             word,
-            f.remedy(level) if word in ("undecided", "not run") else "",
+            *(f.remedy(level) if word in ("undecided", "not run") else Remedy()),
         )
         for claim, f, (p, half) in zip(what.claims, findings, _adjusted(findings), strict=True)
         for word, p in [_word(f, p, half)]

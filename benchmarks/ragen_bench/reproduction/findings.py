@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-ONE_SEED: Final = "at least 2 seeds, to see how much they differ"
+from ragen_bench.reproduction.remedies import Remedy
 
 
 class Finding(NamedTuple):
@@ -18,7 +18,7 @@ class Finding(NamedTuple):
     ours: str
     seeds: int = 0
     """Runs of each setting; the smaller number where they differ."""
-    remedy: Callable[[float], str] = lambda _: ""
+    remedy: Callable[[float], Remedy] = lambda _: Remedy()
     """What would decide it if it is undecided, by the level at which it must be tested."""
     p_half: float = math.nan
     """Of an effect of at least half of the paper's; nan where the paper prints none on the claim's side."""

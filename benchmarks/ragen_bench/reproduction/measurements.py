@@ -4,12 +4,13 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ragen_bench.reproduction.remedies import Remedy
 from ragen_bench.reproduction.reproduction_config import Column
 from ragen_bench.stats.intervals import FloatArray
 from ragen_bench.stats.mixed_effects import distinct_levels
 from ragen_bench.sweeps.results import Outcome, TaskResult
 from ragen_bench.sweeps.sweep_config import Sweep
-from ragen_bench.sweeps.tasks import POLICY, controls_cell
+from ragen_bench.sweeps.tasks import POLICY, Choice, controls_cell
 
 
 @dataclass(frozen=True)
@@ -32,10 +33,12 @@ class Runs:
         ]  # fmt: skip
         return sorted(found, key=lambda result: result.task.seed or 0)
 
-    def lacking(self, games: Iterable[str], cells: Iterable[str]) -> str:
+    def lacking(self, games: Iterable[str], cells: Iterable[str]) -> Remedy | None:
         """Return which of the cells have no run on one of the games, as what is still needed."""
         missing = [cell for cell in cells if not all(self.of(game, cell) for game in set(games))]
-        return f"runs of {' and '.join(dict.fromkeys(missing))}" if missing else ""
+        if not missing:
+            return None
+        return Remedy(f"runs of {' and '.join(dict.fromkeys(missing))}", Choice.seeds)
 
     def sample(self, column: Column, cell: str) -> FloatArray | None:
         """Return the test outcomes of a cell, (seeds, distinct levels), or None without any."""

@@ -9,6 +9,7 @@ import pandas as pd
 from ragen_agents.run_files.atomic import write_atomically
 from ragen_bench.console.formats import Grid, markdown
 from ragen_bench.reproduction.beside import Beside
+from ragen_bench.reproduction.claim_costs import claims_data
 from ragen_bench.reproduction.claims import Verdict, judge
 from ragen_bench.reproduction.figures import draw_curves
 from ragen_bench.reproduction.html_page import render_page, sample_episodes
@@ -24,6 +25,7 @@ from ragen_bench.reproduction.reproduction_config import (
 from ragen_bench.reproduction.stages import stages_grid, tabulate_stages
 from ragen_bench.reproduction.success_table import claims_grid, table_grid, tabulate
 from ragen_bench.sweeps.archive import add_to_archive, archive_path, read_archive
+from ragen_bench.sweeps.state import Cost
 from ragen_bench.sweeps.sweep_run import SweepRun
 from ragen_bench.sweeps.tasks import Choice
 
@@ -50,6 +52,8 @@ class Report:
         self.stages_data: pd.DataFrame | None = tabulate_stages(what, self._runs)
         self.phase_data: pd.DataFrame | None = tabulate_phase(what, self._runs)
         self.verdicts: list[Verdict] = judge(what, self._runs)
+        cost = Cost(run.sweep, run.choice.scale, states)
+        self.claims_data: pd.DataFrame = claims_data(what, self.verdicts, states, cost)
 
     @property
     def trained(self) -> bool:
@@ -64,7 +68,7 @@ class Report:
     @property
     def claims(self) -> Grid:
         """The claims and their verdicts, for people."""
-        return claims_grid(self.verdicts)
+        return claims_grid(self.claims_data)
 
     @property
     def second_table(self) -> tuple[str, Grid] | None:
@@ -147,10 +151,9 @@ class Report:
         beside_runs.parent.mkdir(parents=True, exist_ok=True)
         is_kept = bool(self._results) and not self._beside and not self._leaves_out(folder)
         base = str(archive.parent / self.what.name if is_kept else beside_runs)
-        claims = pd.DataFrame(self.verdicts, columns=Verdict._fields)
         texts: dict[Path, str | bytes] = {
             Path(base + ".csv"): self.data.to_csv(index=False),
-            Path(base + "-claims.csv"): claims.to_csv(index=False),
+            Path(base + "-claims.csv"): self.claims_data.to_csv(index=False),
             Path(base + ".md"): self.markdown(),
             **({} if drawing is None else {Path(base + ".svg"): drawing}),
             Path(f"{beside_runs}.html"): self._page(drawing),

@@ -8,8 +8,17 @@ import numpy as np
 from scipy import stats
 
 from ragen_bench.console.formats import number, percent
-from ragen_bench.reproduction.findings import ONE_SEED, Finding
+from ragen_bench.reproduction.findings import Finding
 from ragen_bench.reproduction.measurements import Runs
+from ragen_bench.reproduction.remedies import (
+    ONE_SEED,
+    Remedy,
+    more_runs,
+    p_of_gap,
+    p_of_share,
+    p_of_shares,
+    p_of_shift,
+)
 from ragen_bench.reproduction.reproduction_config import ScalarClaim, ShareClaim
 from ragen_bench.reproduction.run_measures import happened, scalar_of
 from ragen_bench.stats.intervals import FloatArray, wilson
@@ -46,23 +55,38 @@ def scalar_finding(claim: ScalarClaim, runs: Runs) -> Finding:
     else:
         favourable, p_value = means[0] > means[1], _p_of_means(sides[0], sides[1])
     if seeds < 2:
-        return Finding(favourable, math.nan, claim.paper, ours, seeds, lambda _: ONE_SEED)
+        return Finding(favourable, math.nan, claim.paper, ours, seeds, lambda _: Remedy(ONE_SEED))
     half = _p_of_half(claim, sides[0])
-    return Finding(favourable, p_value, claim.paper, ours, seeds, lambda _: "more seeds", half)
+
+    def remedy(alpha: float) -> Remedy:
+        return more_runs(seeds, lambda n: _p_at(claim, sides, n), alpha)
+
+    return Finding(favourable, p_value, claim.paper, ours, seeds, remedy, half)
 
 
 def _numbers(claim: ScalarClaim, results: Sequence[TaskResult]) -> FloatArray:
-    return np.array([scalar_of(result, claim.scalar) for result in results])
+    """Return the numbers of the runs. Runs of another sweep have no times that could be compared."""
+    numbers = np.array([scalar_of(result, claim.scalar) for result in results])
+    return numbers[np.isfinite(numbers)] if claim.scalar == "seconds" else numbers
 
 
-def _unknown(claim: ScalarClaim, missing: str) -> Finding:
-    """Return what is known without the numbers.
+def _p_at(claim: ScalarClaim, sides: Sequence[FloatArray], n: int) -> float:
+    """Return the p-value of ``n`` runs with the means and the spread of those that are there."""
+    means, deviations = [s.mean() for s in sides], [float(s.std(ddof=1)) for s in sides]
+    if not any(deviations):
+        return 1.0
+    if len(sides) == 2:
+        return p_of_gap(means[0] - means[1], (deviations[0], deviations[1]), n)
+    shift = FLAT - abs(means[0]) if claim.flat else means[0]
+    return p_of_shift(shift, deviations[0], n)
 
-    A sweep that takes over the runs of another has no times of them that could be compared.
-    """
+
+def _unknown(claim: ScalarClaim, missing: Remedy | None) -> Finding:
+    """Return what is known without the numbers."""
     if claim.scalar != "seconds" or missing:
-        return Finding(False, math.nan, claim.paper, "", remedy=lambda _: missing or "longer runs")
-    needed = "all cells in one command, with --results of their own"
+        needed = missing or Remedy("longer runs")
+        return Finding(False, math.nan, claim.paper, "", remedy=lambda _: needed)
+    needed = Remedy("all cells in one command, with --results of their own")
     return Finding(False, math.nan, claim.paper, "timed in other commands", 0, lambda _: needed)
 
 
@@ -127,16 +151,18 @@ def share_finding(claim: ShareClaim, runs: Runs) -> Finding:
     count, able = _counted(claim, results)
     if not able:
         none = f"none of {len(results)} runs collapsed"
-        return Finding(False, math.nan, "", none, len(results), lambda _: "longer runs")
+        return Finding(False, math.nan, "", none, len(results), lambda _: Remedy("longer runs"))
     if claim.less is not None:
         return _compared(claim, runs, count, able)
     share = wilson(count, able)
     ours = f"{count} of {able} runs [{percent(share.low)}%, {percent(share.high)}%]"
     p_value = float(stats.binomtest(count, able).pvalue)
     favourable = (count > able / 2) == claim.most
-    return Finding(
-        favourable, p_value, "", ours, len(results), lambda alpha: _runs_needed(able, alpha)
-    )
+
+    def remedy(alpha: float) -> Remedy:
+        return more_runs(len(results), lambda n: p_of_share(count / able, n), alpha)
+
+    return Finding(favourable, p_value, "", ours, len(results), remedy)
 
 
 def _compared(claim: ShareClaim, runs: Runs, count: int, able: int) -> Finding:
@@ -147,16 +173,18 @@ def _compared(claim: ShareClaim, runs: Runs, count: int, able: int) -> Finding:
     table = np.array([[count, able - count], [fewer, among - fewer]])
     p_value = float(stats.fisher_exact(table).pvalue) if among else math.nan
     favourable = bool(among) and count / able > fewer / among
-    return Finding(favourable, p_value, "", ours, min(able, len(others)), lambda _: "more runs")
+    seeds = min(able, len(others))
+
+    def remedy(alpha: float) -> Remedy:
+        if not count and not fewer:
+            return Remedy("a setting in which it happens at all")
+        shares = (count / able, fewer / max(among, 1))
+        return more_runs(seeds, lambda n: p_of_shares(shares, n), alpha)
+
+    return Finding(favourable, p_value, "", ours, seeds, remedy)
 
 
 def _counted(claim: ShareClaim, results: Sequence[TaskResult]) -> tuple[int, int]:
     """Return in how many runs it happened, and in how many it could have."""
     able = [one for r in results if (one := happened(r, claim.event)) is not None]
     return sum(able), len(able)
-
-
-def _runs_needed(there: int, alpha: float) -> str:
-    """Return how many runs decide if all agree: 2 to the power of 1 - n must be at most alpha."""
-    needed = 1 + math.ceil(-math.log2(alpha))
-    return f"{needed} runs that agree" if there < needed else "more runs"

@@ -6,8 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from ragen_bench.reproduction.findings import ONE_SEED, Finding
+from ragen_bench.reproduction.findings import Finding
 from ragen_bench.reproduction.measurements import Runs
+from ragen_bench.reproduction.remedies import ONE_SEED, Remedy
 from ragen_bench.reproduction.reproduction_config import Reproduction, SuccessClaim
 from ragen_bench.stats.intervals import FloatArray
 from ragen_bench.stats.mixed_effects import (
@@ -33,23 +34,24 @@ def success_finding(what: Reproduction, claim: SuccessClaim, runs: Runs) -> Find
     if sides[0] is None or sides[1] is None:
         games = [what.columns[i].train for i in columns]
         missing = runs.lacking(games, (claim.more, claim.less))
-        return Finding(False, math.nan, paper, "", remedy=lambda _: missing)
+        return Finding(False, math.nan, paper, "", remedy=lambda _: missing or Remedy())
     found = mixed_effects_rate_difference(sides[0], sides[1])
     low, high = (100 * bound for bound in found.interval[1:])
     ours = f"{100 * found.interval.estimate:+.1f} points [{low:+.1f}, {high:+.1f}]"
     favourable = found.interval.estimate > 0
     seeds = min(found.seeds)
     if seeds < 2:
-        return Finding(favourable, math.nan, paper, ours, seeds, lambda _: ONE_SEED)
+        return Finding(favourable, math.nan, paper, ours, seeds, lambda _: Remedy(ONE_SEED))
     outside = printed is not None and not low <= printed <= high
     half = math.nan
     if printed is not None and printed > 0:
         below = mixed_effects_difference(sides[0] - printed / 200, sides[1])
         half = below.p_value if below.interval.estimate < 0 else 1.0
 
-    def remedy(alpha: float) -> str:
+    def remedy(alpha: float) -> Remedy:
         needed = _seeds_needed(found, abs(printed) if printed else None, alpha)
-        return f"the paper's size is outside the interval; {needed}" if outside else needed
+        text = f"the paper's size is outside the interval; {needed.text}"
+        return needed._replace(text=text) if outside else needed
 
     return Finding(favourable, found.p_value, paper, ours, seeds, remedy, half)
 
@@ -74,20 +76,29 @@ def _printed(what: Reproduction, claim: SuccessClaim, columns: Sequence[int]) ->
     return sum(gaps) / len(gaps) if gaps else None
 
 
-def _seeds_needed(found: Difference, printed: float | None, alpha: float) -> str:
-    """Return how many seeds find the paper's difference, or one of 5 points, with a power of 80%."""
+def _seeds_needed(found: Difference, printed: float | None, alpha: float) -> Remedy:
+    """Return how many seeds find a difference with a power of 80%.
+
+    It is the paper's; where the paper prints none, the one that was seen, but at least 5 points.
+    """
     there = min(found.seeds)
 
     def needed(points: float) -> int | None:
         return seeds_for(points / 100, found.of_seed, found.variance.levels, alpha=alpha)
 
-    points = printed or _POINTS
-    size = f"{points:.1f} points" if printed is None else f"the paper's {points:.1f} points"
+    seen = 100 * abs(found.interval.estimate)
+    points, size = printed or _POINTS, f"{printed or _POINTS:.1f} points"
+    if printed is not None:
+        size = f"the paper's {size}"
+    elif seen > _POINTS:
+        points, size = seen, f"the {seen:.1f} points seen"
     seeds = needed(points)
     if seeds is None:
-        return f"more levels: no number of seeds finds {size} on these"
+        return Remedy(f"more levels: no number of seeds finds {size} on these")
     if seeds > there:
-        return f"{seeds} seeds to find {size} with 80% power"
+        return Remedy(f"{seeds} seeds to find {size} with 80% power", seeds)
+    would = f"these seeds would have found {size} with 80% power"
     smaller = needed(_POINTS) if points > _POINTS else None
-    more = f"; {smaller} seeds to find {_POINTS:.1f}" if smaller and smaller > there else ""
-    return f"these seeds would have found {size} with 80% power{more}"
+    if smaller is None or smaller <= there:
+        return Remedy(would)
+    return Remedy(f"{would}; {smaller} seeds to find {_POINTS:.1f}", smaller)

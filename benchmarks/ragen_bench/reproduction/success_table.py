@@ -9,7 +9,6 @@ import pandas as pd
 
 from ragen_bench.console.formats import Grid, number, percent, percent_interval
 from ragen_bench.reproduction.beside import ZERO_SHOT, Beside
-from ragen_bench.reproduction.claims import Verdict
 from ragen_bench.reproduction.measurements import Runs, sample_of
 from ragen_bench.reproduction.paper_levels import paper_mark
 from ragen_bench.reproduction.reproduction_config import Column
@@ -204,19 +203,20 @@ def _difference(row: dict[Any, Any]) -> str:
     return percent_interval(row["difference"], row["difference_low"], row["difference_high"])
 
 
-def claims_grid(verdicts: list[Verdict]) -> Grid:
-    """Return the claims and their verdicts for people."""
+def claims_grid(data: pd.DataFrame) -> Grid:
+    """Return the claims, their verdicts, and what would decide the open ones, for people."""
     rows = [
         [
-            v.claim,
-            v.verdict,
-            v.paper,
-            v.ours,
-            f"{v.p_holm:.2g}" if math.isfinite(v.p_holm) else "",
-            v.remedy,
+            row["claim"],
+            row["verdict"],
+            row["paper"],
+            row["ours"],
+            f"{row['p_holm']:.2g}" if math.isfinite(row["p_holm"]) else "",
+            row["remedy"],
+            f"{row['core_hours']:.2g}" if math.isfinite(row["core_hours"]) else "",
         ]
-        for v in verdicts
+        for row in data.to_dict("records")
     ]
-    header = ["claim", "verdict", "paper", "ours", "p Holm", "what would decide it"]
+    header = ["claim", "verdict", "paper", "ours", "p Holm", "what would decide it", "core hours"]
     wrapped = ("claim", "what would decide it")
-    return Grid(header, rows, 2, ("what would decide it", "p Holm"), wrapped)
+    return Grid(header, rows, 2, ("core hours", "what would decide it", "p Holm"), wrapped)

@@ -109,12 +109,13 @@ class Cost:
 
     def left(self, state: TaskState) -> float | None:
         """Return the seconds that a task still takes on one thread, or None where nothing is known."""
-        if state.result is not None:
-            return 0.0
-        task = state.task
+        return 0.0 if state.result is not None else self.whole(state.task, state.iterations)
+
+    def whole(self, task: SweepTask, done: int = 0) -> float | None:
+        """Return the seconds of a task from iteration ``done`` on, or None where nothing is known."""
         episodes = task.suite.episodes * len(task.suite.tasks)
         test = _OVERHEAD + _TEST * episodes
         if not task.steps:
             return test
         each = self.step(task)
-        return None if each is None else test + each * (task.steps - state.iterations)
+        return None if each is None else test + each * (task.steps - done)

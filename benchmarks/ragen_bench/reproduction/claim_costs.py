@@ -1,0 +1,66 @@
+"""What it takes to decide open claims: further runs, and their time."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import pandas as pd
+
+from ragen_bench.reproduction.claims import Verdict
+from ragen_bench.reproduction.reproduction_config import (
+    Claim,
+    Reproduction,
+    ScalarClaim,
+    SuccessClaim,
+)
+from ragen_bench.sweeps.state import Cost, TaskState
+from ragen_bench.sweeps.tasks import SweepTask
+
+
+def claims_data(
+    what: Reproduction, verdicts: Sequence[Verdict], states: Sequence[TaskState], cost: Cost
+) -> pd.DataFrame:
+    """Return a row for each claim: the fields of `Verdict`, ``further_runs`` and ``core_hours``.
+
+    ``further_runs`` is how many runs are missing to decide a claim, those of all its settings together, and
+    ``core_hours`` their time on one core; 0 and nan where no number of runs is known that would.
+    """
+    data = pd.DataFrame(verdicts, columns=Verdict._fields)
+    missing = [
+        [
+            cost.whole(task)
+            for cell in _cells(what, claim)
+            for task, there in [_runs(states, *cell)]
+            for _ in range(verdict.seeds_needed - there)
+        ]
+        for claim, verdict in zip(what.claims, verdicts, strict=True)
+    ]
+    data["further_runs"] = list(map(len, missing))
+    data["core_hours"] = [_hours(seconds) for seconds in missing]
+    return data
+
+
+def _cells(what: Reproduction, claim: Claim) -> Iterator[tuple[str, str]]:
+    """Yield the games and cells whose runs decide a claim, each once."""
+    if isinstance(claim, SuccessClaim):
+        columns = range(len(what.columns)) if claim.columns is None else claim.columns
+        games = [what.columns[i].train for i in columns]
+        cells = [claim.more, claim.less]
+    else:
+        games = [claim.train]
+        first = claim.more if isinstance(claim, ScalarClaim) else claim.cell
+        cells = [cell for cell in (first, claim.less) if cell is not None]
+    yield from dict.fromkeys((game, cell) for game in games for cell in cells)
+
+
+def _runs(states: Sequence[TaskState], game: str, cell: str) -> tuple[SweepTask, int]:
+    """Return the task of one run of a cell, and how many are done."""
+    of_cell = [
+        s for s in states
+        if (s.task.game, s.task.cell) == (game, cell) and s.task.seed is not None
+    ]  # fmt: skip
+    return of_cell[0].task, sum(state.result is not None for state in of_cell)
+
+
+def _hours(seconds: Sequence[float | None]) -> float:
+    known = [each for each in seconds if each is not None]
+    return sum(known) / 3600 if known and len(known) == len(seconds) else math.nan

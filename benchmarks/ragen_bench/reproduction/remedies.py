@@ -1,0 +1,77 @@
+"""What would decide an open claim: how many runs, if they go on as those that are there."""
+
+import math
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from ragen_bench.stats.permutation import smallest_p
+from ragen_bench.stats.power import MOST_SEEDS
+
+ONE_SEED: Final = "at least 2 seeds, to see how much they differ"
+_SAME: Final = "if the effect stays as it is"
+
+
+class Remedy(NamedTuple):
+    """What would decide a claim."""
+
+    text: str = ""
+    seeds: int = 0
+    """Runs of each setting that it takes; 0 where that is not known or no number is enough."""
+
+
+def more_runs(there: int, p_at: Callable[[int], float], alpha: float) -> Remedy:
+    """Return the number of runs that decides if the effect stays as it is, with even odds.
+
+    Args:
+        there: Runs of each setting so far.
+        p_at: The p-value of so many runs.
+        alpha: The level at which the claim must be tested.
+    """
+    more = range(there + 1, MOST_SEEDS + 1)
+    needed = next((n for n in more if p_at(n) <= alpha), None)
+    if needed is None:
+        return Remedy(f"more than {MOST_SEEDS} seeds, {_SAME}")
+    return Remedy(f"{needed} seeds, {_SAME}", needed)
+
+
+def p_of_shift(shift: float, deviation: float, n: int) -> float:
+    """Return the p-value of a mean that is ``shift`` away, by Student's test and the exact one of signs.
+
+    Args:
+        shift: Distance of the mean from the value that is tested.
+        deviation: Standard deviation over runs, above 0.
+        n: Number of runs, above 1.
+    """
+    by_model = float(2 * stats.t.sf(abs(shift) * math.sqrt(n) / deviation, n - 1))
+    return max(by_model, 2.0 ** (1 - n))
+
+
+def p_of_gap(gap: float, deviations: tuple[float, float], n: int) -> float:
+    """Return the p-value of two means ``gap`` apart, by Welch's test and the exact permutation of runs.
+
+    Args:
+        gap: Difference of the means.
+        deviations: Standard deviations over runs, not both 0.
+        n: Number of runs of each, above 1.
+    """
+    found = stats.ttest_ind_from_stats(
+        gap, deviations[0], n, 0.0, deviations[1], n, equal_var=False
+    )
+    return max(float(found.pvalue), smallest_p(n, n))
+
+
+def p_of_share(share: float, n: int) -> float:
+    """Return the p-value of a share of ``n`` runs, rounded towards the half that it is tested against."""
+    count = math.ceil(share * n) if share < 0.5 else math.floor(share * n)
+    return float(stats.binomtest(count, n).pvalue)
+
+
+def p_of_shares(shares: tuple[float, float], n: int) -> float:
+    """Return Fisher's p-value of two shares of ``n`` runs each, rounded towards each other."""
+    low, high = math.ceil(min(shares) * n), math.floor(max(shares) * n)
+    if low >= high:
+        return 1.0
+    return float(stats.fisher_exact(np.array([[low, n - low], [high, n - high]])).pvalue)
