@@ -43,7 +43,8 @@ class Instance:
     distribution: str
     """Name of the level distribution, which is also the name of its frozen packs."""
     split: str
-    """The split that the env was asked for. A fixed level need not be of it: its key decides."""
+    """The split that the env was asked for. A fixed level need not be of it: its key decides, or the names of
+    a bandit's arms."""
     index: int | None
     """Index in the frozen pack, or None for a level drawn from a seed."""
     seed: int | None
@@ -62,7 +63,7 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
     ``reset(seed=s)`` starts an endless sequence of fresh levels of the env's split; ``reset()``
     continues it. ``reset(options={"index": 7})`` loads a frozen instance of that split. With the
     option ``noise`` (an integer >= 0, 0 by default) the same level is played under another
-    independent draw of the game's randomness.
+    independent draw of the game's randomness. With an index, a seed changes nothing but ``np_random``.
 
     The split is the one that the constructor was given, until ``reset(options={"split": "test"})``
     selects another one. Every later reset, seeded or not, then stays in that split.

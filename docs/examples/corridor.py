@@ -65,9 +65,9 @@ class CorridorEnv(GameEnv[NDArray[np.int64]]):
     def oracle(self, budget: Budget | int | None = None) -> Advice:
         left = as_budget(budget)
         way = self.coin - self.player
-        run = (int(way > 0),) * min(abs(way), left.actions_per_turn, left.actions)
+        run = (int(way > 0),) * min(abs(way), left.this_turn)
         value = float(abs(way) <= left.reach)
-        return Advice(run, value, value)
+        return Advice(run, value, value if way else 0.0)
 
     def turn_value(self, actions: Sequence[int], budget: Budget) -> float:
         return self._value_without_chance(actions, budget)

@@ -93,7 +93,7 @@ class LightsOutEnv(GameEnv[NDArray[np.int8]]):
         left = as_budget(budget)
         plan = solution(self.lamps)
         value = float(len(plan) <= left.reach)
-        return Advice(plan[: left.actions_per_turn], value, value if plan else 0.0)
+        return Advice(plan[: left.this_turn], value, value if plan else 0.0)
 
     def turn_value(self, actions: Sequence[int], budget: Budget) -> float:
         return self._value_without_chance(actions, budget)

@@ -64,11 +64,20 @@ def checked_names(game: object, names: Any) -> tuple[str, ...]:
     Raises:
         GameError: They cannot be told apart in a reply.
     """
-    usable = isinstance(names, tuple) and all(isinstance(n, str) and "||" not in n for n in names)
-    if not usable or not 0 < len(names) == len(set(names)):
+    if not isinstance(names, tuple) or not names or not all(map(_is_readable, names)):
         raise incomplete(
             game,
-            f"text.actions returned {names!r:.80}, but must return a tuple of different names without "
-            "'||'",
+            f"text.actions returned {names!r:.80}, but must return a tuple of names without '||' and "
+            "without spaces around them",
+        )
+    if len({name.casefold() for name in names}) < len(names):
+        raise incomplete(
+            game,
+            f"text.actions returned {names!r:.80}, but the names must differ by more than upper and lower "
+            "case, which replies need not keep",
         )
     return cast("tuple[str, ...]", names)
+
+
+def _is_readable(name: object) -> bool:
+    return isinstance(name, str) and "||" not in name and name == name.strip() != ""

@@ -48,8 +48,14 @@ class ConversationVector:
             noises: Numbers of the noise draws, 0 if left out.
 
         Raises:
-            RagenError: An id does not exist, a list has the wrong length, or the game rejects an argument.
+            RagenError: An id does not exist, a list has the wrong length, seeds and indices were both given,
+                or the game rejects an argument.
         """
+        if seeds is not None and indices is not None:
+            raise RagenError(
+                "seeds and indices were both given, but a frozen instance has no seed; for other random "
+                "events on the same levels give noises"
+            )
         chosen = self._choose(ids)
         columns = {"seeds": seeds, "indices": indices, "noises": noises}
         for name, values in columns.items():

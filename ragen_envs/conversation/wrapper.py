@@ -410,6 +410,11 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             advice = oracle(budget)
         if not isinstance(advice, Advice):
             raise self._incomplete(f"oracle returned {advice!r:.80}, but must return an Advice")
+        if len(advice.actions) > budget.this_turn:
+            raise self._incomplete(
+                f"oracle returned {len(advice.actions)} actions, but must return at most {budget.this_turn} "
+                "(budget.this_turn)"
+            )
         return advice
 
     def random_baseline(self) -> RandomBaseline | None:

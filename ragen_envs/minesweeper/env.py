@@ -26,8 +26,11 @@ class MinesweeperEnv(WordGameEnv):
     ## Description
     The board hides a known number of mines. An open cell shows how many of its neighbors have a
     mine; around a 0, all neighbors are opened too. Some boards cannot be won by reasoning alone:
-    the oracle's value is the exact probability of winning, over all boards that match the open
-    cells. Transitions are deterministic.
+    the oracle's value is the probability of winning if all boards that match the open cells are
+    equally likely. They nearly are: a board with fewer cells without a neighboring mine is a bit
+    likelier, because the first cell is one of them. On 998 test levels the best play wins 89.8%,
+    and the value says 90.2%; the largest difference on one level is 7 points. Transitions are
+    deterministic.
 
     ## Action Space
     `FreeText(4096)`: a cell such as `r2c3` (row 2, column 3, counted from 1 at the top left), or

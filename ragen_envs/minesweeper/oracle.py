@@ -1,6 +1,7 @@
-"""The optimum of Minesweeper: the exact probability to win, over all boards that fit what is seen.
+"""The optimum of Minesweeper: the probability to win, over all boards that fit what is seen.
 
-Every board with the known number of mines is equally likely. A state is the set of open cells and the list of
+Every board with the known number of mines is taken as equally likely, which the choice of the first cell
+makes not quite true (see the game's page). A state is the set of open cells and the list of
 boards that agree with their numbers; its worth is the number of these boards that the best play wins.
 Cells that no board mines are opened first: that costs nothing and never tells less.
 """

@@ -109,7 +109,7 @@ class WebShopEnv(WordGameEnv):
         self.observation_mode = read_choice("observation_mode", observation_mode, MODES)
         self.reward = read_choice("reward", reward, REWARDS)
         self.hints = read_flag("hints", hints)
-        self._goals: tuple[Goal, ...] = ()
+        self._folder: Path | None = None
         if data is not None and not isinstance(data, str | Path):
             raise RagenError(f"data is {data!r}, but must be a folder")
         if data is None:
@@ -120,13 +120,22 @@ class WebShopEnv(WordGameEnv):
         else:
             from ragen_envs.webshop.published import read_goals, read_shop
 
-            folder = Path(data).expanduser().resolve()
-            self.catalogue = read_shop(folder)
-            self._goals = read_goals(folder)
+            self._folder = Path(data).expanduser().resolve()
+            self.catalogue = read_shop(self._folder)
+            read_goals(self._folder)  # refuses broken ones now
             self.distribution = f"webshop-{self.catalogue.name}"
         self._fixed = read_text("level", level)
         if self._fixed is not None:
             decode_goal(self._fixed, self.catalogue)
+
+    @property
+    def goals(self) -> tuple[Goal, ...]:
+        """The goals of published data; none where they are drawn. They are no part of copies and pickles."""
+        if self._folder is None:
+            return ()
+        from ragen_envs.webshop.published import read_goals
+
+        return read_goals(self._folder)
 
     @property
     def success(self) -> bool:
@@ -181,9 +190,9 @@ class WebShopEnv(WordGameEnv):
 
     def draw_level(self, stream: int) -> tuple[str, int]:
         """Return a goal in text form, and the advanced stream."""
-        if self._goals:
+        if self.goals:
             draws = Draws(stream)
-            return encode_goal(draws.one(self._goals), self.catalogue), draws.stream
+            return encode_goal(draws.one(self.goals), self.catalogue), draws.stream
         goal, stream = draw_goal(self.catalogue, stream)
         return encode_goal(goal, self.catalogue), stream
 

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Self
 
 from ragen_envs.errors import InstanceError
 from ragen_envs.webshop.catalogue import FOUND, Catalogue, Draws, Product
@@ -35,6 +35,9 @@ class Goal:
     """The goal in words."""
     similar: bool = False
     """Whether similar words count for those asked for, as in the published data, or equal ones only."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
 
 
 def draw_goal(catalogue: Catalogue, stream: int) -> tuple[Goal, int]:

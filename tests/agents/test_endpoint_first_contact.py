@@ -5,7 +5,7 @@ import time
 
 import pytest
 from endpoint_bench import GAMES, bench, records
-from endpoint_server import completion, plays
+from endpoint_server import completion, failure, plays
 
 pytestmark = pytest.mark.usefixtures("impatient")
 
@@ -60,3 +60,22 @@ def test_a_web_page_after_an_answer_is_a_fault_like_others(server, tmp_path):
         PAGE if len(server.bodies) == 2 else (200, completion(plays(body)))
     )
     assert bench(server, tmp_path / "run", "--concurrency", 1, games=GAMES[1:2]) == expected
+
+
+def test_a_context_too_small_for_any_prompt_ends_the_run(server, tmp_path, capsys):
+    long = "This model's maximum context length is 512 tokens. However, you requested 33000 tokens"
+    server.answer = lambda *_: (400, failure(long))
+    bench(server, tmp_path / "run", "--max-reply-tokens", 32000, code=2)
+    shown = capsys.readouterr().err
+    assert "has no room even for the prompt 'Hello': HTTP 400: This model's maximum" in shown
+    assert "lower --max-reply-tokens" in shown
+    assert records(tmp_path / "run") == []
+
+
+def test_a_first_prompt_that_alone_is_too_long_is_a_record(server, tmp_path):
+    long = "This model's maximum context length is 512 tokens. However, you requested 600 tokens"
+    server.answer = lambda body, _: (
+        completion("Hello!") if body["messages"][0]["content"] == "Hello" else (400, failure(long))
+    )
+    found = bench(server, tmp_path / "run", games=GAMES[1:2])
+    assert {e["end"] for e in found} == {"overflow"}

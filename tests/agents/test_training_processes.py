@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from training_runs import assert_same_run, command, in_two_processes
+from training_runs import assert_same_run, command, in_two_processes, lines
 
 from ragen_agents.engines.base import EngineError
 from ragen_agents.starpo import processes
@@ -86,6 +86,22 @@ def test_processes_that_split_the_weights_learn_what_one_does(more, tiny, tmp_pa
             assert_same_run(one, two, 3)
     subprocess.run(command(tiny, two, *arguments, iterations=4), check=True, capture_output=True)
     assert_same_run(one, two, 4)
+
+
+@pytest.mark.parametrize("more", [(), ("lora.rank=4",), ("update.gradient_checkpointing=true",)])
+def test_split_weights_have_whole_gradients_in_bfloat16(more, tiny, tmp_path):
+    """Where autocast shared its casts between two passes, FSDP reduced the gradients of one alone."""
+    norms = []
+    for splits in (False, True):
+        out = tmp_path / str(splits)
+        arguments = [
+            "--preset", "starpo-grpo", "update.precision=bfloat16", "update.old_logprobs=trainer",
+            "update.max_tokens_per_micro_batch=600", f"fsdp={str(splits).lower()}", *more,
+        ]  # fmt: skip
+        in_two_processes(command(tiny, out, *arguments, iterations=2))
+        norms.append([line["grad_norm"] for line in lines(out) if "grad_norm" in line])
+    assert len(norms[0]) == 2
+    assert norms[1] == pytest.approx(norms[0], rel=0.05)
 
 
 FULL = """

@@ -16,7 +16,7 @@ from ragen_envs import registration
 CORRIDOR = (Path(__file__).parents[2] / "docs/examples/corridor.py").read_text("utf-8")
 GAME = ["--game", "mine/CorridorText-v0", "--episodes", "4"]
 REWARD = "return float(done), done"
-ADVICE = "return Advice(run, value, value)"
+ADVICE = "return Advice(run, value, value if way else 0.0)"
 KEY = "return (low * 1_000_003 + high) * 0x9E3779B97F4A7C15 & ((1 << 63) - 1)"
 INFO = 'return {"success": success, "action_is_valid": True, "action_is_effective": effective}'
 RULES = 'return "You walk along a corridor. Reach the coin. Rewards: 1 at the coin, otherwise 0."'
@@ -57,13 +57,22 @@ def corridor(tmp_path, monkeypatch):
             "its optimal_return is nan, but must be",
         ),
         (ADVICE, "return Advice(run, 1.5, value)", "optimal_success is 1.5, but must be a prob"),
+        (
+            ADVICE,
+            "return Advice(run * 99, value, value)",
+            "must return at most 5 (budget.this_turn)",
+        ),
         ("self.length = length", "raise OSError('no map')", "cannot be made: OSError: no map"),
         (KEY, "return 'a'", "CorridorEnv._draw_level raised TypeError: "),
         (INFO, "return None", "its info is None, but must be a dict"),
         (RULES, "return None", "its text.rules returned None, but must return a str"),
         ('return "".join(cells)', "return cells", "its text.observation returned ['"),
         ("return NAMES", "return list(NAMES)", "its text.actions returned ['Left', 'Right'], but"),
-        ("return NAMES", "return ('Go', 'Go')", "must return a tuple of different names"),
+        ("return NAMES", "return ['Go', 'Back']", "must return a tuple of names"),
+        ("return NAMES", "return ('Go', ' Back')", "without spaces around them"),
+        ("return NAMES", "return ('Go', '')", "must return a tuple of names"),
+        ("return NAMES", "return ('Go', 'Go')", "must differ by more than upper and lower case"),
+        ("return NAMES", "return ('go', 'GO')", "must differ by more than upper and lower case"),
         ("return NAMES", "return ('Go || on', 'Right')", "without '||'"),
         ("return NAMES", "return (0, 1)", "its text.actions returned (0, 1), but"),
         ("self.player = self.start", "self.spot", "CorridorEnv._load raised AttributeError: "),

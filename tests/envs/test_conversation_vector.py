@@ -181,6 +181,8 @@ def test_wrong_resets():
         vector.reset(seeds=[1])
     with pytest.raises(RagenError, match="indices has 3 items, but there are 1"):
         vector.reset([1], indices=[1, 2, 3])
+    with pytest.raises(RagenError, match="a frozen instance has no seed"):
+        vector.reset(split="test", seeds=[1, 2], indices=[3, 3])
     with pytest.raises(RagenError, match="no conversation 2"):
         vector.reset([2])
     with pytest.raises(InstanceError, match="index is 1000000"):

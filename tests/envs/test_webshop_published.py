@@ -1,5 +1,6 @@
 """WebShop on data in the published format."""
 
+import copy
 import json
 import pickle
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 
 from ragen_envs.errors import GenerationError, RagenError
 from ragen_envs.webshop import load
+from ragen_envs.webshop.published import read_goals
 
 ITEMS = [
     {
@@ -102,7 +104,7 @@ def goals_of(folder, **changes):
     """Return the goals where the jacket has other fields."""
     items = [{**ITEMS[0], **changes}, *ITEMS[1:]]
     (folder / "items_shuffle_1000.json").write_text(json.dumps(items))
-    return load(folder)._goals
+    return load(folder).goals
 
 
 def test_every_button_of_published_data_can_be_clicked(folder):
@@ -160,7 +162,7 @@ def test_a_folder_may_be_relative(folder, monkeypatch):
 def test_published_data_do_not_depend_on_the_process(folder):
     code = (
         "import sys; from ragen_envs.webshop import load; env = load(sys.argv[1]);"
-        "print(env.catalogue.content_hash, [g.limit for g in env._goals])"
+        "print(env.catalogue.content_hash, [g.limit for g in env.goals])"
     )
     told = {
         subprocess.run(
@@ -207,3 +209,21 @@ def test_a_folder_without_data(tmp_path):
         load(tmp_path)
     with pytest.raises(RagenError, match="products cannot be given"):
         load(tmp_path, products=10)
+
+
+def test_copies_and_pickles_do_not_grow_with_the_goals(folder):
+    def sizes():
+        env = load(folder)
+        env.reset(seed=0)
+        return len(pickle.dumps(env)), env
+
+    few, _ = sizes()
+    many = {"B01": [dict(HUMAN["B01"][0], instruction=f"goal {n}") for n in range(300)]}
+    (folder / "items_human_ins.json").write_text(json.dumps(many))
+    read_goals.cache_clear()
+    large, env = sizes()
+    assert len(env.goals) == 300
+    assert large < few + 1000
+    twin = pickle.loads(pickle.dumps(env))
+    assert twin.goals == env.goals
+    assert copy.deepcopy(env).goal is env.goal

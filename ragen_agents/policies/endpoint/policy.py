@@ -99,7 +99,9 @@ class EndpointPolicy:
             body |= self._continue
         try:
             answer, seconds = await self._persist(body, self._max_retries)
-        except PromptTooLongError:
+        except PromptTooLongError as error:
+            if not self._answered:
+                await self._check_endpoint(request, body, error)
             return Reply("", overflow=True)
         except (TroubleError, RejectedError, ForbiddenError) as error:
             await self._check_endpoint(request, body, error)
@@ -169,8 +171,11 @@ class EndpointPolicy:
                 f"{self._where} does not answer, after {self._max_retries + 1} attempts: {failed}; finished "
                 "episodes are kept, and the same command resumes the run"
             ) from None
-        except PromptTooLongError:
-            return
+        except PromptTooLongError as error:
+            raise RefusedSettingsError(
+                f"{self._where} has no room even for the prompt 'Hello': {error}; lower --max-reply-tokens, "
+                "or serve the model with a longer context"
+            ) from None
 
 
 def _body(model: str, sampling: Sampling, settings: EndpointSettings) -> dict[str, Any]:

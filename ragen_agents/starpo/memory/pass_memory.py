@@ -62,10 +62,14 @@ def trunk_activations(shape: ModelShape, how: Arithmetic, size: PassSize) -> int
 
 
 def _cast_weights(shape: ModelShape, how: Arithmetic) -> int:
-    """Return what the bfloat16 copies of weights that learn take, which autocast makes for each pass."""
+    """Return what the bfloat16 copies of weights that learn take, which autocast makes for each pass.
+
+    Where weights are split, prompts and what follows have copies of their own.
+    """
     if not how.bfloat16:
         return 0
-    return 2 * (how.rank * shape.adapter_width or shape.linear_parameters)
+    copies = 2 if how.split else 1
+    return 2 * copies * (how.rank * shape.adapter_width or shape.linear_parameters)
 
 
 def trunk_backward(shape: ModelShape, how: Arithmetic, size: PassSize) -> int:

@@ -49,6 +49,8 @@ class Arithmetic:
     """Whether logits are computed in float32 although products are in bfloat16."""
     tree: bool = False
     """Whether tokens are passed as a tree, which is so on a CPU."""
+    split: bool = False
+    """Whether weights are split over processes."""
 
     @property
     def product(self) -> int:

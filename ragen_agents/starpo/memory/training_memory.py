@@ -145,6 +145,7 @@ def arithmetic(
         tree=shape.reads_trees
         and not (device.is_cuda or split or config.update.gradient_checkpointing)
         and has_kernel(),
+        split=split,
     )
 
 

@@ -258,9 +258,19 @@ class Learner:
         return loss, metrics
 
     def _autocast(self) -> torch.autocast:
-        """Compute in the run's precision; accelerate's is one for all runs of a Python process."""
+        """Compute in the run's precision; accelerate's is one for all runs of a Python process.
+
+        Where weights are split, each pass casts them for itself. With one cast for both, the backward pass
+        of the prompts, which is a graph of its own, would end before the gradient of what follows has come
+        through the cast, and FSDP would reduce the gradients without it.
+        """
         in_bfloat16 = self.config.update.precision == "bfloat16"
-        return torch.autocast(self.accelerator.device.type, torch.bfloat16, enabled=in_bfloat16)
+        return torch.autocast(
+            self.accelerator.device.type,
+            torch.bfloat16,
+            enabled=in_bfloat16,
+            cache_enabled=self._copy is None,
+        )
 
     def _scored(self, prepared: Prepared, rows: list[int], part: Part) -> tuple[Scores, LossInput]:
         """Return what the models say of trajectories, with gradient, and what their losses read."""
