@@ -251,6 +251,8 @@ def _arguments(config: SftConfig, work: Path, grouped: bool) -> "TrainingArgumen
     )
     if args.bf16:
         warn_of_slow_bfloat16("precision", args.device)
+    # With several GPUs the trainer would multiply the batch by their number, but all passes run on the first.
+    args._n_gpu = min(args.n_gpu, 1)
     return args
 
 

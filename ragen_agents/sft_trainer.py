@@ -47,7 +47,8 @@ class ImitationTrainer(Trainer):
             start = common_beginning(ids, labels)
             states = states_before(trunk_of(policy), ids, inputs["attention_mask"], learned, start)
             logprobs, _ = chunked_logprobs(policy, states, labels[learned], 1.0)
-        return -logprobs.sum() / (num_items_in_batch or learned.sum())
+        items = learned.sum() if num_items_in_batch is None else num_items_in_batch
+        return -logprobs.sum() / items
 
 
 def labelled(row: Row) -> dict[str, list[int]]:

@@ -49,7 +49,8 @@ class Engine(Protocol):
 
     The caller submits requests, polls until every key has its completion, and may submit new requests
     in between: some engines complete all queued requests together, others each one as soon as it is
-    done. A completion depends on the prompt, the seed, the temperature and the weights only.
+    done. A completion depends on the prompt, the seed, the temperature and the weights only; on a GPU the
+    other requests may change the rounding of its logits.
     """
 
     version: int

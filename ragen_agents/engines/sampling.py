@@ -34,7 +34,9 @@ def draw(logits: Tensor, draws: Tensor, temperature: float) -> Drawn:
     logprobs = chances.gather(1, tokens[:, None])[:, 0].log()
     # A log-probability is a logit less the normaliser; adding up x log x would take several times as long.
     normaliser = tempered.gather(1, tokens[:, None])[:, 0] - logprobs
-    return Drawn(tokens, logprobs, normaliser - torch.linalg.vecdot(chances, tempered))
+    with torch.autocast(logits.device.type, enabled=False):  # else the product is in bfloat16
+        mean = torch.linalg.vecdot(chances, tempered)
+    return Drawn(tokens, logprobs, normaliser - mean)
 
 
 def _found(chances: Tensor, draws: Tensor) -> Tensor:

@@ -166,6 +166,16 @@ def test_a_draw_inverts_the_cumulative_distribution(size):
     assert found.logprobs.double() == pytest.approx(chosen, abs=1e-5)
 
 
+def test_entropies_are_exact_where_the_model_computes_in_bfloat16():
+    logits = 20 + torch.randn(50, 997, generator=torch.Generator().manual_seed(1))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = draw(logits, torch.full((50,), 0.5, dtype=torch.float64), 1.0)
+    logs = logits.double().log_softmax(-1)
+    expected = -(logs.exp() * logs).sum(-1)
+    assert found.entropies.dtype == torch.float32
+    assert found.entropies.double() == pytest.approx(expected, abs=1e-4)
+
+
 def completions(model, precision):
     engine = TransformersEngine(model, frozenset({END}), PAD, 12, precision)
     engine.submit([TokenRequest(k, p, k, 1.0) for k, p in enumerate(prompts(9))])

@@ -212,6 +212,35 @@ def test_bfloat16_without_instructions_for_it_is_warned_of(
     assert slow == ([] if fast else ["precision", "update.precision"])
 
 
+def test_more_gpus_than_one_change_nothing(monkeypatch, tiny, tmp_path):
+    """The trainer multiplies the batch by the number of GPUs, but passes run on the first alone."""
+    real = transformers.TrainingArguments.__post_init__
+
+    def seeing_four(arguments):
+        real(arguments)
+        arguments._n_gpu = 4
+
+    monkeypatch.setattr(transformers.TrainingArguments, "__post_init__", seeing_four)
+    seen = []
+    monkeypatch.setattr(ImitationTrainer, "train", lambda self: seen.append(self.args))
+    config = SftConfig(
+        game="ragen/BanditText-v0", model=str(tiny), demonstrations=4, batch_size=4, micro_batch=2,
+        lora_rank=0,
+    )  # fmt: skip
+    train(config, tmp_path / "model")
+    assert [(args.train_batch_size, args.gradient_accumulation_steps) for args in seen] == [(2, 2)]
+
+
+def test_a_count_of_tokens_on_several_devices_is_no_truth_value(tiny, rows, tmp_path):
+    model = transformers.AutoModelForCausalLM.from_pretrained(tiny)
+    one = trainer(model, tmp_path, rows)
+    batch = padded(rows)
+    count = int((batch["labels"][:, 1:] != IGNORED).sum())
+    whole = one.compute_loss(model, batch)
+    counted = one.compute_loss(model, batch, num_items_in_batch=torch.full((4, 1), count))
+    torch.testing.assert_close(counted, whole.expand(4, 1))
+
+
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_a_step_is_the_same_in_passes_of_any_size(size, tiny, rows, tmp_path):
     weights = []

@@ -13,7 +13,7 @@ from ragen_agents.starpo import AGGREGATIONS, BatchTotals  # noqa: E402
 from ragen_agents.starpo.math import advantages as adv  # noqa: E402
 from ragen_agents.starpo.math import losses  # noqa: E402
 from ragen_agents.starpo.parts.filters import keep_groups  # noqa: E402
-from ragen_agents.starpo.update.batch import Size, micro_batches, mini_batches  # noqa: E402
+from ragen_agents.starpo.update.batch import Size, micro_batches, mini_batches, shared_micro_batches  # noqa: E402
 
 QUICK = settings(deadline=None, max_examples=60)
 UNIT = st.floats(0.0, 1.0)
@@ -284,3 +284,36 @@ def test_passes_stay_in_their_budget(sizes, budget):
     for part in parts:
         width = max(sizes[one].before for one in part) + max(sizes[one].after for one in part)
         assert sum(sizes[one].rows for one in part) * width <= budget or len(part) == 1
+
+
+@given(
+    st.lists(
+        st.builds(Size, st.integers(1, 50), st.integers(0, 50), st.integers(1, 3)),
+        min_size=1,
+        max_size=30,
+    ),
+    st.integers(10, 400),
+    st.integers(2, 5),
+)
+@QUICK
+def test_processes_share_the_passes_out(sizes, budget, processes):
+    whole = micro_batches(sizes, range(len(sizes)), budget)
+    parts = shared_micro_batches(sizes, range(len(sizes)), budget, processes)
+    assert sorted(row for part in parts for row in part) == list(range(len(sizes)))
+    assert -(-len(parts) // processes) == -(-len(whole) // processes)
+    assert largest(sizes, parts) <= largest(sizes, whole)
+
+
+def largest(sizes, parts):
+    """The tokens of the largest pass with padding."""
+    return max(
+        sum(sizes[one].rows for one in part)
+        * (max(sizes[one].before for one in part) + max(sizes[one].after for one in part))
+        for part in parts
+    )
+
+
+def test_every_process_has_a_pass_where_all_would_fit_into_one():
+    sizes = [Size(100, 130, 1)] * 32
+    assert len(micro_batches(sizes, range(32), 16384)) == 1
+    assert list(map(len, shared_micro_batches(sizes, range(32), 16384, 4))) == [8] * 4

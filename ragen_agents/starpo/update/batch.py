@@ -180,5 +180,32 @@ def micro_batches(sizes: Sequence[Size], chosen: Sequence[int], budget: int) -> 
     return parts
 
 
+def shared_micro_batches(
+    sizes: Sequence[Size], chosen: Sequence[int], budget: int, processes: int
+) -> list[list[int]]:
+    """Cut trajectories as `micro_batches` does, but so that no process waits if that can be helped.
+
+    The processes take as many rounds as for the parts of the whole budget, and the parts are the smallest
+    that allow it.
+
+    Args:
+        sizes: Of all trajectories.
+        chosen: The trajectories to cut.
+        budget: Most tokens of a part.
+        processes: How many compute parts at the same time, at least 2.
+    """
+    parts = micro_batches(sizes, chosen, budget)
+    most = -(-len(parts) // processes) * processes
+    low, high = 1, budget
+    while low < high:
+        middle = (low + high) // 2
+        tried = micro_batches(sizes, chosen, middle)
+        if len(tried) > most:
+            low = middle + 1
+        else:
+            parts, high = tried, middle
+    return parts
+
+
 def _tokens(size: Size) -> int:
     return size.rows * (size.before + size.after)

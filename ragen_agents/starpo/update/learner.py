@@ -12,7 +12,12 @@ from torch import Tensor, nn
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.parts.aggregations import BatchTotals
 from ragen_agents.starpo.processes import together
-from ragen_agents.starpo.update.batch import TrainBatch, micro_batches, mini_batches
+from ragen_agents.starpo.update.batch import (
+    TrainBatch,
+    micro_batches,
+    mini_batches,
+    shared_micro_batches,
+)
 from ragen_agents.starpo.update.loss import Term, batch_totals, critic_loss, loss_terms, policy_loss
 from ragen_agents.starpo.update.models import ActorCritic, Part, Scores, score_trajectories
 from ragen_agents.starpo.update.optimizers import make_optimizer, rate_factor, set_rate
@@ -230,8 +235,12 @@ class Learner:
         metrics; where the weights are split it makes as many as the others. There gradients are averaged
         over processes, so the factor is their number.
         """
-        parts = micro_batches(batch.sizes, rows, self.config.update.micro_batch_tokens)
+        budget = self.config.update.micro_batch_tokens
         world, rank = self.accelerator.num_processes, self.accelerator.process_index
+        if world == 1:
+            parts = micro_batches(batch.sizes, rows, budget)
+        else:
+            parts = shared_micro_batches(batch.sizes, rows, budget, world)
         splits = self._copy is not None
         for k in range(-(-len(parts) // world)):
             mine = k * world + rank
