@@ -96,7 +96,8 @@ def test_split_weights_have_whole_gradients_in_bfloat16(more, tiny, tmp_path):
         out = tmp_path / str(splits)
         arguments = [
             "--preset", "starpo-grpo", "update.precision=bfloat16", "update.old_logprobs=trainer",
-            "update.max_tokens_per_micro_batch=600", "loss.entropy_coef=0.1", f"fsdp={str(splits).lower()}", *more,
+            "update.max_tokens_per_micro_batch=600", "loss.entropy_coef=0.1",
+            f"fsdp={str(splits).lower()}", *more,
         ]  # fmt: skip
         in_two_processes(command(tiny, out, *arguments, iterations=2))
         norms.append([line["grad_norm"] for line in lines(out) if "grad_norm" in line])
