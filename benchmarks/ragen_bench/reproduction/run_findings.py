@@ -41,7 +41,7 @@ _SHARES: Final = ("peak", "last", "clipped")
 def scalar_finding(claim: ScalarClaim, runs: Runs) -> Finding:
     """Return how large a number of the runs is, compared with another cell's, or with zero."""
     cells = [cell for cell in (claim.more, claim.less) if cell is not None]
-    sides = [_numbers(claim, runs.of(claim.train, cell)) for cell in cells]
+    sides = _sides(claim, [runs.of(claim.train, cell) for cell in cells])
     if any(not len(values) or not np.isfinite(values).all() for values in sides):
         return _unknown(claim, runs.lacking((claim.train,), cells))
     means = [float(values.mean()) for values in sides]
@@ -64,10 +64,18 @@ def scalar_finding(claim: ScalarClaim, runs: Runs) -> Finding:
     return Finding(favourable, p_value, claim.paper, ours, seeds, remedy, half)
 
 
-def _numbers(claim: ScalarClaim, results: Sequence[TaskResult]) -> FloatArray:
-    """Return the numbers of the runs. Runs of another sweep have no times that could be compared."""
-    numbers = np.array([scalar_of(result, claim.scalar) for result in results])
-    return numbers[np.isfinite(numbers)] if claim.scalar == "seconds" else numbers
+def _sides(claim: ScalarClaim, cells: Sequence[Sequence[TaskResult]]) -> list[FloatArray]:
+    """Return the numbers of the runs by cell.
+
+    Times are those of seeds that were timed in all cells: a sweep takes over runs of another without their
+    times, because those of another command are not comparable.
+    """
+    numbers = [{r.task.seed: scalar_of(r, claim.scalar) for r in results} for results in cells]
+    if claim.scalar == "seconds":
+        timed = [{seed for seed, each in cell.items() if math.isfinite(each)} for cell in numbers]
+        both = set.intersection(*timed)
+        numbers = [{seed: cell[seed] for seed in cell if seed in both} for cell in numbers]
+    return [np.array(list(cell.values())) for cell in numbers]
 
 
 def _p_at(claim: ScalarClaim, sides: Sequence[FloatArray], n: int) -> float:
