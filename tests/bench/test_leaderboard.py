@@ -375,6 +375,7 @@ def test_bad_lines_are_named(entry, line, named, rejected):
         (lambda e: e["results"].pop("Bandit"), "results has"),
         (lambda e: e["results"]["Bandit"].update(success=1.5), "success"),
         (lambda e: e.update(attempts=4), "attempts"),
+        (lambda e: e["config"].update(attempts=4), "config.attempts is 4, but must be 1"),
     ],
 )
 def test_a_rule_that_is_broken_is_named(entry, how, named, rejected):
