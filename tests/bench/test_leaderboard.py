@@ -1,6 +1,7 @@
 """Leaderboard entries: what was played is accepted, and nothing else that a stranger may send."""
 
 import contextlib
+import hashlib
 import html
 import json
 import lzma
@@ -170,6 +171,37 @@ def test_what_cannot_be_submitted_is_named(run, tmp_path, capsys):
     (tmp_path / "short.yaml").write_text("name: chance\ntitel: Chance\n")
     assert "unknown option 'titel'" in fails(str(run), "--about", str(tmp_path / "short.yaml"))
     assert "unknown agent 'hero'" in fails(f"{run}:hero", "--about", about(tmp_path))
+
+
+def renamed(run, folder, agent):
+    """Turn a run of a control into one that another agent could have made."""
+    out = Path(shutil.copytree(run, folder / "renamed"))
+    config = yaml.safe_load((out / "config.yaml").read_text())
+    del config["digest"]
+    config["agents"] = [agent]
+    whole = RunConfig.model_validate(config)
+    data = {**whole.model_dump(mode="json"), "digest": whole.digest}
+    (out / "config.yaml").write_text(yaml.safe_dump(data, sort_keys=False))
+    change_episodes(out, lambda episode: episode.update(agent=agent["name"]))
+    return out
+
+
+def change_episodes(run, how):
+    """Change the episodes of a run, and their checksums with them."""
+    episodes = [json.loads(line) for line in (run / "episodes.jsonl").read_text().splitlines()]
+    for episode in episodes:
+        how(episode)
+    lines = [json.dumps(e, ensure_ascii=False, separators=(",", ":")) for e in episodes]
+    (run / "episodes.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    sums = [hashlib.sha256(line.encode()).hexdigest() for line in lines]
+    (run / "episodes.sha256").write_text("".join(f"{checksum}\n" for checksum in sums))
+
+
+def test_a_python_agent_counts_its_own_tokens(run, tmp_path):
+    own = renamed(run, tmp_path, {"name": "mine:Agent", "weights": "0" * 64})
+    change_episodes(own, lambda e: [turn.update(reply_tokens=5000) for turn in e["turns"]])
+    entries = tmp_path / "entries"
+    assert main(["submit", str(own), "--about", about(tmp_path), "--entries", str(entries)]) == 0
 
 
 def test_an_unfinished_run_cannot_be_submitted(run, tmp_path, capsys):
@@ -519,16 +551,7 @@ def test_cells_cannot_be_formulas(tmp_path):
 
 def behind_an_endpoint(run, folder, **endpoint):
     """Turn a run of a control into one that a model behind an endpoint could have made."""
-    out = Path(shutil.copytree(run, folder / "hosted"))
-    config = yaml.safe_load((out / "config.yaml").read_text())
-    del config["digest"]
-    config["agents"] = [{"name": "openai:m", "weights": None, "endpoint": endpoint}]
-    whole = RunConfig.model_validate(config)
-    data = {**whole.model_dump(mode="json"), "digest": whole.digest}
-    (out / "config.yaml").write_text(yaml.safe_dump(data, sort_keys=False))
-    text = (out / "episodes.jsonl").read_text()
-    (out / "episodes.jsonl").write_text(text.replace('"agent":"random"', '"agent":"openai:m"'))
-    return str(out)
+    return str(renamed(run, folder, {"name": "openai:m", "weights": None, "endpoint": endpoint}))
 
 
 def test_an_entry_says_what_an_endpoint_was_asked(run, tmp_path):

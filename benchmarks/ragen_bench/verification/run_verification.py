@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ragen_agents.policies import CONTROLS
-from ragen_agents.rollout import MatchRecord
+from ragen_agents.rollout import Episode, MatchRecord
 from ragen_bench.config.run_config import AnyConfig, EditedConfigError, MatchConfig, load_config
 from ragen_bench.config.suite_versions import check_playable
 from ragen_bench.config.suites import check_suite
@@ -15,7 +15,7 @@ from ragen_bench.runs.checksums import CHECKSUMS, MAX_APPEND, read_checksums
 from ragen_bench.runs.directory import EPISODES, read_episodes
 from ragen_bench.runs.picture_files import PICTURES, kept_hash
 from ragen_bench.runs.records import DuplicateError, Record
-from ragen_bench.verification.episode_replay import Check, config_checks, replay
+from ragen_bench.verification.episode_replay import Check, config_checks, replay, token_checks
 from ragen_envs.errors import RagenError
 
 
@@ -84,6 +84,7 @@ def verify_run(
                 f"{path} line {record.line}: {record.episode.key!s} is not an episode of this run"
             )
         next(replayed)
+        _verify_tokens(path, record, config)
         _verify_pictures(path, record)
         if checksums is not None:
             _verify_checksum(path, record, checksums)
@@ -123,12 +124,16 @@ def verify_record(what: str, record: Record[Any], config: AnyConfig) -> None:
     Raises:
         MismatchError: Something differs; the message names line, episode, turn and field.
     """
-    key = record.episode.key
-    for check in _checks(config, record):
+    _raise_first(what, record, _checks(config, record))
+
+
+def _raise_first(what: str, record: Record[Any], checks: Iterator[Check]) -> None:
+    """Raise `MismatchError` at the first check that fails."""
+    for check in checks:
         if not check.holds:
             turn = "" if check.turn is None else f", turn {check.turn}"
             raise MismatchError(
-                f"{what} line {record.line}: {key}{turn}, {check.field}: "
+                f"{what} line {record.line}: {record.episode.key}{turn}, {check.field}: "
                 f"recorded {_short(check.recorded)}, recomputed {_short(check.recomputed)}"
             )
 
@@ -146,6 +151,13 @@ def _checks(config: AnyConfig, record: Record[Any]) -> Iterator[Check]:
     # Only the current suite version is replayed, and its records are of the current schema.
     schema = type(record.episode).model_fields["schema_version"].default
     yield Check(None, "schema_version", record.episode.schema_version, schema)
+
+
+def _verify_tokens(path: Path, record: Record[Any], config: AnyConfig) -> None:
+    """Check that no agent whose tokens were counted here wrote more of them than it could."""
+    if isinstance(record.episode, Episode):
+        checks = token_checks(config, record.episode.agent, record.episode.turns)
+        _raise_first(str(path), record, checks)
 
 
 def _verify_pictures(path: Path, record: Record[Any]) -> None:
