@@ -16,6 +16,7 @@ import yaml
 from entries import ENTRIES, as_model, change, copy_of, pack, read, unpack, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from interrupted_runs import cut
 from ragen_bench.__main__ import main
 from ragen_bench.config.run_config import RunConfig
 from ragen_bench.leaderboard import submission, untrusted
@@ -204,10 +205,27 @@ def test_a_python_agent_counts_its_own_tokens(run, tmp_path):
     assert main(["submit", str(own), "--about", about(tmp_path), "--entries", str(entries)]) == 0
 
 
+@pytest.mark.parametrize(
+    ("file", "how"),
+    [
+        ("episodes.jsonl", lambda text: text.replace("random</think>", "rndom</think>", 1)),
+        ("episodes.sha256", lambda text: text + text[:65]),
+    ],
+)
+def test_a_run_that_was_changed_cannot_be_submitted(run, tmp_path, fails, file, how):
+    changed = Path(shutil.copytree(run, tmp_path / "changed"))
+    (changed / file).write_text(how((changed / file).read_text()))
+    words = about(tmp_path, name="random", trained_on=[])
+    entries = tmp_path / "entries"
+    error = fails("submit", changed, "--about", words, "--entries", entries)
+    assert f"was changed after it was played, as ragen verify {changed} shows: " in error
+    assert not entries.exists()
+
+
 def test_an_unfinished_run_cannot_be_submitted(run, tmp_path, capsys):
     part = Path(shutil.copytree(run, tmp_path / "part"))
-    lines = (part / "episodes.jsonl").read_text().splitlines(keepends=True)
-    (part / "episodes.jsonl").write_text("".join(lines[:-3]))
+    lines = (part / "episodes.jsonl").read_bytes().splitlines(keepends=True)
+    cut(part, len(b"".join(lines[:-3])))
     words = about(tmp_path, name="random", trained_on=[])
     entries = tmp_path / "entries"
     assert main(["submit", str(part), "--about", words, "--entries", str(entries)]) == 2

@@ -20,6 +20,7 @@ from ragen_bench.leaderboard.entry_check import Tick, check_entry, results_of
 from ragen_bench.leaderboard.rules import check_rules, check_titles
 from ragen_bench.leaderboard.store import ENTRY, read_about, write_entry
 from ragen_bench.runs.records import encode_episode
+from ragen_bench.verification.run_verification import MismatchError, verify_checksums
 from ragen_envs.errors import RagenError
 
 
@@ -77,7 +78,7 @@ def submit(
         tick: Called with the number of checked episodes and their total.
 
     Raises:
-        RagenError: The run is unfinished, breaks a rule, or does not play again as recorded.
+        RagenError: The run is unfinished, was changed, breaks a rule, or does not play again as recorded.
     """
     if (side.agent in CONTROLS or about.name in CONTROLS) and side.agent != about.name:
         raise RagenError(f"name is '{about.name}', but '{side.agent}' played")
@@ -85,9 +86,19 @@ def submit(
     entry, lines = _make(side, about, training)
     check_rules(entry)
     check_titles([*_others(root, about.name), entry])
+    _check_unchanged(side.run.folder)
     with tempfile.TemporaryDirectory() as temporary:
         check_entry(write_entry(Path(temporary), entry, lines), tick)
     return write_entry(root, entry, lines)
+
+
+def _check_unchanged(run: Path) -> None:
+    try:
+        verify_checksums(run)
+    except MismatchError as error:
+        raise RagenError(
+            f"'{run}' was changed after it was played, as ragen verify {run} shows: {error}"
+        ) from error
 
 
 def _others(root: Path, name: str) -> list[Entry]:

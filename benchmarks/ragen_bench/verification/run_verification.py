@@ -90,17 +90,39 @@ def verify_run(
             _verify_checksum(path, record, checksums)
         if tick is not None:
             tick(count, len(found.records))
-    if before is not None and len(before) > len(found.records):
-        raise MismatchError(
-            f"{path} line {len(found.records) + 1}: {CHECKSUMS} has {len(before)} episodes, but "
-            f"{len(found.records)} can be read"
-        )
+    _check_surplus(path, found.records, before or [])
     bare = [] if checksums is None else found.records[len(checksums) :]
     _check_bare(path, bare)
     turns = sum(len(episode.turns) for episode in found.episodes)
     missing = len(expected) - len(found.records)
     hashed = checksums is not None
     return Verified(len(found.records), turns, missing, found.torn, hashed, len(bare))
+
+
+def verify_checksums(folder: Path) -> None:
+    """Compare the record of a run that is not being played with its checksums; nothing is replayed.
+
+    Raises:
+        MismatchError: A line differs from its hash, or lines are missing.
+        RagenError: The run cannot be read.
+    """
+    path, checksums = folder / EPISODES, read_checksums(folder)
+    if checksums is None:
+        return
+    records = read_episodes(folder, load_config(folder)).records
+    for record in records:
+        _verify_checksum(path, record, checksums)
+    _check_surplus(path, records, checksums)
+    _check_bare(path, records[len(checksums) :])
+
+
+def _check_surplus(path: Path, records: Sequence[Record[Any]], checksums: Sequence[str]) -> None:
+    """Check that no record is missing whose checksum is there."""
+    if len(checksums) > len(records):
+        raise MismatchError(
+            f"{path} line {len(records) + 1}: {CHECKSUMS} has {len(checksums)} episodes, but "
+            f"{len(records)} can be read"
+        )
 
 
 def _check_games(config: AnyConfig) -> None:
