@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 from endpoint_server import EndpointServer
+from interrupted_runs import cut
 from processes import interruptible
 from ragen_bench.__main__ import main
 from ragen_bench.config import agents
@@ -161,10 +162,7 @@ def test_fewer_episodes_are_the_first_ones(run, tmp_path):
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.2, 0.37, 0.5, 0.8, 0.9999])
 def test_a_run_cut_anywhere_ends_the_same(run, share):
     expected = timeless(run)
-    for name, extra in (("episodes.jsonl", 0), ("episodes.sha256", -40)):
-        path = run / name
-        keep = max(0, int(share * path.stat().st_size) + extra)
-        path.write_bytes(path.read_bytes()[:keep])
+    cut(run, int(share * (run / "episodes.jsonl").stat().st_size), torn=40)
     bench(run, episodes=40)
     assert timeless(run) == expected
     assert main(["verify", str(run)]) == 0
@@ -213,6 +211,20 @@ def test_a_changed_line_is_not_gone_on_with(run, capsys):
     (run / "episodes.jsonl").write_text(text.replace("random</think>", "rndom</think>", 1))
     assert main(options(run, episodes=40)) == 2
     assert "line 1 was changed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kept", [0, 1, -1, None])
+def test_removed_lines_are_not_played_again(run, kept, fails):
+    """An interruption leaves no hash without its line."""
+    path = run / "episodes.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    left = b"".join(lines)[:-9] if kept is None else b"".join(lines[:kept])
+    path.write_bytes(left)
+    there = len(lines[:-1] if kept is None else lines[:kept])
+    error = fails(*options(run, episodes=40))
+    assert f"line {there + 1} was changed or removed after it was written" in error
+    assert f"episodes.sha256 has {len(lines)} episodes, but {there} can be read" in error
+    assert path.read_bytes() == left
 
 
 def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch, capsys):

@@ -104,11 +104,12 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
         started = (self.folder / CONFIG).exists()
         find = check_run if started else read_episodes
         found = find(self.folder, self.config)
+        self._checksums = Checksums(self.folder)
+        self._checksums.check(found.records)  # before anything is overwritten
         if not found.records:
             self._write_head()
         self.done = {episode.key for episode in found.episodes}
         self._file.truncate(found.size)
-        self._checksums = Checksums(self.folder)
         self._checksums.repair(found.records)
 
     def _write_head(self) -> None:
