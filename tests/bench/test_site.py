@@ -21,7 +21,7 @@ from ragen_bench.__main__ import main
 from ragen_bench.leaderboard.lengths import by_length
 from ragen_bench.leaderboard.overall import below_random, overall_standings
 from ragen_bench.leaderboard.standings import samples_of, standings
-from ragen_bench.leaderboard.store import read_entry
+from ragen_bench.leaderboard.store import StoredEntry, read_entry
 
 from ragen_agents.rollout.episode_runner import EpisodeSpec, make_env
 
@@ -105,6 +105,26 @@ def test_ranks_are_shared_by_those_that_are_not_told_apart(stored):
             "hero": (1, False), "rogue": (2, True), "twin": (2, True),
             "random": (None, False), "oracle": (None, False),
         }  # fmt: skip
+
+
+def test_ranks_differ_in_a_table_of_many_entries(stored):
+    """As many pairs as 40 entries have must not make the smallest p-value of a test insignificant."""
+    hero, rogue = (next(s for s in stored if s.entry.about.name == n) for n in ("hero", "rogue"))
+    names = {f"{each.entry.about.name}-{i}": each for each in (hero, rogue) for i in range(20)}
+    many = [
+        StoredEntry(
+            each.entry.model_copy(
+                update={"about": each.entry.about.model_copy(update={"name": name, "title": name})}
+            ),
+            each.records,
+        )
+        for name, each in names.items()
+    ]
+    games = {game: samples_of(many, game) for game in ("Sokoban", "BanditRev")}
+    for rows in (overall_standings(many, games), standings(many, games["BanditRev"])):
+        assert {row.name: row.rank for row in rows} == {
+            name: 1 if name.startswith("hero") else 21 for name in names
+        }
 
 
 def test_the_table_over_all_games_shows_the_mean_of_their_scores(stored):
