@@ -127,6 +127,22 @@ def test_ranks_differ_in_a_table_of_many_entries(stored):
         }
 
 
+def test_a_level_that_two_games_share_counts_once(stored):
+    """Twice the same levels narrow no interval."""
+    once = {"FrozenLake": samples_of(stored, "FrozenLake")}
+    twin = {
+        name: {i: e.model_copy(update={"task": "Twin"}) for i, e in sample.items()}
+        for name, sample in once["FrozenLake"].items()
+    }
+    alone, twice = (
+        next(row.row for row in overall_standings(stored, games) if row.name == "rogue")
+        for games in (once, {**once, "Twin": twin})
+    )
+    assert twice["n"] == 2 * alone["n"]
+    for column in ("success", "success_low", "success_high"):
+        assert twice[column] == pytest.approx(alone[column], abs=0.003)
+
+
 def test_the_table_over_all_games_shows_the_mean_of_their_scores(stored):
     games = every_game(stored)
     rows = {row.name: row.row for row in overall_standings(stored, games)}
