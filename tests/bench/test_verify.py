@@ -414,6 +414,24 @@ def test_setting_errors_aside_unprotects_nothing(tmp_path, monkeypatch, capsys):
     assert main(["verify", str(run)]) == 0
 
 
+def test_errors_stay_where_they_are_if_the_agent_cannot_be_loaded(tmp_path, monkeypatch, fails):
+    def reply(_):
+        raise RuntimeError("no reply today")
+
+    def missing(name, _):
+        raise RagenError(f"'{name}' is gone")
+
+    monkeypatch.setattr(agents, "make_policy", lambda name, _: ScriptedPolicy(name, reply))
+    run = bench(tmp_path / "run", agents=["hf:broken/model"], games=["Bandit"])
+    before = read(run)
+    monkeypatch.setattr(agents, "make_policy", missing)
+    options = ["--agent", "hf:broken/model", "--game", "Bandit", "--episodes", "4"]
+    error = fails("bench", *options, "--out", run, "--retry-errors")
+    assert error == "error: 'hf:broken/model' is gone\n"
+    assert read(run) == before
+    assert not (run / "errors.jsonl").exists()
+
+
 class _KilledError(BaseException):
     """What nothing catches."""
 

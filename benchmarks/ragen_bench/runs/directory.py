@@ -193,9 +193,15 @@ def read_episodes(folder: Path, config: AnyConfig) -> Records[Any]:
     )
 
 
-def missing_agents(folder: Path, config: AnyConfig) -> list[str]:
-    """Return the agents that lack episodes, in the run's order; reads only."""
-    started = (folder / CONFIG).exists()
-    done = {e.key for e in check_run(folder, config).episodes} if started else set()
+def missing_agents(folder: Path, config: AnyConfig, retry_errors: bool = False) -> list[str]:
+    """Return the agents that lack episodes, in the run's order; reads only.
+
+    Args:
+        folder: The run directory, which may not be there yet.
+        config: The run's.
+        retry_errors: Whether episodes that ended in an error count as lacking.
+    """
+    there = check_run(folder, config).episodes if (folder / CONFIG).exists() else []
+    done = {e.key for e in there if e.error is None or not retry_errors}
     lacking = {agent for key in config.keys if key not in done for agent in key.agents}
     return [agent.name for agent in config.agents if agent.name in lacking]
