@@ -14,6 +14,7 @@ from ragen_bench.config.run_config import RunConfig, load_config
 from ragen_bench.runs.directory import RunDirectory
 from ragen_bench.runs.failed_episodes import set_errors_aside
 from ragen_bench.runs.records import read_records
+from ragen_bench.verification.run_verification import replay_here
 
 from ragen_agents.policies import OraclePolicy, ScriptedPolicy
 from ragen_agents.rollout import Episode
@@ -198,6 +199,21 @@ def test_the_message_names_what_differs(run, capsys):
         assert part in error
     assert "recorded (1e-09" in error
     assert "recomputed (0.0" in error
+
+
+@pytest.mark.parametrize("field", ["task", "agent"])
+def test_what_is_not_of_the_run_is_named_where_a_replay_runs_ahead(run, field, monkeypatch, capsys):
+    """As on a cluster, which replays chunks of records before their results are asked for."""
+
+    def at_once(*arguments):
+        return iter(list(replay_here(*arguments)))
+
+    monkeypatch.setattr("ragen_bench.cli.verify.replayer", lambda _: at_once)
+    episodes = read(run)
+    _put(episodes[7], **{field: "Chess"})
+    write(run, episodes)
+    assert "line 8: " in (error := rejected(run, capsys))
+    assert "is not an episode of this run" in error
 
 
 def test_swapped_levels_are_rejected(run, capsys):

@@ -1,6 +1,6 @@
 """Verify a run: replay every episode and recompute every number."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
@@ -77,12 +77,9 @@ def verify_run(
     check_playable(f"'{folder}' is a run", config.suite_version)
     _check_games(config)
     expected = set(config.keys)
+    _check_keys(path, found.records, expected)
     replayed = replay_all(str(path), found.records, config)
     for count, record in enumerate(found.records, start=1):
-        if record.episode.key not in expected:
-            raise MismatchError(
-                f"{path} line {record.line}: {record.episode.key!s} is not an episode of this run"
-            )
         next(replayed)
         _verify_tokens(path, record, config)
         _verify_pictures(path, record)
@@ -114,6 +111,15 @@ def verify_checksums(folder: Path) -> None:
         _verify_checksum(path, record, checksums)
     _check_surplus(path, records, checksums)
     _check_bare(path, records[len(checksums) :])
+
+
+def _check_keys(path: Path, records: Sequence[Record[Any]], expected: Collection[object]) -> None:
+    """Check that all records are of the run; a replay, which may run ahead, needs their game and agent."""
+    for record in records:
+        if record.episode.key not in expected:
+            raise MismatchError(
+                f"{path} line {record.line}: {record.episode.key!s} is not an episode of this run"
+            )
 
 
 def _check_surplus(path: Path, records: Sequence[Record[Any]], checksums: Sequence[str]) -> None:
