@@ -57,8 +57,9 @@ def test_two_agents_of_a_run_can_be_looked_at(run, tmp_path, capsys):
     assert f"level by level, side by side: ragen view {run} {other}" in notes
 
 
-def test_an_agent_ties_with_itself(run, capsys):
-    rows, _ = compare(capsys, f"{run}:random", f"{run}:random")
+def test_an_agent_ties_with_itself(run, tmp_path, capsys):
+    other = shutil.copytree(run, tmp_path / "other")
+    rows, _ = compare(capsys, f"{run}:random", f"{other}:random")
     assert {(row["verdict"], row["p"], row["difference"]) for row in rows.values()} == {
         ("undecided", 1.0, 0.0)
     }
@@ -153,11 +154,13 @@ def _rename(run, old, new):
         ("{run}:oracle", "nowhere", "no run directory 'nowhere'"),
         ("nowhere:oracle", "{run}:oracle", "no run directory 'nowhere'"),
         (":oracle", "{run}:oracle", "write RUN:AGENT"),
+        ("{run}:oracle", ":oracle", "both sides are {run}:oracle; name two agents, or two runs"),
+        ("{run}:oracle", "{run}/../run:oracle", "both sides are {run}:oracle"),
     ],
 )
 def test_sides_that_are_not_there(run, a, b, named, capsys):
     assert main(["compare", a.format(run=run), b.format(run=run)]) == 2
-    assert named in capsys.readouterr().err
+    assert named.format(run=run) in capsys.readouterr().err
 
 
 def test_settings_that_differ_are_named(run, tmp_path, capsys):
