@@ -23,7 +23,8 @@ def play_batch(specs: Sequence[EpisodeSpec], policy: Policy, run_seed: int) -> l
     """Play the episodes to their ends and return their records, in the order of the specs.
 
     A policy that raises ends the open episodes of its batch as errors, which are records too; a control
-    only those in which it raises, because there it is the game that fails. Errors in the specs themselves (an unknown game or instance, or one that fails before it begins) are raised.
+    only those in which it raises, because there it is the game that fails. Errors in the specs themselves
+    (an unknown game or instance, or one that fails before it begins) are raised.
     """
     runners = [EpisodeRunner(spec, run_seed) for spec in specs]
     try:

@@ -50,9 +50,7 @@ def play_missing(
     players = make_players(missing_agents(folder, config, retry_errors))
     if retry_errors:
         count = set_errors_aside(folder, config)
-        _LOG.info(
-            "retrying %d episode%s that ended in an error", count, "s" if count != 1 else ""
-        )
+        _LOG.info("retrying %d episode%s that ended in an error", count, "s" if count != 1 else "")
     with RunDirectory(folder, config) as run, Ledger(folder) as ledger:
         try:
             with progress.of(len(run.done), len(config.keys)):
