@@ -18,12 +18,14 @@ from entries import ENTRIES, as_model, change, copy_of, read, write
 from PIL import Image
 from processes import interruptible
 from ragen_bench.__main__ import main
+from ragen_bench.leaderboard.decisions import ledgers_of, with_decisions
 from ragen_bench.leaderboard.lengths import by_length
 from ragen_bench.leaderboard.overall import below_random, overall_standings
 from ragen_bench.leaderboard.standings import samples_of, standings
 from ragen_bench.leaderboard.store import StoredEntry, read_entry
 
 from ragen_agents.rollout.episode_runner import EpisodeSpec, make_env
+from ragen_envs.conversation import EndReason
 
 PAYLOAD = (
     "</script><script>window.harmed=1</script><img src=x onerror=window.harmed=1>"
@@ -174,6 +176,29 @@ def test_many_levels_of_easy_games_do_not_lift_an_agent_over_a_better_one(stored
     by_name = {row.name: row for row in rows}
     assert by_name["rogue"].row["score"] - by_name["hero"].row["score"] == pytest.approx(100, abs=1)
     assert by_name["rogue"].rank == 1 < by_name["hero"].rank
+
+
+def test_failed_episodes_count_in_luck_corrected_success(stored):
+    """Failing on a level must not be better than losing on it."""
+    (oracle,) = (s for s in stored if s.entry.about.name == "oracle")
+    whole = dict(list(samples_of([oracle], "FrozenLake")["oracle"].items())[:16])
+    failed = {"turns": (), "success": False, "end": EndReason.ERROR, "error": "TimeoutError"}
+    part = {i: e.model_copy(update=failed) if i < 4 else e for i, e in whole.items()}
+
+    def row(sample):
+        samples = {"oracle": sample}
+        (found,) = with_decisions(standings([oracle], samples), ledgers_of(samples), samples)
+        return found.row
+
+    rest, some, none = (
+        row(dict(list(whole.items())[4:])),
+        row(part),
+        row(dict(list(part.items())[:4])),
+    )
+    assert some["corrected"] == pytest.approx(rest["corrected"] * 12 / 16)
+    assert some["corrected_low"] < some["corrected"] < some["corrected_high"]
+    assert some["regret"] == rest["regret"]
+    assert none["corrected"] == none["corrected_low"] == 0 < none["corrected_high"]
 
 
 def test_an_entry_below_random_on_its_training_game_is_named(stored):
