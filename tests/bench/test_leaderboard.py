@@ -205,6 +205,22 @@ def test_a_python_agent_counts_its_own_tokens(run, tmp_path):
     assert main(["submit", str(own), "--about", about(tmp_path), "--entries", str(entries)]) == 0
 
 
+def test_messages_of_errors_are_not_published(run, tmp_path):
+    def fail(episode):
+        if episode["instance"]["index"] == 0:
+            episode.update(turns=[], success=False, episode_return=0.0, closing="", end="error")
+            episode["error"] = errors[episode["task"] == "Bandit"]
+
+    errors = ("FileNotFoundError: '/home/ann/key' of ann@10.9.8.7", "/home/ann: gone")
+    failed = renamed(run, tmp_path, {"name": "mine:Agent", "weights": "0" * 64})
+    change_episodes(failed, fail)
+    entries = tmp_path / "entries"
+    assert main(["submit", str(failed), "--about", about(tmp_path), "--entries", str(entries)]) == 0
+    assert b"/home" not in unpack(entries / "chance")
+    said = {episode["error"] for episode in read(entries / "chance")}
+    assert said == {None, "FileNotFoundError", "Exception"}
+
+
 @pytest.mark.parametrize(
     ("file", "how"),
     [

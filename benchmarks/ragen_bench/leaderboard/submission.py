@@ -140,13 +140,26 @@ def _make(side: Side, about: About, training: Training | None) -> tuple[Entry, b
 
 
 def _episodes(side: Side, name: str) -> list[Episode]:
-    """Return the agent's episodes in the suite's order, renamed so that no path is published."""
+    """Return the agent's episodes in the suite's order, renamed so that no path is published.
+
+    Messages of errors can name paths, users and addresses, so only their types remain.
+    """
     return [
-        sample[index].model_copy(update={"agent": name})
+        sample[index].model_copy(
+            update={"agent": name, "error": _type_of_error(sample[index].error)}
+        )
         for task in side.run.config.suite.tasks
         for sample in [side.run.samples.get((side.agent, task), {})]
         for index in sorted(sample, key=lambda index: -1 if index is None else index)
     ]
+
+
+def _type_of_error(error: str | None) -> str | None:
+    """Return the type of an error that a record describes as ``Type: message``."""
+    if error is None:
+        return None
+    name = error.partition(":")[0]
+    return name if name.isidentifier() else "Exception"
 
 
 def _packages(folder: Path) -> dict[str, str]:
