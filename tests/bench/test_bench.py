@@ -27,6 +27,7 @@ from ragen_bench.evaluation import runner
 from ragen_bench.evaluation.run_table import read_run, summarise
 from ragen_bench.runs.checksums import read_checksums
 from ragen_bench.runs.directory import RunDirectory
+from ragen_bench.runs.environments import versions_of
 from ragen_bench.runs.records import read_records
 from ragen_bench.stats.intervals import wilson
 
@@ -225,6 +226,35 @@ def test_removed_lines_are_not_played_again(run, kept, fails):
     assert f"line {there + 1} was changed or removed after it was written" in error
     assert f"episodes.sha256 has {len(lines)} episodes, but {there} can be read" in error
     assert path.read_bytes() == left
+
+
+def test_a_run_names_all_versions_that_played_it(run, tmp_path, capsys):
+    path = run / "environment.json"
+    now = json.loads(path.read_text())
+    path.write_text(json.dumps({**now, "packages": {**now["packages"], "numpy": "1.0"}}))
+    bench(run, episodes=40)  # nothing is left to play
+    assert "continued_with" not in path.read_text()
+    cut(run, (run / "episodes.jsonl").stat().st_size - 9)
+    capsys.readouterr()
+    bench(run, episodes=40)
+    numpy = now["packages"]["numpy"]
+    (line,) = [each for each in capsys.readouterr().err.splitlines() if "warning: " in each]
+    assert line.endswith(f"which may change replies: numpy was 1.0 and is {numpy}")
+    written = json.loads(path.read_text())
+    assert written["packages"]["numpy"] == "1.0"
+    assert [later["packages"] for later in written["continued_with"]] == [now["packages"]]
+    assert versions_of(run) == {
+        **now["packages"],
+        "python": now["python"],
+        "numpy": f"1.0, {numpy}",
+    }
+    cut(run, (run / "episodes.jsonl").stat().st_size - 9)
+    bench(run, episodes=40)  # the same versions again
+    assert json.loads(path.read_text()) == written
+    assert "warning: " not in capsys.readouterr().err
+    assert main(["show", str(run), "--format", "json"]) == 0
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert f"played with several versions: numpy 1.0, {numpy}" in notes
 
 
 def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch, capsys):

@@ -205,6 +205,20 @@ def test_a_python_agent_counts_its_own_tokens(run, tmp_path):
     assert main(["submit", str(own), "--about", about(tmp_path), "--entries", str(entries)]) == 0
 
 
+def test_an_entry_names_all_versions_that_played_it(run, tmp_path):
+    upgraded = Path(shutil.copytree(run, tmp_path / "upgraded"))
+    path = upgraded / "environment.json"
+    now = json.loads(path.read_text())
+    before = {**now, "packages": {**now["packages"], "numpy": "1.0"}, "continued_with": [now]}
+    path.write_text(json.dumps(before))
+    words = about(tmp_path, name="random", trained_on=[])
+    entries = tmp_path / "entries"
+    assert main(["submit", str(upgraded), "--about", words, "--entries", str(entries)]) == 0
+    packages = json.loads((entries / "random" / "entry.json").read_text())["packages"]
+    numpy = f"1.0, {now['packages']['numpy']}"
+    assert packages == {**now["packages"], "python": now["python"], "numpy": numpy}
+
+
 def test_messages_of_errors_are_not_published(run, tmp_path):
     def fail(episode):
         if episode["instance"]["index"] == 0:

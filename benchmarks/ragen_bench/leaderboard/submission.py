@@ -1,14 +1,11 @@
 """Turn a run into a leaderboard entry."""
 
 import hashlib
-import json
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import Episode
-from ragen_agents.run_files import ENVIRONMENT
 from ragen_agents.run_files.metrics_file import read_metrics
 from ragen_agents.run_files.yaml_files import load_yaml, validate
 from ragen_bench.config.run_config import AgentEntry, RunConfig
@@ -19,6 +16,7 @@ from ragen_bench.leaderboard.entry import About, Entry, Training
 from ragen_bench.leaderboard.entry_check import Tick, check_entry, results_of
 from ragen_bench.leaderboard.rules import check_rules, check_titles
 from ragen_bench.leaderboard.store import ENTRY, read_about, write_entry
+from ragen_bench.runs.environments import versions_of
 from ragen_bench.runs.records import encode_episode
 from ragen_bench.verification.run_verification import MismatchError, verify_checksums
 from ragen_envs.errors import RagenError
@@ -131,7 +129,7 @@ def _make(side: Side, about: About, training: Training | None) -> tuple[Entry, b
     entry = Entry(
         about=about,
         config=renamed,
-        packages=_packages(side.run.folder),
+        packages={name: found[:60] for name, found in versions_of(side.run.folder).items()},
         training=training,
         episodes_sha256=hashlib.sha256(lines).hexdigest(),
         results=results_of(episodes),
@@ -160,12 +158,3 @@ def _type_of_error(error: str | None) -> str | None:
         return None
     name = error.partition(":")[0]
     return name if name.isidentifier() else "Exception"
-
-
-def _packages(folder: Path) -> dict[str, str]:
-    """Return the package versions of a run, without machine or paths."""
-    try:
-        described: dict[str, Any] = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))
-        return {**described["packages"], "python": described["python"]}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RagenError(f"'{folder / ENVIRONMENT}' cannot be read: {error}") from error

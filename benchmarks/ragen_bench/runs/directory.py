@@ -1,6 +1,5 @@
 """Run directories: what was run, on what, and every episode of it."""
 
-import json
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -27,6 +26,7 @@ from ragen_bench.config.run_config import (
 )
 from ragen_bench.config.suite_versions import check_playable
 from ragen_bench.runs.checksums import MAX_APPEND, Checksums
+from ragen_bench.runs.environments import continue_with, write_environments
 from ragen_bench.runs.records import Records, encode_episode, read_records
 from ragen_envs.errors import RagenError
 
@@ -106,17 +106,21 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
         found = find(self.folder, self.config)
         self._checksums = Checksums(self.folder)
         self._checksums.check(found.records)  # before anything is overwritten
+        self.done = {episode.key for episode in found.episodes}
         if not found.records:
             self._write_head()
-        self.done = {episode.key for episode in found.episodes}
+        elif not self.done.issuperset(self.config.keys):
+            continue_with(self.folder, self._environment())
         self._file.truncate(found.size)
         self._checksums.repair(found.records)
 
-    def _write_head(self) -> None:
+    def _environment(self) -> dict[str, Any]:
         names = (agent.name for agent in self.config.agents)
         models = {name: folder for name in names if (folder := folder_of(name)) is not None}
-        provenance = json.dumps(describe_provenance(models), indent=1) + "\n"
-        write_atomically(self.folder / ENVIRONMENT, provenance)
+        return describe_provenance(models)
+
+    def _write_head(self) -> None:
+        write_environments(self.folder, [self._environment()])
         data = {**self.config.model_dump(mode="json"), "digest": self.config.digest}
         write_atomically(self.folder / CONFIG, dump_yaml(data))
 
