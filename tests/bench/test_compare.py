@@ -115,9 +115,10 @@ def test_runs_with_other_episodes_are_paired_where_they_meet(run, tmp_path, caps
     assert "not in both: Bandit, FrozenLakeDeterministic, Sokoban" in notes
 
 
-def test_people_see_the_sides_and_the_ties(run, capsys):
+def test_people_see_the_sides_and_the_ties(run, tmp_path, capsys):
+    other = shutil.copytree(run, tmp_path / "other")
     capsys.readouterr()
-    assert main(["compare", f"{run}:random", ":random"]) == 0
+    assert main(["compare", f"{run}:random", f"{other}:random"]) == 0
     shown = capsys.readouterr().out
     assert f"A = {run}:random" in shown
     assert "24 levels can only show large differences (ragen power --effect 10pp" in shown
