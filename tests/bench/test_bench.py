@@ -526,17 +526,15 @@ def test_an_agent_that_raises_leaves_records(tmp_path, monkeypatch, capsys):
 def test_a_game_that_breaks_leaves_a_record(tmp_path, monkeypatch):
     from ragen_envs.bandit.env import BanditEnv
 
-    real, played = BanditEnv.act, []
+    real = BanditEnv.act
 
     def act(self, action):
-        played.append(action)
-        if len(played) == 3:
+        if self.instance.index == 2:
             raise ZeroDivisionError("a broken rule")
         return real(self, action)
 
     monkeypatch.setattr(BanditEnv, "act", act)
     bench(tmp_path / "run", agents=("random",))
-    monkeypatch.undo()
     episodes = read_records(tmp_path / "run" / "episodes.jsonl", Episode).episodes
     broken = [e for e in episodes if e.end == "error"]
     assert [(e.error, e.success, e.turns) for e in broken] == [
@@ -548,6 +546,8 @@ def test_a_game_that_breaks_leaves_a_record(tmp_path, monkeypatch):
     ]
     assert len(episodes) == 12
     assert main(["verify", str(tmp_path / "run")]) == 0
+    monkeypatch.undo()
+    assert main(["verify", str(tmp_path / "run")]) == 1
 
 
 def test_a_model_folder_is_an_agent(model, tmp_path):
