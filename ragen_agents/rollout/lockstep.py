@@ -2,8 +2,10 @@
 
 import time
 from collections.abc import Sequence
+from typing import Final
 
 from ragen_agents.policies.base import Policy, Releasable, Reply, Request
+from ragen_agents.policies.controls import NoopPolicy, OraclePolicy, RandomPolicy
 from ragen_agents.rollout.episode import Episode
 from ragen_agents.rollout.episode_runner import (
     EpisodeRunner,
@@ -13,12 +15,16 @@ from ragen_agents.rollout.episode_runner import (
 )
 from ragen_envs.errors import GameError, RagenError
 
+CONTROLS: Final = (RandomPolicy, NoopPolicy, OraclePolicy)
+"""Policies that look into the game. One by one they reply as in a batch."""
+
 
 def play_batch(specs: Sequence[EpisodeSpec], policy: Policy, run_seed: int) -> list[Episode]:
     """Play the episodes to their ends and return their records, in the order of the specs.
 
-    A policy that raises ends the open episodes of its batch as errors, which are records too. Errors
-    in the specs themselves (an unknown game or instance, or one that fails before it begins) are raised.
+    A policy that raises ends the open episodes of its batch as errors, which are records too; a control
+    only those in which it raises, because there it is the game that fails. Errors in the specs themselves
+    (an unknown game or instance, or one that fails before it begins) are raised.
     """
     runners = [EpisodeRunner(spec, run_seed) for spec in specs]
     try:
@@ -31,18 +37,25 @@ def play_batch(specs: Sequence[EpisodeSpec], policy: Policy, run_seed: int) -> l
 
 def _play_out(runners: Sequence[EpisodeRunner], policy: Policy) -> None:
     while waiting := [runner for runner in runners if runner.end is None]:
-        batch = waiting[: policy.batch_size]
-        started = time.perf_counter()
-        try:
-            replies = _replies(policy, [runner.request() for runner in batch])
-        except Exception as error:
-            if isinstance(error, RagenError) and not isinstance(error, GameError):
-                raise
+        _play_turn(waiting[: policy.batch_size], policy)
+
+
+def _play_turn(batch: Sequence[EpisodeRunner], policy: Policy) -> None:
+    started = time.perf_counter()
+    try:
+        replies = _replies(policy, [runner.request() for runner in batch])
+    except Exception as error:
+        if isinstance(error, RagenError) and not isinstance(error, GameError):
+            raise
+        if len(batch) > 1 and isinstance(policy, CONTROLS):
             for runner in batch:
-                runner.fail(error)
-            continue
-        seconds = (time.perf_counter() - started) / len(batch)
-        play_replies(batch, replies, seconds)
+                _play_turn([runner], policy)
+            return
+        for runner in batch:
+            runner.fail(error)
+        return
+    seconds = (time.perf_counter() - started) / len(batch)
+    play_replies(batch, replies, seconds)
 
 
 def _replies(policy: Policy, requests: list[Request]) -> list[Reply]:

@@ -15,6 +15,7 @@ from ragen_agents.policies.base import (
     Request,
 )
 from ragen_agents.rollout.episode_runner import checked_reply
+from ragen_agents.rollout.lockstep import CONTROLS
 from ragen_agents.rollout.match_record import MatchRecord
 from ragen_agents.rollout.match_runner import MatchRunner, MatchSpec, SeatReply
 from ragen_envs.errors import RagenError
@@ -112,7 +113,10 @@ async def _ask(policy: Policy | AsyncPolicy, asked: Sequence[_SeatRequest]) -> l
 
 
 def _act(policy: Policy, requests: Sequence[Request]) -> list[SeatReply]:
-    """Ask a local policy for a batch; what it raises is its answer on every seat of the batch."""
+    """Ask a local policy for a batch.
+
+    What it raises is its answer on every seat of the batch; a control is asked again for each seat.
+    """
     started = time.perf_counter()
     try:
         replies = policy.act(requests)
@@ -122,6 +126,8 @@ def _act(policy: Policy, requests: Sequence[Request]) -> list[SeatReply]:
     except RagenError:
         raise
     except Exception as error:
+        if len(requests) > 1 and isinstance(policy, CONTROLS):
+            return [answer for request in requests for answer in _act(policy, [request])]
         return [SeatReply(error, 0.0) for _ in requests]
 
 

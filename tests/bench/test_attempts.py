@@ -4,6 +4,7 @@ import json
 
 import pytest
 import yaml
+from interrupted_runs import cut
 from ragen_bench.__main__ import main
 from ragen_bench.evaluation.run_table import read_run, summarise
 
@@ -67,7 +68,7 @@ def test_runs_with_attempts_resume_verify_and_are_shown(run, tmp_path, capsys):
     out = tmp_path / "cut"
     assert main(words(out)) == 0
     lines = (out / "episodes.jsonl").read_bytes().splitlines(keepends=True)
-    (out / "episodes.jsonl").write_bytes(b"".join(lines[:30]) + lines[30][:50])
+    cut(out, len(b"".join(lines[:30])) + 50)
     assert main(words(out)) == 0
     assert len(records(out)) == 2 * 2 * LEVELS * ATTEMPTS
     for each in (run, out):

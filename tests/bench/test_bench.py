@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 from endpoint_server import EndpointServer
+from interrupted_runs import cut
 from processes import interruptible
 from ragen_bench.__main__ import main
 from ragen_bench.config import agents
@@ -26,6 +27,7 @@ from ragen_bench.evaluation import runner
 from ragen_bench.evaluation.run_table import read_run, summarise
 from ragen_bench.runs.checksums import read_checksums
 from ragen_bench.runs.directory import RunDirectory
+from ragen_bench.runs.environments import versions_of
 from ragen_bench.runs.records import read_records
 from ragen_bench.stats.intervals import wilson
 
@@ -161,10 +163,7 @@ def test_fewer_episodes_are_the_first_ones(run, tmp_path):
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.2, 0.37, 0.5, 0.8, 0.9999])
 def test_a_run_cut_anywhere_ends_the_same(run, share):
     expected = timeless(run)
-    for name, extra in (("episodes.jsonl", 0), ("episodes.sha256", -40)):
-        path = run / name
-        keep = max(0, int(share * path.stat().st_size) + extra)
-        path.write_bytes(path.read_bytes()[:keep])
+    cut(run, int(share * (run / "episodes.jsonl").stat().st_size), torn=40)
     bench(run, episodes=40)
     assert timeless(run) == expected
     assert main(["verify", str(run)]) == 0
@@ -213,6 +212,49 @@ def test_a_changed_line_is_not_gone_on_with(run, capsys):
     (run / "episodes.jsonl").write_text(text.replace("random</think>", "rndom</think>", 1))
     assert main(options(run, episodes=40)) == 2
     assert "line 1 was changed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kept", [0, 1, -1, None])
+def test_removed_lines_are_not_played_again(run, kept, fails):
+    """An interruption leaves no hash without its line."""
+    path = run / "episodes.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    left = b"".join(lines)[:-9] if kept is None else b"".join(lines[:kept])
+    path.write_bytes(left)
+    there = len(lines[:-1] if kept is None else lines[:kept])
+    error = fails(*options(run, episodes=40))
+    assert f"line {there + 1} was changed or removed after it was written" in error
+    assert f"episodes.sha256 has {len(lines)} episodes, but {there} can be read" in error
+    assert path.read_bytes() == left
+
+
+def test_a_run_names_all_versions_that_played_it(run, tmp_path, capsys):
+    path = run / "environment.json"
+    now = json.loads(path.read_text())
+    path.write_text(json.dumps({**now, "packages": {**now["packages"], "numpy": "1.0"}}))
+    bench(run, episodes=40)  # nothing is left to play
+    assert "continued_with" not in path.read_text()
+    cut(run, (run / "episodes.jsonl").stat().st_size - 9)
+    capsys.readouterr()
+    bench(run, episodes=40)
+    numpy = now["packages"]["numpy"]
+    (line,) = [each for each in capsys.readouterr().err.splitlines() if "warning: " in each]
+    assert line.endswith(f"which may change replies: numpy was 1.0 and is {numpy}")
+    written = json.loads(path.read_text())
+    assert written["packages"]["numpy"] == "1.0"
+    assert [later["packages"] for later in written["continued_with"]] == [now["packages"]]
+    assert versions_of(run) == {
+        **now["packages"],
+        "python": now["python"],
+        "numpy": f"1.0, {numpy}",
+    }
+    cut(run, (run / "episodes.jsonl").stat().st_size - 9)
+    bench(run, episodes=40)  # the same versions again
+    assert json.loads(path.read_text()) == written
+    assert "warning: " not in capsys.readouterr().err
+    assert main(["show", str(run), "--format", "json"]) == 0
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert f"played with several versions: numpy 1.0, {numpy}" in notes
 
 
 def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch, capsys):
@@ -484,17 +526,15 @@ def test_an_agent_that_raises_leaves_records(tmp_path, monkeypatch, capsys):
 def test_a_game_that_breaks_leaves_a_record(tmp_path, monkeypatch):
     from ragen_envs.bandit.env import BanditEnv
 
-    real, played = BanditEnv.act, []
+    real = BanditEnv.act
 
     def act(self, action):
-        played.append(action)
-        if len(played) == 3:
+        if self.instance.index == 2:
             raise ZeroDivisionError("a broken rule")
         return real(self, action)
 
     monkeypatch.setattr(BanditEnv, "act", act)
     bench(tmp_path / "run", agents=("random",))
-    monkeypatch.undo()
     episodes = read_records(tmp_path / "run" / "episodes.jsonl", Episode).episodes
     broken = [e for e in episodes if e.end == "error"]
     assert [(e.error, e.success, e.turns) for e in broken] == [
@@ -506,6 +546,8 @@ def test_a_game_that_breaks_leaves_a_record(tmp_path, monkeypatch):
     ]
     assert len(episodes) == 12
     assert main(["verify", str(tmp_path / "run")]) == 0
+    monkeypatch.undo()
+    assert main(["verify", str(tmp_path / "run")]) == 1
 
 
 def test_a_model_folder_is_an_agent(model, tmp_path):

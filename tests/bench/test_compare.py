@@ -57,8 +57,9 @@ def test_two_agents_of_a_run_can_be_looked_at(run, tmp_path, capsys):
     assert f"level by level, side by side: ragen view {run} {other}" in notes
 
 
-def test_an_agent_ties_with_itself(run, capsys):
-    rows, _ = compare(capsys, f"{run}:random", f"{run}:random")
+def test_an_agent_ties_with_itself(run, tmp_path, capsys):
+    other = shutil.copytree(run, tmp_path / "other")
+    rows, _ = compare(capsys, f"{run}:random", f"{other}:random")
     assert {(row["verdict"], row["p"], row["difference"]) for row in rows.values()} == {
         ("undecided", 1.0, 0.0)
     }
@@ -114,9 +115,10 @@ def test_runs_with_other_episodes_are_paired_where_they_meet(run, tmp_path, caps
     assert "not in both: Bandit, FrozenLakeDeterministic, Sokoban" in notes
 
 
-def test_people_see_the_sides_and_the_ties(run, capsys):
+def test_people_see_the_sides_and_the_ties(run, tmp_path, capsys):
+    other = shutil.copytree(run, tmp_path / "other")
     capsys.readouterr()
-    assert main(["compare", f"{run}:random", ":random"]) == 0
+    assert main(["compare", f"{run}:random", f"{other}:random"]) == 0
     shown = capsys.readouterr().out
     assert f"A = {run}:random" in shown
     assert "24 levels can only show large differences (ragen power --effect 10pp" in shown
@@ -153,11 +155,13 @@ def _rename(run, old, new):
         ("{run}:oracle", "nowhere", "no run directory 'nowhere'"),
         ("nowhere:oracle", "{run}:oracle", "no run directory 'nowhere'"),
         (":oracle", "{run}:oracle", "write RUN:AGENT"),
+        ("{run}:oracle", ":oracle", "both sides are {run}:oracle; name two agents, or two runs"),
+        ("{run}:oracle", "{run}/../run:oracle", "both sides are {run}:oracle"),
     ],
 )
 def test_sides_that_are_not_there(run, a, b, named, capsys):
     assert main(["compare", a.format(run=run), b.format(run=run)]) == 2
-    assert named in capsys.readouterr().err
+    assert named.format(run=run) in capsys.readouterr().err
 
 
 def test_settings_that_differ_are_named(run, tmp_path, capsys):

@@ -1,6 +1,7 @@
 """Leaderboard entries: what was played is accepted, and nothing else that a stranger may send."""
 
 import contextlib
+import hashlib
 import html
 import json
 import lzma
@@ -15,6 +16,7 @@ import yaml
 from entries import ENTRIES, as_model, change, copy_of, pack, read, unpack, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from interrupted_runs import cut
 from ragen_bench.__main__ import main
 from ragen_bench.config.run_config import RunConfig
 from ragen_bench.leaderboard import submission, untrusted
@@ -172,10 +174,88 @@ def test_what_cannot_be_submitted_is_named(run, tmp_path, capsys):
     assert "unknown agent 'hero'" in fails(f"{run}:hero", "--about", about(tmp_path))
 
 
+def renamed(run, folder, agent):
+    """Turn a run of a control into one that another agent could have made."""
+    out = Path(shutil.copytree(run, folder / "renamed"))
+    config = yaml.safe_load((out / "config.yaml").read_text())
+    del config["digest"]
+    config["agents"] = [agent]
+    whole = RunConfig.model_validate(config)
+    data = {**whole.model_dump(mode="json"), "digest": whole.digest}
+    (out / "config.yaml").write_text(yaml.safe_dump(data, sort_keys=False))
+    change_episodes(out, lambda episode: episode.update(agent=agent["name"]))
+    return out
+
+
+def change_episodes(run, how):
+    """Change the episodes of a run, and their checksums with them."""
+    episodes = [json.loads(line) for line in (run / "episodes.jsonl").read_text().splitlines()]
+    for episode in episodes:
+        how(episode)
+    lines = [json.dumps(e, ensure_ascii=False, separators=(",", ":")) for e in episodes]
+    (run / "episodes.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    sums = [hashlib.sha256(line.encode()).hexdigest() for line in lines]
+    (run / "episodes.sha256").write_text("".join(f"{checksum}\n" for checksum in sums))
+
+
+def test_a_python_agent_counts_its_own_tokens(run, tmp_path):
+    own = renamed(run, tmp_path, {"name": "mine:Agent", "weights": "0" * 64})
+    change_episodes(own, lambda e: [turn.update(reply_tokens=5000) for turn in e["turns"]])
+    entries = tmp_path / "entries"
+    assert main(["submit", str(own), "--about", about(tmp_path), "--entries", str(entries)]) == 0
+
+
+def test_an_entry_names_all_versions_that_played_it(run, tmp_path):
+    upgraded = Path(shutil.copytree(run, tmp_path / "upgraded"))
+    path = upgraded / "environment.json"
+    now = json.loads(path.read_text())
+    before = {**now, "packages": {**now["packages"], "numpy": "1.0"}, "continued_with": [now]}
+    path.write_text(json.dumps(before))
+    words = about(tmp_path, name="random", trained_on=[])
+    entries = tmp_path / "entries"
+    assert main(["submit", str(upgraded), "--about", words, "--entries", str(entries)]) == 0
+    packages = json.loads((entries / "random" / "entry.json").read_text())["packages"]
+    numpy = f"1.0, {now['packages']['numpy']}"
+    assert packages == {**now["packages"], "python": now["python"], "numpy": numpy}
+
+
+def test_messages_of_errors_are_not_published(run, tmp_path):
+    def fail(episode):
+        if episode["instance"]["index"] == 0:
+            episode.update(turns=[], success=False, episode_return=0.0, closing="", end="error")
+            episode["error"] = errors[episode["task"] == "Bandit"]
+
+    errors = ("FileNotFoundError: '/home/ann/key' of ann@10.9.8.7", "/home/ann: gone")
+    failed = renamed(run, tmp_path, {"name": "mine:Agent", "weights": "0" * 64})
+    change_episodes(failed, fail)
+    entries = tmp_path / "entries"
+    assert main(["submit", str(failed), "--about", about(tmp_path), "--entries", str(entries)]) == 0
+    assert b"/home" not in unpack(entries / "chance")
+    said = {episode["error"] for episode in read(entries / "chance")}
+    assert said == {None, "FileNotFoundError", "Exception"}
+
+
+@pytest.mark.parametrize(
+    ("file", "how"),
+    [
+        ("episodes.jsonl", lambda text: text.replace("random</think>", "rndom</think>", 1)),
+        ("episodes.sha256", lambda text: text + text[:65]),
+    ],
+)
+def test_a_run_that_was_changed_cannot_be_submitted(run, tmp_path, fails, file, how):
+    changed = Path(shutil.copytree(run, tmp_path / "changed"))
+    (changed / file).write_text(how((changed / file).read_text()))
+    words = about(tmp_path, name="random", trained_on=[])
+    entries = tmp_path / "entries"
+    error = fails("submit", changed, "--about", words, "--entries", entries)
+    assert f"was changed after it was played, as ragen verify {changed} shows: " in error
+    assert not entries.exists()
+
+
 def test_an_unfinished_run_cannot_be_submitted(run, tmp_path, capsys):
     part = Path(shutil.copytree(run, tmp_path / "part"))
-    lines = (part / "episodes.jsonl").read_text().splitlines(keepends=True)
-    (part / "episodes.jsonl").write_text("".join(lines[:-3]))
+    lines = (part / "episodes.jsonl").read_bytes().splitlines(keepends=True)
+    cut(part, len(b"".join(lines[:-3])))
     words = about(tmp_path, name="random", trained_on=[])
     entries = tmp_path / "entries"
     assert main(["submit", str(part), "--about", words, "--entries", str(entries)]) == 2
@@ -375,6 +455,7 @@ def test_bad_lines_are_named(entry, line, named, rejected):
         (lambda e: e["results"].pop("Bandit"), "results has"),
         (lambda e: e["results"]["Bandit"].update(success=1.5), "success"),
         (lambda e: e.update(attempts=4), "attempts"),
+        (lambda e: e["config"].update(attempts=4), "config.attempts is 4, but must be 1"),
     ],
 )
 def test_a_rule_that_is_broken_is_named(entry, how, named, rejected):
@@ -518,16 +599,7 @@ def test_cells_cannot_be_formulas(tmp_path):
 
 def behind_an_endpoint(run, folder, **endpoint):
     """Turn a run of a control into one that a model behind an endpoint could have made."""
-    out = Path(shutil.copytree(run, folder / "hosted"))
-    config = yaml.safe_load((out / "config.yaml").read_text())
-    del config["digest"]
-    config["agents"] = [{"name": "openai:m", "weights": None, "endpoint": endpoint}]
-    whole = RunConfig.model_validate(config)
-    data = {**whole.model_dump(mode="json"), "digest": whole.digest}
-    (out / "config.yaml").write_text(yaml.safe_dump(data, sort_keys=False))
-    text = (out / "episodes.jsonl").read_text()
-    (out / "episodes.jsonl").write_text(text.replace('"agent":"random"', '"agent":"openai:m"'))
-    return str(out)
+    return str(renamed(run, folder, {"name": "openai:m", "weights": None, "endpoint": endpoint}))
 
 
 def test_an_entry_says_what_an_endpoint_was_asked(run, tmp_path):

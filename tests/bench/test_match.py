@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from endpoint_server import EndpointServer, completion
+from interrupted_runs import cut
 from ragen_bench.__main__ import main
 from ragen_bench.config import agents
 from ragen_bench.match.match_table import read_match_run, summarise_matches
@@ -175,7 +176,7 @@ def test_the_same_command_gives_the_same_matches_elsewhere(suite, played, tmp_pa
 
 def test_an_interrupted_run_goes_on(suite, played, run, capsys):
     lines = (run / "episodes.jsonl").read_bytes().splitlines(keepends=True)
-    (run / "episodes.jsonl").write_bytes(b"".join(lines[:40]) + lines[40][:100])
+    cut(run, len(b"".join(lines[:40])) + 100)
     shown = rows(capsys, "show", str(run))
     assert shown["missing"] == len(lines) - 40
     assert any("unfinished" in note for note in shown["notes"])
@@ -201,6 +202,11 @@ def put(record, **fields):
 
 def pop_turn(seat):
     seat["turns"].pop()
+
+
+def silence(seat, **end):
+    """Let a seat fail before its first reply, with all that belongs to it."""
+    seat.update(turns=[], success=False, episode_return=0.0, closing="", **end)
 
 
 CHANGES = {
@@ -229,6 +235,8 @@ SEAT_CHANGES = {
     "closing": lambda s: put(s, closing=s["closing"] + " "),
     "turns fewer": pop_turn,
     "turns fewer, failed": lambda s: (pop_turn(s), put(s, end="overflow")),
+    "failure": lambda s: silence(s, end="error", error="RuntimeError: no"),
+    "overflow": lambda s: silence(s, end="overflow"),
     "turns more": lambda s: s["turns"].append(s["turns"][-1]),
     "user": lambda s: put(s["turns"][0], user="Which arm?"),
     "reply": lambda s: put(s["turns"][0], reply="<think>random</think><answer></answer>"),

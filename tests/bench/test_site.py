@@ -18,12 +18,14 @@ from entries import ENTRIES, as_model, change, copy_of, read, write
 from PIL import Image
 from processes import interruptible
 from ragen_bench.__main__ import main
+from ragen_bench.leaderboard.decisions import ledgers_of, with_decisions
 from ragen_bench.leaderboard.lengths import by_length
 from ragen_bench.leaderboard.overall import below_random, overall_standings
 from ragen_bench.leaderboard.standings import samples_of, standings
-from ragen_bench.leaderboard.store import read_entry
+from ragen_bench.leaderboard.store import StoredEntry, read_entry
 
 from ragen_agents.rollout.episode_runner import EpisodeSpec, make_env
+from ragen_envs.conversation import EndReason
 
 PAYLOAD = (
     "</script><script>window.harmed=1</script><img src=x onerror=window.harmed=1>"
@@ -107,6 +109,42 @@ def test_ranks_are_shared_by_those_that_are_not_told_apart(stored):
         }  # fmt: skip
 
 
+def test_ranks_differ_in_a_table_of_many_entries(stored):
+    """As many pairs as 40 entries have must not make the smallest p-value of a test insignificant."""
+    hero, rogue = (next(s for s in stored if s.entry.about.name == n) for n in ("hero", "rogue"))
+    names = {f"{each.entry.about.name}-{i}": each for each in (hero, rogue) for i in range(20)}
+    many = [
+        StoredEntry(
+            each.entry.model_copy(
+                update={"about": each.entry.about.model_copy(update={"name": name, "title": name})}
+            ),
+            each.records,
+        )
+        for name, each in names.items()
+    ]
+    games = {game: samples_of(many, game) for game in ("Sokoban", "BanditRev")}
+    for rows in (overall_standings(many, games), standings(many, games["BanditRev"])):
+        assert {row.name: row.rank for row in rows} == {
+            name: 1 if name.startswith("hero") else 21 for name in names
+        }
+
+
+def test_a_level_that_two_games_share_counts_once(stored):
+    """Twice the same levels narrow no interval."""
+    once = {"FrozenLake": samples_of(stored, "FrozenLake")}
+    twin = {
+        name: {i: e.model_copy(update={"task": "Twin"}) for i, e in sample.items()}
+        for name, sample in once["FrozenLake"].items()
+    }
+    alone, twice = (
+        next(row.row for row in overall_standings(stored, games) if row.name == "rogue")
+        for games in (once, {**once, "Twin": twin})
+    )
+    assert twice["n"] == 2 * alone["n"]
+    for column in ("success", "success_low", "success_high"):
+        assert twice[column] == pytest.approx(alone[column], abs=0.003)
+
+
 def test_the_table_over_all_games_shows_the_mean_of_their_scores(stored):
     games = every_game(stored)
     rows = {row.name: row.row for row in overall_standings(stored, games)}
@@ -138,6 +176,29 @@ def test_many_levels_of_easy_games_do_not_lift_an_agent_over_a_better_one(stored
     by_name = {row.name: row for row in rows}
     assert by_name["rogue"].row["score"] - by_name["hero"].row["score"] == pytest.approx(100, abs=1)
     assert by_name["rogue"].rank == 1 < by_name["hero"].rank
+
+
+def test_failed_episodes_count_in_luck_corrected_success(stored):
+    """Failing on a level must not be better than losing on it."""
+    (oracle,) = (s for s in stored if s.entry.about.name == "oracle")
+    whole = dict(list(samples_of([oracle], "FrozenLake")["oracle"].items())[:16])
+    failed = {"turns": (), "success": False, "end": EndReason.ERROR, "error": "TimeoutError"}
+    part = {i: e.model_copy(update=failed) if i < 4 else e for i, e in whole.items()}
+
+    def row(sample):
+        samples = {"oracle": sample}
+        (found,) = with_decisions(standings([oracle], samples), ledgers_of(samples), samples)
+        return found.row
+
+    rest, some, none = (
+        row(dict(list(whole.items())[4:])),
+        row(part),
+        row(dict(list(part.items())[:4])),
+    )
+    assert some["corrected"] == pytest.approx(rest["corrected"] * 12 / 16)
+    assert some["corrected_low"] < some["corrected"] < some["corrected_high"]
+    assert some["regret"] == rest["regret"]
+    assert none["corrected"] == none["corrected_low"] == 0 < none["corrected_high"]
 
 
 def test_an_entry_below_random_on_its_training_game_is_named(stored):

@@ -475,13 +475,14 @@ def test_paired_bootstrap_properties(pairs, seed):
     assert paired.paired_bootstrap(a, a, resamples=99, seed=seed).p_value == 1
 
 
-def test_sign_flips_in_blocks(monkeypatch):
-    differences = np.random.default_rng(1).normal(0.2, size=50)
-    whole = paired.paired_bootstrap(differences, 0 * differences, seed=2).p_value
-    monkeypatch.setattr(paired, "_BLOCK", 333)
-    split = paired.paired_bootstrap(differences, 0 * differences, seed=2).p_value
-    assert split == pytest.approx(whole, abs=0.02)
-    assert split > 2 / 10_001
+@pytest.mark.parametrize("comparisons", [1, 100, 528, 4950])
+def test_a_clear_difference_survives_any_number_of_comparisons(comparisons):
+    resamples = paired.enough_resamples(comparisons)
+    assert resamples >= 10_000
+    a, b = np.ones(60, bool), np.zeros(60, bool)
+    clusters = np.arange(60) // 2
+    p = paired.compare_rates(a, b, clusters, resamples=resamples).p_value
+    assert paired.holm([p, *[1.0] * (comparisons - 1)])[0] <= paired.ALPHA / 4
 
 
 def test_paired_bootstrap_refuses():

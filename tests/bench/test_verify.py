@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import pydoc
 import shutil
 from pathlib import Path
 
@@ -11,9 +12,11 @@ from ragen_bench.__main__ import main
 from ragen_bench.config import agents
 from ragen_bench.config.run_config import RunConfig, load_config
 from ragen_bench.runs.directory import RunDirectory
+from ragen_bench.runs.failed_episodes import set_errors_aside
 from ragen_bench.runs.records import read_records
+from ragen_bench.verification.run_verification import replay_here
 
-from ragen_agents.policies import ScriptedPolicy
+from ragen_agents.policies import OraclePolicy, ScriptedPolicy
 from ragen_agents.rollout import Episode
 from ragen_envs.errors import RagenError
 
@@ -96,6 +99,11 @@ def _put(record, **fields):
     record.update(fields)
 
 
+def _silence(episode, **end):
+    """Let an episode fail before the first reply, with all that belongs to it."""
+    episode.update(turns=[], success=False, episode_return=0.0, closing="", **end)
+
+
 EPISODE_CHANGES = {
     "success": lambda e: _put(e, success=not e["success"]),
     "episode_return": lambda e: _bump(e, "episode_return"),
@@ -127,6 +135,8 @@ EPISODE_CHANGES = {
     "instance.level": lambda e: _put(e["instance"], level=e["instance"]["level"][::-1]),
     "turns fewer": lambda e: e["turns"].pop(),
     "turns more": lambda e: e["turns"].append(e["turns"][-1]),
+    "failure": lambda e: _silence(e, end="error", error="RuntimeError: no"),
+    "overflow": lambda e: _silence(e, end="overflow"),
 }
 TURN_CHANGES = {
     "user": lambda t: _put(t, user=t["user"].replace("Turn 1", "Turn 2")),
@@ -163,6 +173,23 @@ def test_what_another_processor_rounds_is_no_difference(run, by, code):
     assert main(["verify", str(run)]) == code
 
 
+def test_a_control_fails_only_where_it_fails_again(tmp_path, monkeypatch, capsys):
+    """A game that breaks on one level ends this episode of a control, and no other of its batch."""
+    act = OraclePolicy.act
+
+    def breaks(policy, requests):
+        if any(request.conversation.unwrapped.instance.index == 1 for request in requests):
+            raise RuntimeError("no optimum")
+        return act(policy, requests)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(OraclePolicy, "act", breaks)
+        run = bench(tmp_path / "run", agents=["oracle"], games=["Bandit"])
+        assert [episode["end"] == "error" for episode in read(run)] == [False, True, False, False]
+        assert main(["verify", str(run)]) == 0
+    assert "turn 1, reply: recorded 'error', recomputed '<think>optimal" in rejected(run, capsys)
+
+
 def test_the_message_names_what_differs(run, capsys):
     episodes = read(run)
     TURN_CHANGES["rewards"](lake(episodes)["turns"][0])
@@ -172,6 +199,21 @@ def test_the_message_names_what_differs(run, capsys):
         assert part in error
     assert "recorded (1e-09" in error
     assert "recomputed (0.0" in error
+
+
+@pytest.mark.parametrize("field", ["task", "agent"])
+def test_what_is_not_of_the_run_is_named_where_a_replay_runs_ahead(run, field, monkeypatch, capsys):
+    """As on a cluster, which replays chunks of records before their results are asked for."""
+
+    def at_once(*arguments):
+        return iter(list(replay_here(*arguments)))
+
+    monkeypatch.setattr("ragen_bench.cli.verify.replayer", lambda _: at_once)
+    episodes = read(run)
+    _put(episodes[7], **{field: "Chess"})
+    write(run, episodes)
+    assert "line 8: " in (error := rejected(run, capsys))
+    assert "is not an episode of this run" in error
 
 
 def test_swapped_levels_are_rejected(run, capsys):
@@ -386,6 +428,62 @@ def test_setting_errors_aside_unprotects_nothing(tmp_path, monkeypatch, capsys):
     assert (run / "errors.jsonl").read_text()
     assert not warnings(capsys)
     assert main(["verify", str(run)]) == 0
+
+
+def test_errors_stay_where_they_are_if_the_agent_cannot_be_loaded(tmp_path, monkeypatch, fails):
+    def reply(_):
+        raise RuntimeError("no reply today")
+
+    def missing(name, _):
+        raise RagenError(f"'{name}' is gone")
+
+    monkeypatch.setattr(agents, "make_policy", lambda name, _: ScriptedPolicy(name, reply))
+    run = bench(tmp_path / "run", agents=["hf:broken/model"], games=["Bandit"])
+    before = read(run)
+    monkeypatch.setattr(agents, "make_policy", missing)
+    options = ["--agent", "hf:broken/model", "--game", "Bandit", "--episodes", "4"]
+    error = fails("bench", *options, "--out", run, "--retry-errors")
+    assert error == "error: 'hf:broken/model' is gone\n"
+    assert read(run) == before
+    assert not (run / "errors.jsonl").exists()
+
+
+class _KilledError(BaseException):
+    """What nothing catches."""
+
+
+@pytest.mark.parametrize("step", range(4))
+def test_setting_errors_aside_can_be_killed_anywhere(step, tmp_path, monkeypatch, capsys):
+    def reply(messages):
+        if broken and "Arms: " in messages[-1]["content"]:
+            raise RuntimeError("no reply today")
+        return "none"
+
+    def killed_at(place):
+        """Kill at the call with the number ``step`` of those that change files."""
+        call = pydoc.locate(place)
+
+        def called(*arguments):
+            if not next(steps):
+                raise _KilledError
+            return call(*arguments)
+
+        patched.setattr(place, called)
+
+    broken, steps = True, iter(range(step, -100, -1))
+    monkeypatch.setattr(agents, "make_policy", lambda name, _: ScriptedPolicy(name, reply))
+    run = bench(tmp_path / "run", agents=["hf:broken/model"])
+    with monkeypatch.context() as patched:
+        killed_at("ragen_bench.runs.checksums.write_atomically")
+        killed_at("ragen_bench.runs.failed_episodes.write_atomically")
+        killed_at("pathlib.Path.unlink")
+        with pytest.raises(_KilledError):
+            set_errors_aside(run, load_config(run))
+    broken = False
+    bench(run, "--retry-errors", agents=["hf:broken/model"])
+    assert main(["verify", str(run)]) == 0
+    assert [episode["error"] for episode in read(run)] == [None] * 8
+    assert "no reply today" in (run / "errors.jsonl").read_text()
 
 
 def test_a_match_has_the_schema_of_its_suite_version(tmp_path, capsys):

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 
 from ragen_agents.policies import CONTROLS
-from ragen_agents.rollout import TurnRecord
+from ragen_agents.rollout import Episode, TurnRecord
 from ragen_bench.analysis.ledger import Blunder, Ledger, NoLedgerError, ledger
 from ragen_bench.console.escaping import escape_unprintable
 from ragen_bench.evaluation.level_clusters import level_clusters
@@ -135,16 +135,20 @@ def with_decisions(data: pd.DataFrame, run: Run, tick: Callable[[int, int], None
     return data.merge(found[["game", "agent", *DECISIONS]], on=["game", "agent"], how="left")
 
 
-def corrected_score(ledgers: Sequence[Ledger]) -> Interval:
+def corrected_score(ledgers: Sequence[Ledger], failed: Sequence[Episode] = ()) -> Interval:
     """Return mean luck-corrected success with its 95% interval, clustered by level where levels repeat.
 
     Without luck it is the success rate and has the success rate's interval; else that of a bootstrap.
+
+    Args:
+        ledgers: Of the episodes that were played to their ends.
+        failed: Episodes that count as 0, as they do in success; there must be one of either.
     """
-    episodes = [found.episode for found in ledgers]
+    episodes = [*(found.episode for found in ledgers), *failed]
     clusters = level_clusters(episodes)
     if all(abs(found.luck) < 1e-9 for found in ledgers):
         return success_rate([episode.success for episode in episodes], clusters)
-    values = [found.corrected for found in ledgers]
+    values = [*(found.corrected for found in ledgers), *(0.0 for _ in failed)]
     return bootstrap_mean(values, resamples=_RESAMPLES, seed=0, clusters=clusters)
 
 

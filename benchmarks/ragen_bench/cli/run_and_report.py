@@ -14,7 +14,6 @@ from ragen_bench.cli.show import print_run
 from ragen_bench.config.run_config import ConfigT, default_directory
 from ragen_bench.evaluation.budget import Budget
 from ragen_bench.evaluation.resume import MakePlayers, Play, PlayerT, play_missing
-from ragen_bench.runs.failed_episodes import set_errors_aside
 
 STOPPED: Final = 3
 """Exit code of a run that stopped at its budget."""
@@ -37,14 +36,9 @@ def run_and_report(
     """
     folder = options.out or default_directory(config)
     check_resume(folder, options.resume)
-    if options.retry_errors:
-        print(
-            f"retrying {set_errors_aside(folder, config)} episodes that ended in an error",
-            file=sys.stderr,
-        )
     replies = cache_file(endpoint, folder, config.suite.sampling)
     try:
-        play_missing(folder, config, play, make_players, budget, replies)
+        play_missing(folder, config, play, make_players, budget, replies, options.retry_errors)
         reached = None
     except BudgetReachedError as stopped:
         reached = stopped

@@ -33,6 +33,7 @@ def _print_bench(folder: Path, style: Format, wide: bool) -> int:
     from ragen_bench.evaluation.purchase_notes import purchase_notes
     from ragen_bench.evaluation.reply_notes import reply_notes, with_defects
     from ragen_bench.evaluation.run_table import notes, read_run, summarise
+    from ragen_bench.runs.environments import version_notes
 
     run = read_run(folder)
     data = summarise(run)
@@ -43,7 +44,7 @@ def _print_bench(folder: Path, style: Format, wide: bool) -> int:
         data = with_defects(data, run)
     about = f"{_title(run.config)}, {folder}"
     facts = _facts(folder, run.config, run.missing)
-    said = [*notes(run), *purchase_notes(run), *reply_notes(run)]
+    said = [*notes(run), *version_notes(folder), *purchase_notes(run), *reply_notes(run)]
     print_table(data, score_grid(data), style, about, said, facts, wide)
     return sum(e.error is not None for sample in run.samples.values() for e in sample.values())
 
@@ -51,13 +52,15 @@ def _print_bench(folder: Path, style: Format, wide: bool) -> int:
 def _print_matches(folder: Path, style: Format, wide: bool) -> int:
     from ragen_bench.match import cross_play_grids
     from ragen_bench.match.match_table import match_notes, read_match_run, summarise_matches
+    from ragen_bench.runs.environments import version_notes
 
     run = read_match_run(folder)
     data = summarise_matches(run)
     failed = sum(m.error is not None for levels in run.matches.values() for m in levels.values())
+    notes = [*match_notes(run), *version_notes(folder)]
     facts = _facts(folder, run.config, run.missing)
     if style in (Format.CSV, Format.JSON):
-        print_table(data, Grid([], [], 0), style, "", match_notes(run), facts)
+        print_table(data, Grid([], [], 0), style, "", notes, facts)
         return failed
     tables = {
         f"Success %, {_title(run.config)}, {folder}": cross_play_grids.cross_play_grid(
@@ -70,7 +73,7 @@ def _print_matches(folder: Path, style: Format, wide: bool) -> int:
     for title, grid in tables.items():
         if style is Format.MARKDOWN:
             print(f"{title}\n")
-        said = match_notes(run) if title == "Replies" else ()
+        said = notes if title == "Replies" else ()
         print_table(data, grid, style, title, said, wide=wide)
         print()
     return failed

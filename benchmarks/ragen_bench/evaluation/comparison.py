@@ -78,9 +78,11 @@ def compare_sides(a: Side, b: Side) -> tuple[pd.DataFrame, list[str]]:
         ``a_more`` and ``b_more`` (instances), ``p``, ``p_holm``, ``verdict``; and notes.
 
     Raises:
-        RagenError: The runs are of different suite versions, have no game in common, or a game was played
-            under other settings.
+        RagenError: Both sides are the same; the runs are of different suite versions or have no game in
+            common; or a game was played under other settings.
     """
+    if a.agent == b.agent and a.run.folder.resolve() == b.run.folder.resolve():
+        raise RagenError(f"both sides are {a}; name two agents, or two runs")
     check_versions(a.run, b.run)
     pairs = {task: pair for task in a.run.config.suite.tasks if (pair := pair_episodes(a, b, task))}
     if not pairs:

@@ -9,10 +9,10 @@ from ragen_bench.stats.clusters import Clusters, number_clusters
 def level_clusters(episodes: Iterable[Episode]) -> Clusters | None:
     """Return an index of each episode's level; None if no level is shared, or only one is played.
 
-    Levels are the same if they have the same key under the same task, also if they are rotated or, for
-    the bandits, show the two arms in the other order.
+    Levels are the same if they have the same key, also if they are rotated, if the two arms of a bandit are
+    in the other order, or if two games share them.
     """
-    return number_clusters([(episode.task, episode.instance.key) for episode in episodes])
+    return number_clusters([episode.instance.key for episode in episodes])
 
 
 def shared_levels_note(

@@ -11,6 +11,7 @@ from ragen_bench.evaluation.budget import Budget
 from ragen_bench.evaluation.runner import RunLimits, RunObserver
 from ragen_bench.evaluation.spending import Ledger
 from ragen_bench.runs.directory import RunDirectory, missing_agents
+from ragen_bench.runs.failed_episodes import set_errors_aside
 
 _LOG: Final = logging.getLogger("ragen.evaluation")
 
@@ -28,8 +29,9 @@ def play_missing(
     make_players: MakePlayers[PlayerT],
     budget: Budget,
     cache: Path | None,
+    retry_errors: bool = False,
 ) -> None:
-    """Play the missing episodes. Models are loaded first, so that a failed load leaves no run directory.
+    """Play the missing episodes. Models are loaded first, so that a failed load changes nothing.
 
     Args:
         folder: The run directory.
@@ -38,14 +40,17 @@ def play_missing(
         make_players: Loads the agents that have episodes left.
         budget: What the run may spend.
         cache: File of the response cache, or None.
+        retry_errors: Play the episodes that ended in an error again.
 
     Raises:
         BudgetReachedError: The budget was reached before the end.
         RagenError: The run cannot continue.
     """
     progress = RunProgress()
-    missing = missing_agents(folder, config)
-    players = make_players(missing)
+    players = make_players(missing_agents(folder, config, retry_errors))
+    if retry_errors:
+        count = set_errors_aside(folder, config)
+        _LOG.info("retrying %d episode%s that ended in an error", count, "s" if count != 1 else "")
     with RunDirectory(folder, config) as run, Ledger(folder) as ledger:
         try:
             with progress.of(len(run.done), len(config.keys)):

@@ -43,7 +43,7 @@ def overall_standings(entries: Sequence[StoredEntry], games: Games) -> list[Stan
     the pairs of the table. The other columns are those of the levels of all games together.
     """
     rows = {row.name: row for row in standings(entries, pooled(list(games.values())))}
-    ranks = rank_entries(list(rows), lambda a, b: _compare(games, a, b))
+    ranks = rank_entries(list(rows), lambda a, b, n: _compare(games, a, b, n))
     found = []
     for name, standing in rows.items():
         score = mean_score(games, name)
@@ -85,7 +85,7 @@ def below_random(
     ]
 
 
-def _compare(games: Games, first: str, second: str) -> tuple[float, float]:
+def _compare(games: Games, first: str, second: str, resamples: int) -> tuple[float, float]:
     """Return the difference of two mean scores on the levels that both played, and its p-value."""
     pairs = [_shared(samples, first, second) for samples in games.values()]
     a, b = (_levels([(pair[side], samples) for pair, samples in zip(pairs, games.values(), strict=True)])
@@ -96,7 +96,7 @@ def _compare(games: Games, first: str, second: str) -> tuple[float, float]:
     differences = 100 * (a.solved - b.solved) / (gaps * len(games))[a.game]
     clusters = number_clusters(a.keys)
     units = differences if clusters is None else cluster_sums(differences, clusters)
-    return float(differences.sum()), sign_flip(units, _RESAMPLES, np.random.default_rng(0))
+    return float(differences.sum()), sign_flip(units, resamples, np.random.default_rng(0))
 
 
 def _shared(samples: Samples, first: str, second: str) -> tuple[Sample, Sample]:

@@ -48,6 +48,10 @@ def check_rules(entry: Entry) -> None:
         _check_published(entry)
     else:
         _check_suite(config.suite)
+    if config.attempts != 1:
+        raise EntryError(
+            f"config.attempts is {config.attempts}, but must be 1: an entry plays each level once"
+        )
     _check_agent(entry)
     check_titles([entry])
     games = list(config.suite.tasks)

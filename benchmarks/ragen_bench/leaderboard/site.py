@@ -90,7 +90,8 @@ def _write(
     overall = overall_standings(entries, {g: samples[g] for g in games if g not in controls})
     ledgers = {game: ledgers_of(samples[game]) for game in games}
     tables = {
-        game: with_decisions(standings(entries, samples[game]), ledgers[game]) for game in games
+        game: with_decisions(standings(entries, samples[game]), ledgers[game], samples[game])
+        for game in games
     }
     write_assets(out)
     draw_preview(overall, out / PREVIEW)

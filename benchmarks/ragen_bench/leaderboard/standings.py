@@ -13,7 +13,7 @@ from ragen_bench.evaluation.level_clusters import level_clusters
 from ragen_bench.evaluation.run_table import REFERENCE, Sample, summarise_sample
 from ragen_bench.leaderboard.rules import LEVELS
 from ragen_bench.leaderboard.store import StoredEntry
-from ragen_bench.stats.paired import ALPHA, compare_rates, holm
+from ragen_bench.stats.paired import ALPHA, compare_rates, enough_resamples, holm
 
 OPTIMUM: Final = "oracle"
 
@@ -71,7 +71,7 @@ def standings(entries: Sequence[StoredEntry], samples: Samples) -> list[Standing
     where levels repeat), p-values Holm-adjusted over the pairs of the table. Entries that do not differ
     significantly from the best share its rank.
     """
-    ranks = rank_entries(list(samples), lambda a, b: _compare(samples[a], samples[b]))
+    ranks = rank_entries(list(samples), lambda a, b, n: _compare(samples[a], samples[b], n))
     found = []
     for stored in entries:
         name = stored.entry.about.name
@@ -82,17 +82,19 @@ def standings(entries: Sequence[StoredEntry], samples: Samples) -> list[Standing
 
 
 def rank_entries(
-    names: Sequence[str], compare: Callable[[str, str], tuple[float, float]]
+    names: Sequence[str], compare: Callable[[str, str, int], tuple[float, float]]
 ) -> dict[str, tuple[int, bool]]:
     """Return each entry's rank and whether another has it too; controls have none.
 
     Args:
         names: The entries of a table.
-        compare: Returns how much the first of two entries is better than the second, and the p-value.
+        compare: Returns how much the first of two entries is better than the second, and the p-value; its
+            third argument is how many resamples a test needs.
     """
     ranked = [name for name in names if name not in CONTROLS]
     pairs = list(combinations(ranked, 2))
-    results = [compare(a, b) for a, b in pairs]
+    resamples = enough_resamples(len(pairs))
+    results = [compare(a, b, resamples) for a, b in pairs]
     adjusted = holm([p for _, p in results])
     ranks = dict.fromkeys(ranked, 1)
     for (a, b), (difference, _), p in zip(pairs, results, adjusted, strict=True):
@@ -102,8 +104,9 @@ def rank_entries(
     return {name: (rank, shared[rank] > 1) for name, rank in ranks.items()}
 
 
-def _compare(a: Sample, b: Sample) -> tuple[float, float]:
+def _compare(a: Sample, b: Sample, resamples: int) -> tuple[float, float]:
     shared = [index for index in a if index in b]
     first, second = (np.array([sample[i].success for i in shared]) for sample in (a, b))
-    result = compare_rates(first, second, level_clusters(a[i] for i in shared))
+    clusters = level_clusters(a[i] for i in shared)
+    result = compare_rates(first, second, clusters, resamples=resamples)
     return result.difference.estimate, result.p_value

@@ -1,14 +1,11 @@
 """Turn a run into a leaderboard entry."""
 
 import hashlib
-import json
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import Episode
-from ragen_agents.run_files import ENVIRONMENT
 from ragen_agents.run_files.metrics_file import read_metrics
 from ragen_agents.run_files.yaml_files import load_yaml, validate
 from ragen_bench.config.run_config import AgentEntry, RunConfig
@@ -19,7 +16,9 @@ from ragen_bench.leaderboard.entry import About, Entry, Training
 from ragen_bench.leaderboard.entry_check import Tick, check_entry, results_of
 from ragen_bench.leaderboard.rules import check_rules, check_titles
 from ragen_bench.leaderboard.store import ENTRY, read_about, write_entry
+from ragen_bench.runs.environments import versions_of
 from ragen_bench.runs.records import encode_episode
+from ragen_bench.verification.run_verification import MismatchError, verify_checksums
 from ragen_envs.errors import RagenError
 
 
@@ -77,7 +76,7 @@ def submit(
         tick: Called with the number of checked episodes and their total.
 
     Raises:
-        RagenError: The run is unfinished, breaks a rule, or does not play again as recorded.
+        RagenError: The run is unfinished, was changed, breaks a rule, or does not play again as recorded.
     """
     if (side.agent in CONTROLS or about.name in CONTROLS) and side.agent != about.name:
         raise RagenError(f"name is '{about.name}', but '{side.agent}' played")
@@ -85,9 +84,19 @@ def submit(
     entry, lines = _make(side, about, training)
     check_rules(entry)
     check_titles([*_others(root, about.name), entry])
+    _check_unchanged(side.run.folder)
     with tempfile.TemporaryDirectory() as temporary:
         check_entry(write_entry(Path(temporary), entry, lines), tick)
     return write_entry(root, entry, lines)
+
+
+def _check_unchanged(run: Path) -> None:
+    try:
+        verify_checksums(run)
+    except MismatchError as error:
+        raise RagenError(
+            f"'{run}' was changed after it was played, as ragen verify {run} shows: {error}"
+        ) from error
 
 
 def _others(root: Path, name: str) -> list[Entry]:
@@ -120,7 +129,7 @@ def _make(side: Side, about: About, training: Training | None) -> tuple[Entry, b
     entry = Entry(
         about=about,
         config=renamed,
-        packages=_packages(side.run.folder),
+        packages={name: found[:60] for name, found in versions_of(side.run.folder).items()},
         training=training,
         episodes_sha256=hashlib.sha256(lines).hexdigest(),
         results=results_of(episodes),
@@ -129,19 +138,23 @@ def _make(side: Side, about: About, training: Training | None) -> tuple[Entry, b
 
 
 def _episodes(side: Side, name: str) -> list[Episode]:
-    """Return the agent's episodes in the suite's order, renamed so that no path is published."""
+    """Return the agent's episodes in the suite's order, renamed so that no path is published.
+
+    Messages of errors can name paths, users and addresses, so only their types remain.
+    """
     return [
-        sample[index].model_copy(update={"agent": name})
+        sample[index].model_copy(
+            update={"agent": name, "error": _type_of_error(sample[index].error)}
+        )
         for task in side.run.config.suite.tasks
         for sample in [side.run.samples.get((side.agent, task), {})]
         for index in sorted(sample, key=lambda index: -1 if index is None else index)
     ]
 
 
-def _packages(folder: Path) -> dict[str, str]:
-    """Return the package versions of a run, without machine or paths."""
-    try:
-        described: dict[str, Any] = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))
-        return {**described["packages"], "python": described["python"]}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RagenError(f"'{folder / ENVIRONMENT}' cannot be read: {error}") from error
+def _type_of_error(error: str | None) -> str | None:
+    """Return the type of an error that a record describes as ``Type: message``."""
+    if error is None:
+        return None
+    name = error.partition(":")[0]
+    return name if name.isidentifier() else "Exception"

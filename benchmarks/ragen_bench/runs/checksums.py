@@ -38,13 +38,11 @@ class Checksums:
             file.flush()
             os.fsync(file.fileno())
 
-    def repair(self, records: Sequence[Record[EpisodeT]]) -> None:
-        """Bring the file in step with the episodes that survived an interruption.
-
-        Episodes without a hash get one, and a warning: they were not protected before.
+    def check(self, records: Sequence[Record[EpisodeT]]) -> list[str]:
+        """Compare the file with the episodes that survived an interruption, and return its hashes.
 
         Raises:
-            RagenError: An episode differs from its hash, so it was changed later.
+            RagenError: An episode differs from its hash or is missing, so it was changed or removed later.
         """
         there = read_checksums(self._path.parent) or []
         for record, checksum in zip(records, there, strict=False):
@@ -53,6 +51,23 @@ class Checksums:
                     f"{self._path.with_suffix('.jsonl')} line {record.line} was changed after it "
                     "was written"
                 )
+        # Lines are on the disk before their hashes, so no interruption leaves a hash without its line.
+        if len(there) > len(records):
+            raise RagenError(
+                f"{self._path.with_suffix('.jsonl')} line {len(records) + 1} was changed or removed after "
+                f"it was written: {self._path.name} has {len(there)} episodes, but {len(records)} can be read"
+            )
+        return there
+
+    def repair(self, records: Sequence[Record[EpisodeT]]) -> None:
+        """Bring the file in step with the episodes that survived an interruption.
+
+        Episodes without a hash get one, and a warning: they were not protected before.
+
+        Raises:
+            RagenError: As of `check`.
+        """
+        there = self.check(records)
         bare = [record for record in records[len(there) :] if record.sha256 not in self._known]
         if bare:
             _LOG.warning(

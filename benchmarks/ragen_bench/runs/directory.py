@@ -1,6 +1,5 @@
 """Run directories: what was run, on what, and every episode of it."""
 
-import json
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -27,6 +26,7 @@ from ragen_bench.config.run_config import (
 )
 from ragen_bench.config.suite_versions import check_playable
 from ragen_bench.runs.checksums import MAX_APPEND, Checksums
+from ragen_bench.runs.environments import continue_with, write_environments
 from ragen_bench.runs.records import Records, encode_episode, read_records
 from ragen_envs.errors import RagenError
 
@@ -104,18 +104,23 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
         started = (self.folder / CONFIG).exists()
         find = check_run if started else read_episodes
         found = find(self.folder, self.config)
+        self._checksums = Checksums(self.folder)
+        self._checksums.check(found.records)  # before anything is overwritten
+        self.done = {episode.key for episode in found.episodes}
         if not found.records:
             self._write_head()
-        self.done = {episode.key for episode in found.episodes}
+        elif not self.done.issuperset(self.config.keys):
+            continue_with(self.folder, self._environment())
         self._file.truncate(found.size)
-        self._checksums = Checksums(self.folder)
         self._checksums.repair(found.records)
 
-    def _write_head(self) -> None:
+    def _environment(self) -> dict[str, Any]:
         names = (agent.name for agent in self.config.agents)
         models = {name: folder for name in names if (folder := folder_of(name)) is not None}
-        provenance = json.dumps(describe_provenance(models), indent=1) + "\n"
-        write_atomically(self.folder / ENVIRONMENT, provenance)
+        return describe_provenance(models)
+
+    def _write_head(self) -> None:
+        write_environments(self.folder, [self._environment()])
         data = {**self.config.model_dump(mode="json"), "digest": self.config.digest}
         write_atomically(self.folder / CONFIG, dump_yaml(data))
 
@@ -192,9 +197,15 @@ def read_episodes(folder: Path, config: AnyConfig) -> Records[Any]:
     )
 
 
-def missing_agents(folder: Path, config: AnyConfig) -> list[str]:
-    """Return the agents that lack episodes, in the run's order; reads only."""
-    started = (folder / CONFIG).exists()
-    done = {e.key for e in check_run(folder, config).episodes} if started else set()
+def missing_agents(folder: Path, config: AnyConfig, retry_errors: bool = False) -> list[str]:
+    """Return the agents that lack episodes, in the run's order; reads only.
+
+    Args:
+        folder: The run directory, which may not be there yet.
+        config: The run's.
+        retry_errors: Whether episodes that ended in an error count as lacking.
+    """
+    there = check_run(folder, config).episodes if (folder / CONFIG).exists() else []
+    done = {e.key for e in there if e.error is None or not retry_errors}
     lacking = {agent for key in config.keys if key not in done for agent in key.agents}
     return [agent.name for agent in config.agents if agent.name in lacking]

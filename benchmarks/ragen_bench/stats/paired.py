@@ -25,6 +25,7 @@ from ragen_bench.stats.intervals import (
 __all__ = [
     "PairedResult",
     "compare_rates",
+    "enough_resamples",
     "holm",
     "mcnemar_exact",
     "paired_bootstrap",
@@ -34,8 +35,8 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 ALPHA: Final = 0.05
 """Significance level: the largest adjusted p-value that is called a difference."""
-_BLOCK = 1 << 21
-"""Most signs drawn at once."""
+_RESAMPLES: Final = 10_000
+"""Of a test on its own."""
 
 
 class PairedResult(NamedTuple):
@@ -94,7 +95,7 @@ def compare_rates(
     b: npt.ArrayLike,
     clusters: Clusters | None,
     confidence: float = 0.95,
-    resamples: int = 10_000,
+    resamples: int = _RESAMPLES,
     *,
     seed: int | np.random.Generator = 0,
 ) -> PairedResult:
@@ -154,7 +155,7 @@ def paired_bootstrap(
     a: npt.ArrayLike,
     b: npt.ArrayLike,
     confidence: float = 0.95,
-    resamples: int = 10_000,
+    resamples: int = _RESAMPLES,
     *,
     seed: int | np.random.Generator,
     clusters: Clusters | None = None,
@@ -277,12 +278,19 @@ def sign_flip(differences: FloatArray, resamples: int, rng: np.random.Generator)
         resamples: Number of draws of all signs, >= 1; the observed signs count as one more.
         rng: Is advanced.
     """
-    n = len(differences)
     # A sum that ties with the observed one must count, whatever the order of summation rounded.
     bound = abs(float(differences.sum())) - 1e-12 * float(np.abs(differences).sum())
-    extreme = 0
-    block = max(1, _BLOCK // n)
-    for start in range(0, resamples, block):
-        signs = 2.0 * rng.integers(2, size=(min(block, resamples - start), n)) - 1.0
-        extreme += int(np.count_nonzero(np.abs(signs @ differences) >= bound))
-    return (1 + extreme) / (1 + resamples)
+    sums = np.zeros(resamples)
+    # How many of the equal differences are positive is all that counts, and quicker to draw than their signs.
+    for size, count in zip(*np.unique(np.abs(differences), return_counts=True), strict=True):
+        if size > 0:
+            sums += size * (2.0 * rng.binomial(count, 0.5, resamples) - count)
+    return (1 + int(np.count_nonzero(np.abs(sums) >= bound))) / (1 + resamples)
+
+
+def enough_resamples(comparisons: int) -> int:
+    """Return how many resamples each of many tests needs, so that Holm's correction leaves small p-values.
+
+    The smallest p-value is 1 / (resamples + 1), which is multiplied by the number of comparisons.
+    """
+    return max(_RESAMPLES, 100 * comparisons)

@@ -1,7 +1,7 @@
 """Replay a recorded episode from its replies and recompute every field."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from ragen_agents.pictures import picture_hash
@@ -48,11 +48,13 @@ def config_checks(config: RunConfig, episode: Episode) -> Iterator[Check]:
     yield Check(None, "instance.seed", instance.seed, None)
     yield Check(None, "instance.noise", instance.noise, episode.attempt)
     yield Check(None, "sampling_seed", episode.sampling_seed, config.suite.seed)
-    yield from token_checks(config, episode.agent, episode.turns)
 
 
 def token_checks(config: BaseConfig, agent: str, turns: Sequence[TurnRecord]) -> Iterator[Check]:
-    """Yield checks of how many tokens an agent's replies have, where this suite has counted them."""
+    """Yield checks of how many tokens an agent's replies have, where this suite has counted them.
+
+    Only for the config of a run: in an entry a Python agent, which counts its own, has another name.
+    """
     if not _counts_here(config, agent):
         return
     limit = config.suite.sampling.max_tokens
@@ -103,6 +105,11 @@ def replay(episode: Episode) -> Iterator[Check]:
             yield from control_checks(number + 1, turn, episode.agent, request)
         yield from _turn(number + 1, turn, env, total)
     yield from _outcome(episode, env, total)
+    if episode.agent in CONTROLS and episode.end.is_failure:
+        count = len(episode.turns)
+        request = Request(env.messages, sampling_seed(episode.sampling_seed, spec, count), env)
+        what = next_of_control(episode.agent, request, env.play)
+        yield Check(count + 1, "reply", str(episode.end), what)
 
 
 def control_checks(number: int, turn: TurnRecord, agent: str, request: Request) -> Iterator[Check]:
@@ -111,6 +118,22 @@ def control_checks(number: int, turn: TurnRecord, agent: str, request: Request) 
     yield Check(number, "reply", turn.reply, reply.text)
     for name in ("cut_off", "prompt_tokens", "reply_tokens"):
         yield Check(number, name, getattr(turn, name), getattr(reply, name))
+
+
+def next_of_control(agent: str, request: Request, play: Callable[[str], object]) -> str:
+    """Return what a control replies where its record says that it failed, or "error" if it does fail.
+
+    Args:
+        agent: The control.
+        request: The next one.
+        play: Plays a text in the game, which may fail as well.
+    """
+    try:
+        (reply,) = CONTROLS[agent]().act([request])
+        play(reply.text)
+    except Exception:  # whatever a game raises ended the episode when it was played
+        return str(EndReason.ERROR)
+    return reply.text
 
 
 def _turn(

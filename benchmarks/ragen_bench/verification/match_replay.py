@@ -1,6 +1,8 @@
 """Replay a recorded match from its replies and recompute every field."""
 
+import copy
 from collections.abc import Iterator
+from functools import partial
 
 from ragen_agents.policies import CONTROLS, Request
 from ragen_agents.rollout import MatchRecord
@@ -10,6 +12,7 @@ from ragen_bench.match.match_player import match_spec
 from ragen_bench.verification.episode_replay import (
     Check,
     control_checks,
+    next_of_control,
     result_checks,
     token_checks,
 )
@@ -56,12 +59,15 @@ class _Replay:
             yield Check(None, f"instance.{name}", getattr(match.instance, name), value)
         for number, seat in enumerate(match.seats):
             yield _of_seat(number, Check(None, "system", seat.system, table.seats[number].system))
-        for turn in range(max(len(seat.turns) for seat in match.seats)):
+        turns = max(len(seat.turns) for seat in match.seats)
+        for turn in range(turns):
+            yield from self._failures(turn)
             yield from self._before(turn)
             yield from self._round(turn)
         for number in range(len(match.seats)):
             for check in self._outcome(number):
                 yield _of_seat(number, check)
+        yield from self._failures(turns)
 
     def _before(self, turn: int) -> Iterator[Check]:
         """Yield checks of who acts in a round, the prompt of each, and the replies of controls."""
@@ -79,10 +85,42 @@ class _Replay:
             yield _of_seat(number, Check(turn + 1, "user", recorded.user, seat.user))
             yield _of_seat(number, Check(turn + 1, "picture", recorded.picture, None))
             if record.agent in CONTROLS:
-                seed = seat_seed(self.match.sampling_seed, self.spec, number, turn)
-                request = Request(seat.messages, seed, seat)
+                request = self._request(number, turn)
                 for check in control_checks(turn + 1, recorded, record.agent, request):
                     yield _of_seat(number, check)
+
+    def _request(self, number: int, turn: int) -> Request:
+        seat = self.table.seats[number]
+        seed = seat_seed(self.match.sampling_seed, self.spec, number, turn)
+        return Request(seat.messages, seed, seat)
+
+    def _failures(self, turn: int) -> Iterator[Check]:
+        """Yield checks that the controls whose records fail in a round do fail in it."""
+        for number in self._asked(turn):
+            record = self.match.seats[number]
+            if record.agent in CONTROLS and record.end.is_failure and len(record.turns) == turn:
+                play = partial(self._play_unrecorded, turn, record.error)
+                what = next_of_control(record.agent, self._request(number, turn), play)
+                yield _of_seat(number, Check(turn + 1, "reply", str(record.end), what))
+
+    def _asked(self, turn: int) -> list[int]:
+        """Return the seats that are asked for a reply in a round."""
+        pairs = enumerate(zip(self.table.seats, self.match.seats, strict=True))
+        return [n for n, (seat, record) in pairs if seat.end is None and len(record.turns) >= turn]
+
+    def _play_unrecorded(self, turn: int, error: str | None, _reply: str) -> None:
+        """Play a round of which no turn was recorded, as where the game breaks; raises what the game does."""
+        asked = [(number, self.match.seats[number]) for number in self._asked(turn)]
+        if any(len(record.turns) > turn for _, record in asked):
+            return
+        spoken = {number: record.agent for number, record in asked if record.error == error}
+        if not CONTROLS.keys() >= set(spoken.values()):
+            raise RuntimeError(error)  # what another agent said is not recorded, so nobody can tell
+        replies = dict.fromkeys(self.table.agents, "")
+        for number, agent in spoken.items():
+            (reply,) = CONTROLS[agent]().act([self._request(number, turn)])
+            replies[self.table.possible_agents[number]] = reply.text
+        copy.deepcopy(self.table).play(replies, {})
 
     def _round(self, turn: int) -> Iterator[Check]:
         """Play a round, in which failed seats stay silent, and yield checks of what it did."""

@@ -1,13 +1,13 @@
 """Verify a run: replay every episode and recompute every number."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ragen_agents.policies import CONTROLS
-from ragen_agents.rollout import MatchRecord
+from ragen_agents.rollout import Episode, MatchRecord
 from ragen_bench.config.run_config import AnyConfig, EditedConfigError, MatchConfig, load_config
 from ragen_bench.config.suite_versions import check_playable
 from ragen_bench.config.suites import check_suite
@@ -15,7 +15,7 @@ from ragen_bench.runs.checksums import CHECKSUMS, MAX_APPEND, read_checksums
 from ragen_bench.runs.directory import EPISODES, read_episodes
 from ragen_bench.runs.picture_files import PICTURES, kept_hash
 from ragen_bench.runs.records import DuplicateError, Record
-from ragen_bench.verification.episode_replay import Check, config_checks, replay
+from ragen_bench.verification.episode_replay import Check, config_checks, replay, token_checks
 from ragen_envs.errors import RagenError
 
 
@@ -77,29 +77,58 @@ def verify_run(
     check_playable(f"'{folder}' is a run", config.suite_version)
     _check_games(config)
     expected = set(config.keys)
+    _check_keys(path, found.records, expected)
     replayed = replay_all(str(path), found.records, config)
     for count, record in enumerate(found.records, start=1):
-        if record.episode.key not in expected:
-            raise MismatchError(
-                f"{path} line {record.line}: {record.episode.key!s} is not an episode of this run"
-            )
         next(replayed)
+        _verify_tokens(path, record, config)
         _verify_pictures(path, record)
         if checksums is not None:
             _verify_checksum(path, record, checksums)
         if tick is not None:
             tick(count, len(found.records))
-    if before is not None and len(before) > len(found.records):
-        raise MismatchError(
-            f"{path} line {len(found.records) + 1}: {CHECKSUMS} has {len(before)} episodes, but "
-            f"{len(found.records)} can be read"
-        )
+    _check_surplus(path, found.records, before or [])
     bare = [] if checksums is None else found.records[len(checksums) :]
     _check_bare(path, bare)
     turns = sum(len(episode.turns) for episode in found.episodes)
     missing = len(expected) - len(found.records)
     hashed = checksums is not None
     return Verified(len(found.records), turns, missing, found.torn, hashed, len(bare))
+
+
+def verify_checksums(folder: Path) -> None:
+    """Compare the record of a run that is not being played with its checksums; nothing is replayed.
+
+    Raises:
+        MismatchError: A line differs from its hash, or lines are missing.
+        RagenError: The run cannot be read.
+    """
+    path, checksums = folder / EPISODES, read_checksums(folder)
+    if checksums is None:
+        return
+    records = read_episodes(folder, load_config(folder)).records
+    for record in records:
+        _verify_checksum(path, record, checksums)
+    _check_surplus(path, records, checksums)
+    _check_bare(path, records[len(checksums) :])
+
+
+def _check_keys(path: Path, records: Sequence[Record[Any]], expected: Collection[object]) -> None:
+    """Check that all records are of the run; a replay, which may run ahead, needs their game and agent."""
+    for record in records:
+        if record.episode.key not in expected:
+            raise MismatchError(
+                f"{path} line {record.line}: {record.episode.key!s} is not an episode of this run"
+            )
+
+
+def _check_surplus(path: Path, records: Sequence[Record[Any]], checksums: Sequence[str]) -> None:
+    """Check that no record is missing whose checksum is there."""
+    if len(checksums) > len(records):
+        raise MismatchError(
+            f"{path} line {len(records) + 1}: {CHECKSUMS} has {len(checksums)} episodes, but "
+            f"{len(records)} can be read"
+        )
 
 
 def _check_games(config: AnyConfig) -> None:
@@ -123,12 +152,16 @@ def verify_record(what: str, record: Record[Any], config: AnyConfig) -> None:
     Raises:
         MismatchError: Something differs; the message names line, episode, turn and field.
     """
-    key = record.episode.key
-    for check in _checks(config, record):
+    _raise_first(what, record, _checks(config, record))
+
+
+def _raise_first(what: str, record: Record[Any], checks: Iterator[Check]) -> None:
+    """Raise `MismatchError` at the first check that fails."""
+    for check in checks:
         if not check.holds:
             turn = "" if check.turn is None else f", turn {check.turn}"
             raise MismatchError(
-                f"{what} line {record.line}: {key}{turn}, {check.field}: "
+                f"{what} line {record.line}: {record.episode.key}{turn}, {check.field}: "
                 f"recorded {_short(check.recorded)}, recomputed {_short(check.recomputed)}"
             )
 
@@ -146,6 +179,13 @@ def _checks(config: AnyConfig, record: Record[Any]) -> Iterator[Check]:
     # Only the current suite version is replayed, and its records are of the current schema.
     schema = type(record.episode).model_fields["schema_version"].default
     yield Check(None, "schema_version", record.episode.schema_version, schema)
+
+
+def _verify_tokens(path: Path, record: Record[Any], config: AnyConfig) -> None:
+    """Check that no agent whose tokens were counted here wrote more of them than it could."""
+    if isinstance(record.episode, Episode):
+        checks = token_checks(config, record.episode.agent, record.episode.turns)
+        _raise_first(str(path), record, checks)
 
 
 def _verify_pictures(path: Path, record: Record[Any]) -> None:

@@ -1,0 +1,84 @@
+"""``environment.json``: what a run was begun with, and what it was continued with after an upgrade."""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from ragen_agents.run_files import ENVIRONMENT
+from ragen_agents.run_files.atomic import write_atomically
+from ragen_envs.errors import RagenError
+
+_LATER: Final = "continued_with"
+"""Key of the environments with other versions that played later episodes; omitted if there are none."""
+_LOG: Final = logging.getLogger("ragen.runs")
+
+
+def write_environments(folder: Path, environments: Sequence[Mapping[str, Any]]) -> None:
+    """Write the environments of a run, the first one first."""
+    first, *later = environments
+    described = {**first, _LATER: later} if later else first
+    write_atomically(folder / ENVIRONMENT, json.dumps(described, indent=1) + "\n")
+
+
+def continue_with(folder: Path, now: Mapping[str, Any]) -> None:
+    """Record the environment that continues a run, and warn, if its versions are not those of the last one.
+
+    A run whose environment cannot be read is left as it is.
+    """
+    try:
+        there = _read(folder)
+    except RagenError:
+        return
+    changed = _changes([there[-1], now])
+    if changed:
+        what = ", ".join(f"{name} was {old} and is {new}" for name, (old, new) in changed.items())
+        _LOG.warning("%s continues with other versions, which may change replies: %s", folder, what)
+        write_environments(folder, [*there, now])
+
+
+def versions_of(folder: Path) -> dict[str, str]:
+    """Return the versions of a run's packages and of Python, several in their order after an upgrade.
+
+    Raises:
+        RagenError: They cannot be read.
+    """
+    there = _read(folder)
+    first = _versions(there[0])
+    return first | {name: ", ".join(found) for name, found in _changes(there).items()}
+
+
+def version_notes(folder: Path) -> list[str]:
+    """Return a note that names the packages of which a run has several versions, or nothing."""
+    try:
+        changed = _changes(_read(folder))
+    except RagenError:
+        return []
+    named = "; ".join(f"{name} {', '.join(found)}" for name, found in changed.items())
+    return [f"played with several versions: {named}"] if named else []
+
+
+def _changes(environments: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Return the versions of each package that has several, each once; "none" where it is missing."""
+    versions = [_versions(environment) for environment in environments]
+    names = dict.fromkeys(name for found in versions for name in found)
+    every = {name: list(dict.fromkeys(v.get(name, "none") for v in versions)) for name in names}
+    return {name: found for name, found in every.items() if len(found) > 1}
+
+
+def _versions(environment: Mapping[str, Any]) -> dict[str, str]:
+    return {**environment["packages"], "python": environment["python"]}
+
+
+def _read(folder: Path) -> list[dict[str, Any]]:
+    """Return the environments of a run, at least one, without machine or paths being looked at."""
+    path = folder / ENVIRONMENT
+    try:
+        described: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        there = [described, *described.pop(_LATER, [])]
+        for environment in there:
+            _versions(environment)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RagenError(f"'{path}' cannot be read: {error}") from error
+    return there
