@@ -13,6 +13,7 @@ from ragen_agents.policies.base import (
     Sampling,
 )
 from ragen_agents.policies.controls import (
+    Control,
     NoopPolicy,
     OraclePolicy,
     RandomPolicy,
@@ -26,7 +27,7 @@ class UnknownAgentError(RagenError):
     """No agent has this name."""
 
 
-CONTROLS: Final[dict[str, type[RandomPolicy | NoopPolicy | OraclePolicy]]] = {
+CONTROLS: Final[dict[str, type[Control]]] = {
     "random": RandomPolicy,
     "noop": NoopPolicy,
     "oracle": OraclePolicy,

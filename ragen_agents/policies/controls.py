@@ -1,7 +1,7 @@
 """The controls: what a score is measured against. They answer in the text format, like a model."""
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -58,6 +58,10 @@ class OraclePolicy:
             _reply(request.conversation, request.conversation.oracle().actions, "optimal")
             for request in requests
         ]
+
+
+Control: TypeAlias = RandomPolicy | NoopPolicy | OraclePolicy
+"""A policy that looks into the game. Asked for one request at a time, it replies as for many."""
 
 
 class ScriptedPolicy:

@@ -2,10 +2,9 @@
 
 import time
 from collections.abc import Sequence
-from typing import Final
 
 from ragen_agents.policies.base import Policy, Releasable, Reply, Request
-from ragen_agents.policies.controls import NoopPolicy, OraclePolicy, RandomPolicy
+from ragen_agents.policies.controls import Control
 from ragen_agents.rollout.episode import Episode
 from ragen_agents.rollout.episode_runner import (
     EpisodeRunner,
@@ -14,9 +13,6 @@ from ragen_agents.rollout.episode_runner import (
     play_replies,
 )
 from ragen_envs.errors import GameError, RagenError
-
-CONTROLS: Final = (RandomPolicy, NoopPolicy, OraclePolicy)
-"""Policies that look into the game. One by one they reply as in a batch."""
 
 
 def play_batch(specs: Sequence[EpisodeSpec], policy: Policy, run_seed: int) -> list[Episode]:
@@ -47,7 +43,7 @@ def _play_turn(batch: Sequence[EpisodeRunner], policy: Policy) -> None:
     except Exception as error:
         if isinstance(error, RagenError) and not isinstance(error, GameError):
             raise
-        if len(batch) > 1 and isinstance(policy, CONTROLS):
+        if len(batch) > 1 and isinstance(policy, Control):
             for runner in batch:
                 _play_turn([runner], policy)
             return

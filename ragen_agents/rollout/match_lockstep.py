@@ -14,8 +14,8 @@ from ragen_agents.policies.base import (
     Reply,
     Request,
 )
+from ragen_agents.policies.controls import Control
 from ragen_agents.rollout.episode_runner import checked_reply
-from ragen_agents.rollout.lockstep import CONTROLS
 from ragen_agents.rollout.match_record import MatchRecord
 from ragen_agents.rollout.match_runner import MatchRunner, MatchSpec, SeatReply
 from ragen_envs.errors import RagenError
@@ -126,7 +126,7 @@ def _act(policy: Policy, requests: Sequence[Request]) -> list[SeatReply]:
     except RagenError:
         raise
     except Exception as error:
-        if len(requests) > 1 and isinstance(policy, CONTROLS):
+        if len(requests) > 1 and isinstance(policy, Control):
             return [answer for request in requests for answer in _act(policy, [request])]
         return [SeatReply(error, 0.0) for _ in requests]
 
