@@ -10,7 +10,13 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from ragen_envs.conversation import ConversationWrapper, make, make_vector, parse_reply
+from ragen_envs.conversation import (
+    ConversationWrapper,
+    format_reply,
+    make,
+    make_vector,
+    parse_reply,
+)
 from ragen_envs.errors import RagenError
 from ragen_envs.frozen_lake import FrozenLakeEnv
 from ragen_envs.instances import load_pack
@@ -18,6 +24,7 @@ from ragen_envs.mastermind import MastermindEnv
 from ragen_envs.registration import text_ids
 from ragen_envs.sokoban import SokobanEnv
 from ragen_envs.splits import TEST, TRAIN, VALIDATION
+from ragen_envs.text import action_texts
 from ragen_envs.word_game import WordGameEnv
 
 NEVER_IN_A_TURN = ("ragen/MastermindText-v0", "ragen/SudokuText-v0", "ragen/WebShopText-v0")
@@ -220,6 +227,19 @@ def test_games_of_other_packages_show_their_plan(monkeypatch):
     env = started("mine/LightsOutText-v0", demonstrations=3, max_actions=10)
     assert all("<think>My plan: " in example.reply for example in env.examples)
     assert all(example.solves for example in env.examples)
+
+
+def test_an_oracle_of_another_package_keeps_the_budget(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "docs" / "examples")
+    import lights_out  # noqa: F401
+
+    for seed in range(30):
+        env = started("mine/LightsOutText-v0", seed, actions_per_turn=3, max_actions=7, think=False)
+        done = False
+        while not done and (actions := env.oracle().actions):
+            result = env.play(format_reply(action_texts(env.names, actions), None))
+            assert result.penalty == 0
+            done = result.end is not None
 
 
 @pytest.mark.parametrize("value", [-1, 17, 1.0, "2", True, None])
