@@ -269,14 +269,14 @@ def test_optimizer_batches_use_everything_once_an_epoch(count, steps, epochs, se
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
-@given(
-    st.lists(
-        st.builds(Size, st.integers(1, 50), st.integers(0, 50), st.integers(1, 3)),
-        min_size=1,
-        max_size=30,
-    ),
-    st.integers(10, 400),
+SIZES = st.lists(
+    st.builds(Size, st.integers(1, 50), st.integers(0, 50), st.integers(1, 3)),
+    min_size=1,
+    max_size=30,
 )
+
+
+@given(SIZES, st.integers(10, 400))
 @QUICK
 def test_passes_stay_in_their_budget(sizes, budget):
     parts = micro_batches(sizes, range(len(sizes)), budget)
@@ -286,15 +286,7 @@ def test_passes_stay_in_their_budget(sizes, budget):
         assert sum(sizes[one].rows for one in part) * width <= budget or len(part) == 1
 
 
-@given(
-    st.lists(
-        st.builds(Size, st.integers(1, 50), st.integers(0, 50), st.integers(1, 3)),
-        min_size=1,
-        max_size=30,
-    ),
-    st.integers(10, 400),
-    st.integers(2, 5),
-)
+@given(SIZES, st.integers(10, 400), st.integers(2, 5))
 @QUICK
 def test_processes_share_the_passes_out(sizes, budget, processes):
     whole = micro_batches(sizes, range(len(sizes)), budget)

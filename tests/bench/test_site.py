@@ -14,24 +14,14 @@ from urllib.parse import unquote, urlsplit
 
 import pandas as pd
 import pytest
-from entries import ENTRIES, as_model, change, copy_of, read, write
+from entries import ENTRIES, read
 from PIL import Image
 from processes import interruptible
 from ragen_bench.__main__ import main
-from ragen_bench.leaderboard.decisions import ledgers_of, with_decisions
-from ragen_bench.leaderboard.lengths import by_length
-from ragen_bench.leaderboard.overall import below_random, overall_standings
-from ragen_bench.leaderboard.standings import samples_of, standings
-from ragen_bench.leaderboard.store import StoredEntry, read_entry
+from ragen_bench.leaderboard.store import read_entry
+from site_entries import make_entries
 
 from ragen_agents.rollout.episode_runner import EpisodeSpec, make_env
-from ragen_envs.conversation import EndReason
-
-PAYLOAD = (
-    "</script><script>window.harmed=1</script><img src=x onerror=window.harmed=1>"
-    "<a href='javascript:window.harmed=1'>\u202e\x1b[2J"
-)
-
 
 PAGES = (
     "index.html", "about.html", "games/Sokoban.html", "entries/hero.html", "episodes/hero/Sokoban.html",
@@ -39,31 +29,9 @@ PAGES = (
 )  # fmt: skip
 
 
-def prompt(folder, **settings):
-    """Let an entry have been played under other settings of the prompt."""
-
-    def settle(entry):
-        for task in entry["config"]["suite"]["tasks"].values():
-            task["settings"] = settings
-
-    change(folder, settle)
-    write(folder, [{**episode, "env_kwargs": settings} for episode in read(folder)])
-
-
 @pytest.fixture(scope="module")
 def entries(tmp_path_factory):
-    """Two controls, a rogue that plays like chance, its twin, and a hero that plays like the oracle."""
-    root = tmp_path_factory.mktemp("leaderboards")
-    for name, source, reply in (
-        ("rogue", "random", PAYLOAD), ("twin", "random", "wise"), ("hero", "oracle", None),
-    ):  # fmt: skip
-        as_model(copy_of(source, root), name, reply)
-    change(root / "hero", lambda entry: entry["about"].update(trained_on=["Sokoban"]))
-    change(root / "hero", lambda e: e["config"]["suite"]["sampling"].update(max_tokens=100))
-    prompt(root / "hero", think_prefix=True)
-    for name in ("random", "oracle"):
-        copy_of(name, root)
-    return root
+    return make_entries(tmp_path_factory.mktemp("leaderboards"))
 
 
 @pytest.fixture(scope="module")
@@ -94,142 +62,6 @@ def stored(entries):
 
 
 # --- numbers -------------------------------------------------------------------------------------
-
-
-def every_game(stored):
-    return {game: samples_of(stored, game) for game in stored[0].entry.config.suite.tasks}
-
-
-def test_ranks_are_shared_by_those_that_are_not_told_apart(stored):
-    overall = overall_standings(stored, every_game(stored))
-    for rows in (overall, standings(stored, samples_of(stored, "Sokoban"))):
-        assert {s.name: (s.rank, s.tied) for s in rows} == {
-            "hero": (1, False), "rogue": (2, True), "twin": (2, True),
-            "random": (None, False), "oracle": (None, False),
-        }  # fmt: skip
-
-
-def test_ranks_differ_in_a_table_of_many_entries(stored):
-    """As many pairs as 40 entries have must not make the smallest p-value of a test insignificant."""
-    hero, rogue = (next(s for s in stored if s.entry.about.name == n) for n in ("hero", "rogue"))
-    names = {f"{each.entry.about.name}-{i}": each for each in (hero, rogue) for i in range(20)}
-    many = [
-        StoredEntry(
-            each.entry.model_copy(
-                update={"about": each.entry.about.model_copy(update={"name": name, "title": name})}
-            ),
-            each.records,
-        )
-        for name, each in names.items()
-    ]
-    games = {game: samples_of(many, game) for game in ("Sokoban", "BanditRev")}
-    for rows in (overall_standings(many, games), standings(many, games["BanditRev"])):
-        assert {row.name: row.rank for row in rows} == {
-            name: 1 if name.startswith("hero") else 21 for name in names
-        }
-
-
-def test_a_level_that_two_games_share_counts_once(stored):
-    """Twice the same levels narrow no interval."""
-    once = {"FrozenLake": samples_of(stored, "FrozenLake")}
-    twin = {
-        name: {i: e.model_copy(update={"task": "Twin"}) for i, e in sample.items()}
-        for name, sample in once["FrozenLake"].items()
-    }
-    alone, twice = (
-        next(row.row for row in overall_standings(stored, games) if row.name == "rogue")
-        for games in (once, {**once, "Twin": twin})
-    )
-    assert twice["n"] == 2 * alone["n"]
-    for column in ("success", "success_low", "success_high"):
-        assert twice[column] == pytest.approx(alone[column], abs=0.003)
-
-
-def test_the_table_over_all_games_shows_the_mean_of_their_scores(stored):
-    games = every_game(stored)
-    rows = {row.name: row.row for row in overall_standings(stored, games)}
-    for name in ("rogue", "oracle"):
-        scores = []
-        for samples in games.values():
-            episodes = samples[name].values()
-            solved, chance, best = (
-                sum(getattr(e, field) for e in episodes)
-                for field in ("success", "random_success", "optimal_success")
-            )
-            scores.append(100 * (solved - chance) / (best - chance))
-        row = rows[name]
-        assert row["score"] == pytest.approx(sum(scores) / len(scores))
-        assert row["score_low"] <= row["score"] <= row["score_high"]
-        assert row["score_high"] - row["score_low"] < 20
-
-
-def test_many_levels_of_easy_games_do_not_lift_an_agent_over_a_better_one(stored):
-    """Half of the lake's distance from chance counts more than all of a bandit's levels."""
-    games = every_game(stored)
-    wide, narrow = games["Sokoban"], games["Bandit"]
-    few = {index: narrow["random"][index] for index in list(narrow["random"])[:8]}
-    mixed = {"Sokoban": dict(wide), "Bandit": dict.fromkeys(narrow, few)}
-    mixed["Bandit"]["hero"] = {i: e.model_copy(update={"success": False}) for i, e in few.items()}
-    mixed["Sokoban"]["rogue"] = mixed["Sokoban"]["hero"]
-    mixed["Bandit"]["rogue"] = {i: e.model_copy(update={"success": True}) for i, e in few.items()}
-    rows = overall_standings(stored, mixed)
-    by_name = {row.name: row for row in rows}
-    assert by_name["rogue"].row["score"] - by_name["hero"].row["score"] == pytest.approx(100, abs=1)
-    assert by_name["rogue"].rank == 1 < by_name["hero"].rank
-
-
-def test_failed_episodes_count_in_luck_corrected_success(stored):
-    """Failing on a level must not be better than losing on it."""
-    (oracle,) = (s for s in stored if s.entry.about.name == "oracle")
-    whole = dict(list(samples_of([oracle], "FrozenLake")["oracle"].items())[:16])
-    failed = {"turns": (), "success": False, "end": EndReason.ERROR, "error": "TimeoutError"}
-    part = {i: e.model_copy(update=failed) if i < 4 else e for i, e in whole.items()}
-
-    def row(sample):
-        samples = {"oracle": sample}
-        (found,) = with_decisions(standings([oracle], samples), ledgers_of(samples), samples)
-        return found.row
-
-    rest, some, none = (
-        row(dict(list(whole.items())[4:])),
-        row(part),
-        row(dict(list(part.items())[:4])),
-    )
-    assert some["corrected"] == pytest.approx(rest["corrected"] * 12 / 16)
-    assert some["corrected_low"] < some["corrected"] < some["corrected_high"]
-    assert some["regret"] == rest["regret"]
-    assert none["corrected"] == none["corrected_low"] == 0 < none["corrected_high"]
-
-
-def test_an_entry_below_random_on_its_training_game_is_named(stored):
-    hero = next(each for each in stored if each.entry.about.name == "hero")
-    games = every_game(stored)
-    lost = {i: e.model_copy(update={"success": False}) for i, e in games["Sokoban"]["hero"].items()}
-    worse = {**games["Sokoban"], "hero": lost}
-    assert below_random([hero], {"Sokoban": standings(stored, games["Sokoban"])}) == []
-    (note,) = below_random([hero], {"Sokoban": standings(stored, worse)})
-    assert "plays Sokoban, which it was trained on, worse than random: score -" in note
-
-
-def test_one_level_more_is_not_a_better_rank(stored):
-    samples = {name: dict(sample) for name, sample in samples_of(stored, "Sokoban").items()}
-    index = next(i for i, e in samples["twin"].items() if not e.success)
-    samples["twin"][index] = samples["hero"][index]
-    ranks = {s.name: s.rank for s in standings(stored, samples)}
-    assert ranks["twin"] == ranks["rogue"] == 2
-
-
-def test_lengths_are_those_of_the_shortest_solutions(stored):
-    rows = [row for row in by_length(samples_of(stored, "Sokoban")) if row.name == "hero"]
-    assert all(row.success.estimate == 1 for row in rows)
-    solved = [e for e in read_sample(stored, "oracle", "Sokoban") if e.success]
-    assert sum(row.n for row in rows) == len(solved)
-    for game in ("FrozenLake", "Bandit"):  # chance; one length
-        assert by_length(samples_of(stored, game)) == []
-
-
-def read_sample(stored, name, game):
-    return samples_of(stored, game)[name].values()
 
 
 def test_downloads_hold_the_numbers(site, stored):

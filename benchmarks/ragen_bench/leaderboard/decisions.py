@@ -43,7 +43,8 @@ def with_decisions(rows: Sequence[Standing], ledgers: Ledgers, samples: Samples)
 def _columns(ledgers: Sequence[Ledger], sample: Sample) -> dict[str, float]:
     found = ledger_columns(ledgers) if ledgers else dict.fromkeys(DECISIONS, math.nan)
     failed = [episode for episode in sample.values() if episode.end.is_failure]
-    if failed:
+    # Where others have no ledger either, it is the game that has none.
+    if failed and (ledgers or len(failed) == len(sample)):
         score = corrected_score(ledgers, failed)
         found |= {
             "corrected": score.estimate,

@@ -23,7 +23,7 @@ class Remedy(NamedTuple):
 
 
 def more_runs(there: int, p_at: Callable[[int], float], alpha: float) -> Remedy:
-    """Return the number of runs that decides if the effect stays as it is, with even odds.
+    """Return the number of runs that decides half of the time if the effect stays as it is.
 
     Args:
         there: Runs of each setting so far.
