@@ -109,7 +109,7 @@ def test_grpo(pairs):
         got = found[groups == group].tolist()
         spread = np.std(inside, ddof=1) if len(inside) > 1 else 0.0
         if spread < 1e-6:
-            assert all(abs(g) <= 1.5 for g in got)
+            assert len(set(inside)) > 1 or not any(got)
             continue
         expected = [(r - np.mean(inside)) / spread for r in inside]
         assert got == pytest.approx(expected, rel=1e-2, abs=1e-2)
@@ -118,6 +118,19 @@ def test_grpo(pairs):
 def test_grpo_of_one_and_of_equals_is_zero():
     found = adv.grpo(torch.tensor([3.0, 1.0, 1.0]), torch.tensor([0, 1, 1]))
     assert found.tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("size", [3, 6, 7, 8, 12, 16])
+def test_grpo_of_equal_returns_is_zero_where_their_mean_is_rounded(size):
+    """In float32 the mean of eight times 10.9 is not 10.9."""
+    returns = torch.arange(-200, 1200).repeat_interleave(size) / 100
+    groups = torch.arange(1400).repeat_interleave(size)
+    assert not adv.grpo(returns, groups).any()
+    for value in (0.15, 10.9):
+        whitened = adv.whiten(
+            torch.full((size, 200), value), torch.ones(size, 200, dtype=torch.bool)
+        )
+        assert whitened.abs().max() < 1e-5
 
 
 def test_rewards_lie_on_the_last_action_token_of_their_turn():

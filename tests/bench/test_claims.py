@@ -15,6 +15,8 @@ from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.remedies import more_runs, p_of_gap, p_of_shares, p_of_shift
 from ragen_bench.reproduction.reproduction_config import load_reproduction
 from ragen_bench.reproduction.run_measures import collapsed_at, happened, scalar_of
+from ragen_bench.reproduction.success_findings import joined
+from ragen_bench.stats.mixed_effects import mixed_effects_difference
 from ragen_bench.sweeps.state import Cost
 from ragen_bench.sweeps.sweep_run import SweepRun
 from ragen_bench.sweeps.tasks import Choice, plan
@@ -222,6 +224,23 @@ def test_gradients_rise_where_they_grow_with_the_deviation():
     assert np.isnan(scalar_of(run, "divergence-rise"))  # rounding is no gradient
 
 
+def test_a_claim_over_several_games_is_about_the_mean_of_games_as_the_papers():
+    """Levels of a game that repeat count as one, so games have different numbers of them."""
+    rng = np.random.default_rng(0)
+    sides = [[(rng.random((4, n)) < rate).astype(float) for n, rate in games]
+             for games in (((180, 0.8), (256, 0.3)), ((180, 0.4), (256, 0.3)))]  # fmt: skip
+    first, second = (joined(side) for side in sides)
+    means = [[game.mean() for game in side] for side in sides]
+    np.testing.assert_allclose([first.mean(), second.mean()], np.mean(means, axis=1))
+    error = mixed_effects_difference(first, second).variance.total ** 0.5
+    parts = [mixed_effects_difference(a, b).variance.total for a, b in zip(*sides, strict=True)]
+    assert error >= 0.9 * math.sqrt(sum(parts)) / 2
+    equal = [np.eye(4), np.ones((5, 4))]
+    np.testing.assert_array_equal(
+        joined(equal), np.concatenate([np.eye(4), np.ones((4, 4))], axis=1)
+    )
+
+
 def test_facts_without_spread_are_decided():
     curves = {"success": [0.5] * 9, "clip_fraction": [0.0] * 9}
     what, results = results_of("figure8", {}, games=PAPERS, seeds=2, curves=curves)
@@ -368,7 +387,36 @@ def test_a_mean_is_decided_by_so_many_runs_with_even_odds(mean, deviation):
 
 def test_no_number_of_runs_decides_where_there_is_nothing():
     assert more_runs(6, lambda n: p_of_gap(0.0, (1.0, 1.0), n), 0.05).seeds == 0
-    assert more_runs(6, lambda n: p_of_shares((0.3, 0.3), n), 0.05).seeds == 0
+    assert more_runs(6, lambda n: p_of_shares((0.3, 0.3), (n, n)), 0.05).seeds == 0
+
+
+def test_only_runs_in_which_it_could_happen_count_towards_a_share():
+    """Two of six runs collapsed, both without the sign, so of n runs about a third can tell."""
+
+    def curves(task):
+        return {"success": [0.4] * 20 + [0.0 if task.seed in (0, 1) else 0.4] * 20,
+                "reward_std": [0.5] * 40}  # fmt: skip
+
+    found = judged(
+        "figure6",
+        "On Sokoban the in-group deviation falls before success does",
+        runs_of("figure6", curves),
+    )
+    assert found.ours.startswith("0 of 2 runs")
+    able = next(n for n in range(2, 100) if stats.binomtest(0, n).pvalue <= 0.05)
+    assert found.remedy == f"{3 * able} seeds, if the effect stays as it is"
+
+
+def test_a_run_without_the_number_does_not_hide_those_with_it():
+    def curves(task):
+        length = 1 if task.seed == 2 else 10
+        end = 0.0 if task.seed == 1 else 0.2 + 0.01 * (task.seed or 0)
+        return {"reward_std": ([1.0] * 5 + [end] * 5)[:length]}
+
+    claim = "RAGEN-2: the in-group deviation shrinks in training without a filter"
+    found = judged("ragen2-filters", claim, runs_of("ragen2-filters", curves))
+    assert (found.verdict, found.seeds) == ("undecided", 5)  # five equal signs have p = 6%
+    assert found.ours.endswith("in 5 of 6 runs")
 
 
 def test_further_runs_and_their_time_are_those_that_are_missing():

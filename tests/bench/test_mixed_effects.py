@@ -12,7 +12,7 @@ from ragen_bench.stats.mixed_effects import (
     mixed_effects_rate,
     mixed_effects_rate_difference,
 )
-from ragen_bench.stats.power import Design, power_of, seeds_for, smallest_effect
+from ragen_bench.stats.power import Design, power_of, power_of_seeds, seeds_for, smallest_effect
 
 ROUNDS = 800
 
@@ -196,7 +196,7 @@ def test_power_is_that_of_simulated_experiments():
 def test_the_smallest_effect_has_the_power_that_was_asked_for():
     design = Design(5, 256)
     effect = smallest_effect(design)
-    assert power_of(effect, design.error(effect), 2 * (5 - 1)) == pytest.approx(0.8, abs=1e-3)
+    assert power_of_seeds(effect, design.error(effect), 5) == pytest.approx(0.8, abs=1e-3)
     assert smallest_effect(design._replace(seeds=20)) < effect
 
 

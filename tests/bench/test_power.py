@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from ragen_bench.__main__ import main
 from ragen_bench.stats.paired import mcnemar_exact
-from ragen_bench.stats.power import Design
+from ragen_bench.stats.permutation import permutation_p
+from ragen_bench.stats.power import Design, power_of_seeds
+from scipy import stats
 
 
 def rows(capsys, *arguments):
@@ -71,6 +73,21 @@ def test_the_power_of_two_fixed_models_is_that_of_the_test_that_compares_them(ra
         found += result.p_value <= 0.05 and result.difference.estimate > 0
     design = Design(1, levels, rate, 0.0, correlation)
     assert design.power(points / 100) == pytest.approx(found / 3000, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "alpha", "effect"), [(5, 0.025, 3.8), (6, 0.01, 4.2), (7, 0.0028, 4.7)]
+)
+def test_power_near_the_smallest_p_is_that_of_both_tests(seeds, alpha, effect):
+    """In standard errors; Student's test alone would promise about 80%."""
+    rng = np.random.default_rng(2)
+    found = 0
+    for _ in range(1000):
+        a, b = rng.standard_normal((2, seeds))
+        a += effect * math.sqrt(2 / seeds)
+        by_model = stats.ttest_ind(a, b).pvalue
+        found += max(by_model, permutation_p(a, b)) <= alpha and a.mean() > b.mean()
+    assert power_of_seeds(effect, 1.0, seeds, alpha) == pytest.approx(found / 1000, abs=0.045)
 
 
 def test_an_impossible_difference_is_not_found(capsys):

@@ -200,6 +200,27 @@ def test_a_benchmarked_agent_joins_the_table(kept, benched, capsys):
             assert joined[row["game"]]["score"] is not None
 
 
+def test_an_agent_joins_cells_of_one_turn_with_episodes_of_one_turn(
+    kept, benched, tmp_path, capsys
+):
+    def figure5(run):
+        out = str(tmp_path / "out")
+        return main(["reproduce", "figure5", "--no-run", "--beside", str(run), "--out", out,
+                     "--results", str(kept), "--format", "json"])  # fmt: skip
+
+    stored = results_of("figure5", {}, seeds=2)[1]
+    add_to_archive(kept / "laptop/algorithm.jsonl", stored)
+    assert figure5(benched) == 2
+    assert "Sokoban with {'max_turns': 1}" in capsys.readouterr().err
+    run = tmp_path / "run"
+    assert main(["bench", "--agent", "noop", "--agent", "starter", "--game", "Sokoban",
+                 "--setting", "max_turns=1", "--out", str(run)]) == 0  # fmt: skip
+    capsys.readouterr()
+    assert figure5(run) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["test"] for row in rows if row["row"] == "starter"] == ["Sokoban"]
+
+
 def test_what_is_kept_stays_what_can_be_made_of_it_again(kept, benched, capsys):
     reproduce(kept)
     before = {path.name: path.read_bytes() for path in (kept / "laptop").iterdir()}

@@ -203,6 +203,14 @@ def test_another_game_is_trained_on_and_tested_on_itself():
     ("change", "said"),
     [
         ({"games": {"Chess": ["Bandit"]}}, "unknown game 'Chess'"),
+        (
+            {"scales": {"laptop": {"iterations": 1, "quick": 1, "games": ["Go"]}}},
+            "unknown game 'Go'",
+        ),
+        (
+            {"games": {"Sokoban": ["Bandit"]}, "cells": {"a": {"settings": {"size": [7, 7]}}}},
+            "cell 'a': ",
+        ),
         ({"reference": "b"}, "unknown cell 'b'"),
         ({"preset": "ppo"}, "unknown preset 'ppo'"),
         (
@@ -258,6 +266,15 @@ def test_what_is_wrong_in_a_file_is_named(change, said, tmp_path, capsys):
 def test_how_long_a_sweep_takes_is_known_before_it_begins(sweep, tmp_path, capsys):
     assert main(["sweep", sweep, "--dry-run", "--out", str(tmp_path), "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["notes"][0].startswith("about ")
+
+
+def test_a_sweep_takes_no_less_time_than_its_longest_task(tmp_path, capsys):
+    def notes(workers):
+        arguments = ["granularity", "--workers", str(workers), "--out", str(tmp_path)]
+        assert main(["sweep", *arguments, "--dry-run", "--format", "json"]) == 0
+        return json.loads(capsys.readouterr().out)["notes"][0].split(" with ")[0]
+
+    assert notes(64) == notes(1000) != notes(8)
 
 
 def test_help_lists_every_sweep(capsys):

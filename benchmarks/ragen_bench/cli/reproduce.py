@@ -90,7 +90,7 @@ def reproduce(
                 raise RagenError(message)
             print(f"note: {message}", file=sys.stderr)
             continue
-        others = read_beside(beside or (), what, sweep_run.choice.levels)
+        others = read_beside(beside or (), what, sweep_run.choice)
         if dry_run:
             print_cost(sweep_run, style, wide)
             continue

@@ -11,6 +11,7 @@ from ragen_bench.evaluation.run_table import Run, read_run
 from ragen_bench.reproduction.reproduction_config import Reproduction
 from ragen_bench.sweeps.results import Outcome, outcome_of
 from ragen_bench.sweeps.sweep_config import core_tasks
+from ragen_bench.sweeps.tasks import Choice, conversation_settings
 from ragen_envs import SUITE_VERSION
 from ragen_envs.errors import RagenError
 
@@ -31,13 +32,13 @@ class Beside:
     sampling: SamplingSettings
 
 
-def read_beside(folders: Sequence[Path], what: Reproduction, levels: int) -> list[Beside]:
+def read_beside(folders: Sequence[Path], what: Reproduction, choice: Choice) -> list[Beside]:
     """Return the agents of runs of ``ragen bench`` that have played tests of a table; controls are left out.
 
     Args:
         folders: The runs.
         what: The table.
-        levels: How many test levels the table has; further ones are left out.
+        choice: The size of the table. Test levels beyond its own are left out.
 
     Raises:
         RagenError: A folder is no run, or it has no agent that played the levels of any test, or an agent
@@ -45,9 +46,9 @@ def read_beside(folders: Sequence[Path], what: Reproduction, levels: int) -> lis
     """
     found: dict[tuple[str, str], Beside] = {}
     for folder in folders:
-        there = _of_run(read_run(folder), what, levels)
+        there = _of_run(read_run(folder), what, choice)
         if not there:
-            raise RagenError(_nothing(folder, what, levels))
+            raise RagenError(_nothing(folder, what, choice))
         for one in there:
             if (one.agent, one.test) in found:
                 raise RagenError(f"--beside is '{folder}', but another run has '{one.agent}' too")
@@ -55,7 +56,7 @@ def read_beside(folders: Sequence[Path], what: Reproduction, levels: int) -> lis
     return list(found.values())
 
 
-def _of_run(run: Run, what: Reproduction, levels: int) -> list[Beside]:
+def _of_run(run: Run, what: Reproduction, choice: Choice) -> list[Beside]:
     if run.config.suite_version != SUITE_VERSION:
         raise RagenError(
             f"--beside is '{run.folder}', a run of suite version {run.config.suite_version}, which cannot be "
@@ -64,7 +65,7 @@ def _of_run(run: Run, what: Reproduction, levels: int) -> list[Beside]:
     if run.config.suite.split != "test":
         return []
     found = []
-    tests = _tests(what)
+    tests, levels = _tests(what, choice), choice.levels
     several = len({cell for cell, _, _ in tests}) > 1
     for cell, test, wanted in tests:
         for name, task in run.config.suite.tasks.items():
@@ -78,22 +79,25 @@ def _of_run(run: Run, what: Reproduction, levels: int) -> list[Beside]:
     return found
 
 
-def _tests(what: Reproduction) -> list[tuple[str, str, Task]]:
+def _tests(what: Reproduction, choice: Choice) -> list[tuple[str, str, Task]]:
     """Return every test of a table: the first cell with its settings, its name, and the task."""
     found: list[tuple[str, str, Task]] = []
+    sweep = what.load_sweep()
+    scale = sweep.scales[choice.scale]
     for test in dict.fromkeys(column.test for column in what.columns):
-        for name, cell in what.load_sweep().cells.items():
-            task = Task(env=core_tasks()[test].env, settings=cell.settings)
+        for name, cell in sweep.cells.items():
+            task = Task(env=core_tasks()[test].env, settings=conversation_settings(scale, cell))
             if all(task != other for _, _, other in found):
                 found.append((name, test, task))
     return found
 
 
-def _nothing(folder: Path, what: Reproduction, levels: int) -> str:
+def _nothing(folder: Path, what: Reproduction, choice: Choice) -> str:
     tests = [
-        f"{test} with {task.settings}" if task.settings else test for _, test, task in _tests(what)
+        f"{test} with {task.settings}" if task.settings else test
+        for _, test, task in _tests(what, choice)
     ]
     return (
-        f"--beside is '{folder}', but no agent of that run has played the first {levels} test levels "
+        f"--beside is '{folder}', but no agent of that run has played the first {choice.levels} test levels "
         f"of a test of {what.name}: {', '.join(tests)}"
     )

@@ -69,9 +69,10 @@ def p_of_share(share: float, n: int) -> float:
     return float(stats.binomtest(count, n).pvalue)
 
 
-def p_of_shares(shares: tuple[float, float], n: int) -> float:
-    """Return Fisher's p-value of two shares of ``n`` runs each, rounded towards each other."""
-    low, high = math.ceil(min(shares) * n), math.floor(max(shares) * n)
-    if low >= high:
+def p_of_shares(shares: tuple[float, float], runs: tuple[int, int]) -> float:
+    """Return Fisher's p-value of two shares of so many runs, rounded towards each other."""
+    (low, few), (high, many) = sorted(zip(shares, runs, strict=True))
+    least, most = math.ceil(low * few), math.floor(high * many)
+    if not few or not many or least * many >= most * few:
         return 1.0
-    return float(stats.fisher_exact(np.array([[low, n - low], [high, n - high]])).pvalue)
+    return float(stats.fisher_exact(np.array([[least, few - least], [most, many - most]])).pvalue)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -41,11 +42,12 @@ _SHARES: Final = ("peak", "last", "clipped")
 def scalar_finding(claim: ScalarClaim, runs: Runs) -> Finding:
     """Return how large a number of the runs is, compared with another cell's, or with zero."""
     cells = [cell for cell in (claim.more, claim.less) if cell is not None]
-    sides = _sides(claim, [runs.of(claim.train, cell) for cell in cells])
-    if any(not len(values) or not np.isfinite(values).all() for values in sides):
+    there = _sides(claim, [runs.of(claim.train, cell) for cell in cells])
+    sides = [values[np.isfinite(values)] for values in there]
+    if not all(map(len, sides)):
         return _unknown(claim, runs.lacking((claim.train,), cells))
     means = [float(values.mean()) for values in sides]
-    ours = " against ".join(_shown(claim, mean) for mean in means)
+    ours = " against ".join(map(partial(_shown, claim), sides, map(len, there)))
     seeds = min(map(len, sides))
     if claim.flat:
         favourable, p_value = abs(means[0]) < FLAT, _p_of_distance(sides[0])
@@ -138,7 +140,13 @@ def _p_of_half(claim: ScalarClaim, values: FloatArray) -> float:
     return _p_of_mean(values, half) if is_below else 1.0
 
 
-def _shown(claim: ScalarClaim, value: float) -> str:
+def _shown(claim: ScalarClaim, values: FloatArray, runs: int) -> str:
+    """Return the mean, and of how many runs it is where others have no such number."""
+    mean = _with_unit(claim, float(values.mean()))
+    return mean if len(values) == runs else f"{mean} in {len(values)} of {runs} runs"
+
+
+def _with_unit(claim: ScalarClaim, value: float) -> str:
     if claim.scalar in _CHANGES:
         return f"{round(100 * math.expm1(value)):+d}%{_CHANGES[claim.scalar]}"
     if claim.scalar in _CORRELATIONS:
@@ -167,29 +175,40 @@ def share_finding(claim: ShareClaim, runs: Runs) -> Finding:
     p_value = float(stats.binomtest(count, able).pvalue)
     favourable = (count > able / 2) == claim.most
 
+    def p_at(n: int) -> float:
+        return p_of_share(count / able, _as_often(able, results, n))
+
     def remedy(alpha: float) -> Remedy:
-        return more_runs(len(results), lambda n: p_of_share(count / able, n), alpha)
+        return more_runs(len(results), p_at, alpha)
 
     return Finding(favourable, p_value, "", ours, len(results), remedy)
 
 
 def _compared(claim: ShareClaim, runs: Runs, count: int, able: int) -> Finding:
     """Return the finding on two cells, by Fisher's exact test."""
-    others = runs.of(claim.train, claim.less or "")
+    results, others = runs.of(claim.train, claim.cell), runs.of(claim.train, claim.less or "")
     fewer, among = _counted(claim, others)
     ours = f"{count} of {able} runs against {fewer} of {among}"
     table = np.array([[count, able - count], [fewer, among - fewer]])
     p_value = float(stats.fisher_exact(table).pvalue) if among else math.nan
     favourable = bool(among) and count / able > fewer / among
-    seeds = min(able, len(others))
+    seeds = min(len(results), len(others))
+
+    def p_at(n: int) -> float:
+        more = (_as_often(able, results, n), _as_often(among, others, n))
+        return p_of_shares((count / able, fewer / max(among, 1)), more)
 
     def remedy(alpha: float) -> Remedy:
         if not count and not fewer:
             return Remedy("a setting in which it happens at all")
-        shares = (count / able, fewer / max(among, 1))
-        return more_runs(seeds, lambda n: p_of_shares(shares, n), alpha)
+        return more_runs(seeds, p_at, alpha)
 
     return Finding(favourable, p_value, "", ours, seeds, remedy)
+
+
+def _as_often(able: int, results: Sequence[TaskResult], n: int) -> int:
+    """Return in how many of ``n`` runs it could happen, if that is as usual as in those that are there."""
+    return able * n // len(results)
 
 
 def _counted(claim: ShareClaim, results: Sequence[TaskResult]) -> tuple[int, int]:

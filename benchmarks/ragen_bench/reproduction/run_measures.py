@@ -19,6 +19,8 @@ _FALLEN: Final = 0.5
 """Below this share of its best, or of where it began, a curve has fallen."""
 _LEAST: Final = 0.05
 """Success that a run must have reached before it can collapse."""
+_NOTHING_LEFT: Final = 0.01
+"""Share of where it began that a curve is taken to have ended at if it ended at 0."""
 _SPIKE: Final = 5.0
 """Above this many times the median of the iterations before, a gradient norm is a spike."""
 _VALID: Final = 0.9
@@ -56,9 +58,9 @@ def scalar_of(result: TaskResult, scalar: Scalar) -> float:
 
     ``seconds``: of an iteration, without evaluations. ``thought``, ``reply``, ``deviation``, ``kept``:
     natural logarithm of the thought's characters, of the reply's tokens, of the in-group deviation of
-    returns, or of the groups kept, at the end over that at the start. ``template``: share of the replies with
-    the commonest thought, at the end less that at the start. ``peak`` and ``last``: the best and the last
-    mean success of training. ``clipped``: mean share of tokens that the clip cut. ``updates``: optimizer
+    returns, or of the groups kept, at the end over that at the start, at least that of 1%. ``template``: share
+    of the replies with the commonest thought, at the end less that at the start. ``peak`` and ``last``: the
+    best and the last mean success of training. ``clipped``: mean share of tokens that the clip cut. ``updates``: optimizer
     steps. ``information-success`` and ``entropy-success``: Spearman's correlation over the iterations between
     success and the mutual information of thought and prompt, or the thought's entropy given the prompt;
     ``information-over-entropy``: the first less the second. ``policy-rise``, ``entropy-rise``,
@@ -80,8 +82,8 @@ def _seconds(result: TaskResult) -> float:
 def _change(metric: str) -> Callable[[TaskResult], float]:
     def change(result: TaskResult) -> float:
         values = smoothed(curve(result, metric)[1])
-        there = len(values) > 1 and min(values[[0, -1]]) > 0
-        return math.log(values[-1] / values[0]) if there else math.nan
+        there = len(values) > 1 and values[0] > 0
+        return math.log(max(values[-1] / values[0], _NOTHING_LEFT)) if there else math.nan
 
     return change
 

@@ -57,12 +57,21 @@ def success_finding(what: Reproduction, claim: SuccessClaim, runs: Runs) -> Find
 
 
 def joined(samples: Sequence[FloatArray | None]) -> FloatArray | None:
-    """Return samples of several tests as one with all their levels, or None if one is missing."""
+    """Return samples of several tests as one with all their levels, or None if one is missing.
+
+    The mean of a run is that of its tests, as in the paper, and not that of its levels: where tests have
+    different numbers of levels, deviations from it are scaled.
+    """
     there = [sample for sample in samples if sample is not None]
     if len(there) < len(samples) or not there:
         return None
     seeds = min(len(sample) for sample in there)
-    return np.concatenate([sample[:seeds] for sample in there], axis=1)
+    tests = [sample[:seeds] for sample in there]
+    if len({test.shape[1] for test in tests}) == 1:
+        return np.concatenate(tests, axis=1)
+    mean = np.mean([test.mean(axis=1, keepdims=True) for test in tests], axis=0)
+    usual = sum(test.shape[1] for test in tests) / len(tests)
+    return np.concatenate([mean + usual / t.shape[1] * (t - mean) for t in tests], axis=1)
 
 
 def _printed(what: Reproduction, claim: SuccessClaim, columns: Sequence[int]) -> float | None:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from ragen_bench.stats.intervals import FloatArray
 
 __all__ = [
+    "assignments",
     "permutation_p",
     "sign_flip_p",
     "smallest_p",
@@ -38,18 +39,9 @@ def permutation_p(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
     """
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     pooled = np.concatenate([first, second])
-    sums = _assignments(len(first), len(second)) @ (pooled - pooled.mean())
+    sums = assignments(len(first), len(second)) @ (pooled - pooled.mean())
     seen = abs(float(first.sum() - len(first) * pooled.mean()))
     return float(np.mean(np.abs(sums) >= seen - _ROUNDING * max(1.0, float(np.abs(pooled).max()))))
-
-
-def permutation_ps(samples: FloatArray, seeds: int) -> FloatArray:
-    """Return `permutation_p` of many samples, (N, 2 * seeds) each row both settings, as (N,)."""
-    centred = samples - samples.mean(axis=1, keepdims=True)
-    sums = np.abs(centred @ _assignments(seeds, samples.shape[1] - seeds).T)
-    seen = np.abs(centred[:, :seeds].sum(axis=1, keepdims=True))
-    found: FloatArray = (sums >= seen - _ROUNDING).mean(axis=1)
-    return found
 
 
 def sign_flip_p(values: npt.ArrayLike) -> float:
@@ -68,7 +60,7 @@ def smallest_p(seeds: int, others: int) -> float:
 
 
 @lru_cache(maxsize=32)
-def _assignments(seeds: int, others: int) -> FloatArray:
+def assignments(seeds: int, others: int) -> FloatArray:
     """Return which runs are of the first setting, (assignments, runs), 1 or 0; first the real ones."""
     runs = seeds + others
     if comb(runs, seeds) <= MOST_ASSIGNMENTS:

@@ -13,7 +13,7 @@ import pandas as pd
 from scipy import optimize, stats
 
 from ragen_bench.stats.intervals import FloatArray
-from ragen_bench.stats.permutation import permutation_ps, smallest_p
+from ragen_bench.stats.permutation import assignments, smallest_p
 
 __all__ = [
     "Design",
@@ -26,10 +26,14 @@ __all__ = [
 
 MOST_SEEDS = 1000
 
-_NEAR_FLOOR: Final = 3.0
-"""Above so many times the smallest p-value of a permutation, the permutation costs no power."""
-_EFFECTS: Final = np.arange(0.0, 15.25, 0.25)
+_NEAR_FLOOR: Final = 50.0
+"""Above so many times the smallest p-value of a permutation, the permutation costs hardly any power."""
+_MOST_PERMUTED: Final = 10
+"""Seeds of a setting above which it hardly ever does; more permutations would take long."""
 _DRAWS: Final = 2000
+_MOST_NUMBERS: Final = 10_000_000
+"""That are in memory at once."""
+_ROUNDING: Final = 1e-9
 
 
 class Design(NamedTuple):
@@ -97,28 +101,42 @@ def power_of_seeds(effect: float, error: float, seeds: int, alpha: float = 0.05)
     floor = smallest_p(seeds, seeds)
     if seeds < 2 or alpha < floor:
         return 0.0
-    if alpha >= _NEAR_FLOOR * floor:
+    if seeds > _MOST_PERMUTED or alpha >= _NEAR_FLOOR * floor:
         return power_of(effect, error, 2.0 * (seeds - 1), alpha)
-    return float(np.interp(effect / error, _EFFECTS, _simulated(seeds, alpha)))
+    return float(np.mean(_enough(seeds, alpha) <= effect / error))
 
 
 @lru_cache(maxsize=64)
-def _simulated(seeds: int, alpha: float) -> FloatArray:
-    """Return the power at each of ``_EFFECTS``, in standard errors, from the same draws for all."""
+def _enough(seeds: int, alpha: float) -> FloatArray:
+    """Return the effect, in standard errors, from which on both tests find it, for each of many experiments.
+
+    An effect raises the mean of one setting, so in one experiment larger effects are found too.
+    """
     noise = np.random.default_rng(0).standard_normal((_DRAWS, 2 * seeds))
-    found = [np.mean(_finds(noise, seeds, effect, alpha)) for effect in _EFFECTS]
-    return np.maximum.accumulate(np.array(found, dtype=np.float64))
-
-
-def _finds(noise: FloatArray, seeds: int, effect: float, alpha: float) -> FloatArray:
-    samples = noise.copy()
-    samples[:, :seeds] += effect * math.sqrt(2 / seeds)
-    a, b = samples[:, :seeds], samples[:, seeds:]
-    by_model = stats.ttest_ind(a, b, axis=1).pvalue
-    exact = permutation_ps(samples, seeds)
-    right = a.mean(axis=1) > b.mean(axis=1)
-    found: FloatArray = (np.maximum(by_model, exact) <= alpha) & right
+    a, b = noise[:, :seeds], noise[:, seeds:]
+    unit = math.sqrt(2 / seeds)  # the standard error
+    errors = np.sqrt((a.var(axis=1, ddof=1) + b.var(axis=1, ddof=1)) / seeds)
+    critical = stats.t.ppf(1 - alpha / 2, 2 * (seeds - 1))
+    by_model = (critical * errors - a.mean(axis=1) + b.mean(axis=1)) / unit
+    centred = noise - noise.mean(axis=1, keepdims=True)
+    found: FloatArray = np.maximum(by_model, _enough_permuted(centred, seeds, alpha) / unit)
     return found
+
+
+def _enough_permuted(centred: FloatArray, seeds: int, alpha: float) -> FloatArray:
+    """Return from which rise of the first setting on the exact permutation finds it, by row."""
+    chosen = assignments(seeds, seeds)
+    exchanged = seeds - chosen[1:, :seeds].sum(axis=1)
+    # An assignment counts against the rise up to the rise at which the real one overtakes it, and its mirror
+    # image with it.
+    allowed = math.floor(alpha * len(chosen) / 2 * (1 + _ROUNDING)) - 1
+    last = len(chosen) - 2 - allowed
+    found = []
+    for rows in np.array_split(centred, math.ceil(centred.shape[0] * len(chosen) / _MOST_NUMBERS)):
+        sums = rows @ chosen.T
+        overtaken = (sums[:, 1:] - sums[:, :1]) / exchanged
+        found.append(np.partition(overtaken, last, axis=1)[:, last])
+    return np.concatenate(found)
 
 
 def power_of(effect: float, error: float, freedom: float, alpha: float = 0.05) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ragen_agents.run_files.atomic import write_atomically
+from ragen_agents.run_files.atomic import opened_alone, write_atomically
 from ragen_agents.run_files.differences import differences_of
 from ragen_agents.starpo.config import RESOURCES
 from ragen_bench.sweeps.results import TaskResult, parse_result
@@ -126,14 +126,21 @@ def add_to_archive(path: Path, results: Iterable[TaskResult]) -> None:
     """Put results in the place of those of the same tasks; others stay.
 
     The file is in the order of paths, and there whole or not at all. It is not touched where nothing changes.
+    Several processes may add results at once.
 
     Raises:
         RagenError: A line that is there is broken.
     """
-    there = {r.task.path: r for r in read_archive(path)}
-    all_results = there | {r.task.path: r for r in results}
-    if all_results == there:
+    new = {result.task.path: result for result in results}
+    there = _by_path(path)
+    if there | new == there:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [all_results[key].model_dump_json() + "\n" for key in sorted(all_results)]
-    write_atomically(path, "".join(lines))
+    with opened_alone(path):
+        all_results = _by_path(path) | new
+        lines = [all_results[key].model_dump_json() + "\n" for key in sorted(all_results)]
+        write_atomically(path, "".join(lines))
+
+
+def _by_path(path: Path) -> dict[Path, TaskResult]:
+    return {result.task.path: result for result in read_archive(path)}

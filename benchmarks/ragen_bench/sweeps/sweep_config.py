@@ -110,7 +110,9 @@ class Sweep(_Model):
     @model_validator(mode="after")
     def _check(self) -> "Sweep":
         tasks = core_tasks()
-        for game in [*self.games, *(test for tests in self.games.values() for test in tests)]:
+        tests = [test for tests in self.games.values() for test in tests]
+        default = [game for scale in self.scales.values() for game in scale.games or []]
+        for game in [*self.games, *tests, *default]:
             if game not in tasks:
                 raise ValueError(f"unknown game '{game}'; known are {', '.join(tasks)}")
         chosen = [cell for scale in self.scales.values() for cell in scale.cells or []]

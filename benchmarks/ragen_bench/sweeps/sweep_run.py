@@ -126,8 +126,9 @@ class SweepRun:
             self._row(game, cell, [by_task[task.path] for task in tasks], cost)
             for (game, cell), tasks in cells_of([state.task for state in states])
         ]
+        left = [cost.left(state) for state in states]
         return pd.DataFrame(rows), _notes(
-            rows, self._local_workers if self.backend == "local" else None
+            left, self._local_workers if self.backend == "local" else None
         )
 
     def _row(
@@ -178,15 +179,15 @@ def _time(seconds: float) -> str:
     return "unknown" if seconds != seconds else duration(seconds)
 
 
-def _notes(rows: Sequence[dict[str, object]], workers: int | None) -> list[str]:
-    left = [float(str(row["seconds_left"])) for row in rows]
-    total = sum(left)
-    if total != total:
+def _notes(left: Sequence[float | None], workers: int | None) -> list[str]:
+    """Return how long all tasks take together, given the seconds left of each; None where not known."""
+    known = [seconds for seconds in left if seconds is not None]
+    total = sum(known)
+    if len(known) < len(left):
         return [
             "the time of some games is unknown: no iteration of them has been measured at this scale"
         ]
     if workers is None:
         return [f"about {duration(total)} in all, from measured iterations; Ray places the tasks"]
-    return [
-        f"about {duration(total / workers)} with {workers} tasks at a time, from measured iterations"
-    ]
+    together = max(total / workers, max(known, default=0.0))
+    return [f"about {duration(together)} with {workers} tasks at a time, from measured iterations"]

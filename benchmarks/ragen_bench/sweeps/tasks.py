@@ -187,7 +187,9 @@ def _first_task(sweep: Sweep, choice: Choice, game: str, name: str) -> SweepTask
     cell = sweep.cells[name]
     try:
         train = _train(sweep, choice, game, cell)
-        make(train.game, **train.env_kwargs)  # refuses wrong ones
+        suite = _suite(sweep, choice, game, cell, train)
+        for env in dict.fromkeys([train.game, *(test.env for test in suite.tasks.values())]):
+            make(env, **train.env_kwargs)  # refuses wrong ones
         supervised = None
         if cell.supervised is not None:
             given = {
@@ -199,8 +201,7 @@ def _first_task(sweep: Sweep, choice: Choice, game: str, name: str) -> SweepTask
         raise RagenError(f"sweep '{sweep.name}', cell '{name}': {error}") from error
     return SweepTask(
         sweep=sweep.name, version=sweep.version, scale=choice.name, game=game, cell=name,
-        seed=train.seed, train=train, supervised=supervised,
-        suite=_suite(sweep, choice, game, cell, train),
+        seed=train.seed, train=train, supervised=supervised, suite=suite,
     )  # fmt: skip
 
 
@@ -231,7 +232,7 @@ def _train(sweep: Sweep, choice: Choice, game: str, cell: Cell) -> TrainConfig:
     derived = _derived(validate(TrainConfig, base, "config"), cell)
     own = {
         "game": core_tasks()[game].env,
-        "env_kwargs": _conversation(scale, cell),
+        "env_kwargs": conversation_settings(scale, cell),
         "seed": 0,
         "iterations": iterations,
         **({"model": choice.model} if choice.model else {}),
@@ -239,8 +240,8 @@ def _train(sweep: Sweep, choice: Choice, game: str, cell: Cell) -> TrainConfig:
     return layered_config(base, derived, sweep.train, cell.train, own)
 
 
-def _conversation(scale: ScaleSettings, cell: Cell) -> dict[str, Any]:
-    """Return the conversation settings of a cell, in training and in the tests."""
+def conversation_settings(scale: ScaleSettings, cell: Cell) -> dict[str, Any]:
+    """Return the conversation settings of a cell at a scale, in training and in the tests."""
     return {**(_CONVERSATIONS[scale.regime] if scale.regime else {}), **cell.settings}
 
 
@@ -263,7 +264,7 @@ def _derived(base: TrainConfig, cell: Cell) -> dict[str, Any]:
 
 
 def _suite(sweep: Sweep, choice: Choice, game: str, cell: Cell, train: TrainConfig) -> Suite:
-    settings = _conversation(sweep.scales[choice.scale], cell)
+    settings = conversation_settings(sweep.scales[choice.scale], cell)
     return Suite(
         name=sweep.name,
         version=sweep.version,

@@ -14,13 +14,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from ragen_agents.policies import VLLM
+from ragen_agents.rollout import Episode
 from ragen_agents.run_files.locks import InUseError, exclusive_lock
 from ragen_bench.config.extensions import import_from_environment
 from ragen_bench.console.log_handler import logs_on_stderr
@@ -30,6 +31,7 @@ from ragen_bench.sweeps.results import (
     curves_of,
     outcome_of,
     parse_task,
+    read_result,
     write_result,
 )
 from ragen_bench.sweeps.tasks import POLICY, SweepTask
@@ -73,6 +75,8 @@ def _end_with_standard_input() -> None:
 
 
 def _do(task: SweepTask) -> None:
+    if read_result(Path(), task) is not None:
+        return  # another command has done it meanwhile
     from ragen_agents.run_files.metrics_file import read_metrics
     from ragen_agents.run_files.provenance import describe_provenance
     from ragen_bench.config.agents import weights_of
@@ -169,14 +173,29 @@ def _test(task: SweepTask, agents: dict[str, str]) -> dict[str, dict[str, Outcom
     entries = agent_entries(list(agents.values()), remote.settings)
     config = RunConfig(agents=entries, suite=task.suite)
     policies = partial(make_policies, sampling=task.suite.sampling, remote=remote)
-    play_missing(TEST, config, play_run, policies, Budget(), None)
+    play_missing(TEST, config, play_run, policies, Budget(), None, retry_errors=TEST.exists())
     run = read_run(TEST)
+    _check_played(run.samples)
     return {
         name: {
             test: outcome_of(list(run.samples[agent, test].values())) for test in task.suite.tasks
         }
         for name, agent in agents.items()
     }
+
+
+def _check_played(samples: Mapping[tuple[str, str], Mapping[int | None, Episode]]) -> None:
+    """Refuse tests in which an episode ended in an error, which says nothing about the model.
+
+    The task fails, and plays these episodes again when it is retried.
+    """
+    for (agent, test), sample in samples.items():
+        failed = [episode for episode in sample.values() if episode.error is not None]
+        if failed:
+            raise RagenError(
+                f"{len(failed)} of {len(sample)} episodes of '{agent}' on {test} ended in an error: "
+                f"{failed[0].error}"
+            )
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 _SAME = 1e-8
-"""Standard deviations below this are those of equal returns."""
+"""Numbers that lie no further apart are equal."""
 
 
 def grpo(returns: Tensor, groups: Tensor) -> Tensor:
@@ -26,10 +26,17 @@ def grpo(returns: Tensor, groups: Tensor) -> Tensor:
     for group in groups.unique():
         members = groups == group
         inside = returns[members]
-        spread = inside.std() if len(inside) > 1 else inside.new_zeros(())
-        if spread > _SAME:
-            advantages[members] = (inside - inside.mean()) / spread
+        if _differ(inside):
+            advantages[members] = (inside - inside.mean()) / inside.std()
     return advantages
+
+
+def _differ(numbers: Tensor) -> bool:
+    """Return whether numbers are not all equal.
+
+    The deviation cannot tell: the mean of equal numbers may be rounded, and then it is not 0.
+    """
+    return bool(numbers.max() - numbers.min() > _SAME)
 
 
 def dr_grpo(returns: Tensor, groups: Tensor) -> Tensor:
@@ -166,8 +173,7 @@ def whiten(advantages: Tensor, mask: Tensor) -> Tensor:
     inside = advantages[mask]
     if len(inside) == 0:
         return advantages
-    spread = inside.std() if len(inside) > 1 else inside.new_zeros(())
-    scale = spread if spread > _SAME else inside.new_ones(())
+    scale = inside.std() if _differ(inside) else inside.new_ones(())
     return torch.where(mask, (advantages - inside.mean()) / scale, 0.0)
 
 
