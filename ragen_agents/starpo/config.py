@@ -129,6 +129,11 @@ class Filter(_Section):
     params: Params = Field(default_factory=dict)
     """Settings that the filter was registered with."""
 
+    @property
+    def reads_returns(self) -> bool:
+        """Whether which groups are used depends on their returns."""
+        return self.refill > 0 or self.kind not in ("none", "random")
+
 
 class Advantage(_Section):
     """How returns become advantages."""

@@ -95,7 +95,8 @@ def _filter_kind(*kinds: str) -> Reason:
 
 
 def _in_filter(run: Run) -> str | None:
-    return None if run.config.filter.refill else _filter_kind("none", "random")(run)
+    how = run.config.filter
+    return None if how.reads_returns else f"filter.kind={how.kind}"
 
 
 def _of_loss(reason: Reason) -> Reason:
@@ -115,6 +116,17 @@ def _dual_clip(run: Run) -> str | None:
 
 def _kl_coef(run: Run) -> str | None:
     return "loss.kl=none" if run.config.loss.kl == "none" else None
+
+
+def _kl(run: Run) -> str | None:
+    return None if run.config.loss.kl_coef else "loss.kl_coef=0"
+
+
+def _of_mismatch(run: Run) -> str | None:
+    """Return the reason for a correction of what engine and trainer compute differently."""
+    trusted = run.config.trusts_rollout_scores and not run.has_own_engine and not run.is_split
+    same = "engine=transformers and update.precision=float32"
+    return f"{same}, whose log-probabilities are the trainer's" if trusted else None
 
 
 def _length_norm(run: Run) -> str | None:
@@ -182,9 +194,12 @@ REASONS: Final[dict[str, Reason]] = {
     "reward.in_filter": _in_filter,
     "loss.cliprange_value": _of_loss(_without_critic),
     "loss.dual_clip": _dual_clip,
+    "loss.kl": _of_loss(_kl),
     "loss.kl_coef": _of_loss(_kl_coef),
     "loss.length_norm": _of_loss(_length_norm),
+    "loss.mis_bounds": _of_mismatch,
     "loss.mis_level": _of_loss(_mis_level),
+    "loss.tis_cap": _of_mismatch,
     "update.float32_head": _float32_head,
     "update.old_logprobs": _old_logprobs,
     "engine": _own_engine,

@@ -43,8 +43,9 @@ def group_numbers(trajectories: Sequence[Trajectory]) -> list[int]:
 
 
 def filtered_returns(config: TrainConfig, trajectories: Sequence[Trajectory]) -> Returns:
-    """Return the returns that the filter looks at, of each group in ascending order."""
-    return group_returns(trajectories, game_only=not config.reward.in_filter)
+    """Return the returns that the filter looks at, if it does, of each group in ascending order."""
+    game_only = config.filter.reads_returns and not config.reward.in_filter
+    return group_returns(trajectories, game_only=game_only)
 
 
 def kept_groups(

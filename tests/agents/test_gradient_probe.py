@@ -1,11 +1,14 @@
 """The gradient probe against what training itself does with the same groups."""
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from training_runs import assert_equal_weights, lines, trainer  # noqa: E402
+
+from ragen_agents.starpo.run.gradient_probe import _buckets  # noqa: E402
 
 PROBED = {
     "iterations": 1,
@@ -50,6 +53,27 @@ def test_buckets_are_in_the_order_of_their_deviations(tmp_path):
         assert found[f"gradient/bucket{k}/entropy"] > 0
         # Before the first step the policy is the initial one, from which it does not diverge.
         assert found[f"gradient/bucket{k}/divergence"] == pytest.approx(0, abs=1e-4)
+
+
+@pytest.mark.parametrize("groups", [1, 5, 6, 8, 11, 24, 27])
+def test_all_buckets_have_as_many_groups(groups):
+    """The mean gradient of fewer groups is larger, whatever their deviations."""
+    deviations = np.random.default_rng(0).permutation(groups).astype(float)
+    found = [deviations[bucket].tolist() for bucket in _buckets(deviations)]
+    assert {len(bucket) for bucket in found} == {max(groups // 6, 1)}
+    assert len(found) == min(groups, 6)
+    joined = [deviation for bucket in found for deviation in bucket]
+    assert joined == sorted(joined)
+    assert (joined[0], joined[-1]) == (0, groups - 1)
+
+
+def test_without_a_filter_a_reward_without_parts_can_be_probed(tmp_path):
+    parts = {"reward": {"in_filter": False}}
+    run = trainer(
+        tmp_path, PROBED, PROBE, parts, preset="starpo-grpo", reward=lambda reply, result: 1.0
+    )
+    run.run()
+    assert lines(tmp_path)[-1]["gradient/bucket6/reward_std"] == 0
 
 
 def test_a_critic_is_no_hindrance_and_a_missing_term_is_left_out(tmp_path):

@@ -28,6 +28,7 @@ GRPO, GAE = {"advantage.estimator": "grpo"}, {"advantage.estimator": "gae"}
 BFLOAT16 = {"update.precision": "bfloat16"}
 VLLM, SERVER = {"engine": "vllm"}, {"engine": "vllm-server"}
 SHARED = {"critic.kind": "shared"}
+SAME = "engine=transformers and update.precision=float32, whose log-probabilities are the trainer's"
 
 CASES = [
     # the setting and its value; what takes its effect away, and how it is said; what gives it back
@@ -48,9 +49,12 @@ CASES = [
     ("loss.cliprange_value", 0.2, GRPO, "advantage.estimator=grpo, which has no critic", GAE),
     ("loss.dual_clip", 3.0, {"loss.policy_loss": "cispo"}, "loss.policy_loss=cispo",
      {"loss.policy_loss": "gspo"}),
+    ("loss.kl", "reward", {"loss.kl_coef": 0.0}, "loss.kl_coef=0", {"loss.kl_coef": 0.1}),
+    ("loss.mis_bounds", (0.5, 2.0), {}, SAME, BFLOAT16),
+    ("loss.tis_cap", 3.0, {}, SAME, VLLM),
     ("loss.kl_coef", 0.1, {"loss.kl": "none"}, "loss.kl=none", {"loss.kl": "reward"}),
     ("loss.length_norm", 9, {}, "loss.agg_mode=token-mean", {"loss.agg_mode": "seq-mean-token-sum-norm"}),
-    ("loss.mis_level", "trajectory", {}, "loss.mis_bounds=null", {"loss.mis_bounds": (0.5, 2.0)}),
+    ("loss.mis_level", "trajectory", {}, "loss.mis_bounds=null", {"loss.mis_bounds": (0.5, 2.0)} | VLLM),
     ("update.float32_head", False, {}, "update.precision=float32", BFLOAT16),
     ("update.old_logprobs", "trainer", BFLOAT16, "update.precision=bfloat16", {}),
     ("update.old_logprobs", "trainer", VLLM, "engine=vllm", {}),

@@ -241,6 +241,18 @@ def test_a_claim_over_several_games_is_about_the_mean_of_games_as_the_papers():
     )
 
 
+def test_probes_with_fewer_buckets_are_left_out():
+    def curves(task):
+        rising = {f"gradient/bucket{k}/{name}": [float(k), float(k)] for k in range(1, 7)
+                  for name in ("reward_std", "policy")}  # fmt: skip
+        return rising | {
+            f"gradient/bucket6/{name}": [None, 6.0] for name in ("reward_std", "policy")
+        }
+
+    result = runs_of("ragen2-gradient", curves).results[-1]
+    assert scalar_of(result, "policy-rise") == pytest.approx(1.0)
+
+
 def test_facts_without_spread_are_decided():
     curves = {"success": [0.5] * 9, "clip_fraction": [0.0] * 9}
     what, results = results_of("figure8", {}, games=PAPERS, seeds=2, curves=curves)

@@ -58,15 +58,15 @@ def scalar_of(result: TaskResult, scalar: Scalar) -> float:
 
     ``seconds``: of an iteration, without evaluations. ``thought``, ``reply``, ``deviation``, ``kept``:
     natural logarithm of the thought's characters, of the reply's tokens, of the in-group deviation of
-    returns, or of the groups kept, at the end over that at the start, at least that of 1%. ``template``: share
-    of the replies with the commonest thought, at the end less that at the start. ``peak`` and ``last``: the
-    best and the last mean success of training. ``clipped``: mean share of tokens that the clip cut. ``updates``: optimizer
-    steps. ``information-success`` and ``entropy-success``: Spearman's correlation over the iterations between
-    success and the mutual information of thought and prompt, or the thought's entropy given the prompt;
-    ``information-over-entropy``: the first less the second. ``policy-rise``, ``entropy-rise``,
-    ``divergence-rise``: Spearman's correlation over the buckets of the gradient probe between the deviation
-    of returns and the norm of this term's gradient, mean over probes; ``policy-over-entropy``: the first
-    less the second.
+    returns, or of the groups kept, at the end over that at the start, at least that of 1%. ``template``:
+    share of the replies with the commonest thought, at the end less that at the start. ``peak`` and
+    ``last``: the best and the last mean success of training. ``clipped``: mean share of tokens that the clip
+    cut. ``updates``: optimizer steps. ``information-success`` and ``entropy-success``: Spearman's correlation
+    over the iterations between success and the mutual information of thought and prompt, or the thought's
+    entropy given the prompt; ``information-over-entropy``: the first less the second. ``policy-rise``,
+    ``entropy-rise``, ``divergence-rise``: Spearman's correlation over the buckets of the gradient probe
+    between the deviation of returns and the norm of this term's gradient, mean over probes;
+    ``policy-over-entropy``: the first less the second.
     """
     value = _SCALARS[scalar](result)
     return float(value)
@@ -120,18 +120,25 @@ def _with_success(metric: str) -> Callable[[TaskResult], float]:
 
 def _rise(term: Term) -> Callable[[TaskResult], float]:
     def rise(result: TaskResult) -> float:
-        probes = [
-            np.stack([curve(result, f"gradient/bucket{k}/{name}")[1] for k in _BUCKETS])
-            for name in ("reward_std", term)
-        ]
+        deviation, norm = (_by_probe(result, name) for name in ("reward_std", term))
+        probes = [(deviation[i], norm[i]) for i in deviation if i in norm]
         found = [
             float(stats.spearmanr(deviations, norms).statistic)
-            for deviations, norms in zip(probes[0].T, probes[1].T, strict=True)
+            for deviations, norms in probes
             if np.ptp(deviations) > 0 and np.ptp(norms) > _NOTHING
         ]
         return float(np.mean(found)) if found else math.nan
 
     return rise
+
+
+def _by_probe(result: TaskResult, name: str) -> dict[int, FloatArray]:
+    """Return a number of each bucket, by the probe's iteration; probes with fewer are left out."""
+    curves = [
+        dict(zip(*curve(result, f"gradient/bucket{k}/{name}"), strict=True)) for k in _BUCKETS
+    ]
+    whole = set.intersection(*map(set, curves))
+    return {i: np.array([values[i] for values in curves]) for i in sorted(whole)}
 
 
 def _less(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ragen_agents.rollout.trajectory import Trajectory
 from ragen_agents.starpo.config import TrainConfig
@@ -28,7 +29,8 @@ def probe_gradients(
     Names begin with ``gradient/bucket1/`` to ``gradient/bucket6/``, the first with the smallest deviations.
     ``reward_std`` is the mean deviation of a bucket's groups; ``policy``, ``entropy`` and ``divergence`` are
     norms of the gradients of these terms of the loss, unweighted, on all trajectories of the bucket as one
-    optimizer batch. Fewer groups than buckets leave buckets without metrics.
+    optimizer batch. Fewer groups than buckets leave buckets without metrics. All buckets have as many groups,
+    because the mean of fewer has a larger norm; groups in the middle that are too many are left out.
 
     Args:
         config: The run's.
@@ -43,7 +45,7 @@ def probe_gradients(
         return {}
     prepared = learner.prepare(TrainBatch.of(played, pad))
     found: dict[str, float] = {}
-    for k, bucket in enumerate(np.array_split(np.argsort(deviations, kind="stable"), BUCKETS), 1):
+    for k, bucket in enumerate(_buckets(deviations), 1):
         groups = {numbers[i] for i in bucket}
         rows = [i for i, t in enumerate(played) if t.group in groups]
         if not rows:
@@ -55,3 +57,13 @@ def probe_gradients(
             if norm is not None:
                 found[f"{name}/{term}"] = norm
     return found
+
+
+def _buckets(deviations: NDArray[np.float64]) -> list[NDArray[np.int64]]:
+    """Return the places of the groups of each bucket, equally many, the smallest deviations first."""
+    order = np.argsort(deviations, kind="stable")
+    size = max(len(order) // BUCKETS, 1)
+    spare = max(len(order) - BUCKETS * size, 0)
+    middle = (len(order) - spare) // 2
+    kept = np.delete(order, slice(middle, middle + spare))
+    return [kept[i : i + size] for i in range(0, len(kept), size)]
