@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from ragen_bench.__main__ import main
 from ragen_bench.leaderboard import untrusted
 from ragen_bench.leaderboard.entry_schema import entry_schema
+from ragen_bench.leaderboard.pages import training_words
 from ragen_bench.leaderboard.rules import EntryError
 from ragen_bench.leaderboard.store import read_entry
 
+from ragen_agents.starter.demonstrations import SHARES
 from ragen_envs import SUITE_VERSION
 
 
@@ -40,6 +42,33 @@ def rejected(capsys):
 
 
 # --- what is published ---------------------------------------------------------------------------
+
+
+def test_entries_made_from_the_starter_were_trained_on_its_games():
+    starter = {text_id.removeprefix("ragen/").removesuffix("Text-v0") for text_id in SHARES}
+    made_from_it = 0
+    for folder in filter(Path.is_dir, ENTRIES.iterdir()):
+        entry = read_entry(folder).entry
+        if entry.about.model.startswith("starter"):
+            made_from_it += 1
+            # Version 1 was built without Cube.
+            assert starter - {"Cube"} <= set(entry.about.trained_on), folder.name
+            assert entry.config.suite_version == 1 or "Cube" in entry.about.trained_on
+    assert made_from_it == 7
+
+
+@pytest.mark.parametrize(
+    ("trained_on", "words"),
+    [
+        ([], "–"),
+        (["A"], "A"),
+        (["B", "A"], "B, A"),
+        (["A", "C", "D"], "all but B"),
+        (list("ABCD"), "all"),
+    ],
+)
+def test_many_training_games_are_told_by_the_others(trained_on, words):
+    assert training_words(trained_on, "ABCD") == words
 
 
 def test_every_published_entry_plays_again_as_recorded(capsys):

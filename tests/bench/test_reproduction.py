@@ -180,6 +180,7 @@ def benched(tmp_path_factory):
     code = "async def agent(request):\n    return '<answer>Right</answer>'\n"
     (folder / "right_for_tables.py").write_text(code)
     games = [f"--game={game}" for game in ("Sokoban", "FrozenLake")]
+    games.append("--setting=max_turns=1")
     arguments = ["bench", "--agent", "right_for_tables:agent", "--agent", "random", *games]
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
@@ -200,25 +201,12 @@ def test_a_benchmarked_agent_joins_the_table(kept, benched, capsys):
             assert joined[row["game"]]["score"] is not None
 
 
-def test_an_agent_joins_cells_of_one_turn_with_episodes_of_one_turn(
-    kept, benched, tmp_path, capsys
-):
-    def figure5(run):
-        out = str(tmp_path / "out")
-        return main(["reproduce", "figure5", "--no-run", "--beside", str(run), "--out", out,
-                     "--results", str(kept), "--format", "json"])  # fmt: skip
-
-    stored = results_of("figure5", {}, seeds=2)[1]
-    add_to_archive(kept / "laptop/algorithm.jsonl", stored)
-    assert figure5(benched) == 2
-    assert "Sokoban with {'max_turns': 1}" in capsys.readouterr().err
+def test_an_agent_that_had_more_turns_than_the_cells_is_refused(kept, benched, tmp_path, capsys):
     run = tmp_path / "run"
-    assert main(["bench", "--agent", "noop", "--agent", "starter", "--game", "Sokoban",
-                 "--setting", "max_turns=1", "--out", str(run)]) == 0  # fmt: skip
-    capsys.readouterr()
-    assert figure5(run) == 0
-    rows = json.loads(capsys.readouterr().out)["rows"]
-    assert [row["test"] for row in rows if row["row"] == "starter"] == ["Sokoban"]
+    arguments = ["bench", "--agent", "right_for_tables:agent", "--game", "Sokoban"]
+    assert main([*arguments, "--out", str(run)]) == 0
+    assert reproduce(kept, "--beside", str(run)) == 2
+    assert "Sokoban with {'max_turns': 1}" in capsys.readouterr().err
 
 
 def test_what_is_kept_stays_what_can_be_made_of_it_again(kept, benched, capsys):
@@ -232,7 +220,8 @@ def test_what_is_kept_stays_what_can_be_made_of_it_again(kept, benched, capsys):
 
 
 def test_agents_that_were_sampled_otherwise_are_named(kept, benched, tmp_path, capsys):
-    arguments = ["bench", "--agent", "starter", "--game", "FrozenLake", "--temperature", "0"]
+    arguments = ["bench", "--agent", "starter", "--game", "FrozenLake", "--temperature", "0",
+                 "--setting", "max_turns=1"]  # fmt: skip
     assert main([*arguments, "--max-reply-tokens", "100", "--out", str(tmp_path / "cold")]) == 0
     beside = ["--beside", str(benched), "--beside", str(tmp_path / "cold"), "--format", "json"]
     capsys.readouterr()

@@ -68,7 +68,7 @@ class About(_Model):
     contamination: Line
     """Whether test levels, or replies to them, can have been seen before."""
     trained_on: list[Name] = Field(default=[], max_length=16)
-    """Games of the suite whose training levels the agent has learned from."""
+    """Games of the suite whose training levels the agent, or the model it was made from, has learned from."""
     parameters: Annotated[int, Field(ge=1, le=10**15)] | None = None
     """How many parameters the model has."""
     open_weights: bool | None = None

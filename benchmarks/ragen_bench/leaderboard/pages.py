@@ -44,6 +44,17 @@ def _ranked(names: Iterable[str]) -> list[str]:
     return [name for name in names if name not in CONTROLS]
 
 
+def training_words(trained_on: Sequence[str], games: Iterable[str]) -> str:
+    """Return what an agent was trained on, by the games that it was not where these are fewer."""
+    others = [game for game in games if game not in trained_on]
+    if not trained_on:
+        return "–"
+    if not others:
+        return "all"
+    few = len(others) < len(trained_on)
+    return f"all but {', '.join(others)}" if few else ", ".join(trained_on)
+
+
 class Pages:
     """Writes pages below a folder.
 
@@ -81,7 +92,8 @@ class Pages:
             base="base.html.j2", games=list(suite.tasks), controls=controls_of(suite.tasks),
             width=WIDTH, height=HEIGHT, most=MOST, colours=colours, has_results=bool(reports),
             suite_version=SUITE_VERSION, described=described, levels=LEVELS,
-            prompt_words=prompt_words, prompt_settings=prompt_settings, prompts=self._prompts,
+            training_words=training_words, prompt_words=prompt_words, prompt_settings=prompt_settings,
+            prompts=self._prompts,
             endpoint_words=endpoint_words, endpoint_options=endpoint_options,
             control_names=CONTROLS, site=None if url is None else url.rstrip("/") + "/",
             preview=PREVIEW, preview_size=SIZE,
