@@ -1,11 +1,12 @@
 """What it takes to decide open claims: further runs, and their time."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 import pandas as pd
 
 from ragen_bench.reproduction.claims import Verdict
+from ragen_bench.reproduction.known_faults import is_faulty
 from ragen_bench.reproduction.reproduction_config import (
     Claim,
     Reproduction,
@@ -19,10 +20,11 @@ from ragen_bench.sweeps.tasks import SweepTask
 def claims_data(
     what: Reproduction, verdicts: Sequence[Verdict], states: Sequence[TaskState], cost: Cost
 ) -> pd.DataFrame:
-    """Return a row for each claim: the fields of `Verdict`, ``further_runs`` and ``core_hours``.
+    """Return a row for each claim: the fields of `Verdict`, and what follows.
 
     ``further_runs`` is how many runs are missing to decide a claim, those of all its settings together, and
     ``core_hours`` their time on one core; 0 and nan where no number of runs is known that would.
+    ``faulty_runs`` is how many of the runs that are there have a known fault.
     """
     data = pd.DataFrame(verdicts, columns=Verdict._fields)
     missing = [
@@ -36,6 +38,7 @@ def claims_data(
     ]
     data["further_runs"] = list(map(len, missing))
     data["core_hours"] = [_hours(seconds) for seconds in missing]
+    data["faulty_runs"] = [_faulty(states, set(_cells(what, claim))) for claim in what.claims]
     return data
 
 
@@ -59,6 +62,11 @@ def _runs(states: Sequence[TaskState], game: str, cell: str) -> tuple[SweepTask,
         if (s.task.game, s.task.cell) == (game, cell) and s.task.seed is not None
     ]  # fmt: skip
     return of_cell[0].task, sum(state.result is not None for state in of_cell)
+
+
+def _faulty(states: Sequence[TaskState], cells: Container[tuple[str, str]]) -> int:
+    results = [s.result for s in states if s.result and (s.task.game, s.task.cell) in cells]
+    return sum(map(is_faulty, results))
 
 
 def _hours(seconds: Sequence[float | None]) -> float:
