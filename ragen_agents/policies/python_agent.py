@@ -4,6 +4,7 @@ import asyncio
 import importlib
 import importlib.util
 import inspect
+import logging
 import re
 import sys
 from collections.abc import Awaitable, Callable
@@ -13,6 +14,7 @@ from typing import Any, Final
 from ragen_agents.policies.base import Reply, Request
 from ragen_envs.errors import RagenError
 
+_LOG: Final = logging.getLogger("ragen.agents")
 _NAME: Final = re.compile(r"(?!hf:|openai:|vllm:)[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 MAX_CHARACTERS: Final = 1 << 18
@@ -34,6 +36,7 @@ class PythonPolicy:
         self.name = name
         self.concurrency = concurrency
         self._function = function
+        self._has_told = False
 
     async def reply(self, request: Request) -> Reply:
         """Ask for one reply; see `AsyncPolicy`."""
@@ -56,6 +59,13 @@ class PythonPolicy:
             if task is not None and task.cancelling():
                 raise
             raise RuntimeError(f"the agent raised {error!r}") from error
+        except Exception:
+            if not self._has_told:
+                self._has_told = True
+                _LOG.warning(
+                    "an exception in %s; further ones are only counted", self.name, exc_info=True
+                )
+            raise
 
     async def close(self) -> None:
         """Nothing is held."""

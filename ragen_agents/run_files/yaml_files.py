@@ -44,6 +44,12 @@ def bundled_names(folder: str) -> list[str]:
     return sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml"))
 
 
+def check_path(text: str) -> None:
+    """Raise `RagenError` for a text that must be the path of a YAML file which is not there."""
+    if text.endswith((".yaml", ".yml")) or "/" in text:
+        raise RagenError(f"there is no file '{text}'")
+
+
 def dump_yaml(data: Any) -> str:
     """Return plain data as YAML, in its own order and without aliases."""
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)

@@ -1,6 +1,7 @@
 """Making conversations: the one function that turns a game into text in, text out."""
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -100,8 +101,19 @@ def _find_spec(env_id: str) -> EnvSpec:
     except gym.error.Error as error:
         raise RagenError(
             f"unknown game '{env_id}'; `ragen games` lists those of the suite and of installed packages, "
-            "and a module of your own must be imported first"
+            "and a module of your own must be imported first (ragen --import FILE)"
         ) from error
+
+
+def _check_names(spec: EnvSpec, creator: Callable[..., object], keywords: Iterable[str]) -> None:
+    """Raise `RagenError` for a keyword that neither the game nor its conversation has."""
+    parameters = inspect.signature(creator).parameters
+    if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+        return
+    for name in keywords:
+        if name not in parameters:
+            known = ", ".join([*SETTING_NAMES, *parameters])
+            raise RagenError(f"{spec.id} has no setting '{name}'; known are {known}")
 
 
 def _create(spec: EnvSpec, keywords: Mapping[str, Any]) -> gym.Env[Any, Any]:
@@ -114,6 +126,7 @@ def _create(spec: EnvSpec, keywords: Mapping[str, Any]) -> gym.Env[Any, Any]:
     except TypeError as error:
         if getattr(creator, "__abstractmethods__", ()):
             raise RagenError(f"{spec.id} is incomplete: {error}") from None
+        _check_names(spec, creator, keywords)
         raise RagenError(
             f"{spec.id} does not take these keywords ({error}); conversation settings are "
             f"{', '.join(SETTING_NAMES)}"

@@ -26,7 +26,7 @@ def games(style: FormatOption = Format.TABLE, wide: WideOption = False) -> None:
         ]
         for row in rows
     ]
-    hideable = ("frozen levels", header[-1], "text id")
+    hideable = ("frozen levels", header[-1], "id")
     grid = Grid(header, cells, 4, hideable, wrapped=("summary",), grouped=False)
     print_table(pd.DataFrame(rows), grid, style, "Games", wide=wide)
 

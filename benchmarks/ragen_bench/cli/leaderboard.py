@@ -30,8 +30,7 @@ def check(
 ) -> None:
     """Replay entries and recompute all their numbers; exit 1 if any entry is rejected.
 
-    The episodes of older suite versions cannot be replayed; of these entries only the numbers
-    are recomputed.
+    Episodes of older suite versions cannot be replayed; only their numbers are recomputed.
     """
     from ragen_bench.config.suite_versions import is_old
     from ragen_bench.console.escaping import escape_unprintable

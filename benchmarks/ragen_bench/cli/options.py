@@ -8,7 +8,12 @@ import typer
 from ragen_bench.console.formats import Format
 
 RunArgument: TypeAlias = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
-FormatOption: TypeAlias = Annotated[Format, typer.Option("--format", help="Format of the table.")]
+FormatOption: TypeAlias = Annotated[
+    Format,
+    typer.Option(
+        "--format", metavar="FORMAT", help="Format of the table: table, markdown, csv or json."
+    ),
+]
 WideOption: TypeAlias = Annotated[
     bool, typer.Option("--wide", help="Show all columns, however narrow the terminal is.")
 ]
@@ -16,7 +21,7 @@ SettingOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         metavar="FIELD=VALUE",
-        help="Setting of the conversation or the game, such as demonstrations=2; may be repeated.",
+        help="Setting of the conversation or the game, such as think=false; may be repeated.",
     ),
 ]
 EntriesOption: TypeAlias = Annotated[

@@ -18,7 +18,7 @@ from ragen_bench.console.formats import Format
 
 _AGENTS: Final = (
     "random, noop, oracle, starter, smollm2, the folder of a saved model, FILE.gguf, hf:NAME, "
-    "openai:MODEL behind an endpoint, or package.module:Agent; may be repeated."
+    "openai:MODEL behind an endpoint, or module:Agent, your own class; may be repeated."
 )
 _ENDPOINTS: Final = "Endpoints"
 _BUDGETS: Final = "Budgets"

@@ -15,8 +15,17 @@ def text_id_of(name: str) -> str:
     known = text_ids()
     found = find_game(name, known)
     if found is None:
+        check_one_player(name)
         raise RagenError(f"unknown game '{name}'; known are {', '.join(short_names(known))}")
     return found
+
+
+def check_one_player(name: str) -> None:
+    """Raise `RagenError` if a name is that of a game for several players; see ``find_game``."""
+    from ragen_envs.multi_agent.games import MULTI_AGENT_GAMES
+
+    if find_game(name, [game.text_id for game in MULTI_AGENT_GAMES]) is not None:
+        raise RagenError(f"game '{name}' is for several players; ragen match plays it")
 
 
 def find_game(name: str, known: Sequence[str]) -> str | None:

@@ -175,6 +175,11 @@ def load_config(folder: Path) -> AnyConfig:
     except (OSError, UnicodeDecodeError) as error:
         raise RagenError(f"'{path}' cannot be read: {error}") from error
     data = load_yaml(text, str(path), aliases=False)
+    if isinstance(data, dict) and {"iterations", "rollout"} <= data.keys():
+        raise RagenError(
+            f"'{folder}' is a run of ragen train, which ragen report and ragen view show; to score its "
+            f"model, give it to ragen bench --agent, such as {folder}/best"
+        )
     version = data.get("suite_version") if isinstance(data, dict) else None
     check_readable(f"'{folder}' is a run", version)
     digest = data.pop("digest", None) if isinstance(data, dict) else None

@@ -10,8 +10,8 @@ import gymnasium as gym
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from ragen_agents.rollout.episode_runner import EpisodeSpec, make_env
-from ragen_agents.run_files.yaml_files import bundled_names, load_yaml, validate
-from ragen_bench.config.game_names import find_game, short_names, squeezed
+from ragen_agents.run_files.yaml_files import bundled_names, check_path, load_yaml, validate
+from ragen_bench.config.game_names import check_one_player, find_game, short_names, squeezed
 from ragen_envs.conversation.settings import SETTING_NAMES
 from ragen_envs.errors import RagenError
 from ragen_envs.registration import creator_of, game_of, text_ids
@@ -92,6 +92,7 @@ def load_suite(suite: str) -> Suite:
             raise RagenError(f"suite '{suite}' cannot be read: {error}") from error
     else:
         known = ", ".join(bundled_suites())
+        check_path(suite)
         raise RagenError(f"unknown suite '{suite}'; use {known}, or the path of a YAML file")
     return validate(Suite, load_yaml(text, f"suite '{suite}'"), f"suite '{suite}'")
 
@@ -147,6 +148,7 @@ def _choose(suite: Suite, games: list[str], known: Sequence[str]) -> dict[str, T
         elif (text_id := find_game(game, known)) is not None:
             added[_task_name(text_id)] = Task(env=text_id)
         else:
+            check_one_player(game)
             raise RagenError(f"unknown game '{game}'; {_choices(game, suite, known)}")
     return {**{name: task for name, task in suite.tasks.items() if name in own}, **added}
 
@@ -210,8 +212,8 @@ def _check_task(task: Task) -> None:
     game = game_of(task.env)
     if game is None:
         raise RagenError(
-            f"unknown game '{task.env}'; use one of {', '.join(games)}; ragen match plays those of "
-            "several players"
+            f"unknown game '{task.env}'; known are {', '.join(games)}; ragen match plays those of several "
+            "players, and one of your own must be imported before the command: ragen --import FILE"
         )
     known = known_settings(game)
     for setting in task.settings:

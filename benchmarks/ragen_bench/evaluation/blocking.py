@@ -23,10 +23,16 @@ def run_blocking(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     Raises:
         BaseException: What the coroutine raised.
     """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _is_in_loop():
         return asyncio.run(work())
     with start_blocking_portal() as portal:  # a loop of its own, in another thread
         result: T = portal.call(work)
     return result
+
+
+def _is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -56,5 +56,5 @@ def play_missing(
             with progress.of(len(run.done), len(config.keys)):
                 play(run, players, progress, RunLimits(ledger, budget, cache))
         finally:
-            if ledger.spent:
+            if ledger.tokens:
                 _LOG.info("spent: %s", ledger.summary(budget.prices))

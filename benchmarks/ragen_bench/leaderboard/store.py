@@ -44,7 +44,9 @@ def entry_folders(root: Path) -> list[Path]:
         RagenError: There is no such folder, or no entry in it.
     """
     if not root.is_dir():
-        raise RagenError(f"there is no folder '{root}'")
+        raise RagenError(
+            f"there is no folder '{root}'; run the command in a checkout, or name the folder with --entries"
+        )
     found = sorted(path for path in root.iterdir() if path.is_dir() and path.name[0] != ".")
     if not found:
         raise RagenError(f"'{root}' has no entries")

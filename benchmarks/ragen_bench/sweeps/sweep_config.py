@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from ragen_agents.run_files.renamed_keys import RenamedKeys
-from ragen_agents.run_files.yaml_files import bundled_names, load_yaml, validate
+from ragen_agents.run_files.yaml_files import bundled_names, check_path, load_yaml, validate
 from ragen_agents.starpo import PRESETS
 from ragen_bench.config.suites import Name, Task, load_suite
 from ragen_envs.errors import RagenError
@@ -204,5 +204,6 @@ def load_sweep(sweep: str) -> Sweep:
             raise RagenError(f"{what} cannot be read: {error}") from error
     else:
         known = ", ".join(bundled_sweeps())
+        check_path(sweep)
         raise RagenError(f"unknown {what}; use {known}, or the path of a YAML file")
     return validate(Sweep, load_yaml(text, what), what)

@@ -56,6 +56,8 @@ def read_settings(path: Path) -> dict[str, Any]:
     """
     try:
         text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise RagenError(f"there is no file '{path}'") from None
     except (OSError, UnicodeDecodeError) as error:
         raise RagenError(f"'{path}' cannot be read: {error}") from error
     data = load_yaml(text, str(path), aliases=False)
