@@ -81,8 +81,8 @@ def submit(
     if (side.agent in CONTROLS or about.name in CONTROLS) and side.agent != about.name:
         control = side.agent if side.agent in CONTROLS else about.name
         raise RagenError(
-            f"name is '{about.name}', but '{side.agent}' played: only the entry of the control '{control}' has "
-            "its name"
+            f"name is '{about.name}', but '{side.agent}' played: only the entry of the control '{control}' "
+            "has its name"
         )
     check_playable(f"'{side.run.folder}' is a run", side.run.config.suite_version)
     entry, lines = _make(side, about, training)
