@@ -1,5 +1,6 @@
 """Multi-turn rollouts for TRL's ``GRPOTrainer``: token in, token out, and only the model's tokens trained."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -13,13 +14,20 @@ from ragen_agents.rollout.growth import FULL
 from ragen_agents.rollout.trajectory import CONTEXT, Trajectory
 from ragen_agents.starpo.config import Reward
 from ragen_agents.starpo.parts.rewards import TurnReward
-from ragen_envs.conversation import ConversationWrapper, make
+from ragen_envs.adapters.text_only import make_text_only
+from ragen_envs.conversation import ConversationWrapper
 from ragen_envs.conversation.wrapper import Message
 from ragen_envs.errors import RagenError
 
 _ONE_ROW: Final = (
     "GRPOTrainer takes one row of tokens per episode; ragen_agents.starpo.Trainer takes more"
 )
+_CALLS: Final = 1 << 16
+"""Calls of one kind, training or evaluation, in one step."""
+_MEMBERS: Final = 1 << 10
+"""Members of a group in one process."""
+_NOISE_OF_PROCESS: Final = 1 << 48
+"""Noise numbers that a process has for itself: enough for a million steps."""
 
 
 class GameRollouts:
@@ -27,7 +35,8 @@ class GameRollouts:
 
     ``GRPOTrainer(model, reward_funcs=episode_return, train_dataset=r.dataset(64), rollout_func=r)``.
     The rows of the dataset name levels; what the model reads is made by the game. Members of a group
-    share the level and differ in the game's chance. Replies are generated with the trainer's own model.
+    share the level and differ in the game's chance, and so do all calls that play the level again, also
+    after training is resumed. Replies are generated with the trainer's own model.
 
     Args:
         env_id: Id of a conversation env.
@@ -36,7 +45,8 @@ class GameRollouts:
         **settings: Over those of the id.
 
     Raises:
-        RagenError: There is no such conversation, or its setting ``history`` is not "full".
+        RagenError: There is no such conversation, it shows pictures, or its setting ``history`` is not
+            "full".
     """
 
     def __init__(self, env_id: str, max_tokens: int = 200, seed: int = 0, **settings: Any) -> None:
@@ -48,6 +58,7 @@ class GameRollouts:
                 f"history is '{env.settings.history}', but must be '{FULL}': {_ONE_ROW}"
             )
         self._collector: Collector | None = None
+        self._calls: Counter[tuple[int, bool]] = Counter()
 
     def dataset(self, levels: int, first_seed: int = 0) -> Dataset:
         """Return a row for each of some fresh training levels."""
@@ -71,21 +82,29 @@ class GameRollouts:
         step = int(trainer.state.global_step)
         collector = self._collector = self._collector or self._make_collector(trainer, model)
         collector.engine.sync(model, step)
-        groups = {seed: number for number, seed in enumerate(dict.fromkeys(seeds))}
-        # Processes may share the members of a group, which differ in the game's chance.
-        first = trainer.accelerator.process_index << 32
-        specs = [
-            GroupSpec(groups[seed], seeds.count(seed), {"seed": seed, "noise": first})
-            for seed in groups
-        ]
-        played: dict[int, list[Trajectory]] = {number: [] for number in groups.values()}
-        for trajectory in collector.collect(specs, step):
+        groups = {seed: group for group, seed in enumerate(dict.fromkeys(seeds))}
+        call = self._number_call(step, trainer.model.training)
+        process = trainer.accelerator.process_index
+        specs = [_group(groups[seed], seeds.count(seed), seed, process, call) for seed in groups]
+        played: dict[int, list[Trajectory]] = {group: [] for group in groups.values()}
+        for trajectory in collector.collect(specs, call):
             if trajectory.error is not None:
                 raise RagenError(f"{self.env_id} failed: {trajectory.error}")
             played[trajectory.group].append(trajectory)
         ordered = [played[groups[seed]].pop(0) for seed in seeds]
         rows = [_row(trajectory, collector.codec.close) for trajectory in ordered]
         return {name: [row[name] for row in rows] for name in rows[0]}
+
+    def _number_call(self, step: int, training: bool) -> int:
+        """Return a number that no other call of this process has.
+
+        It depends on the step, so that a resumed training does not begin with the first one again, and
+        an evaluation does not change the numbers of the training.
+        """
+        kind = step, training
+        number = (2 * step + (not training)) * _CALLS + self._calls[kind]
+        self._calls[kind] += 1
+        return number
 
     def _seed_of(self, prompt: Sequence[Message]) -> int:
         name, _, seed = str(prompt[-1]["content"]).rpartition(" seed ")
@@ -109,12 +128,22 @@ class GameRollouts:
         )  # fmt: skip
 
     def _make_env(self) -> ConversationWrapper:
-        return make(self.env_id, **self._settings)
+        return make_text_only(self.env_id, **self._settings)
 
 
 def episode_return(episode_returns: list[float], **_: Any) -> list[float]:
     """Return the sum of each episode's rewards: a reward function for ``GRPOTrainer``."""
     return episode_returns
+
+
+def _group(group: int, size: int, seed: int, process: int, call: int) -> GroupSpec:
+    """Return a process's members of a group, with noise numbers that no other call or process uses.
+
+    ``Collector.collect`` adds ``call * size``. Sizes can differ between calls, where processes share the
+    members of a group, so each call gets ``_MEMBERS`` numbers instead.
+    """
+    first = process * _NOISE_OF_PROCESS + call * (_MEMBERS - size)
+    return GroupSpec(group, size, {"seed": seed, "noise": first})
 
 
 def _row(trajectory: Trajectory, close: int) -> dict[str, Any]:

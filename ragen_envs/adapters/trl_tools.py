@@ -66,10 +66,20 @@ class GameTools:
         """
         if self._env.end is not None:
             return "The game is over."
-        text, reward, *_ = self._env.step(format_reply([actions], None))
+        text, reward, *_ = self._env.step(format_reply(_texts(actions), None))
         self._return += float(reward)
         return text
 
     def get_reward(self) -> float:
         """Return the sum of the rewards so far."""
         return self._return
+
+
+def _texts(actions: Any) -> list[str]:
+    """Return what a model passed as actions, whatever its type, as texts; models also pass lists.
+
+    An error would be a turn without a penalty.
+    """
+    if isinstance(actions, list) and all(isinstance(action, str) for action in actions):
+        return actions
+    return [str(actions)]

@@ -51,8 +51,8 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
 
     ## Information
     `success` (bool): at the goal. `action_is_valid` (bool): always True here. `action_is_effective`
-    (bool): the last action moved the player; False after reset. `slipped` (bool): the last action moved
-    the player in another direction than intended.
+    (bool): the last action moved the player; False after reset. `slipped` (bool): the ice turned the
+    last action in another direction than intended, even if the player could not move there.
 
     ## Arguments
     `size`: side of the square, or (height, width), each from 2 to 16. `p`: probability of a frozen

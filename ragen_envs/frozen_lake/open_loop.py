@@ -113,6 +113,7 @@ class OpenLoopOptimum:
         self._goal = np.array([float(tile == GOAL) for tile in tiles])
         self._frozen = np.array([tile == FROZEN for tile in tiles])
         self._known: dict[tuple[int, int], Policy] = {}
+        self._refused: set[tuple[int, int]] = set()
 
     def solve(self, actions: int, turns: int) -> Policy:
         """Return the optimum of every cell with at least one action and one turn left.
@@ -121,9 +122,15 @@ class OpenLoopOptimum:
             SolverLimitError: It takes more than ``MAX_WORK``.
         """
         wanted = (actions, min(turns, actions))
+        if wanted in self._refused:
+            raise SolverLimitError(self._refusal())
         self._work = 0
         for left in self._needed(wanted):
-            self._known[left] = self._best_runs(*left)
+            try:
+                self._known[left] = self._best_runs(*left)
+            except SolverLimitError:
+                self._refused.add(wanted)
+                raise
         return self._known[wanted]
 
     def _needed(self, wanted: tuple[int, int]) -> list[tuple[int, int]]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ragen_envs.errors import SolverLimitError
 from ragen_envs.mastermind.dynamics import CODES, NUMBERS, Answer, answers
 from ragen_envs.oracle import Advice, Budget
+from ragen_envs.search_cache import search_cache
 
 EXACT: Final = 60
 """Most codes from which the strategy is the best on average, wherever they come from."""
@@ -222,7 +223,7 @@ def advise(guesses: Sequence[tuple[str, Answer]], solved: bool, budget: Budget) 
     return _advise(tuple(guesses), solved, budget)
 
 
-@lru_cache(maxsize=1 << 14)
+@search_cache(maxsize=1 << 14)
 def _advise(guesses: tuple[tuple[str, Answer], ...], solved: bool, budget: Budget) -> Advice:
     if solved:
         return Advice((), 1.0, 0.0)
@@ -242,7 +243,7 @@ def _most(codes: Codes, guesses: int, second: str | None) -> tuple[int, int]:
     return Search().most(codes, guesses, strategy(codes, guesses, second))
 
 
-@lru_cache(maxsize=1 << 14)
+@search_cache(maxsize=1 << 14)
 def _value(guesses: tuple[tuple[str, Answer], ...], budget: Budget) -> float:
     """Return the value of ``advise``, without the guess, which takes far longer."""
     rounds = min(budget.turns, budget.actions)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ragen_envs.errors import SolverLimitError
 from ragen_envs.minesweeper.dynamics import ALL, AROUND, CELLS, Cells, members, number, opened_by
 from ragen_envs.oracle import Budget
+from ragen_envs.search_cache import search_cache
 
 MAX_STATES: Final = 200_000
 """States that a search visits before it gives up."""
@@ -114,7 +115,7 @@ def safe_cells(opened: Cells, boards: Sequence[Cells]) -> list[int]:
     return members(ALL & ~opened & ~mined)
 
 
-@lru_cache(maxsize=4096)
+@search_cache(maxsize=4096)
 def _advise(opened: Cells, boards: Boards, budget: Budget) -> tuple[tuple[int, ...], float]:
     search = Search()
     won = search.best(opened, boards)[0]

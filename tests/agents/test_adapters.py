@@ -116,6 +116,20 @@ def test_tools_play_the_same_game():
     assert tools.reset(split="test", index=3) != told
 
 
+def test_tools_play_what_a_model_passes_in_another_type():
+    tools, same = (
+        GameTools("ragen/SokobanText-v0", actions_per_turn=2, max_turns=20) for _ in range(2)
+    )
+    tools.reset(seed=8)
+    same.reset(seed=8)
+    assert tools.act(["Up", "Right"]) == same.act("Up || Right")
+    assert tools.get_reward() == same.get_reward()
+    for actions in (None, [], 3, True, [None], {"actions": "Up"}):
+        before = tools.get_reward()
+        assert "Your reply was invalid" in tools.act(actions)
+        assert tools.get_reward() == pytest.approx(before - 0.1)
+
+
 @pytest.fixture(scope="module")
 def starter():
     return (
@@ -259,38 +273,59 @@ def played_again(completion, seed):
     return total
 
 
-def test_members_of_a_group_differ_in_the_games_chance_on_several_processes():
-    """Each process plays its share of the members: here two of four, on one level of a slippery lake."""
-    rollouts, asked = GameRollouts("ragen/FrozenLakeText-v0"), []
+def noise_of(rollouts, starter, step, levels, process=0, training=True):
+    """Return the noise numbers that a call's episodes meet, by level."""
+    model, tokenizer = starter
+    trainer = SimpleNamespace(
+        accelerator=SimpleNamespace(process_index=process, unwrap_model=lambda model: model),
+        model=model.train(training), processing_class=tokenizer,
+        state=SimpleNamespace(global_step=step), args=SimpleNamespace(temperature=1.0),
+    )  # fmt: skip
+    prompts = [rollouts.dataset(1, level)[0]["prompt"] for level in levels]
+    rollouts(prompts, trainer)
+    found = {level: set() for level in levels}
+    for env in rollouts._collector._envs[: len(levels)]:
+        found[env.unwrapped.instance.seed].add(env.unwrapped.instance.noise)
+    return found
 
-    class AskedError(Exception):
-        pass
 
-    def collect(specs, step):
-        asked.append(specs)
-        raise AskedError
+def short_rollouts():
+    return GameRollouts("ragen/FrozenLakeText-v0", max_tokens=2, max_turns=1)
 
-    rollouts._collector = SimpleNamespace(
-        engine=SimpleNamespace(sync=lambda *_: None), collect=collect
-    )
-    prompt = rollouts.dataset(1)[0]["prompt"]
-    for process in (0, 1):
-        accelerator = SimpleNamespace(process_index=process, unwrap_model=lambda model: model)
-        state = SimpleNamespace(global_step=3)
-        trainer = SimpleNamespace(accelerator=accelerator, model=None, state=state)
-        with pytest.raises(AskedError):
-            rollouts([prompt, prompt], trainer)
-    (first,), (second,) = asked
-    assert first.options["seed"] == second.options["seed"]
-    slips = []
-    for spec in (first, second):
-        for member in range(spec.size):
-            env = gym.make("ragen/FrozenLake-v0", success_rate=0.0)
-            noise = spec.options["noise"] + 3 * spec.size + member
-            env.reset(seed=spec.options["seed"], options={"noise": noise})
-            slips.append(b"".join(env.step(1)[0].tobytes() for _ in range(6)))
-    assert len(set(slips)) > 1
-    assert slips[:2] != slips[2:]
+
+def test_a_level_meets_new_chance_in_every_call(starter):
+    """Also in an evaluation, in a second batch of the same step, and in other shares of a group."""
+    rollouts = short_rollouts()
+    calls = [
+        noise_of(rollouts, starter, step, [5] * size, training=training)[5]
+        for step, size, training in [
+            (0, 4, True), (0, 4, True), (0, 4, False), (0, 4, False), (1, 4, True), (2, 4, True),
+            (3, 2, True), (4, 2, True), (6, 2, True), (8, 1, True), (9, 3, True), (10**6, 8, True),
+        ]
+    ]  # fmt: skip
+    assert calls[0] == {0, 1, 2, 3}  # the first is the level's own, as in the game itself
+    assert len(set.union(*calls)) == sum(map(len, calls)) == 4 * 6 + 2 * 3 + 1 + 3 + 8
+    assert max(set.union(*calls)) < 1 << 63
+
+
+def test_members_of_a_group_differ_in_the_games_chance_on_several_processes(starter):
+    """Each process plays its share of the members: here two of four."""
+    shares = [
+        noise_of(short_rollouts(), starter, step, [0, 0], process)[0]
+        for process in (0, 1, 1000)
+        for step in (3, 10**6)
+    ]
+    assert len(set.union(*shares)) == 12
+    assert max(set.union(*shares)) < 1 << 63
+
+
+def test_a_resumed_training_goes_on_with_the_chance_of_its_step(starter):
+    whole, resumed = short_rollouts(), short_rollouts()
+    before = [noise_of(whole, starter, step, [0, 0, 1, 1]) for step in (0, 1)]
+    noise_of(whole, starter, 2, [0, 0], training=False)  # an evaluation
+    after = noise_of(whole, starter, 2, [0, 0, 1, 1])
+    assert noise_of(resumed, starter, 2, [0, 0, 1, 1]) == after
+    assert not any(after[level] & earlier[level] for level in after for earlier in before)
 
 
 def test_rollouts_refuse_other_datasets():
@@ -302,3 +337,8 @@ def test_rollouts_refuse_other_datasets():
 def test_tools_refuse_pictures_that_they_cannot_show():
     with pytest.raises(RagenError, match="observation is 'image', but must be one of"):
         GameTools("ragen/SokobanText-v0", observation="image")
+
+
+def test_rollouts_refuse_pictures_that_they_cannot_show():
+    with pytest.raises(RagenError, match="observation is 'image', but must be one of"):
+        GameRollouts("ragen/SokobanText-v0", observation="image")

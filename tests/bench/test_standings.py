@@ -1,11 +1,13 @@
 """The leaderboard's tables: ranks, scores over all games, lengths and decisions."""
 
 import math
+import re
 
 import pytest
 from ragen_bench.leaderboard.decisions import ledgers_of, with_decisions
 from ragen_bench.leaderboard.lengths import by_length
 from ragen_bench.leaderboard.overall import below_random, overall_standings
+from ragen_bench.leaderboard.pages import Pages
 from ragen_bench.leaderboard.standings import samples_of, standings
 from ragen_bench.leaderboard.store import StoredEntry, read_entry
 from site_entries import make_entries
@@ -88,6 +90,30 @@ def test_the_table_over_all_games_shows_the_mean_of_their_scores(stored):
         assert row["score"] == pytest.approx(sum(scores) / len(scores))
         assert row["score_low"] <= row["score"] <= row["score_high"]
         assert row["score_high"] - row["score_low"] < 20
+
+
+def test_an_entry_without_a_score_has_no_rank(stored, tmp_path):
+    games = {game: dict(samples) for game, samples in every_game(stored).items()}
+    for name in ("rogue", "twin"):
+        games["Sokoban"][name] = {}
+    overall = overall_standings(stored, games)
+    assert {s.name: (s.rank, s.tied, s.control) for s in overall} == {
+        "hero": (1, False, False), "rogue": (None, False, False), "twin": (None, False, False),
+        "random": (None, False, True), "oracle": (None, False, True),
+    }  # fmt: skip
+    suite, tables = stored[0].entry.config.suite, dict.fromkeys(games, overall)
+    Pages(tmp_path, stored, suite, [], {}).write_index(overall, tables)
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    table = re.search(r'id="overall".*?</table>', page, re.DOTALL)[0]
+    rows = re.findall(r"<tr.*?</tr>", table, re.DOTALL)
+    ranks = {
+        standing.name: re.search(r"<td[^>]*>(.*?)</td>", row)[1]
+        for standing in overall
+        for row in rows
+        if f"entries/{standing.name}.html" in row
+    }
+    control = '<span class="quiet">control</span>'
+    assert ranks == {"hero": "1", "rogue": "–", "twin": "–", "random": control, "oracle": control}
 
 
 def test_many_levels_of_easy_games_do_not_lift_an_agent_over_a_better_one(stored):

@@ -12,6 +12,9 @@ from processes import interruptible
 from ragen_bench.__main__ import main
 from ragen_bench.leaderboard.entry_run import read_explainable
 
+from ragen_envs.errors import SolverLimitError
+from ragen_envs.sokoban.env import SokobanEnv
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
@@ -64,6 +67,31 @@ def test_slips_are_marked_on_ice_and_nowhere_else(pages):
 
     assert set(slips("FrozenLake")) == {True, False}
     assert set(slips("Sokoban")) == {False}
+
+
+@pytest.fixture(scope="module")
+def limited(run, tmp_path_factory):
+    """Pages of a run whose oracle knows what to do in the first of five turns only."""
+    out, real = tmp_path_factory.mktemp("limited") / "site", SokobanEnv.oracle
+
+    def oracle(env, budget):
+        if budget.turns < 5:
+            raise SolverLimitError("max_states is too few")
+        return real(env, budget)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SokobanEnv, "oracle", oracle)
+        assert main(["view", str(run), "--out", str(out)]) == 0
+    return out
+
+
+def test_a_plan_beyond_the_oracles_limit_is_unknown_and_not_empty(limited):
+    later = set()
+    for episode in shown(limited, "0-random", "Sokoban"):
+        first, *others = [frame["best"] for frame in episode["frames"] if "best" in frame]
+        assert first
+        later.update(others)
+    assert later == {None}
 
 
 def test_the_first_page_links_to_the_turns_to_look_at(pages):
@@ -226,6 +254,15 @@ def test_an_episode_plays_by_itself_and_is_scrubbed(page, pages):
     page.locator("#scrubber").fill("1")
     assert page.locator("#step").inner_text() == f"1 / {last}"
     assert page.url.endswith("#0/1")
+
+
+def test_a_plan_that_is_not_computed_is_not_said_to_be_hopeless(page, limited):
+    episodes = shown(limited, "0-random", "Sokoban")
+    name = next(e["name"] for e in episodes if any(f["turn"] == 1 for f in e["frames"]))
+    page.goto(f"file://{limited}/episodes/0-random/Sokoban.html#{name}")
+    assert page.locator("#best").inner_text().startswith("The oracle's plan at the start of this")
+    page.keyboard.press("End")
+    assert page.locator("#best").inner_text() == "The oracle's plan is not computed here"
 
 
 def test_reasoning_is_shown_beside_an_empty_reply(page, pages, reasoned):

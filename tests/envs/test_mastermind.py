@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ragen_envs.errors import InstanceError, SolverLimitError
-from ragen_envs.mastermind import MastermindEnv
+from ragen_envs.mastermind import MastermindEnv, oracle
 from ragen_envs.mastermind.dynamics import CODES, answer_to, answers
 from ragen_envs.mastermind.oracle import advise, guesses_needed, reach, remaining, value_after
 from ragen_envs.oracle import Budget
@@ -153,3 +153,24 @@ def test_the_value_after_a_guess_is_that_of_what_the_oracle_would_say_next(seed)
         solved = CODES[code] == drawn[3]
         expected += advise([*told, (drawn[3], answer)], solved, rest).value / len(codes)
     assert value_after(told, [drawn[3]], Budget(3, 3, 1)) == pytest.approx(expected)
+
+
+def test_a_search_that_gives_up_does_so_once(monkeypatch):
+    monkeypatch.setattr(oracle, "MAX_STATES", 5)
+    begun = []
+
+    class Counted(oracle.Search):
+        def __init__(self):
+            begun.append(self)
+            super().__init__()
+
+    monkeypatch.setattr(oracle, "Search", Counted)
+    told = [("PPPP", (0, 0)), ("PPPP", (0, 0))]
+    for searches in (1, 1):
+        with pytest.raises(SolverLimitError, match="more than 5 states of Mastermind"):
+            advise(told, False, Budget(3, 3, 1))
+        assert len(begun) == searches
+    for searches in (2, 2):
+        with pytest.raises(SolverLimitError, match="more than 5 states of Mastermind"):
+            value_after(told, [], Budget(3, 4, 1))
+        assert len(begun) == searches

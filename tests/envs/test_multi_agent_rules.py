@@ -203,6 +203,21 @@ def test_one_walker_walks_as_in_frozen_lake(tiles, position, action, draw):
     ]
 
 
+def test_a_walker_slips_wherever_the_ice_turns_it_as_in_frozen_lake():
+    """Also where it does not move: at the edge, or beside another walker."""
+    race, found = FrozenLakeRaceEnv(size=3, p=1.0), set()
+    lake = gym.make("ragen/FrozenLake-v0", size=3, p=1.0)
+    rng = np.random.default_rng(0)
+    for seed in range(40):
+        race.reset(seed=seed)
+        lake.reset(seed=seed)
+        *_, infos = race.step({agent: int(rng.integers(5)) for agent in race.agents})
+        *_, info = lake.step(int(rng.integers(4)))
+        for env, each in [("race", i) for i in infos.values()] + [("lake", info)]:
+            found.add((env, each["slipped"], each["action_is_effective"]))
+    assert len(found) == 8
+
+
 def test_all_start_equally_far_and_apart():
     env = FrozenLakeRaceEnv(size=5, players=3)
     for seed in range(10):

@@ -40,13 +40,16 @@ def overall_standings(entries: Sequence[StoredEntry], games: Games) -> list[Stan
     ``score`` is the mean of the scores of the games, with a bootstrap interval in which a level that
     several games share is drawn once for all of them. Entries are compared in pairs by the sign-flip test
     on the difference of their mean scores over the levels that both played, p-values Holm-adjusted over
-    the pairs of the table. The other columns are those of the levels of all games together.
+    the pairs of the table. An entry without a score has no rank. The other columns are those of the levels
+    of all games together.
     """
     rows = {row.name: row for row in standings(entries, pooled(list(games.values())))}
-    ranks = rank_entries(list(rows), lambda a, b, n: _compare(games, a, b, n))
+    scores = {name: mean_score(games, name) for name in rows}
+    scored = [name for name, score in scores.items() if not math.isnan(score.estimate)]
+    ranks = rank_entries(scored, lambda a, b, n: _compare(games, a, b, n))
     found = []
     for name, standing in rows.items():
-        score = mean_score(games, name)
+        score = scores[name]
         columns = {"score": score.estimate, "score_low": score.low, "score_high": score.high}
         rank, tied = ranks.get(name, (None, False))
         found.append(standing._replace(rank=rank, tied=tied, row={**standing.row, **columns}))

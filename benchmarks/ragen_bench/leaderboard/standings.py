@@ -29,7 +29,8 @@ class Standing(NamedTuple):
     title: str
     control: bool
     rank: int | None
-    """1 plus the number of entries that are better beyond chance; None for controls."""
+    """1 plus the number of entries that are better beyond chance; None for controls and, over all games, for
+    entries without a score."""
     tied: bool
     """Whether another entry has the same rank."""
     row: Mapping[str, Any]

@@ -21,7 +21,8 @@ def show_episode(episode: Episode, found: Ledger | None) -> dict[str, Any]:
     ``frames`` has the start of every turn and each action after it: ``turn`` (from 0, one beyond the
     last for the closing board), ``action``, ``reward``, ``effective``, ``slipped`` where the ice led
     elsewhere, and the board as rows of the game's standard symbols, or, for games without a board, its
-    words. Each turn has its decision of the ledger, if there is one.
+    words. The first frame of a turn has ``best``, the oracle's actions, or None beyond its limit. Each turn
+    has its decision of the ledger, if there is one.
     """
     decisions = [None] * len(episode.turns) if found is None else found.decisions
     return {
@@ -112,12 +113,12 @@ def _act(env: ConversationWrapper, action: Action) -> bool:
     return bool(game.position != meant)
 
 
-def _best(env: ConversationWrapper, left: Budget) -> list[str]:
-    """Return the oracle's actions for a turn, under what is left of the budget; none beyond its limit."""
+def _best(env: ConversationWrapper, left: Budget) -> list[str] | None:
+    """Return the oracle's actions for a turn, under what is left of the budget; None beyond its limit."""
     try:
         advice = env.unwrapped.oracle(left)  # type: ignore[attr-defined]
     except SolverLimitError:
-        return []
+        return None
     return list(action_texts(env.names, advice.actions))
 
 

@@ -59,8 +59,8 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
 
     ## Information
     `success` (bool): among the first at the goal, or all are there. `action_is_effective` (bool): the
-    seat's last action moved it. `slipped` (bool): it moved in another direction than intended.
-    `rounds_left` (int).
+    seat's last action moved it. `slipped` (bool): the ice turned it in another direction than
+    intended, even if the seat could not move there. `rounds_left` (int).
 
     ## Oracle
     Exact for two players on up to 36 tiles, by backward induction over the rounds left.

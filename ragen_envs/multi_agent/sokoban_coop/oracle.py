@@ -8,6 +8,7 @@ import numpy as np
 
 from ragen_envs.errors import SolverLimitError
 from ragen_envs.multi_agent.sokoban_coop.dynamics import ACTION_NAMES, play_round
+from ragen_envs.search_cache import search_cache
 from ragen_envs.sokoban.dynamics import (
     BOX,
     BOX_ON_TARGET,
@@ -29,7 +30,7 @@ Plan = tuple[tuple[int, ...], ...]
 State = tuple[bytes, tuple[int, ...]]
 
 
-@lru_cache(maxsize=4096)
+@search_cache(maxsize=4096)
 def joint_plan(
     board: bytes, movers: tuple[int, ...], width: int, rounds: int, max_states: int = MAX_STATES
 ) -> Plan | None:

@@ -151,7 +151,7 @@ function draw() {
   at("caption").textContent = captionOf(frame);
   at("step").textContent = `${step} / ${episode.frames.length - 1}`;
   const best = episode.frames.findLast((f, i) => i <= step && f.best !== undefined).best;
-  at("best").textContent = `The oracle's plan at the start of this turn: ${best.join(" · ") || "nothing helps any more"}`;
+  at("best").textContent = planOf(best);
   at("turn").textContent = turn ? `Turn ${frame.turn + 1} of ${episode.turns.length}${turn.tokens === null ? "" : `, ${turn.tokens} tokens`}` : "No reply";
   drawReply(turn, episode.error);
   at("reasoned").hidden = !turn?.reasoning;
@@ -162,6 +162,11 @@ function draw() {
   at("system").textContent = episode.system;
   for (const id of ["first", "back"]) at(id).disabled = step === 0;
   for (const id of ["next", "last"]) at(id).disabled = step === episode.frames.length - 1;
+}
+
+function planOf(best) {
+  if (best === null) return "The oracle's plan is not computed here";
+  return `The oracle's plan at the start of this turn: ${best.join(" · ") || "nothing helps any more"}`;
 }
 
 function drawHead() {
