@@ -14,7 +14,7 @@ from ragen_bench.sweeps.sweep_config import load_sweep
 from ragen_bench.sweeps.tasks import Choice, plan
 from results import make_result
 
-from ragen_agents.policies.controls import RandomPolicy
+from ragen_agents.policies.transformers_policy import TransformersPolicy
 from ragen_agents.run_files.atomic import write_atomically
 from ragen_envs.errors import RagenError
 
@@ -71,12 +71,12 @@ def test_what_another_command_has_done_stays_as_it_is(tmp_path, monkeypatch):
 def test_a_test_whose_generation_breaks_is_no_result_and_is_played_again(tmp_path, monkeypatch):
     task = small_task(tmp_path, monkeypatch)
 
-    def broken(self, requests):
+    def broken(self, prompts, seeds):
         raise RuntimeError("CUDA out of memory")
 
     with monkeypatch.context() as patch:
-        patch.setattr(RandomPolicy, "act", broken)
-        with pytest.raises(RagenError, match="4 of 4 episodes of 'random'"):
+        patch.setattr(TransformersPolicy, "_write", broken)
+        with pytest.raises(RagenError, match="4 of 4 episodes of 'starter'"):
             work._do(task)
     assert read_result(tmp_path, task) is None
     work._do(task)
