@@ -80,7 +80,7 @@ def test_a_wrong_reward_is_refused(reward, words, plain, tmp_path):
 
 
 def test_the_filter_can_look_at_the_games_part_only_if_there_is_one(plain, tmp_path):
-    layer = {**plain, "reward": {"in_filter": False}}
+    layer = {**plain, "filter": {"kind": "std"}, "reward": {"in_filter": False}}
     with pytest.raises(RagenError, match="the reward has no part named 'game', only politeness"):
         trainer(tmp_path, layer, reward=lambda reply, result: {"politeness": 1.0}).run()
 

@@ -49,7 +49,7 @@ from ragen_agents.starpo import TrainConfig
         (["sokoban", "update.betas=[0.9, 1]"], ["update.betas", "less than 1"]),
         (["sokoban", f"seed={1 << 64}"], ["seed", f"less than {1 << 63}"]),
         (["sokoban", "weights=deadbeef"], ["weights is deadbeef", "have the hash"]),
-        (["missing.yaml"], ["missing.yaml", "cannot be read"]),
+        (["missing.yaml"], ["there is no file 'missing.yaml'"]),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_line_and_leaves_nothing(arguments, words, tmp_path, capsys):

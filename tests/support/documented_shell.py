@@ -30,7 +30,7 @@ LIMIT = 240
 ENTRIES = ("random", "starter")
 """Published entries that commands of the leaderboard find."""
 PLAIN_RUN = "bench --agent random --agent starter --game Bandit --episodes 2".split()
-TABLE_RUN = "bench --agent openai:MODEL --game Sokoban".split()
+TABLE_RUN = "bench --agent openai:MODEL --game Sokoban --setting max_turns=1".split()
 """Plays all levels of a table of the paper."""
 
 
