@@ -1,7 +1,8 @@
-"""A real browser, for the tests of pages."""
+"""A browser, a run, and a cluster, for the tests of the benchmark."""
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,20 @@ def browser():
         started = playwright.chromium.launch(executable_path=CHROMIUM, args=sandbox)
         yield started
         started.close()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A finished run of an agent."""
+    from bench_runs import bench
+
+    return bench(tmp_path_factory.mktemp("runs") / "finished", episodes=40)
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    """A copy of it that a test may change."""
+    return Path(shutil.copytree(finished, tmp_path / "run"))
 
 
 @pytest.fixture

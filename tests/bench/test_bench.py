@@ -29,16 +29,6 @@ RESULTS = Path(__file__).parents[2] / "benchmarks/results"
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    return bench(tmp_path_factory.mktemp("runs") / "finished", episodes=40)
-
-
-@pytest.fixture
-def run(finished, tmp_path):
-    return Path(shutil.copytree(finished, tmp_path / "run"))
-
-
-@pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """A tiny model with random weights."""
     torch = pytest.importorskip("torch")

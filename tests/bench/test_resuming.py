@@ -3,12 +3,10 @@
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from bench_runs import bench, count_lines, options, python, timeless
@@ -21,16 +19,6 @@ from ragen_bench.evaluation import runner
 from ragen_bench.evaluation.run_table import read_run, summarise
 from ragen_bench.runs.directory import RunDirectory
 from ragen_bench.runs.environments import versions_of
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    return bench(tmp_path_factory.mktemp("runs") / "finished", episodes=40)
-
-
-@pytest.fixture
-def run(finished, tmp_path):
-    return Path(shutil.copytree(finished, tmp_path / "run"))
 
 
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.2, 0.37, 0.5, 0.8, 0.9999])

@@ -34,7 +34,8 @@ def faults_note(results: Iterable[TaskResult]) -> list[str]:
     if not cells:
         return []
     return [
-        f"trained before version 0.3.0, which gave groups of equal returns an advantage: {', '.join(cells)}"
+        "trained before version 0.3.0, when groups of equal returns still had an advantage: "
+        + ", ".join(cells)
     ]
 
 
