@@ -83,3 +83,16 @@ def test_the_help_of_agents_is_whole_at_80_columns(monkeypatch, capsys):
     for command in ("bench", "match"):
         assert main([command, "--help"]) == 0
         assert "module:Agent" in capsys.readouterr().out
+
+
+def test_more_episodes_than_levels_are_named_as_such(tmp_path, capsys):
+    arguments = [
+        "bench",
+        "--agent=random",
+        "--game=Sokoban",
+        "--episodes=5000",
+        f"--out={tmp_path / 'run'}",
+    ]
+    assert main(arguments) == 2
+    assert "episodes is 5000: " in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

@@ -34,11 +34,36 @@ def test_names_cannot_command_the_terminal(style, capsys):
 
 @pytest.mark.parametrize(("columns", "lost"), [(13, []), (10, []), (7, ["n"])])
 def test_a_table_is_set_tighter_before_columns_are_left_out(columns, lost, capsys, monkeypatch):
-    for name, value in {"COLUMNS": str(columns), "FORCE_COLOR": "1", "TERM": "xterm"}.items():
-        monkeypatch.setenv(name, value)
+    terminal(monkeypatch, columns)
     grid = Grid(["a", "n", "b", "c"], [["1", "2", "3", "4"]], left=1, hideable=("n",))
-    print_table(pd.DataFrame(), grid, Format.TABLE, "")
-    shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
-    header = next(line for line in shown.splitlines() if line.strip())
+    header = lines_shown(grid, capsys)[0]
     assert header.split() == [name for name in grid.header if name not in lost]
     assert len(header) == columns
+
+
+@pytest.mark.parametrize(
+    ("columns", "lines"),
+    [
+        (40, ["x   50.0 [1.0, 99.0]   1 s against 2 s"]),
+        (30, ["x         50.0          1 s", "[1.0, 99.0]  against 2 s"]),
+    ],
+)
+def test_intervals_get_lines_of_their_own_before_a_table_is_too_wide(
+    columns, lines, capsys, monkeypatch
+):
+    terminal(monkeypatch, columns)
+    grid = Grid(["a", "%", "s"], [["x", "50.0 [1.0, 99.0]", "1 s against 2 s"]], left=1)
+    assert [line.strip() for line in lines_shown(grid, capsys)[2:]] == lines
+
+
+def terminal(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    """Let tables be printed on a terminal of that many columns."""
+    for name, value in {"COLUMNS": str(columns), "FORCE_COLOR": "1", "TERM": "xterm"}.items():
+        monkeypatch.setenv(name, value)
+
+
+def lines_shown(grid: Grid, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Return the lines of a table as it is printed."""
+    print_table(pd.DataFrame(), grid, Format.TABLE, "")
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    return [line for line in shown.splitlines() if line.strip()]

@@ -13,7 +13,7 @@ from ragen_agents.rollout.episode_runner import EpisodeSpec, make_env
 from ragen_agents.run_files.yaml_files import bundled_names, check_path, load_yaml, validate
 from ragen_bench.config.game_names import check_one_player, find_game, short_names, squeezed
 from ragen_envs.conversation.settings import SETTING_NAMES
-from ragen_envs.errors import RagenError
+from ragen_envs.errors import InstanceError, RagenError
 from ragen_envs.registration import creator_of, game_of, text_ids
 
 __all__ = [
@@ -182,7 +182,11 @@ def check_suite(suite: Suite) -> None:
 
     def make(name: str) -> None:
         _check_task(suite.tasks[name])
-        make_env(task_spec(suite, name, suite.episodes - 1)).close()
+        try:
+            make_env(task_spec(suite, name, suite.episodes - 1)).close()
+        except InstanceError as error:
+            make_env(task_spec(suite, name, 0)).close()  # raises where no level has a number
+            raise InstanceError(f"episodes is {suite.episodes}: {error}") from error
 
     check_tasks(suite, make)
 

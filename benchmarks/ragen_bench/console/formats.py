@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple
@@ -28,6 +29,8 @@ _EXACT_DIGITS: Final = 9
 """Digits behind the point of which a mean is sure."""
 _NARROWEST: Final = 24
 """Characters of the narrowest column of sentences."""
+_BREAK: Final = re.compile(r" (?=[\[(][-+\d]|against )")
+"""Where a number may be cut into lines: before its interval, and before what it is compared with."""
 
 
 class Grid(NamedTuple):
@@ -59,6 +62,14 @@ class Grid(NamedTuple):
         narrow = [name in self.wrapped for name in self.header]
         rows = [
             [cell[:_NARROWEST] if cut else cell for cell, cut in zip(row, narrow, strict=True)]
+            for row in self.rows
+        ]
+        return self._replace(rows=rows)
+
+    def stacked(self) -> "Grid":
+        """Return the table with each interval on a line of its own."""
+        rows = [
+            [*row[: self.left], *(_BREAK.sub("\n", cell) for cell in row[self.left :])]
             for row in self.rows
         ]
         return self._replace(rows=rows)
@@ -132,6 +143,8 @@ def _print_rich(grid: Grid, title: str, notes: Sequence[str], wide: bool) -> Non
         if _least_width(console, grid) > console.width:
             grid = grid.without(name)
             hidden.append(name.replace("\n", " "))
+    if narrow and _least_width(console, grid) > console.width:
+        grid = grid.stacked()
     if hidden:
         how = "--wide or --format markdown shows them"
         notes = [*notes, f"left out at {console.width} columns: {', '.join(hidden)}; {how}"]
