@@ -80,8 +80,10 @@ class GameVecEnv(VecEnv):
         return self.vector.render() or ()
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """Return an attribute of the vector env, once for each copy asked for."""
-        return [getattr(self.vector, attr_name)] * len(list(self._get_indices(indices)))
+        """Return an attribute of the vector env, once for each copy asked for; spaces are those of a copy."""
+        single = {"observation_space", "action_space"}
+        name = f"single_{attr_name}" if attr_name in single else attr_name
+        return [getattr(self.vector, name)] * len(list(self._get_indices(indices)))
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
         """Refuse: the copies are rows of one state and have no attributes of their own."""

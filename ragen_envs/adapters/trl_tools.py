@@ -7,6 +7,7 @@ suite, use the rollout function of ``ragen_agents.adapters.trl_rollouts``.
 
 from typing import Any
 
+from ragen_envs.adapters.noise import draw_noise
 from ragen_envs.adapters.text_only import check_whole_history, make_text_only
 from ragen_envs.conversation import format_reply
 from ragen_envs.conversation.prompt import introduction
@@ -41,16 +42,22 @@ class GameTools:
         self._return = 0.0
 
     def reset(
-        self, seed: int | None = None, split: str | None = None, index: int | None = None, **_: Any
-    ) -> str:
+        self, seed: int | None = None, split: str | None = None, index: int | None = None,
+        noise: int | None = None, **_: Any,
+    ) -> str:  # fmt: skip
         """Start an episode from a row of the dataset; return what is appended to its prompt.
 
         Args:
             seed: Seed of a fresh level.
             split: Split of the level; if left out, that of the settings, whatever came before.
             index: Index of a frozen instance, instead of a seed.
+            noise: Number of the random events; by default every episode has others, also within a group.
         """
-        given = {"split": self._split if split is None else split, "index": index}
+        given = {
+            "split": self._split if split is None else split,
+            "index": index,
+            "noise": draw_noise() if noise is None else noise,
+        }
         options = {name: value for name, value in given.items() if value is not None}
         self._env.reset(seed=seed, options=options)
         self._return = 0.0

@@ -12,6 +12,7 @@ from openai import AsyncOpenAI
 from verifiers.v1.dialects.chat import message_to_wire
 from verifiers.v1.runtimes import ProgramResult, SubprocessConfig
 
+from ragen_envs.adapters.noise import draw_noise
 from ragen_envs.adapters.text_only import check_whole_history, make_text_only
 from ragen_envs.conversation import ConversationWrapper
 
@@ -49,7 +50,7 @@ class RagenTaskset(vf.Taskset[RagenTask, RagenConfig]):
         """Yield a task for each level."""
         config = self.config
         for index in range(config.levels):
-            env = _open(config.game, config.split, index, config.settings)
+            env = _open(config.game, config.split, index, config.settings, noise=0)
             data = RagenData(
                 name=f"{config.game} {config.split} {index}",
                 system_prompt=env.system,
@@ -96,14 +97,18 @@ class RagenEnv(vf.Env[RagenEnvConfig]):
     """One episode: the player replies, the game answers as the user, until the game is over."""
 
     async def run(self, task: Any, agents: Any) -> None:
-        """Play a level; the reward is the sum of the game's rewards and penalties."""
+        """Play a level; the reward is the sum of the game's rewards and penalties.
+
+        Each rollout of a level has random events of its own.
+        """
         data = task.data
-        env = _open(data.game, data.split, data.index, data.settings)
+        env = _open(data.game, data.split, data.index, data.settings, draw_noise())
         total = 0.0
         async with agents.player.interaction(task) as interaction:
             segment = await interaction.turn()
             while not segment.terminated:
-                total += env.play(segment.last_reply or "").reward
+                cut = bool(interaction.trace.is_truncated)
+                total += env.play(segment.last_reply or "", truncated=cut).reward
                 if env.end is not None:
                     break
                 segment = await interaction.turn(env.user)
@@ -111,8 +116,10 @@ class RagenEnv(vf.Env[RagenEnvConfig]):
         interaction.trace.record_metric("success", float(env.success))
 
 
-def _open(game: str, split: str, index: int, settings: dict[str, Any]) -> ConversationWrapper:
+def _open(
+    game: str, split: str, index: int, settings: dict[str, Any], noise: int
+) -> ConversationWrapper:
     env = make_text_only(game, **settings)
     check_whole_history(env)
-    env.reset(options={"split": split, "index": index})
+    env.reset(options={"split": split, "index": index, "noise": noise})
     return env

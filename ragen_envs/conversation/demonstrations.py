@@ -14,7 +14,7 @@ from ragen_envs.conversation.parser import format_reply
 from ragen_envs.conversation.prompt import example_prompt, turn_prompt
 from ragen_envs.conversation.settings import ConversationSettings, resolve_symbols
 from ragen_envs.conversation.state_text import state_text
-from ragen_envs.errors import RagenError
+from ragen_envs.errors import RagenError, SolverLimitError
 from ragen_envs.oracle import Action, Budget
 from ragen_envs.seeding import new_stream
 from ragen_envs.splits import TRAIN
@@ -23,6 +23,8 @@ from ragen_envs.word_game import WordGameEnv
 
 _TRIES: Final = 64
 """Levels drawn at most for each example."""
+_REFUSALS: Final = 8
+"""Levels in a row whose optimum is too long to compute before the oracle's error is the answer."""
 
 
 class WorkedExample(NamedTuple):
@@ -103,7 +105,12 @@ def _choose(
         if game.instance.key == excluded:
             continue
         rarest = _fewest(game, openings)
-        made = _answer(game, settings)
+        try:
+            made = _answer(game, settings)
+        except SolverLimitError:
+            if best is None and attempt >= _REFUSALS:
+                raise
+            continue
         if made is None:
             continue
         example, opening = made

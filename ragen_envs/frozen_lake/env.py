@@ -41,7 +41,8 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     ## Starting State
     Start and goal are uniform, every other tile is frozen with probability `p`, and maps without a
     path are drawn again. The slips of a frozen map are a fixed draw; the option `noise` of `reset`
-    chooses another one.
+    chooses another one. Maps that differ only in tiles that nobody can reach count as different:
+    24 of the 1,024 frozen test maps have such a twin among the training maps.
 
     ## Rewards
     1 at the goal, else 0.

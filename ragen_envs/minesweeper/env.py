@@ -26,11 +26,9 @@ class MinesweeperEnv(WordGameEnv):
     ## Description
     The board hides a known number of mines. An open cell shows how many of its neighbors have a
     mine; around a 0, all neighbors are opened too. Some boards cannot be won by reasoning alone:
-    the oracle's value is the probability of winning if all boards that match the open cells are
-    equally likely. They nearly are: a board with fewer cells without a neighboring mine is a bit
-    likelier, because the first cell is one of them. On 998 test levels the best play wins 89.8%,
-    and the value says 90.2%; the largest difference on one level is 7 points. Transitions are
-    deterministic.
+    the oracle's value is the probability of winning over the boards that match the open cells. One
+    with fewer cells without a neighboring mine is a bit likelier, because the first cell is one of
+    them. Transitions are deterministic.
 
     ## Action Space
     `FreeText(4096)`: a cell such as `r2c3` (row 2, column 3, counted from 1 at the top left), or
@@ -42,8 +40,9 @@ class MinesweeperEnv(WordGameEnv):
 
     ## Starting State
     Mines are uniformly random, and so is the first cell, among those without a neighboring mine.
-    Boards that this cell would win are drawn again. Boards that differ only by rotation or
-    reflection count as one level.
+    Boards that this cell would win are drawn again. Levels with the same mines and the same open
+    cells count as one, and so do those that differ only by rotation or reflection: with three
+    mines there are 449.
 
     ## Rewards
     1 when all cells without a mine are open, otherwise 0.
@@ -84,7 +83,7 @@ class MinesweeperEnv(WordGameEnv):
         self._fixed = read_rows(level)
         if self._fixed is not None:
             self.mines = text.decode_level(self._fixed)[0].bit_count()
-        self.distribution = f"minesweeper-{self.mines}"
+        self.distribution = f"minesweeper-{SIDE}x{SIDE}-{self.mines}"
 
     @property
     def success(self) -> bool:
@@ -154,9 +153,10 @@ class MinesweeperEnv(WordGameEnv):
         return value_after(self.mined, self.opened, cells, budget)
 
     def level_key(self, level: str) -> int:
-        """Return the key of a board up to symmetry, in [0, 2^63)."""
+        """Return the key of the mines and the open cells up to symmetry, in [0, 2^63)."""
         mines, first = text.decode_level(level)
-        cells = bytes((mines >> cell & 1) + 2 * (cell == first) for cell in range(CELLS))
+        opened = dynamics.opened_by(mines, first)
+        cells = bytes((mines >> cell & 1) + 2 * (opened >> cell & 1) for cell in range(CELLS))
         return grid_key(cells, SIDE, SIDE)
 
     def draw_level(self, stream: int) -> tuple[str, int]:

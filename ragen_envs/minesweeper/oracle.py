@@ -1,13 +1,15 @@
 """The optimum of Minesweeper: the probability to win, over all boards that fit what is seen.
 
-Every board with the known number of mines is taken as equally likely, which the choice of the first cell
-makes not quite true (see the game's page). A state is the set of open cells and the list of
-boards that agree with their numbers; its worth is the number of these boards that the best play wins.
-Cells that no board mines are opened first: that costs nothing and never tells less.
+Mines are uniformly random, and then the first cell is, among those without a neighboring mine. So a board
+with fewer such cells is likelier once the first cell is known: its weight is their reciprocal. A state is the
+set of open cells and the list of boards that agree with their numbers; its worth is the weight of
+these boards that the best play wins. Cells that no board mines are opened first: that costs nothing and never
+tells less.
 """
 
-from collections.abc import Sequence
-from functools import lru_cache
+import math
+from collections.abc import Iterable, Sequence
+from functools import cache, lru_cache
 from itertools import combinations
 from typing import Final
 
@@ -21,6 +23,8 @@ from ragen_envs.search_cache import search_cache
 
 MAX_STATES: Final = 200_000
 """States that a search visits before it gives up."""
+_UNIT: Final = math.lcm(*range(1, CELLS + 1))
+"""Makes all weights whole numbers."""
 
 Boards = tuple[Cells, ...]
 """Sets of mines, in ascending order."""
@@ -43,6 +47,17 @@ def consistent(mines: Cells, opened: Cells) -> Boards:
     return tuple(boards.tolist())
 
 
+@cache
+def weight(board: Cells) -> int:
+    """Return how likely a board is, up to a constant that all boards share."""
+    return _UNIT // sum(not board & AROUND[cell] for cell in members(ALL & ~board))
+
+
+def total(boards: Iterable[Cells]) -> int:
+    """Return the weight of several boards."""
+    return sum(map(weight, boards))
+
+
 class Search:
     """The best play from one state on."""
 
@@ -50,14 +65,14 @@ class Search:
         self._known: dict[tuple[Cells, Boards], tuple[int, int]] = {}
 
     def best(self, opened: Cells, boards: Boards) -> tuple[int, int]:
-        """Return how many of the boards the best play wins, and the cell that it opens next.
+        """Return the weight of the boards that the best play wins, and the cell that it opens next.
 
         Raises:
             SolverLimitError: More than ``MAX_STATES`` states were visited.
         """
         closed = ALL & ~opened
         if closed == boards[0]:
-            return 1, -1
+            return weight(boards[0]), -1
         state = opened, boards
         if state not in self._known:
             if len(self._known) >= MAX_STATES:
@@ -72,9 +87,9 @@ class Search:
         if safe:
             return self._worth(opened, boards, safe[0], 0), safe[0]
         best = -1, -1
-        counts = {cell: sum(board >> cell & 1 for board in boards) for cell in members(closed)}
-        for cell in sorted(counts, key=counts.__getitem__):
-            if len(boards) - counts[cell] <= best[0]:
+        free = {cell: total(b for b in boards if not b >> cell & 1) for cell in members(closed)}
+        for cell in sorted(free, key=free.__getitem__, reverse=True):
+            if free[cell] <= best[0]:
                 break
             won = self._worth(opened, boards, cell, best[0])
             if won > best[0]:
@@ -82,12 +97,12 @@ class Search:
         return best
 
     def _worth(self, opened: Cells, boards: Boards, cell: int, beaten: int) -> int:
-        """Return how many boards are won after opening a cell, or less than ``beaten`` if they are fewer."""
+        """Return the weight of boards won after opening a cell, or at most ``beaten`` if it is no more."""
         parts = list(parted(opened, boards, cell).items())
-        possible = sum(len(part) for _, part in parts)
+        possible = sum(total(part) for _, part in parts)
         won = 0
         for (there, _), part in sorted(parts, key=lambda each: len(each[1])):
-            possible -= len(part)
+            possible -= total(part)
             won += self.best(there, tuple(part))[0]
             if won + possible <= beaten:
                 break
@@ -119,13 +134,13 @@ def safe_cells(opened: Cells, boards: Sequence[Cells]) -> list[int]:
 def _advise(opened: Cells, boards: Boards, budget: Budget) -> tuple[tuple[int, ...], float]:
     search = Search()
     won = search.best(opened, boards)[0]
-    reached = sum(_wins(search, opened, boards, board, budget) for board in boards)
+    reached = total(b for b in boards if _wins(search, opened, boards, b, budget))
     if reached < won:
         raise SolverLimitError(
             f"{budget.turns} turns and {budget.actions} actions may be too few for the best play of "
             "Minesweeper, and the optimum under such limits is not computed; allow more turns"
         )
-    return _turn(search, opened, boards, budget.this_turn), won / len(boards)
+    return _turn(search, opened, boards, budget.this_turn), won / total(boards)
 
 
 def _turn(search: Search, opened: Cells, boards: Boards, limit: int) -> tuple[int, ...]:
@@ -189,7 +204,7 @@ def value_after(mines: Cells, opened: Cells, cells: Sequence[int], budget: Budge
         return 0.0
     boards = consistent(mines, opened)
     rest = Budget(budget.actions - len(cells), budget.turns - 1, budget.actions_per_turn)
-    total, known = 0.0, dict[tuple[Cells, tuple[int, ...]], float]()
+    won, known = 0.0, dict[tuple[Cells, tuple[int, ...]], float]()
     for board in boards:
         there = opened
         for cell in cells:
@@ -203,5 +218,5 @@ def value_after(mines: Cells, opened: Cells, cells: Sequence[int], budget: Budge
         shown = there, tuple(number(board, each) for each in members(there))
         if shown not in known:
             known[shown] = advise(board, there, rest)[1]
-        total += known[shown]
-    return total / len(boards)
+        won += weight(board) * known[shown]
+    return won / total(boards)

@@ -19,4 +19,4 @@ def rows(mines: int, split: str) -> Iterator[Row]:
         yield {"level": env._level(), "optimum": round(env.oracle().value, 6)}
 
 
-PACKS: Final[dict[str, Recipe]] = {"minesweeper-3": partial(rows, 3)}
+PACKS: Final[dict[str, Recipe]] = {"minesweeper-5x5-3": partial(rows, 3)}

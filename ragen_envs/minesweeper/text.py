@@ -51,8 +51,9 @@ class MinesweeperText(BoardText):
             f"You are playing Minesweeper on a board of 5 rows and 5 columns with {env.mines} mines. Open "
             "every cell that has no mine. Each action opens a cell: r2c3 is row 2, column 3, counted "
             "from 1 at the top left. An open cell shows how many of its up to 8 neighbors have a mine. "
-            "If that is 0, its neighbors are opened too. Opening a mine loses the game. A part of the "
-            "board is open at the start. Rewards: 1 when all cells without a mine are open, 0 otherwise."
+            "If that is 0, its neighbors are opened too. Opening an open cell does nothing and uses an "
+            "action. Opening a mine loses the game. A part of the board is open at the start. Rewards: "
+            "1 when all cells without a mine are open, 0 otherwise."
         )
 
     def actions(self, env: Any) -> tuple[str, ...]:  # noqa: ARG002
@@ -73,8 +74,8 @@ class MinesweeperText(BoardText):
         )
 
     def explain(self, env: Any, actions: Sequence[str], budget: Budget) -> str:  # noqa: ARG002
-        """Tell for each cell whether it is certainly safe, or on how many of the possible boards."""
-        boards, opened, parts = oracle.consistent(env.mined, env.opened), env.opened, []
+        """Tell for each cell whether it is certainly safe, by what is seen before the turn."""
+        boards, parts = oracle.consistent(env.mined, env.opened), []
         for action in actions:
             cell = cell_of(action)
             assert cell is not None
@@ -83,10 +84,6 @@ class MinesweeperText(BoardText):
                 f"has a mine on {mined} of {len(boards)} possible boards" if mined else "is safe"
             )
             parts.append(f"{place_name(cell, SIDE)} {known}.")
-            if env.mined >> cell & 1:
-                break
-            opened |= opened_by(env.mined, cell)
-            boards = oracle.consistent(env.mined, opened)
         return " ".join(parts)
 
 

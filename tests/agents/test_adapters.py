@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import random
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -114,6 +115,28 @@ def test_tools_play_the_same_game():
     assert tools.act("Up") == "The game is over."
     assert tools.get_reward() == before
     assert tools.reset(split="test", index=3) != told
+
+
+def test_tools_of_a_group_do_not_share_their_luck():
+    """Rows of a dataset may have a seed, or also the number of the random events."""
+    tools = GameTools("ragen/BanditText-v0", max_turns=1)
+    tools.reset(seed=5)
+    gamble = tools._env.names[tools._env.unwrapped.oracle().action]
+
+    def paid(**row):
+        tools.reset(seed=5, **row)
+        tools.act(gamble)
+        return tools.get_reward()
+
+    random.seed(0)
+    own = [paid() for _ in range(40)]
+    assert len(set(own)) > 1
+    random.seed(0)
+    assert [paid() for _ in range(40)] == own
+    env = gym.make("ragen/BanditText-v0", think=False, max_turns=1)
+    for noise in range(12):
+        env.reset(seed=5, options={"noise": noise})
+        assert paid(noise=noise) == env.step(f"<answer>{gamble}</answer>")[1]
 
 
 def test_tools_play_what_a_model_passes_in_another_type():

@@ -278,7 +278,7 @@ def test_only_the_levels_that_are_shown_are_drawn(monkeypatch):
     [
         ("Sudoku", ["1_3_", "__12", "21__", "_3_1"], "sudoku-8"),
         ("Countdown", "60: 3 7 8 25 4", "countdown-5"),
-        ("Minesweeper", ["o....", ".....", "****.", ".....", "....."], "minesweeper-4"),
+        ("Minesweeper", ["o....", ".....", "****.", ".....", "....."], "minesweeper-5x5-4"),
     ],
 )
 def test_examples_of_a_fixed_level_have_its_size(name, level, distribution):

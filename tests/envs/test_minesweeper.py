@@ -14,8 +14,22 @@ from ragen_envs.minesweeper import MinesweeperEnv
 from ragen_envs.minesweeper.dynamics import ALL, AROUND, CELLS
 from ragen_envs.minesweeper.oracle import consistent
 from ragen_envs.oracle import Budget
+from ragen_envs.splits import SPLITS
 
 CELL = range(25)
+TURN = [5 * (c % 5) + 4 - c // 5 for c in CELL]
+FLIP = [5 * (c // 5) + 4 - c % 5 for c in CELL]
+
+
+def images(cells):
+    """Return a list of cells in all rotations and reflections."""
+    turned = [cells]
+    for _ in range(3):
+        turned.append([turned[-1][c] for c in TURN])
+    return turned + [[image[c] for c in FLIP] for image in turned]
+
+
+IMAGES = images(list(CELL))
 
 
 def near(a, b):
@@ -46,9 +60,16 @@ def slow_open(mines, opened, cell):
 
 
 @cache
+def chance(mines):
+    """Return how likely a board is that shows a certain first cell, up to a factor."""
+    firsts = [c for c in CELL if c not in mines and not any(near(c, m) for m in mines)]
+    return Fraction(1, len(firsts))
+
+
+@cache
 def slow_value(boards, opened):
     """Return the greatest probability to win, trying every closed cell and no shortcut."""
-    best = Fraction(0)
+    best, every = Fraction(0), sum(map(chance, boards))
     for cell in CELL:
         if cell in opened:
             continue
@@ -58,12 +79,12 @@ def slow_value(boards, opened):
                 continue
             now = slow_open(mines, opened, cell)
             if len(now) == 25 - len(mines):
-                total += 1
+                total += chance(mines)
             else:
                 parts.setdefault(view(mines, now), (now, []))[1].append(mines)
         for now, part in parts.values():
-            total += len(part) * slow_value(tuple(part), now)
-        best = max(best, total / len(boards))
+            total += sum(map(chance, part)) * slow_value(tuple(part), now)
+        best = max(best, total / every)
     return best
 
 
@@ -79,7 +100,7 @@ def numbers(cells):
 
 @pytest.mark.parametrize("index", range(30))
 def test_the_probability_to_win_agrees_with_a_slow_search(index):
-    row = load_pack("minesweeper-3", "test")[index]
+    row = load_pack("minesweeper-5x5-3", "test")[index]
     env = start(row.level)
     mines, opened = tuple(sorted(numbers(env.mined))), numbers(env.opened)
     boards = boards_like(mines, opened)
@@ -126,7 +147,7 @@ def test_the_value_of_a_turn_of_several_cells_is_that_of_playing_it_on_every_boa
     )[:5]
     actions = [f"r{cell // 5 + 1}c{cell % 5 + 1}" for cell in safest]
     left = Budget(budget.actions - len(actions), budget.turns - 1, 5)
-    total, value = 0.0, env.turn_value(actions, budget)
+    total, every, value = 0.0, 0.0, env.turn_value(actions, budget)
     for board in boards:
         env.reset(options={"split": "test", "index": seed})
         env.mined = board
@@ -134,8 +155,30 @@ def test_the_value_of_a_turn_of_several_cells_is_that_of_playing_it_on_every_boa
         for action in actions:
             if not ended:
                 ended = env.step(action)[2]
-        total += float(env.success) if ended else env.oracle(left).value
-    assert value == pytest.approx(total / len(boards), abs=1e-12)
+        weight = float(chance(tuple(sorted(numbers(board)))))
+        total += weight * (float(env.success) if ended else env.oracle(left).value)
+        every += weight
+    assert value == pytest.approx(total / every, abs=1e-12)
+
+
+def test_no_game_of_a_split_is_played_in_another():
+    """A game is the same whichever cell of a region opened it, and so are its rotations and reflections."""
+    games = {split: set() for split in SPLITS}
+    for split, found in games.items():
+        env = MinesweeperEnv(split=split)
+        for index in range(len(load_pack(env.distribution, split))):
+            env.reset(options={"index": index})
+            opened = numbers(env.opened)
+            cells = ["*" if env.mined >> c & 1 else "o" if c in opened else "." for c in CELL]
+            found.add(min(tuple(cells[c] for c in image) for image in IMAGES))
+    assert sum(map(len, games.values())) == len(set().union(*games.values()))
+
+
+def test_what_a_turn_will_show_is_not_told_before_it():
+    env, cells = start("o..../....*/...../.*..*/....."), ["r4c1", "r4c2", "r5c1"]
+    told = [env.text.explain(env, [cell], None) for cell in cells]
+    assert "has a mine on 1 of 2 possible boards" in told[1]
+    assert env.text.explain(env, cells, None) == " ".join(told)
 
 
 def test_opening_a_zero_opens_all_around_it():

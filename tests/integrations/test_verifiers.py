@@ -27,7 +27,7 @@ class Endpoint(BaseHTTPRequestHandler):
         self.server.seen.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         message = {"role": "assistant", "content": self.server.reply}
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        choice = {"index": 0, "message": message, "finish_reason": self.server.finish_reason}
         head = {"id": "0", "object": "chat.completion", "created": 0, "model": "echo"}
         body = json.dumps({**head, "choices": [choice], "usage": usage}).encode()
         self.send_response(200)
@@ -43,7 +43,7 @@ class Endpoint(BaseHTTPRequestHandler):
 @pytest.fixture
 def endpoint():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
-    server.seen, server.reply = [], ""
+    server.seen, server.reply, server.finish_reason = [], "", "stop"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield server
@@ -95,23 +95,28 @@ def test_a_history_that_is_sent_anyway_is_refused():
         list(taskset_type(config))
 
 
-@pytest.mark.parametrize("game", REPLIES)
-def test_evaluator_plays_against_an_endpoint(game, endpoint, tmp_path):
-    endpoint.reply = REPLIES[game]
+def evaluated(game, endpoint, folder, *arguments):
+    """Return the rows that the evaluator writes."""
     host, port = endpoint.server_address
     command = [
         str(Path(sys.executable).parent / "vf-eval"), "ragen-games",
-        "--env.taskset.levels", "3", "--env.taskset.game", f"ragen/{game}Text-v0", "--model", "echo",
-        "--client.base-url", f"http://{host}:{port}/v1",
-        "--client.api-key-var", "RAGEN_TEST_KEY", "--no-rich", "--no-push", "-o", str(tmp_path),
+        "--env.taskset.game", f"ragen/{game}Text-v0", "--model", "echo",
+        "--client.base-url", f"http://{host}:{port}/v1", *arguments,
+        "--client.api-key-var", "RAGEN_TEST_KEY", "--no-rich", "--no-push", "-o", str(folder),
     ]  # fmt: skip
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=tmp_path,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "RAGEN_TEST_KEY": "none"},
+        command, capture_output=True, text=True, check=False, cwd=folder,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(folder), "RAGEN_TEST_KEY": "none"},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    (path,) = tmp_path.rglob("traces.jsonl")
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    (path,) = folder.rglob("traces.jsonl")
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("game", REPLIES)
+def test_evaluator_plays_against_an_endpoint(game, endpoint, tmp_path):
+    endpoint.reply = REPLIES[game]
+    rows = evaluated(game, endpoint, tmp_path, "--env.taskset.levels", "3")
     assert len(rows) == 3
     expected = {index: played(game, index) for index in range(3)}
     for row in rows:
@@ -123,3 +128,24 @@ def test_evaluator_plays_against_an_endpoint(game, endpoint, tmp_path):
     chats = [chat for index in expected for chat in expected[index][0]]
     plain = [[{k: m[k] for k in ("role", "content")} for m in messages] for messages in asked]
     assert sorted(plain, key=str) == sorted(chats, key=str)
+
+
+def test_rollouts_of_a_level_have_random_events_of_their_own(endpoint, tmp_path):
+    """A reply says the same each time, so only the ice tells rollouts apart."""
+    endpoint.reply = "<think>go</think><answer>Down || Right || Up || Left || Down</answer>"
+    rows = evaluated(
+        "FrozenLake", endpoint, tmp_path, "--env.taskset.levels", "1", "--num-rollouts", "12"
+    )
+    assert len(rows) == 12
+    assert len({json.dumps(row["traces"][0]["nodes"][:4]) for row in rows}) > 1
+    assert len({str(chat) for chat in map(last_message, endpoint.seen)}) > 2
+
+
+def last_message(request):
+    return request["messages"][-1]["content"]
+
+
+def test_a_reply_that_was_cut_off_is_invalid(endpoint, tmp_path):
+    endpoint.reply, endpoint.finish_reason = "<think>go</think><answer>Left</answer>", "length"
+    evaluated("Sokoban", endpoint, tmp_path, "--env.taskset.levels", "1")
+    assert "cut off" in last_message(endpoint.seen[1])

@@ -1,0 +1,73 @@
+"""Test levels that hardly differ from a training level: the pages of the games say how many there are."""
+
+import numpy as np
+import pytest
+
+from ragen_envs.instances import load_pack
+from ragen_envs.splits import TEST, TRAIN
+
+
+def grid(level):
+    return np.array([list(row) for row in level.split("/")])
+
+
+def reached(cells, start, free):
+    """Return the cells that can be walked to over cells with one of some signs."""
+    found, queue = {start}, [start]
+    for y, x in queue:
+        for there in ((y + 1, x), (y - 1, x), (y, x + 1), (y, x - 1)):
+            inside = all(0 <= at < size for at, size in zip(there, cells.shape, strict=True))
+            if inside and there not in found and cells[there] in free:
+                found.add(there)
+                queue.append(there)
+    return found
+
+
+def place(cells, signs):
+    return next((y, x) for (y, x), sign in np.ndenumerate(cells) if sign in signs)
+
+
+def without_what_nobody_reaches(level):
+    """Return a map of FrozenLake with holes in place of the frozen tiles that cannot be reached."""
+    cells = grid(level)
+    near = reached(cells, place(cells, "P"), "_")
+    for at, sign in np.ndenumerate(cells):
+        if sign == "_" and at not in near:
+            cells[at] = "O"
+    return cells
+
+
+def without_player(level):
+    """Return a room of Sokoban in which the player may stand wherever it can walk without a push."""
+    cells = grid(level)
+    player = place(cells, "PS")
+    region = reached(cells, player, "_O")
+    cells[player] = "O" if cells[player] == "S" else "_"
+    for at in region:
+        cells[at] = {"_": "p", "O": "o"}[cells[at]]
+    rows, columns = np.nonzero(cells != "#")
+    return cells[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
+
+
+def up_to_symmetry(cells):
+    turned = [np.rot90(cells, turns) for turns in range(4)]
+    images = [image for each in turned for image in (each, each[:, ::-1])]
+    return min("/".join(map("".join, image)) for image in images)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "change", "twins"),
+    [
+        ("frozen_lake-4x4-0.8", without_what_nobody_reaches, 24),
+        ("sokoban-6x6-1", without_player, 657),
+        ("sokoban-8x8-2-depth10", without_player, 24),
+    ],
+)
+def test_as_many_test_levels_have_a_twin_in_training_as_documented(distribution, change, twins):
+    games = {
+        split: [up_to_symmetry(change(row.level)) for row in load_pack(distribution, split)]
+        for split in (TRAIN, TEST)
+    }
+    trained = set(games[TRAIN])
+    assert len(games[TEST]) == 1024
+    assert sum(game in trained for game in games[TEST]) == twins
