@@ -66,6 +66,12 @@ def test_stable_baselines3_needs_a_compiled_vector_env(env_id):
         GameVecEnv(env_id, 2)
 
 
+def test_spaces_of_copies_are_those_of_one_game():
+    envs = GameVecEnv("ragen/FrozenLake-v0", 3)
+    assert envs.get_attr("observation_space", [0, 2]) == [envs.observation_space] * 2
+    assert envs.get_attr("action_space") == [envs.action_space] * 3
+
+
 def test_ppo_of_stable_baselines3_learns_a_small_lake():
     torch.set_num_threads(1)
     envs = VecMonitor(GameVecEnv("ragen/FrozenLake-v0", 16, max_episode_steps=12, **SMALL_LAKE))
