@@ -415,19 +415,6 @@ def test_thoughts_are_kept_and_missing_token_counts_estimated(server, tmp_path, 
     assert main(["verify", str(tmp_path / "run")]) == 0
 
 
-def test_a_reply_cut_off_by_its_limit(server, tmp_path):
-    def answer(body, _):
-        found = completion(None, reasoning_content="hm")
-        found["choices"][0]["finish_reason"] = "length"
-        found["usage"]["completion_tokens"] = 5000  # more than asked for, as some servers do
-        return found
-
-    server.answer = answer
-    (first, *_) = bench(server, tmp_path / "run")
-    assert first["turns"][0]["defects"] == ["empty", "truncated"]
-    assert main(["verify", str(tmp_path / "run")]) == 0
-
-
 def test_records_of_the_first_version_are_read_but_not_taken_for_new_ones(server, tmp_path, capsys):
     bench(server, tmp_path / "run")
     path = tmp_path / "run" / "episodes.jsonl"
