@@ -55,6 +55,12 @@ class Usage(_Part):
 
     prompt_tokens: int = Field(ge=0, le=1 << 40)
     completion_tokens: int = Field(ge=0, le=1 << 40)
+    total_tokens: int | None = Field(default=None, ge=0, le=1 << 40)
+
+    @property
+    def written(self) -> int:
+        """Tokens that the model wrote, with thoughts that some servers count in the total alone."""
+        return max(self.completion_tokens, (self.total_tokens or 0) - self.prompt_tokens)
 
 
 class _Completion(_Part):
