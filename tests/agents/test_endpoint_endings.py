@@ -1,8 +1,11 @@
 """What ended a reply, and whether it is one: finished, cut off, or a fault that the server reports."""
 
+import json
+import sqlite3
+
 import pytest
 from endpoint_bench import GAMES, bench
-from endpoint_server import completion, plays
+from endpoint_server import completion, failure, plays
 from ragen_bench.__main__ import main
 
 pytestmark = pytest.mark.usefixtures("impatient")
@@ -77,3 +80,24 @@ def test_a_reply_cut_off_by_its_limit(reason, server, tmp_path):
     (first, *_) = bench(server, tmp_path / "run")
     assert first["turns"][0]["defects"] == ["empty", "truncated"]
     assert main(["verify", str(tmp_path / "run")]) == 0
+
+
+def test_prompts_that_fit_a_longer_context_are_played_again(server, tmp_path):
+    long = failure("This model's maximum context length is 512 tokens. However, you requested 600")
+    greedy = ["--temperature", 0]
+    expected = bench(server, tmp_path / "whole", *greedy, "--no-cache", games=GAMES[1:2])
+    server.answer = lambda body, _: (
+        (400, long) if len(body["messages"]) > 2 else completion(plays(body))
+    )
+    found = bench(server, tmp_path / "run", *greedy, games=GAMES[1:2])
+    assert "overflow" in {e["end"] for e in found}
+    server.answer = lambda body, _: completion(plays(body))
+    kept = sqlite3.connect(tmp_path / "run" / "responses.sqlite", isolation_level=None)
+    stored = [json.loads(row) for (row,) in kept.execute("SELECT reply FROM replies")]
+    assert stored
+    assert not any(reply["overflow"] for reply in stored)
+    old = json.dumps({**stored[0], "overflow": True})  # what earlier versions kept
+    kept.execute("UPDATE replies SET reply = ?", (old,))
+    kept.close()
+    again = bench(server, tmp_path / "run", *greedy, "--retry-errors", games=GAMES[1:2])
+    assert again == expected
