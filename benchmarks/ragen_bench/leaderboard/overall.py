@@ -48,10 +48,9 @@ def overall_standings(entries: Sequence[StoredEntry], games: Games) -> list[Stan
 
     ``score`` is the mean of the scores of the games, with a bootstrap interval in which a level that
     several games share is drawn once for all of them, at least as wide as the games' Wilson intervals make
-    it. Entries are compared in pairs by the sign-flip test
-    on the difference of their mean scores over the levels that both played, p-values Holm-adjusted over
-    the pairs of the table. An entry without a score has no rank. The other columns are those of the levels
-    of all games together.
+    it. Entries are compared in pairs by the sign-flip test on the difference of their mean scores over the
+    levels that both played, p-values Holm-adjusted over the pairs of the table. An entry without a score
+    has no rank. The other columns are those of the levels of all games together.
     """
     rows = {row.name: row for row in standings(entries, pooled(list(games.values())))}
     scores = {name: mean_score(games, name) for name in rows}
