@@ -30,6 +30,9 @@ _LONG_THOUGHT: Final = _THOUGHT.replace("\n</think>", " I go there." * 60 + "\n<
 _REPLIES: Final = (_THOUGHT, "Right", "", _LONG_THOUGHT, "Right", _THOUGHT)
 """A conversation by which a template is checked: replies with and without a thought, empty and long."""
 
+_TAGS: Final = frozenset({"<think>", "</think>", "<answer>", "</answer>"})
+"""Texts of tokens that belong to a reply even where a tokenizer counts them as special."""
+
 
 class ChatTemplate:
     """Turns conversations into prompts, for the benchmark and for training alike.
@@ -55,6 +58,7 @@ class ChatTemplate:
             {*stop_token_ids, tokenizer.eos_token_id} - {None}
         )
         """All tokens that end a turn."""
+        self._skipped = _skipped_tokens(tokenizer)
         self._tail = lru_cache(_MESSAGES)(self._read_tail)
         self._begun = self._template(_BASE)
         self._opening = opening(tokenizer, self._begun, THINK_PREFIX)
@@ -126,6 +130,12 @@ class ChatTemplate:
         ids = self._encoded(mark + text)
         return ids[len(self._encoded(mark)) :]
 
+    def read(self, ids: Sequence[int]) -> str:
+        """Return the text of what a model wrote, without special tokens other than the tags of a reply."""
+        kept = [token for token in ids if token not in self._skipped]
+        text: str = self.tokenizer.decode(kept, skip_special_tokens=False)
+        return text
+
     def _begin(self, prefix: str) -> list[int]:
         return [] if self._opening or not prefix else self.written(prefix)
 
@@ -194,6 +204,16 @@ class ChatTemplate:
             list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
         )
         return text
+
+
+def _skipped_tokens(tokenizer: Any) -> frozenset[int]:
+    """Return the special tokens that are no tags of a reply."""
+    added = {
+        token: str(what) for token, what in tokenizer.added_tokens_decoder.items() if what.special
+    }
+    named = dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
+    special = {**named, **added}
+    return frozenset(token for token, text in special.items() if text.strip() not in _TAGS)
 
 
 def opening(tokenizer: Any, ids: Sequence[int], prefix: str) -> str:

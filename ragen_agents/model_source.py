@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from ragen_agents.model_files.cache import PROVENANCE
-from ragen_agents.model_files.gguf_conversion import SUFFIX, converted
+from ragen_agents.model_files.gguf_conversion import SUFFIX, converted, remembered_sha256
 from ragen_agents.model_files.packaged import PACKAGED, packaged_folder
 from ragen_agents.starter import STARTER
 from ragen_envs.errors import RagenError
@@ -15,7 +15,7 @@ _HUB: Final = "hf:"
 _WEIGHTS: Final = ("*.safetensors", "pytorch_model*.bin")
 _IDENTITY: Final = (*_WEIGHTS, "*.json", "*.jinja", "*.txt", "*.model")
 _WHOLE: Final = 1 << 26
-_PIECE: Final = 1 << 20
+"""Most bytes of a file that is read at once."""
 
 
 def model_source(name: str) -> str:
@@ -94,7 +94,7 @@ def _has_weights(folder: Path) -> bool:
 def weights_digest(folder: Path) -> str:
     """Return a hash of a model folder's files, but not of the name of the GGUF file it was made from.
 
-    Files over 64 MiB are known by their size, their first and their last MiB.
+    Files over 64 MiB are known by hashes of their own, which are computed once per process.
 
     Raises:
         RagenError: The folder holds no weights.
@@ -111,9 +111,6 @@ def weights_digest(folder: Path) -> str:
 
 
 def _contents(path: Path) -> bytes:
-    with path.open("rb") as file:
-        if path.stat().st_size <= _WHOLE:
-            return file.read()
-        first = file.read(_PIECE)
-        file.seek(-_PIECE, 2)
-        return first + file.read()
+    if path.stat().st_size <= _WHOLE:
+        return path.read_bytes()
+    return remembered_sha256(path).encode()

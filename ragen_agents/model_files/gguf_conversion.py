@@ -21,8 +21,7 @@ def converted(file: Path) -> Path:
     Raises:
         RagenError: It cannot be converted, or the extra for that is not installed.
     """
-    stat = file.stat()
-    sha256 = _digest(file.absolute(), (stat.st_size, stat.st_mtime_ns))
+    sha256 = remembered_sha256(file)
     provenance = Provenance(file.stem, file.name, sha256)
     return make_cached(cached_folder(sha256), partial(convert, file, provenance))
 
@@ -60,9 +59,14 @@ def sha256_of(file: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
+def remembered_sha256(file: Path) -> str:
+    """Return the SHA-256 of a file, computed once per process unless its size or time changes."""
+    stat = file.stat()
+    return _digest(file.absolute(), (stat.st_size, stat.st_mtime_ns))
+
+
 @lru_cache
 def _digest(file: Path, _size_and_time: tuple[int, int]) -> str:
-    """Return the SHA-256 of a file, computed once per process unless the file changes."""
     return sha256_of(file)
 
 

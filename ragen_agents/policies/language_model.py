@@ -62,8 +62,7 @@ class LanguageModelPolicy(ABC):
 
     def _reply(self, prompt: list[int], ids: list[int], stopped: bool) -> Reply:
         tokens = ids[:-1] if stopped else ids
-        text = self._tokenizer.decode(tokens, skip_special_tokens=True)
-        return Reply(text, len(prompt), len(ids), cut_off=not stopped)
+        return Reply(self._template.read(tokens), len(prompt), len(ids), cut_off=not stopped)
 
 
 def not_loaded(source: str | Path, error: Exception) -> RagenError:

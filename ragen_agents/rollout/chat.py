@@ -50,5 +50,4 @@ class ChatCodec(ChatTemplate):
         written = list(ids)
         while written and written[-1] in self.stop_token_ids:
             written.pop()
-        text: str = self.tokenizer.decode(written, skip_special_tokens=True)
-        return text
+        return self.read(written)

@@ -149,6 +149,11 @@ class Episode(RecordModel):
     error: str | None = None
 
     @property
+    def is_failure(self) -> bool:
+        """Whether an error or the context ended the episode."""
+        return self.end.is_failure
+
+    @property
     def key(self) -> EpisodeKey:
         """Identifies it within its run."""
         return EpisodeKey(self.agent, self.task, self.instance.index, self.attempt)

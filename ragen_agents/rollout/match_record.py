@@ -77,6 +77,11 @@ class MatchRecord(RecordModel):
         return next((seat.error for seat in self.seats if seat.error is not None), None)
 
     @property
+    def is_failure(self) -> bool:
+        """Whether an error or the context ended a seat's part in the game."""
+        return any(seat.end.is_failure for seat in self.seats)
+
+    @property
     def key(self) -> MatchKey:
         """Identifies it within its run; the level is -1 if the record names none."""
         level = -1 if self.instance.seed is None else self.instance.seed

@@ -218,3 +218,18 @@ def test_tokenizers_without_a_pad_token_are_fine():
     bare = tokenizer_with(CHATML)
     bare.pad_token = None
     assert ChatCodec(bare).pad == ChatCodec(bare).close
+
+
+def test_tags_that_are_special_tokens_are_read(tmp_path):
+    tokenizer = tokenizer_with(CHATML)
+    tags = ["<think>", "</think>", "<answer>", "</answer>"]
+    tokenizer.add_special_tokens({"additional_special_tokens": [*tags, "<|other|>"]})
+    said = "<think>go up</think><answer>Up</answer>"
+    ids = tokenizer.encode(f"{said}<|other|>", add_special_tokens=False)
+    assert {*tokenizer.convert_tokens_to_ids(tags)} < {*ids} & {*tokenizer.all_special_ids}
+    codec = ChatCodec(tokenizer)
+    assert codec.text([*ids, tokenizer.eos_token_id]) == said
+    tokenizer.save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").touch()
+    policy = Recorder(tmp_path, codec, [])
+    assert policy._reply([1], [*ids, tokenizer.eos_token_id], True).text == said

@@ -415,17 +415,18 @@ def test_thoughts_are_kept_and_missing_token_counts_estimated(server, tmp_path, 
     assert main(["verify", str(tmp_path / "run")]) == 0
 
 
-def test_a_reply_cut_off_by_its_limit(server, tmp_path):
+def test_thoughts_that_only_the_total_counts_are_counted(server, tmp_path, capsys):
     def answer(body, _):
-        found = completion(None, reasoning_content="hm")
-        found["choices"][0]["finish_reason"] = "length"
-        found["usage"]["completion_tokens"] = 5000  # more than asked for, as some servers do
+        found = completion(plays(body))
+        found["usage"]["total_tokens"] = 300 + 20 + 900
         return found
 
     server.answer = answer
-    (first, *_) = bench(server, tmp_path / "run")
-    assert first["turns"][0]["defects"] == ["empty", "truncated"]
-    assert main(["verify", str(tmp_path / "run")]) == 0
+    more = ["--concurrency", 1, "--token-limit", 5000]
+    found = bench(server, tmp_path / "run", *more, games=GAMES[:1], code=3)
+    assert {turn["reply_tokens"] for e in found for turn in e["turns"]} == {920}
+    assert len(server.bodies) == 5  # 1220 tokens each
+    assert "tokens are used" in capsys.readouterr().err
 
 
 def test_records_of_the_first_version_are_read_but_not_taken_for_new_ones(server, tmp_path, capsys):

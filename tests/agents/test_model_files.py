@@ -1,5 +1,6 @@
 """GGUF files as models, and small models from the package index; without a network."""
 
+import hashlib
 import json
 import shutil
 import sys
@@ -107,6 +108,20 @@ def test_the_hash_of_weights_does_not_depend_on_the_name_of_the_file(file, tmp_p
     again = shutil.copy(file, tmp_path / "again.gguf")
     assert weights_of(str(again)) == first
     assert weights_of(str(write_gguf(tmp_path / "another.gguf", seed=1))) != first
+
+
+def test_weights_are_hashed_whole(tmp_path):
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(b"small")
+    alone = hashlib.sha256(b"model.safetensors 5\nsmall").hexdigest()
+    assert weights_digest(tmp_path) == alone  # stored results are known by it
+    with path.open("wb") as file:
+        file.truncate((1 << 26) + 2)
+    before = weights_digest(tmp_path)
+    with path.open("r+b") as file:
+        file.seek(1 << 25)
+        file.write(b"1")
+    assert weights_digest(tmp_path) != before
 
 
 def test_what_lies_beside_a_file_does_not_change_it(file, tmp_path, monkeypatch):

@@ -68,9 +68,9 @@ def here(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
-def bench(name, code=0):
+def bench(name, code=0, *more):
     words = ["bench", "--agent", f"mine.my_agent:{name}", "--game", "Sokoban", "--episodes", "4"]
-    assert main([*words, "--out", f"runs/{name}"]) == code
+    assert main([*words, "--out", f"runs/{name}", *more]) == code
 
 
 def episodes(name):
@@ -85,6 +85,15 @@ def test_a_class_and_an_async_function_are_agents(name, tokens, here):
     assert {turn["reply_tokens"] for turn in turns} == {tokens}
     assert all(not turn["defects"] for turn in turns)
     assert main(["verify", f"runs/{name}"]) == 0
+
+
+def test_a_limit_on_tokens_needs_an_agent_that_counts_them(here, capsys):
+    bench("Agent", 2, "--token-limit", "50")
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
+    assert "--token-limit cannot limit 'mine.my_agent:Agent'" in line
+    assert "return a Reply with prompt_tokens and reply_tokens" in line
+    bench("agent", 3, "--token-limit", "50")
+    assert "tokens are used" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

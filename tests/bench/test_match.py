@@ -14,7 +14,9 @@ from endpoint_server import EndpointServer, completion
 from interrupted_runs import cut
 from ragen_bench.__main__ import main
 from ragen_bench.config import agents
+from ragen_bench.config.run_config import load_config
 from ragen_bench.match.match_table import read_match_run, summarise_matches
+from ragen_bench.runs.directory import missing_agents
 
 from ragen_agents.policies import OraclePolicy, RandomPolicy, Reply, ScriptedPolicy
 
@@ -338,14 +340,19 @@ def test_who_fails_is_silent_and_costs_only_itself(suite, tmp_path, monkeypatch,
     assert main(["verify", str(tmp_path / "run")]) == 0
     data = summarise_matches(read_match_run(tmp_path / "run"))
     assert data[data["agent"] == "waves"]["errors"].sum() == 2 * 4 * LEVELS
+    config = load_config(tmp_path / "run")
+    assert missing_agents(tmp_path / "run", config) == []
+    assert missing_agents(tmp_path / "run", config, retry_errors=True) == ["waves", "oracle"]
 
 
 PYTHON_AGENT = """
+from ragen_agents.policies import Reply
+
 class Agent:
     async def reply(self, request):
         if "player_1" in request.messages[0]["content"][:20]:
             raise RuntimeError("I only sit first")
-        return "<think>first</think><answer>Stay</answer>"
+        return Reply("<think>first</think><answer>Stay</answer>", prompt_tokens=0, reply_tokens=0)
 """
 
 

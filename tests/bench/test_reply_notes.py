@@ -26,6 +26,10 @@ async def unthinking(request):
     return "<answer>Up</answer>"
 
 
+async def opened(request):
+    return "I would go Up</think><answer>Up</answer>"
+
+
 async def apart(request):
     from ragen_agents.policies import Reply
 
@@ -98,6 +102,7 @@ def test_replies_that_are_all_reasoning_are_named(play):
     ("agent", "advice"),
     [
         ("unthinking", "--setting think=false asks for replies without <think>\n"),
+        ("opened", "and --setting think_prefix=true reads replies whose <think> the chat template"),
         ("apart", "without <think>, as the server returns the reasoning separately\n"),
         ("rambling", "a --max-reply-tokens above 200 lets the model finish its replies\n"),
     ],

@@ -2,14 +2,16 @@
 
 import math
 import re
+from dataclasses import replace
 
 import pytest
 from ragen_bench.leaderboard.decisions import ledgers_of, with_decisions
 from ragen_bench.leaderboard.lengths import by_length
-from ragen_bench.leaderboard.overall import below_random, overall_standings
+from ragen_bench.leaderboard.overall import below_random, mean_score, overall_standings
 from ragen_bench.leaderboard.pages import Pages
 from ragen_bench.leaderboard.standings import samples_of, standings
 from ragen_bench.leaderboard.store import StoredEntry, read_entry
+from ragen_bench.stats.intervals import wilson
 from site_entries import make_entries
 
 from ragen_envs.conversation import EndReason
@@ -160,12 +162,38 @@ def test_failed_episodes_count_in_luck_corrected_success(stored):
 
 def test_an_entry_below_random_on_its_training_game_is_named(stored):
     hero = next(each for each in stored if each.entry.about.name == "hero")
-    games = every_game(stored)
-    lost = {i: e.model_copy(update={"success": False}) for i, e in games["Sokoban"]["hero"].items()}
-    worse = {**games["Sokoban"], "hero": lost}
-    assert below_random([hero], {"Sokoban": standings(stored, games["Sokoban"])}) == []
-    (note,) = below_random([hero], {"Sokoban": standings(stored, worse)})
-    assert "plays Sokoban, which it was trained on, worse than random: score -" in note
+    lost = with_episodes(hero, "Sokoban", {"success": False})
+    (note,) = below_random([lost])
+    assert below_random([hero]) == []
+    assert "plays Sokoban, which it was trained on, worse than random: it solves 0 of" in note
+    hard = with_episodes(hero, "Sokoban", {"success": False, "random_success": 1e-5})
+    assert below_random([hard]) == []
+    unknown = with_episodes(hero, "Sokoban", {"success": False, "random_success": None})
+    assert below_random([unknown]) == []
+
+
+def with_episodes(stored, game, update):
+    """Return an entry whose episodes of a game are changed."""
+    records = [
+        replace(record, episode=record.episode.model_copy(update=update))
+        if record.episode.task == game
+        else record
+        for record in stored.records
+    ]
+    return StoredEntry(stored.entry, records)
+
+
+@pytest.mark.parametrize("success", [False, True])
+def test_the_mean_score_is_uncertain_where_nothing_or_everything_is_solved(stored, success):
+    changed = next(each for each in stored if each.entry.about.name == "hero")
+    update = {"success": success, "random_success": 0.2, "optimal_success": 1.0}
+    for game in ("FrozenLakeDeterministic", "Cube"):
+        changed = with_episodes(changed, game, update)
+    games = {game: samples_of([changed], game) for game in ("FrozenLakeDeterministic", "Cube")}
+    score, n = mean_score(games, "hero"), len(games["Cube"]["hero"])
+    one = wilson(n * success, n)
+    # The mean of two independent intervals of one width is narrower by the root of 2.
+    assert score.high - score.low > 0.99 * 100 * (one.high - one.low) / 0.8 / 2**0.5
 
 
 def test_one_level_more_is_not_a_better_rank(stored):

@@ -74,7 +74,8 @@ class RunOptions:
         bool,
         typer.Option(
             "--retry-errors",
-            help="Retry episodes that ended in an error; the old records are kept in errors.jsonl.",
+            help="Retry episodes that ended in an error or exceeded the model's context; the old "
+            "records are kept in errors.jsonl.",
         ),
     ] = False
     style: FormatOption = Format.TABLE

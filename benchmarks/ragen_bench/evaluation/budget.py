@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ragen_agents.policies import AsyncPolicy, BudgetReachedError, Reply, Request
-from ragen_bench.evaluation.spending import Ledger, Price
+from ragen_bench.evaluation.spending import Ledger, Price, price_of
 from ragen_envs.errors import RagenError
 
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600}
@@ -48,6 +48,19 @@ class Budget:
         if self.cost is not None and (cost := ledger.cost(self.prices)) >= self.cost:
             raise BudgetReachedError(f"{cost:.4f} of {self.cost:g} is spent")
 
+    def check_counted(self, agent: str, reply: Reply) -> None:
+        """Raise `RagenError` if a limit counts this agent's tokens and the reply does not say how many."""
+        if reply.overflow or None not in (reply.prompt_tokens, reply.reply_tokens):
+            return
+        if self.tokens is None and (self.cost is None or price_of(agent, self.prices) is None):
+            return
+        option = "--cost-limit" if self.tokens is None else "--token-limit"
+        raise RagenError(
+            f"{option} cannot limit '{agent}', which does not say how many tokens it used; return a Reply "
+            "with prompt_tokens and reply_tokens (0 where they cost nothing), or limit its time with "
+            "--time-limit"
+        )
+
     def check_time(self) -> None:
         """Raise `BudgetReachedError` if the time is over."""
         left = self.seconds_left
@@ -71,6 +84,7 @@ class Metered:
         self._budget.check(self._ledger)
         reply = await self._policy.reply(request)
         self._ledger.add(self.name, reply)
+        self._budget.check_counted(self.name, reply)
         return reply
 
     async def close(self) -> None:

@@ -34,6 +34,8 @@ class _Trouble(Enum):
     """Replies are empty, with all of the text in the server's reasoning field."""
     THINK = auto()
     """Replies lack ``<think>`` and nothing else."""
+    OPENED_THINK = auto()
+    """Replies end a thought that the model's turn began with, and lack nothing else."""
     UNEXPECTED_THINK = auto()
     """Replies have ``<think>`` although the setting ``think`` is false, and nothing else."""
     FORMAT = auto()
@@ -157,6 +159,11 @@ def _advice(run: Run, games: Sequence[str], turns: Sequence[TurnRecord]) -> str:
             apart = any(turn.reasoning for turn in turns)
             why = ", as the server returns the reasoning separately" if apart else ""
             return f", and --setting think=false asks for replies without <think>{why}"
+        case _Trouble.OPENED_THINK:
+            return (
+                ", and --setting think_prefix=true reads replies whose <think> the chat template or the "
+                "server has written"
+            )
         case _Trouble.UNEXPECTED_THINK:
             return ", and without --setting think=false the model may reply with <think>"
     if all(suite.tasks[game].settings.get("demonstrations") for game in games):
@@ -172,7 +179,9 @@ def _trouble(turn: TurnRecord) -> _Trouble:
         return _Trouble.REASONING
     if Defect.TRUNCATED in turn.defects:
         return _Trouble.LENGTH
-    return _THINKING.get(turn.defects, _Trouble.FORMAT)
+    trouble = _THINKING.get(turn.defects, _Trouble.FORMAT)
+    opened = trouble is _Trouble.THINK and "</think>" in turn.reply.lower()
+    return _Trouble.OPENED_THINK if opened else trouble
 
 
 def _on_errors(agent: str, episodes: Sequence[Episode]) -> Iterator[str]:

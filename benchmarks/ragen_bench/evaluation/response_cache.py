@@ -21,7 +21,7 @@ _TABLE: Final = (
 
 
 class Cached:
-    """A policy that asks for nothing twice.
+    """A policy that asks for nothing twice, other than what exceeded the model's context, which may grow.
 
     A reply is known by the model, the endpoint's settings, the sampling, the messages, the pictures,
     the beginning of the turn, and the request's seed, which is made from the run's seed, the episode,
@@ -54,9 +54,11 @@ class Cached:
         try:
             found = self._replies.execute("SELECT reply FROM replies WHERE key = ?", (key,))
             row = found.fetchone()
-            if row is not None:
-                return _REPLY.validate_json(row[0])
+            if row is not None and not (kept := _REPLY.validate_json(row[0])).overflow:
+                return kept
             reply = await self._policy.reply(request)
+            if reply.overflow:
+                return reply
             text = _REPLY.dump_json(reply).decode()
             self._replies.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", (key, text))
         except (sqlite3.Error, ValidationError) as error:

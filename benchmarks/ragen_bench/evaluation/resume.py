@@ -40,7 +40,7 @@ def play_missing(
         make_players: Loads the agents that have episodes left.
         budget: What the run may spend.
         cache: File of the response cache, or None.
-        retry_errors: Play the episodes that ended in an error again.
+        retry_errors: Play the episodes that ended in an error or exceeded the context again.
 
     Raises:
         BudgetReachedError: The budget was reached before the end.
@@ -50,7 +50,7 @@ def play_missing(
     players = make_players(missing_agents(folder, config, retry_errors))
     if retry_errors:
         count = set_errors_aside(folder, config)
-        _LOG.info("retrying %d episode%s that ended in an error", count, "s" if count != 1 else "")
+        _LOG.info("retrying %d failed episode%s", count, "s" if count != 1 else "")
     with RunDirectory(folder, config) as run, Ledger(folder) as ledger:
         try:
             with progress.of(len(run.done), len(config.keys)):

@@ -18,10 +18,10 @@ from ragen_bench.runs.directory import EPISODES
 from ragen_bench.runs.records import read_records
 from ragen_bench.stats.intervals import (
     Interval,
-    normalised_interval,
     pass_at_k,
     pass_hat_k,
     success_rate,
+    success_score,
 )
 from ragen_envs.errors import RagenError
 
@@ -81,7 +81,7 @@ def summarise(run: Run) -> pd.DataFrame:
     Columns: ``game``, ``agent``, ``n`` (episodes), ``success`` with its Wilson 95% interval
     ``success_low`` and ``success_high``, clustered by level where levels repeat; ``mean_return``;
     ``score``, the success normalised to random play (0) and the optimum (100) under the same budget on
-    the same instances, with its bootstrap interval, clustered likewise; ``random_success`` and
+    the same instances, with its interval (``success_score``), clustered likewise; ``random_success`` and
     ``random_return``, the exact expectations of random play on these instances; ``optimal_success`` and
     ``optimal_return``, the largest expectations of any agent; ``valid``, the share of replies without a
     defect; ``effective``, the share of executed actions that changed the state; ``turns``,
@@ -198,7 +198,7 @@ def _score(sample: Sample, reference: Sample | None) -> Interval:
     }
     if not chances:
         return Interval(math.nan, math.nan, math.nan)
-    return normalised_interval(
+    return success_score(
         [float(sample[index].success) for index in chances],
         list(chances.values()),
         [sample[index].optimal_success for index in chances],

@@ -7,12 +7,21 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ragen_bench.console.formats import number
+from ragen_bench.evaluation.level_clusters import level_clusters
 from ragen_bench.evaluation.run_table import REFERENCE, Sample, chance_of
 from ragen_bench.leaderboard.standings import Samples, Standing, pooled, rank_entries, standings
 from ragen_bench.leaderboard.store import StoredEntry
+from ragen_bench.stats.chance import at_most_by_chance
 from ragen_bench.stats.clusters import cluster_sums, number_clusters
-from ragen_bench.stats.intervals import FloatArray, Interval, bootstrap_means, percentile_interval
-from ragen_bench.stats.paired import sign_flip
+from ragen_bench.stats.intervals import (
+    FloatArray,
+    Interval,
+    bootstrap_means,
+    percentile_interval,
+    success_bounds,
+)
+from ragen_bench.stats.paired import ALPHA, sign_flip
 
 _RESAMPLES: Final = 10_000
 
@@ -38,10 +47,10 @@ def overall_standings(entries: Sequence[StoredEntry], games: Games) -> list[Stan
     """Return the rows of the table over all games, the best first.
 
     ``score`` is the mean of the scores of the games, with a bootstrap interval in which a level that
-    several games share is drawn once for all of them. Entries are compared in pairs by the sign-flip test
-    on the difference of their mean scores over the levels that both played, p-values Holm-adjusted over
-    the pairs of the table. An entry without a score has no rank. The other columns are those of the levels
-    of all games together.
+    several games share is drawn once for all of them, at least as wide as the games' Wilson intervals make
+    it. Entries are compared in pairs by the sign-flip test on the difference of their mean scores over the
+    levels that both played, p-values Holm-adjusted over the pairs of the table. An entry without a score
+    has no rank. The other columns are those of the levels of all games together.
     """
     rows = {row.name: row for row in standings(entries, pooled(list(games.values())))}
     scores = {name: mean_score(games, name) for name in rows}
@@ -71,21 +80,48 @@ def mean_score(games: Games, name: str) -> Interval:
     gain, gap = np.split(drawn, 2)
     scores = 100 * np.divide(gain, gap, out=np.full_like(gain, np.nan), where=gap > 0)
     estimate = float(np.mean(100 * gains.sum(axis=1) / gaps.sum(axis=1)))
-    return percentile_interval(estimate, scores.mean(axis=0), 0.95)
+    drawn_score = percentile_interval(estimate, scores.mean(axis=0), 0.95)
+    below, above = _sampling_width(levels)
+    return Interval(
+        estimate, min(drawn_score.low, estimate - below), max(drawn_score.high, estimate + above)
+    )
 
 
-def below_random(
-    entries: Sequence[StoredEntry], tables: Mapping[str, Sequence[Standing]]
-) -> list[str]:
-    """Return a note for each entry whose score on a game that it was trained on is below random play's."""
-    rows = {(game, s.name): s.row for game, table in tables.items() for s in table}
-    return [
-        f"{about.title} plays {game}, which it was trained on, worse than random: score "
-        f"{row['score']:.1f} [{row['score_low']:.1f}, {row['score_high']:.1f}]"
-        for about in (stored.entry.about for stored in entries)
-        for game in about.trained_on
-        if (row := rows.get((game, about.name))) is not None and row["score_high"] < 0
-    ]
+def _sampling_width(levels: _Levels) -> tuple[float, float]:
+    """Return how far the interval of the mean score reaches down and up, by square-and-add of the games'."""
+    below, above = [], []
+    for game in range(levels.games):
+        rows = np.flatnonzero(levels.game == game).tolist()
+        clusters = number_clusters([levels.keys[row] for row in rows])
+        columns = (levels.solved[rows], levels.chance[rows], levels.best[rows])
+        score = success_bounds(*columns, clusters=clusters)
+        below.append(score.estimate - score.low)
+        above.append(score.high - score.estimate)
+    return math.hypot(*below) / levels.games, math.hypot(*above) / levels.games
+
+
+def below_random(entries: Sequence[StoredEntry]) -> list[str]:
+    """Return a note for each entry that plays a game that it was trained on worse than random play does.
+
+    The test is exact, one-sided at 2.5%, and takes the chance of random play on each level. A game whose
+    chances are not exact gets no note.
+    """
+    found = []
+    for stored in entries:
+        for game in stored.entry.about.trained_on:
+            episodes = [r.episode for r in stored.records if r.episode.task == game]
+            chances = [e.random_success for e in episodes if e.random_success is not None]
+            if not episodes or len(chances) < len(episodes):
+                continue
+            solved = sum(episode.success for episode in episodes)
+            p = at_most_by_chance(solved, chances, level_clusters(episodes))
+            if p <= ALPHA / 2:
+                found.append(
+                    f"{stored.entry.about.title} plays {game}, which it was trained on, worse than random: "
+                    f"it solves {solved} of {len(episodes)} levels, random play "
+                    f"{number(sum(chances), 1)} on average (exact test, p = {p:.2g})"
+                )
+    return found
 
 
 def _compare(games: Games, first: str, second: str, resamples: int) -> tuple[float, float]:
@@ -121,14 +157,14 @@ def _sample(samples: Samples, name: str) -> Sample:
 def _levels(games: Sequence[tuple[Sample, Samples]]) -> _Levels:
     """Return the levels of each game whose chance is known, of one entry."""
     rows = [
-        (number, episode.success, known, episode.optimal_success, episode.instance.key)
-        for number, (sample, samples) in enumerate(games)
+        (game, episode.success, known, episode.optimal_success, episode.instance.key)
+        for game, (sample, samples) in enumerate(games)
         for episode in sample.values()
         if (known := chance_of(episode, samples.get(REFERENCE))) is not None
     ]
-    number, solved, chance, best = np.array([row[:4] for row in rows], np.float64).reshape(-1, 4).T
+    game, solved, chance, best = np.array([row[:4] for row in rows], np.float64).reshape(-1, 4).T
     keys = [row[4] for row in rows]
-    return _Levels(len(games), number.astype(np.intp), solved, chance, best, keys)
+    return _Levels(len(games), game.astype(np.intp), solved, chance, best, keys)
 
 
 def _gain_and_gap(levels: _Levels) -> tuple[FloatArray, FloatArray]:

@@ -115,7 +115,7 @@ class Pages:
             scores=scores,
             suite=self._suite,
             control_notes=control_notes(self._suite.tasks),
-            below_random=below_random(trained, tables),
+            below_random=below_random(trained),
             old=self._old,
         )
 

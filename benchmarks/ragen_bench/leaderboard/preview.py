@@ -7,6 +7,7 @@ from typing import Final
 
 from PIL import Image, ImageDraw, ImageFont
 
+from ragen_bench.console.formats import number
 from ragen_bench.leaderboard.standings import Standing
 
 PREVIEW: Final = "preview.png"
@@ -33,8 +34,8 @@ def draw_preview(rows: Sequence[Standing], path: Path) -> None:
     said = "Language-model agents in games with exact solvers. 0 is random play, 100 the optimum."
     draw.text((_MARGIN, 145), said, _FAINT, ImageFont.load_default(26))
     shown = [r for r in rows if not r.control and math.isfinite(r.row["score"])][:_MOST]
-    for number, row in enumerate(shown):
-        _draw_row(draw, row, _TOP + number * _ROW)
+    for line, row in enumerate(shown):
+        _draw_row(draw, row, _TOP + line * _ROW)
     image.save(path, optimize=True)
 
 
@@ -47,7 +48,7 @@ def _draw_row(draw: ImageDraw.ImageDraw, row: Standing, y: int) -> None:
     draw.rectangle((left, y + 4, left + whole, y + 4 + _BAR), fill="#e8ebef")
     if share:
         draw.rectangle((left, y + 4, left + share * whole, y + 4 + _BAR), fill=_COLOUR)
-    draw.text((SIZE[0] - _MARGIN, y), f"{row.row['score']:.1f}", _INK, font, anchor="ra")
+    draw.text((SIZE[0] - _MARGIN, y), number(row.row["score"], 1), _INK, font, anchor="ra")
 
 
 def _fitted(title: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont) -> str:

@@ -203,9 +203,9 @@ def missing_agents(folder: Path, config: AnyConfig, retry_errors: bool = False) 
     Args:
         folder: The run directory, which may not be there yet.
         config: The run's.
-        retry_errors: Whether episodes that ended in an error count as lacking.
+        retry_errors: Whether episodes that ended in an error, or exceeded the context, count as lacking.
     """
     there = check_run(folder, config).episodes if (folder / CONFIG).exists() else []
-    done = {e.key for e in there if e.error is None or not retry_errors}
+    done = {e.key for e in there if not (retry_errors and e.is_failure)}
     lacking = {agent for key in config.keys if key not in done for agent in key.agents}
     return [agent.name for agent in config.agents if agent.name in lacking]

@@ -1,4 +1,4 @@
-"""Set aside the episodes that ended in an error, so that a run can play them again."""
+"""Set aside the episodes that failed, so that a run can play them again."""
 
 import os
 from pathlib import Path
@@ -14,11 +14,11 @@ from ragen_bench.runs.records import Records
 from ragen_envs.errors import RagenError
 
 ERRORS: Final = "errors.jsonl"
-"""Episodes that ended in an error and were played again, as they were written."""
+"""Episodes that ended in an error or exceeded the context and were played again, as they were written."""
 
 
 def set_errors_aside(folder: Path, config: AnyConfig) -> int:
-    """Move the episodes that ended in an error to ``errors.jsonl``, and return how many there were.
+    """Move the episodes that failed to ``errors.jsonl``, and return how many there were.
 
     Nothing is lost if it is killed: lines are in the other file before they leave the first one, and may
     then be there twice.
@@ -38,7 +38,7 @@ def set_errors_aside(folder: Path, config: AnyConfig) -> int:
             found = check_run(folder, config)
             checksums = Checksums(folder)
             checksums.repair(found.records)
-            failed = {record.line for record in found.records if record.episode.error is not None}
+            failed = {record.line for record in found.records if record.episode.is_failure}
             if failed:
                 _part(path, found, failed)
                 checksums.repair(check_run(folder, config).records)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from ragen_bench.stats.clusters import Clusters, cluster_sums
+from ragen_bench.stats.clusters import Clusters, cluster_sums, number_clusters
 
 __all__ = [
     "Interval",
@@ -24,7 +24,9 @@ __all__ = [
     "normalised_score",
     "pass_at_k",
     "pass_hat_k",
+    "success_bounds",
     "success_rate",
+    "success_score",
     "wilson",
     "wilson_mean",
 ]
@@ -227,6 +229,59 @@ def normalised_interval(
     resampled = 100 * np.divide(gain, gap, out=np.full_like(gain, np.nan), where=gap > 0)
     mean_gain, mean_gap = columns.mean(axis=1).tolist()
     return percentile_interval(normalised_score(mean_gain, 0.0, mean_gap), resampled, confidence)
+
+
+def success_score(
+    solved: npt.ArrayLike,
+    chance: npt.ArrayLike,
+    best: npt.ArrayLike,
+    confidence: float = 0.95,
+    resamples: int = 10_000,
+    *,
+    seed: int | np.random.Generator,
+    clusters: Clusters | None = None,
+) -> Interval:
+    """Return the normalised success, with the wider of two intervals at each end.
+
+    They are :func:`normalised_interval`, which has no width left where all levels or none are solved, and
+    :func:`success_bounds`. Arguments, range and errors are those of the two.
+    """
+    score = normalised_interval(
+        solved, chance, best, confidence, resamples, seed=seed, clusters=clusters
+    )
+    if math.isnan(score.estimate):
+        return score
+    _, low, high = success_bounds(solved, chance, best, confidence, clusters)
+    return Interval(score.estimate, min(score.low, low), max(score.high, high))
+
+
+def success_bounds(
+    solved: npt.ArrayLike,
+    chance: npt.ArrayLike,
+    best: npt.ArrayLike,
+    confidence: float = 0.95,
+    clusters: Clusters | None = None,
+) -> Interval:
+    """Return the normalised success with the interval of :func:`success_rate` on the scale of the score.
+
+    Chance and optimum are taken as given. A level that nobody can solve is no trial: its outcome is certain.
+
+    Args:
+        solved: 1 for each episode that succeeded, else 0, of shape (n,), n >= 1.
+        chance: Success of random play on the same levels, of shape (n,).
+        best: Largest success of any agent on them, of shape (n,); its mean exceeds that of ``chance``.
+        confidence: Nominal coverage, in (0, 1).
+        clusters: Which episodes belong together, of shape (n,); None if they are independent.
+
+    Returns:
+        The interval in percent.
+    """
+    played, random, optimal = as_samples(solved=solved, chance=chance, best=best)
+    trials = (optimal > 0) | (played > 0)
+    groups = None if clusters is None else number_clusters(clusters[trials].tolist())
+    rate = success_rate(played[trials] > 0, groups, confidence)
+    share, floor, top = trials.mean(), random.mean(), optimal.mean()
+    return Interval(*(normalised_score(share * bound, floor, top) for bound in rate))
 
 
 def pass_at_k(successes: int, attempts: int, k: int) -> float:

@@ -1,12 +1,23 @@
 """What a chat completion says. It comes from elsewhere: bounded, typed, never trusted."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from ragen_agents.policies.endpoint.errors import TroubleError
+from ragen_agents.policies.endpoint.errors import PromptTooLongError, TroubleError
 from ragen_agents.policies.endpoint.tools import ToolCall
+
+_CUT_OFF: Final = frozenset({"length", "max_tokens", "max_output_tokens"})
+_OUT_OF_CONTEXT: Final = frozenset({"model_context_window_exceeded"})
+_FINISHED: Final = frozenset(
+    {
+        "", "stop", "eos", "eos_token", "end_turn", "stop_sequence", "complete",
+        "tool_calls", "tool_use", "function_call",
+        "content_filter", "safety", "sensitive", "refusal",
+    }
+)  # fmt: skip
+"""Reasons, in lower case, for which servers end a reply that the model has finished or a filter has taken."""
 
 
 class _Part(BaseModel):
@@ -36,6 +47,7 @@ class _Message(_Part):
 class _Choice(_Part):
     message: _Message
     finish_reason: str | None = None
+    error: Any = None
 
 
 class Usage(_Part):
@@ -43,6 +55,12 @@ class Usage(_Part):
 
     prompt_tokens: int = Field(ge=0, le=1 << 40)
     completion_tokens: int = Field(ge=0, le=1 << 40)
+    total_tokens: int | None = Field(default=None, ge=0, le=1 << 40)
+
+    @property
+    def written(self) -> int:
+        """Tokens that the model wrote, with thoughts that some servers count in the total alone."""
+        return max(self.completion_tokens, (self.total_tokens or 0) - self.prompt_tokens)
 
 
 class _Completion(_Part):
@@ -72,7 +90,9 @@ def read_answer(body: bytes) -> Answer:
     """Read the body of a completion.
 
     Raises:
-        TroubleError: It is not JSON in UTF-8, or not a completion with a reply.
+        TroubleError: It is not JSON in UTF-8, not a completion with a reply, or the server reports that it
+            failed to complete the reply.
+        PromptTooLongError: The reply ran into the end of the model's context.
     """
     try:
         completion = _Completion.model_validate_json(body)
@@ -81,17 +101,32 @@ def read_answer(body: bytes) -> Answer:
         where = ".".join(str(part) for part in first["loc"])
         raise TroubleError(f"unreadable answer: {where} {first['msg']}".strip()) from None
     choice = completion.choices[0]
+    reason = (choice.finish_reason or "").lower()
+    _check_finished(choice, reason)
     thoughts = choice.message.reasoning_content or choice.message.reasoning
     return Answer(
         text=_text(choice.message.content),
         reasoning=thoughts if isinstance(thoughts, str) else None,
-        cut_off=choice.finish_reason == "length",
+        cut_off=reason in _CUT_OFF,
         usage=_usage(completion.usage),
         calls=tuple(
             ToolCall(call.function.name, call.function.arguments)
             for call in choice.message.tool_calls or ()
         ),
     )
+
+
+def _check_finished(choice: _Choice, reason: str) -> None:
+    """Raise unless the model or its limit of tokens has ended the reply."""
+    if choice.error:
+        said = choice.error.get("message") if isinstance(choice.error, dict) else None
+        raise TroubleError(f"the server reports an error in its answer: {said or choice.error}")
+    if reason in _OUT_OF_CONTEXT:
+        raise PromptTooLongError(f"the reply ended with finish_reason '{reason}'")
+    if reason not in _FINISHED | _CUT_OFF:
+        raise TroubleError(
+            f"the server did not complete its reply: finish_reason '{choice.finish_reason}'"
+        )
 
 
 def _text(content: str | list[_TextPart] | None) -> str:

@@ -78,10 +78,10 @@ class Client:
             raise TroubleError(self._line(error.message)) from None
         try:
             return self._covered(read_answer(response.content))
-        except TroubleError:
+        except TroubleError as error:
             if response.headers.get("content-type", "").lower().startswith("text/html"):
                 raise WebPageError("the answer is a web page") from None
-            raise
+            raise TroubleError(self._line(str(error))) from None
 
     async def close(self) -> None:
         """Close the connections."""

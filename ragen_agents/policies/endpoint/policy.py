@@ -235,7 +235,7 @@ def _reply(request: Request, answer: Answer, seconds: float) -> Reply:
         prompt = _estimate("".join(m["content"] for m in request.messages))
         written = _estimate(answer.text + (answer.reasoning or ""))
     else:
-        prompt, written = usage.prompt_tokens, usage.completion_tokens
+        prompt, written = usage.prompt_tokens, usage.written
     think = request.conversation.settings.think
     return Reply(
         text=reply_text(answer.text, answer.calls, think),
