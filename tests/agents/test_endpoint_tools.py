@@ -38,6 +38,20 @@ def test_records_are_those_of_text(tmp_path):
     assert all(body["tools"][0]["function"]["name"] == "act" for body in bodies)
 
 
+def test_arguments_may_be_an_object(tmp_path):
+    def as_object(body, _):
+        found = acting(body, _)
+        function = found["choices"][0]["message"]["tool_calls"][0]["function"]
+        function["arguments"] = json.loads(function["arguments"])
+        return found
+
+    with EndpointServer(acting) as server:
+        expected = bench(server, tmp_path / "text", "--tools", games=("Sokoban",), episodes=2)
+    with EndpointServer(as_object) as server:
+        found = bench(server, tmp_path / "object", "--tools", games=("Sokoban",), episodes=2)
+    assert found == expected
+
+
 def test_half_a_character_in_a_call_is_an_invalid_reply(tmp_path):
     def halves(body, _):
         found = calls("Up")

@@ -1,20 +1,21 @@
 """What a chat completion says. It comes from elsewhere: bounded, typed, never trusted."""
 
+import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 
 from ragen_agents.policies.endpoint.errors import PromptTooLongError, TroubleError
 from ragen_agents.policies.endpoint.tools import ToolCall
 
 _CUT_OFF: Final = frozenset({"length", "max_tokens", "max_output_tokens"})
-_OUT_OF_CONTEXT: Final = frozenset({"model_context_window_exceeded"})
+_OUT_OF_CONTEXT: Final = frozenset({"model_context_window_exceeded", "model_length"})
 _FINISHED: Final = frozenset(
     {
         "", "stop", "eos", "eos_token", "end_turn", "stop_sequence", "complete",
         "tool_calls", "tool_use", "function_call",
-        "content_filter", "safety", "sensitive", "refusal",
+        "content_filter", "safety", "sensitive", "refusal", "recitation", "prohibited_content", "blocklist",
     }
 )  # fmt: skip
 """Reasons, in lower case, for which servers end a reply that the model has finished or a filter has taken."""
@@ -31,6 +32,12 @@ class _TextPart(_Part):
 class _Function(_Part):
     name: str
     arguments: str = ""
+
+    @field_validator("arguments", mode="before")
+    @classmethod
+    def _as_text(cls, arguments: object) -> object:
+        """Return arguments as JSON text, which some servers send as an object."""
+        return json.dumps(arguments) if isinstance(arguments, dict) else arguments
 
 
 class _Call(_Part):
