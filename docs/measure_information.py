@@ -1,7 +1,9 @@
 """Measure the information estimates on writers whose information is known, for docs/training-results.md.
 
-``python docs/measure_information.py`` prints the table. A writer writes its prompt's code with probability
-1 - epsilon, and else any of 64 codes. A sample is 64 texts of 8 tokens under 32 prompts.
+``python docs/measure_information.py`` prints the tables. A writer writes its prompt's code with probability
+1 - epsilon, and else any code. In the first table there are 32 prompts and 64 codes, and a sample is 64
+texts of 8 tokens under all prompts. In the second there are 1024 prompts, each with a code, and a sample
+is a text for each of 24 of them, as in training.
 """
 
 import math
@@ -18,6 +20,8 @@ PROMPTS: Final = 32
 TEXTS: Final = 64
 TOKENS: Final = 8
 SAMPLES: Final = 400
+POPULATION: Final = 1024
+DRAWN: Final = 24
 
 
 def sample(epsilon: float, drawn: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -40,8 +44,52 @@ def known(epsilon: float) -> float:
     return found + (PROMPTS - 1) * other * math.log(other / mean) if other else found
 
 
+def sample_of_many(epsilon: float, drawn: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Return log-probabilities, (DRAWN, DRAWN), of texts for prompts from the population, and own places."""
+    prompts = torch.randperm(POPULATION, generator=drawn)[:DRAWN]
+    lost = torch.rand(DRAWN, generator=drawn) < epsilon
+    written = torch.where(lost, torch.randint(POPULATION, (DRAWN,), generator=drawn), prompts)
+    low = math.log(epsilon / POPULATION) if epsilon else -1e9
+    high = math.log(1 - epsilon + epsilon / POPULATION)
+    logprobs = torch.full((DRAWN, DRAWN), low, dtype=torch.float64)
+    logprobs[written[:, None] == prompts] = high
+    return logprobs, torch.arange(DRAWN)
+
+
+def known_of_many(epsilon: float) -> float:
+    """Return the mutual information over the population, in nats."""
+    right, other = 1 - epsilon + epsilon / POPULATION, epsilon / POPULATION
+    found = right * math.log(right * POPULATION)
+    return found + (POPULATION - 1) * other * math.log(other * POPULATION) if other else found
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
+    _print_all_prompts()
+    print()
+    _print_drawn_prompts()
+
+
+def _print_drawn_prompts() -> None:
+    print("| ε | known | sequence | retrieval@1 |")
+    print("|--:|--:|--:|--:|")
+    for epsilon in (0.0, 0.25, 0.5, 0.75, 0.9, 0.97):
+        drawn = torch.Generator().manual_seed(0)
+        rows = [
+            information(*sample_of_many(epsilon, drawn), torch.full((DRAWN,), TOKENS))
+            for _ in range(SAMPLES)
+        ]
+        by_sequence = [row["mutual_information"] for row in rows]
+        shown = [
+            f"{epsilon:g}",
+            f"{known_of_many(epsilon):.2f}",
+            f"{fmean(by_sequence):.2f} ± {stdev(by_sequence):.2f}",
+            f"{fmean(row['retrieval@1'] for row in rows):.2f}",
+        ]
+        print("| " + " | ".join(shown) + " |")
+
+
+def _print_all_prompts() -> None:
     print("| ε | known | sequence | per token | retrieval@1 | chance |")
     print("|--:|--:|--:|--:|--:|--:|")
     for epsilon in (0.0, 0.25, 0.5, 0.75, 0.9, 1.0):

@@ -25,15 +25,13 @@ def table(turns: Sequence[AuditedTurn]) -> str:
 
 def summary(turns: Sequence[AuditedTurn]) -> str:
     """Return one line: how much was measured, and how well."""
-    truth = _truth(turns)
-    between = _between(turns, truth)
     clear = int(_clear(turns).sum())
     levels = len({turn.group for turn in turns})
     episodes = len({(turn.group, turn.member) for turn in turns})
     return (
         f"{len(turns)} turns of {episodes} episodes on {levels} levels. Two halves of the continuations "
         f"agree with r = {_pearson(*_halves(turns)):.2f}. {clear} advantages differ from 0 by more than two "
-        f"standard errors. {1 - between:.0%} of their variance is between the turns of an episode."
+        f"standard errors. {_between_turns(turns):.0%} of their variance is between the turns of an episode."
     )
 
 
@@ -46,50 +44,56 @@ def _rows(turns: Sequence[AuditedTurn]) -> Iterator[str]:
     labels = list(turns[0].assigned)
     for label in labels:
         given = np.array([turn.assigned[label] for turn in turns])
-        yield _row(f"`{label}`", turns, (given, given))
+        yield _row(f"`{label}`", turns, (given, given), *_signs_and_ranks(turns, given))
     yield _row("return − true value of the first state", turns, _from_first_value(turns))
     yield _row("return to go − true value of the state", turns, _from_value(turns))
 
 
-def _row(name: str, turns: Sequence[AuditedTurn], given: Pair) -> str:
+def _row(
+    name: str, turns: Sequence[AuditedTurn], given: Pair, same: str = "–", rank: str = "–"
+) -> str:
     """Return one row.
 
     Args:
         name: Of the method.
         turns: All turns.
         given: What it assigns, (T,), if it knows the first half of the continuations, and the second.
+        same: How often its sign is right.
+        rank: Its rank correlation with the true advantage.
     """
-    truth = _truth(turns)
-    clear = _clear(turns)
-    both = (given[0] + given[1]) / 2
-    same = np.mean(np.sign(both[clear]) == np.sign(truth[clear]))
     oracle = np.array([turn.oracle for turn in turns])
     low, high = _interval(turns, given)
     cells = [
-        f"{100 * same:.0f}",
-        _shown(spearmanr(both, truth).statistic),
-        f"{_shown(_corrected(turns, given, _everything(turns)))} [{_shown(low)}, {_shown(high)}]",
-        _shown(_corrected(turns, given, _everything(turns), within=True)),
-        _shown(spearmanr(both, oracle).statistic),
+        same,
+        rank,
+        f"{_shown(_corrected(given, _halves(turns)))} [{_shown(low)}, {_shown(high)}]",
+        _shown(_corrected(_within(turns, given), _within(turns, _halves(turns)))),
+        _shown(spearmanr((given[0] + given[1]) / 2, oracle).statistic),
     ]
     return f"| {name} | " + " | ".join(cells) + " |"
 
 
-def _corrected(
-    turns: Sequence[AuditedTurn], given: Pair, chosen: np.ndarray,
-    within: bool = False,
-) -> float:  # fmt: skip
-    """Return Pearson's correlation with the true advantage, corrected for the noise of its measurement.
+def _signs_and_ranks(turns: Sequence[AuditedTurn], given: np.ndarray) -> tuple[str, str]:
+    """Return how often the sign is right, in percent, and the rank correlation with the true advantage.
 
-    A method that knows one half of the continuations is compared with the other.
+    Not for a method that knows the continuations: it would share the noise of the true advantage.
     """
-    halves = _halves(turns)
-    episodes = _episodes(turns)[chosen]
-    centre = _centred if within else (lambda values, _: values)
-    first, second = (centre(half[chosen], episodes) for half in halves)
-    mine = [centre(each[chosen], episodes) for each in given]
-    found = (_pearson(mine[1], first) + _pearson(mine[0], second)) / 2
-    return float(found / max(_pearson(first, second), 1e-9) ** 0.5)
+    truth, clear = _truth(turns), _clear(turns)
+    same = np.mean(np.sign(given[clear]) == np.sign(truth[clear]))
+    return f"{100 * same:.0f}", _shown(spearmanr(given, truth).statistic)
+
+
+def _corrected(given: Pair, halves: Pair) -> float:
+    """Return Pearson's correlation of what is assigned with the true advantage, without the noise of either.
+
+    Both are measured by two halves of the continuations, with independent noise: products across the halves
+    have no noise in the mean.
+    """
+    if min(each.std() for each in (*given, *halves)) < 1e-9:
+        return float("nan")
+    found = (_covariance(given[1], halves[0]) + _covariance(given[0], halves[1])) / 2
+    variances = _covariance(*given), _covariance(*halves)
+    return found / (variances[0] * variances[1]) ** 0.5 if min(variances) > 0 else float("nan")
 
 
 def _interval(turns: Sequence[AuditedTurn], given: Pair) -> tuple[float, float]:
@@ -100,10 +104,13 @@ def _interval(turns: Sequence[AuditedTurn], given: Pair) -> tuple[float, float]:
     levels = [np.array(places) for places in of_level.values()]
     rng = np.random.default_rng(0)
     count = len(levels)
-    draws = [
-        _corrected(turns, given, np.concatenate([levels[k] for k in drawn]))
-        for drawn in rng.integers(count, size=(_DRAWS, count))
-    ]
+    halves = _halves(turns)
+    draws = []
+    for drawn in rng.integers(count, size=(_DRAWS, count)):
+        chosen = np.concatenate([levels[k] for k in drawn])
+        draws.append(
+            _corrected((given[0][chosen], given[1][chosen]), (halves[0][chosen], halves[1][chosen]))
+        )
     low, high = np.nanquantile(draws, [0.025, 0.975])
     return float(low), float(high)
 
@@ -138,25 +145,33 @@ def _clear(turns: Sequence[AuditedTurn]) -> np.ndarray:
 
 def _episodes(turns: Sequence[AuditedTurn]) -> np.ndarray:
     """Return a number of each turn's episode, (T,)."""
-    return np.unique([(t.group, t.member) for t in turns], axis=0, return_inverse=True)[1]
+    return np.unique([(t.group, t.member) for t in turns], axis=0, return_inverse=True)[1].reshape(
+        -1
+    )
 
 
-def _everything(turns: Sequence[AuditedTurn]) -> np.ndarray:
-    return np.arange(len(turns))
+def _between_turns(turns: Sequence[AuditedTurn]) -> float:
+    """Return the share of the true advantage's variance, without noise, that lies within episodes."""
+    halves = _halves(turns)
+    variance = _covariance(*halves)
+    return _covariance(*_within(turns, halves)) / variance if variance > 0 else float("nan")
 
 
-def _between(turns: Sequence[AuditedTurn], truth: np.ndarray) -> float:
-    """Return the share of the variance that lies between episodes."""
+def _within(turns: Sequence[AuditedTurn], pair: Pair) -> Pair:
+    """Return both minus the means of their episodes."""
     episodes = _episodes(turns)
-    return 1 - float(_centred(truth, episodes).var() / truth.var())
+    return _centred(pair[0], episodes), _centred(pair[1], episodes)
 
 
 def _centred(values: np.ndarray, episodes: np.ndarray) -> np.ndarray:
     """Return values minus the mean of their episode."""
-    _, place = np.unique(episodes, return_inverse=True)
-    means = np.bincount(place, values) / np.bincount(place)
-    centred: np.ndarray = values - means[place]
+    means = np.bincount(episodes, values) / np.bincount(episodes)
+    centred: np.ndarray = values - means[episodes]
     return centred
+
+
+def _covariance(first: np.ndarray, second: np.ndarray) -> float:
+    return float(np.mean((first - first.mean()) * (second - second.mean())))
 
 
 def _pearson(first: np.ndarray, second: np.ndarray) -> float:

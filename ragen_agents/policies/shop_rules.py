@@ -1,5 +1,6 @@
-"""Rule-based customers of WebShop: the published baselines. They read the page, not the goal."""
+"""Rule-based customers of WebShop. They read the page, not the goal."""
 
+import re
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -11,7 +12,10 @@ from ragen_envs.webshop.env import WebShopEnv
 
 
 class FirstHitPolicy:
-    """Searches for the instruction and buys the first product found, without any option."""
+    """The published rule: search for the instruction and buy the first product found, without any option.
+
+    It is the rule of WebShop's ``baseline_models/test.py``.
+    """
 
     name = "webshop-first-hit"
     batch_size = 256
@@ -41,17 +45,27 @@ class FirstHitPolicy:
             shown = page.shown
             return f"click[{shop.catalogue[shown[0]].id}]" if shown else f"search[{instruction}]"
         if self.chooses_options:
+            values = dict(page.product.options)
             for label, (name, value) in page.option_buttons.items():
-                if name not in page.options and value.lower() in instruction.lower():
+                if name not in page.options and value == _named(values[name], instruction):
                     return f"click[{label}]"
         return f"click[{BUY}]"
 
 
 class RulePolicy(FirstHitPolicy):
-    """The published rule: search for the instruction, take the first hit, choose options it names, buy."""
+    """The published rule, but it also chooses the options that the instruction names."""
 
     name = "webshop-rule"
     chooses_options = True
+
+
+def _named(values: Sequence[str], instruction: str) -> str | None:
+    """Return the longest value that the instruction names in whole words, or None."""
+
+    def is_named(value: str) -> bool:
+        return re.search(rf"(?<![\w-]){re.escape(value)}(?![\w-])", instruction, re.I) is not None
+
+    return max(filter(is_named, values), key=len, default=None)
 
 
 SHOP_RULES: dict[str, type[FirstHitPolicy]] = {

@@ -1,7 +1,7 @@
 """All settings of a training run, as data. Each field says what it does and where its default comes from."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
@@ -13,15 +13,6 @@ from ragen_agents.starpo.parts.filters import FILTERS
 from ragen_agents.starpo.parts.policy_losses import POLICY_LOSSES
 from ragen_agents.starpo.parts.registry import Registry
 from ragen_envs.text import FORMATS, IMAGE
-
-RESOURCES: Final[dict[str, Any]] = {
-    "server": True,
-    "fsdp": True,
-    "vllm": {"max_model_len", "cache_gib", "gpu_memory_utilization"},
-    "update": {"max_tokens_per_micro_batch", "gradient_checkpointing", "old_logprobs"},
-}
-"""Fields of `TrainConfig` that affect memory, speed, place and rounding only, in the form of pydantic's
-``exclude``."""
 
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -503,3 +494,17 @@ def check_conversation(settings: Mapping[str, Any], prefix: str = "") -> None:
             f"{prefix}render_mode is {settings['render_mode']!r:.40}, but training draws no pictures; leave "
             "it out"
         )
+
+
+def resources_of(config: TrainConfig) -> dict[str, Any]:
+    """Return the fields that affect memory, speed, place and rounding only, as pydantic's ``exclude``.
+
+    ``vllm.max_model_len`` is one of them by default only: a value that is given may end conversations.
+    """
+    vllm = {"cache_gib", "gpu_memory_utilization"}
+    return {
+        "server": True,
+        "fsdp": True,
+        "vllm": vllm | {"max_model_len"} if config.vllm.max_model_len is None else vllm,
+        "update": {"max_tokens_per_micro_batch", "gradient_checkpointing", "old_logprobs"},
+    }

@@ -1,15 +1,17 @@
 """The best purchase and the fewest actions to it.
 
-The reward is a sum over attributes, options and price, so the best options of a product are chosen one
-by one, and the best product follows by enumeration of the catalogue. A product is reached by the search
+The reward is a sum over attributes, options and price. In published data one value may count for several
+of the options asked for, so the best values of a product are found by what they count for together; the
+best product follows by enumeration of the catalogue. A product is reached by the search
 for its title, or by one for what the instruction asks for, or from the page that is open, whichever
 takes the fewest actions; of searches that are as good, the one for what is asked for is made. In
 generated catalogues the search for a title shows its product on the first page, so no other query is
 faster and the number of actions is exact. In published data it is the fewest of these ways.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from itertools import combinations
 from typing import Final, NamedTuple
 
 from ragen_envs.oracle import Advice, Budget
@@ -22,55 +24,98 @@ from ragen_envs.webshop.search import engine_of
 _ROUNDING: Final = 1e-9
 
 
+Pair = tuple[str, str]
+"""Name of an option and its value."""
+Places = frozenset[int]
+"""Which of the options asked for."""
+
+
 class Offer(NamedTuple):
     """A product, and what it can be worth."""
 
     product: Product
-    helpful: tuple[tuple[str, str], ...]
-    """The options that count, name and value: one for each option asked for that the product has."""
+    helpful: Mapping[Pair, Places]
+    """The fewest values, of different options, that count for as many options asked for as possible."""
     type: float
     base: int
     """Points without options."""
     most: int
     """Points of a perfect purchase."""
 
+    def choice(self, options: int, chosen: tuple[Pair, ...] = ()) -> tuple[Pair, ...]:
+        """Return the best of so many helpful values; of equals, those that need the fewest clicks."""
+        ordered = sorted(self.helpful, key=lambda pair: pair not in chosen)
+        return max(
+            combinations(ordered, options),
+            key=lambda some: (self._points(some), sum(pair in chosen for pair in some)),
+        )
+
     def worth(self, options: int) -> float:
-        """Return the score with so many helpful options chosen."""
-        return self.type * (self.base + options) / self.most
+        """Return the score with the best of so many helpful values chosen."""
+        return self.type * (self.base + self._points(self.choice(options))) / self.most
 
     @property
     def best(self) -> float:
-        """The score with all helpful options."""
+        """The score with all helpful values."""
         return self.worth(len(self.helpful))
+
+    def _points(self, pairs: tuple[Pair, ...]) -> int:
+        return len(Places().union(*(self.helpful[pair] for pair in pairs)))
 
 
 @lru_cache(maxsize=256)
 def offers(catalogue: Catalogue, goal: Goal) -> tuple[Offer, ...]:
     """Return every product that is worth something, the best first, in the order of the catalogue."""
     found = []
+    counts_for: dict[str, Places] = {}
     for product in catalogue:
         kind = type_score(goal.product, product)
         if kind:
             base = sum(has_attribute(product, each, goal.similar) for each in goal.attributes)
             base += within(goal, product)
             most = len(goal.attributes) + len(goal.options) + 1
-            found.append(Offer(product, _helpful(product, goal), kind, base, most))
+            helpful = _helpful(product, goal, counts_for)
+            found.append(Offer(product, helpful, kind, base, most))
     return tuple(sorted(found, key=lambda offer: -offer.best))
 
 
-def _helpful(product: Product, goal: Goal) -> tuple[tuple[str, str], ...]:
-    """Return values to choose, of different options, that match options asked for."""
-    chosen: dict[str, str] = {}
-    for name, wanted in goal.options:
-        ordered = sorted(product.options, key=lambda option: option[0] != name)
-        for own, values in ordered:
-            match = next(
-                (value for value in values if same_option(wanted, value, goal.similar)), None
-            )
-            if match is not None and own not in chosen:
-                chosen[own] = match
-                break
-    return tuple(chosen.items())
+def _helpful(product: Product, goal: Goal, counts_for: dict[str, Places]) -> dict[Pair, Places]:
+    """Return the helpful values, in the order of the options asked for.
+
+    For each set of options asked for, the fewest values that count for it are kept while the options of
+    the product are added one by one. Of equally many, those of options with the names asked for are kept.
+
+    Args:
+        product: Whose values.
+        goal: What is asked for.
+        counts_for: What values count for, so far as it is known; it is added to.
+    """
+    reached: dict[Places, dict[Pair, Places]] = {Places(): {}}
+    for name, values in product.options:
+        useful: dict[Places, str] = {}
+        for value in values:
+            if value not in counts_for:
+                counts_for[value] = _counts_for(value, goal)
+            if counts_for[value]:
+                useful.setdefault(counts_for[value], value)
+        for before, pairs in tuple(reached.items()) if useful else ():
+            for places, value in useful.items():
+                more, both = {**pairs, (name, value): places}, before | places
+                if both not in reached or _cost(more, goal) < _cost(reached[both], goal):
+                    reached[both] = more
+    best = min(reached, key=lambda places: (-len(places), sorted(places)))
+    return dict(sorted(reached[best].items(), key=lambda item: min(item[1])))
+
+
+def _counts_for(value: str, goal: Goal) -> Places:
+    asked = enumerate(goal.options)
+    return Places(i for i, (_, wanted) in asked if same_option(wanted, value, goal.similar))
+
+
+def _cost(pairs: Mapping[Pair, Places], goal: Goal) -> tuple[int, int]:
+    """Return how many values there are, and how many of options with other names than those asked for."""
+    names = [{goal.options[place][0] for place in places} for places in pairs.values()]
+    return len(pairs), sum(name not in own for (name, _), own in zip(pairs, names, strict=True))
 
 
 def perfect(catalogue: Catalogue, goal: Goal) -> tuple[Offer, ...]:
@@ -85,27 +130,20 @@ def path(
 
     None if neither search finds it and it is not on the way.
     """
-    ways = list(_ways(catalogue, page, offer.product, goal))
-    if not ways:
-        return None
-    way = min(ways, key=lambda each: len(each[0]) + _clicks(offer, each[1], options))
-    clicks = [pair for pair in offer.helpful if pair not in way[1]]
-    kept = len(offer.helpful) - len(clicks)
     labels = _labels(offer.product)
-    chosen = [f"click[{labels[pair]}]" for pair in clicks[: max(0, options - kept)]]
-    return (*way[0], *chosen, f"click[{BUY}]")
+    plans = []
+    for way, chosen in _ways(catalogue, page, offer.product, goal):
+        pairs = [pair for pair in offer.choice(options, chosen) if pair not in chosen]
+        plans.append((*way, *(f"click[{labels[pair]}]" for pair in pairs), f"click[{BUY}]"))
+    return min(plans, key=len, default=None)
 
 
-def _labels(product: Product) -> dict[tuple[str, str], str]:
+def _labels(product: Product) -> dict[Pair, str]:
     page = Page(query="", product=product)
     return {pair: label for label, pair in page.option_buttons.items()}
 
 
-def _clicks(offer: Offer, chosen: tuple[tuple[str, str], ...], options: int) -> int:
-    return max(0, options - sum(pair in chosen for pair in offer.helpful))
-
-
-_Way = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
+_Way = tuple[tuple[str, ...], tuple[Pair, ...]]
 
 
 def _ways(catalogue: Catalogue, page: Page, product: Product, goal: Goal) -> Iterator[_Way]:

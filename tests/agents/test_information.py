@@ -1,6 +1,10 @@
 """The information diagnostics: against a slow version, and on writers whose information is known."""
 
+import importlib.util
 import math
+import re
+from pathlib import Path
+from statistics import fmean
 
 import pytest
 from hypothesis import given
@@ -16,6 +20,11 @@ from ragen_agents.starpo.config import Monitor  # noqa: E402
 from ragen_agents.starpo.math.information import information  # noqa: E402
 from ragen_agents.starpo.run.information import _thought, measure_information  # noqa: E402
 from ragen_agents.starpo.run.monitor import EchoTrapMonitor  # noqa: E402
+
+DOCS = Path(__file__).parents[2] / "docs"
+SPEC = importlib.util.spec_from_file_location("measured", DOCS / "measure_information.py")
+measured = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(measured)
 
 LOGS = st.integers(-40, -1).map(lambda tenths: tenths / 10)
 
@@ -91,6 +100,22 @@ def test_the_sequence_form_measures_the_information_that_is_there(epsilon):
     known = known_information(epsilon, 64, 32)
     assert found["mutual_information"] == pytest.approx(known, abs=0.08)
     assert abs(found["mutual_information"] - known) <= 4 * found["mutual_information_se"] + 1e-9
+
+
+@pytest.mark.parametrize("epsilon", [0.25, 0.5, 0.75, 0.9])
+def test_prompts_from_a_larger_population_show_a_lower_bound(epsilon):
+    drawn = torch.Generator().manual_seed(0)
+    lengths = torch.full((measured.DRAWN,), measured.TOKENS)
+    found = [
+        information(*measured.sample_of_many(epsilon, drawn), lengths)["mutual_information"]
+        for _ in range(200)
+    ]
+    known = known_information(epsilon, measured.POPULATION, measured.POPULATION)
+    assert measured.known_of_many(epsilon) == pytest.approx(known)
+    assert fmean(found) < 0.85 * known
+    table = (DOCS / "training-results.md").read_text(encoding="utf-8")
+    shown = re.search(rf"\| {epsilon:g} \| {known:.2f} \| ([0-9.]+) ±", table)
+    assert fmean(found) == pytest.approx(float(shown[1]), abs=0.06)
 
 
 def test_the_sample_of_prompts_bounds_what_can_be_seen():

@@ -173,12 +173,13 @@ def test_the_settings_of_a_run_reach_vllm(monkeypatch, tiny, tmp_path):
 
 def test_a_run_is_resumed_with_less_memory(monkeypatch, tiny, tmp_path):
     started(monkeypatch, tiny, tmp_path / "run", iterations=1)[0].run()
-    less = {"vllm": {"max_model_len": 1000, "cache_gib": 0.5, "gpu_memory_utilization": 0.2}}
+    less = {"vllm": {"cache_gib": 0.5, "gpu_memory_utilization": 0.2}}
     layer = {**less, "update": {"max_tokens_per_micro_batch": 2000}}
     started(monkeypatch, tiny, tmp_path / "run", **layer)[0].run()
     assert [line["iteration"] for line in lines(tmp_path / "run")] == [0, 1, 2]
-    with pytest.raises(RagenError, match=r"holds another run: .*precision"):
-        started(monkeypatch, tiny, tmp_path / "run", vllm={"precision": "bfloat16"})[0].run()
+    for name, value in {"precision": "bfloat16", "max_model_len": 1000}.items():
+        with pytest.raises(RagenError, match=rf"holds another run: vllm\.{name}"):
+            started(monkeypatch, tiny, tmp_path / "run", vllm={name: value})[0].run()
 
 
 def test_episodes_that_do_not_fit_are_told(monkeypatch, tiny, tmp_path, caplog):

@@ -3,6 +3,7 @@
 import copy
 import itertools
 import random
+import re
 from statistics import fmean
 
 import pytest
@@ -135,8 +136,27 @@ def synthetic(assigned):
     return found
 
 
-def row(turns):
-    (line,) = (line for line in table(turns).splitlines() if line.startswith("| `it`"))
+def measured_roughly(levels, turns):
+    """Return turns of a state's value, an advantage and luck, as large as the noise of each half."""
+    draw = random.Random(0).gauss
+    found = []
+    for group in range(levels):
+        value = draw(0, 1)
+        before = (value + draw(0, 1), value + draw(0, 1))
+        for turn in range(turns):
+            after = value + draw(0, 1)
+            halves = (after + draw(0, 1), after + draw(0, 1))
+            found.append(
+                AuditedTurn(
+                    group, 0, turn, 0.0, after + draw(0, 1), before, halves, 0.7, 0.7,
+                    min(0, after - value), {"it": draw(0, 1)},
+                )
+            )  # fmt: skip
+    return found
+
+
+def row(turns, name="`it`"):
+    (line,) = (line for line in table(turns).splitlines() if line.startswith(f"| {name}"))
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
@@ -147,6 +167,24 @@ def test_the_correlation_is_corrected_for_the_noise_of_the_measurement():
     assert float(correlation.split()[0]) == pytest.approx(1, abs=0.07)
     assert float(within) == pytest.approx(1, abs=0.07)
     assert float(oracle) > 0.8
+
+
+@pytest.mark.parametrize("name", ["return −", "return to go −"])
+def test_true_values_are_corrected_for_the_noise_of_their_own_measurement(name):
+    _, same, rank, correlation, _, _ = row(measured_roughly(800, 1), name)
+    assert float(correlation.split()[0]) == pytest.approx(0.5**0.5, abs=0.06)
+    assert same == rank == "–"  # these would share the noise of the true advantage
+
+
+def test_true_values_are_corrected_within_episodes():
+    *_, within, _ = row(measured_roughly(200, 4), "return to go −")
+    assert float(within) == pytest.approx(0.5**0.5, abs=0.06)
+
+
+def test_the_variance_between_turns_has_no_noise():
+    # Half of that of pairs of turns lies within them; with noise it would be 38%.
+    text = summary(measured_roughly(2000, 2))
+    assert int(re.search(r"(\d+)% of their variance", text)[1]) == pytest.approx(50, abs=3)
 
 
 def test_one_number_for_an_episode_says_nothing_within_it():

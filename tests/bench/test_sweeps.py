@@ -24,6 +24,7 @@ from ragen_bench.sweeps.tasks import Choice, plan  # noqa: E402
 from results import make_result  # noqa: E402
 
 from ragen_agents.run_files.yaml_files import dump_yaml  # noqa: E402
+from ragen_agents.starpo.run.run_directory import config_digest  # noqa: E402
 
 PAPER = Choice(scale="paper", seeds=1)
 
@@ -435,6 +436,20 @@ def test_what_another_sweep_has_done_is_not_done_again():
         r.model_copy(update={"task": r.task.model_copy(update={"suite_version": 0})}) for r in done
     ]
     assert not borrowed(other, tasks)
+
+
+@pytest.mark.parametrize(
+    ("setting", "counts"), [({"max_model_len": 128}, True), ({"cache_gib": 1.0}, False)]
+)
+def test_a_length_that_is_given_is_part_of_the_experiment(setting, counts):
+    """It may end conversations; the default and the memory of vLLM do not."""
+    task = plan(load_sweep("clip-kl"), Choice(seeds=1))[-1]
+    vllm = task.train.vllm.model_copy(update=setting)
+    other = task.model_copy(update={"train": task.train.model_copy(update={"vllm": vllm})})
+    assert (other.settings != task.settings) == counts
+    assert (config_digest(other.train) != config_digest(task.train)) == counts
+    twin = other.model_copy(update={"sweep": "algorithm"})
+    assert bool(borrowed([make_result(twin)], [task])) != counts
 
 
 def test_a_sweeps_own_runs_go_before_those_of_others(tmp_path):

@@ -3,15 +3,19 @@
 import io
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from ragen_bench.__main__ import main
 from ragen_bench.console.human_play import play_game
 from rich.console import Console
 
+from ragen_agents.policies.shop_rules import RulePolicy
 from ragen_envs.conversation import make
 from ragen_envs.errors import SolverLimitError
 from ragen_envs.minesweeper import MinesweeperEnv
+from ragen_envs.webshop import WebShopEnv
+from ragen_envs.webshop.dynamics import Page
 
 GAMES = ("Countdown", "Mastermind", "Sudoku", "Minesweeper", "WebShop")
 
@@ -123,3 +127,23 @@ def test_rules_of_the_shop_play_the_shop_only(tmp_path, capsys):
     )
     shown = capsys.readouterr()
     assert "the agent 'webshop-first-hit' plays WebShop only" in shown.out + shown.err
+
+
+@pytest.mark.parametrize(
+    ("values", "asked", "chosen"),
+    [
+        (("king", "california king"), "california king", "california king"),
+        (("large", "x-large"), "x-large", "x-large"),
+        (("2 pack", "12 pack"), "12 pack", "12 pack"),
+        (("Red", "Blue"), "red", "Red"),
+        (("large", "2 pack"), "x-large, 12 pack", "Buy Now"),
+    ],
+)
+def test_the_rule_chooses_what_the_instruction_names_in_whole_words(values, asked, chosen):
+    shop = WebShopEnv(products=50)
+    shop.reset(seed=0)
+    shop.goal = replace(
+        shop.goal, instruction=f"Find me a thing, with kind: {asked}, for 20 dollars."
+    )
+    shop.page = Page(query="", product=replace(shop.goal.product, options=(("kind", values),)))
+    assert RulePolicy()._action(shop) == f"click[{chosen}]"

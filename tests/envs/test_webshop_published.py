@@ -3,15 +3,22 @@
 import copy
 import json
 import pickle
+import random
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import replace
+from itertools import product as combinations
 
 import pytest
 
 from ragen_envs.errors import GenerationError, RagenError
 from ragen_envs.webshop import load
-from ragen_envs.webshop.published import read_goals
+from ragen_envs.webshop.catalogue import Catalogue
+from ragen_envs.webshop.dynamics import Page
+from ragen_envs.webshop.oracle import best_plan
+from ragen_envs.webshop.published import read_goals, read_shop
+from ragen_envs.webshop.reward import judge
 
 ITEMS = [
     {
@@ -227,3 +234,43 @@ def test_copies_and_pickles_do_not_grow_with_the_goals(folder):
     twin = pickle.loads(pickle.dumps(env))
     assert twin.goals == env.goals
     assert copy.deepcopy(env).goal is env.goal
+
+
+# ---- oracle -------------------------------------------------------------------------------------
+
+BEDS = ("queen", "california king", "king", "full queen", "red king", "red")
+
+
+def best_by_brute_force(goal, product):
+    """Try every value, or none, of each option."""
+    names = [name for name, _ in product.options]
+    return max(
+        judge(goal, product, {n: v for n, v in zip(names, values, strict=True) if v}).score
+        for values in combinations(*((None, *values) for _, values in product.options))
+    )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_one_value_may_count_for_several_options_asked_for(folder, seed):
+    draw = random.Random(seed)
+    (product, *_) = read_shop(folder).products
+    options = tuple(
+        (name, tuple(draw.sample(BEDS, draw.randint(1, 3)))) for name in ("size", "color", "style")
+    )
+    product = replace(product, options=options)
+    asked = tuple((name, draw.choice(BEDS)) for name in ("color", "size", "style", "kind"))
+    goal = replace(read_goals(folder)[0], product=product, options=asked, similar=True)
+    plan = best_plan(
+        Catalogue([product], (read_shop, (folder,)), published=True), goal, Page(), 100
+    )
+    assert plan.worth == pytest.approx(best_by_brute_force(goal, product))
+
+
+def test_one_click_does_for_two_options_asked_for(folder):
+    (product, *_) = read_shop(folder).products
+    product = replace(product, options=(("color", ("red",)), ("size", ("queen", "full"))))
+    asked = (("color", "queen"), ("size", "queen"), ("finish", "red"))
+    goal = replace(read_goals(folder)[0], product=product, options=asked, similar=True)
+    shop = Catalogue([product], (read_shop, (folder,)), published=True)
+    clicks = [best_plan(shop, goal, Page(), actions).actions[2:-1] for actions in (3, 4, 5)]
+    assert clicks == [(), ("click[queen]",), ("click[queen]", "click[red]")]

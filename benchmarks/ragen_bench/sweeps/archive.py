@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ragen_agents.run_files.atomic import opened_alone, write_atomically
 from ragen_agents.run_files.differences import differences_of
-from ragen_agents.starpo.config import RESOURCES
+from ragen_agents.starpo.config import resources_of
 from ragen_bench.sweeps.results import TaskResult, parse_result
 from ragen_bench.sweeps.tasks import SweepTask
 from ragen_envs.errors import RagenError
@@ -103,7 +103,7 @@ def _work_of(task: SweepTask) -> str:
     """Return all that a task does but its tests, as text. Controls do not train."""
     train = task.train
     controls = f"{train.model} {train.weights} {train.engine}"
-    made = controls if task.seed is None else train.model_dump_json(exclude=RESOURCES)
+    made = controls if task.seed is None else train.model_dump_json(exclude=resources_of(train))
     how = task.suite.model_dump_json(exclude={"name", "version", "tasks"})
     return f"{task.suite_version} {task.seed} {made} {task.supervised} {how}"
 

@@ -11,7 +11,7 @@ from ragen_agents.policies import CONTROLS, VLLM
 from ragen_agents.run_files.yaml_files import validate
 from ragen_agents.sft import SftConfig
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
-from ragen_agents.starpo.config import RESOURCES
+from ragen_agents.starpo.config import resources_of
 from ragen_bench.config.suites import SamplingSettings, Suite, Task
 from ragen_bench.sweeps.sweep_config import (
     Cell,
@@ -85,7 +85,7 @@ class SweepTask(BaseModel):
     @property
     def settings(self) -> dict[str, Any]:
         """What its result depends on, as plain data: all but what affects memory and speed only."""
-        return self.model_dump(mode="json", exclude={"train": RESOURCES})
+        return self.model_dump(mode="json", exclude={"train": resources_of(self.train)})
 
     @property
     def iterations(self) -> int:

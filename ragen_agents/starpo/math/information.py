@@ -20,8 +20,9 @@ def information(logprobs: Tensor, own: Tensor, lengths: Tensor) -> dict[str, flo
     With matched_i = log p(z_i | own prompt) and marginal_i = log mean_j p(z_i | x_j):
 
     - ``conditional_entropy``: H(Z|X) = -mean(matched), and ``entropy``: H(Z) = -mean(marginal).
-    - ``mutual_information``: mean(matched - marginal) = H(Z) - H(Z|X), at most ln N, however much more the
-      texts tell. ``mutual_information_se`` is its standard error over texts.
+    - ``mutual_information``: mean(matched - marginal) = H(Z) - H(Z|X), if the N prompts are all that there
+      are. For a sample of more prompts it is a lower bound, too low well before its maximum of ln N.
+      ``mutual_information_se`` is its standard error over texts.
     - ``..._per_token``: the same from log-probabilities divided by the text's length. It compares texts of
       different lengths, but is no mutual information.
     - ``z_score``: mean(matched - marginal) / (std(marginal) + 0.001).

@@ -17,12 +17,10 @@ from ragen_agents.run_files.locks import exclusive_lock
 from ragen_agents.run_files.metrics_file import METRICS, read_metrics
 from ragen_agents.run_files.provenance import describe_provenance
 from ragen_agents.run_files.yaml_files import dump_yaml, load_yaml, validate
-from ragen_agents.starpo.config import RESOURCES, TrainConfig
+from ragen_agents.starpo.config import TrainConfig, resources_of
 from ragen_agents.starpo.parts.own_parts import OwnPart, registered_parts
 from ragen_envs.errors import RagenError
 
-_FREE: Final[dict[str, Any]] = {"iterations": True, **RESOURCES}
-"""Fields that may change when a run is resumed: it can be made longer, and fitted to another machine."""
 _LOCK: Final = ".lock"
 _OWN_PARTS: Final = "own_parts"
 """Key of the environment file for what the caller passed to the trainer or registered."""
@@ -31,8 +29,12 @@ _log: Final = logging.getLogger("ragen.starpo")
 
 def config_digest(config: TrainConfig) -> str:
     """Return a hash of the config without the fields that may change when the run is resumed."""
-    data = config.model_dump(mode="json", exclude=_FREE)
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(_fixed(config), sort_keys=True).encode()).hexdigest()
+
+
+def _fixed(config: TrainConfig) -> dict[str, Any]:
+    """Return the fields that stay when a run is resumed, made longer or fitted to another machine."""
+    return config.model_dump(mode="json", exclude={"iterations": True, **resources_of(config)})
 
 
 def default_run_dir(config: TrainConfig, own_parts: Mapping[str, OwnPart] | None = None) -> Path:
@@ -140,10 +142,7 @@ def _check_same(folder: Path, config: TrainConfig, own_parts: Mapping[str, OwnPa
             f"iterations is {config.iterations}, but the run in '{folder}' has {there.iterations}; a run "
             "can be made longer, not shorter"
         )
-    differs = differences_of(
-        there.model_dump(mode="json", exclude=_FREE),
-        config.model_dump(mode="json", exclude=_FREE),
-    )
+    differs = differences_of(_fixed(there), _fixed(config))
     if differs is not None:
         raise RagenError(f"'{folder}' holds another run: {differs}; choose another run directory")
     _check_same_parts(folder, _own_parts_of(folder), own_parts, registered_parts(config))
