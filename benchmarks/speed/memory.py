@@ -8,6 +8,7 @@ compares the resident memory of a process of its own. Settings are measured one 
 """
 
 import argparse
+import gc
 import os
 import re
 import subprocess
@@ -115,6 +116,7 @@ def measured_peaks(case: Case) -> Peaks:
 
 def growth(action: Callable[[], object]) -> int:
     """Return by how many bytes the tensors of the CPU grow at most while something runs."""
+    gc.collect()  # what is garbage already is not freed meanwhile
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
         action()
     events = [e for e in found.profiler.kineto_results.events() if e.name() == "[memory]"]
