@@ -7,6 +7,7 @@ is a text for each of 24 of them, as in training.
 """
 
 import math
+from collections.abc import Callable
 from statistics import fmean, stdev
 from typing import Final
 
@@ -22,6 +23,9 @@ TOKENS: Final = 8
 SAMPLES: Final = 400
 POPULATION: Final = 1024
 DRAWN: Final = 24
+
+Draw = Callable[[float, torch.Generator], tuple[Tensor, Tensor]]
+"""Returns log-probabilities of texts under prompts, and which prompt is whose own."""
 
 
 def sample(epsilon: float, drawn: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -70,44 +74,48 @@ def main() -> None:
     _print_drawn_prompts()
 
 
-def _print_drawn_prompts() -> None:
-    print("| ε | known | sequence | retrieval@1 |")
-    print("|--:|--:|--:|--:|")
-    for epsilon in (0.0, 0.25, 0.5, 0.75, 0.9, 0.97):
-        drawn = torch.Generator().manual_seed(0)
-        rows = [
-            information(*sample_of_many(epsilon, drawn), torch.full((DRAWN,), TOKENS))
-            for _ in range(SAMPLES)
-        ]
-        by_sequence = [row["mutual_information"] for row in rows]
-        shown = [
-            f"{epsilon:g}",
-            f"{known_of_many(epsilon):.2f}",
-            f"{fmean(by_sequence):.2f} ± {stdev(by_sequence):.2f}",
-            f"{fmean(row['retrieval@1'] for row in rows):.2f}",
-        ]
-        print("| " + " | ".join(shown) + " |")
-
-
 def _print_all_prompts() -> None:
     print("| ε | known | sequence | per token | retrieval@1 | chance |")
     print("|--:|--:|--:|--:|--:|--:|")
     for epsilon in (0.0, 0.25, 0.5, 0.75, 0.9, 1.0):
-        drawn = torch.Generator().manual_seed(0)
-        rows = [
-            information(*sample(epsilon, drawn), torch.full((TEXTS,), TOKENS))
-            for _ in range(SAMPLES)
-        ]
-        by_sequence = [row["mutual_information"] for row in rows]
-        shown = [
-            f"{epsilon:g}",
-            f"{known(epsilon):.2f}",
-            f"{fmean(by_sequence):.2f} ± {stdev(by_sequence):.2f}",
-            f"{fmean(row['mutual_information_per_token'] for row in rows):.2f}",
-            f"{fmean(row['retrieval@1'] for row in rows):.2f}",
+        rows = _measured(sample, epsilon, TEXTS)
+        by_token = f"{_mean(rows, 'mutual_information_per_token'):.2f}"
+        cells = [
+            *_by_sequence(known(epsilon), rows),
+            by_token,
+            _retrieved(rows),
             f"{rows[0]['chance@1']:.2f}",
         ]
-        print("| " + " | ".join(shown) + " |")
+        print(f"| {epsilon:g} | " + " | ".join(cells) + " |")
+
+
+def _print_drawn_prompts() -> None:
+    print("| ε | known | sequence | retrieval@1 |")
+    print("|--:|--:|--:|--:|")
+    for epsilon in (0.0, 0.25, 0.5, 0.75, 0.9, 0.97):
+        rows = _measured(sample_of_many, epsilon, DRAWN)
+        cells = [*_by_sequence(known_of_many(epsilon), rows), _retrieved(rows)]
+        print(f"| {epsilon:g} | " + " | ".join(cells) + " |")
+
+
+def _measured(draw: Draw, epsilon: float, texts: int) -> list[dict[str, float]]:
+    """Return the estimates from each of the samples."""
+    drawn = torch.Generator().manual_seed(0)
+    lengths = torch.full((texts,), TOKENS)
+    return [information(*draw(epsilon, drawn), lengths) for _ in range(SAMPLES)]
+
+
+def _by_sequence(known: float, rows: list[dict[str, float]]) -> list[str]:
+    found = [row["mutual_information"] for row in rows]
+    return [f"{known:.2f}", f"{fmean(found):.2f} ± {stdev(found):.2f}"]
+
+
+def _retrieved(rows: list[dict[str, float]]) -> str:
+    return f"{_mean(rows, 'retrieval@1'):.2f}"
+
+
+def _mean(rows: list[dict[str, float]], name: str) -> float:
+    return fmean(row[name] for row in rows)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,12 @@ import pytest
 from ragen_bench.stats.clusters import cluster_sums, number_clusters
 from ragen_bench.stats.intervals import (
     bootstrap_mean,
-    normalised_interval,
     success_rate,
     wilson,
     wilson_mean,
 )
 from ragen_bench.stats.paired import compare_rates, mcnemar_exact, paired_bootstrap
+from ragen_bench.stats.scores import normalised_interval
 
 LEVELS, EACH = 24, 8
 CLUSTERS = np.repeat(np.arange(LEVELS), EACH)

@@ -21,8 +21,8 @@ from ragen_bench.stats.intervals import (
     pass_at_k,
     pass_hat_k,
     success_rate,
-    success_score,
 )
+from ragen_bench.stats.scores import success_score
 from ragen_envs.errors import RagenError
 
 __all__ = [

@@ -19,9 +19,9 @@ from ragen_bench.stats.intervals import (
     Interval,
     bootstrap_means,
     percentile_interval,
-    success_bounds,
 )
 from ragen_bench.stats.paired import ALPHA, sign_flip
+from ragen_bench.stats.scores import success_bounds
 
 _RESAMPLES: Final = 10_000
 

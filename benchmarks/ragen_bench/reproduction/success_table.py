@@ -12,9 +12,10 @@ from ragen_bench.reproduction.beside import ZERO_SHOT, Beside
 from ragen_bench.reproduction.measurements import Runs, sample_of
 from ragen_bench.reproduction.paper_levels import paper_mark
 from ragen_bench.reproduction.reproduction_config import Column
-from ragen_bench.stats.intervals import FloatArray, normalised_score
+from ragen_bench.stats.intervals import FloatArray
 from ragen_bench.stats.mixed_effects import mixed_effects_rate, mixed_effects_rate_difference
 from ragen_bench.stats.paired import ALPHA, holm
+from ragen_bench.stats.scores import normalised_score
 from ragen_bench.sweeps.tasks import INITIAL, controls_cell
 
 _NAN: Final = math.nan
