@@ -24,7 +24,7 @@ from ragen_envs.word_game import WordGameEnv
 _TRIES: Final = 64
 """Levels drawn at most for each example."""
 _REFUSALS: Final = 8
-"""Levels in a row whose optimum is too long to compute before the oracle's error is the answer."""
+"""After so many levels, none of which gave an example, the oracle's error is raised."""
 
 
 class WorkedExample(NamedTuple):
