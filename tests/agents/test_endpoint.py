@@ -256,7 +256,7 @@ def test_a_request_that_alone_fails_is_a_record(status, server, tmp_path, capsys
     assert main(["verify", str(tmp_path / "run")]) == 0
     shown = capsys.readouterr()
     assert "errors" in shown.out
-    assert "1 episode ended in an error; use --retry-errors to retry" in shown.err
+    assert "1 episode ended in an error or exceeded the model's context; use --retry" in shown.err
     server.answer = lambda body, _: completion(plays(body))
     assert bench(server, tmp_path / "run", "--max-retries", 1, games=GAMES[1:2]) == found
     again = bench(server, tmp_path / "run", "--max-retries", 1, "--retry-errors", games=GAMES[1:2])

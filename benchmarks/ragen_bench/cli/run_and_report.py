@@ -51,7 +51,8 @@ def run_and_report(
     print(f"run: {folder}", file=sys.stderr)
     if failed:
         count = f"{failed} episode{'s' if failed > 1 else ''}"
-        print(f"{count} ended in an error; use --retry-errors to retry", file=sys.stderr)
+        print(f"{count} ended in an error or exceeded the model's context; use --retry-errors to retry",
+              file=sys.stderr)  # fmt: skip
     if reached is not None:
         print(f"budget reached: {reached}; finished episodes are kept, and the same command with a "
               "larger budget resumes the run", file=sys.stderr)  # fmt: skip

@@ -1,18 +1,13 @@
 """What it takes to decide open claims: further runs, and their time."""
 
 import math
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Sequence
 
 import pandas as pd
 
 from ragen_bench.reproduction.claims import Verdict
 from ragen_bench.reproduction.known_faults import is_faulty
-from ragen_bench.reproduction.reproduction_config import (
-    Claim,
-    Reproduction,
-    ScalarClaim,
-    SuccessClaim,
-)
+from ragen_bench.reproduction.reproduction_config import Reproduction
 from ragen_bench.sweeps.state import Cost, TaskState
 from ragen_bench.sweeps.tasks import SweepTask
 
@@ -30,7 +25,7 @@ def claims_data(
     missing = [
         [
             cost.whole(task)
-            for cell in _cells(what, claim)
+            for cell in what.cells_of(claim)
             for task, there in [_runs(states, *cell)]
             for _ in range(verdict.seeds_needed - there)
         ]
@@ -38,21 +33,8 @@ def claims_data(
     ]
     data["further_runs"] = list(map(len, missing))
     data["core_hours"] = [_hours(seconds) for seconds in missing]
-    data["faulty_runs"] = [_faulty(states, set(_cells(what, claim))) for claim in what.claims]
+    data["faulty_runs"] = [_faulty(states, set(what.cells_of(claim))) for claim in what.claims]
     return data
-
-
-def _cells(what: Reproduction, claim: Claim) -> Iterator[tuple[str, str]]:
-    """Yield the games and cells whose runs decide a claim, each once."""
-    if isinstance(claim, SuccessClaim):
-        columns = range(len(what.columns)) if claim.columns is None else claim.columns
-        games = [what.columns[i].train for i in columns]
-        cells = [claim.more, claim.less]
-    else:
-        games = [claim.train]
-        first = claim.more if isinstance(claim, ScalarClaim) else claim.cell
-        cells = [cell for cell in (first, claim.less) if cell is not None]
-    yield from dict.fromkeys((game, cell) for game in games for cell in cells)
 
 
 def _runs(states: Sequence[TaskState], game: str, cell: str) -> tuple[SweepTask, int]:

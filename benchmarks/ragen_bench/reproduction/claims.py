@@ -48,11 +48,16 @@ def judge(what: Reproduction, runs: Runs) -> list[Verdict]:
 
     A claim is supported, or contradicted, where the effect is on its side, or on the other, and the
     p-value, adjusted by Holm over all claims, also those that were not run, is at most 5%. It is smaller
-    where that is not so, but an effect of half of the paper's size is rejected in the same way. Everything
+    where that is not so, but an effect of half of the paper's size is rejected in the same way. Where seeds
+    were added after verdicts had been made, p-values pay for each time (`Runs.price`). Everything
     else is undecided, also all that is known of one seed only: it says nothing of other seeds. What would
-    decide a claim would do so even if it had the smallest p-value of all.
+    decide a claim would do so even if it had the smallest p-value of all, and pays for adding seeds.
     """
-    findings = [_find(what, claim, runs) for claim in what.claims]
+    prices = [runs.price(what.cells_of(claim)) for claim in what.claims]
+    findings = [
+        _paid(_find(what, claim, runs), price)
+        for claim, price in zip(what.claims, prices, strict=True)
+    ]
     level = ALPHA / max(len(findings), 1)
     return [
         Verdict(
@@ -63,11 +68,25 @@ def judge(what: Reproduction, runs: Runs) -> list[Verdict]:
             f.seeds,
             float(p),
             word,
-            *(f.remedy(level) if word in ("undecided", "not run") else Remedy()),
+            *_remedy(f, word, level / price),
         )
-        for claim, f, (p, half) in zip(what.claims, findings, _adjusted(findings), strict=True)
+        for claim, price, f, (p, half) in zip(
+            what.claims, prices, findings, _adjusted(findings), strict=True
+        )
         for word, p in [_word(f, p, half)]
     ]
+
+
+def _paid(finding: Finding, price: int) -> Finding:
+    both = np.minimum(price * np.array([finding.p_value, finding.p_half]), 1.0)
+    return finding._replace(p_value=float(both[0]), p_half=float(both[1]))
+
+
+def _remedy(finding: Finding, word: Word, level: float) -> Remedy:
+    """Return what would decide an open claim at a level, of which adding seeds takes half."""
+    if word not in ("undecided", "not run"):
+        return Remedy()
+    return finding.remedy(level / 2 if finding.seeds > 1 else level)
 
 
 def _adjusted(findings: Sequence[Finding]) -> list[tuple[float, float]]:

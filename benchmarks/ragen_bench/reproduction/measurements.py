@@ -1,8 +1,9 @@
 """The results of a sweep as samples: which levels the runs of a cell solved, and the controls."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from ragen_bench.reproduction.remedies import Remedy
 from ragen_bench.reproduction.reproduction_config import Column
@@ -11,6 +12,9 @@ from ragen_bench.stats.mixed_effects import distinct_levels
 from ragen_bench.sweeps.results import Outcome, TaskResult
 from ragen_bench.sweeps.sweep_config import Sweep
 from ragen_bench.sweeps.tasks import POLICY, Choice, controls_cell
+
+_UNDECIDING: Final = (1, 2, 3)
+"""Numbers of seeds with which nothing is decided: the smallest p-value of three against three is 0.10."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,23 @@ class Runs:
             if r.task.game == game and r.task.cell == cell and r.task.seed is not None
         ]  # fmt: skip
         return sorted(found, key=lambda result: result.task.seed or 0)
+
+    def price(self, cells: Iterable[tuple[str, str]]) -> int:
+        """Return the factor of p-values on cells, pairs (game, cell): doubled each time seeds were added.
+
+        Verdicts on n seeds, and on more only if these decided nothing, are false with a chance of up to
+        5% + 5% / 2 + 5% / 4 + ..., so never above 10%, however often seeds are added and why.
+        """
+        return int(2 ** (max([1, *(len(self._counts(cell)) for cell in cells)]) - 1))
+
+    def extended(self, games: Container[str]) -> dict[tuple[str, str], list[int]]:
+        """Return the numbers of seeds of cells to which seeds were added, by game and cell; 0 is unknown."""
+        cells = {(r.task.game, r.task.cell): None for r in self.results if r.task.game in games}
+        return {cell: self._counts(cell) for cell in cells if len(self._counts(cell)) > 1}
+
+    def _counts(self, cell: tuple[str, str]) -> list[int]:
+        """Return how many seeds a cell had whenever verdicts on it could be made."""
+        return sorted({r.seeds or 0 for r in self.of(*cell) if r.seeds not in _UNDECIDING})
 
     def lacking(self, games: Iterable[str], cells: Iterable[str]) -> Remedy | None:
         """Return which of the cells have no run on one of the games, as what is still needed."""

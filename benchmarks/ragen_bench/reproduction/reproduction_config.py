@@ -174,11 +174,19 @@ class Reproduction(_Model):
         """Return its sweep."""
         return load_sweep(self.sweep)
 
+    def cells_of(self, claim: Claim) -> list[tuple[str, str]]:
+        """Return the games and cells whose runs decide a claim, each once."""
+        if isinstance(claim, SuccessClaim):
+            columns = range(len(self.columns)) if claim.columns is None else claim.columns
+            games = [self.columns[i].train for i in columns]
+        else:
+            games = [claim.train]
+        return list(dict.fromkeys((game, cell) for game in games for cell in _cells(claim)))
 
-def _cells(claim: SuccessClaim | ScalarClaim | ShareClaim) -> list[str]:
-    if isinstance(claim, ShareClaim):
-        return [claim.cell, *([claim.less] if claim.less else [])]
-    return [cell for cell in (claim.more, claim.less) if cell is not None]
+
+def _cells(claim: Claim) -> list[str]:
+    first = claim.cell if isinstance(claim, ShareClaim) else claim.more
+    return [cell for cell in (first, claim.less) if cell is not None]
 
 
 def bundled_reproductions() -> list[str]:

@@ -105,6 +105,7 @@ class Report:
             for task, source in self._borrowed
             if task.seed is not None
         )
+        found += self._added_seeds()
         found += faults_note(self._results)
         found += self._other_sampling()
         early = [r for r in self._results if r.ended]
@@ -112,6 +113,17 @@ class Report:
             f"{r.task.game} {r.task.cell} seed {r.task.seed} ended early: {r.ended}" for r in early
         ]
         return found
+
+    def _added_seeds(self) -> list[str]:
+        """Return a note on the cells whose p-values pay for seeds that were added."""
+        games = {column.train for column in self.what.columns}
+        cells = [
+            f"{game} {cell} ({', '.join(str(count or 'unknown') for count in counts)})"
+            for (game, cell), counts in self._runs.extended(games).items()
+        ]
+        if not cells:
+            return []
+        return [f"seeds were added after verdicts, for which p-values pay: {', '.join(cells)}"]
 
     def _other_sampling(self) -> list[str]:
         """Return how agents were sampled that were not sampled as the cells were."""

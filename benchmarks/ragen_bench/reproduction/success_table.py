@@ -46,9 +46,9 @@ def tabulate(
     both for exact controls), ``success`` with its interval over seeds and levels ``low`` and ``high``;
     ``score``, the success normalised to random play (0) and the optimum (100), both taken as known;
     ``paper``, the paper's success rate; ``against``, the cell of the same design that it is compared with,
-    ``difference`` with ``difference_low`` and ``difference_high``, ``p`` (nan where a side has one seed),
-    ``p_holm`` over all comparisons of the table, and ``verdict``. Shares are in [0, 1]; what is not defined
-    is nan or "".
+    ``difference`` with ``difference_low`` and ``difference_high``, ``p`` (times `Runs.price`;
+    nan where a side has one seed), ``p_holm`` over all comparisons of the table, and ``verdict``. Shares are
+    in [0, 1]; what is not defined is nan or "".
     """
     rows = [
         row
@@ -137,15 +137,16 @@ def _named(runs: Runs, column: Column, name: str, cell: str) -> dict[str, Any]:
 def _comparison(runs: Runs, column: Column, cell: str, sample: FloatArray) -> dict[str, Any]:
     against = runs.sweep.against(cell)
     other = None if against is None else runs.sample(column, against)
-    if other is None:
+    if against is None or other is None:
         return {"against": ""}
     found = mixed_effects_rate_difference(sample, other)
+    price = runs.price([(column.train, cell), (column.train, against)])
     return {
         "against": against,
         "difference": found.interval.estimate,
         "difference_low": found.interval.low,
         "difference_high": found.interval.high,
-        "p": found.p_value if min(found.seeds) > 1 else _NAN,
+        "p": min(price * found.p_value, 1.0) if min(found.seeds) > 1 else _NAN,
     }
 
 
@@ -185,7 +186,8 @@ def table_grid(data: pd.DataFrame) -> Grid:
         ]
         for row in data[data["design"] != "control"].to_dict("records")
     ]
-    return Grid(header, rows, left=3, hideable=_HIDEABLE, wrapped=tuple(header[:1]))
+    grid = Grid(header, rows, left=3, hideable=_HIDEABLE, wrapped=tuple(header[:1]))
+    return grid if len({row[2] for row in rows}) > 1 else grid.without("design")
 
 
 def _controls(data: pd.DataFrame, row: dict[Any, Any]) -> str:

@@ -75,6 +75,8 @@ class TaskResult(_Record):
     """Of all its iterations, and of the tests in its last process."""
     made_with: dict[str, Any]
     """Versions, machine, commit."""
+    seeds: int | None = None
+    """How many its cell had when verdicts were first made with it; None before that, and for controls."""
 
     @property
     def digest(self) -> str:

@@ -48,6 +48,8 @@ def read_states(
 ) -> list[TaskState]:
     """Return the state of each task; only reads.
 
+    Results that are not kept yet get their cell's number of seeds.
+
     Args:
         tasks: The tasks.
         root: Folder of all sweeps.
@@ -65,7 +67,29 @@ def read_states(
             result, source = others[task.path]
         done = task.iterations if result is not None else iterations_done(folder)
         states.append(TaskState(task, result, done, source))
-    return states
+    seeds = _seeds(states)
+    return [
+        state
+        if state.task.path in kept or state.source is not None
+        else _counted(state, seeds.get((state.task.game, state.task.cell), 0))
+        for state in states
+    ]
+
+
+def _seeds(states: Sequence[TaskState]) -> dict[tuple[str, str], int]:
+    """Return how many seeds each game and cell has, up to the last one that is done."""
+    seeds: dict[tuple[str, str], int] = {}
+    for state in states:
+        if state.result is not None and state.task.seed is not None:
+            cell = (state.task.game, state.task.cell)
+            seeds[cell] = max(seeds.get(cell, 0), state.task.seed + 1)
+    return seeds
+
+
+def _counted(state: TaskState, seeds: int) -> TaskState:
+    if state.result is None or state.task.seed is None:
+        return state
+    return state._replace(result=state.result.model_copy(update={"seeds": seeds}))
 
 
 def iterations_done(folder: Path) -> int:

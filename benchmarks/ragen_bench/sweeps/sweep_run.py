@@ -172,7 +172,8 @@ def cost_grid(data: pd.DataFrame) -> Grid:
         "iterations\ndone",
         "left, on\none thread",
     ]
-    return Grid(header, rows, left=3, hideable=("begun", "iterations\ndone", "design"))
+    grid = Grid(header, rows, left=3, hideable=("begun", "iterations\ndone", "design"))
+    return grid if data["design"].nunique() > 1 else grid.without("design")
 
 
 def _time(seconds: float) -> str:

@@ -1,0 +1,127 @@
+"""Seeds that are added after verdicts were made, and what the p-values pay for it."""
+
+from math import comb
+
+import pytest
+
+pytest.importorskip("torch")
+
+from ragen_bench.reproduction.claims import judge
+from ragen_bench.reproduction.measurements import Runs
+from ragen_bench.reproduction.reproduction_config import games_of, load_reproduction
+from ragen_bench.reproduction.reproduction_report import Report
+from ragen_bench.sweeps.results import write_result
+from ragen_bench.sweeps.sweep_run import SweepRun
+from ragen_bench.sweeps.tasks import Choice, plan
+from results import make_result, results_of
+
+LAKE = ("FrozenLakeDeterministic",)
+UP, DOWN = [0.5] * 40, [0.5] * 20 + [0.0] * 20
+COLLAPSES = "StarPO with group-relative advantages collapses on Sokoban"
+
+
+def with_counts(results, counts):
+    """Results whose cells had so many seeds at each look."""
+    return [
+        r if r.task.seed is None
+        else r.model_copy(update={"seeds": next((n for n in counts if r.task.seed < n), None)})
+        for r in results
+    ]  # fmt: skip
+
+
+def only(claim, what):
+    return what.model_copy(update={"claims": [c for c in what.claims if c.text == claim]})
+
+
+@pytest.mark.parametrize(
+    ("counts", "price"),
+    [((), 1), ((12,), 1), ((3, 12), 1), ((6, 12), 2), ((6,), 2), ((4, 6, 12), 4)],
+)
+def test_p_values_are_doubled_each_time_seeds_are_added(counts, price):
+    rates = {"starpo-ppo": 0.55, "starpo-grpo": 0.5}
+    what, results = results_of("figure5", rates, seeds=12, games=LAKE, seed_sd=0.05)
+    what = only(
+        "A critic ends better than group-relative advantages on FrozenLakeDeterministic", what
+    )
+    (free,) = judge(what, Runs(what.load_sweep(), results))
+    (paid,) = judge(what, Runs(what.load_sweep(), with_counts(results, counts)))
+    assert 0 < free.p_holm < 0.25
+    assert paid.p_holm == pytest.approx(price * free.p_holm)
+
+
+def test_a_claim_pays_for_its_own_cells_only():
+    what, results = results_of("figure5", {}, curves={"success": DOWN})
+    added = [r for r in results if (r.task.game, r.task.cell) == ("Sokoban", "starpo-grpo")]
+    others = [r for r in results if r not in added]
+    sweep = what.load_sweep()
+    for claim in (COLLAPSES, "StarPO with group-relative advantages collapses on Bandit"):
+        one = only(claim, what)
+        (free,) = judge(one, Runs(sweep, results))
+        (paid,) = judge(one, Runs(sweep, others + with_counts(added, (4, 6))))
+        assert paid.p_holm == (1 + (claim == COLLAPSES)) * free.p_holm
+
+
+def false_verdicts(looks, pay):
+    """The exact chance that a claim about fair coins is decided at one of the looks."""
+    what = only(COLLAPSES, load_reproduction("figure5"))
+    sweep = what.load_sweep()
+    tasks = [
+        t for t in plan(sweep, Choice(seeds=looks[-1], games=("Sokoban",)))
+        if t.cell == "starpo-grpo" and t.seed is not None
+    ]  # fmt: skip
+    falls = [make_result(task, curves={"success": DOWN}) for task in tasks]
+    stays = [make_result(task, curves={"success": UP}) for task in tasks]
+    open_, wrong = {0: 1.0}, 0.0
+    for before, now in zip((0, *looks), looks, strict=False):
+        grown: dict[int, float] = {}
+        for fallen, chance in open_.items():
+            for more in range(now - before + 1):
+                way = comb(now - before, more) / 2 ** (now - before)
+                grown[fallen + more] = grown.get(fallen + more, 0.0) + chance * way
+        open_ = {}
+        for fallen, chance in grown.items():
+            results = falls[:fallen] + stays[fallen:now]
+            seen = [n for n in looks if n <= now] if pay else [now]
+            (verdict,) = judge(what, Runs(sweep, with_counts(results, seen)))
+            if verdict.verdict == "undecided":
+                open_[fallen] = chance
+            else:
+                wrong += chance
+    return wrong
+
+
+def test_adding_seeds_until_a_claim_is_decided_seldom_decides_it_wrongly():
+    looks = (6, 9, 12, 17, 20)
+    assert false_verdicts(looks, pay=False) > 0.1
+    assert false_verdicts(looks, pay=True) <= 0.1
+    assert false_verdicts((6,), pay=True) == pytest.approx(2 / 2**6)
+
+
+def test_stored_runs_remember_with_how_many_others_they_were_judged(tmp_path):
+    what = load_reproduction("figure5")
+    root, kept = tmp_path / "runs", tmp_path / "kept"
+    games = tuple(games_of(what, "laptop"))
+
+    def report(seeds):
+        choice = Choice(seeds=seeds, games=games)
+        return Report(what, SweepRun(what.load_sweep(), choice, root, None, kept=kept))
+
+    def finish(seeds):
+        for task in plan(what.load_sweep(), Choice(seeds=seeds, games=("Sokoban",))):
+            if task.cell == "starpo-grpo" or task.seed is None:
+                (root / task.path).mkdir(parents=True, exist_ok=True)
+                write_result(root / task.path, make_result(task, curves={"success": DOWN}))
+
+    finish(6)
+    first = report(6)
+    first.write(kept)
+    assert not [n for n in first.notes() if "seeds were added" in n]
+    finish(9)
+    assert not [n for n in report(6).notes() if "seeds were added" in n]  # the same six again
+    for again in (report(9), report(9)):
+        assert [n for n in again.notes() if "seeds were added" in n] == [
+            "seeds were added after verdicts, for which p-values pay: Sokoban starpo-grpo (6, 9)"
+        ]
+        again.write(kept)
+    (p,) = [v.p_holm for v in report(9).verdicts if v.claim == COLLAPSES]
+    assert p == pytest.approx(2 * len(what.claims) * 2**-8)
