@@ -418,7 +418,7 @@ class Trainer:
             with self._phases.timed("information"):
                 found |= measure_information(
                     self.learner, trajectories, self.codec, how.information_prompts,
-                    new_stream("information", str(config.seed), iteration),
+                    new_stream("information", str(config.seed), iteration), self._own_context,
                 )  # fmt: skip
         if how.gradients_every and iteration % how.gradients_every == 0:
             with self._phases.timed("gradients"):

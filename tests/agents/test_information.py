@@ -144,12 +144,30 @@ def test_a_training_run_measures_both_samples_and_both_texts(tiny, tmp_path):
     one = trainer(tmp_path / "run", {"model": str(tiny)})
     one.engine.sync(one.learner.whole_policy(), 0)
     played = one.collector.collect([GroupSpec(g, 2, {"seed": g}) for g in range(4)], 0)
-    found = measure_information(one.learner, played, one.codec, 8, 0)
+    found = measure_information(one.learner, played, one.codec, 8, 0, 2048)
     assert {name.split("/")[1] for name in found} >= {"first"}
     own = [t.logprobs for t in played if t.member == 0]
     expected = -sum(map(sum, _first_turns(own, played))) / len(own)
     measured = found["information/first/reply/conditional_entropy"]
     assert measured == pytest.approx(expected, rel=1e-3)
+    one.close()
+
+
+def test_replies_that_would_not_fit_behind_the_longest_prompt_are_left_out(tiny, tmp_path):
+    one = trainer(tmp_path / "run", {"model": str(tiny)})
+    one.engine.sync(one.learner.whole_policy(), 0)
+    played = one.collector.collect([GroupSpec(g, 1, {"seed": g}) for g in range(4)], 0)
+    rows = [t.rows[0] for t in played]
+    longest = max(row.turn_ids.index(0) for row in rows)
+    lengths = sorted(longest + row.turn_ids.count(0) for row in rows)
+
+    def first(context):
+        found = measure_information(one.learner, played, one.codec, 8, 0, context)
+        return {key: value for key, value in found.items() if "/first/" in key}
+
+    assert first(lengths[-1]) == first(1 << 30)
+    assert first(lengths[-1])
+    assert not first(lengths[0] - 1)
     one.close()
 
 

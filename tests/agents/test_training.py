@@ -413,8 +413,8 @@ def test_what_was_trained_is_an_ordinary_model(tiny, tmp_path, capsys):
 def test_information_is_about_different_prompts(tiny, tmp_path):
     one = trainer(tmp_path / "run", {"model": str(tiny)})
     same = one.collector.collect([GroupSpec(g, 2, {"seed": 1}) for g in range(3)], 0)
-    found = measure_information(one.learner, same, one.codec, 8, 0)
+    found = measure_information(one.learner, same, one.codec, 8, 0, 2048)
     assert not any(name.startswith("information/first/") for name in found)
     apart = one.collector.collect([GroupSpec(g, 2, {"seed": g // 2}) for g in range(4)], 0)
-    found = measure_information(one.learner, apart, one.codec, 8, 0)
+    found = measure_information(one.learner, apart, one.codec, 8, 0, 2048)
     assert found["information/first/reply/mutual_information"] <= math.log(2) + 1e-6

@@ -28,7 +28,12 @@ class _Reply:
 
 
 def measure_information(
-    learner: Learner, trajectories: Sequence[Trajectory], codec: ChatCodec, most: int, seed: int
+    learner: Learner,
+    trajectories: Sequence[Trajectory],
+    codec: ChatCodec,
+    most: int,
+    seed: int,
+    context: int,
 ) -> dict[str, float]:
     """Return the metrics of `information` for each sample and text.
 
@@ -42,6 +47,8 @@ def measure_information(
         codec: Of the model.
         most: Replies of a sample, at most. Each is scored under all of their prompts.
         seed: Of the draws.
+        context: Most tokens that the model reads. Replies that exceed it behind the longest prompt of their
+            sample are left out.
     """
     played = [t for t in trajectories if t.written]
     samples = {"first": _first_replies(played)[:most], "turns": _drawn(played, most, seed)}
@@ -49,7 +56,7 @@ def measure_information(
     for name, replies in samples.items():
         if name == "turns" and all(t.replies <= 1 for t in played):
             continue  # those would be first replies again
-        measured = _measure(learner, replies, codec)
+        measured = _measure(learner, _fitting(replies, context), codec)
         found |= {f"information/{name}/{key}": value for key, value in measured.items()}
     return found
 
@@ -83,6 +90,11 @@ def _reply_of(trajectory: Trajectory, turn: int) -> _Reply | None:
             count = row.turn_ids.count(turn)
             return _Reply(tuple(row.ids[:first]), row.ids[first : first + count])
     return None
+
+
+def _fitting(replies: Sequence[_Reply], context: int) -> list[_Reply]:
+    longest = max((len(reply.prompt) for reply in replies), default=0)
+    return [reply for reply in replies if longest + len(reply.ids) <= context]
 
 
 def _measure(learner: Learner, replies: Sequence[_Reply], codec: ChatCodec) -> dict[str, float]:
