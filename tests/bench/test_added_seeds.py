@@ -120,7 +120,7 @@ def test_stored_runs_remember_with_how_many_others_they_were_judged(tmp_path):
     assert not [n for n in report(6).notes() if "seeds were added" in n]  # the same six again
     for again in (report(9), report(9)):
         assert [n for n in again.notes() if "seeds were added" in n] == [
-            "seeds were added after verdicts, for which p-values pay: Sokoban starpo-grpo (6, 9)"
+            "p-values are doubled each time that seeds were added after verdicts: Sokoban starpo-grpo (6, 9)"
         ]
         again.write(kept)
     (p,) = [v.p_holm for v in report(9).verdicts if v.claim == COLLAPSES]

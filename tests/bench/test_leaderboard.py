@@ -232,7 +232,14 @@ def test_bad_lines_are_named(entry, line, named, rejected):
             lambda e: e["about"].update(title="ＯＲＡＣＬＥ"),
             "'oracle' is the title of a control; choose another",
         ),
+        (
+            lambda e: e["about"].update(title="Oracle\u3164"),
+            "'oracle' is the title of a control; choose another",
+        ),
         (lambda e: e["about"].update(title="– …"), "no letter or digit"),
+        (lambda e: e["about"].update(title="\u3164\u2800"), "no letter or digit"),
+        (lambda e: e["about"].update(trained_on=["Sokoban", "Sokoban"]), "has 'Sokoban' twice"),
+        (lambda e: e["about"].update(date="2026-02-31"), "no day of the calendar"),
         (lambda e: e["about"].update(authors="two\nlines"), "U+000A"),
         (lambda e: e["about"].update(description="x" * 401), "400"),
         (lambda e: e["about"].update(links={"x": "javascript:alert(1)"}), "links"),
@@ -384,11 +391,18 @@ def test_an_entry_that_breaks_the_check_does_not_hide_the_others(
     assert f"OK {other}" in shown.out
 
 
-def test_two_titles_that_look_alike_are_refused(entry, tmp_path, capsys):
+@pytest.mark.parametrize(
+    "alike",
+    [
+        "MY  ａｇｅｎｔ", "My Agent\ufe0f", "My A\u034fgent", "My Agent\u3164", "My\u2800Agent", "My-Agent.",
+        "My Agent\U000e0100",
+    ],
+)  # fmt: skip
+def test_two_titles_that_look_alike_are_refused(entry, tmp_path, capsys, alike):
     first = as_model(entry, "first")
     second = as_model(copy_of("noop", tmp_path), "second", reply="noop")
     change(first, lambda e: e["about"].update(title="My Agent"))
-    change(second, lambda e: e["about"].update(title="MY  ａｇｅｎｔ"))
+    change(second, lambda e: e["about"].update(title=alike))
     assert main(["leaderboard", "check", str(first), str(second)]) == 1
     assert "looks like that of 'first'" in capsys.readouterr().err
     assert (
@@ -397,13 +411,16 @@ def test_two_titles_that_look_alike_are_refused(entry, tmp_path, capsys):
     )
 
 
-def test_errors_are_capped(entry, rejected):
+@pytest.mark.parametrize("error", ["RequestFailedError: no", None])
+def test_errors_are_capped(entry, rejected, error):
+    """Episodes that exceed the context count too, or lost ones could be declared to have done so."""
     agent = as_model(entry, "flaky")
     episodes = read(agent)
     for episode in episodes[: len(episodes) // 40]:
-        episode.update(end="error", error="RequestFailedError: no", success=False)
+        episode.update(end="error" if error else "overflow", error=error, success=False)
     write(agent, episodes)
-    assert "28 of 1152 episodes ended in an error, but at most 2% may" in rejected(agent)
+    found = rejected(agent)
+    assert "28 of 1152 episodes ended in an error or exceeded the context, but at most 2%" in found
 
 
 def test_cells_cannot_be_formulas(tmp_path):

@@ -15,6 +15,10 @@ from interrupted_runs import cut
 from ragen_bench.__main__ import main
 from ragen_bench.config.run_config import RunConfig
 from ragen_bench.leaderboard import submission
+from ragen_bench.leaderboard.endpoints import published_settings
+
+from ragen_agents.policies.endpoint.endpoint_settings import EndpointSettings
+from ragen_envs.errors import RagenError
 
 ABOUT = {
     "name": "chance", "title": "Chance", "model": "none", "authors": "A. Person",
@@ -240,6 +244,27 @@ def test_an_entry_says_what_an_endpoint_was_asked(run, tmp_path):
     assert words[-7:-3] == ["--stop", "\n", "--stop", "it's"]
     assert json.loads(words[-2]) == settings["extra_body"]
     assert words[-1] == "--tools"
+
+
+@pytest.mark.parametrize(
+    ("name", "is_secret"),
+    [
+        *((name, True) for name in (
+            "hf_token", "token", "bearer", "x-api-token", "passwd", "pwd", "private_key", "apiKey",
+            "signature", "subscription-key", "auth", "Authorization", "key",
+        )),
+        *((name, False) for name in (
+            "authors", "max_tokens", "add_bos_token", "eos_token", "prompt_cache_key", "stop_token_ids",
+        )),
+    ],
+)  # fmt: skip
+def test_fields_named_like_secrets_are_told_from_others(name, is_secret):
+    endpoint = EndpointSettings(base_url="https://a.org/v1", extra_body={"x": [{name: "y"}]})
+    if not is_secret:
+        assert published_settings(endpoint).extra_body == endpoint.extra_body
+        return
+    with pytest.raises(RagenError, match=f"extra_body has the field '{name}'"):
+        published_settings(endpoint)
 
 
 def test_a_secret_is_not_published(run, tmp_path, fails):

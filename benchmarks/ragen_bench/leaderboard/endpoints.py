@@ -12,8 +12,13 @@ from ragen_agents.policies.endpoint.endpoint_settings import EndpointSettings
 from ragen_envs.errors import RagenError
 
 _SECRET: Final = re.compile(
-    r"api[_-]?key|auth|credential|password|secret|access[_-]?token|^key$", re.IGNORECASE
+    r"authorization|authentication|credential|passw(or)?d|passphrase|secret"
+    r"|(api|access|private|subscription)[ _-]?(key|token)|^key$"
+    r"|(^|[ _-])(auth|bearer|cookie|pwd|signature)$"
+    r"|(^|(?<!bos)(?<!eos)(?<!pad)(?<!stop)[ _-])token$",
+    re.IGNORECASE,
 )
+"""Names of fields that may hold a secret; ``max_tokens``, ``eos_token`` and ``authors`` are none."""
 
 
 def published_settings(endpoint: EndpointSettings | None) -> EndpointSettings | None:

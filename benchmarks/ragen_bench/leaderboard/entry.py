@@ -33,6 +33,21 @@ def _slug(name: object) -> object:
     return name
 
 
+def _day(text: str) -> str:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"'{text}' is no day of the calendar") from None
+    return text
+
+
+def _once(games: list[str]) -> list[str]:
+    twice = next((game for game in games if games.count(game) > 1), None)
+    if twice is not None:
+        raise ValueError(f"has '{twice}' twice")
+    return games
+
+
 Slug = Annotated[str, Field(pattern=_SLUG), BeforeValidator(_slug)]
 Link = Annotated[
     str,
@@ -42,6 +57,7 @@ Day = Annotated[
     str,
     BeforeValidator(lambda day: day.isoformat() if isinstance(day, date) else day),
     Field(pattern=r"^20[0-9]{2}-[01][0-9]-[0-3][0-9]$"),
+    AfterValidator(_day),
 ]
 """As in 2026-11-24; YAML reads such a text as a date."""
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -67,7 +83,7 @@ class About(_Model):
     """How the agent was made, in a sentence or two."""
     contamination: Line
     """Whether test levels, or replies to them, can have been seen before."""
-    trained_on: list[Name] = Field(default=[], max_length=16)
+    trained_on: Annotated[list[Name], AfterValidator(_once)] = Field(default=[], max_length=16)
     """Games of the suite whose training levels the agent, or the model it was made from, has learned from."""
     parameters: Annotated[int, Field(ge=1, le=10**15)] | None = None
     """How many parameters the model has."""

@@ -62,11 +62,11 @@ def _check_complete(stored: StoredEntry) -> None:
 
 
 def _check_errors(stored: StoredEntry) -> None:
-    failed = sum(record.episode.error is not None for record in stored.records)
+    failed = sum(record.episode.end.is_failure for record in stored.records)
     if failed > MAX_ERRORS * len(stored.records):
         raise EntryError(
-            f"{failed} of {len(stored.records)} episodes ended in an error, but at most "
-            f"{MAX_ERRORS:.0%} may; ragen bench --retry-errors plays them again"
+            f"{failed} of {len(stored.records)} episodes ended in an error or exceeded the context, but "
+            f"at most {MAX_ERRORS:.0%} may; ragen bench --retry-errors plays them again"
         )
 
 

@@ -19,9 +19,11 @@ SUITE: Final = "core"
 LEVELS: Final = 128
 """Levels of each game that every entry plays, so that nobody can choose the number after seeing results."""
 MAX_ERRORS: Final = 0.02
-"""Largest share of episodes that may have ended in an error, each of which counts as not solved."""
+"""Largest share of episodes that may have failed, by an error or by exceeding the context."""
 _SCRIPTS: Final = ("LATIN", "CYRILLIC", "GREEK")
 """Scripts with letters that look alike, as the names of their letters begin."""
+_BLANK: Final = "\u115f\u1160\u3164\uffa0"
+"""Letters that are not drawn (fillers of Hangul)."""
 _WORD_END: Final = re.compile(r"[\s\-‐-―_/.,:;()+&|]+")
 _FREE: Final = ("episodes", "seed", "sampling", "tasks")
 """Fields of a suite that have rules of their own, or that an entry chooses itself and declares."""
@@ -65,8 +67,8 @@ def check_rules(entry: Entry) -> None:
 def check_titles(entries: Iterable[Entry]) -> None:
     """Check that no two entries of a suite version are called alike, or like a control.
 
-    Titles are compared as they look: after NFKC, without case and spaces. Letters of several scripts can
-    look alike, so that no word may mix them.
+    Titles are compared as they look: their letters and digits after NFKC, without case. Letters of several
+    scripts can look alike, so that no word may mix them.
 
     Raises:
         EntryError: A title is refused; the message names the other entry or the letter.
@@ -75,7 +77,7 @@ def check_titles(entries: Iterable[Entry]) -> None:
     for entry in entries:
         name, title = entry.about.name, _looks_like(entry.about.title)
         _check_scripts(name, entry.about.title)
-        if not any(sign.isalnum() for sign in title):
+        if not title:
             raise EntryError(f"about.title of '{name}' has no letter or digit that can be seen")
         if title in CONTROLS and title != name:
             raise EntryError(
@@ -104,7 +106,8 @@ def _script(letter: str) -> str:
 
 
 def _looks_like(title: str) -> str:
-    return "".join(unicodedata.normalize("NFKC", title).casefold().split())
+    folded = unicodedata.normalize("NFKC", title).casefold()
+    return "".join(sign for sign in folded if sign.isalnum() and sign not in _BLANK)
 
 
 def _check_published(entry: Entry) -> None:

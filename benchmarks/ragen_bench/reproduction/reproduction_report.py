@@ -123,7 +123,8 @@ class Report:
         ]
         if not cells:
             return []
-        return [f"seeds were added after verdicts, for which p-values pay: {', '.join(cells)}"]
+        listed = ", ".join(cells)
+        return [f"p-values are doubled each time that seeds were added after verdicts: {listed}"]
 
     def _other_sampling(self) -> list[str]:
         """Return how agents were sampled that were not sampled as the cells were."""
