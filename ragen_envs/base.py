@@ -12,9 +12,9 @@ import gymnasium as gym
 from ragen_envs import seeding
 from ragen_envs.arguments import read_render_mode
 from ragen_envs.before_reset import after_reset, check_methods
-from ragen_envs.errors import InstanceError, RagenError, ResetNeededError
+from ragen_envs.errors import GameError, InstanceError, RagenError, ResetNeededError
 from ragen_envs.oracle import Action, Advice, Budget, RandomBaseline
-from ragen_envs.splits import SPLITS, TRAIN
+from ragen_envs.splits import SPLITS, TRAIN, split_of
 from ragen_envs.text import GRID, TextFace
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
             raise InstanceError("index cannot be combined with level, which fixes the level")
         if self.numbered:
             stream = seeding.new_stream(split, f"level {self.distribution}", index)
-            self._stream = seeding.jump(self._draw_level(stream, split), noise)
+            self._stream = seeding.jump(self._checked_draw(stream, split), noise)
             self._origin = (split, index, None, noise)
             return
         pack = load_pack(self.distribution, split)
@@ -153,8 +153,27 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         if seed is not None:
             self._stream = seeding.new_stream(split, self.distribution, seed)
         assert self._stream is not None
-        self._stream = seeding.jump(self._draw_level(self._stream, split), noise)
+        draw = self._checked_draw if self.numbered else self._draw_level
+        self._stream = seeding.jump(draw(self._stream, split), noise)
         self._origin = (split, None, seed, noise)
+
+    def _checked_draw(self, stream: int, split: str) -> int:
+        """Draw a level and check that it is of the split, for games whose levels no pack has checked."""
+        stream = self._draw_level(stream, split)
+        if self._fixed is not None:
+            return stream
+        key = self.level_key(self._level())
+        name = type(self).__name__
+        if not isinstance(key, int) or not 0 <= key < 1 << 63:
+            raise GameError(
+                f"{name}.level_key returned {key!r:.80}, but must return an int in [0, 2^63)"
+            )
+        if (found := split_of(key)) != split:
+            raise GameError(
+                f"{name}._draw_level drew a level of the split '{found}' for '{split}', but its key decides "
+                "its split; see docs/add-a-game.md"
+            )
+        return stream
 
     def step(self, action: Any) -> tuple[ObsT, float, bool, bool, dict[str, Any]]:
         """Play one action; see the class.
@@ -229,7 +248,7 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
 
     @abstractmethod
     def oracle(self, budget: Budget | int | None = None) -> Advice:
-        """Return the exact optimum from here.
+        """Return the exact optimum from here, and leave the game as it is; called while an episode runs.
 
         Args:
             budget: What is left to the agent; an integer is a number of single, observed steps;
@@ -285,7 +304,7 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         game = copy.deepcopy(self)
         for action in actions:
             if game.act(action)[1]:
-                break
+                return float(game._info(effective=True)["success"])
         rest = Budget(budget.actions - len(actions), budget.turns - 1, budget.actions_per_turn)
         return game.oracle(rest).value
 

@@ -184,7 +184,7 @@ def register_game(game: GameSpec) -> None:
     Raises:
         RagenError: Another game is registered under one of its ids, or it is in the suite's own namespace.
     """
-    if game.namespace == "ragen" and game not in GAMES:
+    if game.namespace == GameSpec.namespace and game not in GAMES:
         raise RagenError(f"{game.id} is in the suite's own namespace; choose another")
     taken = [each for each in (game.id, game.text_id) if each in gym.registry]
     if taken and game in (*GAMES, *_added.values()):

@@ -7,13 +7,17 @@ a list of held-out levels. Bandits are the exception: the names of their arms de
 two splits.
 """
 
+from collections.abc import Callable
 from typing import Final
+
+from ragen_envs.errors import GenerationError
 
 __all__ = [
     "SPLITS",
     "TEST",
     "TRAIN",
     "VALIDATION",
+    "find_level",
     "split_code",
     "split_of",
 ]
@@ -26,6 +30,9 @@ TEST: Final = "test"
 """Levels that scores are about."""
 SPLITS: Final = (TRAIN, VALIDATION, TEST)
 """All splits; a level's content decides which one it is in."""
+
+MAX_DRAWS: Final = 10_000
+"""Levels that are drawn to find one of a split."""
 
 
 def split_code(key: int) -> int:
@@ -43,3 +50,26 @@ def split_code(key: int) -> int:
 def split_of(key: int) -> str:
     """Return the name of the split that owns a level key."""
     return SPLITS[split_code(key)]
+
+
+def find_level(
+    split: str, stream: int, draw: Callable[[int], tuple[str, int]], key: Callable[[str], int]
+) -> tuple[str, int]:
+    """Draw levels until one is of a split; return it and the advanced stream.
+
+    Args:
+        split: One of ``SPLITS``.
+        stream: State of the random numbers.
+        draw: Makes a level in text form; returns it and the advanced stream.
+        key: Returns the key of a level.
+
+    Raises:
+        GenerationError: None of ``MAX_DRAWS`` levels was.
+    """
+    for _ in range(MAX_DRAWS):
+        level, stream = draw(stream)
+        if split_of(key(level)) == split:
+            return level, stream
+    raise GenerationError(
+        f"none of {MAX_DRAWS} levels is of the split '{split}'; a game needs levels with many different keys"
+    )

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Final, NamedTuple
 import numpy as np
 
 from ragen_envs.base import GameEnv
-from ragen_envs.errors import GenerationError, RagenError
+from ragen_envs.errors import RagenError
 from ragen_envs.free_text import FreeText
 from ragen_envs.oracle import Budget
-from ragen_envs.splits import TRAIN, split_of
+from ragen_envs.splits import TRAIN, find_level
 from ragen_envs.text import GRID
 
 __all__ = [
@@ -25,8 +25,6 @@ __all__ = [
 MAX_ACTION_CHARACTERS: Final = 4096
 """Longer actions are illegal in every word game."""
 MAX_STATE_CHARACTERS: Final = 1 << 17
-MAX_ATTEMPTS: Final = 2000
-"""Levels drawn at most for one of a split."""
 
 
 class Legality(NamedTuple):
@@ -154,14 +152,9 @@ class WordGameEnv(GameEnv[str]):
         if self._fixed is not None:
             self._load(self._fixed)
             return stream
-        for _ in range(MAX_ATTEMPTS):
-            level, stream = self.draw_level(stream)
-            if split_of(self.level_key(level)) == split:
-                self._load(level)
-                return stream
-        raise GenerationError(
-            f"no level of split '{split}' of {self.distribution} in {MAX_ATTEMPTS} tries"
-        )
+        level, stream = find_level(split, stream, self.draw_level, self.level_key)
+        self._load(level)
+        return stream
 
     def _load(self, level: str) -> None:
         self.start(level)

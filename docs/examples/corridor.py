@@ -11,7 +11,7 @@ from ragen_envs import GameSpec, register_game
 from ragen_envs.base import GameEnv, read_action
 from ragen_envs.oracle import Advice, Budget, as_budget
 from ragen_envs.seeding import advance, below
-from ragen_envs.splits import SPLITS, TRAIN, split_code
+from ragen_envs.splits import TRAIN, find_level
 
 NAMES = ("Left", "Right")
 CELLS = {"empty": "_", "coin": "C", "player": "P"}
@@ -79,14 +79,16 @@ class CorridorEnv(GameEnv[NDArray[np.int64]]):
         return (low * 1_000_003 + high) * 0x9E3779B97F4A7C15 & ((1 << 63) - 1)
 
     def _draw_level(self, stream: int, split: str) -> int:
-        while True:
-            stream = advance(stream)
-            here = below(stream, self.length)
-            stream = advance(stream)
-            coin = below(stream, self.length)
-            self._load(f"{here} {coin} {self.length}")
-            if here != coin and SPLITS[split_code(self.level_key(self._level()))] == split:
-                return stream
+        level, stream = find_level(split, stream, self._draw_any, self.level_key)
+        self._load(level)
+        return stream
+
+    def _draw_any(self, stream: int) -> tuple[str, int]:
+        stream = advance(stream)
+        here = below(stream, self.length)
+        stream = advance(stream)
+        coin = (here + 1 + below(stream, self.length - 1)) % self.length
+        return f"{here} {coin} {self.length}", stream
 
     def _load(self, level: str) -> None:
         self.start, self.coin, _ = (int(n) for n in level.split())

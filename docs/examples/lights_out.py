@@ -15,7 +15,7 @@ from ragen_envs.grids import BoardText
 from ragen_envs.keys import grid_key
 from ragen_envs.oracle import Advice, Budget, as_budget
 from ragen_envs.seeding import advance, below
-from ragen_envs.splits import TRAIN, split_of
+from ragen_envs.splits import TRAIN, find_level
 
 SIDE = 3
 LAMPS = SIDE * SIDE
@@ -103,12 +103,13 @@ class LightsOutEnv(GameEnv[NDArray[np.int8]]):
         return grid_key(bytes(map(int, level)), SIDE, SIDE)
 
     def _draw_level(self, stream: int, split: str) -> int:
-        while True:
-            stream = advance(stream)
-            level = f"{below(stream, 2**LAMPS):0{LAMPS}b}"
-            if "1" in level and split_of(self.level_key(level)) == split:
-                self._load(level)
-                return stream
+        level, stream = find_level(split, stream, self._draw_any, self.level_key)
+        self._load(level)
+        return stream
+
+    def _draw_any(self, stream: int) -> tuple[str, int]:
+        stream = advance(stream)
+        return f"{1 + below(stream, 2**LAMPS - 1):0{LAMPS}b}", stream
 
     def _load(self, level: str) -> None:
         self.start = self.lamps = bytes(map(int, level))

@@ -177,7 +177,9 @@ class Collector:
             if not completions:
                 raise EngineError("the engine returned no reply although requests are queued")
             waiting = {key for key, one in enumerate(trajectories) if one.end is None}
-            check_completions(completions, waiting, self.vocabulary)
+            check_completions(
+                completions, waiting, self.vocabulary, self.engine.version, self.max_tokens
+            )
             self._receive(games, trajectories, completions)
             for completion in completions:
                 if trajectories[completion.key].end is None:

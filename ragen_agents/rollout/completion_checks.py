@@ -13,7 +13,11 @@ _ROUNDING: Final = 1e-3
 
 
 def check_completions(
-    completions: Sequence[Completion], waiting: set[int], vocabulary: int | None = None
+    completions: Sequence[Completion],
+    waiting: set[int],
+    vocabulary: int | None,
+    version: int,
+    max_tokens: int,
 ) -> None:
     """Check what an engine returned.
 
@@ -21,6 +25,8 @@ def check_completions(
         completions: All that it returned at once.
         waiting: Keys of the requests that have no completion yet.
         vocabulary: Number of tokens that the model knows; None checks no upper bound.
+        version: Of the weights that must have written them.
+        max_tokens: Most tokens of a reply.
 
     Raises:
         RagenError: A trajectory cannot be built from it.
@@ -40,6 +46,15 @@ def check_completions(
         seen.add(key)
         where = f"the engine returned a completion for the key {key} with"
         _check_ids(completion.ids, where, vocabulary)
+        if len(completion.ids) > max_tokens:
+            raise RagenError(
+                f"{where} {len(completion.ids)} tokens, but a reply has at most {max_tokens} "
+                "(rollout.max_tokens)"
+            )
+        if completion.version != version:
+            raise RagenError(
+                f"{where} version={completion.version!r:.80}, but the engine has the weights {version}"
+            )
         _check_logprobs(completion.logprobs, len(completion.ids), where)
         if completion.finish not in ("stop", "length"):
             raise RagenError(

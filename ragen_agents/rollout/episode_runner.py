@@ -21,6 +21,7 @@ from ragen_envs.conversation.game_errors import incomplete, named_errors
 from ragen_envs.seeding import new_stream
 
 _ONE: Final = 1 + 1e-9  # sums of rounded probabilities
+_ROUNDING: Final = 1e-6
 
 
 @dataclass(frozen=True)
@@ -77,9 +78,9 @@ class References(NamedTuple):
         """
         game = env.unwrapped
         with named_errors(game):
-            chance = env.random_baseline()
+            chance, advice = env.random_baseline(), env.oracle()
             found = cls(
-                optimal_success=env.oracle().value,
+                optimal_success=advice.value,
                 optimal_return=env.max_return(),
                 random_success=None if chance is None else chance.success,
                 random_return=None if chance is None else chance.expected_return,
@@ -91,6 +92,13 @@ class References(NamedTuple):
                     raise incomplete(game, f"{name} is {number}, but must be a finite number")
                 if "success" in name and not 0 <= number <= _ONE:
                     raise incomplete(game, f"{name} is {number}, but must be a probability")
+            best, paid = found.optimal_success, found.optimal_return
+            if found.random_success is not None and found.random_success > best + _ROUNDING:
+                random = found.random_success
+                raise incomplete(game, f"random play solves {random}, but the optimum is {best}")
+            if advice.expected_return > paid + _ROUNDING * max(1.0, abs(paid)):
+                promised = advice.expected_return
+                raise incomplete(game, f"max_return is {paid}, but its oracle promises {promised}")
         return found
 
 

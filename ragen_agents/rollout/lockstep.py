@@ -56,6 +56,8 @@ def _play_turn(batch: Sequence[EpisodeRunner], policy: Policy) -> None:
 
 def _replies(policy: Policy, requests: list[Request]) -> list[Reply]:
     replies = policy.act(requests)
+    if not isinstance(replies, Sequence) or isinstance(replies, str):
+        raise TypeError(f"the policy returned {replies!r:.80}, but must return a list of Reply")
     if len(replies) != len(requests):
         raise ValueError(f"the policy returned {len(replies)} replies for {len(requests)} requests")
     return [checked_reply(reply) for reply in replies]

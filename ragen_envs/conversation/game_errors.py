@@ -1,5 +1,6 @@
 """What a game does wrong, as one error that names its class and method."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from traceback import walk_tb
@@ -8,6 +9,7 @@ from typing import Any, NoReturn, cast
 from ragen_envs.errors import GameError, RagenError, first_line
 
 GUIDE = "docs/add-a-game.md"
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def incomplete(game: object, what: str) -> GameError:
@@ -51,18 +53,22 @@ def checked_text(game: object, method: str, text: object) -> str:
     """Return what a method of a game's text face has returned.
 
     Raises:
-        GameError: It is no string.
+        GameError: It is no string, or one that UTF-8 cannot write.
     """
     if not isinstance(text, str):
         raise incomplete(game, f"text.{method} returned {text!r:.80}, but must return a str")
+    if not text.isascii() and _SURROGATE.search(text):
+        raise incomplete(
+            game, f"text.{method} returned {text!r:.80}, which has half of a character"
+        )
     return text
 
 
-def checked_names(game: object, names: Any) -> tuple[str, ...]:
-    """Return the names of a game's actions.
+def checked_names(game: object, names: Any, count: int | None = None) -> tuple[str, ...]:
+    """Return the names of a game's actions, of which there must be ``count`` if that is given.
 
     Raises:
-        GameError: They cannot be told apart in a reply.
+        GameError: They cannot be told apart in a reply, or there are more or fewer.
     """
     if not isinstance(names, tuple) or not names or not all(map(_is_readable, names)):
         raise incomplete(
@@ -75,6 +81,10 @@ def checked_names(game: object, names: Any) -> tuple[str, ...]:
             game,
             f"text.actions returned {names!r:.80}, but the names must differ by more than upper and lower "
             "case, which replies need not keep",
+        )
+    if count is not None and len(names) != count:
+        raise incomplete(
+            game, f"text.actions returned {len(names)} names, but action_space has {count} actions"
         )
     return cast("tuple[str, ...]", names)
 

@@ -1,7 +1,8 @@
 """Any game with a text face as a conversation: text in, text out."""
 
 import math
-from typing import Any, NamedTuple, SupportsFloat
+from collections.abc import Callable
+from typing import Any, NamedTuple, SupportsFloat, TypeVar
 
 import gymnasium as gym
 import numpy as np
@@ -46,6 +47,9 @@ Picture = NDArray[np.uint8]
 """An RGB picture, uint8 (H, W, 3)."""
 
 MAX_TEXT: int = 1 << 20
+Told = TypeVar("Told")
+_ONE = 1 + 1e-9
+"""A probability of 1, as rounded sums give it."""
 
 
 class TurnResult(NamedTuple):
@@ -162,7 +166,9 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self.end = None
         self.success = self._read_flag(info, "success")
         game = self.unwrapped
-        self.names = checked_names(game, self.face.actions(game))
+        space = self.env.action_space
+        count = int(space.n) if isinstance(space, spaces.Discrete) else None
+        self.names = checked_names(game, self.face.actions(game), count)
         legend = checked_text(game, "legend", self.face.legend(self.symbols))
         rules = checked_text(game, "rules", self.face.rules(game))
         self.system = prompt.system_prompt(
@@ -227,7 +233,14 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
                 return 0.0
             if not isinstance(game, GameEnv):
                 return None
-            return game.turn_value(self._allowed(parsed), self.budget)
+            value = self._asked(
+                "turn_value", lambda: game.turn_value(self._allowed(parsed), self.budget)
+            )
+            if value is not None and not 0 <= value <= _ONE:
+                raise self._incomplete(
+                    f"turn_value returned {value!r:.80}, but must return a probability"
+                )
+            return value
 
     def _read(self, reply: str, truncated: bool) -> ParsedReply:
         self.check(reply)
@@ -283,7 +296,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
 
     def _finite(self, reward: Any) -> float:
         try:
-            number = float(reward)
+            number = math.nan if isinstance(reward, str) else float(reward)
         except (TypeError, ValueError):
             number = math.nan
         if not math.isfinite(number):
@@ -296,6 +309,8 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             raise self._incomplete(f"info is {info!r:.80}, but must be a dict")
         if name not in info:
             raise self._incomplete(f"info has no key '{name}'")
+        if not isinstance(info[name], bool | np.bool_):
+            raise self._incomplete(f"info has {name}={info[name]!r:.80}, but it must be a bool")
         return bool(info[name])
 
     def _incomplete(self, what: str) -> GameError:
@@ -407,7 +422,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             raise self._incomplete("class has no oracle(budget)")
         budget = self.budget
         with named_errors(self.unwrapped):
-            advice = oracle(budget)
+            advice = self._asked("oracle", lambda: oracle(budget))
         if not isinstance(advice, Advice):
             raise self._incomplete(f"oracle returned {advice!r:.80}, but must return an Advice")
         if len(advice.actions) > budget.this_turn:
@@ -415,21 +430,33 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
                 f"oracle returned {len(advice.actions)} actions, but must return at most {budget.this_turn} "
                 "(budget.this_turn)"
             )
+        if advice.value > 0 and not advice.actions:
+            raise self._incomplete(
+                f"oracle returned no actions, but the value {advice.value!r:.80}, which must be 0 then"
+            )
         return advice
+
+    def _asked(self, method: str, ask: Callable[[], Told]) -> Told:
+        """Return what a method of the game tells about its state, and check that the state stays."""
+        before = self.state_text()
+        told = ask()
+        if self.state_text() != before:
+            raise self._incomplete(f"{method} changed the state, but must leave it as it is")
+        return told
 
     def random_baseline(self) -> RandomBaseline | None:
         """Return the value of random play under the remaining budget; None if it is not available."""
         game = self.unwrapped
-        return game.random_baseline(self.budget) if isinstance(game, GameEnv) else None
+        if not isinstance(game, GameEnv):
+            return None
+        return self._asked("random_baseline", lambda: game.random_baseline(self.budget))
 
     def max_return(self) -> float:
         """Return the largest expected sum of the game's rewards under the remaining budget."""
         game = self.unwrapped
-        return (
-            game.max_return(self.budget)
-            if isinstance(game, GameEnv)
-            else self.oracle().expected_return
-        )
+        if not isinstance(game, GameEnv):
+            return self.oracle().expected_return
+        return self._asked("max_return", lambda: game.max_return(self.budget))
 
     def _infos(
         self, game: dict[str, Any], parsed: ParsedReply | None, executed: tuple[str, ...],

@@ -12,6 +12,9 @@ from ragen_bench.config import extensions
 
 from ragen_agents import policies
 from ragen_envs import registration
+from ragen_envs.conversation import make
+from ragen_envs.errors import GameError
+from ragen_envs.oracle import Budget
 
 CORRIDOR = (Path(__file__).parents[2] / "docs/examples/corridor.py").read_text("utf-8")
 GAME = ["--game", "mine/CorridorText-v0", "--episodes", "4"]
@@ -82,6 +85,28 @@ def corridor(tmp_path, monkeypatch):
             "its entry point is 'broken_corridor:Nope', but",
         ),
         ('"broken_corridor:', '"nowhere:', "(ModuleNotFoundError: No module named 'nowhere')"),
+        (ADVICE, f"self.player = self.coin\n        {ADVICE}", "its oracle changed the state, but"),
+        (ADVICE, "return Advice((), value, value)", "returned no actions, but the value 1.0"),
+        (
+            ADVICE,
+            """return Advice(run, value / 2, value / 2)
+
+    def random_baseline(self, budget=None):
+        from ragen_envs.oracle import RandomBaseline
+        return RandomBaseline(1.0, 1.0)""",
+            "random play solves 1.0, but the optimum is 0.5",
+        ),
+        (
+            ADVICE,
+            f"{ADVICE}\n\n    def max_return(self, budget=None):\n        return -3.0",
+            "max_return is -3.0, but its oracle promises 1.0",
+        ),
+        (KEY, "return -5", "level_key returned -5, but must return an int in [0, 2^63)"),
+        (KEY, "return 7", "none of 10000 levels is of the split 'test'"),
+        ("find_level(split,", "find_level('train',", "a level of the split 'train' for 'test'"),
+        ('"success": success', '"success": "yes"', "its info has success='yes', but it must be a"),
+        ("return NAMES", "return NAMES[:1]", "returned 1 names, but action_space has 2 actions"),
+        ('return "".join(cells)', 'return "\\ud800"', "which has half of a character"),
     ],
 )
 def test_a_game_that_cannot_be_played_is_named(old, new, said, corridor, fails):
@@ -91,7 +116,43 @@ def test_a_game_that_cannot_be_played_is_named(old, new, said, corridor, fails):
     assert "orridor" in error
 
 
-@pytest.mark.parametrize("reward", ["float('nan')", "float('inf')", "None"])
+def test_a_turn_that_loses_the_game_has_no_value(corridor):
+    """Its oracle need not know that the game is over."""
+    ends = "return float(done), done or self.player in (0, self.length - 1)"
+    assert main([*corridor(REWARD, ends), "games"]) == 0
+    env = gym.make("mine/Corridor-v0").unwrapped
+    env._load("1 5 12")
+    budget = Budget(actions=20, turns=5, actions_per_turn=5)
+    assert [env.turn_value(actions, budget) for actions in ((0,), (1,), (1, 1, 1, 1))] == [0, 1, 1]
+    assert env.player == 1
+
+
+@pytest.mark.parametrize("value", ["7.0", "-0.1", "float('nan')"])
+def test_a_value_that_is_no_probability_is_refused(corridor, value):
+    right = "return self._value_without_chance(actions, budget)"
+    assert main([*corridor(right, f"return {value}"), "games"]) == 0
+    env = make("mine/CorridorText-v0")
+    env.reset(seed=0)
+    with pytest.raises(GameError, match="must return a probability"):
+        env.turn_value("<think>so</think><answer>Left</answer>")
+
+
+@pytest.mark.parametrize(
+    ("new", "said"),
+    [
+        ("(int(way < 0),) * min(", "lost by the oracle although its value is 1: it is wrong"),
+        ("value = 0.0", "solved although the oracle's value is 0: it is wrong"),
+    ],
+)
+def test_a_run_that_proves_an_oracle_wrong_says_so(corridor, capsys, new, said):
+    old = "value = float(abs(way) <= left.reach)" if "value" in new else "(int(way > 0),) * min("
+    agents = ["--agent", "oracle", "--agent", "random"]
+    assert main([*corridor(old, new), "bench", *GAME, *agents, "--out", "run"]) == 0
+    shown = capsys.readouterr()
+    assert said in " ".join((shown.out + shown.err).split())
+
+
+@pytest.mark.parametrize("reward", ["float('nan')", "float('inf')", "None", "'1'"])
 def test_a_reward_that_is_no_number_ends_the_episode(reward, corridor, capsys):
     imported = corridor(REWARD, f"return {reward}, done")
     assert main([*imported, "bench", *GAME, "--agent", "random", "--out", "run"]) == 0

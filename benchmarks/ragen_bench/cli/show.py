@@ -30,6 +30,7 @@ def print_run(folder: Path, style: Format, wide: bool = False) -> int:
 def _print_bench(folder: Path, style: Format, wide: bool) -> int:
     from ragen_bench.analysis.summary import with_decisions
     from ragen_bench.console.row_bar import bar
+    from ragen_bench.evaluation.oracle_notes import oracle_notes
     from ragen_bench.evaluation.purchase_notes import purchase_notes
     from ragen_bench.evaluation.reply_notes import reply_notes, with_defects
     from ragen_bench.evaluation.run_table import notes, read_run, summarise
@@ -44,9 +45,10 @@ def _print_bench(folder: Path, style: Format, wide: bool) -> int:
         data = with_defects(data, run)
     about = f"{_title(run.config)}, {folder}"
     facts = _facts(folder, run.config, run.missing)
-    said = [*notes(run), *version_notes(folder), *purchase_notes(run), *reply_notes(run)]
+    said = [*notes(run), *version_notes(folder)]
+    said += [*oracle_notes(run), *purchase_notes(run), *reply_notes(run)]
     print_table(data, score_grid(data), style, about, said, facts, wide)
-    return sum(e.error is not None for sample in run.samples.values() for e in sample.values())
+    return sum(e.end.is_failure for sample in run.samples.values() for e in sample.values())
 
 
 def _print_matches(folder: Path, style: Format, wide: bool) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ragen_envs.errors import RagenError
+from ragen_envs.registration import GameSpec
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{1,39}")
 
@@ -32,6 +33,10 @@ def new_game(name: str, folder: Path, words: bool = False) -> list[Path]:
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise RagenError(
             f"name is '{name}', but must be a Python name of 2 to 40 lower-case letters, digits and _"
+        )
+    if name == GameSpec.namespace:
+        raise RagenError(
+            f"name is '{name}', but that is the namespace of the suite; choose another"
         )
     if name in sys.stdlib_module_names or find_spec(name) is not None:
         raise RagenError(f"name is '{name}', but there is a package of that name; choose another")

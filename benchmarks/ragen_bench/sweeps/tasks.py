@@ -179,7 +179,9 @@ def _games(sweep: Sweep, choice: Choice) -> list[str]:
     squeezed = {name.lower(): name for name in known}
     for game in choice.games:
         if game.lower() not in squeezed:
-            raise RagenError(f"unknown game '{game}'; known are {', '.join(known)}")
+            raise RagenError(
+                f"unknown game '{game}'; known are {', '.join(known)}. On others, use ragen train"
+            )
     return list(dict.fromkeys(squeezed[game.lower()] for game in choice.games))
 
 

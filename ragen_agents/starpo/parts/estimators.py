@@ -131,8 +131,8 @@ def check_estimate(found: Any, estimator: Estimator, mask: Tensor) -> AdvantageE
             raise RagenError(f"{where} {name} of {tensor.dtype}, but must be real numbers")
         if tensor.requires_grad:
             raise RagenError(f"{where} {name} with a gradient; detach them")
-        if not torch.isfinite(tensor[mask]).all():
-            raise RagenError(f"{where} {name} that are not finite")
+        if not torch.isfinite(tensor[mask].float()).all():
+            raise RagenError(f"{where} {name} that are not finite in float32")
     if found.value_mask is not None and found.value_mask.dtype != torch.bool:
         raise RagenError(f"{where} a value_mask of {found.value_mask.dtype}, but must be bool")
     if estimator.needs_critic != (found.value_targets is not None):

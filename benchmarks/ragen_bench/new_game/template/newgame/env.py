@@ -14,7 +14,7 @@ from ragen_envs.base import GameEnv, read_action
 from ragen_envs.errors import InstanceError
 from ragen_envs.oracle import Advice, Budget, as_budget
 from ragen_envs.seeding import STREAM_MASK, advance, below
-from ragen_envs.splits import TRAIN, split_of
+from ragen_envs.splits import TRAIN, find_level
 
 
 class NewGameEnv(GameEnv[NDArray[np.int64]]):
@@ -92,14 +92,17 @@ class NewGameEnv(GameEnv[NDArray[np.int64]]):
         return (low * 1_000_003 + high) * 0x9E3779B97F4A7C15 & STREAM_MASK
 
     def _draw_level(self, stream: int, split: str) -> int:
-        while True:
-            stream = advance(stream)
-            player = below(stream, self.length)
-            stream = advance(stream)
-            coin = below(stream, self.length)
-            if player != coin and split_of(self.level_key(f"{player} {coin}")) == split:
-                self._load(f"{player} {coin}")
-                return stream
+        level, stream = find_level(split, stream, self._draw_any, self.level_key)
+        self._load(level)
+        return stream
+
+    def _draw_any(self, stream: int) -> tuple[str, int]:
+        """Draw two different cells; return the level and the advanced stream."""
+        stream = advance(stream)
+        player = below(stream, self.length)
+        stream = advance(stream)
+        coin = (player + 1 + below(stream, self.length - 1)) % self.length
+        return f"{player} {coin}", stream
 
     def _load(self, level: str) -> None:
         self.player, self.coin = _decode(level)
