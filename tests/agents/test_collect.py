@@ -241,6 +241,8 @@ def test_an_instance_that_does_not_exist_is_the_callers_error(codec):
         ({"ids": [5, 6], "logprobs": [0.0, 5.0]}, "the logprob 5.0, .* 0 or less"),
         ({"ids": [5, 9999], "logprobs": [0.0, 0.0]}, "the id 9999, but the model has 2432 tokens"),
         ({"finish": "eos"}, "finish='eos', but it must be 'stop' or 'length'"),
+        ({"version": 99}, "version=99, but the engine has the weights 0"),
+        ({"ids": [5] * 500, "logprobs": [0.0] * 500}, "500 tokens, but a reply has at most"),
         ({"entropies": [0.1]}, r"\d+ ids, but the entropies \[0\.1\]"),
         ({"entropies": "some"}, "the entropies 'some'"),
         ({"ids": [5], "logprobs": [0.0], "entropies": [float("nan")]}, "the entropy nan"),

@@ -68,6 +68,7 @@ def estimate(**wrong):
     [
         (estimate(advantages=lambda z: z[:, 1:]), False, "of the shape"),
         (estimate(advantages=lambda z: z / 0), False, "not finite"),
+        (estimate(advantages=lambda z: z.double() + 1e300), False, "not finite in float32"),
         (estimate(advantages=lambda z: z.clone().requires_grad_()), False, "with a gradient"),
         (estimate(), True, "no value targets, but is registered with needs_critic=True"),
         (estimate(value_targets=lambda z: z), False, "registered with needs_critic=False"),

@@ -140,8 +140,11 @@ def test_a_value_that_is_no_probability_is_refused(corridor, value):
 @pytest.mark.parametrize(
     ("new", "said"),
     [
-        ("(int(way < 0),) * min(", "lost by the oracle although its value is 1: it is wrong"),
-        ("value = 0.0", "solved although the oracle's value is 0: it is wrong"),
+        (
+            "(int(way < 0),) * min(",
+            "lost by the oracle although its value is 1: the oracle is wrong",
+        ),
+        ("value = 0.0", "solved although the oracle's value is 0: the oracle is wrong"),
     ],
 )
 def test_a_run_that_proves_an_oracle_wrong_says_so(corridor, capsys, new, said):
@@ -200,6 +203,9 @@ class Bare:
     def __init__(self, sampling): pass
     def act(self, requests): return []
 
+class Mute(Hare):
+    def act(self, requests): return None
+
 def nothing(sampling): return None
 """
 
@@ -210,7 +216,7 @@ def added(tmp_path, monkeypatch):
     (tmp_path / "broken_agents.py").write_text(POLICIES)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
-    classes = ("Hare", "Strings", "Boom", "Bare", "nothing", "Missing")
+    classes = ("Hare", "Strings", "Mute", "Boom", "Bare", "nothing", "Missing")
     points = [EntryPoint(c.lower(), f"broken_agents:{c}", "ragen.policies") for c in classes]
     points.append(EntryPoint("away", "no_such_module:Hare", "ragen.policies"))
     points.append(EntryPoint("random", "broken_agents:Hare", "ragen.policies"))
@@ -254,6 +260,7 @@ def test_an_agent_that_cannot_be_made_is_named(agent, said, added, fails):
     [
         ("hare", "the policy returned 1 replies for 3 requests"),
         ("strings", "the policy returned 'x', but must return a Reply"),
+        ("mute", "the policy returned None, but must return a list of Reply"),
     ],
 )
 def test_what_is_no_list_of_replies_ends_the_episodes(agent, said, added, capsys):

@@ -62,7 +62,9 @@ def test_a_new_game_passes_its_own_tests(words, tmp_path):
     assert "newgame" not in "".join(p.read_text("utf-8") for p in package.rglob("*.py")).lower()
 
 
-@pytest.mark.parametrize("name", ["Tower", "x", "9lives", "class", "json", "numpy", "../up"])
+@pytest.mark.parametrize(
+    "name", ["Tower", "x", "9lives", "class", "json", "numpy", "ragen", "../up"]
+)
 def test_wrong_names_write_nothing(name, tmp_path, capsys):
     with pytest.raises(RagenError, match="name is"):
         new_game(name, tmp_path / "there")

@@ -23,11 +23,13 @@ def oracle_notes(run: Run) -> list[str]:
         lost = _lost(played.get(_ORACLE, ()))
         if impossible:
             found.append(
-                f"{_episodes(impossible)} of {task} solved although the oracle's value is 0: it is wrong"
+                f"{_episodes(impossible)} of {task} solved although the oracle's value is 0: "
+                "the oracle is wrong"
             )
         if lost:
             found.append(
-                f"{_episodes(lost)} of {task} lost by the oracle although its value is 1: it is wrong"
+                f"{_episodes(lost)} of {task} lost by the oracle although its value is 1: "
+                "the oracle is wrong"
             )
     return found
 
