@@ -61,6 +61,21 @@ def test_a_claim_pays_for_its_own_cells_only():
         assert paid.p_holm == (1 + (claim == COLLAPSES)) * free.p_holm
 
 
+def test_a_claim_on_times_pays_for_runs_with_times_only():
+    what, results = results_of("figure7", {}, seeds=9, games=("Sokoban",))
+    one = only("Keeping 25% saves time", what)
+
+    def timed(result):
+        """The first six seeds have times, which differ between cells and a little between seeds."""
+        seed, slow = result.task.seed, result.task.cell == "all"
+        times = {"seconds/total": [2.0 + slow + 0.01 * seed] * 4} if seed < 6 else {}
+        return result.model_copy(update={"seeds": 6 if seed < 6 else 9, "curves": times})
+
+    results = [timed(r) for r in results if r.task.seed is not None]
+    (verdict,) = judge(one, Runs(what.load_sweep(), results))
+    assert verdict.p_holm == pytest.approx(2 / comb(12, 6))
+
+
 def false_verdicts(looks, pay):
     """The exact chance that a claim about fair coins is decided at one of the looks."""
     what = only(COLLAPSES, load_reproduction("figure5"))

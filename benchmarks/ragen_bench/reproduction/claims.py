@@ -17,6 +17,7 @@ from ragen_bench.reproduction.reproduction_config import (
     SuccessClaim,
 )
 from ragen_bench.reproduction.run_findings import scalar_finding, share_finding
+from ragen_bench.reproduction.run_measures import SECONDS
 from ragen_bench.reproduction.success_findings import success_finding
 from ragen_bench.stats.paired import ALPHA, holm_exclusive
 
@@ -53,7 +54,7 @@ def judge(what: Reproduction, runs: Runs) -> list[Verdict]:
     else is undecided, also all that is known of one seed only: it says nothing of other seeds. What would
     decide a claim would do so even if it had the smallest p-value of all, and pays for adding seeds.
     """
-    prices = [runs.price(what.cells_of(claim)) for claim in what.claims]
+    prices = [runs.price(what.cells_of(claim), _curve(claim)) for claim in what.claims]
     findings = [
         _paid(_find(what, claim, runs), price)
         for claim, price in zip(what.claims, prices, strict=True)
@@ -75,6 +76,12 @@ def judge(what: Reproduction, runs: Runs) -> list[Verdict]:
         )
         for word, p in [_word(f, p, half)]
     ]
+
+
+def _curve(claim: Claim) -> str:
+    """Return the curve without which a run is not used: runs of another command have no times."""
+    is_time = isinstance(claim, ScalarClaim) and claim.scalar == "seconds"
+    return SECONDS if is_time else ""
 
 
 def _paid(finding: Finding, price: int) -> Finding:

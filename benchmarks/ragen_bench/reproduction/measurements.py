@@ -37,22 +37,26 @@ class Runs:
         ]  # fmt: skip
         return sorted(found, key=lambda result: result.task.seed or 0)
 
-    def price(self, cells: Iterable[tuple[str, str]]) -> int:
+    def price(self, cells: Iterable[tuple[str, str]], curve: str = "") -> int:
         """Return the factor of p-values on cells, pairs (game, cell): doubled each time seeds were added.
+
+        Only runs with the curve count, if one is named.
 
         Verdicts on n seeds, and on more only if these decided nothing, are false with a chance of up to
         5% + 5% / 2 + 5% / 4 + ..., so never above 10%, however often seeds are added and why.
         """
-        return int(2 ** (max([1, *(len(self._counts(cell)) for cell in cells)]) - 1))
+        looks = [len(self._counts(cell, curve)) for cell in cells]
+        return int(2 ** (max([1, *looks]) - 1))
 
     def extended(self, games: Container[str]) -> dict[tuple[str, str], list[int]]:
         """Return the numbers of seeds of cells to which seeds were added, by game and cell; 0 is unknown."""
         cells = {(r.task.game, r.task.cell): None for r in self.results if r.task.game in games}
         return {cell: self._counts(cell) for cell in cells if len(self._counts(cell)) > 1}
 
-    def _counts(self, cell: tuple[str, str]) -> list[int]:
+    def _counts(self, cell: tuple[str, str], curve: str = "") -> list[int]:
         """Return how many seeds a cell had whenever verdicts on it could be made."""
-        return sorted({r.seeds or 0 for r in self.of(*cell) if r.seeds not in _UNDECIDING})
+        runs = [r for r in self.of(*cell) if not curve or curve in r.curves]
+        return sorted({r.seeds or 0 for r in runs if r.seeds not in _UNDECIDING})
 
     def lacking(self, games: Iterable[str], cells: Iterable[str]) -> Remedy | None:
         """Return which of the cells have no run on one of the games, as what is still needed."""

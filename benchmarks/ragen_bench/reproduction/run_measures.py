@@ -13,6 +13,8 @@ from ragen_bench.reproduction.reproduction_config import Event, Scalar
 from ragen_bench.stats.intervals import FloatArray
 from ragen_bench.sweeps.results import TaskResult
 
+SECONDS: Final = "seconds/total"
+"""The curve of the times of iterations."""
 WINDOW: Final = 5
 """Iterations over which curves are averaged before anything is read off them."""
 _FALLEN: Final = 0.5
@@ -73,7 +75,7 @@ def scalar_of(result: TaskResult, scalar: Scalar) -> float:
 
 
 def _seconds(result: TaskResult) -> float:
-    _, total = curve(result, "seconds/total")
+    _, total = curve(result, SECONDS)
     _, evaluating = curve(result, "seconds/evaluation")
     count = result.iterations[-1] if result.iterations else 0
     return float(total.sum() - evaluating.sum()) / count if len(total) and count else math.nan
