@@ -1,6 +1,7 @@
 """`ragen bench --attempts`: several tries at each level."""
 
 import json
+import re
 
 import pytest
 import yaml
@@ -81,6 +82,47 @@ def test_runs_with_attempts_resume_verify_and_are_shown(run, tmp_path, capsys):
     assert main(["view", str(run), "--out", str(tmp_path / "pages")]) == 0
     page = (tmp_path / "pages/episodes/0-random/FrozenLake.html").read_text()
     assert '"name": "3-2"' in page or '"name":"3-2"' in page
+
+
+def test_attempts_of_one_side_alone_are_left_out_of_a_comparison_and_it_says_so(
+    run, tmp_path, capsys
+):
+    for name, attempts in (("one", "1"), ("two", "2")):
+        assert main(words(tmp_path / name, "--attempts", attempts)) == 0
+    said = {
+        (f"{run}:random", f"{tmp_path / 'one'}:random"): (
+            "A has 3 attempts at each level and B 1: only the first is compared",
+            LEVELS,
+        ),
+        (f"{tmp_path / 'one'}:random", f"{run}:random"): (
+            "A has 1 attempt at each level and B 3: only the first is compared",
+            LEVELS,
+        ),
+        (f"{run}:random", f"{tmp_path / 'two'}:random"): (
+            "A has 3 attempts at each level and B 2: only the first 2 are compared",
+            2 * LEVELS,
+        ),
+    }
+    for sides, (note, count) in said.items():
+        capsys.readouterr()
+        assert main(["compare", *sides, "--format", "json"]) == 0
+        answer = json.loads(capsys.readouterr().out)
+        assert note in answer["notes"]
+        assert {row["n"] for row in answer["rows"]} == {count}
+
+
+def test_turns_to_look_at_first_name_their_attempts(run, tmp_path, capsys):
+    capsys.readouterr()
+    assert main(["explain", str(run)]) == 0
+    listed = re.findall(r"(\w+) level ([\d-]+), turn (\d+):", capsys.readouterr().out)
+    assert main(["view", str(run), "--out", str(tmp_path / "pages")]) == 0
+    front = (tmp_path / "pages/index.html").read_text(encoding="utf-8")
+    found = re.findall(r'#([\d-]+)/\d+">(\w+), level ([\d-]+), turn (\d+)</a>', front)
+    assert [(game, name, turn) for _, game, name, turn in found] == listed
+    assert all(address == name for address, _, name, _ in found)
+    assert any("-" in name for _, name, _ in listed)
+    assert len(set(listed)) == len(listed)
+    assert ">Episodes</button>" in front
 
 
 def test_slips_that_are_not_those_of_the_attempt_are_found(run, tmp_path, capsys):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import yaml
 from endpoint_server import EndpointServer
+from entries import ENTRIES
 from ragen_bench.__main__ import main
 from ragen_bench.evaluation.comparison import compare_sides, read_side
 from ragen_bench.stats.paired import holm, mcnemar_exact, paired_bootstrap
@@ -71,7 +72,9 @@ def test_episodes_of_one_level_count_together(run, tmp_path, capsys):
     for line in lines:
         line["instance"]["key"] = f"{line['instance']['index'] // 8:016x}"
     (shared / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    rows, _ = compare(capsys, f"{shared}:oracle", ":noop")
+    rows, notes = compare(capsys, f"{shared}:oracle", ":noop")
+    counts = ", ".join(f"{game} 24 episodes on 3 levels" for game in GAMES)
+    assert f"intervals and tests are clustered by level where levels repeat: {counts}" in notes
     for game in GAMES:
         row = rows[game, "success"]
         assert (row["n"], row["difference"]) == (24, 1)
@@ -176,6 +179,21 @@ def test_settings_that_differ_are_named(run, tmp_path, capsys):
     assert rows["Bandit", "success"]["n"] == 2
 
 
+def test_returns_on_one_level_have_no_interval(tmp_path, capsys):
+    one = bench(tmp_path / "one", ("random", "noop"), ("Bandit",), 1)
+    rows, _ = compare(capsys, f"{one}:random", ":noop")
+    assert rows["Bandit", "return"]["low"] is rows["Bandit", "return"]["high"] is None
+    assert rows["Bandit", "success"]["low"] < rows["Bandit", "success"]["high"]
+    assert main(["compare", f"{one}:random", ":noop", "--format", "markdown"]) == 0
+    assert re.search(r"\| -?\d+\.\d\d \[-\] \|", capsys.readouterr().out)
+
+
+def test_an_entry_of_the_leaderboard_is_no_run(run, fails):
+    said = "is a leaderboard entry; use ragen view, ragen explain or ragen leaderboard check"
+    assert said in fails("compare", ENTRIES / "random", f"{run}:oracle")
+    assert said in fails("show", ENTRIES / "random")
+
+
 def test_the_verdicts_fit_a_narrow_terminal(run, monkeypatch, capsys):
     for name, value in (("COLUMNS", "80"), ("TERM", "xterm"), ("TTY_COMPATIBLE", "1")):
         monkeypatch.setenv(name, value)
@@ -252,6 +270,10 @@ def test_settings_of_requests_that_differ_are_named(tmp_path, capsys):
         assert not any("decode" in note for note in notes)
     warm = bench(tmp_path / "warm", ("random",), ("Bandit",), 2, ["--temperature", "1"])
     _, notes = compare(capsys, f"{plain}:random", warm)
+    assert not any("decode" in note for note in notes)
+    with EndpointServer() as server:
+        warm = play("warm model", "--temperature", "1")
+    _, notes = compare(capsys, f"{plain}:openai:m", f"{warm}:openai:m")
     assert (
         "the runs differ in how language models decode: temperature is 0.5 in A and 1.0 in B"
         in notes

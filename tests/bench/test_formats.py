@@ -4,7 +4,7 @@ import re
 
 import pandas as pd
 import pytest
-from ragen_bench.console.formats import Format, Grid, number, print_table
+from ragen_bench.console.formats import Format, Grid, interval, number, print_table
 
 
 @pytest.mark.parametrize(
@@ -54,6 +54,33 @@ def test_intervals_get_lines_of_their_own_before_a_table_is_too_wide(
     terminal(monkeypatch, columns)
     grid = Grid(["a", "%", "s"], [["x", "50.0 [1.0, 99.0]", "1 s against 2 s"]], left=1)
     assert [line.strip() for line in lines_shown(grid, capsys)[2:]] == lines
+
+
+def test_intervals_that_do_not_fit_are_left_out_where_a_table_allows_it(capsys, monkeypatch):
+    terminal(monkeypatch, 14)
+    rows = [["x", "50.0 [1.0, 99.0]", "-"]]
+    grid = Grid(["a", "b", "c"], rows, left=1, intervals_hideable=True)
+    lines = lines_shown(grid, capsys)
+    assert lines[2].split() == ["x", "50.0", "-"]
+    assert "left out at 14" in " ".join(lines)
+    terminal(monkeypatch, 20)
+    assert "[1.0, 99.0]" in " ".join(lines_shown(grid, capsys))
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("found", "shown"),
+    [
+        ((1, 0.5, 2), "1.00 [0.50, 2.00]"),
+        ((1, NAN, 2), "1.00 [-, 2.00]"),
+        ((1, NAN, NAN), "1.00 [-]"),
+        ((NAN, NAN, NAN), "-"),
+    ],
+)
+def test_what_is_not_defined_of_an_interval_is_a_dash(found, shown):
+    assert interval(*found) == shown
 
 
 def terminal(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:

@@ -59,6 +59,39 @@ def test_every_seat_of_a_match_is_a_conversation(match, match_pages):
     assert said == sorted(t["reply"] for r in records for s in r["seats"] for t in s["turns"])
 
 
+SEATED = """
+async def broken(request):
+    raise RuntimeError("no\\x1b licence")
+
+
+async def apart(request):
+    from ragen_agents.policies import Reply
+
+    return Reply("<answer>Stay</answer>", reasoning="I would\\u202e stay.")
+"""
+
+
+@pytest.fixture(scope="module")
+def seated_pages(tmp_path_factory):
+    """The pages of matches between an agent that fails and one whose reasoning comes separately."""
+    folder = tmp_path_factory.mktemp("seated")
+    (folder / "viewed.py").write_text(SEATED)
+    named = ["--agent", "viewed:broken", "--agent", "viewed:apart", "--game", "FrozenLakeRace"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        assert main(["match", *named, "--episodes", "1", "--out", str(folder / "run")]) == 0
+    assert main(["view", str(folder / "run"), "--out", str(folder / "site")]) == 0
+    return folder / "site"
+
+
+def test_errors_and_reasoning_of_seats_are_shown(seated_pages):
+    found = data_of(seated_pages)
+    errors = {each["kind"]: each["error"] for each in found}
+    assert errors == {"viewed:broken": "RuntimeError: no⟨U+001B⟩ licence", "viewed:apart": ""}
+    said = [m for each in found for m in each["messages"] if m["role"] == "assistant"]
+    assert {message["reasoning"] for message in said} == {"I would⟨U+202E⟩ stay."}
+
+
 def test_samples_of_training_are_shown_with_their_rewards(training, tmp_path):
     assert main(["view", str(training), "--out", str(tmp_path / "site")]) == 0
     found = data_of(tmp_path / "site")
@@ -116,4 +149,18 @@ def test_conversations_are_chosen_in_a_browser(browser, match_pages):
     page.wait_for_function("document.querySelector('#heading').textContent.includes('oracle')")
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
     assert complaints == []
+    page.close()
+
+
+def test_a_browser_shows_why_a_seat_failed_and_what_was_reasoned(browser, seated_pages):
+    page = browser.new_page()
+    page.goto(f"file://{seated_pages}/index.html")
+    page.locator("#kind").select_option("viewed:broken")
+    assert "· RuntimeError: no⟨U+001B⟩ licence" in page.locator("#facts").inner_text()
+    page.locator("#kind").select_option("viewed:apart")
+    page.locator("#facts", has_not_text="licence").wait_for()
+    shown = page.locator("article.assistant").first
+    assert shown.locator("details pre").inner_text() == "I would⟨U+202E⟩ stay."
+    page.locator("#text").fill("would")
+    assert page.locator("#episodes a").count() == 2
     page.close()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ragen_bench.cli.options import FormatOption, WideOption
-from ragen_bench.console.formats import Format, Grid, number, print_table
+from ragen_bench.console.formats import Format, Grid, interval, number, print_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,9 +19,10 @@ def compare(
 ) -> None:
     """Compare two agents on the levels that both have played.
 
-    Success is compared with the exact McNemar test, return with a sign-flip test and the
-    interval of a paired bootstrap; p-values are Holm-adjusted over the games. Without AGENT,
-    the only agent of the run that is not a control is used.
+    Success is compared with the exact McNemar test, or with a sign-flip test by level where levels
+    repeat. Return is compared with a sign-flip test and the interval of a paired bootstrap, also by
+    level where levels repeat. p-values are Holm-adjusted over the games. Without AGENT, the only
+    agent of the run that is not a control is used.
     """
     from ragen_bench.evaluation.comparison import compare_sides, read_side
 
@@ -48,11 +49,11 @@ def _grid(data: "pd.DataFrame", measure: str) -> Grid:
     ]  # fmt: skip
     rows = []
     for row in data.to_dict("records"):
-        a, b, difference, low, high = (
-            number(scale * row[name], digits) for name in ("a", "b", "difference", "low", "high")
+        a, b = (number(scale * row[name], digits) for name in ("a", "b"))
+        difference = interval(
+            scale * row["difference"], scale * row["low"], scale * row["high"], digits
         )
-        interval = f"{difference} [{low}, {high}]"
         counts = [str(row["a_more"]), str(row["b_more"])]
         ps = [f"{row['p']:.3g}", f"{row['p_holm']:.3g}"]
-        rows.append([row["game"], str(row["n"]), a, b, interval, *counts, *ps, row["verdict"]])
+        rows.append([row["game"], str(row["n"]), a, b, difference, *counts, *ps, row["verdict"]])
     return Grid(header, rows, left=1, hideable=("p", "B more", "A more", "n"))

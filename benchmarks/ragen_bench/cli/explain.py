@@ -69,14 +69,16 @@ def _worst_episodes(explained: "Explained", agents: list[str]) -> Iterator[str]:
 
 def _line(found: "Ledger") -> str:
     from ragen_bench.analysis.summary import invalid_reply
+    from ragen_bench.viewer.frames import name_in_viewer
 
     episode, turn = found.episode, found.worst
+    name = name_in_viewer(episode)
     decision = found.decisions[turn]
     played = " ".join(episode.turns[turn].executed) or "nothing"
     played += invalid_reply(episode.turns[turn])
     before, after = percent(decision.value), percent(decision.committed)
     lost = f" ({decision.blunder})" if decision.blunder else ""
     return (
-        f"  {episode.task} level {episode.instance.index}, turn {turn + 1}: {before} -> {after}%{lost}\n"
+        f"  {episode.task} level {name}, turn {turn + 1}: {before} -> {after}%{lost}\n"
         f"    played {played}; the oracle: {' '.join(decision.plan)}"
     )

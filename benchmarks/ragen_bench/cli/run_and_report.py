@@ -11,7 +11,7 @@ from ragen_bench.cli.interruption import InterruptedCommandError
 from ragen_bench.cli.resuming import check_resume
 from ragen_bench.cli.run_options import EndpointOptions, RunOptions
 from ragen_bench.cli.show import print_run
-from ragen_bench.config.run_config import ConfigT, default_directory
+from ragen_bench.config.run_config import BaseConfig, ConfigT, MatchConfig, default_directory
 from ragen_bench.evaluation.budget import Budget
 from ragen_bench.evaluation.resume import MakePlayers, Play, PlayerT, play_missing
 
@@ -50,10 +50,15 @@ def run_and_report(
     failed = print_run(folder, options.style, options.wide)
     print(f"run: {folder}", file=sys.stderr)
     if failed:
-        count = f"{failed} episode{'s' if failed > 1 else ''}"
-        print(f"{count} ended in an error or exceeded the model's context; use --retry-errors to retry",
-              file=sys.stderr)  # fmt: skip
+        print(f"{_failures(config, failed)}; use --retry-errors to retry", file=sys.stderr)
     if reached is not None:
         print(f"budget reached: {reached}; finished episodes are kept, and the same command with a "
               "larger budget resumes the run", file=sys.stderr)  # fmt: skip
         raise typer.Exit(STOPPED)
+
+
+def _failures(config: BaseConfig, count: int) -> str:
+    why = "ended in an error or exceeded the model's context"
+    if isinstance(config, MatchConfig):
+        return f"{count} match{'es' if count > 1 else ''} had a seat that {why}"
+    return f"{count} episode{'s' if count > 1 else ''} {why}"

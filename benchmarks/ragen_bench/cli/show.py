@@ -19,7 +19,7 @@ def show(run: RunArgument, style: FormatOption = Format.TABLE, wide: WideOption 
 
 
 def print_run(folder: Path, style: Format, wide: bool = False) -> int:
-    """Print the table of a run of ragen bench or of ragen match; return how many episodes had errors."""
+    """Print the table of a run; return how many of its episodes or matches failed."""
     from ragen_bench.config.run_config import MatchConfig, load_config
 
     if isinstance(load_config(folder), MatchConfig):
@@ -48,7 +48,7 @@ def _print_bench(folder: Path, style: Format, wide: bool) -> int:
     said = [*notes(run), *version_notes(folder)]
     said += [*oracle_notes(run), *purchase_notes(run), *reply_notes(run)]
     print_table(data, score_grid(data), style, about, said, facts, wide)
-    return sum(e.end.is_failure for sample in run.samples.values() for e in sample.values())
+    return sum(e.is_failure for sample in run.samples.values() for e in sample.values())
 
 
 def _print_matches(folder: Path, style: Format, wide: bool) -> int:
@@ -58,7 +58,7 @@ def _print_matches(folder: Path, style: Format, wide: bool) -> int:
 
     run = read_match_run(folder)
     data = summarise_matches(run)
-    failed = sum(m.error is not None for levels in run.matches.values() for m in levels.values())
+    failed = sum(m.is_failure for levels in run.matches.values() for m in levels.values())
     notes = [*match_notes(run), *version_notes(folder)]
     facts = _facts(folder, run.config, run.missing)
     if style in (Format.CSV, Format.JSON):

@@ -10,9 +10,10 @@ from ragen_bench.cli.placement import BackendOption, replayer
 
 def verify(run: RunArgument, backend: BackendOption = "local") -> None:
     """Replay a run and recompute every number; exit 1 at the first that differs."""
+    from ragen_bench.config.run_config import ENTRY
     from ragen_bench.console.escaping import escape_unprintable
     from ragen_bench.console.row_bar import bar
-    from ragen_bench.leaderboard.store import ENTRY, refuse_replay
+    from ragen_bench.leaderboard.store import refuse_replay
     from ragen_bench.verification.run_verification import MismatchError, verify_run
 
     replay_all = replayer(backend)

@@ -69,8 +69,7 @@ def _write(runs: list[Path], out: Path) -> None:
 
 def _command(run: Path) -> Literal["bench", "match", "train"]:
     """Return the command that made a run."""
-    from ragen_bench.config.run_config import MatchConfig, load_config
-    from ragen_bench.leaderboard.store import ENTRY
+    from ragen_bench.config.run_config import ENTRY, MatchConfig, load_config
     from ragen_bench.viewer.transcripts import SAMPLES
 
     if (run / SAMPLES).is_file():

@@ -22,10 +22,15 @@ def text_id_of(name: str) -> str:
 
 def check_one_player(name: str) -> None:
     """Raise `RagenError` if a name is that of a game for several players; see ``find_game``."""
+    if is_for_several(name):
+        raise RagenError(f"game '{name}' is for several players; ragen match plays it")
+
+
+def is_for_several(name: str) -> bool:
+    """Return whether a name is that of a game for several players; see ``find_game``."""
     from ragen_envs.multi_agent.games import MULTI_AGENT_GAMES
 
-    if find_game(name, [game.text_id for game in MULTI_AGENT_GAMES]) is not None:
-        raise RagenError(f"game '{name}' is for several players; ragen match plays it")
+    return find_game(name, [game.text_id for game in MULTI_AGENT_GAMES]) is not None
 
 
 def find_game(name: str, known: Sequence[str]) -> str | None:

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Final, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -18,6 +18,9 @@ from ragen_bench.config.suite_versions import check_readable
 from ragen_bench.config.suites import Suite
 from ragen_envs import SUITE_VERSION
 from ragen_envs.errors import RagenError
+
+ENTRY: Final = "entry.json"
+"""What an entry of the leaderboard has in place of a config."""
 
 
 class EditedConfigError(RagenError):
@@ -171,6 +174,11 @@ def load_config(folder: Path) -> AnyConfig:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
+        if (folder / ENTRY).is_file():
+            raise RagenError(
+                f"'{folder}' is a leaderboard entry; use ragen view, ragen explain or ragen "
+                "leaderboard check"
+            ) from None
         raise RagenError(f"'{folder}' is not a run directory: it has no {CONFIG}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise RagenError(f"'{path}' cannot be read: {error}") from error

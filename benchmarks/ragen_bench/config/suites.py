@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,7 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from ragen_agents.rollout.episode_runner import EpisodeSpec, make_env
 from ragen_agents.run_files.yaml_files import bundled_names, check_path, load_yaml, validate
-from ragen_bench.config.game_names import check_one_player, find_game, short_names, squeezed
+from ragen_bench.config.game_names import (
+    check_one_player,
+    find_game,
+    is_for_several,
+    short_names,
+    squeezed,
+)
 from ragen_envs.conversation.settings import SETTING_NAMES
 from ragen_envs.errors import InstanceError, RagenError
 from ragen_envs.registration import creator_of, game_of, text_ids
@@ -177,8 +184,13 @@ def check_suite(suite: Suite) -> None:
     """Make every game once, with the last level that it needs.
 
     Raises:
-        RagenError: A game, a setting, or a level does not exist; the message names the task.
+        RagenError: A game, a setting, or a level does not exist; the message names the task. Or all games are
+            for several players.
     """
+    if _is_for_several(suite):
+        raise RagenError(
+            f"suite '{suite.name}' is for ragen match: its games are for several players"
+        )
 
     def make(name: str) -> None:
         _check_task(suite.tasks[name])
@@ -189,6 +201,14 @@ def check_suite(suite: Suite) -> None:
             raise InstanceError(f"episodes is {suite.episodes}: {error}") from error
 
     check_tasks(suite, make)
+
+
+def _is_for_several(suite: Suite) -> bool:
+    """Return whether all games of a suite are for several players; False where pettingzoo is missing."""
+    games = [task.env for task in suite.tasks.values()]
+    if find_spec("pettingzoo") is None or any(game_of(game) is not None for game in games):
+        return False
+    return all(map(is_for_several, games))
 
 
 def check_tasks(suite: Suite, make: Callable[[str], None]) -> None:

@@ -31,6 +31,7 @@ _NARROWEST: Final = 24
 """Characters of the narrowest column of sentences."""
 _BREAK: Final = re.compile(r" (?=[\[(][-+\d]|against )")
 """Where a number may be cut into lines: before its interval, and before what it is compared with."""
+_INTERVAL: Final = re.compile(r"[ \n]\[[^]]*\]")
 
 
 class Grid(NamedTuple):
@@ -46,6 +47,8 @@ class Grid(NamedTuple):
     """Columns of sentences, which a narrow terminal breaks into lines before it leaves columns out."""
     grouped: bool = True
     """Whether rows that begin alike are one group, whose name is shown once."""
+    intervals_hideable: bool = False
+    """Whether a terminal that is still too narrow then leaves the intervals out."""
     tight: bool = False
     """Whether columns have less space between them."""
 
@@ -70,6 +73,14 @@ class Grid(NamedTuple):
         """Return the table with each interval on a line of its own."""
         rows = [
             [*row[: self.left], *(_BREAK.sub("\n", cell) for cell in row[self.left :])]
+            for row in self.rows
+        ]
+        return self._replace(rows=rows)
+
+    def without_intervals(self) -> "Grid":
+        """Return the table without the intervals beside or below its numbers."""
+        rows = [
+            [*row[: self.left], *(_INTERVAL.sub("", cell) for cell in row[self.left :])]
             for row in self.rows
         ]
         return self._replace(rows=rows)
@@ -145,6 +156,9 @@ def _print_rich(grid: Grid, title: str, notes: Sequence[str], wide: bool) -> Non
             hidden.append(name.replace("\n", " "))
     if narrow and _least_width(console, grid) > console.width:
         grid = grid.stacked()
+        if grid.intervals_hideable and _least_width(console, grid) > console.width:
+            grid = grid.without_intervals()
+            hidden.append("intervals")
     if hidden:
         how = "--wide or --format markdown shows them"
         notes = [*notes, f"left out at {console.width} columns: {', '.join(hidden)}; {how}"]
@@ -200,9 +214,18 @@ def percent(value: float) -> str:
     return number(100 * value, 1)
 
 
+def interval(estimate: float, low: float, high: float, digits: int = 2) -> str:
+    """Return a number with its interval; a dash stands for what is not defined."""
+    if not math.isfinite(estimate):
+        return "-"
+    known = math.isfinite(low) or math.isfinite(high)
+    bounds = f"{number(low, digits)}, {number(high, digits)}" if known else "-"
+    return f"{number(estimate, digits)} [{bounds}]"
+
+
 def percent_interval(estimate: float, low: float, high: float) -> str:
     """Return a share with its interval, in percent."""
-    return f"{percent(estimate)} [{percent(low)}, {percent(high)}]"
+    return interval(100 * estimate, 100 * low, 100 * high, 1)
 
 
 def score_grid(data: pd.DataFrame) -> Grid:

@@ -9,9 +9,10 @@ import pandas as pd
 
 from ragen_agents.policies import CONTROLS
 from ragen_agents.policies.endpoint.endpoint_settings import EndpointSettings
-from ragen_bench.evaluation.level_clusters import level_clusters
+from ragen_bench.evaluation.level_clusters import level_clusters, repeated_levels_note
 from ragen_bench.evaluation.pairing import Pair, Side, check_versions, pair_episodes
 from ragen_bench.evaluation.run_table import old_version, read_run
+from ragen_bench.stats.intervals import bounds_of_several
 from ragen_bench.stats.paired import ALPHA, PairedResult, compare_rates, holm, paired_bootstrap
 from ragen_envs.errors import RagenError
 
@@ -75,7 +76,8 @@ def compare_sides(a: Side, b: Side) -> tuple[pd.DataFrame, list[str]]:
     Returns:
         A row for each game and measure ("success", "return") with the columns ``game``,
         ``measure``, ``n``, ``a``, ``b`` (means), ``difference`` (a - b) with ``low`` and ``high``,
-        ``a_more`` and ``b_more`` (instances), ``p``, ``p_holm``, ``verdict``; and notes.
+        ``a_more`` and ``b_more`` (instances), ``p``, ``p_holm``, ``verdict``; and notes. Bounds that are
+        not defined are nan.
 
     Raises:
         RagenError: Both sides are the same; the runs are of different suite versions or have no game in
@@ -122,7 +124,10 @@ def _test(pair: Pair, measure: str) -> tuple[float, float, PairedResult]:
         return float(a.mean()), float(b.mean()), compare_rates(a, b, clusters)
     a = np.array([one.episode_return for one, _ in pair])
     b = np.array([other.episode_return for _, other in pair])
-    return float(a.mean()), float(b.mean()), paired_bootstrap(a, b, seed=0, clusters=clusters)
+    result = paired_bootstrap(a, b, seed=0, clusters=clusters)
+    levels = len({one.instance.key for one, _ in pair})
+    difference = bounds_of_several(result.difference, levels)
+    return float(a.mean()), float(b.mean()), result._replace(difference=difference)
 
 
 def _verdict(difference: float, p: float) -> str:
@@ -144,6 +149,12 @@ def _notes(a: Side, b: Side, pairs: Mapping[str, Pair]) -> list[str]:
     if levels < _FEW:
         few = f"{levels} level{'s' if levels != 1 else ''} can only show large differences"
         notes.append(f"{few} (ragen power --effect 10pp --seed-sd 0pp)")
+    notes += repeated_levels_note(
+        {task: [one.instance.key for one, _ in pair] for task, pair in pairs.items()},
+        "intervals and tests",
+        "episodes",
+    )
+    notes += _attempts_note(a, b)
     if alone:
         notes.append(f"not in both: {', '.join(alone)}")
     if differs := _decoding_differences(a, b):
@@ -155,12 +166,23 @@ def _notes(a: Side, b: Side, pairs: Mapping[str, Pair]) -> list[str]:
     return notes
 
 
+def _attempts_note(a: Side, b: Side) -> list[str]:
+    """Return a note on attempts that only one side has, or nothing."""
+    ours, theirs = a.run.config.attempts, b.run.config.attempts
+    if ours == theirs:
+        return []
+    fewest = min(ours, theirs)
+    used = "the first is" if fewest == 1 else f"the first {fewest} are"
+    counts = f"A has {ours} attempt{'s' if ours > 1 else ''} at each level and B {theirs}"
+    return [f"{counts}: only {used} compared"]
+
+
 def _decoding_differences(a: Side, b: Side) -> str:
-    """Return the decoding settings that differ between two sides in words, or ""."""
-    models = CONTROLS.keys().isdisjoint((a.agent, b.agent))
+    """Return the decoding settings that differ between two sides in words, or ""; controls have none."""
+    if not CONTROLS.keys().isdisjoint((a.agent, b.agent)):
+        return ""
     first, second = (
-        {**side.run.config.suite.sampling.model_dump(), **(_request(side) if models else {})}
-        for side in (a, b)
+        {**side.run.config.suite.sampling.model_dump(), **_request(side)} for side in (a, b)
     )
     return ", ".join(
         f"{name} is {_setting(first, name)} in A and {_setting(second, name)} in B"

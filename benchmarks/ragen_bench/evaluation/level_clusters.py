@@ -1,6 +1,6 @@
 """Which episodes share a level."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ragen_agents.rollout import Episode
 from ragen_bench.stats.clusters import Clusters, number_clusters
@@ -18,25 +18,31 @@ def level_clusters(episodes: Iterable[Episode]) -> Clusters | None:
 def shared_levels_note(
     samples: Mapping[tuple[str, str], Mapping[int | None, Episode]],
 ) -> list[str]:
-    """Return a note that names the tasks in which episodes share levels, or nothing.
+    """Return a note that names the tasks in which episodes of a run share levels, or nothing.
 
     Args:
-        samples: Each agent's episodes by agent and task.
+        samples: Each agent's episodes by agent and task; of several attempts, the first ones count.
     """
-    most: dict[str, Mapping[int | None, Episode]] = {}
-    samples = {
-        key: {index: e for index, e in sample.items() if e.attempt == 0}
-        for key, sample in samples.items()
-    }
+    most: dict[str, list[str]] = {}
     for (_, task), sample in samples.items():
-        most[task] = max(sample, most.get(task, {}), key=len)
+        keys = [episode.instance.key for episode in sample.values() if episode.attempt == 0]
+        most[task] = max(keys, most.get(task, []), key=len)
+    return repeated_levels_note(most, "intervals", "episodes")
+
+
+def repeated_levels_note(levels: Mapping[str, Sequence[str]], what: str, units: str) -> list[str]:
+    """Return a note that names the tasks in which levels repeat, or nothing.
+
+    Args:
+        levels: By task, the key of the level of each unit.
+        what: Is clustered by level.
+        units: Such as "episodes".
+    """
     counts = [
-        f"{task} {len(sample)} episodes on {clusters.max() + 1} levels"
-        for task, sample in most.items()
-        if (clusters := level_clusters(sample.values())) is not None
+        f"{task} {len(keys)} {units} on {len(set(keys))} levels"
+        for task, keys in levels.items()
+        if number_clusters(keys) is not None
     ]
-    return (
-        [f"intervals are clustered by level where levels repeat: {', '.join(counts)}"]
-        if counts
-        else []
-    )
+    if not counts:
+        return []
+    return [f"{what} are clustered by level where levels repeat: {', '.join(counts)}"]

@@ -1,15 +1,17 @@
-"""Notes on agents whose replies are invalid, or whose episodes ended in an error: how many, and why."""
+"""Notes on agents whose replies are invalid, or who failed: how many, and why."""
 
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
-from typing import Final
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
 
 import pandas as pd
 
 from ragen_agents.policies import CONTROLS
-from ragen_agents.rollout import Episode, TurnRecord
+from ragen_agents.rollout import Episode, SeatRecord, TurnRecord
+from ragen_bench.config.suites import Suite
 from ragen_bench.console.escaping import escape_unprintable
 from ragen_bench.evaluation.run_table import Run
 from ragen_envs.conversation import Defect, EndReason
@@ -48,22 +50,44 @@ _THINKING: Final[Mapping[tuple[str, ...], _Trouble]] = {
 }
 
 
+Played = Episode | SeatRecord
+"""What an agent plays: an episode, or a seat of a match."""
+
+
+class NotedRun(NamedTuple):
+    """The run that notes are about."""
+
+    folder: Path
+    suite: Suite
+    units: Literal["episodes", "seats"]
+    """What its agents play. Seats do not have the setting ``demonstrations``."""
+
+
 def reply_notes(run: Run) -> list[str]:
-    """Return the notes on each agent of a run."""
+    """Return the notes on each agent of a run of ``ragen bench``."""
+    samples = {key: list(sample.values()) for key, sample in run.samples.items()}
+    return notes_on_replies(samples, NotedRun(run.folder, run.config.suite, "episodes"))
+
+
+def notes_on_replies(
+    samples: Mapping[tuple[str, str], Sequence[Played]], run: NotedRun
+) -> list[str]:
+    """Return the notes on each agent.
+
+    Args:
+        samples: What was played, by agent and game.
+        run: The run.
+    """
     found: list[str] = []
-    for agent in dict.fromkeys(agent for agent, _ in run.samples):
-        games = {
-            game: list(sample.values())
-            for (name, game), sample in run.samples.items()
-            if name == agent
-        }
+    for agent in dict.fromkeys(agent for agent, _ in samples):
+        games = {game: sample for (name, game), sample in samples.items() if name == agent}
         if agent not in CONTROLS:
             found += _on_replies(agent, games, run)
-        found += _on_errors(agent, [episode for sample in games.values() for episode in sample])
+        found += _on_errors(agent, [played for sample in games.values() for played in sample], run)
     return found
 
 
-def _on_replies(agent: str, games: dict[str, list[Episode]], run: Run) -> Iterator[str]:
+def _on_replies(agent: str, games: Mapping[str, Sequence[Played]], run: NotedRun) -> Iterator[str]:
     shares = {game: _valid(episodes) for game, episodes in games.items()}
     low = {game: share for game, share in shares.items() if share < _USUAL}
     if not low:
@@ -91,8 +115,8 @@ def _on_replies(agent: str, games: dict[str, list[Episode]], run: Run) -> Iterat
         )
 
 
-def count_defects(episodes: Iterable[Episode]) -> Counter[str]:
-    """Return how many replies of episodes have each defect."""
+def count_defects(episodes: Iterable[Played]) -> Counter[str]:
+    """Return how many replies of episodes, or of seats, have each defect."""
     return Counter(d for episode in episodes for turn in episode.turns for d in turn.defects)
 
 
@@ -145,15 +169,14 @@ def _excess(turn: TurnRecord, defect: str) -> str:
     return f" ({given}the limit of that turn was {limit})"
 
 
-def _advice(run: Run, games: Sequence[str], turns: Sequence[TurnRecord]) -> str:
+def _advice(run: NotedRun, games: Sequence[str], turns: Sequence[TurnRecord]) -> str:
     """Return what to try next against the most frequent trouble, or "" if the games have it already."""
     troubles = Counter(_trouble(turn) for turn in turns if turn.defects)
-    suite = run.config.suite
     match troubles.most_common(1)[0][0]:
         case _Trouble.REASONING:
             return ""
         case _Trouble.LENGTH:
-            limit = suite.sampling.max_tokens
+            limit = run.suite.sampling.max_tokens
             return f", and a --max-reply-tokens above {limit} lets the model finish its replies"
         case _Trouble.THINK:
             apart = any(turn.reasoning for turn in turns)
@@ -166,9 +189,10 @@ def _advice(run: Run, games: Sequence[str], turns: Sequence[TurnRecord]) -> str:
             )
         case _Trouble.UNEXPECTED_THINK:
             return ", and without --setting think=false the model may reply with <think>"
-    if all(suite.tasks[game].settings.get("demonstrations") for game in games):
+    tasks = [run.suite.tasks[game] for game in games]
+    if run.units == "seats" or all(task.settings.get("demonstrations") for task in tasks):
         return ""
-    told = any("Bandit" in suite.tasks[game].env for game in games)
+    told = any("Bandit" in task.env for task in tasks)
     beware = "; on the bandits, worked examples reveal the answer" if told else ""
     return f", and --setting demonstrations=2 shows the model how to reply{beware}"
 
@@ -184,18 +208,18 @@ def _trouble(turn: TurnRecord) -> _Trouble:
     return _Trouble.OPENED_THINK if opened else trouble
 
 
-def _on_errors(agent: str, episodes: Sequence[Episode]) -> Iterator[str]:
+def _on_errors(agent: str, episodes: Sequence[Played], run: NotedRun) -> Iterator[str]:
     failed = [episode.error for episode in episodes if episode.error is not None]
     overflows = sum(episode.end is EndReason.OVERFLOW for episode in episodes)
     if failed:
-        share = f"{len(failed)} of {len(episodes)} episodes of {agent} ended in an error"
+        share = f"{len(failed)} of {len(episodes)} {run.units} of {agent} ended in an error"
         yield f"{share} and count as not solved; example: {_quoted(failed[0])}"
     if overflows:
-        share = f"{overflows} of {len(episodes)} episodes of {agent}"
+        share = f"{overflows} of {len(episodes)} {run.units} of {agent}"
         yield f"{share} exceeded the model's context and count as not solved"
 
 
-def _valid(episodes: Sequence[Episode]) -> float:
+def _valid(episodes: Sequence[Played]) -> float:
     replies = [not turn.defects for episode in episodes for turn in episode.turns]
     return sum(replies) / len(replies) if replies else 1.0
 

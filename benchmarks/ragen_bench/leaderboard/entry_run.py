@@ -4,8 +4,9 @@ from collections import defaultdict
 from pathlib import Path
 
 from ragen_agents.rollout import Episode
+from ragen_bench.config.run_config import ENTRY
 from ragen_bench.evaluation.run_table import Run, read_run
-from ragen_bench.leaderboard.store import ENTRY, read_entry
+from ragen_bench.leaderboard.store import read_entry
 
 
 def read_explainable(folder: Path) -> Run:

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, NoReturn
 from ragen_agents.rollout import Episode
 from ragen_agents.run_files.atomic import new_folder
 from ragen_agents.run_files.yaml_files import validate
+from ragen_bench.config.run_config import ENTRY
 from ragen_bench.config.suite_versions import check_playable
 from ragen_bench.leaderboard.entry import Entry
 from ragen_bench.leaderboard.rules import EntryError, check_rules
@@ -24,7 +25,6 @@ from ragen_bench.leaderboard.untrusted import (
 from ragen_bench.runs.records import Record, parse_records
 from ragen_envs.errors import RagenError
 
-ENTRY: Final = "entry.json"
 EPISODES: Final = "episodes.jsonl.xz"
 _UNPUBLISHED: Final = {"config": {"agents": {"__all__": {"endpoint": {"base_url"}}}}}
 """Fields that an entry leaves out."""

@@ -8,14 +8,14 @@ from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import Episode
 from ragen_agents.run_files.metrics_file import read_metrics
 from ragen_agents.run_files.yaml_files import load_yaml, validate
-from ragen_bench.config.run_config import AgentEntry, RunConfig
+from ragen_bench.config.run_config import ENTRY, AgentEntry, RunConfig
 from ragen_bench.config.suite_versions import check_playable
 from ragen_bench.evaluation.pairing import Side
 from ragen_bench.leaderboard.endpoints import published_settings
 from ragen_bench.leaderboard.entry import About, Entry, Training
 from ragen_bench.leaderboard.entry_check import Tick, check_entry, results_of
 from ragen_bench.leaderboard.rules import check_rules, check_titles
-from ragen_bench.leaderboard.store import ENTRY, read_about, write_entry
+from ragen_bench.leaderboard.store import read_about, write_entry
 from ragen_bench.runs.environments import versions_of
 from ragen_bench.runs.records import encode_episode
 from ragen_bench.verification.run_verification import MismatchError, verify_checksums

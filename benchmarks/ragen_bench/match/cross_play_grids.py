@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from ragen_bench.console.formats import Grid, number, percent_interval
+from ragen_bench.console.formats import Grid, interval, number, percent_interval
 from ragen_bench.match.match_table import ALL
 
 
@@ -15,8 +15,7 @@ def success_cell(row: dict[Any, Any]) -> str:
 
 def return_cell(row: dict[Any, Any]) -> str:
     """Return a mean return with its interval."""
-    low, high = number(row["return_low"]), number(row["return_high"])
-    return f"{number(row['mean_return'])} [{low}, {high}]"
+    return interval(row["mean_return"], row["return_low"], row["return_high"])
 
 
 def cross_play_grid(data: pd.DataFrame, measure: str) -> Grid:
@@ -62,4 +61,5 @@ def _pivot(data: pd.DataFrame, names: list[str], column: str, cell: Any, prefix:
     for row in data.to_dict("records"):
         cells.setdefault(tuple(row[name] for name in names), {})[row[column]] = cell(row)
     rows = [[*key, *(found.get(value, "-") for value in columns)] for key, found in cells.items()]
-    return Grid([*names, *(f"{prefix}{value}" for value in columns)], rows, left=len(names))
+    header = [*names, *(f"{prefix}{value}" for value in columns)]
+    return Grid(header, rows, left=len(names), intervals_hideable=True)

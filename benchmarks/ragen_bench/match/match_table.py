@@ -9,11 +9,13 @@ import pandas as pd
 
 from ragen_agents.rollout import MatchRecord, SeatRecord
 from ragen_bench.config.run_config import MatchConfig, lineup, load_config
+from ragen_bench.evaluation.level_clusters import repeated_levels_note
+from ragen_bench.evaluation.reply_notes import NotedRun, notes_on_replies
 from ragen_bench.evaluation.run_table import incomplete, mean, old_version
 from ragen_bench.runs.directory import EPISODES
 from ragen_bench.runs.records import read_records
 from ragen_bench.stats.clusters import number_clusters
-from ragen_bench.stats.intervals import bootstrap_mean, wilson_mean
+from ragen_bench.stats.intervals import bootstrap_mean, bounds_of_several, wilson_mean
 from ragen_envs.errors import RagenError
 
 ALL: Final = "all"
@@ -57,7 +59,7 @@ def summarise_matches(run: MatchRun) -> pd.DataFrame:
     ``mean_return`` with their 95% intervals over levels (Wilson's, and a bootstrap), of which those with
     the same key count as one; ``valid``, the share
     of its replies without a defect; ``turns`` and ``reply_tokens``, means of an episode; ``errors``,
-    episodes that ended in an error or outgrew the model's context. What is not defined is nan.
+    seats that ended in an error or outgrew the model's context. What is not defined is nan.
     """
     rows = []
     for task in run.config.suite.tasks:
@@ -117,11 +119,14 @@ def _summary(levels: Levels, keys: Mapping[int, str]) -> dict[str, Any]:
     success = wilson_mean(
         [mean([seat.success for seat in there]) for there in levels.values()], clusters=clusters
     )
-    returns = bootstrap_mean(
-        [mean([seat.episode_return for seat in there]) for there in levels.values()],
-        resamples=_RESAMPLES,
-        seed=0,
-        clusters=clusters,
+    returns = bounds_of_several(
+        bootstrap_mean(
+            [mean([seat.episode_return for seat in there]) for there in levels.values()],
+            resamples=_RESAMPLES,
+            seed=0,
+            clusters=clusters,
+        ),
+        len({keys[level] for level in levels}),
     )
     return {
         "n": len(levels),
@@ -145,4 +150,19 @@ def match_notes(run: MatchRun) -> list[str]:
         found.append(
             "the oracle plays its seat of a joint optimum; paired with other agents it is not an upper bound"
         )
-    return found + incomplete(run.missing, len(run.config.keys), run.torn)
+    levels = {task: list(_level_keys(run, task).values()) for task in run.config.suite.tasks}
+    found += repeated_levels_note(levels, "intervals", "matches of each lineup")
+    found += incomplete(run.missing, len(run.config.keys), run.torn)
+    return found + notes_on_replies(
+        _seats_by_agent(run), NotedRun(run.folder, run.config.suite, "seats")
+    )
+
+
+def _seats_by_agent(run: MatchRun) -> dict[tuple[str, str], list[SeatRecord]]:
+    """Return the seats of all matches by agent and task."""
+    found: dict[tuple[str, str], list[SeatRecord]] = defaultdict(list)
+    for (task, _), levels in run.matches.items():
+        for match in levels.values():
+            for seat in match.seats:
+                found[seat.agent, task].append(seat)
+    return found

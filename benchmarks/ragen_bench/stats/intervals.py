@@ -20,6 +20,7 @@ from ragen_bench.stats.clusters import Clusters, cluster_sums
 __all__ = [
     "Interval",
     "bootstrap_mean",
+    "bounds_of_several",
     "pass_at_k",
     "pass_hat_k",
     "success_rate",
@@ -34,7 +35,7 @@ _BLOCK = 1 << 21
 
 
 class Interval(NamedTuple):
-    """An estimate and its confidence interval; low <= estimate <= high unless all three are nan."""
+    """An estimate and its confidence interval: low <= estimate <= high, where they are not nan."""
 
     estimate: float
     low: float
@@ -161,6 +162,20 @@ def bootstrap_mean(
         sums, sizes = bootstrap_means(np.stack(columns), resamples, seed)
         means = sample[0] + sums / sizes
     return percentile_interval(float(sample[0] + deviations.mean()), means, confidence)
+
+
+def bounds_of_several(found: Interval, levels: int) -> Interval:
+    """Return an interval, whose bounds are nan if it has no width because all values are of one level.
+
+    Such values do not say how certain their mean is.
+
+    Args:
+        found: The interval of a bootstrap.
+        levels: Number of different levels, >= 1.
+    """
+    if levels > 1 or found.low < found.high:
+        return found
+    return Interval(found.estimate, math.nan, math.nan)
 
 
 def pass_at_k(successes: int, attempts: int, k: int) -> float:

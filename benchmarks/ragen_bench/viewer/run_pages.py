@@ -136,11 +136,11 @@ class _Pages:
 
     def _lesson(self, found: Ledger) -> dict[str, Any]:
         episode, turn = found.episode, found.worst
-        link = self._link(episode.agent, episode.task)
+        link, name = self._link(episode.agent, episode.task), name_in_viewer(episode)
         return {
-            "link": f"{link}#{name_in_viewer(episode)}/{first_frame(episode, turn)}",
+            "link": f"{link}#{name}/{first_frame(episode, turn)}",
             "task": episode.task,
-            "index": episode.instance.index,
+            "name": name,
             "turn": turn + 1,
             "decision": found.decisions[turn],
             "played": episode.turns[turn].executed,

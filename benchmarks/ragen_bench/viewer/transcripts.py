@@ -18,7 +18,8 @@ SAMPLES: Final = "samples.jsonl"
 
 Transcript = dict[str, Any]
 """One conversation: ``name``, ``of`` (what the first filter chooses), ``kind`` (what the second does),
-``success``, ``return``, ``end``, and ``messages``, each with ``role``, ``content`` and a ``note``."""
+``success``, ``return``, ``end``, ``error``, and ``messages``, each with ``role``, ``content``, a ``note`` and
+the ``reasoning`` that came apart from it."""
 
 
 def write_transcript_pages(
@@ -89,6 +90,7 @@ def _sample(number: int, line: dict[str, Any]) -> Transcript:
         "success": bool(line["success"]),
         "return": round(line["return"], 6),
         "end": line["end"],
+        "error": "",
         "messages": messages,
     }
 
@@ -113,6 +115,7 @@ def _seats(match: MatchRecord) -> Iterator[Transcript]:
             "success": seat.success,
             "return": round(seat.episode_return, 6),
             "end": seat.end.value,
+            "error": escape_unprintable(seat.error or ""),
             "messages": list(_said(seat)),
         }
 
@@ -124,10 +127,15 @@ def _said(seat: SeatRecord) -> Iterator[dict[str, str]]:
         note = f"reward {turn.reward:g}"
         if turn.defects:
             note += f"; {', '.join(turn.defects)}"
-        yield _message("assistant", turn.reply, note)
+        yield _message("assistant", turn.reply, note, turn.reasoning or "")
     if seat.closing:
         yield _message("user", seat.closing)
 
 
-def _message(role: str, content: str, note: str = "") -> dict[str, str]:
-    return {"role": role, "content": escape_unprintable(content, kept="\n\t"), "note": note}
+def _message(role: str, content: str, note: str = "", reasoning: str = "") -> dict[str, str]:
+    return {
+        "role": role,
+        "content": escape_unprintable(content, kept="\n\t"),
+        "note": note,
+        "reasoning": escape_unprintable(reasoning, kept="\n\t"),
+    }

@@ -19,7 +19,7 @@ function fits(each) {
     (!at("of").value || each.of === at("of").value) &&
     (!at("kind").value || each.kind === at("kind").value) &&
     (!at("outcome").value || String(each.success) === at("outcome").value) &&
-    (!text || each.messages.some((message) => message.content.toLowerCase().includes(text)))
+    (!text || each.messages.some((message) => `${message.reasoning}\n${message.content}`.toLowerCase().includes(text)))
   );
 }
 
@@ -40,7 +40,14 @@ function fill() {
 
 function message(each) {
   const block = make("article", "", each.role);
-  block.append(make("h3", each.note ? `${each.role} · ${each.note}` : each.role), make("pre", each.content));
+  block.append(make("h3", each.note ? `${each.role} · ${each.note}` : each.role));
+  if (each.reasoning) {
+    const apart = make("details", "");
+    apart.open = true;
+    apart.append(make("summary", "Reasoning (returned separately)"), make("pre", each.reasoning));
+    block.append(apart);
+  }
+  block.append(make("pre", each.content));
   return block;
 }
 
@@ -48,7 +55,7 @@ function show() {
   const number = location.hash === "" ? NaN : Number(location.hash.slice(1));
   current = all[number] ?? shown[0] ?? all[0];
   at("heading").textContent = `${current.of} · ${current.kind} · ${current.name}`;
-  at("facts").textContent = `${current.success ? "solved" : "not solved"}, return ${current.return}, ${current.end}`;
+  at("facts").textContent = `${current.success ? "solved" : "not solved"}, return ${current.return}, ${current.end}${current.error ? ` · ${current.error}` : ""}`;
   at("messages").replaceChildren(...current.messages.map(message));
   fill();
 }
