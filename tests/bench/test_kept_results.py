@@ -19,7 +19,7 @@ RESULTS = Path(__file__).parents[2] / "benchmarks/results"
 
 @pytest.mark.parametrize("name", bundled_sweeps())
 def test_kept_results_belong_to_the_tasks_of_their_sweep(name):
-    tasks = plan(load_sweep(name), Choice(seeds=10))
+    tasks = plan(load_sweep(name), Choice(seeds=20))
     kept = read_archive(archive_path(RESULTS, name, "laptop"))
     check_archive(kept, tasks, RESULTS)
     present = [r.task.path for r in kept if r.task.suite_version == SUITE_VERSION]
