@@ -2,6 +2,7 @@
 
 import copy
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -107,7 +108,7 @@ def test_an_engine_that_does_not_tell_entropies_is_not_trusted(tmp_path):
 
 
 class StaleEngine:
-    """Samples from the weights before the last ones, and says entropies."""
+    """Samples from the weights before the last ones, says that it has not, and says entropies."""
 
     def __init__(self):
         self.models, self.version = [], 0
@@ -121,7 +122,7 @@ class StaleEngine:
         self.inner.submit(requests)
 
     def poll(self):
-        return self.inner.poll()
+        return [replace(found, version=self.version) for found in self.inner.poll()]
 
     def release(self):
         pass
