@@ -161,6 +161,8 @@ def test_a_browser_shows_why_a_seat_failed_and_what_was_reasoned(browser, seated
     page.locator("#facts", has_not_text="licence").wait_for()
     shown = page.locator("article.assistant").first
     assert shown.locator("details pre").inner_text() == "I would⟨U+202E⟩ stay."
-    page.locator("#text").fill("would")
-    assert page.locator("#episodes a").count() == 2
+    page.locator("#text").fill("would⟨U+202E⟩ stay")
+    own = [each for each in data_of(seated_pages) if each["kind"] == "viewed:apart"]
+    assert 0 < len(own) == page.locator("#episodes a").count()
+    assert not any("⟨U+202E⟩" in m["content"] for each in own for m in each["messages"])
     page.close()

@@ -40,7 +40,7 @@ def _impossible(episodes: Iterable[Episode]) -> int:
 
 def _lost(episodes: Iterable[Episode]) -> int:
     return sum(
-        not episode.success and episode.optimal_success >= _CERTAIN and not episode.end.is_failure
+        not episode.success and episode.optimal_success >= _CERTAIN and not episode.is_failure
         for episode in episodes
     )
 
