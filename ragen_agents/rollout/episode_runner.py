@@ -95,10 +95,15 @@ class References(NamedTuple):
             best, paid = found.optimal_success, found.optimal_return
             if found.random_success is not None and found.random_success > best + _ROUNDING:
                 random = found.random_success
-                raise incomplete(game, f"random play solves {random}, but the optimum is {best}")
+                raise incomplete(
+                    game, f"random_success is {random}, but must not exceed optimal_success, {best}"
+                )
             if advice.expected_return > paid + _ROUNDING * max(1.0, abs(paid)):
                 promised = advice.expected_return
-                raise incomplete(game, f"max_return is {paid}, but its oracle promises {promised}")
+                raise incomplete(
+                    game,
+                    f"max_return is {paid}, but must not be below the oracle's expected_return, {promised}",
+                )
         return found
 
 

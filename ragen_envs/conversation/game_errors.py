@@ -1,6 +1,5 @@
 """What a game does wrong, as one error that names its class and method."""
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from traceback import walk_tb
@@ -9,7 +8,6 @@ from typing import Any, NoReturn, cast
 from ragen_envs.errors import GameError, RagenError, first_line
 
 GUIDE = "docs/add-a-game.md"
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def incomplete(game: object, what: str) -> GameError:
@@ -53,14 +51,17 @@ def checked_text(game: object, method: str, text: object) -> str:
     """Return what a method of a game's text face has returned.
 
     Raises:
-        GameError: It is no string, or one that UTF-8 cannot write.
+        GameError: It is no string, or one that UTF-8 cannot encode.
     """
     if not isinstance(text, str):
         raise incomplete(game, f"text.{method} returned {text!r:.80}, but must return a str")
-    if not text.isascii() and _SURROGATE.search(text):
-        raise incomplete(
-            game, f"text.{method} returned {text!r:.80}, which has half of a character"
-        )
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise incomplete(
+                game, f"text.{method} returned {text!r:.80}, which UTF-8 cannot encode"
+            ) from None
     return text
 
 

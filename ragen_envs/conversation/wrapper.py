@@ -432,16 +432,16 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             )
         if advice.value > 0 and not advice.actions:
             raise self._incomplete(
-                f"oracle returned no actions, but the value {advice.value!r:.80}, which must be 0 then"
+                f"oracle returned the value {advice.value!r:.80} without actions; it must be 0 then"
             )
         return advice
 
     def _asked(self, method: str, ask: Callable[[], Told]) -> Told:
-        """Return what a method of the game tells about its state, and check that the state stays."""
+        """Return what a method of the game says about its state, and check that the state is unchanged."""
         before = self.state_text()
         told = ask()
         if self.state_text() != before:
-            raise self._incomplete(f"{method} changed the state, but must leave it as it is")
+            raise self._incomplete(f"{method} changed the state of the game, but must not")
         return told
 
     def random_baseline(self) -> RandomBaseline | None:

@@ -1,5 +1,6 @@
-"""Seeds that are added after verdicts were made, and what the p-values pay for it."""
+"""Seeds that are added after verdicts were made, and how p-values are corrected for it."""
 
+import shutil
 from math import comb
 
 import pytest
@@ -10,7 +11,10 @@ from ragen_bench.reproduction.claims import judge
 from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import games_of, load_reproduction
 from ragen_bench.reproduction.reproduction_report import Report
+from ragen_bench.sweeps.archive import add_to_archive, borrowed
 from ragen_bench.sweeps.results import write_result
+from ragen_bench.sweeps.state import read_states
+from ragen_bench.sweeps.sweep_config import load_sweep
 from ragen_bench.sweeps.sweep_run import SweepRun
 from ragen_bench.sweeps.tasks import Choice, plan
 from results import make_result, results_of
@@ -34,34 +38,34 @@ def only(claim, what):
 
 
 @pytest.mark.parametrize(
-    ("counts", "price"),
+    ("counts", "factor"),
     [((), 1), ((12,), 1), ((3, 12), 1), ((6, 12), 2), ((6,), 2), ((4, 6, 12), 4)],
 )
-def test_p_values_are_doubled_each_time_seeds_are_added(counts, price):
+def test_p_values_are_doubled_each_time_seeds_are_added(counts, factor):
     rates = {"starpo-ppo": 0.55, "starpo-grpo": 0.5}
     what, results = results_of("figure5", rates, seeds=12, games=LAKE, seed_sd=0.05)
     what = only(
         "A critic ends better than group-relative advantages on FrozenLakeDeterministic", what
     )
-    (free,) = judge(what, Runs(what.load_sweep(), results))
-    (paid,) = judge(what, Runs(what.load_sweep(), with_counts(results, counts)))
-    assert 0 < free.p_holm < 0.25
-    assert paid.p_holm == pytest.approx(price * free.p_holm)
+    (plain,) = judge(what, Runs(what.load_sweep(), results))
+    (adjusted,) = judge(what, Runs(what.load_sweep(), with_counts(results, counts)))
+    assert 0 < plain.p_holm < 0.25
+    assert adjusted.p_holm == pytest.approx(factor * plain.p_holm)
 
 
-def test_a_claim_pays_for_its_own_cells_only():
+def test_the_correction_is_for_a_claims_own_cells_only():
     what, results = results_of("figure5", {}, curves={"success": DOWN})
     added = [r for r in results if (r.task.game, r.task.cell) == ("Sokoban", "starpo-grpo")]
     others = [r for r in results if r not in added]
     sweep = what.load_sweep()
     for claim in (COLLAPSES, "StarPO with group-relative advantages collapses on Bandit"):
         one = only(claim, what)
-        (free,) = judge(one, Runs(sweep, results))
-        (paid,) = judge(one, Runs(sweep, others + with_counts(added, (4, 6))))
-        assert paid.p_holm == (1 + (claim == COLLAPSES)) * free.p_holm
+        (plain,) = judge(one, Runs(sweep, results))
+        (adjusted,) = judge(one, Runs(sweep, others + with_counts(added, (4, 6))))
+        assert adjusted.p_holm == (1 + (claim == COLLAPSES)) * plain.p_holm
 
 
-def test_a_claim_on_times_pays_for_runs_with_times_only():
+def test_a_claim_on_times_is_corrected_for_runs_with_times_only():
     what, results = results_of("figure7", {}, seeds=9, games=("Sokoban",))
     one = only("Keeping 25% saves time", what)
 
@@ -76,7 +80,43 @@ def test_a_claim_on_times_pays_for_runs_with_times_only():
     assert verdict.p_holm == pytest.approx(2 / comb(12, 6))
 
 
-def false_verdicts(looks, pay):
+def test_own_runs_do_not_count_those_of_another_sweep(tmp_path):
+    """Runs of another sweep may have been looked at elsewhere, with other numbers of seeds."""
+    tasks = [t for t in plan(load_sweep("filter"), Choice(seeds=9, games=("Sokoban",)))
+             if t.cell == "grpo-all" and t.seed is not None]  # fmt: skip
+    twins = [
+        make_result(t.model_copy(update={"sweep": "algorithm", "cell": "starpo-grpo"}))
+        for t in tasks
+    ]
+    for task in tasks[:6]:
+        (tmp_path / task.path).mkdir(parents=True)
+        write_result(tmp_path / task.path, make_result(task))
+    states = read_states(tasks, tmp_path, {}, borrowed(twins, tasks))
+    assert [s.source is None for s in states] == [True] * 6 + [False] * 3
+    assert {s.result.seeds for s in states if s.source is None} == {6}
+
+
+def test_a_cell_with_fewer_seeds_than_another_is_not_unfinished(tmp_path):
+    what, results = results_of("figure5", {}, seeds=9, curves={"success": DOWN})
+    few = [
+        r for r in results if r.task.seed is None or r.task.seed < 6 or r.task.cell == "starpo-grpo"
+    ]
+    choice = Choice(games=tuple(games_of(what, "laptop")))
+    run = SweepRun(what.load_sweep(), choice, tmp_path, None, kept=tmp_path)
+
+    def unfinished(stored):
+        shutil.rmtree(tmp_path / "laptop", ignore_errors=True)
+        add_to_archive(run.archive(tmp_path), stored)
+        return [
+            n for n in Report(what, run.with_kept_seeds()).notes() if n.startswith("unfinished")
+        ]
+
+    assert unfinished(few) == []
+    lost = [r for r in few if (r.task.game, r.task.cell, r.task.seed) != ("Bandit", "starpo-s", 5)]
+    assert unfinished(lost) == ["unfinished: 1 task is missing"]
+
+
+def false_verdicts(looks, corrected):
     """The exact chance that a claim about fair coins is decided at one of the looks."""
     what = only(COLLAPSES, load_reproduction("figure5"))
     sweep = what.load_sweep()
@@ -96,7 +136,7 @@ def false_verdicts(looks, pay):
         open_ = {}
         for fallen, chance in grown.items():
             results = falls[:fallen] + stays[fallen:now]
-            seen = [n for n in looks if n <= now] if pay else [now]
+            seen = [n for n in looks if n <= now] if corrected else [now]
             (verdict,) = judge(what, Runs(sweep, with_counts(results, seen)))
             if verdict.verdict == "undecided":
                 open_[fallen] = chance
@@ -107,9 +147,9 @@ def false_verdicts(looks, pay):
 
 def test_adding_seeds_until_a_claim_is_decided_seldom_decides_it_wrongly():
     looks = (6, 9, 12, 17, 20)
-    assert false_verdicts(looks, pay=False) > 0.1
-    assert false_verdicts(looks, pay=True) <= 0.1
-    assert false_verdicts((6,), pay=True) == pytest.approx(2 / 2**6)
+    assert false_verdicts(looks, corrected=False) > 0.1
+    assert false_verdicts(looks, corrected=True) <= 0.1
+    assert false_verdicts((6,), corrected=True) == pytest.approx(2 / 2**6)
 
 
 def test_stored_runs_remember_with_how_many_others_they_were_judged(tmp_path):

@@ -239,7 +239,7 @@ def test_bad_lines_are_named(entry, line, named, rejected):
         (lambda e: e["about"].update(title="– …"), "no letter or digit"),
         (lambda e: e["about"].update(title="\u3164\u2800"), "no letter or digit"),
         (lambda e: e["about"].update(trained_on=["Sokoban", "Sokoban"]), "has 'Sokoban' twice"),
-        (lambda e: e["about"].update(date="2026-02-31"), "no day of the calendar"),
+        (lambda e: e["about"].update(date="2026-02-31"), "is not a date"),
         (lambda e: e["about"].update(authors="two\nlines"), "U+000A"),
         (lambda e: e["about"].update(description="x" * 401), "400"),
         (lambda e: e["about"].update(links={"x": "javascript:alert(1)"}), "links"),

@@ -37,7 +37,7 @@ def _day(text: str) -> str:
     try:
         date.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"'{text}' is no day of the calendar") from None
+        raise ValueError(f"'{text}' is not a date") from None
     return text
 
 

@@ -50,14 +50,14 @@ def judge(what: Reproduction, runs: Runs) -> list[Verdict]:
     A claim is supported, or contradicted, where the effect is on its side, or on the other, and the
     p-value, adjusted by Holm over all claims, also those that were not run, is at most 5%. It is smaller
     where that is not so, but an effect of half of the paper's size is rejected in the same way. Where seeds
-    were added after verdicts had been made, p-values pay for each time (`Runs.price`). Everything
+    were added after verdicts had been made, p-values are corrected for it (`Runs.correction`). Everything
     else is undecided, also all that is known of one seed only: it says nothing of other seeds. What would
-    decide a claim would do so even if it had the smallest p-value of all, and pays for adding seeds.
+    decide a claim would do so even if it had the smallest p-value of all, and seeds were added.
     """
-    prices = [runs.price(what.cells_of(claim), _curve(claim)) for claim in what.claims]
+    factors = [runs.correction(what.cells_of(claim), _curve(claim)) for claim in what.claims]
     findings = [
-        _paid(_find(what, claim, runs), price)
-        for claim, price in zip(what.claims, prices, strict=True)
+        _corrected(_find(what, claim, runs), factor)
+        for claim, factor in zip(what.claims, factors, strict=True)
     ]
     level = ALPHA / max(len(findings), 1)
     return [
@@ -69,10 +69,10 @@ def judge(what: Reproduction, runs: Runs) -> list[Verdict]:
             f.seeds,
             float(p),
             word,
-            *_remedy(f, word, level / price),
+            *_remedy(f, word, level / factor),
         )
-        for claim, price, f, (p, half) in zip(
-            what.claims, prices, findings, _adjusted(findings), strict=True
+        for claim, factor, f, (p, half) in zip(
+            what.claims, factors, findings, _adjusted(findings), strict=True
         )
         for word, p in [_word(f, p, half)]
     ]
@@ -84,8 +84,8 @@ def _curve(claim: Claim) -> str:
     return SECONDS if is_time else ""
 
 
-def _paid(finding: Finding, price: int) -> Finding:
-    both = np.minimum(price * np.array([finding.p_value, finding.p_half]), 1.0)
+def _corrected(finding: Finding, factor: int) -> Finding:
+    both = np.minimum(factor * np.array([finding.p_value, finding.p_half]), 1.0)
     return finding._replace(p_value=float(both[0]), p_half=float(both[1]))
 
 

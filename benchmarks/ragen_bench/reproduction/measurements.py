@@ -37,7 +37,7 @@ class Runs:
         ]  # fmt: skip
         return sorted(found, key=lambda result: result.task.seed or 0)
 
-    def price(self, cells: Iterable[tuple[str, str]], curve: str = "") -> int:
+    def correction(self, cells: Iterable[tuple[str, str]], curve: str = "") -> int:
         """Return the factor of p-values on cells, pairs (game, cell): doubled each time seeds were added.
 
         Only runs with the curve count, if one is named.

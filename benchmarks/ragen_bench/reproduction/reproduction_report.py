@@ -47,7 +47,7 @@ class Report:
         self._results = [state.result for state in states if state.result is not None]
         self._own = [s.result for s in states if s.result is not None and s.source is None]
         self._borrowed = [(s.task, s.source) for s in states if s.source is not None]
-        self._missing = len(states) - len(self._results)
+        self._missing = sum(s.result is None and run.is_expected(s.task) for s in states)
         self._runs = Runs(run.sweep, self._results)
         self.data: pd.DataFrame = tabulate(what.columns, what.paper, self._runs, beside)
         self.stages_data: pd.DataFrame | None = tabulate_stages(what, self._runs)
@@ -91,7 +91,8 @@ class Report:
         """Return the notes below the table."""
         found = []
         if self._missing:
-            found.append(f"unfinished: {self._missing} tasks are missing")
+            are = "task is" if self._missing == 1 else "tasks are"
+            found.append(f"unfinished: {self._missing} {are} missing")
         trained = self.data.loc[self.data["design"] != "control", "seeds"]
         if max(trained, default=0) == 1:
             found.append(
@@ -115,7 +116,7 @@ class Report:
         return found
 
     def _added_seeds(self) -> list[str]:
-        """Return a note on the cells whose p-values pay for seeds that were added."""
+        """Return a note on the cells whose p-values are corrected for seeds that were added."""
         games = {column.train for column in self.what.columns}
         cells = [
             f"{game} {cell} ({', '.join(str(count or 'unknown') for count in counts)})"

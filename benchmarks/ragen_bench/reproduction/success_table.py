@@ -46,7 +46,7 @@ def tabulate(
     both for exact controls), ``success`` with its interval over seeds and levels ``low`` and ``high``;
     ``score``, the success normalised to random play (0) and the optimum (100), both taken as known;
     ``paper``, the paper's success rate; ``against``, the cell of the same design that it is compared with,
-    ``difference`` with ``difference_low`` and ``difference_high``, ``p`` (times `Runs.price`;
+    ``difference`` with ``difference_low`` and ``difference_high``, ``p`` (times `Runs.correction`;
     nan where a side has one seed), ``p_holm`` over all comparisons of the table, and ``verdict``. Shares are
     in [0, 1]; what is not defined is nan or "".
     """
@@ -140,13 +140,13 @@ def _comparison(runs: Runs, column: Column, cell: str, sample: FloatArray) -> di
     if against is None or other is None:
         return {"against": ""}
     found = mixed_effects_rate_difference(sample, other)
-    price = runs.price([(column.train, cell), (column.train, against)])
+    factor = runs.correction([(column.train, cell), (column.train, against)])
     return {
         "against": against,
         "difference": found.interval.estimate,
         "difference_low": found.interval.low,
         "difference_high": found.interval.high,
-        "p": min(price * found.p_value, 1.0) if min(found.seeds) > 1 else _NAN,
+        "p": min(factor * found.p_value, 1.0) if min(found.seeds) > 1 else _NAN,
     }
 
 

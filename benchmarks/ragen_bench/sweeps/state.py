@@ -77,10 +77,10 @@ def read_states(
 
 
 def _seeds(states: Sequence[TaskState]) -> dict[tuple[str, str], int]:
-    """Return how many seeds each game and cell has, up to the last one that is done."""
+    """Return how many seeds of its own each game and cell has, up to the last one that is done."""
     seeds: dict[tuple[str, str], int] = {}
     for state in states:
-        if state.result is not None and state.task.seed is not None:
+        if state.result is not None and state.source is None and state.task.seed is not None:
             cell = (state.task.game, state.task.cell)
             seeds[cell] = max(seeds.get(cell, 0), state.task.seed + 1)
     return seeds

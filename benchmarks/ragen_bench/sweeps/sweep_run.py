@@ -45,6 +45,7 @@ class SweepRun:
         gpus: GPUs that each task requests from Ray; None for one at the paper's scale and none at the
             laptop's.
         kept: Folder of archived results, whose tasks count as done, or None.
+        expected: Seeds of a cell without which it is unfinished; None for all of the choice.
     """
 
     sweep: Sweep
@@ -54,6 +55,11 @@ class SweepRun:
     backend: Backend = "local"
     gpus: float | None = None
     kept: Path | None = None
+    expected: int | None = None
+
+    def is_expected(self, task: SweepTask) -> bool:
+        """Return whether the sweep is unfinished without a task."""
+        return task.seed is None or self.expected is None or task.seed < self.expected
 
     def states(self) -> list[TaskState]:
         """Return the state of each task."""
@@ -72,7 +78,9 @@ class SweepRun:
             check_archive(read_archive(folder), plan(self.sweep, self.choice), folder)
 
     def with_kept_seeds(self) -> "SweepRun":
-        """Return the run with as many seeds as are archived, or as it is where none are.
+        """Return the run with as many seeds as some cell has archived, or as it is where none are.
+
+        Cells with fewer are unfinished only if they have fewer than were chosen.
 
         Results that it shares with other sweeps count: a table without their seeds would leave them out.
         """
@@ -83,7 +91,10 @@ class SweepRun:
         most = replace(self.choice, seeds=max(archived, default=0) + 1)
         kept = replace(self, choice=most, root=folder / "no-runs").states()
         seeds = [s.task.seed for s in kept if s.result is not None and s.task.seed is not None]
-        return replace(self, choice=replace(self.choice, seeds=max(seeds) + 1)) if seeds else self
+        if not seeds:
+            return self
+        more = replace(self.choice, seeds=max(seeds) + 1)
+        return replace(self, choice=more, expected=self.choice.seeds)
 
     def archive(self, folder: Path) -> Path:
         """Return the file of this sweep's results in a folder of archived results."""
