@@ -151,6 +151,13 @@ def test_coop_gives_up_where_a_box_is_lost():
     env.reset(seed=0)
     assert env.board.count(BOX) == 1
     assert env.oracle(0).value == 0.0
+    expected, total = env.oracle(0).expected_return, 0.0
+    while env.agents:
+        _, rewards, *_ = env.step(
+            {each: env.oracle(env.seat_of(each)).action for each in env.agents}
+        )
+        total += rewards["player_0"]
+    assert total == pytest.approx(expected) == pytest.approx(-0.5)
 
 
 # The race
