@@ -148,6 +148,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         game = env.unwrapped
         self._reader = WordReader(game) if isinstance(game, WordGameEnv) else None
         self.end: ConversationEnd | None = None
+        self.success = False
         self._turns: list[tuple[str, str]] = []
         self._pictures: list[Picture] = []
         self._examples: tuple[WorkedExample, ...] | None = None
