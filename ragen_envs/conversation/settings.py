@@ -122,8 +122,8 @@ def resolve_symbols(
             f"symbols has the cells {', '.join(map(str, symbols))}, but must have {', '.join(wanted)}"
         )
     signs = list(symbols.values())
-    if len(set(signs)) != len(signs) or any(
+    if any(
         not isinstance(s, str) or len(s) != 1 or s.isspace() or not s.isprintable() for s in signs
-    ):
+    ) or len(set(signs)) != len(signs):
         raise RagenError(f"symbols is {dict(symbols)!r}, but each must be its own single character")
     return dict(symbols)

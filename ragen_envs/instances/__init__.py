@@ -13,6 +13,7 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any
 
+from ragen_envs.base import read_split
 from ragen_envs.errors import InstanceError
 
 __all__ = [
@@ -45,9 +46,9 @@ def load_pack(distribution: str, split: str) -> Sequence[FrozenInstance]:
     """Return the instances of a split, in their order.
 
     Raises:
-        InstanceError: There is no such pack, or the file is not the published one.
+        InstanceError: There is no such split or pack, or the file is not the published one.
     """
-    name = f"{distribution}.{split}.jsonl"
+    name = f"{distribution}.{read_split(split)}.jsonl"
     if name not in manifest():
         known = sorted({file.rsplit(".", 2)[0] for file in manifest()})
         raise InstanceError(

@@ -515,6 +515,7 @@ BAD_SYMBOLS = [
     ({**MINE, "wall": "\x00"}, "its own single character"),
     ({**MINE, "wall": "\u200b"}, "its own single character"),
     ({**MINE, "wall": 7}, "its own single character"),
+    ({**MINE, "wall": ["#"]}, "its own single character"),
 ]
 
 
