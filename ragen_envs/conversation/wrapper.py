@@ -1,7 +1,7 @@
 """Any game with a text face as a conversation: text in, text out."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, SupportsFloat, TypeVar
 
 import gymnasium as gym
@@ -431,11 +431,22 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
                 f"oracle returned {len(advice.actions)} actions, but must return at most {budget.this_turn} "
                 "(budget.this_turn)"
             )
-        if advice.value > 0 and not advice.actions:
+        self._check_advised(advice.actions)
+        if self.end is None and advice.value > 0 and not advice.actions:
             raise self._incomplete(
                 f"oracle returned the value {advice.value!r:.80} without actions; it must be 0 then"
             )
         return advice
+
+    def _check_advised(self, actions: Sequence[Any]) -> None:
+        """Check that an oracle's actions are texts, or numbers of actions that the game has."""
+        kind: Any = str if self.in_words else int | np.integer
+        for action in actions:
+            if not isinstance(action, kind) or not (self.in_words or 0 <= action < len(self.names)):
+                wanted = "texts" if self.in_words else f"from 0 to {len(self.names) - 1}"
+                raise self._incomplete(
+                    f"oracle returned the action {action!r:.80}, but its actions must be {wanted}"
+                )
 
     def _asked(self, method: str, ask: Callable[[], Told]) -> Told:
         """Return what a method of the game says about its state, and check that the state is unchanged."""

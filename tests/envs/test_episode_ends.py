@@ -127,3 +127,14 @@ def test_time_limits_that_no_prompt_states_truncate():
     name = random.Random(0).choice(env.names)
     _, _, terminated, truncated, info = env.step(format_reply([name], "hm"))
     assert (terminated, truncated, info["end"]) == (False, True, "truncated")
+
+
+@pytest.mark.parametrize("env_id", TEXTS)
+def test_after_the_end_a_conversation_is_worth_its_success(env_id):
+    env = make(env_id)
+    env.reset(options={"split": "test", "index": 0})
+    while env.end is None:
+        env.play(format_reply(best_texts(env), "so"))
+    advice = env.oracle()
+    assert (advice.actions, advice.value) == ((), float(env.success))
+    assert advice.expected_return == env.max_return() == 0
