@@ -490,3 +490,9 @@ def test_oracles_at_the_market_are_in_equilibrium():
 def test_no_arm_of_the_market_can_be_taken_for_passing(name):
     with pytest.raises(InstanceError, match="must be different arms"):
         bandit_market.BanditMarketEnv(level=f"{name}=1.0@1.0/Rock=0.5@1.0")
+
+
+@pytest.mark.parametrize("name", ["A || B", " A", "A\n", " "])
+def test_every_arm_of_the_market_can_be_chosen_by_a_reply(name):
+    with pytest.raises(InstanceError, match="must be different arms"):
+        bandit_market.BanditMarketEnv(level=f"{name}=1.0@1.0/Rock=0.5@1.0")
