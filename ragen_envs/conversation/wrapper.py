@@ -412,7 +412,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         return self.names.index(name) if self._reader is None else name
 
     def oracle(self) -> Advice:
-        """Return the game's optimum under the remaining turns and actions.
+        """Return the game's optimum under the remaining turns and actions; after the end, the success.
 
         Raises:
             ResetNeededError: No episode has begun.
@@ -422,6 +422,8 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         if oracle is None:
             raise self._incomplete("class has no oracle(budget)")
         budget = self.budget
+        if self.end is not None:
+            return Advice((), float(self.success), 0.0)
         with named_errors(self.unwrapped):
             advice = self._asked("oracle", lambda: oracle(budget))
         if not isinstance(advice, Advice):
@@ -432,7 +434,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
                 "(budget.this_turn)"
             )
         self._check_advised(advice.actions)
-        if self.end is None and advice.value > 0 and not advice.actions:
+        if advice.value > 0 and not advice.actions:
             raise self._incomplete(
                 f"oracle returned the value {advice.value!r:.80} without actions; it must be 0 then"
             )
@@ -461,10 +463,14 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         game = self.unwrapped
         if not isinstance(game, GameEnv):
             return None
+        if self.end is not None:
+            return RandomBaseline(float(self.success), 0.0)
         return self._asked("random_baseline", lambda: game.random_baseline(self.budget))
 
     def max_return(self) -> float:
         """Return the largest expected sum of the game's rewards under the remaining budget."""
+        if self.end is not None:
+            return 0.0
         game = self.unwrapped
         if not isinstance(game, GameEnv):
             return self.oracle().expected_return
