@@ -326,9 +326,9 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
 
     def _next_text(self, told: str) -> str:
         state = self.state_text()
+        self._look()
         if self.end is not None:
             return prompt.final_prompt(told, self.success, state)
-        self._look()
         left = self.settings.max_actions - self._actions_used
         asked = prompt.turn_prompt(state, len(self._turns) + 1, left, self.settings)
         return f"{told}\n{asked}"
