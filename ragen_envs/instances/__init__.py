@@ -13,8 +13,8 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any
 
-from ragen_envs.base import read_split
 from ragen_envs.errors import InstanceError
+from ragen_envs.splits import SPLITS
 
 __all__ = [
     "FrozenInstance",
@@ -48,7 +48,9 @@ def load_pack(distribution: str, split: str) -> Sequence[FrozenInstance]:
     Raises:
         InstanceError: There is no such split or pack, or the file is not the published one.
     """
-    name = f"{distribution}.{read_split(split)}.jsonl"
+    if split not in SPLITS:
+        raise InstanceError(f"split is {split!r}, but must be one of {', '.join(SPLITS)}")
+    name = f"{distribution}.{split}.jsonl"
     if name not in manifest():
         known = sorted({file.rsplit(".", 2)[0] for file in manifest()})
         raise InstanceError(
