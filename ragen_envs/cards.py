@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Final
 
 from ragen_envs import drawing as d
-from ragen_envs.drawing_font import measure, write
+from ragen_envs.drawing_font import measure, shorten, write
 
 MARGIN: Final = 12
 
@@ -17,7 +17,7 @@ def draw_cards(rows: Sequence[Sequence[Card]], size: tuple[int, int], columns: i
     """Draw rows of cards of one size, each row from the left.
 
     Args:
-        rows: The cards; texts are written as large as fits.
+        rows: The cards; texts are written as large as fits, and cut if they never do.
         size: Height and width of a card in pixels.
         columns: Cards for which a row has room.
 
@@ -41,7 +41,9 @@ def _card(text: str, color: d.Color, height: int, width: int) -> d.Image:
     canvas.fill(canvas.box(0, 0, width, height, radius=10), d.INK, 0.25)
     canvas.fill(canvas.box(1, 1, width - 1, height - 3, radius=9), color)
     picture = canvas.image()
-    fits = (scale for scale in (5, 4, 3, 2) if measure(text, scale) <= width - 12)
+    room = width - 12
+    scale = next((scale for scale in (5, 4, 3, 2) if measure(text, scale) <= room), 1)
     light = sum(color) > 3 * 150
-    write(picture, text, width // 2, height // 2 - 1, next(fits, 1), d.INK if light else d.WHITE)
+    shown = shorten(text, scale, room)
+    write(picture, shown, width // 2, height // 2 - 1, scale, d.INK if light else d.WHITE)
     return picture

@@ -1,5 +1,6 @@
 """What oracles and random baselines are asked, and what they answer."""
 
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ class Budget:
     """The remaining actions and turns; an episode ends when either is used up.
 
     Raises:
-        RagenError: One of them is too small.
+        RagenError: One of them is no integer, or is too small.
     """
 
     actions: int
@@ -34,7 +35,11 @@ class Budget:
 
     def __post_init__(self) -> None:
         for name, least in (("actions", 0), ("turns", 0), ("actions_per_turn", 1)):
-            if (given := getattr(self, name)) < least:
+            given = getattr(self, name)
+            if type(given) is not int:
+                given = _integer(f"{name} of a budget", given)
+                object.__setattr__(self, name, given)
+            if given < least:
                 raise RagenError(f"{name} of a budget is {given}, but must be at least {least}")
 
     @classmethod
@@ -86,7 +91,23 @@ DEFAULT_STEPS = 100
 
 
 def as_budget(budget: Budget | int | None) -> Budget:
-    """Return a budget from a budget, a number of closed-loop steps, or None for the default horizon."""
+    """Return a budget from a budget, a number of closed-loop steps, or None for the default horizon.
+
+    Raises:
+        RagenError: It is none of these.
+    """
     if isinstance(budget, Budget):
         return budget
-    return Budget.closed_loop(DEFAULT_STEPS if budget is None else budget)
+    if budget is None:
+        return Budget.closed_loop(DEFAULT_STEPS)
+    return Budget.closed_loop(_integer("budget", budget, "a Budget, an integer or None"))
+
+
+def _integer(name: str, value: Any, wanted: str = "an integer") -> int:
+    """Return an integer of any type as an int, or raise `RagenError`; a bool is no integer."""
+    try:
+        if not isinstance(value, bool):
+            return operator.index(value)
+    except TypeError:
+        pass
+    raise RagenError(f"{name} is {value!r:.80}, but must be {wanted}")

@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
+from ragen_envs.arguments import read_count
 from ragen_envs.conversation.settings import SETTING_NAMES
 from ragen_envs.conversation.vector import ConversationVector
 from ragen_envs.conversation.wrapper import ConversationWrapper
@@ -56,7 +57,8 @@ def make_vector(game: str, num: int, **overrides: Any) -> ConversationVector:
     """
     if not isinstance(game, str):
         raise RagenError(f"game is {game!r}, but must be an id: each conversation has its own env")
-    return ConversationVector([make(game, **overrides) for _ in range(num)])
+    count = read_count("num", num, 1)
+    return ConversationVector([make(game, **overrides) for _ in range(count)])
 
 
 def make_registered(game: str, **keywords: Any) -> ConversationWrapper:

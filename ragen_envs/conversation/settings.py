@@ -3,8 +3,10 @@
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from numbers import Real
 from typing import Any, Final
 
+from ragen_envs.arguments import read_count
 from ragen_envs.conversation.parser import THINK_PREFIX
 from ragen_envs.errors import RagenError
 from ragen_envs.text import FORMATS, GRID, IMAGE
@@ -57,14 +59,11 @@ class ConversationSettings:
 
     def __post_init__(self) -> None:
         for name in ("max_turns", "actions_per_turn", "max_actions", "history_turns"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise RagenError(f"{name} is {value!r}, but must be an integer >= 1")
-        shown = self.demonstrations
-        if type(shown) is not int or not 0 <= shown <= MAX_DEMONSTRATIONS:
-            raise RagenError(
-                f"demonstrations is {shown!r}, but must be an integer from 0 to {MAX_DEMONSTRATIONS}"
-            )
+            self._set(name, read_count(name, getattr(self, name), 1))
+        shown = read_count("demonstrations", self.demonstrations, 0, MAX_DEMONSTRATIONS)
+        self._set("demonstrations", shown)
+        if isinstance(self.symbols, Mapping):  # what is remembered by settings must not change
+            self._set("symbols", dict(self.symbols))
         for name in ("think", "think_prefix"):
             value = getattr(self, name)
             if not isinstance(value, bool):
@@ -81,8 +80,13 @@ class ConversationSettings:
             if value not in choices:
                 raise RagenError(f"{name} is {value!r}, but must be one of {', '.join(choices)}")
         penalty = self.format_penalty
-        if not isinstance(penalty, int | float) or not -math.inf < penalty <= 0:
+        if not isinstance(penalty, Real) or not -math.inf < penalty <= 0:
             raise RagenError(f"format_penalty is {penalty!r}, but must be a number <= 0")
+        if not isinstance(penalty, int | float):
+            self._set("format_penalty", float(penalty))
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
 
     @property
     def prefix(self) -> str:
@@ -122,8 +126,8 @@ def resolve_symbols(
             f"symbols has the cells {', '.join(map(str, symbols))}, but must have {', '.join(wanted)}"
         )
     signs = list(symbols.values())
-    if len(set(signs)) != len(signs) or any(
+    if any(
         not isinstance(s, str) or len(s) != 1 or s.isspace() or not s.isprintable() for s in signs
-    ):
+    ) or len(set(signs)) != len(signs):
         raise RagenError(f"symbols is {dict(symbols)!r}, but each must be its own single character")
     return dict(symbols)

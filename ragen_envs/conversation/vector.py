@@ -1,8 +1,10 @@
 """Many conversations of one game at once."""
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
+from ragen_envs.base import read_integer
 from ragen_envs.conversation.end_reason import ConversationEnd
 from ragen_envs.conversation.wrapper import ConversationWrapper, Message, TurnResult
 from ragen_envs.errors import RagenError
@@ -60,13 +62,16 @@ class ConversationVector:
         columns = {"seeds": seeds, "indices": indices, "noises": noises}
         for name, values in columns.items():
             _check_length(name, values, len(chosen))
+        numbers: list[int | None] = [None] * len(chosen)
+        if seeds is not None:
+            numbers = [None if seed is None else read_integer("seed", seed) for seed in seeds]
         for k, conversation in enumerate(chosen):
             options: dict[str, Any] = {} if split is None else {"split": split}
             if indices is not None:
                 options["index"] = indices[k]
             if noises is not None:
                 options["noise"] = noises[k]
-            conversation.reset(seed=None if seeds is None else seeds[k], options=options)
+            conversation.reset(seed=numbers[k], options=options)
 
     def play(
         self,
@@ -117,11 +122,8 @@ class ConversationVector:
     def _choose(self, ids: Sequence[int] | None) -> Sequence[ConversationWrapper]:
         if ids is None:
             return self.conversations
-        count = len(self.conversations)
-        for i in ids:
-            if not 0 <= i < count:
-                raise RagenError(f"there is no conversation {i!r}, but 0 to {count - 1}")
-        return [self.conversations[i] for i in ids]
+        _check_list("ids", ids)
+        return [self.conversations[_read_id(i, len(self.conversations))] for i in ids]
 
 
 def _play(conversation: ConversationWrapper, reply: str, cut: bool) -> TurnResult | Exception:
@@ -131,6 +133,26 @@ def _play(conversation: ConversationWrapper, reply: str, cut: bool) -> TurnResul
         return error
 
 
+def _read_id(value: Any, count: int) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = -1
+    if not 0 <= number < count:
+        raise RagenError(f"there is no conversation {value!r:.80}, but 0 to {count - 1}")
+    return number
+
+
 def _check_length(name: str, values: Sequence[Any] | None, count: int) -> None:
-    if values is not None and len(values) != count:
+    if values is None:
+        return
+    _check_list(name, values)
+    if len(values) != count:
         raise RagenError(f"{name} has {len(values)} items, but there are {count} conversations")
+
+
+def _check_list(name: str, values: Any) -> None:
+    if isinstance(values, str) or not hasattr(values, "__len__"):
+        raise RagenError(
+            f"{name} is {values!r:.80}, but must be a list with one item for each conversation"
+        )

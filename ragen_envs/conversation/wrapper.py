@@ -1,7 +1,7 @@
 """Any game with a text face as a conversation: text in, text out."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, SupportsFloat, TypeVar
 
 import gymnasium as gym
@@ -148,6 +148,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         game = env.unwrapped
         self._reader = WordReader(game) if isinstance(game, WordGameEnv) else None
         self.end: ConversationEnd | None = None
+        self.success = False
         self._turns: list[tuple[str, str]] = []
         self._pictures: list[Picture] = []
         self._examples: tuple[WorkedExample, ...] | None = None
@@ -325,9 +326,9 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
 
     def _next_text(self, told: str) -> str:
         state = self.state_text()
+        self._look()
         if self.end is not None:
             return prompt.final_prompt(told, self.success, state)
-        self._look()
         left = self.settings.max_actions - self._actions_used
         asked = prompt.turn_prompt(state, len(self._turns) + 1, left, self.settings)
         return f"{told}\n{asked}"
@@ -411,7 +412,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         return self.names.index(name) if self._reader is None else name
 
     def oracle(self) -> Advice:
-        """Return the game's optimum under the remaining turns and actions.
+        """Return the game's optimum under the remaining turns and actions; after the end, the success.
 
         Raises:
             ResetNeededError: No episode has begun.
@@ -421,6 +422,8 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         if oracle is None:
             raise self._incomplete("class has no oracle(budget)")
         budget = self.budget
+        if self.end is not None:
+            return Advice((), float(self.success), 0.0)
         with named_errors(self.unwrapped):
             advice = self._asked("oracle", lambda: oracle(budget))
         if not isinstance(advice, Advice):
@@ -430,11 +433,22 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
                 f"oracle returned {len(advice.actions)} actions, but must return at most {budget.this_turn} "
                 "(budget.this_turn)"
             )
+        self._check_advised(advice.actions)
         if advice.value > 0 and not advice.actions:
             raise self._incomplete(
                 f"oracle returned the value {advice.value!r:.80} without actions; it must be 0 then"
             )
         return advice
+
+    def _check_advised(self, actions: Sequence[Any]) -> None:
+        """Check that an oracle's actions are texts, or numbers of actions that the game has."""
+        kind: Any = str if self.in_words else int | np.integer
+        for action in actions:
+            if not isinstance(action, kind) or not (self.in_words or 0 <= action < len(self.names)):
+                wanted = "texts" if self.in_words else f"from 0 to {len(self.names) - 1}"
+                raise self._incomplete(
+                    f"oracle returned the action {action!r:.80}, but its actions must be {wanted}"
+                )
 
     def _asked(self, method: str, ask: Callable[[], Told]) -> Told:
         """Return what a method of the game says about its state, and check that the state is unchanged."""
@@ -449,10 +463,14 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         game = self.unwrapped
         if not isinstance(game, GameEnv):
             return None
+        if self.end is not None:
+            return RandomBaseline(float(self.success), 0.0)
         return self._asked("random_baseline", lambda: game.random_baseline(self.budget))
 
     def max_return(self) -> float:
         """Return the largest expected sum of the game's rewards under the remaining budget."""
+        if self.end is not None:
+            return 0.0
         game = self.unwrapped
         if not isinstance(game, GameEnv):
             return self.oracle().expected_return

@@ -131,4 +131,5 @@ class CountdownEnv(WordGameEnv):
         self.numbers, self.target = text.decode_level(level)
 
     def _draw(self) -> Image:
-        return image.render(self.numbers, self.target)
+        given, _ = text.decode_level(self._level())
+        return image.render(self.numbers, self.target, len(given))

@@ -7,10 +7,16 @@ from ragen_envs.cards import draw_cards
 from ragen_envs.countdown.dynamics import Numbers
 
 _CARD: Final = (72, 96)
-_COLUMNS: Final = 5
+_FEWEST_COLUMNS: Final = 5
 
 
-def render(numbers: Numbers, target: int) -> d.Image:
-    """Return the state as a fresh RGB image, uint8 (180, 552, 3)."""
+def render(numbers: Numbers, target: int, given: int) -> d.Image:
+    """Return the state as a fresh RGB image, uint8 (180, 552, 3), or (180, 660, 3) with six given numbers.
+
+    Args:
+        numbers: Those that are left.
+        target: To be reached.
+        given: How many numbers the level has at the start, so that all its pictures have one size.
+    """
     cards = [(str(number), d.TEAL if number == target else d.WHITE) for number in numbers]
-    return draw_cards([[(str(target), d.GOLD)], cards], _CARD, _COLUMNS)
+    return draw_cards([[(str(target), d.GOLD)], cards], _CARD, max(_FEWEST_COLUMNS, given))

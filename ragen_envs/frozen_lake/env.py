@@ -169,9 +169,10 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
 
     def turn_value(self, actions: Sequence[int], budget: Budget) -> float:
         """Return the largest probability to reach the goal after a turn, over where it may slip."""
+        directions = [read_action(action, dynamics.ACTION_NAMES) for action in actions]
         return oracle.turn_value(
             bytes(self.tiles), self.height, self.width, self.success_rate, self.position,
-            actions, budget,
+            directions, budget,
         )  # fmt: skip
 
     def level_key(self, level: str) -> int:

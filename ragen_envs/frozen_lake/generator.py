@@ -97,6 +97,6 @@ def generate(
 def no_map(height: int, width: int, p: float) -> GenerationError:
     """Return the error that says that ``MAX_ATTEMPTS`` draws were not enough."""
     return GenerationError(
-        f"no {height}x{width} map with p={p} and a path to the goal in {MAX_ATTEMPTS} draws; "
-        "use a larger p"
+        f"none of {MAX_ATTEMPTS} {height}x{width} maps with p={p} has a path to the goal and belongs to the "
+        "split; use a larger size or p"
     )

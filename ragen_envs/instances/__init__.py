@@ -14,6 +14,7 @@ from importlib import resources
 from typing import Any
 
 from ragen_envs.errors import InstanceError
+from ragen_envs.splits import SPLITS
 
 __all__ = [
     "FrozenInstance",
@@ -45,8 +46,10 @@ def load_pack(distribution: str, split: str) -> Sequence[FrozenInstance]:
     """Return the instances of a split, in their order.
 
     Raises:
-        InstanceError: There is no such pack, or the file is not the published one.
+        InstanceError: There is no such split or pack, or the file is not the published one.
     """
+    if split not in SPLITS:
+        raise InstanceError(f"split is {split!r}, but must be one of {', '.join(SPLITS)}")
     name = f"{distribution}.{split}.jsonl"
     if name not in manifest():
         known = sorted({file.rsplit(".", 2)[0] for file in manifest()})

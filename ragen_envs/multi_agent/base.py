@@ -173,10 +173,22 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
         """Do nothing: no game holds anything open."""
 
     def seat_of(self, agent: str) -> int:
-        """Return the seat of an agent."""
+        """Return the seat of an agent.
+
+        Raises:
+            RagenError: There is no such agent.
+        """
+        if agent not in self.possible_agents:
+            known = ", ".join(self.possible_agents)
+            raise RagenError(f"agent is {agent!r}, but must be one of {known}")
         return self.possible_agents.index(agent)
 
+    def _read_seat(self, seat: Any) -> int:
+        """Return the number of a seat, or raise `RagenError` if there is no such seat."""
+        return read_count("seat", seat, 0, self.players - 1)
+
     @property
+    @after_reset
     def limit(self) -> int:
         """Rounds that the present episode has at most."""
         return self._budget() if self.max_cycles is None else self.max_cycles
@@ -197,7 +209,15 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
 
     @abstractmethod
     def oracle(self, seat: int) -> Advice:
-        """Return the exact optimum of a seat, under the rounds that are left; see the game."""
+        """Return the exact optimum of a seat, under the rounds that are left; see the game.
+
+        Args:
+            seat: Number of the seat, from 0; ``seat_of`` returns that of an agent.
+
+        Raises:
+            RagenError: There is no such seat.
+            ResetNeededError: No episode has begun.
+        """
 
     @abstractmethod
     def level_key(self, level: str) -> int:

@@ -10,7 +10,7 @@ from ragen_envs.conversation.end_reason import ConversationEnd
 from ragen_envs.conversation.parser import ParsedReply, parse_reply, whole_turn
 from ragen_envs.conversation.settings import SETTING_NAMES, ConversationSettings, resolve_symbols
 from ragen_envs.conversation.wrapper import Message, TurnResult
-from ragen_envs.errors import RagenError
+from ragen_envs.errors import NeverResetError, RagenError
 from ragen_envs.multi_agent.base import MultiAgentEnv, SeatView
 from ragen_envs.oracle import Advice, Budget
 from ragen_envs.text import FORMATS, IMAGE
@@ -34,6 +34,9 @@ class Seat:
         self.number = number
         self._asked = settings
         self.symbols = resolve_symbols(settings.symbols, game.text.vocabularies)
+        self.names: tuple[str, ...] = ()
+        self.end: ConversationEnd | None = None
+        self.success = False
 
     @property
     def in_words(self) -> bool:
@@ -45,8 +48,8 @@ class Seat:
         limit = self.game.limit
         self.settings = replace(self._asked, max_turns=limit, max_actions=limit, actions_per_turn=1)
         face, view = self.game.text, SeatView(self.game, self.number)
-        self.names: tuple[str, ...] = face.actions(view)
-        self.end: ConversationEnd | None = None
+        self.names = face.actions(view)
+        self.end = None
         self.success = False
         self._turns: list[tuple[str, str]] = []
         legend = face.legend(self.symbols)
@@ -54,12 +57,18 @@ class Seat:
         self.user = prompt.turn_prompt(self.state_text(), 1, limit, self.settings)
         return f"{self.system}\n\n{self.user}"
 
+    def _check_started(self) -> None:
+        if not self.names:
+            raise NeverResetError("call reset() before using the conversation of a seat")
+
     def read(self, reply: str, truncated: bool = False) -> ParsedReply:
         """Read a reply; ``truncated`` says that the model was cut off by its token limit.
 
         Raises:
             RagenError: The reply is not a string.
+            ResetNeededError: No episode has begun.
         """
+        self._check_started()
         if not isinstance(reply, str):
             raise RagenError(f"the reply is {reply!r:.80}, but must be a string")
         settings = self.settings
@@ -103,17 +112,20 @@ class Seat:
 
     def state_text(self) -> str:
         """Return the state as the seat sees it, in the format and symbols of the settings."""
+        self._check_started()
         view = SeatView(self.game, self.number)
         return self.game.text.observation(view, self._asked.observation, self.symbols)
 
     @property
     def budget(self) -> Budget:
         """What is left: a round is a turn with one action."""
+        self._check_started()
         return Budget.closed_loop(self.game.rounds_left)
 
     @property
     def messages(self) -> list[Message]:
         """The chat that ends with the message to reply to, under the history setting."""
+        self._check_started()
         kept = {"full": len(self._turns), "last": self.settings.history_turns, "none": 0}
         first = max(0, len(self._turns) - kept[self.settings.history])
         chat = [{"role": "system", "content": self.system}]
@@ -125,6 +137,7 @@ class Seat:
 
     def random_actions(self, rng: np.random.Generator, count: int) -> tuple[int, ...]:
         """Return ``count`` uniformly random actions."""
+        self._check_started()
         return tuple(rng.integers(len(self.names), size=count).tolist())
 
     def oracle(self) -> Advice:

@@ -88,6 +88,6 @@ def generate(
 def no_level(height: int, width: int, boxes: int) -> GenerationError:
     """Return the error that says that ``MAX_ATTEMPTS`` rooms were not enough."""
     return GenerationError(
-        f"no level with boxes={boxes} on size={height}x{width} in {MAX_ATTEMPTS} rooms; "
-        "use a larger size or fewer boxes"
+        f"none of {MAX_ATTEMPTS} rooms of size={height}x{width} gave a level with boxes={boxes} that "
+        "belongs to the split; use a larger size or fewer boxes"
     )

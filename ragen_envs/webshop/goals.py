@@ -92,12 +92,14 @@ def decode_goal(level: str, catalogue: Catalogue) -> Goal:
         shop, product, attributes, options, limit, instruction = json.loads(level)
         goal_options = tuple((str(name), str(value)) for name, value in options)
         goal_limit = None if limit is None else int(limit)
+        if not isinstance(attributes, list):
+            raise TypeError(attributes)
         wanted = tuple(map(str, attributes))
         number = catalogue.numbers.get(product)
     except (ValueError, TypeError, OverflowError, RecursionError):
         raise InstanceError(
-            f"level {level[:80]!r} must be a JSON list: catalogue, product, attributes, pairs of options, "
-            "limit, instruction"
+            f"level {level[:80]!r} must be a JSON list: catalogue, product, list of attributes, pairs of "
+            "options, limit, instruction"
         ) from None
     if shop != catalogue.name:
         raise InstanceError(

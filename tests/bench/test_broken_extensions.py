@@ -67,6 +67,21 @@ def corridor(tmp_path, monkeypatch):
             "return Advice(run * 99, value, value)",
             "must return at most 5 (budget.this_turn)",
         ),
+        (
+            ADVICE,
+            "return Advice((2,), value, value)",
+            "returned the action 2, but its actions must",
+        ),
+        (
+            ADVICE,
+            "return Advice((-1,), value, value)",
+            "the action -1, but its actions must be from 0",
+        ),
+        (
+            ADVICE,
+            "return Advice(('Left',), value, value)",
+            "the action 'Left', but its actions must",
+        ),
         ("self.length = length", "raise OSError('no map')", "cannot be made: OSError: no map"),
         (KEY, "return 'a'", "CorridorEnv._draw_level raised TypeError: "),
         (INFO, "return None", "its info is None, but must be a dict"),

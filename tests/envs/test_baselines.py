@@ -184,3 +184,29 @@ def test_an_oracle_is_not_asked_about_fewer_steps_than_none(env_id):
     env.reset(seed=0)
     with pytest.raises(RagenError, match="actions of a budget is -1"):
         env.oracle(-1)
+
+
+@pytest.mark.parametrize("budget", [2.5, 2.0, "3", True, (5, 5, 1), np.float64(3)])
+@pytest.mark.parametrize("env_id", ["ragen/Sokoban-v0", "ragen/Cube-v0", "ragen/Countdown-v0"])
+def test_a_budget_of_another_type_is_refused(env_id, budget):
+    env = gym.make(env_id).unwrapped
+    env.reset(seed=0)
+    for asked in (env.oracle, env.random_baseline, env.max_return):
+        with pytest.raises(
+            RagenError, match=r"budget is .* but must be a Budget, an integer or None"
+        ):
+            asked(budget)
+
+
+@pytest.mark.parametrize("budget", [(1.5, 1, 1), (1, "1", 1), (1, 1, True)])
+def test_parts_of_a_budget_that_are_no_integers_are_refused(budget):
+    with pytest.raises(RagenError, match=r"of a budget is .* but must be an integer"):
+        Budget(*budget)
+
+
+def test_integers_of_numpy_are_a_budget():
+    assert Budget(np.int64(4), np.uint8(2), np.int32(2)) == Budget(4, 2, 2)
+    env = SokobanEnv(level=CORNER)
+    env.reset()
+    assert env.oracle(np.int64(9)) == env.oracle(9)
+    assert env.random_baseline(np.int64(9)) == env.random_baseline(9)

@@ -19,6 +19,7 @@ GAME_IDS = [game.id for game in GAMES]
 TEXTS = [name for name in text_ids() if name.startswith("ragen/")]
 VECTORS = [game.id for game in GAMES if gym.spec(game.id).vector_entry_point]
 TABLES = [game.id for game in MULTI_AGENT_GAMES]
+TABLE_TEXTS = [game.text_id for game in MULTI_AGENT_GAMES]
 BUDGET = Budget(20, 20, 1)
 NEEDED = pytest.raises(ResetNeededError, match=r"call reset\(\)")
 
@@ -55,6 +56,7 @@ def test_a_conversation_has_no_messages(env_id):
         with NEEDED:
             ask()
     assert not hasattr(env, "messages")
+    assert (env.end, env.success) == (None, False)
     assert not env.has_wrapper_attr("budget")
     twin = copy.deepcopy(env)
     env.reset(seed=0)
@@ -74,6 +76,27 @@ def test_a_game_of_several_players_has_nothing_to_show(env_id):
     assert env.render() is not None
     assert env.oracle(0).actions
     assert env.instance.seed == 0
+
+
+@pytest.mark.parametrize("env_id", TABLE_TEXTS)
+def test_a_seat_has_no_messages(env_id):
+    table = pettingzoo.make("parallel", env_id)
+    seat = table.seats[1]
+    asked = (
+        seat.oracle,
+        seat.state_text,
+        lambda: seat.read("<answer>Pass</answer>"),
+        lambda: seat.random_actions(np.random.default_rng(0), 1),
+        lambda: seat.messages,
+        lambda: seat.budget,
+    )
+    for ask in asked:
+        with NEEDED:
+            ask()
+    assert not hasattr(seat, "messages")
+    assert (seat.end, seat.success) == (None, False)
+    table.reset(seed=0)
+    assert seat.messages[-1]["role"] == "user"
 
 
 @pytest.mark.parametrize("mode", ["ansi", "rgb_array"])

@@ -1,3 +1,4 @@
+import json
 import re
 
 import gymnasium as gym
@@ -498,6 +499,30 @@ def test_settings_as_plain_data():
     assert (made.actions_per_turn, made.max_actions, made.format_penalty) == (5, 10, -0.1)
 
 
+def test_settings_of_numpy_are_numbers():
+    counts = {"max_turns": 3, "actions_per_turn": 2, "max_actions": 4, "history_turns": 2}
+    plain = ConversationSettings(**counts, demonstrations=1, format_penalty=-0.5)
+    given = {name: np.int64(count) for name, count in counts.items()}
+    made = ConversationSettings(
+        **given, demonstrations=np.uint8(1), format_penalty=np.float32(-0.5)
+    )
+    assert made == plain
+    assert json.dumps(made.to_dict()) == json.dumps(plain.to_dict())
+
+
+def test_symbols_that_change_later_change_nothing():
+    symbols = dict(MINE)
+    first = ConversationWrapper(SokobanEnv(), symbols=symbols, demonstrations=1)
+    symbols["wall"] = "W"
+    second = ConversationWrapper(SokobanEnv(), symbols=symbols, demonstrations=1)
+    for env, wall, other in ((first, MINE["wall"], "W"), (second, "W", MINE["wall"])):
+        env.reset(seed=0)
+        boards = [each["content"].partition("turn: 5.")[2] for each in env.messages[1::2]]
+        assert len(boards) == 2
+        assert all(wall in board and other not in board for board in boards)
+        assert env.settings.symbols["wall"] == wall
+
+
 def test_unknown_settings():
     with pytest.raises(RagenError, match=r"turns.*max_turns"):
         ConversationWrapper(SokobanEnv(), turns=3)
@@ -515,6 +540,7 @@ BAD_SYMBOLS = [
     ({**MINE, "wall": "\x00"}, "its own single character"),
     ({**MINE, "wall": "\u200b"}, "its own single character"),
     ({**MINE, "wall": 7}, "its own single character"),
+    ({**MINE, "wall": ["#"]}, "its own single character"),
 ]
 
 

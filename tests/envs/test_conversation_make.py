@@ -283,3 +283,15 @@ def test_a_game_without_an_oracle_is_named():
         with pytest.raises(RagenError, match=r"NoOracle.* no oracle.*docs/add-a-game\.md"):
             ask()
     assert env.random_baseline() is None
+
+
+@pytest.mark.parametrize("history", ["full", "last", "none"])
+def test_the_closing_message_has_its_picture_too(history):
+    env = make("ragen/SokobanText-v0", observation="image", history=history, max_turns=3)
+    env.reset(seed=0)
+    while env.end is None:
+        env.play("<think>so</think><answer>Up || Left</answer>")
+    asked = [message for message in env.messages if message["role"] == "user"]
+    assert "picture shows the current state" in asked[-1]["content"]
+    assert len(env.pictures) == len(asked)
+    assert np.array_equal(env.pictures[-1], env.render())

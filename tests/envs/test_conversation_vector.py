@@ -1,4 +1,5 @@
 import gymnasium as gym
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -146,6 +147,9 @@ WRONG = [
     ((["x"] * 2, [0, 0], None), r"ids is \[0, 0\].*twice"),
     ((["x"], [3], None), "no conversation 3, but 0 to 2"),
     ((["x"], [-1], None), "no conversation -1"),
+    ((["x"], [1.0], None), "no conversation 1.0"),
+    ((["x"], 1, None), "ids is 1, but must be a list"),
+    (("xxx", None, None), "replies is 'xxx', but must be a list"),
     ((["x", "x", 5], None, None), "the reply is 5, but"),
     ((["x"] * 3, [0, 2, 1], None), r"ended \(budget\)"),
 ]
@@ -189,9 +193,29 @@ def test_wrong_resets():
         vector.reset(split="test", indices=[0, 10**6])
 
 
+def test_a_wrong_seed_resets_nothing():
+    vector = make_vector(SOKOBAN, 2)
+    vector.reset(seeds=[0, 1])
+    before = vector.messages()
+    for seeds in (7, [5, 1.5], [5, -1], [5, "1"]):
+        with pytest.raises(RagenError, match=r"seeds? is .*, but must be"):
+            vector.reset(seeds=seeds)
+        assert vector.messages() == before
+
+
+def test_seeds_and_ids_of_numpy():
+    one, other = make_vector(SOKOBAN, 3), make_vector(SOKOBAN, 3)
+    one.reset(seeds=[4, 5, 6])
+    other.reset(seeds=np.arange(4, 7))
+    assert one.messages() == other.messages()
+    assert one.messages([0, 2]) == other.messages(np.array([0, 2]))
+
+
 def test_no_conversations():
-    for attempt in (lambda: ConversationVector([]), lambda: make_vector(SOKOBAN, 0)):
-        with pytest.raises(RagenError, match="0 conversations"):
-            attempt()
+    with pytest.raises(RagenError, match="0 conversations"):
+        ConversationVector([])
+    for num in (0, -1, 2.0, "3", None):
+        with pytest.raises(RagenError, match=f"num is {num!r}, but must be an integer >= 1"):
+            make_vector(SOKOBAN, num)
     with pytest.raises(RagenError, match="turns"):
         make_vector(SOKOBAN, 2, turns=3)

@@ -146,3 +146,24 @@ def test_results_of_many_digits_can_be_used():
         reward += env.step(played[-1])[1]
     assert reward == 1.0
     assert any(len(number) > 9 for action in played for number in action.split())
+
+
+@pytest.mark.parametrize(
+    ("level", "width", "actions"),
+    [
+        ("100: 2 3 4 5 6 7", 660, ("2 * 3",)),
+        (
+            "100: 999999 999998 999997 999996",
+            552,
+            ("999999 * 999998", "999997 * 999996", "999993000012 * 999997000002"),
+        ),
+    ],
+    ids=["six numbers", "24 digits"],
+)
+def test_every_level_has_pictures_of_one_size(level, width, actions):
+    env = CountdownEnv(level=level, render_mode="rgb_array")
+    env.reset()
+    assert env.render().shape == (180, width, 3)
+    for action in actions:
+        assert env.step(action)[4]["action_is_effective"]
+        assert env.render().shape == (180, width, 3)

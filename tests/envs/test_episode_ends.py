@@ -13,6 +13,7 @@ from playing import best_texts, numeric_action
 from ragen_envs.conversation import EndReason, format_reply, make
 from ragen_envs.errors import ResetNeededError
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES
+from ragen_envs.oracle import Advice, RandomBaseline
 from ragen_envs.registration import GAMES, text_ids
 
 NUMERIC = [game.id for game in GAMES]
@@ -127,3 +128,27 @@ def test_time_limits_that_no_prompt_states_truncate():
     name = random.Random(0).choice(env.names)
     _, _, terminated, truncated, info = env.step(format_reply([name], "hm"))
     assert (terminated, truncated, info["end"]) == (False, True, "truncated")
+
+
+@pytest.mark.parametrize("env_id", TEXTS)
+def test_after_the_end_a_conversation_is_worth_its_success(env_id):
+    env = make(env_id)
+    env.reset(options={"split": "test", "index": 0})
+    while env.end is None:
+        env.play(format_reply(best_texts(env), "so"))
+    assert env.oracle() == Advice((), float(env.success), 0.0)
+    assert env.random_baseline() == RandomBaseline(float(env.success), 0.0)
+    assert env.max_return() == 0.0
+
+
+@pytest.mark.parametrize("end", [EndReason.INVALID, EndReason.TRUNCATED, EndReason.BUDGET])
+def test_an_episode_that_was_cut_short_is_worth_nothing(end):
+    limited = gym.make("ragen/Sokoban-v0", max_episode_steps=1 if end == "truncated" else 100)
+    env = make(limited, invalid="end", max_turns=1 if end == "budget" else 5)
+    env.reset(options={"split": "test", "index": 7})
+    assert env.oracle().value == 1.0
+    env.play("what?" if end == "invalid" else format_reply([env.names[0]], "so"))
+    assert env.end == end
+    assert env.oracle() == Advice((), 0.0, 0.0)
+    assert env.random_baseline() == RandomBaseline(0.0, 0.0)
+    assert env.max_return() == 0.0

@@ -229,6 +229,7 @@ def test_impossible_maps_end_soon():
     assert len(failures) == 2
     assert "2x2" in failures[0]
     assert "p=0.0" in failures[0]
+    assert "belongs to the split; use a larger size" in failures[0]
     assert time.process_time() - began < 10
 
 
@@ -587,3 +588,12 @@ def test_time_limit():
     env.reset(seed=0)
     cuts = [env.step(0)[3] for _ in range(100)]
     assert cuts == [False] * 99 + [True]
+
+
+@pytest.mark.parametrize("action", [-1, 4, "Up", 1.0])
+def test_a_turn_of_actions_that_do_not_exist_has_no_value(action):
+    env = FrozenLakeEnv()
+    env.reset(seed=0)
+    with pytest.raises(RagenError, match=r"action is .* must be one of 0"):
+        env.turn_value([0, action], Budget(5, 5, 5))
+    assert env.turn_value([np.int64(0)], Budget(5, 5, 5)) == env.turn_value([0], Budget(5, 5, 5))

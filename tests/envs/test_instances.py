@@ -167,6 +167,13 @@ def test_a_failed_reset_leaves_the_episode():
     assert env.instance == before[1]
 
 
+def test_load_pack_names_the_splits():
+    with pytest.raises(
+        InstanceError, match="split is 'eval', but must be one of train, validation"
+    ):
+        load_pack("sokoban-6x6-1", "eval")
+
+
 def test_unknown_split_and_distribution():
     with pytest.raises(InstanceError, match=r"split is 'dev'.*train, validation, test"):
         gym.make("ragen/Sokoban-v0").reset(options={"split": "dev", "index": 0})

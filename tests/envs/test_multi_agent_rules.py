@@ -151,6 +151,13 @@ def test_coop_gives_up_where_a_box_is_lost():
     env.reset(seed=0)
     assert env.board.count(BOX) == 1
     assert env.oracle(0).value == 0.0
+    expected, total = env.oracle(0).expected_return, 0.0
+    while env.agents:
+        _, rewards, *_ = env.step(
+            {each: env.oracle(env.seat_of(each)).action for each in env.agents}
+        )
+        total += rewards["player_0"]
+    assert total == pytest.approx(expected) == pytest.approx(-0.5)
 
 
 # The race
@@ -481,5 +488,11 @@ def test_oracles_at_the_market_are_in_equilibrium():
 
 @pytest.mark.parametrize("name", ["Pass", "pass", "PASS"])
 def test_no_arm_of_the_market_can_be_taken_for_passing(name):
+    with pytest.raises(InstanceError, match="must be different arms"):
+        bandit_market.BanditMarketEnv(level=f"{name}=1.0@1.0/Rock=0.5@1.0")
+
+
+@pytest.mark.parametrize("name", ["A || B", " A", "A\n", " "])
+def test_every_arm_of_the_market_can_be_chosen_by_a_reply(name):
     with pytest.raises(InstanceError, match="must be different arms"):
         bandit_market.BanditMarketEnv(level=f"{name}=1.0@1.0/Rock=0.5@1.0")

@@ -421,6 +421,7 @@ def test_a_level_of_another_catalogue_is_refused():
     for broken in (
         f'["{name}", ["P000001"], [], [], 3, ""]',
         f'["{name}", "P000001", [], [], 1e999, ""]',
+        f'["{name}", "P000001", "soft", [], 30, ""]',
     ):
         with pytest.raises(InstanceError, match="must be a JSON list"):
             WebShopEnv(level=broken)

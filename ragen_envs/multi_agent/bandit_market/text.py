@@ -69,8 +69,10 @@ def decode_level(level: str) -> tuple[Offer, ...]:
         for part in level.split("/"):
             name, _, numbers = part.rpartition("=")
             pays, chance = (float(number) for number in numbers.split("@"))
+            # A reply could not choose an arm whose name has spaces around it or a separator in it.
+            readable = name == name.strip() != "" and "||" not in name
             if (
-                not name
+                not readable
                 or name.casefold() == PASS.casefold()
                 or not (0 < pays < 1e6 and 0 < chance <= 1)
             ):

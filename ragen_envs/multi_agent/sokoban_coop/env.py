@@ -100,9 +100,13 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
 
     def oracle(self, seat: int) -> Advice:
         """Return the seat's part of the shortest joint plan; see the class."""
+        seat = self._read_seat(seat)
         plan = self._plan_from_here()
-        if self._left == 0 or plan is None or len(plan) > self.rounds_left:
-            return Advice((STAY,), float(self._left == 0), 0.0)
+        if self._left == 0:
+            return Advice((STAY,), 1.0, 0.0)
+        if plan is None or len(plan) > self.rounds_left:
+            waiting = ((STAY,) * self.players,) * self.rounds_left
+            return Advice((STAY,), 0.0, self._return_of(waiting))
         return Advice((plan[0][seat],), 1.0, self._return_of(plan))
 
     def success(self, seat: int) -> bool:  # noqa: ARG002
@@ -140,7 +144,7 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
         rewards = [
             play_round(board, movers, actions, self.width, board.count(BOX))[2] for actions in plan
         ]
-        return sum(rewards)
+        return sum(rewards, 0.0)
 
     def _draw_level(self, stream: int, split: str) -> int:
         if self._fixed is not None:
