@@ -141,7 +141,10 @@ class RunState:
         self._write(journal, checkpoint.path_of(self.checkpoints, self.progress.iteration))
         self._saved = self.progress
         if self.learner.accelerator.is_main_process:
-            checkpoint.prune(self.checkpoints, self.config.save_total_limit, self.progress.healthy)
+            at = self.progress
+            checkpoint.prune(
+                self.checkpoints, self.config.save_total_limit, at.healthy, last=at.iteration
+            )
 
     def act_on(self, signs: list[SignSeen]) -> Action:
         """Do what the config asks for at a collapse, and return it.
