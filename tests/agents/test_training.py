@@ -347,6 +347,16 @@ def test_a_run_without_a_sound_checkpoint_says_so(tiny, tmp_path, capsys):
     assert "every checkpoint in" in capsys.readouterr().err
 
 
+def test_a_run_whose_checkpoints_were_removed_keeps_its_metrics(tiny, tmp_path, capsys):
+    run = tmp_path / "run"
+    assert main(command(tiny, run, iterations=3)[3:]) == 0
+    shutil.rmtree(run / "checkpoints")
+    before = {name: (run / name).read_bytes() for name in ("metrics.jsonl", "samples.jsonl")}
+    assert main(command(tiny, run, iterations=3)[3:]) == 2
+    assert "has metrics of 3 iterations, but no checkpoint" in capsys.readouterr().err
+    assert before == {name: (run / name).read_bytes() for name in before}
+
+
 def test_a_copy_of_a_checkpoint_is_left_alone(tiny, tmp_path):
     run = tmp_path / "run"
     assert main(command(tiny, run, iterations=2)[3:]) == 0
