@@ -215,6 +215,11 @@ def _train(config: SftConfig, out: Path, work: Path) -> None:
     data: Any = labelled_all(rows) if config.messages else [labelled(row) for row in rows]
     trainer = ImitationTrainer(model=model, args=args, train_dataset=data, data_collator=padded)
     trainer.train()
+    if not all(weight.isfinite().all() for weight in model.parameters()):
+        raise RagenError(
+            f"training diverged: the weights are not finite after it, so nothing is written; learning_rate "
+            f"is {config.learning_rate:g}, lower it"
+        )
     trained = model.merge_and_unload() if config.lora_rank else model
     try:
         _save(work / "model", config, trained, tokenizer, shown)
@@ -246,6 +251,7 @@ def _arguments(config: SftConfig, work: Path, grouped: bool) -> "TrainingArgumen
         save_strategy="no",
         report_to="none",
         logging_steps=5,
+        logging_nan_inf_filter=False,  # else a loss that is not finite is shown as 0
         train_sampling_strategy="group_by_length" if grouped else "random",
         seed=config.seed,
     )

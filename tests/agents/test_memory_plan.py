@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from chat_templates import SHAPES, stops_of, tokenizer_with
+from ragen_bench.__main__ import main
 from speed.memory import Case, measured_peaks, planned, planned_peaks
 from transformers import (
     AutoModelForCausalLM,
@@ -232,6 +233,14 @@ def test_smaller_micro_batches_are_named_first():
     assert told.startswith("it would fit with update.max_tokens_per_micro_batch=")
     named = int(told.rpartition("=")[2])
     assert named == most_tokens(config, on_gpu(config, 14)) < 16384
+
+
+def test_too_many_episodes_are_named_where_nothing_else_helps(capsys):
+    plan = ["train", "bandit", "--plan", "--device-memory", "1"]
+    assert main([*plan, "rollout.group_size=4096"]) == 2
+    told = " ".join(capsys.readouterr().out.split())
+    assert "lower rollout.group_size, evaluation.episodes or rollout.prompts_per_iteration" in told
+    assert main([*plan, "rollout.group_size=16"]) == 0
 
 
 def test_several_devices_are_told_to_shard_before_anything_changes_results():

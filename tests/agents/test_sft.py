@@ -357,6 +357,14 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tiny, tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_run_that_diverges_writes_no_model(tiny, tmp_path, capsys):
+    settings = [*QUICK, f"model={tiny}", "epochs=3", "learning_rate=1e30"]
+    assert main(["sft", "bandit", *settings, "--out", str(tmp_path / "model")]) == 2
+    assert "training diverged" in (said := capsys.readouterr().err.splitlines()[-1])
+    assert "learning_rate is 1e+30" in said
+    assert not list(tmp_path.iterdir())
+
+
 def test_ctrl_c_says_that_nothing_was_saved(tmp_path, monkeypatch, capsys):
     def interrupt(*arguments):
         raise KeyboardInterrupt

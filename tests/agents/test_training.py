@@ -2,6 +2,7 @@
 
 import math
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -20,7 +21,7 @@ from training_runs import assert_equal_weights, command, lines, trainer, weights
 
 from ragen_agents.engines import EngineError  # noqa: E402
 from ragen_agents.rollout.collect import GroupSpec  # noqa: E402
-from ragen_agents.starpo import PRESETS, merged  # noqa: E402
+from ragen_agents.starpo import PRESETS, Callback, merged  # noqa: E402
 from ragen_agents.starpo.run.information import measure_information  # noqa: E402
 from ragen_agents.starpo.trainer import DivergedError, NothingKeptError  # noqa: E402
 from ragen_agents.starpo.update.batch import TrainBatch  # noqa: E402
@@ -344,6 +345,40 @@ def test_a_run_without_a_sound_checkpoint_says_so(tiny, tmp_path, capsys):
         file.write_text("{}")
     assert main(command(tiny, run, iterations=2)[3:]) == 2
     assert "every checkpoint in" in capsys.readouterr().err
+
+
+def test_a_run_whose_checkpoints_were_removed_keeps_its_metrics(tiny, tmp_path, capsys):
+    run = tmp_path / "run"
+    assert main(command(tiny, run, iterations=3)[3:]) == 0
+    shutil.rmtree(run / "checkpoints")
+    before = {name: (run / name).read_bytes() for name in ("metrics.jsonl", "samples.jsonl")}
+    assert main(command(tiny, run, iterations=3)[3:]) == 2
+    assert "has metrics of 3 iterations, but no checkpoint" in capsys.readouterr().err
+    assert before == {name: (run / name).read_bytes() for name in before}
+
+
+def test_a_copy_of_a_checkpoint_is_left_alone(tiny, tmp_path):
+    run = tmp_path / "run"
+    assert main(command(tiny, run, iterations=2)[3:]) == 0
+    copy = run / "checkpoints" / "000002-copy"
+    shutil.copytree(run / "checkpoints" / "000002", copy)
+    assert main(command(tiny, run, iterations=5)[3:]) == 0
+    names = sorted(path.name for path in (run / "checkpoints").iterdir())
+    assert names == ["000002-copy", "000004", "000005"]
+
+
+def test_a_damaged_checkpoint_takes_the_place_of_no_sound_one(tiny, tmp_path):
+    run = tmp_path / "run"
+
+    class Stop(Callback):
+        def on_iteration_end(self, trainer, iteration, metrics):
+            trainer.stop()
+
+    layer = {"model": str(tiny), "save_every": 2, "save_total_limit": 2, "iterations": 4}
+    trainer(run, layer).run()
+    (run / "checkpoints" / "000004" / "model.safetensors").write_bytes(b"")
+    trainer(run, layer, callbacks=[Stop()]).run()
+    assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["000002", "000003"]
 
 
 def test_a_full_disk_is_one_line_and_loses_nothing(tiny, tmp_path, capsys, monkeypatch):

@@ -163,9 +163,12 @@ def latest(folder: Path) -> Path | None:
 
 def complete(folder: Path) -> list[Path]:
     """Return the complete checkpoints of a run's ``checkpoints`` folder, the oldest first."""
-    return sorted(
-        path for path in folder.glob("[0-9]*") if (path / STATE).exists() and not path.suffix
-    )
+    return [path for path in _numbered(folder) if (path / STATE).exists()]
+
+
+def _numbered(folder: Path) -> list[Path]:
+    """Return the folders that a run has made, the oldest first; a copy under another name is the user's."""
+    return sorted(path for path in folder.glob("[0-9]*") if path.name.isdecimal())
 
 
 def damaged_file(checkpoint: Path) -> str | None:
@@ -188,13 +191,23 @@ def path_of(folder: Path, iteration: int) -> Path:
     return folder / f"{iteration:06d}"
 
 
-def prune(folder: Path, keep: int, healthy: int | None) -> None:
-    """Remove all but the last checkpoints and the last healthy one, and what a killed run left."""
+def prune(folder: Path, keep: int, healthy: int | None, last: int) -> None:
+    """Remove all but the last checkpoints and the last healthy one, and what a killed run left.
+
+    Args:
+        folder: The run's ``checkpoints`` folder.
+        keep: How many of the last ones stay.
+        healthy: Iterations of the last healthy one.
+        last: Iterations of the one that was just written. Later ones are damaged: a run resumes from the
+            last one that is not.
+    """
     spared = None if healthy is None else path_of(folder, healthy)
     for path in [*folder.glob("*.writing"), *folder.glob("*.old")]:
         shutil.rmtree(path, ignore_errors=True)
-    for path in sorted(folder.glob("[0-9]*"))[:-keep]:
-        if path != spared:
+    there = _numbered(folder)
+    kept = [path for path in there if int(path.name) <= last][-keep:]
+    for path in there:
+        if path not in (*kept, spared):
             shutil.rmtree(path, ignore_errors=True)
 
 

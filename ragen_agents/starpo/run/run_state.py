@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from ragen_agents.run_files.metrics_file import read_metrics
+from ragen_agents.run_files.metrics_file import ITERATION, METRICS, read_metrics
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.run import checkpoint
 from ragen_agents.starpo.run.checkpoint import Progress
@@ -61,9 +61,14 @@ class RunState:
         self.progress = replace(self.progress, **changes)
 
     def resume(self) -> None:
-        """Load the latest checkpoint, if there is one, and show the monitor what came before it."""
+        """Load the latest checkpoint, if there is one, and show the monitor what came before it.
+
+        Raises:
+            RagenError: The checkpoints are damaged, or those of a longer run are missing.
+        """
         found = self._last_sound()
         if found is None:
+            self._check_begins()
             return
         self.progress = checkpoint.load(found, self.learner)
         written = self.progress.iteration - (self.progress.pending is not None)
@@ -90,9 +95,24 @@ class RunState:
                 )
         if there:
             raise RagenError(
-                f"every checkpoint in '{self.checkpoints}' is damaged; remove the folder to start over"
+                f"every checkpoint in '{self.checkpoints}' is damaged; remove the run directory to start over"
             )
         return None
+
+    def _check_begins(self) -> None:
+        """Refuse to begin again where a run has got beyond its first checkpoint: its metrics would be lost.
+
+        A run that was killed, or whose disk was full, before it had one has ``save_every`` iterations
+        at most.
+        """
+        if not (self.run_dir / METRICS).exists():
+            return
+        done = max((line[ITERATION] for line in read_metrics(self.run_dir)), default=0)
+        if done > self.config.save_every:
+            raise RagenError(
+                f"'{self.run_dir}' has metrics of {done} iterations, but no checkpoint to resume from; "
+                f"restore '{self.checkpoints}', or remove the run directory to start over"
+            )
 
     def settle(self, journal: Journal) -> None:
         """Note that the run can be resumed from exactly here, with what the journal holds now."""
@@ -141,7 +161,10 @@ class RunState:
         self._write(journal, checkpoint.path_of(self.checkpoints, self.progress.iteration))
         self._saved = self.progress
         if self.learner.accelerator.is_main_process:
-            checkpoint.prune(self.checkpoints, self.config.save_total_limit, self.progress.healthy)
+            at = self.progress
+            checkpoint.prune(
+                self.checkpoints, self.config.save_total_limit, at.healthy, last=at.iteration
+            )
 
     def act_on(self, signs: list[SignSeen]) -> Action:
         """Do what the config asks for at a collapse, and return it.
