@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragen_agents.run_files.locks import exclusive_lock
+from ragen_envs.errors import RagenError
 
 CACHE_VARIABLE: Final = "RAGEN_CACHE"
 """Environment variable that names another folder for the cache."""
@@ -40,12 +41,22 @@ class Provenance:
 
 
 def read_provenance(folder: Path) -> dict[str, Any] | None:
-    """Return where the weights of a cached model come from, or None for any other folder."""
+    """Return where the weights of a cached model come from, or None for any other folder.
+
+    Raises:
+        RagenError: The file that says so is damaged.
+    """
     path = folder / PROVENANCE
     if folder.resolve().parent != models_folder().resolve() or not path.is_file():
         return None
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        Provenance(**found)
+    except (OSError, TypeError, ValueError) as error:
+        raise RagenError(
+            f"'{path}' is damaged: {error}; remove its folder, and the next use makes the model again"
+        ) from error
+    return dict(found)
 
 
 def models_folder() -> Path:

@@ -5,6 +5,7 @@ import json
 import shutil
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -100,6 +101,12 @@ def test_a_file_is_converted_once_under_any_name(file, cache, tmp_path, monkeypa
     monkeypatch.setattr(gguf_conversion, "_save", lambda *_: pytest.fail("converted twice"))
     assert model_source(str(again)) == folder
     assert names(cache) == {sha256_of(file)[:16], *NOTHING}
+
+
+@pytest.mark.parametrize("damage", ["", "[]", '{"name": "a"}'])
+def test_a_damaged_provenance_is_named(file, fails, damage):
+    Path(model_source(str(file)), "provenance.json").write_text(damage)
+    assert "provenance.json' is damaged: " in fails("models", "list")
 
 
 def test_the_hash_of_weights_does_not_depend_on_the_name_of_the_file(file, tmp_path, monkeypatch):

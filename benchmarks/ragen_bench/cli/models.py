@@ -30,8 +30,9 @@ def list_models() -> None:
     from ragen_agents.model_files.cache import cached_models
     from ragen_agents.starter import STARTER
 
+    models = [("starter", STARTER), *cached_models()]
     print(_line("name", "parameters", "size"))
-    for name, folder in [("starter", STARTER), *cached_models()]:
+    for name, folder in models:
         files = list(folder.glob("*.safetensors"))
         size = sum(file.stat().st_size for file in files)
         print(_line(name, f"{_parameters(files) / 1e6:.1f} M", f"{size / 1e6:.1f} MB"))
