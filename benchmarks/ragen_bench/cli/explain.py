@@ -17,7 +17,7 @@ _SHOWN: Final = 5
 
 
 def explain(run: RunArgument, style: FormatOption = Format.TABLE, wide: WideOption = False) -> None:
-    """Show where a run's agents lost, by the exact oracle: regret, blunders, luck-corrected success."""
+    """Show where agents lost, according to the exact oracle: regret, blunders, luck-corrected success."""
     from ragen_bench.analysis.summary import explain_run, summarise_ledgers
     from ragen_bench.console.row_bar import bar
     from ragen_bench.evaluation.run_table import incomplete
