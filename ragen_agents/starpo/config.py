@@ -398,7 +398,7 @@ class TrainConfig(_Section):
 
     @property
     def trusts_rollout_scores(self) -> bool:
-        """Whether the engine computes the log-probabilities of a trainer that has split no weights.
+        """Whether the engine's log-probabilities are those of the trainer, if no weights are sharded.
 
         See ``update.old_logprobs``.
         """
