@@ -38,7 +38,7 @@ def explain(run: RunArgument, style: FormatOption = Format.TABLE, wide: WideOpti
 def _grid(data: "pd.DataFrame") -> Grid:
     header = [
         "game", "agent", "success\n%", "valid\n%", "luck-corrected %\n[95% CI]", "optimum\n%",
-        "regret\na turn", "deadlock\n%", "overrun\n%", "turn", "tokens\nwasted", "n",
+        "regret\nper turn", "deadlock\n%", "overrun\n%", "turn", "tokens\nwasted", "n",
     ]  # fmt: skip
     rows = [
         [
