@@ -23,8 +23,8 @@ _CHOICES: Final = {
 _TOP: Final = """\
 # Settings of a conversation
 
-How a game is presented as text, and what a reply may contain. The prompts state every limit. Some ids have
-other defaults than these; the page of each [game](games/index.md) shows its first prompt.
+These settings determine how a game is presented as text, and what a reply may contain. The prompts state
+every limit. Some ids have other defaults; the page of each [game](games/index.md) shows its first prompt.
 
 | where | how |
 |---|---|

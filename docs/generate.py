@@ -173,9 +173,9 @@ def _level_distribution(module: str) -> str:
         "|---|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
     about = (
-        "Fresh levels, measured by `python docs/measure_levels.py`; those that are equal up to symmetry "
-        "count once. The last two columns are the exact chances of random actions and of the best agent, "
-        "with 10 actions in 5 turns."
+        "These numbers are for fresh levels, measured by `python docs/measure_levels.py`. Levels that are "
+        "equal up to symmetry count once. The last two columns are the exact chances of random actions and "
+        "of the best agent, with 10 actions in 5 turns."
     )
     return "\n".join(["## Level Distribution", "", about, "", *head, *rows]) if rows else ""
 
@@ -200,8 +200,8 @@ def _levels(games: list[GameSpec]) -> str:
     ]
     about = (
         "Packs are in random order, so any prefix is representative. A pack with fewer different levels than "
-        "instances consists of independent draws. The last column is exact, for the whole pack under the "
-        "default limits of a conversation; a benchmark plays its first levels."
+        "instances consists of independent draws. The last column is computed exactly for the whole pack, "
+        "with the default limits of a conversation; a benchmark plays only the first levels of the pack."
     )
     return "\n".join(["## Frozen Levels", "", about, "", *head, *rows]) if rows else ""
 
@@ -222,12 +222,12 @@ def _controls(module: str) -> str:
         cells += [f"{row['turns']:.2f}", *(f"{100 * row['wrong'].get(k, 0):.1f}" for k in kinds)]
         lines.append(f"| {' | '.join(cells)} |")
     about = (
-        f"On the first {rows[0]['levels']} test levels in a conversation, measured by "
+        f"Results on the first {rows[0]['levels']} test levels, played as conversations, measured by "
         "`python docs/measure_controls.py`. The largest possible success is "
         f"{100 * rows[0]['optimum']:.1f}%."
     )
     if kinds:
-        about += " The last columns say what was wrong with the purchases."
+        about += " The last columns show what was wrong with the purchases."
     return "\n".join(["## Controls", "", about, "", *head, *lines])
 
 

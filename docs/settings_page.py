@@ -23,9 +23,9 @@ _NEEDS: Final = {
 _TOP: Final = """\
 # Settings of a training run
 
-What `ragen train` takes: as `section.field=value` on the command line, or in a YAML file. A preset and a
-scale set some of them ([which](training.md#presets)); the others have these defaults. `config.yaml` of a run
-holds all of them.
+Pass settings to `ragen train` as `section.field=value` on the command line, or in a YAML file. A preset and a
+scale set [some of them](training.md#presets); all others have the defaults shown here. `config.yaml` of a run
+contains all settings.
 
 ```yaml
 game: ragen/SokobanText-v0
@@ -39,7 +39,7 @@ update:
 _IMITATION: Final = """
 ## Settings of imitation
 
-What [`ragen sft`](training.md#the-supervised-baseline) takes, as `field=value`. A run takes
+Pass these settings to [`ragen sft`](training.md#the-supervised-baseline) as `field=value`. A run has
 `epochs` × `demonstrations` / `batch_size` optimizer steps.
 """
 

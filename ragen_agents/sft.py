@@ -41,9 +41,10 @@ class SftConfig(RenamedKeys):
     game: str
     """Id of a conversation env."""
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
-    """Keywords of the env, over those of its id."""
+    """Keywords of the env, which override those of its id."""
     variants: list[dict[str, Any]] = Field(default_factory=list)
-    """Keywords laid over ``env_kwargs``, such as ``[{catalogue_seed: 1}, {catalogue_seed: 2}]``; each has an
+    """Keywords that override ``env_kwargs``, such as ``[{catalogue_seed: 1}, {catalogue_seed: 2}]``;
+    each has an
     equal share of the demonstrations."""
     model: str = "starter"
     """"starter", "smollm2", a model folder, a GGUF file, or "hf:NAME"."""
@@ -57,20 +58,22 @@ class SftConfig(RenamedKeys):
     """Whether conversations that do not solve the game are left out. With ``noise=1`` and
     ``solved_only=false`` the model learns the format of replies, and no preference among actions."""
     messages: bool = False
-    """Whether the game's messages are learned too, all but what every prompt begins with. It teaches a model
-    trained from scratch to read them."""
+    """Whether the loss also covers the game's messages, except for the text with which every prompt
+    begins. This teaches a model trained from scratch to read them."""
     epochs: int = Field(5, ge=1)
     """Passes over the demonstrations."""
     learning_rate: float = Field(1e-4, gt=0)
-    """Peak, with linear decay (paper: 1e-4)."""
+    """Peak learning rate, with linear decay (paper: 1e-4)."""
     batch_size: int = Field(128, ge=1)
-    """Conversations of an optimizer step (paper: 128); a multiple of ``micro_batch`` if it is larger."""
+    """Conversations per optimizer step (paper: 128). If larger than ``micro_batch``, it must be a
+    multiple of it."""
     micro_batch: int = Field(16, ge=1)
-    """Conversations of one pass."""
+    """Conversations per forward pass."""
     lora_rank: int = Field(64, ge=0)
     """Rank of the adapters (paper: 64); 0 trains all weights."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Of the passes; weights stay in float32. bfloat16 is faster where the device computes in it."""
+    """Arithmetic of the passes; weights stay in float32. bfloat16 is faster on devices that support
+    it."""
 
     @model_validator(mode="after")
     def _check_batch(self) -> "SftConfig":

@@ -71,5 +71,6 @@ def find_level(
         if split_of(key(level)) == split:
             return level, stream
     raise GenerationError(
-        f"none of {MAX_DRAWS} levels is of the split '{split}'; a game needs levels with many different keys"
+        f"none of {MAX_DRAWS} generated levels belongs to the split '{split}'; a game needs levels with many "
+        "different keys"
     )

@@ -11,16 +11,16 @@ from ragen_agents.engines.prefix_cache import PrefixCache
 
 
 class TransformersEngine:
-    """Generates with the very module that is trained, or a whole copy where that one is split.
+    """Generates with the module that is being trained, or with a whole copy if that one is sharded.
 
-    Keys and values stay until the next requests, and what a request shares with an earlier one is not
-    read again. Members of a group share those of their prompt.
+    The KV cache is kept until the next requests, and a prefix that a request shares with an earlier one is
+    not processed again. Members of a group share the KV cache of their prompt.
 
     Args:
         model: A causal language model with its weights.
         stop_token_ids: Tokens that end a turn.
         pad: Any token id.
-        max_tokens: Most tokens of one reply.
+        max_tokens: Maximum number of tokens per reply.
         precision: Arithmetic of the passes (autocast), by default that of the weights.
     """
 
@@ -74,16 +74,16 @@ class TransformersEngine:
         return self._decoders[temperature]
 
     def sync(self, model: Any, version: int) -> None:
-        """Take over a model, which may be the one it has, after its weights have changed."""
+        """Use a model, which may be the current one, after its weights have changed."""
         if model is not self._model:
             self._decoders.clear()
         self._model, self.version = model, version
         self.release()
 
     def release(self) -> None:
-        """Release the keys and values."""
+        """Release the KV cache."""
         self._prefix_cache.clear()
 
     def close(self) -> None:
-        """Release the keys and values; the model is the caller's."""
+        """Release the KV cache; the model belongs to the caller."""
         self.release()

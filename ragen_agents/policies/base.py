@@ -129,7 +129,7 @@ class AsyncPolicy(Protocol):
 
 
 class BudgetReachedError(RagenError):
-    """A limit on cost, tokens or time is reached: not an error of the run, which can be resumed."""
+    """A limit on cost, tokens or time was reached; the run has not failed and can be resumed."""
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,14 @@ from ragen_envs.errors import RagenError
 class ChatCodec(ChatTemplate):
     """The chat template of a model that is trained.
 
-    Its prompts are those of the benchmark; what the model writes stays the ids that were sampled.
+    Prompts are those of the benchmark. Replies remain the ids that were sampled.
 
     Args:
         tokenizer: A tokenizer with a chat template.
         stop_token_ids: Further ids that end a turn, such as those of the model's generation config.
 
     Raises:
-        RagenError: There is no chat template, or it ends no turn with a token that ends a reply.
+        RagenError: There is no chat template, or it does not end turns with a token that ends a reply.
     """
 
     def __init__(self, tokenizer: Any, stop_token_ids: Iterable[int] = ()) -> None:
@@ -46,7 +46,7 @@ class ChatCodec(ChatTemplate):
         return self.prompt(messages, prefix)
 
     def text(self, ids: Sequence[int]) -> str:
-        """Return what sampled ids say, without the end of the turn."""
+        """Return the text of sampled ids, without the end of the turn."""
         written = list(ids)
         while written and written[-1] in self.stop_token_ids:
             written.pop()

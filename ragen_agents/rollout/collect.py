@@ -73,13 +73,13 @@ class Collector:
         engine: Generates the replies.
         codec: The model's chat template.
         make_env: Makes a conversation; called once for each episode of the largest collection.
-        context: Most tokens that the model can read.
-        max_tokens: Most tokens of one reply.
-        temperature: Of the sampling.
+        context: Length of the model's context in tokens.
+        max_tokens: Maximum number of tokens per reply.
+        temperature: Sampling temperature.
         seed_purpose: Purpose string of the sampling seeds, which derive from it and from iteration, group,
             member and turn.
-        reward: Names the parts of a turn's reward.
-        vocabulary: Number of tokens that the model knows; None checks no upper bound of what is sampled.
+        reward: Computes the parts of a turn's reward.
+        vocabulary: Size of the model's vocabulary; with None, sampled ids have no upper bound.
     """
 
     engine: Engine
@@ -97,8 +97,8 @@ class Collector:
     def collect(self, specs: Sequence[GroupSpec], iteration: int) -> list[Trajectory]:
         """Play all groups to their ends, in the order of groups and members.
 
-        Members share the level and draw independent noise. A reply is played as soon as the engine has
-        it, whatever the others do. An error of a game ends its episode and is recorded; an error of the
+        Members share the level and draw independent noise. A reply is played as soon as the engine has it,
+        without waiting for others. An error of a game ends its episode and is recorded; an error of the
         engine is raised.
 
         Raises:

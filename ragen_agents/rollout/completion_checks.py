@@ -41,7 +41,7 @@ def check_completions(
         key = completion.key
         if key not in waiting or key in seen:
             raise RagenError(
-                f"the engine returned a completion with the key {key}, which nobody asked for"
+                f"the engine returned a completion with the key {key}, which was not requested"
             )
         seen.add(key)
         where = f"the engine returned a completion for the key {key} with"

@@ -24,14 +24,14 @@ async def play_independently(
 ) -> None:
     """Play episodes, at most ``policy.concurrency`` at a time, and keep each when it has ended.
 
-    Specs are taken from the iterable as episodes begin, and nothing is held once it is kept. What a
-    request holds does not depend on which other episodes are open. A policy that raises ends its
-    episode as an error, which is a record too.
+    Specs are taken from the iterable as episodes begin, and kept episodes are not held in memory. Requests
+    do not depend on which other episodes are open. A policy that raises ends its episode as an error, which
+    is a record too.
 
     Raises:
-        BudgetReachedError: No more replies are paid for. Replies under way were waited for, and the
+        BudgetReachedError: The budget allows no more replies. Pending replies were awaited, and the
             episodes that they ended are kept.
-        RagenError: Nothing can be played, or kept; all episodes that had ended before are kept.
+        RagenError: Episodes cannot be played or kept; all that had ended before are kept.
     """
     waiting = iter(specs)
     ended: asyncio.Queue[Episode | None] = asyncio.Queue()

@@ -55,8 +55,8 @@ class Trajectory:
     """One episode as the trainer sees it, in one or more *rows*.
 
     A row begins where the model is shown a prompt that does not extend what it has read and written before.
-    The lists ``ids``, ``logprobs``, ``entropies``, ``turn_ids`` and ``versions`` have one item a token, row
-    after row.
+    The lists ``ids``, ``logprobs``, ``entropies``, ``turn_ids`` and ``versions`` have one item per token,
+    row after row.
     """
 
     group: int

@@ -60,16 +60,17 @@ class Rollout(_Section):
 
 
 class Vllm(_Section):
-    """How vLLM runs where ``engine`` is vllm."""
+    """How vLLM runs if ``engine`` is vllm."""
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Arithmetic of the rollouts; auto: float32 on a CPU, bfloat16 on a GPU."""
     max_model_len: Annotated[int, Field(ge=128)] | None = None
-    """Maximum number of tokens in a conversation, which otherwise ends with ``overflow``; also of one that
-    servers continue. By default what the game's conversations can reach, within the model's context."""
+    """Maximum number of tokens in a conversation, also with engine=vllm-server; a longer one ends with
+    ``overflow``. By default the estimated length of the game's conversations, within the model's
+    context."""
     cache_gib: Above | None = None
-    """Size of the KV cache in GiB. By default what all episodes need at that length, as far as it is free;
-    less costs speed, not correctness."""
+    """Size of the KV cache in GiB. By default as much as all episodes need at that length, limited by
+    the free memory; a smaller cache costs speed, not correctness."""
     gpu_memory_utilization: Share | None = None
     """Share of the GPU's memory that vLLM may take. By default what its weights, cache and activations
     need."""
@@ -234,16 +235,18 @@ class Update(_Section):
     gradient_checkpointing: bool = False
     """Whether each decoder layer is recomputed in the backward pass. Affects memory and speed only."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Arithmetic of the passes and of rollouts by engine=transformers (autocast). Trained weights stay in
-    float32; frozen ones below LoRA adapters and in the reference's linear layers are stored in bfloat16."""
+    """Arithmetic of the trainer's passes and of rollouts with engine=transformers (autocast). Trained
+    weights stay in float32. Frozen weights (those below LoRA adapters, and the linear layers of the
+    reference model) are stored in bfloat16."""
     float32_head: bool | None = None
-    """Whether logits are computed in float32 although the precision is bfloat16. By default if several
-    optimizer steps share the log-probabilities of one rollout."""
+    """Whether logits are computed in float32 although the precision is bfloat16. By default true if
+    several optimizer steps share the log-probabilities of one rollout."""
     old_logprobs: Literal["trainer"] | None = None
-    """Where the log-probabilities before the update come from. By default from the rollout, where both
-    differ by rounding only: engine=transformers, float32, weights that are not split by fsdp, and no critic
-    that shares the policy's trunk. Every tenth iteration, and everywhere else, they come from a pass of the
-    trainer. trainer: always from that pass. Affects speed and rounding only."""
+    """Where the log-probabilities before the update come from. trainer: always from a forward pass of
+    the trainer. By default they are those of the rollout if the two differ by rounding only: with
+    engine=transformers, float32, weights that are not sharded by fsdp, and no critic that shares the
+    policy's trunk. Even then, the trainer computes them in every tenth iteration. Affects speed and
+    rounding only."""
     max_nonfinite_steps: Positive = 3
     """Consecutive optimizer steps with a non-finite gradient after which the run stops."""
 
@@ -328,8 +331,8 @@ class Monitor(_Section):
     """Iterations between two measurements of gradients (RAGEN-2's probe), each of which costs about two to
     three updates of all groups; 0 for none."""
     retrieval_floor: Share = 0.3
-    """Template collapse: replies are traced to their prompts, above chance, at less than this share of the
-    first rate, while entropy stays."""
+    """Template collapse: the rate above chance at which replies can be matched to their prompts is
+    below this share of its first value, while the entropy stays high."""
     action: Literal["warn", "stop", "rollback"] = "warn"
     """What happens at a collapse. rollback returns to the last healthy checkpoint once, and stops at the
     next collapse."""
@@ -395,7 +398,7 @@ class TrainConfig(_Section):
 
     @property
     def trusts_rollout_scores(self) -> bool:
-        """Whether the engine computes the log-probabilities of a trainer that has split no weights.
+        """Whether the engine's log-probabilities are those of the trainer, if no weights are sharded.
 
         See ``update.old_logprobs``.
         """

@@ -71,7 +71,7 @@ def loss_weight(config: TrainConfig, kept: int, groups: int) -> float:
 def learnable(trajectories: Sequence[Trajectory], kept: Sequence[int]) -> list[Trajectory]:
     """Return the trajectories of the kept groups that an update can learn from.
 
-    Those whose game broke, and those in which the model wrote nothing, are left out.
+    Those whose game failed, and those in which the model wrote nothing, are left out.
     """
     return [t for t in trajectories if t.group in kept and t.end != EndReason.ERROR and t.written]
 

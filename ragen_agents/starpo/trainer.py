@@ -81,10 +81,10 @@ class DivergedError(RagenError):
 
 
 class Trainer:
-    """Trains a model on a game in a run directory; the same directory again resumes where it stopped.
+    """Trains a model on a game in a run directory; a second run with the same directory resumes the first.
 
-    A run that is resumed must be given the same reward, engine and env again; their names, source and plain
-    values are compared.
+    To resume a run, pass the same reward, engine and env; their names, source and plain values are
+    compared.
 
     Example::
 
@@ -102,9 +102,9 @@ class Trainer:
             `RewardFunction`, or a function of the reply and the `TurnResult` that returns a number or
             named parts.
         callbacks: Hooks into the run, called in this order.
-        engine: What generates the rollouts, instead of the one that ``config.engine`` names. It must
-            sample from the weights that ``sync`` hands over; the caller closes it. Its log-probabilities
-            correct for the difference to the trainer's, and never take their place.
+        engine: What generates the rollouts, instead of the one that ``config.engine`` names. It must sample
+            with the weights that ``sync`` receives, and the caller must close it. Its log-probabilities
+            correct for the difference from the trainer's, and never replace them.
         env: Makes a new conversation, or a new game with a text face, at each call, instead of
             ``config.game``, which is then only a label. It is called once for each episode that is
             played at the same time.
@@ -235,7 +235,7 @@ class Trainer:
         self._stopping = True
 
     def close(self) -> None:
-        """Close the engine, and leave the process group; needed where ``run`` was not called or in torchrun.
+        """Close the engine and leave the process group; needed without ``run``, and with torchrun.
 
         A process that exits while the threads of gloo hold a message may abort.
         """

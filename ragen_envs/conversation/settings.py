@@ -28,7 +28,8 @@ class ConversationSettings:
     max_turns: int = 5
     """Maximum number of replies in an episode, >= 1 (paper: 5)."""
     actions_per_turn: int = 5
-    """Maximum number of actions in one reply, >= 1 (paper: 5). More are a defect; the first ones run."""
+    """Maximum number of actions in one reply, >= 1 (paper: 5). More are a defect; the first ones are
+    executed."""
     max_actions: int = 10
     """Maximum number of actions in an episode, >= 1 (paper: 10)."""
     think: bool = True
@@ -40,22 +41,23 @@ class ConversationSettings:
     symbols: str | Mapping[str, str] = field(default="standard", hash=False)
     """Name of one of the game's symbol sets, or a mapping from cell names to single characters."""
     observation: str = GRID
-    """How the state is shown. "image" is a picture in each user message, to which games without a board add
-    words."""
+    """How the state is shown. "image" puts a picture into each user message; games without a board add
+    text."""
     format_penalty: float = -0.1
     """Added to the reward of a turn whose reply has a defect, <= 0 (paper: -0.1)."""
     invalid: str = "penalise"
-    """What happens to a reply with a defect besides the penalty. "penalise": the actions before the defect
-    run. "discard": nothing runs. "end": nothing runs and the episode ends."""
+    """What a reply with a defect causes besides the penalty. "penalise": the actions before the defect
+    are executed. "discard": no action is executed. "end": no action is executed, and the episode
+    ends."""
     soft_defects: str = "allow"
-    """What an answer in another but clear form costs, such as "Up, Down". "allow": nothing, and the reply
-    is valid. "penalise": the same as any other defect."""
+    """What an unambiguous answer in another form costs, such as "Up, Down". "allow": nothing, and the
+    reply is valid. "penalise": the same as any other defect."""
     think_prefix: bool = False
     """Whether the assistant's turn begins with ``<think>``, which the reply continues; needs ``think``."""
     demonstrations: int = 0
     """Worked examples shown as earlier turns of the chat, 0 to 16: first turns of training levels, with the
-    oracle's replies. A training episode may play one of these levels: in 6x6 Sokoban about 1.2% of the
-    levels per example."""
+    oracle's replies. Training episodes may play one of these levels; in 6x6 Sokoban, each example
+    equals about 1.2% of the training levels."""
 
     def __post_init__(self) -> None:
         for name in ("max_turns", "actions_per_turn", "max_actions", "history_turns"):

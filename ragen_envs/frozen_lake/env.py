@@ -27,9 +27,9 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     """Cross the ice to the goal without falling into a hole.
 
     ## Description
-    On slippery ice the player moves in the intended direction with probability `success_rate` (1/3
-    in the paper), and otherwise to either side of it with equal probability, as in Gymnasium's
-    FrozenLake. Unlike there, map, start and goal are random.
+    On slippery ice the player moves in the intended direction with probability `success_rate` (1/3 in
+    the paper), and otherwise to either side of it with equal probability, as in Gymnasium's FrozenLake.
+    Unlike in Gymnasium, map, start and goal are random.
 
     ## Action Space
     `Discrete(4)`, as in Gymnasium: 0 left, 1 down, 2 right, 3 up. Walking off the edge stays in place.
@@ -39,10 +39,10 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     hole, 5 player on goal.
 
     ## Starting State
-    Start and goal are uniform, every other tile is frozen with probability `p`, and maps without a
-    path are drawn again. The slips of a frozen map are a fixed draw; the option `noise` of `reset`
-    chooses another one. Maps that differ only in tiles that nobody can reach count as different:
-    24 of the 1,024 frozen test maps have such a twin among the training maps.
+    Start and goal are drawn uniformly, and every other tile is frozen with probability `p`. Maps
+    without a path are drawn again. The slips of a frozen map are a fixed draw; the option `noise` of
+    `reset` chooses another one. Maps that differ only in tiles that cannot be reached count as
+    different: 24 of the 1,024 frozen test maps have such a twin among the training maps.
 
     ## Rewards
     1 at the goal, else 0.

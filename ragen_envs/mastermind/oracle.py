@@ -256,8 +256,8 @@ def _value(guesses: tuple[tuple[str, Answer], ...], budget: Budget) -> float:
 def _share(found: int, codes: Codes, rounds: int, budget: Budget) -> float:
     if found < len(codes) and budget.reach > rounds:
         raise SolverLimitError(
-            "several guesses a turn may find more codes, and the optimum of Mastermind is computed for one "
-            "guess a turn; set actions_per_turn to 1"
+            "the optimum of Mastermind is only computed for one guess per turn, but several guesses may find "
+            "more codes; set actions_per_turn to 1"
         )
     return found / len(codes)
 

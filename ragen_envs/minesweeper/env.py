@@ -24,11 +24,11 @@ class MinesweeperEnv(WordGameEnv):
     """Open every cell of a 5x5 board that has no mine.
 
     ## Description
-    The board hides a known number of mines. An open cell shows how many of its neighbors have a
-    mine; around a 0, all neighbors are opened too. Some boards cannot be won by reasoning alone:
-    the oracle's value is the probability of winning over the boards that match the open cells. One
-    with fewer cells without a neighboring mine is a bit likelier, because the first cell is one of
-    them. Transitions are deterministic.
+    The board hides a known number of mines. An open cell shows how many of its neighbors have a mine;
+    around a 0, all neighbors are opened too. Some boards cannot be won by reasoning alone: the oracle's
+    value is the probability of winning over the boards that match the open cells. Among these, boards
+    with fewer cells without a neighboring mine are slightly more likely, because the first cell is
+    drawn from these cells. Transitions are deterministic.
 
     ## Action Space
     `FreeText(4096)`: a cell such as `r2c3` (row 2, column 3, counted from 1 at the top left), or
@@ -39,9 +39,9 @@ class MinesweeperEnv(WordGameEnv):
     the game is lost.
 
     ## Starting State
-    Mines are uniformly random, and so is the first cell, among those without a neighboring mine.
-    Boards that this cell would win are drawn again. Levels with the same mines and the same open
-    cells count as one, and so do those that differ only by rotation or reflection: with three
+    Mines are uniformly random. The first cell is uniform among the cells without a neighboring mine.
+    Boards that are won by opening this cell are drawn again. Levels with the same mines and the same
+    open cells count as one, and so do those that differ only by rotation or reflection: with three
     mines there are 449.
 
     ## Rewards

@@ -132,12 +132,12 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
             ResetNeededError: Nobody is in the game: it has not begun, or it has ended.
         """
         if not self.agents:
-            raise ResetNeededError("nobody is in the game; call reset() first")
+            raise ResetNeededError("no player is in the game; call reset() first")
         playing = self.agents
         chosen = [len(self.names) - 1] * self.players
         for agent in playing:
             if agent not in actions:
-                raise RagenError(f"there is no action of {agent}, who is in the game")
+                raise RagenError(f"the action of {agent}, who is in the game, is missing")
             chosen[self.seat_of(agent)] = read_action(actions[agent], self.names)
         rewards, out = self._play(chosen)
         self.rounds += 1

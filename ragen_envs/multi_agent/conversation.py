@@ -111,7 +111,7 @@ class MultiAgentConversation(ParallelEnv[str, Any, str]):
         playing = self.agents
         for agent in playing:
             if agent not in replies:
-                raise RagenError(f"there is no reply of {agent}, who is in the game")
+                raise RagenError(f"the reply of {agent}, who is in the game, is missing")
         seats = {agent: self.seats[self.game.seat_of(agent)] for agent in playing}
         parsed = {
             agent: seat.read(replies[agent], truncated.get(agent, False))

@@ -54,17 +54,17 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     4 box, 5 player, 6 player on target.
 
     ## Starting State
-    A random-walk room and reverse play from the solved state (Racanière et al. 2017), always
-    solvable. By default levels follow the distribution of the paper's published code
-    (`generator="ragen"`), with search depth 300 on 6x6 and 10 in `ragen/SokobanLarge-v0`. That
-    code, run on 1,256 of the paper's seeds, has a mean shortest solution of 4.1 moves; 9% of its
-    levels need one move, 44% at most three, and ten random actions solve 18%. On 8x8 with two boxes
-    these numbers are 5.8, 0%, 9% and 2.6%. There are only about 12,000 different levels of 6x6
-    (Chao's estimate from 100,000 draws; rotated, reflected and shifted copies count once), and the
-    hundred most common ones are 31% of the draws; on 8x8 nearly all draws differ. Levels that
-    differ only in where the player starts count as different, even if it can walk from one place
-    to the other: 64% of the frozen 6x6 test levels have such a twin among the training levels, and
-    2% on 8x8. So ask SokobanLarge how well a model generalizes.
+    A random walk makes the room, and reverse play from the solved state places player and boxes
+    (Racanière et al. 2017), so every level is solvable. By default levels follow the distribution of
+    the paper's published code (`generator="ragen"`), with search depth 300 on 6x6 and 10 in
+    `ragen/SokobanLarge-v0`. The levels of that code for 1,256 of the paper's seeds have a mean shortest
+    solution of 4.1 moves; 9% need one move, 44% at most three, and ten random actions solve 18%. On 8x8
+    with two boxes these numbers are 5.8, 0%, 9% and 2.6%. There are only about 12,000 different 6x6
+    levels (Chao's estimate from 100,000 draws; rotated, reflected and shifted copies count once), and
+    the hundred most common ones make up 31% of the draws. On 8x8, nearly all draws differ. Levels that
+    differ only in where the player starts count as different, even if it can walk from one place to the
+    other: 64% of the frozen 6x6 test levels have such a twin among the training levels, and 2% on 8x8.
+    To measure how well a model generalizes, use SokobanLarge.
 
     ## Rewards
     `reward="dense"` (the paper's): -0.1 for each action, +1 for a box pushed onto a target, -1 for a
@@ -81,12 +81,11 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     `boxes_on_target` (int).
 
     ## Arguments
-    `size`: side of the square, or (height, width), each from 4 to 32. `boxes`: 1 to 16. The
-    smallest boards are 4x5, for at most two boxes, and 5x5, for at most three. `reward`: see above.
-    `level`: a fixed board as rows of `#_O√XPS`. `generator`: the level distribution, "ragen",
-    "gym-sokoban", or "v1" for suite version 1; see `ragen_envs.sokoban.laws`. `search_depth`: how
-    deep reverse play searches; a depth of d, at least 3, is d - 2 steps; None is 300 (1,500 states
-    for "v1").
+    `size`: side of the square, or (height, width), each from 4 to 32. `boxes`: 1 to 16. The smallest
+    boards are 4x5, for at most two boxes, and 5x5, for at most three. `reward`: see above. `level`: a
+    fixed board as rows of `#_O√XPS`. `generator`: the level distribution, "ragen", "gym-sokoban", or
+    "v1" for suite version 1; see `ragen_envs.sokoban.laws`. `search_depth`: depth of the search in
+    reverse play, at least 3. A depth of d allows d - 2 steps; None means 300 (1,500 states for "v1").
 
     ## Version History
     * v0: Initial version.

@@ -231,7 +231,7 @@ def test_an_instance_that_does_not_exist_is_the_callers_error(codec):
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"key": 7}, "the key 7, which nobody asked for"),
+        ({"key": 7}, "the key 7, which was not requested"),
         ({"logprobs": [0.0]}, r"\d+ ids, but the logprobs \[0\.0\]"),
         ({"logprobs": None}, r"\d+ ids, but the logprobs None"),
         ({"ids": "text"}, "the ids 'text', but they must be a list of int"),

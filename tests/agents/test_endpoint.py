@@ -190,7 +190,7 @@ def test_a_server_that_takes_few_requests_is_asked_less(server, tmp_path):
             failure("The model `m` does not exist", "model_not_found"),
             "/v1/chat/completions: The model `m` does not exist",
         ),
-        (404, b"<html>not here</html>", "; no model 'm' there?"),
+        (404, b"<html>not here</html>", "; does the server have the model 'm'?"),
         (400, failure("Unsupported parameter: 'max_tokens'"), "refuses these settings: HTTP 400"),
         (422, failure("temperature is too high"), "refuses these settings"),
     ],

@@ -67,7 +67,7 @@ def test_a_context_too_small_for_any_prompt_ends_the_run(server, tmp_path, capsy
     server.answer = lambda *_: (400, failure(long))
     bench(server, tmp_path / "run", "--max-reply-tokens", 32000, code=2)
     shown = capsys.readouterr().err
-    assert "has no room even for the prompt 'Hello': HTTP 400: This model's maximum" in shown
+    assert "rejects even the prompt 'Hello' as too long: HTTP 400: This model's maximum" in shown
     assert "lower --max-reply-tokens" in shown
     assert records(tmp_path / "run") == []
 

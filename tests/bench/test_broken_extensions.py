@@ -123,7 +123,7 @@ def corridor(tmp_path, monkeypatch):
             "max_return is -3.0, but must not be below",
         ),
         (KEY, "return -5", "level_key returned -5, but must return an int in [0, 2^63)"),
-        (KEY, "return 7", "none of 10000 levels is of the split 'test'"),
+        (KEY, "return 7", "none of 10000 generated levels belongs to the split 'test'"),
         ("find_level(split,", "find_level('train',", "a level of the split 'train' for 'test'"),
         ('"success": success', '"success": "yes"', "its info has success='yes', but it must be a"),
         ("return NAMES", "return NAMES[:1]", "returned 1 names, but action_space has 2 actions"),

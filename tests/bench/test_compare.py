@@ -52,10 +52,10 @@ def test_known_differences_are_found(run, capsys):
 
 def test_two_agents_of_a_run_can_be_looked_at(run, tmp_path, capsys):
     _, notes = compare(capsys, f"{run}:oracle", ":noop")
-    assert f"level by level, side by side: ragen view {run}" in notes
+    assert f"to see both agents level by level: ragen view {run}" in notes
     other = shutil.copytree(run, tmp_path / "other")
     _, notes = compare(capsys, f"{run}:oracle", f"{other}:noop")
-    assert f"level by level, side by side: ragen view {run} {other}" in notes
+    assert f"to see both agents level by level: ragen view {run} {other}" in notes
 
 
 def test_an_agent_ties_with_itself(run, tmp_path, capsys):
@@ -115,7 +115,7 @@ def test_runs_with_other_episodes_are_paired_where_they_meet(run, tmp_path, caps
     rows, notes = compare(capsys, f"{run}:oracle", few)
     assert set(rows) == {("BanditTrap", "success"), ("BanditTrap", "return")}
     assert rows["BanditTrap", "success"]["n"] == 5
-    assert "not in both: Bandit, FrozenLakeDeterministic, Sokoban" in notes
+    assert "games of only one side: Bandit, FrozenLakeDeterministic, Sokoban" in notes
 
 
 def test_people_see_the_sides_and_the_ties(run, tmp_path, capsys):
@@ -261,7 +261,7 @@ def test_settings_of_requests_that_differ_are_named(tmp_path, capsys):
         other = play("other", "--stop", "###", "--extra-body", '{"top_p": 0.5, "n_best": null}')
     _, notes = compare(capsys, f"{plain}:openai:m", f"{other}:openai:m")
     assert (
-        "the runs differ in how language models decode: stop is [] in A and ['###'] in B, "
+        "the runs have different decoding settings: stop is [] in A and ['###'] in B, "
         "extra_body.top_p is not set in A and 0.5 in B, "
         "extra_body.n_best is not set in A and None in B"
     ) in notes
@@ -275,6 +275,5 @@ def test_settings_of_requests_that_differ_are_named(tmp_path, capsys):
         warm = play("warm model", "--temperature", "1")
     _, notes = compare(capsys, f"{plain}:openai:m", f"{warm}:openai:m")
     assert (
-        "the runs differ in how language models decode: temperature is 0.5 in A and 1.0 in B"
-        in notes
+        "the runs have different decoding settings: temperature is 0.5 in A and 1.0 in B" in notes
     )

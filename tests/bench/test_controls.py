@@ -11,7 +11,7 @@ from ragen_bench.config.suites import Task, load_suite
 from ragen_envs import GameSpec, register_game, registration
 from ragen_envs.registration import spec_of
 
-RESULT = "the prompts of Bandit, but the opposite answers are right"
+RESULT = "the prompts are those of Bandit, but the opposite answers are right"
 
 
 def test_the_core_suite_has_two_controls():

@@ -37,7 +37,7 @@ def test_every_recipe_is_a_valid_config_and_documented(name):
 def test_help_names_the_recipes(capsys):
     assert main(["train", "--help"]) == 0
     told = " ".join(re.sub(r"[^\w-]", " ", capsys.readouterr().out).split())
-    named = told.partition("settings that learn ")[2].split()[: len(recipes()) + 1]
+    named = told.partition("recipe in place of a game ")[2].split()[: len(recipes()) + 1]
     assert set(named) == {*recipes(), "or"}
 
 

@@ -29,7 +29,7 @@ from ragen_bench.cli.view import view
 from ragen_envs import __version__
 
 app = typer.Typer(
-    help="Games for language agents and a benchmark in which every number can be replayed.",
+    help="Games for language agents, and a benchmark whose results can be verified by replay.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,

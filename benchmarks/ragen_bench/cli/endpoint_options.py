@@ -113,7 +113,7 @@ def cache_file(options: EndpointOptions, folder: Path, sampling: SamplingSetting
         RagenError: The options name a file and also turn the cache off.
     """
     if options.cache is not None and options.no_cache:
-        raise RagenError("--cache and --no-cache contradict each other; leave one out")
+        raise RagenError("--cache and --no-cache contradict each other; use only one of them")
     if options.cache is not None or options.no_cache:
         return options.cache
     return folder / RESPONSES if sampling.temperature == 0 else None

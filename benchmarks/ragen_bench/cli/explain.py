@@ -17,7 +17,7 @@ _SHOWN: Final = 5
 
 
 def explain(run: RunArgument, style: FormatOption = Format.TABLE, wide: WideOption = False) -> None:
-    """Show where a run's agents lost, by the exact oracle: regret, blunders, luck-corrected success."""
+    """Show where agents lost, according to the exact oracle: regret, blunders, luck-corrected success."""
     from ragen_bench.analysis.summary import explain_run, summarise_ledgers
     from ragen_bench.console.row_bar import bar
     from ragen_bench.evaluation.run_table import incomplete
@@ -38,7 +38,7 @@ def explain(run: RunArgument, style: FormatOption = Format.TABLE, wide: WideOpti
 def _grid(data: "pd.DataFrame") -> Grid:
     header = [
         "game", "agent", "success\n%", "valid\n%", "luck-corrected %\n[95% CI]", "optimum\n%",
-        "regret\na turn", "deadlock\n%", "overrun\n%", "turn", "tokens\nwasted", "n",
+        "regret\nper turn", "deadlock\n%", "overrun\n%", "turn", "tokens\nwasted", "n",
     ]  # fmt: skip
     rows = [
         [

@@ -93,7 +93,7 @@ def build(
         str | None,
         typer.Option(
             metavar="URL",
-            help="Address of the published site; gives links to it a preview picture.",
+            help="Address of the published site; links to it then show a preview picture.",
         ),
     ] = None,
 ) -> None:

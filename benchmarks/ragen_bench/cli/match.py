@@ -23,7 +23,7 @@ def match(
     endpoint: EndpointOptions,
     limits: BudgetOptions,
 ) -> None:
-    """Play multi-agent games: every agent on every seat, with every agent on the other seats.
+    """Play multi-agent games: every agent in every seat, with every agent in the other seats.
 
     Prints self-play and cross-play tables. An existing run directory is resumed.
     """

@@ -33,7 +33,7 @@ RunDirectoryOption: TypeAlias = Annotated[
 RecipeOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        help="In place of a game, settings that learn: sokoban, smollm2-bandit or smollm2-sokoban."
+        help="A tested recipe, in place of a game: sokoban, smollm2-bandit or smollm2-sokoban."
     ),
 ]
 ResumeOption: TypeAlias = Annotated[

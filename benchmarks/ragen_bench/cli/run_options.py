@@ -198,7 +198,9 @@ class BudgetOptions:
     ] = None
     time_limit: Annotated[
         str | None,
-        typer.Option(metavar="TIME", rich_help_panel=_BUDGETS, help="Stop after 90s, 10m or 1.5h."),
+        typer.Option(
+            metavar="TIME", rich_help_panel=_BUDGETS, help="Stop after this time: 90s, 10m or 1.5h."
+        ),
     ] = None
     prices: Annotated[
         Path | None,

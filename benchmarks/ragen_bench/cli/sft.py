@@ -24,7 +24,7 @@ def sft(
     recipe: Annotated[
         str | None,
         typer.Option(
-            help="In place of a game, the first half of a recipe: smollm2-bandit or smollm2-sokoban."
+            help="Imitation stage of a recipe, in place of a game: smollm2-bandit or smollm2-sokoban."
         ),
     ] = None,
 ) -> None:

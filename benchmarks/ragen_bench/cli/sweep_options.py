@@ -16,7 +16,7 @@ _SEEDS = 6  # with five, no p-value is small enough for seven claims
 DryRunOption: TypeAlias = Annotated[
     bool,
     typer.Option(
-        "--dry-run", help="Only show which tasks are finished and how long the rest will take."
+        "--dry-run", help="Only show which tasks are finished and how long the others will take."
     ),
 ]
 

@@ -50,27 +50,30 @@ def train(
     out: RunDirectoryOption = None,
     resume: ResumeOption = True,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Show what memory the run would need, and do not start.")
+        bool,
+        typer.Option(
+            "--plan", help="Show how much memory the run would need, without starting it."
+        ),
     ] = False,
     device_memory: Annotated[
         float | None,
         typer.Option(
             metavar="GIB",
             min=1.0,
-            help="With --plan, memory of each GPU.",
+            help="With --plan: memory of each GPU.",
             show_default="this machine's",
         ),
     ] = None,
     devices: Annotated[
-        int, typer.Option(min=1, help="With --plan, number of GPUs that train.")
+        int, typer.Option(min=1, help="With --plan: number of GPUs that train.")
     ] = 1,
 ) -> None:
     """Train a model on a game and keep the best checkpoint as an ordinary model folder.
 
     An existing run directory is resumed from its last checkpoint. A run that does not fit
-    into the memory of its device is refused before models are loaded. While it runs you see:
-    success and return of the episodes, entropy of the policy (nats per token), std (deviation
-    of the return within groups), gradient (norm), and the seconds of an iteration.
+    into the memory of its device is refused before models are loaded. The progress
+    display shows success and return of the episodes, entropy of the policy (nats per token), std
+    (standard deviation of the return within groups), gradient (norm), and the seconds of an iteration.
     """
     from ragen_agents.starpo.run.run_directory import default_run_dir
     from ragen_bench.cli.resuming import check_resume

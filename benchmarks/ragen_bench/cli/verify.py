@@ -30,7 +30,9 @@ def verify(run: RunArgument, backend: BackendOption = "local") -> None:
     if found.torn:
         print("note: the incomplete last line was skipped")
     if not found.hashed:
-        print("note: there are no checksums, so replies with the same actions could be swapped")
+        print(
+            "note: there are no checksums, so a changed reply with the same actions is not detected"
+        )
     if found.unhashed:
         episodes = f"{found.unhashed} episode{'s' if found.unhashed != 1 else ''}"
         print(

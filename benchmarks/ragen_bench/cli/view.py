@@ -27,11 +27,12 @@ def view(
 ) -> None:
     """Show a run in a browser, or the agents of several runs side by side.
 
-    A run of ragen bench has boards, replies, and what the oracle would have done; runs of ragen match and
-    ragen train have conversations. A task of ragen sweep shows its test; its training is in the folder train.
+    For a run of ragen bench, the pages show boards, replies, and what the oracle would have done; for runs
+    of ragen match and ragen train, they show conversations. For a task of ragen sweep, they show its test;
+    its training run is in the subfolder train.
 
-    Several runs must be of ragen bench, with the same settings. An agent that several of them have is called
-    RUN:AGENT.
+    To view several runs together, they must be runs of ragen bench with the same settings. If several of
+    them have an agent of the same name, it is shown as RUN:AGENT.
     """
     from ragen_bench.viewer.serving import serve_folder
 

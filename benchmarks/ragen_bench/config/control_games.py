@@ -24,7 +24,7 @@ def control_notes(tasks: Mapping[str, Task]) -> list[str]:
         for game in dict.fromkeys(controls.values())
     }
     return [
-        f"{' and '.join(names)}: the prompts of {game}, but the opposite answers are right; averages over "
-        "games leave them out"
+        f"{' and '.join(names)}: the prompts are those of {game}, but the opposite answers are "
+        "right; averages over games leave them out"
         for game, names in named.items()
     ]

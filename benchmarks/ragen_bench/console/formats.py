@@ -256,7 +256,7 @@ def score_grid(data: pd.DataFrame) -> Grid:
 
 _HIDEABLE: Final = ("s per\nepisode", "tokens", "turns", "effective\n%", "return", "n")
 _ATTEMPTS: Final = ("pass@k\n%", "pass^k\n%")
-_DECISIONS: Final = ("luck-corrected %\n[95% CI]", "regret\na turn", "blunders\n%")
+_DECISIONS: Final = ("luck-corrected %\n[95% CI]", "regret\nper turn", "blunders\n%")
 _EXACT_COLUMNS: Final = 6
 """Columns of the table of a run that an exact expectation fills."""
 

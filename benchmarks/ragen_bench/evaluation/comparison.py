@@ -156,11 +156,11 @@ def _notes(a: Side, b: Side, pairs: Mapping[str, Pair]) -> list[str]:
     )
     notes += _attempts_note(a, b)
     if alone:
-        notes.append(f"not in both: {', '.join(alone)}")
+        notes.append(f"games of only one side: {', '.join(alone)}")
     if differs := _decoding_differences(a, b):
-        notes.append(f"the runs differ in how language models decode: {differs}")
+        notes.append(f"the runs have different decoding settings: {differs}")
     folders = " ".join(dict.fromkeys(str(side.run.folder) for side in (a, b)))
-    notes.append(f"level by level, side by side: ragen view {folders}")
+    notes.append(f"to see both agents level by level: ragen view {folders}")
     unfinished = dict.fromkeys(side.run.folder for side in (a, b) if side.run.missing)
     notes += [f"{folder} is unfinished" for folder in unfinished]
     return notes

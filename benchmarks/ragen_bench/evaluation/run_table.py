@@ -235,7 +235,7 @@ def notes(run: Run) -> list[str]:
     if (attempts := run.config.attempts) > 1:
         found.append(
             f"{attempts} attempts at each level: success is that of one attempt (pass@1); pass@k and "
-            f"pass^k are the shares of levels that at least one and all of the {attempts} solved"
+            f"pass^k are the shares of levels solved in at least one and in all of the {attempts} attempts"
         )
     sampled = {
         task

@@ -111,6 +111,6 @@ def _verdict(plan: MemoryPlan) -> str:
     if plan.always_fits:
         return "fits"
     return (
-        "fits, unless most replies are as long as they may be: then lower evaluation.episodes or "
+        "fits, unless most replies reach the token limit; in that case, lower evaluation.episodes or "
         "rollout.group_size"
     )

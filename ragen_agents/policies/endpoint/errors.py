@@ -149,7 +149,7 @@ def _unknown(answer: APIStatusError, message: str, model: str) -> UnknownModelEr
     if model in detail:
         return UnknownModelError(said)
     if base.endswith("/v1"):
-        return UnknownModelError(f"{said}; no model '{model}' there?")
+        return UnknownModelError(f"{said}; does the server have the model '{model}'?")
     return UnknownModelError(f"{said}; {_needs_v1(base)}")
 
 

@@ -173,8 +173,8 @@ class EndpointPolicy:
             ) from None
         except PromptTooLongError as error:
             raise RefusedSettingsError(
-                f"{self._where} has no room even for the prompt 'Hello': {error}; lower --max-reply-tokens, "
-                "or serve the model with a longer context"
+                f"{self._where} rejects even the prompt 'Hello' as too long: {error}; lower "
+                "--max-reply-tokens, or serve the model with a longer context"
             ) from None
 
 

@@ -214,9 +214,9 @@ for _estimator in (
     ),
     Estimator(
         "gigpo", _gigpo,
-        "that of grpo, plus `omega` times the same over the turns of the group that start in one state, "
-        "whose returns are discounted by `turn_gamma` (GiGPO, arXiv 2505.10978). `budget=0` leaves out of "
-        "the state what is left of turns and actions; `divide=0` does not divide by deviations",
+        "the advantage of grpo, plus `omega` times the same over the turns of the group that start in the "
+        "same state, with returns discounted by `turn_gamma` (GiGPO, arXiv 2505.10978). With `budget=0`, "
+        "states may differ in the turns and actions left; `divide=0` does not divide by deviations",
         needs_group=True, params={"omega": 1.0, "budget": 1.0, "divide": 1.0},
     ),
     Estimator(

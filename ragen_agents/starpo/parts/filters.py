@@ -199,6 +199,6 @@ for _filter in (
         needs_group=True,
     ),
     GroupFilter("nonzero", _nonzero, "groups whose returns differ", needs_group=True),
-    GroupFilter("random", _random, "a random share `filter.ratio`, the control of the others"),
+    GroupFilter("random", _random, "a random share `filter.ratio`, as a control for the other filters"),
 ):  # fmt: skip
     register_filter(_filter)

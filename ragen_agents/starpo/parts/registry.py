@@ -48,7 +48,7 @@ class Registry(Generic[PartT]):
         """Add a part and return it. Registering the same function again replaces it.
 
         Raises:
-            RagenError: It is none of this kind, or its name is that of another part.
+            RagenError: The part is of another kind, or another part has its name.
         """
         self._check_part(part)
         known = self._parts.get(part.name)

@@ -29,7 +29,7 @@ class TurnReward:
     weights: Reward
 
     def before(self, env: ConversationWrapper) -> str:
-        """Return where things are, for the part that checks what the thought says of it."""
+        """Return the positions on the board, for the part that checks the thought against them."""
         if self.weights.grounded == 0:
             return ""
         return env.face.observation(env.unwrapped, COORDINATES, env.symbols)

@@ -13,11 +13,11 @@ EMPTY_LIMIT: Final = 10
 
 
 class NothingKeptError(RagenError):
-    """There was nothing to learn from in too many iterations in a row; the weights did not change in them."""
+    """Too many consecutive iterations had nothing to learn from; the weights did not change in them."""
 
 
 class BrokenGamesError(RagenError):
-    """Every game broke in too many iterations in a row."""
+    """Every game failed in too many consecutive iterations."""
 
 
 def empty_error(trajectories: Sequence[Trajectory], kind: str, iterations: int) -> RagenError:

@@ -58,10 +58,10 @@ class TokenRows:
 
 @dataclass(frozen=True)
 class TrainBatch:
-    """Trajectories that are learned from: B of them, T columns, which hold row after row.
+    """A batch of B trajectories with T columns, which hold row after row.
 
-    First prompts end at the same column. The rows are what is passed through the models; all else, from
-    rewards to losses, is of trajectories, so that each counts once, however many rows it has.
+    First prompts end at the same column. Models process rows; everything else, from rewards to losses, is
+    computed per trajectory, so that each counts once, however many rows it has.
     """
 
     trajectories: list[Trajectory]
@@ -160,8 +160,8 @@ def mini_batches(count: int, steps: int, epochs: int, seed: int) -> list[list[in
 def micro_batches(sizes: Sequence[Size], chosen: Sequence[int], budget: int) -> list[list[int]]:
     """Cut trajectories into parts of similar sizes whose padded rows have at most ``budget`` tokens.
 
-    A trajectory larger than the budget is a part of its own; the rows of one are never parted. The largest
-    come first, so that memory runs out at once or never.
+    A trajectory larger than the budget is a separate part, and the rows of a trajectory stay together. The
+    largest parts come first, so that if memory runs out, it does so at once.
 
     Args:
         sizes: Of all trajectories; prompts, and what follows them, are padded to the part's longest.

@@ -38,10 +38,10 @@ class Learner:
     Args:
         config: The run's.
         policy: The model that learns; with ``config.fsdp`` it need not be on its device yet.
-        reference: The initial policy, frozen; None if no divergence from it is charged, or if it is the
+        reference: The initial policy, frozen; None if no divergence from it is applied, or if it is the
             policy without its adapters.
         accelerator: Device and processes.
-        only_writes: Whether nothing but the first process reads ``whole_policy``, to write it down.
+        only_writes: Whether ``whole_policy`` is only used by the first process, to save it.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Learner:
 
     @property
     def state_to_come(self) -> int:
-        """Bytes that the optimizers will keep for parameters that they have not changed yet."""
+        """Bytes of optimizer state that will be allocated for parameters that were not updated yet."""
         both = (self.optimizer, self.critic_optimizer)
         return sum(
             2 * parameter.numel() * parameter.element_size()
@@ -99,8 +99,8 @@ class Learner:
     def whole_policy(self) -> Any:
         """Return the policy with its present weights; all processes call this together.
 
-        Where the weights are split it is a copy, which the next call brings up to date; if they are only
-        written down, it is in the memory of the first process's host, and None in the others.
+        If the weights are sharded, it is a copy, which the next call updates. If it is only saved, the copy
+        is in the first process's host memory, and None in the others.
         """
         policy = self.models.policy
         return policy if self._copy is None else self._copy.refreshed_from(policy)
@@ -111,10 +111,10 @@ class Learner:
         """Score a batch under the present models and turn its rewards into advantages.
 
         Args:
-            batch: What is learned from.
+            batch: The trajectories to learn from.
             loss_weight: Factor of the policy loss.
-            trust_rollout: Whether the policy need not be passed where the engine has told log-probabilities
-                and entropies of all tokens.
+            trust_rollout: Whether the policy's forward pass is skipped if the engine returned
+                log-probabilities and entropies of all tokens.
         """
         reference = None
         if self.reference is not None:
@@ -137,7 +137,7 @@ class Learner:
         return Scores(batch.rollout_logprobs, entropies, values)
 
     def score(self, batch: TrainBatch, part: Part = "all") -> Scores:
-        """Return what the present models, or one of them, say of a batch."""
+        """Return the scores of a batch under the current models, or one of them."""
         return self._score_all(self.models, batch, part)
 
     def update(self, prepared: Prepared, iteration: int) -> dict[str, float]:
@@ -164,12 +164,12 @@ class Learner:
         """Return the norm of the gradient of one term of the policy's loss, unweighted; nothing is learned.
 
         Args:
-            prepared: Has the trajectories.
-            rows: Which of them, as one optimizer batch.
-            term: Of the loss.
+            prepared: The prepared batch.
+            rows: Its trajectories to use, as one optimizer batch.
+            term: Term of the loss.
 
         Returns:
-            None where the loss has no such term.
+            None if the loss has no such term.
         """
         if not self._passed(partial(self._differentiate_term, prepared, rows, term)):
             return None
@@ -329,7 +329,7 @@ class Learner:
         return norms if finite else {}
 
     def forget_gradients(self) -> None:
-        """Free the gradients, which an update that failed leaves behind."""
+        """Free the gradients that a failed update left."""
         self.optimizer.zero_grad()
         if self.critic_optimizer is not None:
             self.critic_optimizer.zero_grad()

@@ -91,7 +91,7 @@ class ActorCritic(nn.Module):
 
     @property
     def passes(self) -> tuple[Part, ...]:
-        """What is passed one after the other, so that only one graph exists at a time."""
+        """The parts that are passed one after the other, so that only one graph exists at a time."""
         return ("policy", "critic") if self._apart else ("all",)
 
     def forward(
@@ -101,10 +101,10 @@ class ActorCritic(nn.Module):
 
         Args:
             ids: (B, T) token ids.
-            real: (B, T) bool, which are no padding.
+            real: (B, T) bool, False for padding.
             mask: (B, T) bool, action tokens.
-            start: Column at which the first prompts end; those of a group are read once.
-            part: What is scored; the scores of all else are 0.
+            start: Column at which the first prompts end; the prompt of a group is processed once.
+            part: The part to score; the scores of all others are 0.
         """
         logprobs = entropies = values = torch.zeros(ids.shape, device=ids.device)
         states = None
@@ -127,7 +127,7 @@ class ActorCritic(nn.Module):
     def using(self, part: Part) -> Iterator[None]:
         """Compute with the adapter of a part, if there are any.
 
-        A backward pass that computes layers again has to lie in the same block as their forward pass.
+        A backward pass that recomputes layers must run in the same block as their forward pass.
         """
         if not has_adapters(self.policy):
             yield
@@ -157,7 +157,7 @@ class ActorCritic(nn.Module):
         return {n: p for n, p in named if p.requires_grad and not is_of_critic(n)}
 
     def named_critic(self) -> dict[str, nn.Parameter]:
-        """Return what the critic's optimizer changes, as if its trunk were always a model of its own."""
+        """Return what the critic's optimizer changes, as if its trunk were always a separate model."""
         found: dict[str, nn.Parameter] = {}
         if self.trunk is not None:
             found = {f"trunk.{n}": p for n, p in self.trunk.named_parameters() if p.requires_grad}
@@ -246,10 +246,11 @@ def _logits(policy: Any, states: Tensor, float32_head: bool) -> Tensor:
 def load_policy(config: TrainConfig, device: torch.device) -> tuple[Any, Any]:
     """Return the model, with adapters if asked for, and its tokenizer.
 
-    It is in float32, but where only adapters learn and ``update.precision`` is bfloat16, all else is in that.
+    It is in float32. If only adapters are trained and ``update.precision`` is bfloat16, all other weights
+    are in bfloat16.
 
     Raises:
-        RagenError: There is no such model, or its log-probabilities are none that can be trained here.
+        RagenError: There is no such model, or the trainer cannot compute its log-probabilities.
     """
     precision = "float32" if config.lora is None else config.update.precision
     model, tokenizer = load_model(config.model, getattr(torch, precision))

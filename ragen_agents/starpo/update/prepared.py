@@ -74,13 +74,13 @@ def prepare(
     Args:
         config: The settings.
         batch: B trajectories.
-        scores: What the present models say of them.
-        reference_logprobs: (B, T), under the initial policy, or None if no divergence is charged.
+        scores: Their scores under the current models.
+        reference_logprobs: (B, T), under the initial policy, or None if no divergence is applied.
         loss_weight: Factor of the policy loss.
-        is_scored: Whether the scores are of the trainer's own pass, and the engine's can be compared.
+        is_scored: Whether the scores come from a pass of the trainer, so that the engine's can be compared.
 
     Raises:
-        RagenError: The estimator returned something it must not.
+        RagenError: The estimator returned something invalid.
     """
     mask, logprobs = batch.mask, scores.logprobs
     estimate = _estimate(config, batch, scores, reference_logprobs)

@@ -32,14 +32,14 @@ class BanditMarketEnv(MultiAgentEnv):
     `Discrete(arms + 1)`: an arm, or the last action, which chooses none.
 
     ## Observation Space
-    `Box(0, 1e6, (arms, 4), float32)`, one row per arm: amount, probability, players who chose it in the
-    last round, what it paid then. The last two are 0 before the first round.
+    `Box(0, 1e6, (arms, 4), float32)`, one row per arm: amount, probability, number of players who chose
+    it in the last round, what it paid then. The last two are 0 before the first round.
 
     ## Starting State
     Named arms of the split with mean payoffs from 0.1 to 1.2, paid with probability 1, 1/2 or 1/4.
 
     ## Rewards
-    The seat's share.
+    The seat's share of what its arm paid.
 
     ## Episode End
     Truncated after 5 rounds.

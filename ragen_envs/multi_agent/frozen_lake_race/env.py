@@ -33,29 +33,31 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
     """Several walkers on the ice, one goal: be first, or arrive together.
 
     ## Description
-    FrozenLake with several walkers who move at the same time. A frozen tile holds one of them: walkers
-    who would enter the same tile, swap tiles, or enter the tile of a walker who stays do not move. No
-    seat has priority. The goal and the holes hold any number. Each walker slips independently; one who
-    stays does not slip.
+    FrozenLake with several walkers who move at the same time. A frozen tile holds only one walker:
+    walkers who would enter the same tile, swap tiles, or enter the tile of a walker who stays do not
+    move. No seat has priority. The goal and the holes hold any number of walkers. Each walker slips
+    independently, but a walker who stays does not slip.
 
     ## Action Space
     `Discrete(5)`: 0 left, 1 down, 2 right, 3 up, 4 stay.
 
     ## Observation Space
-    `Box(0, 8, (height, width), uint8)` of cell codes, each seat's own: 0 frozen, 1 hole, 2 goal; 3, 4, 5
-    oneself on these; 6, 7, 8 another player on these, where one is not oneself.
+    `Box(0, 8, (height, width), uint8)` of cell codes, as seen by the seat: 0 frozen, 1 hole, 2 goal; 3,
+    4, 5 the seat's own walker on these; 6, 7, 8 another walker on these, if the own walker is
+    elsewhere.
 
     ## Starting State
-    FrozenLake's random maps; all start on different tiles equally far from the goal.
+    A random map as in FrozenLake. All walkers start on different tiles that are equally far from the
+    goal.
 
     ## Rewards
     `finish="first"`: 1 to the first at the goal, shared by those who arrive in the same round.
     `finish="all"`: 1 to each when the last one arrives.
 
     ## Episode End
-    `finish="first"`: terminates for all when somebody arrives, and for one who falls into a hole.
-    `finish="all"`: terminates for all when all have arrived or one falls. Truncated after 20
-    rounds.
+    `finish="first"`: terminates for all walkers when one arrives, and for a walker who falls into a
+    hole. `finish="all"`: terminates for all when all have arrived or one falls into a hole. Truncated
+    after 20 rounds.
 
     ## Information
     `success` (bool): among the first at the goal, or all are there. `action_is_effective` (bool): the

@@ -24,14 +24,16 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
     ## Description
     Two or more movers on one Sokoban board. In each round all choose at the same time; then they move
     one after the other, `player_0` first. A mover can neither walk into another one nor push it, and a
-    box moves only if the cell behind it is free. With one player, and Stay aside, the game is Sokoban.
+    box moves only if the cell behind it is free. With one player, the game is Sokoban with the
+    additional action Stay.
 
     ## Action Space
     `Discrete(5)`: 0 up, 1 down, 2 left, 3 right, 4 stay.
 
     ## Observation Space
     `Box(0, 8, (height, width), uint8)` of cell codes, each seat's own: 0 wall, 1 empty, 2 target, 3 box
-    on target, 4 box, 5 oneself, 6 oneself on target, 7 another player, 8 another player on target.
+    on target, 4 box, 5 the seat's own mover, 6 own mover on target, 7 another mover, 8 another mover on
+    target.
 
     ## Starting State
     Sokoban's levels with more movers on random floor, kept only if the team needs fewer rounds than the
