@@ -65,7 +65,7 @@ def train(
         ),
     ] = None,
     devices: Annotated[
-        int, typer.Option(min=1, help="With --plan: number of GPUs that train.")
+        int, typer.Option(min=1, metavar="N", help="With --plan: number of GPUs that train.")
     ] = 1,
 ) -> None:
     """Train a model on a game and keep the best checkpoint as an ordinary model folder.

@@ -22,7 +22,8 @@ def view(
         typer.Option(metavar="DIR", help="Write the pages to a folder instead of serving them."),
     ] = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port of the server; 0 for any free one.")
+        int,
+        typer.Option(min=0, max=65535, metavar="N", help="Port of the server; 0 for any free one."),
     ] = 0,
 ) -> None:
     """Show a run in a browser, or the agents of several runs side by side.
