@@ -81,21 +81,21 @@ class EndpointDownError(RagenError):
     """The endpoint answers nothing."""
 
 
-def error_of(answer: APIStatusError, message: str, model: str) -> Exception:
+def error_of(answer: APIStatusError, message: str, model: str, moved: str) -> Exception:
     """Return what an answer that is not a success means.
 
     Args:
         answer: The answer.
         message: What it says, in one line that may be shown.
         model: Who was asked.
+        moved: Where it redirects to, in text that may be shown; empty if it does not say.
     """
     status, code = answer.status_code, f"{answer.code} {answer.type}"
     said = f"HTTP {status}: {message.removeprefix(f'Error code: {status} - ')}"
     if 300 <= status < 400:
-        where = answer.response.headers.get("location", "an unnamed place")
         return RedirectedError(
-            f"the endpoint redirects to {where[:200]} (HTTP {status}), but redirects are not "
-            "followed; to use that endpoint, pass it as --base-url"
+            f"the endpoint redirects to {moved[:200] or 'an unnamed place'} (HTTP {status}), but redirects "
+            "are not followed; to use that endpoint, pass it as --base-url"
         )
     if status == 403:
         return ForbiddenError(f"the endpoint refused the request: {said}")
