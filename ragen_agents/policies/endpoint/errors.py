@@ -14,10 +14,12 @@ from ragen_envs.errors import RagenError
 LONGEST_WAIT: Final = 300.0
 """Most seconds that a server's Retry-After is obeyed."""
 _RUN_ON: Final = re.compile(
-    r"context.{0,3}(length|window|size)|prompt is too long|too many (input )?tokens"
-    r"|input token count|exceed_context|max_new_tokens.{0,3} must be",
+    r"context.{0,3}(length|window|size|limit)|(prompt|input) is too long|too many (input )?tokens"
+    r"|input token count|exceed_context|max_new_tokens.{0,3} must be|must have less than \d+ tokens"
+    r"|maximum (model|prompt) length|input length .{0,40}maximum allowed length",
     re.IGNORECASE,
 )
+"""How servers say that a prompt is too long: vLLM, SGLang, llama.cpp, TGI, and hosted services."""
 
 
 class TroubleError(Exception):
