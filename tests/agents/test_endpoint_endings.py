@@ -50,6 +50,16 @@ def test_an_unknown_reason_to_end_a_reply_is_named(server, tmp_path, capsys, mon
     assert "did not complete its reply: finish_reason 'odd [key]'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "found", [failure("the model failed to load"), {"error": "the model failed to load"}]
+)
+def test_an_error_with_status_200_is_shown(found, server, tmp_path, capsys):
+    server.answer = lambda *_: found
+    bench(server, tmp_path / "run", "--max-retries", 1, code=2)
+    said = "does not answer, after 2 attempts: the server reports an error in its answer: the model"
+    assert said in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("reason", [None, "", "STOP", "eos_token", "end_turn", "content_filter"])
 def test_a_finished_reply_may_have_other_reasons(reason, server, tmp_path):
     expected = bench(server, tmp_path / "whole", games=GAMES[1:2])
