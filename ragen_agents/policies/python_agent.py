@@ -59,12 +59,14 @@ class PythonPolicy:
             if task is not None and task.cancelling():
                 raise
             raise RuntimeError(f"the agent raised {error!r}") from error
-        except Exception:
+        except Exception as error:
             if not self._has_told:
                 self._has_told = True
                 _LOG.warning(
                     "an exception in %s; further ones are only counted", self.name, exc_info=True
                 )
+            if isinstance(error, RagenError):  # from a policy it would stop the run
+                raise RuntimeError(f"the agent raised {error!r}") from error
             raise
 
     async def close(self) -> None:

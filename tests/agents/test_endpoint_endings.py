@@ -50,6 +50,16 @@ def test_an_unknown_reason_to_end_a_reply_is_named(server, tmp_path, capsys, mon
     assert "did not complete its reply: finish_reason 'odd [key]'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "found", [failure("the model failed to load"), {"error": "the model failed to load"}]
+)
+def test_an_error_with_status_200_is_shown(found, server, tmp_path, capsys):
+    server.answer = lambda *_: found
+    bench(server, tmp_path / "run", "--max-retries", 1, code=2)
+    said = "does not answer, after 2 attempts: the server reports an error in its answer: the model"
+    assert said in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("reason", [None, "", "STOP", "eos_token", "end_turn", "content_filter"])
 def test_a_finished_reply_may_have_other_reasons(reason, server, tmp_path):
     expected = bench(server, tmp_path / "whole", games=GAMES[1:2])
@@ -101,3 +111,23 @@ def test_prompts_that_fit_a_longer_context_are_played_again(server, tmp_path):
     kept.close()
     again = bench(server, tmp_path / "run", *greedy, "--retry-errors", games=GAMES[1:2])
     assert again == expected
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        # vLLM with pictures, SGLang, text-generation-inference, Anthropic, xAI, Bedrock
+        "The decoder prompt (length 600) is longer than the maximum model length of 512.",
+        "Input length (600 tokens) exceeds the maximum allowed length (506 tokens). Use a shorter input",
+        "Input validation error: `inputs` must have less than 512 tokens. Given: 600",
+        "input length and `max_tokens` exceed context limit: 500 + 200 > 512, decrease input length",
+        "This model's maximum prompt length is 512 but the request contains 600 tokens.",
+        "Input is too long for requested model.",
+    ],
+)
+def test_servers_say_in_many_ways_that_a_prompt_is_too_long(message, server, tmp_path):
+    server.answer = lambda body, _: (
+        (400, failure(message)) if len(body["messages"]) > 2 else completion(plays(body))
+    )
+    found = bench(server, tmp_path / "run", games=GAMES[1:2], episodes=4)
+    assert {e["end"] for e in found} == {"overflow", "terminated"}

@@ -79,3 +79,13 @@ def test_a_first_prompt_that_alone_is_too_long_is_a_record(server, tmp_path):
     )
     found = bench(server, tmp_path / "run", games=GAMES[1:2])
     assert {e["end"] for e in found} == {"overflow"}
+
+
+def test_where_a_redirect_leads_does_not_show_the_key(server, tmp_path, capsys, monkeypatch):
+    key = "sk-test-1618033988"
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    server.answer = lambda *_: (302, {}, [("Location", f"http://login/?key={key}")])
+    bench(server, tmp_path / "run", code=2)
+    shown = capsys.readouterr().err
+    assert "redirects to http://login/?key=[key] (HTTP 302)" in shown
+    assert key not in shown

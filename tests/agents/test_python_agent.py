@@ -7,7 +7,8 @@ import pytest
 from ragen_bench.__main__ import main
 
 AGENT = """
-from ragen_agents.policies import Reply
+from ragen_agents.policies import BudgetReachedError, Reply
+from ragen_envs.errors import RagenError
 
 class Agent:
     def __init__(self):
@@ -22,6 +23,12 @@ async def agent(request):
 
 async def fails(request):
     raise ConnectionError("no reply today")
+
+async def fails_in_the_suite(request):
+    raise RagenError("no such level")
+
+async def spends_a_budget_of_its_own(request):
+    raise BudgetReachedError("my credit is used up")
 
 async def says_nothing(request):
     return None
@@ -100,6 +107,14 @@ def test_a_limit_on_tokens_needs_an_agent_that_counts_them(here, capsys):
     ("name", "error"),
     [
         ("fails", "ConnectionError: no reply today"),
+        (
+            "fails_in_the_suite",
+            "RuntimeError: the agent raised RagenError('no such level')",
+        ),
+        (
+            "spends_a_budget_of_its_own",
+            "RuntimeError: the agent raised BudgetReachedError('my credit is used up')",
+        ),
         ("says_nothing", "TypeError: the reply is None, but must"),
         ("half_a_character", "UnicodeEncodeError"),
         (

@@ -75,6 +75,10 @@ class _Completion(_Part):
     usage: Any = None
 
 
+class _Failure(_Part):
+    error: Any = None
+
+
 _USAGE = TypeAdapter(Usage)
 
 
@@ -104,6 +108,7 @@ def read_answer(body: bytes) -> Answer:
     try:
         completion = _Completion.model_validate_json(body)
     except ValidationError as error:
+        _check_no_error(body)
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise TroubleError(f"unreadable answer: {where} {first['msg']}".strip()) from None
@@ -123,11 +128,25 @@ def read_answer(body: bytes) -> Answer:
     )
 
 
+def _check_no_error(body: bytes) -> None:
+    """Raise the error that a server reports in place of a completion, although the status is 200."""
+    try:
+        found = _Failure.model_validate_json(body)
+    except ValidationError:
+        return
+    if found.error:
+        raise _reported(found.error)
+
+
+def _reported(error: Any) -> TroubleError:
+    said = error.get("message") if isinstance(error, dict) else None
+    return TroubleError(f"the server reports an error in its answer: {said or error}")
+
+
 def _check_finished(choice: _Choice, reason: str) -> None:
     """Raise unless the model or its limit of tokens has ended the reply."""
     if choice.error:
-        said = choice.error.get("message") if isinstance(choice.error, dict) else None
-        raise TroubleError(f"the server reports an error in its answer: {said or choice.error}")
+        raise _reported(choice.error)
     if reason in _OUT_OF_CONTEXT:
         raise PromptTooLongError(f"the reply ended with finish_reason '{reason}'")
     if reason not in _FINISHED | _CUT_OFF:

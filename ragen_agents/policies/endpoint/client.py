@@ -69,7 +69,9 @@ class Client:
         except TimeoutError:
             raise TroubleError(f"no answer in {self._timeout:g} s") from None
         except APIStatusError as error:
-            raise error_of(error, self._line(error.message), str(body.get("model"))) from None
+            moved = self._line(error.response.headers.get("location", ""))
+            said = self._line(error.message)
+            raise error_of(error, said, str(body.get("model")), moved) from None
         except APIConnectionError as error:
             cause = error.__cause__ or error
             kind = UnreachableError if isinstance(cause, httpx2.ConnectError) else TroubleError

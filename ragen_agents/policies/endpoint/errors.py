@@ -14,10 +14,12 @@ from ragen_envs.errors import RagenError
 LONGEST_WAIT: Final = 300.0
 """Most seconds that a server's Retry-After is obeyed."""
 _RUN_ON: Final = re.compile(
-    r"context.{0,3}(length|window|size)|prompt is too long|too many (input )?tokens"
-    r"|input token count|exceed_context|max_new_tokens.{0,3} must be",
+    r"context.{0,3}(length|window|size|limit)|(prompt|input) is too long|too many (input )?tokens"
+    r"|input token count|exceed_context|max_new_tokens.{0,3} must be|must have less than \d+ tokens"
+    r"|maximum (model|prompt) length|input length .{0,40}maximum allowed length",
     re.IGNORECASE,
 )
+"""How servers say that a prompt is too long: vLLM, SGLang, llama.cpp, TGI, and hosted services."""
 
 
 class TroubleError(Exception):
@@ -81,21 +83,21 @@ class EndpointDownError(RagenError):
     """The endpoint answers nothing."""
 
 
-def error_of(answer: APIStatusError, message: str, model: str) -> Exception:
+def error_of(answer: APIStatusError, message: str, model: str, moved: str) -> Exception:
     """Return what an answer that is not a success means.
 
     Args:
         answer: The answer.
         message: What it says, in one line that may be shown.
         model: Who was asked.
+        moved: Where it redirects to, in text that may be shown; empty if it does not say.
     """
     status, code = answer.status_code, f"{answer.code} {answer.type}"
     said = f"HTTP {status}: {message.removeprefix(f'Error code: {status} - ')}"
     if 300 <= status < 400:
-        where = answer.response.headers.get("location", "an unnamed place")
         return RedirectedError(
-            f"the endpoint redirects to {where[:200]} (HTTP {status}), but redirects are not "
-            "followed; to use that endpoint, pass it as --base-url"
+            f"the endpoint redirects to {moved[:200] or 'an unnamed place'} (HTTP {status}), but redirects "
+            "are not followed; to use that endpoint, pass it as --base-url"
         )
     if status == 403:
         return ForbiddenError(f"the endpoint refused the request: {said}")
