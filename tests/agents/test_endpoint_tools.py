@@ -52,6 +52,18 @@ def test_arguments_may_be_an_object(tmp_path):
     assert found == expected
 
 
+def test_a_call_without_arguments_is_an_invalid_reply(tmp_path):
+    def without(body, _):
+        found = calls("Up", content=[{"type": "text", "text": None}])
+        found["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] = None
+        return found
+
+    with EndpointServer(without) as server:
+        found = bench(server, tmp_path / "run", "--tools", games=("Sokoban",), episodes=2)
+    assert {e["end"] for e in found} == {"budget"}
+    assert main(["verify", str(tmp_path / "run")]) == 0
+
+
 def test_half_a_character_in_a_call_is_an_invalid_reply(tmp_path):
     def halves(body, _):
         found = calls("Up")

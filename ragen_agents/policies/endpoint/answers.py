@@ -26,7 +26,7 @@ class _Part(BaseModel):
 
 
 class _TextPart(_Part):
-    text: str = ""
+    text: str | None = None
 
 
 class _Function(_Part):
@@ -36,7 +36,9 @@ class _Function(_Part):
     @field_validator("arguments", mode="before")
     @classmethod
     def _as_text(cls, arguments: object) -> object:
-        """Return arguments as JSON text, which some servers send as an object."""
+        """Return arguments as JSON text. Some servers send an object, or null if there are none."""
+        if arguments is None:
+            return ""
         return json.dumps(arguments) if isinstance(arguments, dict) else arguments
 
 
@@ -157,7 +159,9 @@ def _check_finished(choice: _Choice, reason: str) -> None:
 
 def _text(content: str | list[_TextPart] | None) -> str:
     """Return the text of a reply, which some servers send in parts."""
-    return "".join(part.text for part in content) if isinstance(content, list) else content or ""
+    return (
+        "".join(part.text or "" for part in content) if isinstance(content, list) else content or ""
+    )
 
 
 def _usage(found: Any) -> Usage | None:
