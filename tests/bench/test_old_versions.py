@@ -179,6 +179,6 @@ def test_controls_of_a_game_are_no_part_of_the_first_table(entries, tmp_path):
     assert overall == games.sum() - games["BanditRev"] - games["BanditTrap"]
     index = (out / "index.html").read_text()
     assert "without the controls BanditRev and BanditTrap" in index
-    assert "BanditRev and BanditTrap: the prompts of Bandit" in index
+    assert "BanditRev and BanditTrap: the prompts are those of Bandit" in index
     assert "A control of Bandit" in (out / "games" / "BanditTrap.html").read_text()
     assert "A control of" not in (out / "games" / "Bandit.html").read_text()

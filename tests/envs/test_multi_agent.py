@@ -246,7 +246,7 @@ def test_wrong_calls_are_named_and_change_nothing(env_id):
         env.reset(options={"split": "dev"})
     env.reset(seed=0)
     before = [env._observe(0), env.rounds]
-    with pytest.raises(RagenError, match="no action of player_1"):
+    with pytest.raises(RagenError, match="the action of player_1, who is in the game, is missing"):
         env.step({"player_0": 0})
     with pytest.raises(RagenError, match="action is 99"):
         env.step({**dict.fromkeys(env.agents, 0), "player_1": 99})
