@@ -1,10 +1,9 @@
 """What oracles and random baselines are asked, and what they answer."""
 
-import operator
 from dataclasses import dataclass
 from typing import Any
 
-from ragen_envs.errors import RagenError
+from ragen_envs.arguments import read_count
 
 __all__ = [
     "DEFAULT_STEPS",
@@ -36,11 +35,8 @@ class Budget:
     def __post_init__(self) -> None:
         for name, least in (("actions", 0), ("turns", 0), ("actions_per_turn", 1)):
             given = getattr(self, name)
-            if type(given) is not int:
-                given = _integer(f"{name} of a budget", given)
-                object.__setattr__(self, name, given)
-            if given < least:
-                raise RagenError(f"{name} of a budget is {given}, but must be at least {least}")
+            if type(given) is not int or given < least:
+                object.__setattr__(self, name, read_count(f"{name} of a budget", given, least))
 
     @classmethod
     def closed_loop(cls, steps: int) -> "Budget":
@@ -100,14 +96,4 @@ def as_budget(budget: Budget | int | None) -> Budget:
         return budget
     if budget is None:
         return Budget.closed_loop(DEFAULT_STEPS)
-    return Budget.closed_loop(_integer("budget", budget, "a Budget, an integer or None"))
-
-
-def _integer(name: str, value: Any, wanted: str = "an integer") -> int:
-    """Return an integer of any type as an int, or raise `RagenError`; a bool is no integer."""
-    try:
-        if not isinstance(value, bool):
-            return operator.index(value)
-    except TypeError:
-        pass
-    raise RagenError(f"{name} is {value!r:.80}, but must be {wanted}")
+    return Budget.closed_loop(read_count("budget", budget, 0))

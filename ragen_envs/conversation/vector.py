@@ -1,9 +1,9 @@
 """Many conversations of one game at once."""
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
+from ragen_envs.arguments import read_count
 from ragen_envs.base import read_integer
 from ragen_envs.conversation.end_reason import ConversationEnd
 from ragen_envs.conversation.wrapper import ConversationWrapper, Message, TurnResult
@@ -123,7 +123,9 @@ class ConversationVector:
         if ids is None:
             return self.conversations
         _check_list("ids", ids)
-        return [self.conversations[_read_id(i, len(self.conversations))] for i in ids]
+        return [
+            self.conversations[read_count("id", i, 0, len(self.conversations) - 1)] for i in ids
+        ]
 
 
 def _play(conversation: ConversationWrapper, reply: str, cut: bool) -> TurnResult | Exception:
@@ -131,16 +133,6 @@ def _play(conversation: ConversationWrapper, reply: str, cut: bool) -> TurnResul
         return conversation.play(reply, cut)
     except Exception as error:
         return error
-
-
-def _read_id(value: Any, count: int) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = -1
-    if not 0 <= number < count:
-        raise RagenError(f"there is no conversation {value!r:.80}, but 0 to {count - 1}")
-    return number
 
 
 def _check_length(name: str, values: Sequence[Any] | None, count: int) -> None:

@@ -174,7 +174,7 @@ def test_games_of_other_packages_need_none():
 
 @pytest.mark.parametrize("budget", [(-1, 1, 1), (1, -1, 1), (1, 1, 0)])
 def test_a_budget_below_its_least_is_refused(budget):
-    with pytest.raises(RagenError, match=r"of a budget is .* but must be at least"):
+    with pytest.raises(RagenError, match=r"of a budget is .* but must be an integer >="):
         Budget(*budget)
 
 
@@ -182,7 +182,7 @@ def test_a_budget_below_its_least_is_refused(budget):
 def test_an_oracle_is_not_asked_about_fewer_steps_than_none(env_id):
     env = gym.make(env_id).unwrapped
     env.reset(seed=0)
-    with pytest.raises(RagenError, match="actions of a budget is -1"):
+    with pytest.raises(RagenError, match="budget is -1"):
         env.oracle(-1)
 
 
@@ -192,9 +192,7 @@ def test_a_budget_of_another_type_is_refused(env_id, budget):
     env = gym.make(env_id).unwrapped
     env.reset(seed=0)
     for asked in (env.oracle, env.random_baseline, env.max_return):
-        with pytest.raises(
-            RagenError, match=r"budget is .* but must be a Budget, an integer or None"
-        ):
+        with pytest.raises(RagenError, match=r"budget is .* but must be an integer >= 0"):
             asked(budget)
 
 

@@ -145,9 +145,9 @@ WRONG = [
     ((["x"] * 2, [0], None), "replies has 2 items, but there are 1"),
     ((["x"] * 3, None, [True]), "truncated has 1 items"),
     ((["x"] * 2, [0, 0], None), r"ids is \[0, 0\].*twice"),
-    ((["x"], [3], None), "no conversation 3, but 0 to 2"),
-    ((["x"], [-1], None), "no conversation -1"),
-    ((["x"], [1.0], None), "no conversation 1.0"),
+    ((["x"], [3], None), "id is 3, but must be an integer from 0 to 2"),
+    ((["x"], [-1], None), "id is -1, but"),
+    ((["x"], [1.0], None), "id is 1.0, but"),
     ((["x"], 1, None), "ids is 1, but must be a list"),
     (("xxx", None, None), "replies is 'xxx', but must be a list"),
     ((["x", "x", 5], None, None), "the reply is 5, but"),
@@ -187,7 +187,7 @@ def test_wrong_resets():
         vector.reset([1], indices=[1, 2, 3])
     with pytest.raises(RagenError, match="a frozen instance has no seed"):
         vector.reset(split="test", seeds=[1, 2], indices=[3, 3])
-    with pytest.raises(RagenError, match="no conversation 2"):
+    with pytest.raises(RagenError, match="id is 2, but"):
         vector.reset([2])
     with pytest.raises(InstanceError, match="index is 1000000"):
         vector.reset(split="test", indices=[0, 10**6])
