@@ -14,7 +14,7 @@ from ragen_envs.arguments import read_render_mode
 from ragen_envs.before_reset import after_reset, check_methods
 from ragen_envs.errors import GameError, InstanceError, RagenError, ResetNeededError
 from ragen_envs.oracle import Action, Advice, Budget, RandomBaseline
-from ragen_envs.splits import SPLITS, TRAIN, split_of
+from ragen_envs.splits import TRAIN, read_split, split_of
 from ragen_envs.text import GRID, TextFace
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ __all__ = [
     "Instance",
     "read_action",
     "read_integer",
-    "read_split",
 ]
 
 ObsT = TypeVar("ObsT")
@@ -364,13 +363,6 @@ def read_action(action: SupportsInt, names: Sequence[str]) -> int:
         choices = ", ".join(f"{i} ({name})" for i, name in enumerate(names))
         raise RagenError(f"action is {action!r}, but must be one of {choices}")
     return number
-
-
-def read_split(split: Any) -> str:
-    """Return the name of a split, or raise `InstanceError` if there is no such split."""
-    if not isinstance(split, str) or split not in SPLITS:
-        raise InstanceError(f"split is {split!r}, but must be one of {', '.join(SPLITS)}")
-    return str(split)
 
 
 def read_integer(name: str, value: Any) -> int:

@@ -8,9 +8,9 @@ two splits.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
-from ragen_envs.errors import GenerationError
+from ragen_envs.errors import GenerationError, InstanceError
 
 __all__ = [
     "SPLITS",
@@ -74,3 +74,10 @@ def find_level(
         f"none of {MAX_DRAWS} generated levels belongs to the split '{split}'; a game needs levels with many "
         "different keys"
     )
+
+
+def read_split(split: Any) -> str:
+    """Return the name of a split, or raise `InstanceError` if there is no such split."""
+    if not isinstance(split, str) or split not in SPLITS:
+        raise InstanceError(f"split is {split!r}, but must be one of {', '.join(SPLITS)}")
+    return str(split)

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_envs.base import read_split
 from ragen_envs.errors import InstanceError, RagenError
-from ragen_envs.splits import SPLITS
+from ragen_envs.splits import SPLITS, read_split
 
 _INT64 = np.dtype(np.int64)
 _OPTIONS = ("split", "index", "noise", "reset_mask")

@@ -14,7 +14,7 @@ from importlib import resources
 from typing import Any
 
 from ragen_envs.errors import InstanceError
-from ragen_envs.splits import SPLITS
+from ragen_envs.splits import read_split
 
 __all__ = [
     "FrozenInstance",
@@ -48,8 +48,7 @@ def load_pack(distribution: str, split: str) -> Sequence[FrozenInstance]:
     Raises:
         InstanceError: There is no such split or pack, or the file is not the published one.
     """
-    if split not in SPLITS:
-        raise InstanceError(f"split is {split!r}, but must be one of {', '.join(SPLITS)}")
+    split = read_split(split)
     name = f"{distribution}.{split}.jsonl"
     if name not in manifest():
         known = sorted({file.rsplit(".", 2)[0] for file in manifest()})

@@ -9,12 +9,12 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 from ragen_envs import seeding
-from ragen_envs.arguments import read_count, read_render_mode
-from ragen_envs.base import Instance, read_action, read_integer, read_split
+from ragen_envs.arguments import read_choice, read_count, read_render_mode
+from ragen_envs.base import Instance, read_action, read_integer
 from ragen_envs.before_reset import after_reset, check_methods
 from ragen_envs.errors import InstanceError, RagenError, ResetNeededError
 from ragen_envs.oracle import Advice
-from ragen_envs.splits import TRAIN
+from ragen_envs.splits import TRAIN, read_split
 from ragen_envs.text import GRID, TextFace
 
 Infos = dict[str, dict[str, Any]]
@@ -178,10 +178,7 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
         Raises:
             RagenError: There is no such agent.
         """
-        if agent not in self.possible_agents:
-            known = ", ".join(self.possible_agents)
-            raise RagenError(f"agent is {agent!r}, but must be one of {known}")
-        return self.possible_agents.index(agent)
+        return self.possible_agents.index(read_choice("agent", agent, self.possible_agents))
 
     def _read_seat(self, seat: Any) -> int:
         """Return the number of a seat, or raise `RagenError` if there is no such seat."""
