@@ -8,10 +8,12 @@ import logging
 import re
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ragen_agents.policies.base import Reply, Request
+from ragen_envs.conversation import Conversation
 from ragen_envs.errors import RagenError
 
 _LOG: Final = logging.getLogger("ragen.agents")
@@ -21,6 +23,19 @@ MAX_CHARACTERS: Final = 1 << 18
 """Of a reply and what was thought apart from it, so that an episode is a line that can be read back."""
 
 Function = Callable[[Request], Awaitable[str | Reply]]
+
+
+class _Closed:
+    """What an agent gets in place of the conversation, which knows the best reply and can be stepped."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"request.conversation.{name} is not for agents: the game is in request.messages and "
+            "request.pictures"
+        )
+
+
+_CLOSED: Final = cast("Conversation", _Closed())
 
 
 class PythonPolicy:
@@ -53,7 +68,7 @@ class PythonPolicy:
     async def _asked(self, request: Request) -> str | Reply:
         """Call the function; what it raises fails this episode only, unless the run itself is stopped."""
         try:
-            return await self._function(request)
+            return await self._function(replace(request, conversation=_CLOSED))
         except (asyncio.CancelledError, SystemExit) as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():

@@ -85,8 +85,11 @@ def _check_logprobs(logprobs: Any, length: int, where: str) -> None:
         raise RagenError(f"{where} {length} ids, but the logprobs {logprobs!r:.80}")
     for number in logprobs:
         if not is_finite(number) or number > _ROUNDING:
+            diverged = isinstance(number, float) and math.isnan(number)
+            advice = "; if the model's training has diverged, lower update.learning_rate"
             raise RagenError(
                 f"{where} the logprob {number!r:.80}, but it must be a finite number, 0 or less"
+                f"{advice if diverged else ''}"
             )
 
 

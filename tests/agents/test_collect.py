@@ -236,7 +236,10 @@ def test_an_instance_that_does_not_exist_is_the_callers_error(codec):
         ({"logprobs": None}, r"\d+ ids, but the logprobs None"),
         ({"ids": "text"}, "the ids 'text', but they must be a list of int"),
         ({"ids": [1.0, 2.0]}, r"must be a list of int"),
-        ({"ids": [5, 6], "logprobs": [0.0, float("nan")]}, "the logprob nan"),
+        (
+            {"ids": [5, 6], "logprobs": [0.0, float("nan")]},
+            "the logprob nan, .* lower update.learning_rate",
+        ),
         ({"ids": [5, 6], "logprobs": [0.0, None]}, "the logprob None"),
         ({"ids": [5, 6], "logprobs": [0.0, 5.0]}, "the logprob 5.0, .* 0 or less"),
         ({"ids": [5, 9999], "logprobs": [0.0, 0.0]}, "the id 9999, but the model has 2432 tokens"),

@@ -415,6 +415,27 @@ def test_thoughts_are_kept_and_missing_token_counts_estimated(server, tmp_path, 
     assert main(["verify", str(tmp_path / "run")]) == 0
 
 
+def test_thoughts_in_parts_of_the_content_are_kept(server, tmp_path):
+    """As Mistral's reasoning models send them."""
+
+    def answer(body, _):
+        found = completion(plays(body))
+        thought = [
+            {"type": "text", "text": "I go "},
+            {"type": "text", "text": "down."},
+            {"type": "reference"},
+        ]
+        text = {"type": "text", "text": found["choices"][0]["message"]["content"]}
+        parts = [{"type": "thinking", "thinking": thought, "closed": True}, text]
+        found["choices"][0]["message"]["content"] = parts
+        return found
+
+    server.answer = answer
+    turns = [turn for e in bench(server, tmp_path / "run") for turn in e["turns"]]
+    assert {turn["reasoning"] for turn in turns} == {"I go down."}
+    assert all(turn["reply"].startswith("<") for turn in turns)
+
+
 def test_thoughts_that_only_the_total_counts_are_counted(server, tmp_path, capsys):
     def answer(body, _):
         found = completion(plays(body))

@@ -51,6 +51,12 @@ async def says_why_it_was_cut(request):
 async def thinks_half_a_character(request):
     return Reply("<answer>Up</answer>", reasoning="\\ud800")
 
+async def asks_the_oracle(request):
+    return request.conversation.oracle()
+
+async def plays_by_itself(request):
+    request.conversation.step("<answer>Up</answer>")
+
 async def takes_back_time(request):
     return Reply("<answer>Up</answer>", seconds=-1.0)
 
@@ -131,6 +137,11 @@ def test_a_limit_on_tokens_needs_an_agent_that_counts_them(here, capsys):
         ),
         ("says_why_it_was_cut", "TypeError: the reply's cut_off is 'length', but must be bool"),
         ("thinks_half_a_character", "UnicodeEncodeError"),
+        (
+            "asks_the_oracle",
+            "AttributeError: request.conversation.oracle is not for agents: the game is in request.messages",
+        ),
+        ("plays_by_itself", "AttributeError: request.conversation.step is not for agents"),
         (
             "takes_back_time",
             "ValueError: the reply's seconds is -1.0, but must be finite and >= 0",

@@ -25,8 +25,10 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
 
 
-class _TextPart(_Part):
+class _ContentPart(_Part):
     text: str | None = None
+    thinking: Any = None
+    """Parts again, or a text: how Mistral sends what a model thought."""
 
 
 class _Function(_Part):
@@ -47,7 +49,7 @@ class _Call(_Part):
 
 
 class _Message(_Part):
-    content: str | list[_TextPart] | None = None
+    content: str | list[_ContentPart] | None = None
     tool_calls: list[_Call] | None = None
     reasoning_content: Any = None
     reasoning: Any = None
@@ -117,10 +119,9 @@ def read_answer(body: bytes) -> Answer:
     choice = completion.choices[0]
     reason = (choice.finish_reason or "").lower()
     _check_finished(choice, reason)
-    thoughts = choice.message.reasoning_content or choice.message.reasoning
     return Answer(
         text=_text(choice.message.content),
-        reasoning=thoughts if isinstance(thoughts, str) else None,
+        reasoning=_thoughts(choice.message),
         cut_off=reason in _CUT_OFF,
         usage=_usage(completion.usage),
         calls=tuple(
@@ -157,11 +158,25 @@ def _check_finished(choice: _Choice, reason: str) -> None:
         )
 
 
-def _text(content: str | list[_TextPart] | None) -> str:
+def _text(content: str | list[_ContentPart] | None) -> str:
     """Return the text of a reply, which some servers send in parts."""
     return (
         "".join(part.text or "" for part in content) if isinstance(content, list) else content or ""
     )
+
+
+def _thoughts(message: _Message) -> str | None:
+    """Return what the model thought apart from its reply, in whatever field a server sends it."""
+    thoughts = message.reasoning_content or message.reasoning
+    if not thoughts and isinstance(message.content, list):
+        thoughts = "".join(_thought(part.thinking) for part in message.content) or None
+    return thoughts if isinstance(thoughts, str) else None
+
+
+def _thought(found: Any) -> str:
+    if isinstance(found, list):
+        return "".join(_thought(part.get("text")) for part in found if isinstance(part, dict))
+    return found if isinstance(found, str) else ""
 
 
 def _usage(found: Any) -> Usage | None:
