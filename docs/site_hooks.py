@@ -24,6 +24,8 @@ ORIGIN = {there: here for here, there in MOVED.items()}
 PICTURES = (".svg", ".png", ".gif")
 LANGUAGES = {".py": "python", ".json": "json", ".yaml": "yaml", ".cff": "yaml"}
 LINK = re.compile(r"\]\((?![a-z]+:|#)([^)#\s]+)(#[^)\s]*)?\)")
+CELL = re.compile(r"(?<=<td)[^<]+")
+INTERVAL = re.compile(r"\[([+-]?[\d.]+%?), ([+-]?[\d.]+%?)\]")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -53,6 +55,11 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
         return f"]({posixpath.relpath(uri_of(target), here)}{match[2] or ''})"
 
     return LINK.sub(led, markdown)
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """Keep the bounds of an interval in a table on one line."""
+    return CELL.sub(lambda cell: INTERVAL.sub(r"[\1,&nbsp;\2]", cell[0]), html)
 
 
 def outside(file: File) -> set[str]:

@@ -149,3 +149,8 @@ def test_the_messages_that_troubleshooting_explains_exist():
         for part in message.split("…"):
             if len(part.strip(" ';,`")) > 4:
                 assert part.strip() in source, message
+
+
+def test_intervals_in_tables_do_not_break(site):
+    table = (site / "reproduction.html").read_text(encoding="utf-8").partition("<table")[2]
+    assert re.search(r"\[[+-][\d.]+,(&nbsp;|\xa0)[+-][\d.]+\]", table)
