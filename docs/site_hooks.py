@@ -44,7 +44,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Lead links to where the site has the file."""
+    """Lead links to where the site has the file, and give the start page room for its commands."""
+    if page.file.src_uri == "index.md":
+        page.meta["hide"] = ["toc"]
     if page.file.src_uri.startswith("source/"):
         return markdown
     folder = posixpath.dirname(origin_of(page.file))
