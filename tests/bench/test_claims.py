@@ -1,6 +1,7 @@
 """Verdicts on claims, and the numbers of runs that they rest on, from results whose truth is known."""
 
 import math
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -321,10 +322,10 @@ def judged(name, claim, runs):
     return verdict
 
 
-def runs_of(name, cells, games=()):
+def runs_of(name, cells, games=(), seeds=6):
     """Runs of a sweep with curves by cell."""
     what = load_reproduction(name)
-    tasks = plan(what.load_sweep(), Choice(games=games))
+    tasks = plan(what.load_sweep(), Choice(seeds=seeds, games=games))
     return Runs(what.load_sweep(), [
         make_result(task, curves=cells(task)) for task in tasks if cells(task) is not None
     ])  # fmt: skip
@@ -425,8 +426,93 @@ def test_a_mean_is_decided_by_so_many_runs_with_even_odds(mean, deviation):
 
 
 def test_no_number_of_runs_decides_where_there_is_nothing():
-    assert more_runs(6, lambda n: p_of_gap(0.0, (1.0, 1.0), n), 0.05).seeds == 0
-    assert more_runs(6, lambda n: p_of_shares((0.3, 0.3), (n, n)), 0.05).seeds == 0
+    assert more_runs(6, lambda n: p_of_gap(0.0, (1.0, 1.0), (n, n)), 0.05).seeds == 0
+    rare = Fraction(3, 10)
+    assert more_runs(6, lambda n: p_of_shares((rare, rare), (n, n)), 0.05).seeds == 0
+
+
+def test_a_share_of_further_runs_is_not_rounded_twice():
+    """15 of 22 are 30 of 44, although 15 / 22 * 44 is 29.999999999999996."""
+
+    def curves(task):
+        fell = (task.seed or 0) >= 7
+        return {"success": [0.5] * 20 + [0.0 if fell else 0.5] * 20}
+
+    claim = "StarPO with group-relative advantages collapses on Bandit"
+    found = judged("figure5", claim, runs_of("figure5", curves, PAPERS, seeds=22))
+    assert found.ours.startswith("15 of 22 runs")
+    assert stats.binomtest(30, 44).pvalue <= 0.05 / 2  # adding seeds doubles the p-value
+    assert found.seeds_needed == 44
+
+
+SHRINKS = "RAGEN-2: the in-group deviation shrinks in training without a filter"
+
+
+def test_runs_without_the_number_are_needed_too():
+    """If every other run cannot tell, it takes twice as many."""
+
+    def curves(every):
+        def of(task):
+            number, rest = divmod(task.seed or 0, every)
+            end = (0.3, 3.0, 0.2, 2.0, 0.1, 0.9)[number]
+            return {"reward_std": [1.0] if rest else [1.0] * 5 + [end] * 5}
+
+        return of
+
+    all_, half = (
+        judged("ragen2-filters", SHRINKS, runs_of("ragen2-filters", curves(n), seeds=6 * n))
+        for n in (1, 2)
+    )
+    assert half.ours == all_.ours + " in 6 of 12 runs"
+    assert half.verdict == all_.verdict == "undecided"
+    assert half.seeds_needed == 2 * all_.seeds_needed > 12
+
+
+def test_one_number_among_many_runs_asks_for_no_second_seed():
+    def curves(task):
+        return {"reward_std": [1.0] if task.seed else [1.0] * 5 + [0.5] * 5}
+
+    found = judged("ragen2-filters", SHRINKS, runs_of("ragen2-filters", curves))
+    assert (found.verdict, found.remedy) == ("undecided", "longer runs")
+
+
+def test_an_effect_near_nothing_needs_only_the_runs_that_show_it_is_smaller():
+    """That replies change at all would take far more runs than that they do not lose half of 73%."""
+    ends = (20.0, 100.0, 30.0, 90.0, 25.0, 110.0)
+
+    def curves(task):
+        return {"reply_tokens": [50.0] * 5 + [ends[task.seed or 0]] * 5}
+
+    found = judged("figure11", "Replies get shorter on Bandit", runs_of("figure11", curves))
+    assert found.verdict == "undecided"
+    changes = np.log(np.array(ends) / 50)
+    shift = changes.mean() - np.log1p(-0.73 / 2)
+
+    def decides(n):
+        return p_of_shift(shift, changes.std(ddof=1), n) <= 0.05 / 2
+
+    assert found.seeds_needed == next(n for n in range(7, 99) if decides(n)) < 20
+
+
+def test_runs_that_are_there_already_count_where_the_other_cell_has_fewer():
+    def curves(task):
+        seed, critic = task.seed or 0, task.cell == "starpo-ppo"
+        if critic and seed >= 6:
+            return None
+        return {"success": [0.1 + 0.05 * (seed % 6) + 0.07 * critic] * 9}
+
+    claim = "A critic's peak on Bandit is higher"
+    found = judged("figure5", claim, runs_of("figure5", curves, PAPERS, seeds=30))
+    assert (found.verdict, found.seeds) == ("undecided", 6)
+    deviations = [np.std(0.05 * (np.arange(n) % 6), ddof=1) for n in (6, 30)]
+
+    def decides(n):
+        test = stats.ttest_ind_from_stats(
+            0.07, deviations[0], n, 0, deviations[1], max(n, 30), equal_var=False
+        )
+        return test.pvalue <= 0.05 / 2
+
+    assert found.seeds_needed == next(n for n in range(7, 99) if decides(n)) < 30
 
 
 def test_only_runs_in_which_it_could_happen_count_towards_a_share():

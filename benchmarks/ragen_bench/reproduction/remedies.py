@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -42,34 +43,43 @@ def p_of_shift(shift: float, deviation: float, n: int) -> float:
 
     Args:
         shift: Distance of the mean from the value that is tested.
-        deviation: Standard deviation over runs, above 0.
-        n: Number of runs, above 1.
+        deviation: Standard deviation over runs, >= 0.
+        n: Number of runs; one or none shows nothing.
     """
-    by_model = float(2 * stats.t.sf(abs(shift) * math.sqrt(n) / deviation, n - 1))
+    if n < 2 or shift == 0:
+        return 1.0
+    by_model = (
+        float(2 * stats.t.sf(abs(shift) * math.sqrt(n) / deviation, n - 1)) if deviation else 0.0
+    )
     return max(by_model, 2.0 ** (1 - n))
 
 
-def p_of_gap(gap: float, deviations: tuple[float, float], n: int) -> float:
+def p_of_gap(gap: float, deviations: tuple[float, float], runs: tuple[int, int]) -> float:
     """Return the p-value of two means ``gap`` apart, by Welch's test and the exact permutation of runs.
 
     Args:
         gap: Difference of the means.
-        deviations: Standard deviations over runs, not both 0.
-        n: Number of runs of each, above 1.
+        deviations: Standard deviations over runs, >= 0.
+        runs: Numbers of runs; one or none of either shows nothing.
     """
-    found = stats.ttest_ind_from_stats(
-        gap, deviations[0], n, 0.0, deviations[1], n, equal_var=False
-    )
-    return max(float(found.pvalue), smallest_p(n, n))
+    if min(runs) < 2 or gap == 0:
+        return 1.0
+    by_model = 0.0
+    if any(deviations):
+        found = stats.ttest_ind_from_stats(
+            gap, deviations[0], runs[0], 0.0, deviations[1], runs[1], equal_var=False
+        )
+        by_model = float(found.pvalue)
+    return max(by_model, smallest_p(*runs))
 
 
-def p_of_share(share: float, n: int) -> float:
+def p_of_share(share: Fraction, n: int) -> float:
     """Return the p-value of a share of ``n`` runs, rounded towards the half that it is tested against."""
-    count = math.ceil(share * n) if share < 0.5 else math.floor(share * n)
+    count = math.ceil(share * n) if 2 * share < 1 else math.floor(share * n)
     return float(stats.binomtest(count, n).pvalue)
 
 
-def p_of_shares(shares: tuple[float, float], runs: tuple[int, int]) -> float:
+def p_of_shares(shares: tuple[Fraction, Fraction], runs: tuple[int, int]) -> float:
     """Return Fisher's p-value of two shares of so many runs, rounded towards each other."""
     (low, few), (high, many) = sorted(zip(shares, runs, strict=True))
     least, most = math.ceil(low * few), math.floor(high * many)

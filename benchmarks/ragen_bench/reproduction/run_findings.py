@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from functools import partial
 from typing import Final
 
@@ -28,6 +29,7 @@ from ragen_bench.sweeps.results import TaskResult
 
 FLAT: Final = 0.3
 """A correlation is about zero if it is closer to it than this, Cohen's medium size (1988, section 3.2)."""
+_LONGER: Final = "longer runs"
 _CHANGES: Final = {
     "thought": " of the length", "reply": " of the tokens", "deviation": "", "kept": " of the groups"
 }  # fmt: skip
@@ -56,12 +58,14 @@ def scalar_finding(claim: ScalarClaim, runs: Runs) -> Finding:
         p_value = _p_of_mean(sides[0])
     else:
         favourable, p_value = means[0] > means[1], _p_of_means(sides[0], sides[1])
+    fewest = min(map(len, there))
     if seeds < 2:
-        return Finding(favourable, math.nan, claim.paper, ours, seeds, lambda _: Remedy(ONE_SEED))
+        needed = Remedy(ONE_SEED if fewest < 2 else _LONGER)
+        return Finding(favourable, math.nan, claim.paper, ours, seeds, lambda _: needed)
     half = _p_of_half(claim, sides[0])
 
     def remedy(alpha: float) -> Remedy:
-        return more_runs(seeds, lambda n: _p_at(claim, sides, n), alpha)
+        return more_runs(fewest, partial(_p_at, claim, sides, list(map(len, there))), alpha)
 
     return Finding(favourable, p_value, claim.paper, ours, seeds, remedy, half)
 
@@ -80,21 +84,33 @@ def _sides(claim: ScalarClaim, cells: Sequence[Sequence[TaskResult]]) -> list[Fl
     return [np.array(list(cell.values())) for cell in numbers]
 
 
-def _p_at(claim: ScalarClaim, sides: Sequence[FloatArray], n: int) -> float:
-    """Return the p-value of ``n`` runs with the means and the spread of those that are there."""
-    means, deviations = [s.mean() for s in sides], [float(s.std(ddof=1)) for s in sides]
-    if not any(deviations):
-        return 1.0
+def _p_at(claim: ScalarClaim, sides: Sequence[FloatArray], there: Sequence[int], n: int) -> float:
+    """Return the p-value of ``n`` runs that have the number as often, with the same means and spread.
+
+    It is that of the verdict: where the effect is below half of the paper's, also of the test of that half.
+
+    Args:
+        claim: The claim.
+        sides: The numbers of the runs by cell.
+        there: Runs by cell, also those without the number.
+        n: Runs of each cell, or those that are there if they are more.
+    """
+    means, deviations = [float(s.mean()) for s in sides], [float(s.std(ddof=1)) for s in sides]
+    counts = [_as_often(len(s), all_, n) for s, all_ in zip(sides, there, strict=True)]
     if len(sides) == 2:
-        return p_of_gap(means[0] - means[1], (deviations[0], deviations[1]), n)
+        return p_of_gap(
+            means[0] - means[1], (deviations[0], deviations[1]), (counts[0], counts[1])
+        )
     shift = FLAT - abs(means[0]) if claim.flat else means[0]
-    return p_of_shift(shift, deviations[0], n)
+    half = _half_above(claim, means[0])
+    shifts = [shift] if half is None else [shift, half - means[0]]
+    return min(p_of_shift(each, deviations[0], counts[0]) for each in shifts)
 
 
 def _unknown(claim: ScalarClaim, missing: Remedy | None) -> Finding:
     """Return what is known without the numbers."""
     if claim.scalar != "seconds" or missing:
-        needed = missing or Remedy("longer runs")
+        needed = missing or Remedy(_LONGER)
         return Finding(False, math.nan, claim.paper, "", remedy=lambda _: needed)
     needed = Remedy("all cells in one command, with --results of their own")
     return Finding(False, math.nan, claim.paper, "timed in other commands", 0, lambda _: needed)
@@ -133,11 +149,18 @@ def _p_of_half(claim: ScalarClaim, values: FloatArray) -> float:
     """Return the p-value of an effect of half of the paper's or more; nan where the paper prints none."""
     if claim.effect is None:
         return math.nan
+    half = _half_above(claim, float(values.mean()))
+    return 1.0 if half is None else _p_of_mean(values, half)
+
+
+def _half_above(claim: ScalarClaim, mean: float) -> float | None:
+    """Return half of the paper's effect if it prints one and the mean is smaller than that half."""
+    if claim.effect is None:
+        return None
     half = claim.effect / 2
     if claim.scalar in _CHANGES:
         half = math.log1p(half)
-    is_below = (values.mean() < half) == (half > 0)
-    return _p_of_mean(values, half) if is_below else 1.0
+    return half if (mean < half) == (half > 0) else None
 
 
 def _shown(claim: ScalarClaim, values: FloatArray, runs: int) -> str:
@@ -167,7 +190,7 @@ def share_finding(claim: ShareClaim, runs: Runs) -> Finding:
     count, able = _counted(claim, results)
     if not able:
         none = f"none of {len(results)} runs collapsed"
-        return Finding(False, math.nan, "", none, len(results), lambda _: Remedy("longer runs"))
+        return Finding(False, math.nan, "", none, len(results), lambda _: Remedy(_LONGER))
     if claim.less is not None:
         return _compared(claim, runs, count, able)
     share = wilson(count, able)
@@ -176,7 +199,7 @@ def share_finding(claim: ShareClaim, runs: Runs) -> Finding:
     favourable = (count > able / 2) == claim.most
 
     def p_at(n: int) -> float:
-        return p_of_share(count / able, _as_often(able, results, n))
+        return p_of_share(Fraction(count, able), _as_often(able, len(results), n))
 
     def remedy(alpha: float) -> Remedy:
         return more_runs(len(results), p_at, alpha)
@@ -195,8 +218,9 @@ def _compared(claim: ShareClaim, runs: Runs, count: int, able: int) -> Finding:
     seeds = min(len(results), len(others))
 
     def p_at(n: int) -> float:
-        more = (_as_often(able, results, n), _as_often(among, others, n))
-        return p_of_shares((count / able, fewer / max(among, 1)), more)
+        shares = (Fraction(count, able), Fraction(fewer, max(among, 1)))
+        more = (_as_often(able, len(results), n), _as_often(among, len(others), n))
+        return p_of_shares(shares, more)
 
     def remedy(alpha: float) -> Remedy:
         if not count and not fewer:
@@ -206,9 +230,12 @@ def _compared(claim: ShareClaim, runs: Runs, count: int, able: int) -> Finding:
     return Finding(favourable, p_value, "", ours, seeds, remedy)
 
 
-def _as_often(able: int, results: Sequence[TaskResult], n: int) -> int:
-    """Return in how many of ``n`` runs it could happen, if that is as usual as in those that are there."""
-    return able * n // len(results)
+def _as_often(able: int, there: int, n: int) -> int:
+    """Return how many of ``n`` runs can tell, if that is as usual as in those that are there.
+
+    Where more than ``n`` are there, they stay.
+    """
+    return able * max(n, there) // there
 
 
 def _counted(claim: ShareClaim, results: Sequence[TaskResult]) -> tuple[int, int]:
