@@ -563,6 +563,27 @@ def test_further_runs_and_their_time_are_those_that_are_missing():
     assert (data.loc[data["verdict"] == "supported", "further_runs"] == 0).all()
 
 
+def test_runs_without_times_are_no_further_times():
+    """Times of nine runs of each cell that would be enough are known of six only."""
+    what = load_reproduction("figure7")
+    claims = [c for c in what.claims if c.text == "Keeping 25% saves time"]
+    what = what.model_copy(update={"claims": claims})
+    run = SweepRun(what.load_sweep(), Choice(seeds=9), Path("nowhere"), None)
+
+    def timed(task):
+        seconds = 4.0 + 1.8 * (task.cell == "all") + (task.seed or 0) % 6
+        return {"success": [0.5] * 9} | (
+            {"seconds/total": [seconds] * 9} if (task.seed or 0) < 6 else {}
+        )
+
+    states = [s._replace(result=make_result(s.task, curves=timed(s.task))) for s in run.states()]
+    verdicts = judge(what, Runs(run.sweep, [s.result for s in states]))
+    (needed,) = [v.seeds_needed for v in verdicts]
+    assert needed > 9
+    data = claims_data(what, verdicts, states, Cost(run.sweep, "laptop", states))
+    assert data["further_runs"].tolist() == [2 * (needed - 6)]
+
+
 def test_runs_of_other_commands_do_not_hide_the_times_of_this_one():
     def curves(task):
         slow = 10.0 if task.cell == "all" else 4.0

@@ -5,7 +5,7 @@ from collections.abc import Container, Sequence
 
 import pandas as pd
 
-from ragen_bench.reproduction.claims import Verdict
+from ragen_bench.reproduction.claims import Verdict, needed_curve
 from ragen_bench.reproduction.known_faults import is_faulty
 from ragen_bench.reproduction.reproduction_config import Reproduction
 from ragen_bench.sweeps.state import Cost, TaskState
@@ -26,7 +26,7 @@ def claims_data(
         [
             cost.whole(task)
             for cell in what.cells_of(claim)
-            for task, there in [_runs(states, *cell)]
+            for task, there in [_runs(states, *cell, needed_curve(claim))]
             for _ in range(verdict.seeds_needed - there)
         ]
         for claim, verdict in zip(what.claims, verdicts, strict=True)
@@ -37,13 +37,14 @@ def claims_data(
     return data
 
 
-def _runs(states: Sequence[TaskState], game: str, cell: str) -> tuple[SweepTask, int]:
-    """Return the task of one run of a cell, and how many are done."""
+def _runs(states: Sequence[TaskState], game: str, cell: str, curve: str) -> tuple[SweepTask, int]:
+    """Return the task of one run of a cell, and how many are done; with a curve, if one is named."""
     of_cell = [
         s for s in states
         if (s.task.game, s.task.cell) == (game, cell) and s.task.seed is not None
     ]  # fmt: skip
-    return of_cell[0].task, sum(state.result is not None for state in of_cell)
+    done = [s.result for s in of_cell if s.result is not None]
+    return of_cell[0].task, sum(not curve or curve in result.curves for result in done)
 
 
 def _faulty(states: Sequence[TaskState], cells: Container[tuple[str, str]]) -> int:

@@ -54,7 +54,7 @@ def judge(what: Reproduction, runs: Runs) -> list[Verdict]:
     else is undecided, also all that is known of one seed only: it says nothing of other seeds. What would
     decide a claim would do so even if it had the smallest p-value of all, and seeds were added.
     """
-    factors = [runs.correction(what.cells_of(claim), _curve(claim)) for claim in what.claims]
+    factors = [runs.correction(what.cells_of(claim), needed_curve(claim)) for claim in what.claims]
     findings = [
         _corrected(_find(what, claim, runs), factor)
         for claim, factor in zip(what.claims, factors, strict=True)
@@ -78,7 +78,7 @@ def judge(what: Reproduction, runs: Runs) -> list[Verdict]:
     ]
 
 
-def _curve(claim: Claim) -> str:
+def needed_curve(claim: Claim) -> str:
     """Return the curve without which a run is not used: runs of another command have no times."""
     is_time = isinstance(claim, ScalarClaim) and claim.scalar == "seconds"
     return SECONDS if is_time else ""

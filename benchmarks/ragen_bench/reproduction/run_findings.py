@@ -98,9 +98,7 @@ def _p_at(claim: ScalarClaim, sides: Sequence[FloatArray], there: Sequence[int],
     means, deviations = [float(s.mean()) for s in sides], [float(s.std(ddof=1)) for s in sides]
     counts = [_as_often(len(s), all_, n) for s, all_ in zip(sides, there, strict=True)]
     if len(sides) == 2:
-        return p_of_gap(
-            means[0] - means[1], (deviations[0], deviations[1]), (counts[0], counts[1])
-        )
+        return p_of_gap(means[0] - means[1], (deviations[0], deviations[1]), (counts[0], counts[1]))
     shift = FLAT - abs(means[0]) if claim.flat else means[0]
     half = _half_above(claim, means[0])
     shifts = [shift] if half is None else [shift, half - means[0]]
