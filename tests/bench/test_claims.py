@@ -184,6 +184,12 @@ def test_information_that_falls_before_success_is_seen():
         assert happened(run, "valid-template") is wanted
 
 
+def test_information_that_was_never_there_does_not_fall():
+    told = {THOUGHT + "mutual_information": [-0.01] * 8 + [-0.5] * 32}
+    run = with_curves(success=[0.4] * 20 + [0.0] * 20, valid=[1.0] * 40, **told)
+    assert happened(run, "information-first") is happened(run, "valid-template") is None
+
+
 def test_information_is_smoothed_over_as_many_iterations_as_success():
     every_other = [3.0, None] * 5 + [0.1, None] * 15
     run = with_curves(
@@ -398,6 +404,21 @@ def test_what_would_decide_a_claim_would_do_so_among_all_of_them():
     runs = int(share.remedy.split()[0])
     level = 0.05 / len(verdicts) / 2  # adding seeds doubles the p-value
     assert 2.0 ** (1 - runs) <= level < 2.0 ** (2 - runs)
+
+
+@pytest.mark.parametrize(("seeds", "level"), [(3, 0.05), (4, 0.025)])
+def test_seeds_added_to_up_to_three_are_no_second_look(seeds, level):
+    def curves(_):
+        return {"success": [0.5] * 20 + [0.0] * 20}
+
+    claim = "StarPO with group-relative advantages collapses on Bandit"
+    runs = runs_of("figure5", curves, PAPERS, seeds=seeds)
+    stored = [
+        r.model_copy(update={"seeds": seeds}) for r in runs.results if r.task.seed is not None
+    ]
+    found = judged("figure5", claim, Runs(runs.sweep, stored))
+    assert found.ours.startswith(f"{seeds} of {seeds} runs")
+    assert found.seeds_needed == next(n for n in range(1, 99) if 2.0 ** (1 - n) <= level)
 
 
 def test_a_share_stays_undecided_until_so_many_runs():

@@ -54,7 +54,10 @@ def judge(what: Reproduction, runs: Runs) -> list[Verdict]:
     else is undecided, also all that is known of one seed only: it says nothing of other seeds. What would
     decide a claim would do so even if it had the smallest p-value of all, and seeds were added.
     """
-    factors = [runs.correction(what.cells_of(claim), needed_curve(claim)) for claim in what.claims]
+    factors, later = (
+        [runs.correction(what.cells_of(c), needed_curve(c), further) for c in what.claims]
+        for further in (0, 1)
+    )
     findings = [
         _corrected(_find(what, claim, runs), factor)
         for claim, factor in zip(what.claims, factors, strict=True)
@@ -69,10 +72,10 @@ def judge(what: Reproduction, runs: Runs) -> list[Verdict]:
             f.seeds,
             float(p),
             word,
-            *_remedy(f, word, level / factor),
+            *(f.remedy(level / factor) if word in ("undecided", "not run") else Remedy()),
         )
         for claim, factor, f, (p, half) in zip(
-            what.claims, factors, findings, _adjusted(findings), strict=True
+            what.claims, later, findings, _adjusted(findings), strict=True
         )
         for word, p in [_word(f, p, half)]
     ]
@@ -87,13 +90,6 @@ def needed_curve(claim: Claim) -> str:
 def _corrected(finding: Finding, factor: int) -> Finding:
     both = np.minimum(factor * np.array([finding.p_value, finding.p_half]), 1.0)
     return finding._replace(p_value=float(both[0]), p_half=float(both[1]))
-
-
-def _remedy(finding: Finding, word: Word, level: float) -> Remedy:
-    """Return what would decide an open claim at a level, of which adding seeds takes half."""
-    if word not in ("undecided", "not run"):
-        return Remedy()
-    return finding.remedy(level / 2 if finding.seeds > 1 else level)
 
 
 def _adjusted(findings: Sequence[Finding]) -> list[tuple[float, float]]:

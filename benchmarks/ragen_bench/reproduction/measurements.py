@@ -37,15 +37,18 @@ class Runs:
         ]  # fmt: skip
         return sorted(found, key=lambda result: result.task.seed or 0)
 
-    def correction(self, cells: Iterable[tuple[str, str]], curve: str = "") -> int:
+    def correction(
+        self, cells: Iterable[tuple[str, str]], curve: str = "", further: int = 0
+    ) -> int:
         """Return the factor of p-values on cells, pairs (game, cell): doubled each time seeds were added.
 
-        Only runs with the curve count, if one is named.
+        Only runs with the curve count, if one is named. With ``further`` it is what the factor will be once
+        seeds have been added that many times more.
 
         Verdicts on n seeds, and on more only if these decided nothing, are false with a chance of up to
         5% + 5% / 2 + 5% / 4 + ..., so never above 10%, however often seeds are added and why.
         """
-        looks = [len(self._counts(cell, curve)) for cell in cells]
+        looks = [len(self._counts(cell, curve)) + further for cell in cells]
         return int(2 ** (max([1, *looks]) - 1))
 
     def extended(self, games: Container[str]) -> dict[tuple[str, str], list[int]]:

@@ -193,7 +193,8 @@ def happened(result: TaskResult, event: Event) -> bool | None:
     ``entropy-first``, ``information-first``: so had the entropy of tokens, or the mutual information of
     thought and prompt. In a run that collapsed, ``gradient-spike``: the gradient norm of an iteration was
     above five times the median of the five before; ``valid-template``: at the end that information is below
-    half of where it began, while at least 90% of the replies are valid.
+    half of where it began, while at least 90% of the replies are valid. What was not above 0 when training
+    began, as estimates of information can be, cannot fall to half of it.
     """
     last_up = collapsed_at(result)
     if event == "collapse":
@@ -206,16 +207,18 @@ def happened(result: TaskResult, event: Event) -> bool | None:
         return _spiked(curve(result, "grad_norm")[1])
     _, told = _means(result, _INFORMATION)
     _, valid = _means(result, "valid")
-    if not len(told) or not len(valid):
+    if not len(told) or not len(valid) or told[0] <= 0:
         return None
     return bool(told[-1] < _FALLEN * told[0] and valid[-1] >= _VALID)
 
 
 def _halved_before(result: TaskResult, metric: str, last_up: int) -> bool | None:
-    """Return whether a metric fell to half of where it began while success was up; None without it."""
+    """Return whether a metric fell to half of where it began while success was up; None if it was not above 0."""
     iterations, means = _means(result, metric)
-    low = np.flatnonzero(means < _FALLEN * means[:1])
-    return None if not len(means) else bool(len(low)) and iterations[int(low[0])] <= last_up
+    if not len(means) or means[0] <= 0:
+        return None
+    low = np.flatnonzero(means < _FALLEN * means[0])
+    return bool(len(low)) and iterations[int(low[0])] <= last_up
 
 
 def _spiked(norms: FloatArray) -> bool | None:
