@@ -294,13 +294,34 @@ def test_facts_without_spread_are_decided():
 
 
 @pytest.mark.parametrize(
-    ("tokens", "verdict"), [([50.0] * 12, "contradicted"), ([50.0, 20.0], "not run")]
+    ("tokens", "verdict"), [([50.0] * 12, "smaller"), ([50.0, 20.0], "not run")]
 )
 def test_what_does_not_change_is_not_said_to_shrink(tokens, verdict):
     curves = {"success": [0.5] * len(tokens), "reply_tokens": tokens}
-    what, results = results_of("figure11", {}, seeds=4, curves=curves)
+    what, results = results_of("figure11", {}, seeds=9, curves=curves)
     found = judge(what, Runs(what.load_sweep(), results))
     assert {v.verdict for v in found if v.claim.startswith("Replies get shorter")} == {verdict}
+
+
+def test_few_runs_that_end_alike_are_not_enough_evidence():
+    """Deviations that reach 0 and peaks at 100% or 0% are no facts about the method."""
+    for seeds, verdict in ((3, "undecided"), (6, "supported")):
+        shrinks = runs_of(
+            "ragen2-filters", lambda _: {"reward_std": [1.0] * 5 + [0.0] * 5}, seeds=seeds
+        )
+        peaks = runs_of(
+            "figure5",
+            lambda t: {"success": [float(t.cell == "starpo-ppo")] * 9},
+            PAPERS,
+            seeds=seeds,
+        )
+        found = [
+            judged("ragen2-filters", SHRINKS, shrinks),
+            judged("figure5", "A critic's peak on Bandit is higher", peaks),
+        ]
+        assert [f.verdict for f in found] == [verdict] * 2
+        assert [f.p_holm for f in found] == [2.0 ** (1 - seeds), 2 / math.comb(2 * seeds, seeds)]
+        assert all(f.seeds_needed == (7, 5)[i] for i, f in enumerate(found) if seeds == 3)
 
 
 def test_equal_facts_are_no_difference():

@@ -39,6 +39,8 @@ _CORRELATIONS: Final = (
     "policy-rise", "entropy-rise", "divergence-rise", "policy-over-entropy",
 )  # fmt: skip
 _SHARES: Final = ("peak", "last", "clipped")
+_SETTLED: Final = ("updates", "clipped")
+"""Scalars that settings alone can settle; if they are the same in all runs, they are facts."""
 
 
 def scalar_finding(claim: ScalarClaim, runs: Runs) -> Finding:
@@ -58,6 +60,8 @@ def scalar_finding(claim: ScalarClaim, runs: Runs) -> Finding:
         p_value = _p_of_mean(sides[0])
     else:
         favourable, p_value = means[0] > means[1], _p_of_means(sides[0], sides[1])
+    if claim.scalar in _SETTLED and not any(map(np.ptp, sides)):
+        p_value = float(len(sides) == 2 and means[0] == means[1])
     fewest = min(map(len, there))
     if seeds < 2:
         needed = Remedy(ONE_SEED if fewest < 2 else _LONGER)
@@ -115,25 +119,19 @@ def _unknown(claim: ScalarClaim, missing: Remedy | None) -> Finding:
 
 
 def _p_of_means(a: FloatArray, b: FloatArray) -> float:
-    """Return the p-value of Welch's test, or of the exact permutation of the runs where that is larger.
-
-    Numbers without any spread, such as counts of steps, are facts: their p-value is 0, or 1 if equal.
-    """
+    """Return the p-value of Welch's test, or of the exact permutation of the runs where that is larger."""
     if np.ptp(a) == 0 and np.ptp(b) == 0:
-        return float(a[0] == b[0])
+        return permutation_p(a, b)
     by_model = float(stats.ttest_ind(a, b, equal_var=False).pvalue)
     return max(by_model, permutation_p(a, b))
 
 
 def _p_of_mean(values: FloatArray, about: float = 0.0) -> float:
-    """Return the p-value of Student's test against a number, or of the exact one of signs if it is larger.
-
-    Numbers without any spread are facts: their p-value is 0.
-    """
+    """Return the p-value of Student's test against a number, or of the exact one of signs if it is larger."""
+    exact = sign_flip_p(values - about)
     if np.ptp(values) == 0:
-        return 0.0
-    by_model = float(stats.ttest_1samp(values, about).pvalue)
-    return max(by_model, sign_flip_p(values - about))
+        return exact
+    return max(float(stats.ttest_1samp(values, about).pvalue), exact)
 
 
 def _p_of_distance(values: FloatArray) -> float:

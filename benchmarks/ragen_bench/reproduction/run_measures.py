@@ -213,7 +213,7 @@ def happened(result: TaskResult, event: Event) -> bool | None:
 
 
 def _halved_before(result: TaskResult, metric: str, last_up: int) -> bool | None:
-    """Return whether a metric fell to half of where it began while success was up; None if it was not above 0."""
+    """Return whether a metric fell to half of where it began while success was up; None if it began at 0."""
     iterations, means = _means(result, metric)
     if not len(means) or means[0] <= 0:
         return None
