@@ -193,6 +193,17 @@ def test_a_server_that_takes_few_requests_is_asked_less(server, tmp_path):
         (404, b"<html>not here</html>", "; does the server have the model 'm'?"),
         (400, failure("Unsupported parameter: 'max_tokens'"), "refuses these settings: HTTP 400"),
         (422, failure("temperature is too high"), "refuses these settings"),
+        # FastAPI, text-generation-inference, a proxy
+        (
+            422,
+            {"detail": [{"loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]},
+            """HTTP 422: [{"loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]; --extra""",
+        ),
+        (404, {"detail": "Not Found"}, "/v1/chat/completions: Not Found; "),
+        (400, {"error": "`seed` must be positive"}, "HTTP 400: `seed` must be positive; --extra"),
+        (400, b"no route for this model", "HTTP 400: no route for this model; --extra"),
+        (400, {"error": {"reason": "too hot"}}, 'HTTP 400: {"reason": "too hot"}; --extra'),
+        (400, b"<html>Bad Request</html>", "refuses these settings: HTTP 400; --extra"),
     ],
 )
 def test_an_error_that_stops_the_run_is_one_line(status, body, named, server, tmp_path, capsys):

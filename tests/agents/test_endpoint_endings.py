@@ -113,6 +113,7 @@ def test_prompts_that_fit_a_longer_context_are_played_again(server, tmp_path):
     assert again == expected
 
 
+@pytest.mark.parametrize("wrapped", [failure, lambda message: {"error": message}])
 @pytest.mark.parametrize(
     "message",
     [
@@ -125,9 +126,9 @@ def test_prompts_that_fit_a_longer_context_are_played_again(server, tmp_path):
         "Input is too long for requested model.",
     ],
 )
-def test_servers_say_in_many_ways_that_a_prompt_is_too_long(message, server, tmp_path):
+def test_servers_say_in_many_ways_that_a_prompt_is_too_long(message, wrapped, server, tmp_path):
     server.answer = lambda body, _: (
-        (400, failure(message)) if len(body["messages"]) > 2 else completion(plays(body))
+        (400, wrapped(message)) if len(body["messages"]) > 2 else completion(plays(body))
     )
     found = bench(server, tmp_path / "run", games=GAMES[1:2], episodes=4)
     assert {e["end"] for e in found} == {"overflow", "terminated"}

@@ -21,6 +21,7 @@ from ragen_agents.policies.endpoint.errors import (
     UnreachableError,
     WebPageError,
     error_of,
+    message_of,
 )
 from ragen_agents.policies.endpoint.key import Key
 from ragen_agents.policies.endpoint.tools import ToolCall
@@ -70,7 +71,7 @@ class Client:
             raise TroubleError(f"no answer in {self._timeout:g} s") from None
         except APIStatusError as error:
             moved = self._line(error.response.headers.get("location", ""))
-            said = self._line(error.message)
+            said = self._line(message_of(error))
             raise error_of(error, said, str(body.get("model")), moved) from None
         except APIConnectionError as error:
             cause = error.__cause__ or error

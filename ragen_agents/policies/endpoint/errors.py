@@ -1,6 +1,7 @@
 """What can go wrong with a request, and what it affects: this try, this episode, or the run."""
 
 import email.utils
+import json
 import math
 import re
 import time
@@ -83,17 +84,30 @@ class EndpointDownError(RagenError):
     """The endpoint answers nothing."""
 
 
+def message_of(answer: APIStatusError) -> str:
+    """Return what the server says in an answer that is not a success; the client reads only ``message``.
+
+    Others say it in ``detail`` (FastAPI), or as the text itself (text-generation-inference, xAI).
+    """
+    said = answer.body
+    if isinstance(said, dict):
+        said = said.get("message") or said.get("detail") or said
+    if isinstance(said, str):
+        return "" if said.lstrip().startswith("<") else said  # a web page
+    return json.dumps(said) if said else ""
+
+
 def error_of(answer: APIStatusError, message: str, model: str, moved: str) -> Exception:
     """Return what an answer that is not a success means.
 
     Args:
         answer: The answer.
-        message: What it says, in one line that may be shown.
+        message: What it says, in one line that may be shown; empty if it says nothing.
         model: Who was asked.
         moved: Where it redirects to, in text that may be shown; empty if it does not say.
     """
     status, code = answer.status_code, f"{answer.code} {answer.type}"
-    said = f"HTTP {status}: {message.removeprefix(f'Error code: {status} - ')}"
+    said = f"HTTP {status}{': ' if message else ''}{message}"
     if 300 <= status < 400:
         return RedirectedError(
             f"the endpoint redirects to {moved[:200] or 'an unnamed place'} (HTTP {status}), but redirects "
@@ -145,10 +159,9 @@ def _needs_v1(base_url: str) -> str:
 
 def _unknown(answer: APIStatusError, message: str, model: str) -> UnknownModelError:
     status, url = answer.status_code, str(answer.request.url)
-    detail = message.removeprefix(f"Error code: {status}").removeprefix(" - ")
-    said = f"HTTP {status} from {url}{': ' if detail else ''}{detail}"
+    said = f"HTTP {status} from {url}{': ' if message else ''}{message}"
     base = url.removesuffix("/chat/completions")
-    if model in detail:
+    if model in message:
         return UnknownModelError(said)
     if base.endswith("/v1"):
         return UnknownModelError(f"{said}; does the server have the model '{model}'?")
