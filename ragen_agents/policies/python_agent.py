@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from ragen_agents.policies.base import Reply, Request
+from ragen_agents.signatures import takes
 from ragen_envs.conversation import Conversation
 from ragen_envs.errors import RagenError
 
@@ -98,7 +99,7 @@ def load_agent(agent: str, concurrency: int) -> PythonPolicy:
 
     Raises:
         RagenError: It cannot be imported, or is neither a class with ``async def reply(request)`` nor
-            an async function.
+            an async function, or takes other arguments than the request.
     """
     _make_importable()
     module, _, name = agent.partition(":")
@@ -113,6 +114,11 @@ def load_agent(agent: str, concurrency: int) -> PythonPolicy:
         raise RagenError(
             f"agent '{agent}' must be a class with async def reply(self, request), or an async "
             "function of a request"
+        )
+    if not takes(function, 1):
+        raise RagenError(
+            f"agent '{agent}' is called with one argument, the request, but its function is "
+            f"{function.__name__}{inspect.signature(function)}"
         )
     return PythonPolicy(agent, function, concurrency)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ragen_agents.rollout.trajectory import Trajectory
 from ragen_agents.run_files.metrics_file import ITERATION
-from ragen_agents.starpo.parts.signatures import takes
+from ragen_agents.signatures import takes
 from ragen_envs.errors import RagenError
 
 if TYPE_CHECKING:

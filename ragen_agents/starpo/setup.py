@@ -13,9 +13,9 @@ from torch import nn
 
 from ragen_agents.engines.precision import warn_of_slow_bfloat16
 from ragen_agents.rollout.chat import ChatCodec
+from ragen_agents.signatures import takes
 from ragen_agents.starpo.config import TrainConfig, check_conversation
 from ragen_agents.starpo.parts.own_parts import OwnPart, own_part
-from ragen_agents.starpo.parts.signatures import takes
 from ragen_agents.starpo.update.models import ActorCritic
 from ragen_agents.starpo.update.passes import trunk_of
 from ragen_envs.conversation import ConversationWrapper, make

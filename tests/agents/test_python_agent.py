@@ -21,6 +21,13 @@ class Agent:
 async def agent(request):
     return Reply("<think>so</think><answer>Up</answer>", prompt_tokens=7, reply_tokens=5)
 
+async def takes_more(messages, seed):
+    return "<answer>Up</answer>"
+
+class TakesNothing:
+    async def reply(self):
+        return "<answer>Up</answer>"
+
 async def fails(request):
     raise ConnectionError("no reply today")
 
@@ -160,6 +167,11 @@ def test_an_agent_that_fails_leaves_records(name, error, here):
         ("mine.my_agent:Nobody", "has no attribute 'Nobody'"),
         ("mine.my_agent:Broken", "RuntimeError: no such model"),
         ("mine.my_agent:not_async", "must be a class with async def reply"),
+        (
+            "mine.my_agent:takes_more",
+            "is called with one argument, the request, but its function is takes_more(messages, seed)",
+        ),
+        ("mine.my_agent:TakesNothing", "but its function is reply()"),
         ("mine.my_agent.py:Agent", "names a file, but must name a module: mine.my_agent:Agent"),
         ("mine.nothing:Agent", "there is no module 'mine.nothing'"),
         ("nothing.nothing:Agent", "No module named 'nothing'"),

@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import yaml
 
 from ragen_agents.rollout.completion_checks import is_finite
-from ragen_agents.starpo.parts.signatures import takes
+from ragen_agents.signatures import takes
 from ragen_envs.errors import RagenError
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")

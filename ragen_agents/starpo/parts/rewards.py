@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ragen_agents.rollout.collect import RewardFunction
+from ragen_agents.signatures import takes
 from ragen_agents.starpo.config import Reward
-from ragen_agents.starpo.parts.signatures import takes
 from ragen_envs.conversation import ConversationWrapper, Defect, ParsedReply, TurnResult
 from ragen_envs.errors import RagenError
 from ragen_envs.text import COORDINATES

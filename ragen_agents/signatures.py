@@ -1,4 +1,4 @@
-"""Whether a function of the caller's can be called as the trainer calls it."""
+"""Whether a function of the caller's can be called as the project calls it."""
 
 import inspect
 from collections.abc import Callable
