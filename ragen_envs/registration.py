@@ -17,11 +17,17 @@ if TYPE_CHECKING:
     from ragen_envs.base import GameEnv
 
 _LOG: Final = logging.getLogger("ragen.registration")
+_WORD: Final = re.compile(r"\w[\w-]*")
+_ENTRY_POINT: Final = re.compile(r"\w+(\.\w+)*:\w+")
 
 
 @dataclass(frozen=True)
 class GameSpec:
-    """One registered game; its text id is the name with ``Text`` appended."""
+    """One registered game; its text id is the name with ``Text`` appended.
+
+    Raises:
+        RagenError: A field has a value that Gymnasium or a conversation could not use.
+    """
 
     name: str
     """CamelCase name; the id is ``<namespace>/<name>-v0``."""
@@ -39,6 +45,26 @@ class GameSpec:
     control_of: str | None = None
     """Name of the game whose prompts this one shows while the opposite answers are right; averages over games
     leave such a control out. None for a game in its own right."""
+
+    def __post_init__(self) -> None:
+        for field_name, pattern, known in (
+            ("name", _WORD, "letters, digits, '_' and '-'"),
+            ("namespace", _WORD, "letters, digits, '_' and '-'"),
+            ("entry_point", _ENTRY_POINT, "'module:Class'"),
+            ("vector_entry_point", _ENTRY_POINT, "'module:Class' or None"),
+        ):
+            value = getattr(self, field_name)
+            if value is None and field_name == "vector_entry_point":
+                continue
+            if not isinstance(value, str) or not pattern.fullmatch(value):
+                raise _wrong_field(field_name, value, known)
+        steps = self.max_episode_steps
+        if steps is not None and (type(steps) is not int or steps < 1):
+            raise _wrong_field("max_episode_steps", steps, "None or an integer >= 1")
+        for field_name in ("kwargs", "conversation"):
+            value = getattr(self, field_name)
+            if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+                raise _wrong_field(field_name, value, "a mapping from names of settings to values")
 
     @property
     def id(self) -> str:
@@ -74,6 +100,10 @@ class GameSpec:
     def has_pictures(self) -> bool:
         """Whether the game can be rendered as an RGB array."""
         return "rgb_array" in self.env_class.metadata["render_modes"]
+
+
+def _wrong_field(name: str, value: Any, known: str) -> RagenError:
+    return RagenError(f"the {name} of a GameSpec is {value!r:.80}, but must be {known}")
 
 
 _BANDIT: Final = ("ragen_envs.bandit:BanditEnv", "ragen_envs.bandit.vector:BanditVectorEnv")
@@ -182,8 +212,11 @@ def register_game(game: GameSpec) -> None:
     """Register a game and its conversation with Gymnasium; calling it again changes nothing.
 
     Raises:
-        RagenError: Another game is registered under one of its ids, or it is in the suite's own namespace.
+        RagenError: It is no GameSpec, another game is registered under one of its ids, or it is in the
+            suite's own namespace.
     """
+    if not isinstance(game, GameSpec):
+        raise RagenError(f"a game is registered with a GameSpec, but this is {game!r:.80}")
     if game.namespace == GameSpec.namespace and game not in GAMES:
         raise RagenError(f"{game.id} is in the suite's own namespace; choose another")
     taken = [each for each in (game.id, game.text_id) if each in gym.registry]

@@ -166,6 +166,17 @@ def test_a_game_in_a_file_is_listed_benched_verified_and_trained_on(tmp_path):
     assert "ragen --import mine bench" in without.stderr
 
 
+def test_a_file_that_registers_nothing_is_named(tmp_path):
+    (tmp_path / "forgot.py").write_text("import ragen_envs")
+    words = ("bench", "--game", "mine/ForgotText-v0", "--agent", "random")
+    done = ragen("--import", "forgot.py", *words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert (
+        "forgot.py was imported, but does not register it with ragen_envs.register_game"
+        in done.stderr
+    )
+
+
 @pytest.mark.parametrize("name", ["no_such_module", "broken.py"])
 def test_what_cannot_be_imported_is_named(name, tmp_path):
     (tmp_path / "broken.py").write_text("1 / 0")

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from ragen_agents.rollout.episode_runner import EpisodeSpec, make_env
 from ragen_agents.run_files.yaml_files import bundled_names, check_path, load_yaml, validate
+from ragen_bench.config.extensions import imported_extensions
 from ragen_bench.config.game_names import (
     check_one_player,
     find_game,
@@ -164,6 +165,11 @@ def _choices(game: str, suite: Suite, known: Sequence[str]) -> str:
     """Return which games can be named instead of an unknown one, for an error."""
     namespace = game.partition("/")[0] if "/" in game else "ragen"
     if namespace != "ragen" and not any(name.startswith(f"{namespace}/") for name in known):
+        if imports := imported_extensions():
+            return (
+                f"{', '.join(imports)} was imported, but does not register it with "
+                "ragen_envs.register_game; see docs/add-a-game.md"
+            )
         return (
             f"install the package that registers it, or name its module or file before the command: "
             f"ragen --import {namespace} bench"
