@@ -159,10 +159,14 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
     def _checked_draw(self, stream: int, split: str) -> int:
         """Draw a level and check that it is of the split, for games whose levels no pack has checked."""
         stream = self._draw_level(stream, split)
+        name = type(self).__name__
+        if not isinstance(stream, int):
+            raise GameError(
+                f"{name}._draw_level returned {stream!r:.80}, but must return the advanced stream, an int"
+            )
         if self._fixed is not None:
             return stream
         key = self.level_key(self._level())
-        name = type(self).__name__
         if not isinstance(key, int) or not 0 <= key < 1 << 63:
             raise GameError(
                 f"{name}.level_key returned {key!r:.80}, but must return an int in [0, 2^63)"

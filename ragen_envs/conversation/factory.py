@@ -123,6 +123,11 @@ def _create(spec: EnvSpec, keywords: Mapping[str, Any]) -> gym.Env[Any, Any]:
     creator = creator_of(spec)
     if creator is None:
         raise RagenError(f"{spec.id} has vector envs only; a conversation needs single ones")
+    for name in inspect.signature(creator).parameters:
+        if name in SETTING_NAMES:
+            raise RagenError(
+                f"{spec.id} has the argument '{name}', which is the name of a conversation setting; rename it"
+            )
     try:
         env: gym.Env[Any, Any] = creator(**{**spec.kwargs, **keywords})
     except TypeError as error:

@@ -47,6 +47,13 @@ def _method(game: object, error: Exception) -> str:
     return type(game).__name__
 
 
+def check_face(game: object, face: object) -> None:
+    """Raise `GameError` if a game's text face lacks a part."""
+    for name in ("vocabularies", "rules", "legend", "actions", "observation"):
+        if not hasattr(face, name):
+            raise incomplete(game, f"text face, {type(face).__name__}, has no '{name}'")
+
+
 def checked_text(game: object, method: str, text: object) -> str:
     """Return what a method of a game's text face has returned.
 

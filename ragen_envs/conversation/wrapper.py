@@ -19,6 +19,7 @@ from ragen_envs.conversation.demonstrations import (
 )
 from ragen_envs.conversation.end_reason import ConversationEnd, EndReason
 from ragen_envs.conversation.game_errors import (
+    check_face,
     checked_names,
     checked_text,
     incomplete,
@@ -138,6 +139,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         face = getattr(env.unwrapped, "text", None)
         if face is None:
             raise RagenError(f"{env} has no text face; see docs/add-a-game.md")
+        check_face(env.unwrapped, face)
         if self.settings.observation == IMAGE:
             _check_pictures(env)
         self.face: TextFace = face
@@ -284,9 +286,9 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             else:
                 _, reward, terminated, truncated, self._game_info = self.env.step(action)
                 changed = self._read_flag(self._game_info, "action_is_effective")
-            effective.append(bool(changed))
+            effective.append(self._flag("is_effective", changed))
             rewards.append(self._finite(reward))
-            if terminated or truncated:
+            if self._flag("terminated", terminated) or self._flag("truncated", truncated):
                 self.end = EndReason.TERMINATED if terminated else EndReason.TRUNCATED
                 break
         if actions:
@@ -303,6 +305,12 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         if not math.isfinite(number):
             raise self._incomplete(f"reward is {reward!r:.80}, but must be a finite number")
         return number
+
+    def _flag(self, name: str, value: Any) -> bool:
+        """Return a flag that a step of the game has returned."""
+        if not isinstance(value, bool | np.bool_):
+            raise self._incomplete(f"{name} is {value!r:.80}, but must be a bool")
+        return bool(value)
 
     def _read_flag(self, info: dict[str, Any], name: str) -> bool:
         """Return a flag that the info of every game must have."""

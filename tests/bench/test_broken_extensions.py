@@ -126,6 +126,22 @@ def corridor(tmp_path, monkeypatch):
         (KEY, "return 7", "none of 10000 generated levels belongs to the split 'test'"),
         ("find_level(split,", "find_level('train',", "a level of the split 'train' for 'test'"),
         ('"success": success', '"success": "yes"', "its info has success='yes', but it must be a"),
+        (
+            '    vocabularies: ClassVar = {"standard": CELLS}',
+            "",
+            "CorridorText, has no 'vocabularies'",
+        ),
+        ("def legend(", "def legends(", "its text face, CorridorText, has no 'legend'"),
+        (
+            "        self._load(level)\n        return stream",
+            "        self._load(level)",
+            "CorridorEnv._draw_level returned None, but must return the advanced stream, an int",
+        ),
+        (
+            "length: int = 12,",
+            "length: int = 12, history: int = 2,",
+            "has the argument 'history', which",
+        ),
         ("return NAMES", "return NAMES[:1]", "returned 1 names, but action_space has 2 actions"),
         ('return "".join(cells)', 'return "\\ud800"', "which UTF-8 cannot encode"),
     ],
@@ -183,6 +199,22 @@ def test_a_reward_that_is_no_number_ends_the_episode(reward, corridor, capsys):
     records = [json.loads(line) for line in Path("run/episodes.jsonl").read_text().splitlines()]
     assert [record["end"] for record in records] == ["error"] * 4
     assert all("but must be a finite number" in record["error"] for record in records)
+
+
+@pytest.mark.parametrize(
+    ("new", "said"),
+    [
+        ("return float(done), None, True", "its terminated is None, but must be a bool"),
+        ("return float(done), 'no', True", "its terminated is 'no', but must be a bool"),
+        ("return float(done), done, None", "its is_effective is None, but must be a bool"),
+    ],
+)
+def test_a_flag_that_is_no_bool_ends_the_episode(new, said, corridor, capsys):
+    imported = corridor(f"{REWARD}, self.player != before", new)
+    assert main([*imported, "bench", *GAME, "--agent", "random", "--out", "run"]) == 0
+    records = [json.loads(line) for line in Path("run/episodes.jsonl").read_text().splitlines()]
+    assert [record["end"] for record in records] == ["error"] * 4
+    assert all(said in record["error"] for record in records)
 
 
 def test_an_oracle_that_fails_later_ends_the_episodes_of_its_agent_only(corridor, capsys):
