@@ -124,6 +124,10 @@ def resolve_symbols(
         raise RagenError(f"symbols is {symbols!r}, but must be a name or a mapping")
     wanted = vocabularies["standard"]
     if set(symbols) != set(wanted):
+        if not wanted:
+            raise RagenError(
+                f"symbols is {symbols!r:.80}, but this game has no board and no symbols"
+            )
         raise RagenError(
             f"symbols has the cells {', '.join(map(str, symbols))}, but must have {', '.join(wanted)}"
         )

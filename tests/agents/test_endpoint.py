@@ -178,43 +178,6 @@ def test_a_server_that_takes_few_requests_is_asked_less(server, tmp_path):
 # --- whom an error concerns ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "named"),
-    [
-        (401, failure("Incorrect API key"), "does not accept the key: HTTP 401"),
-        (403, failure("no"), "the endpoint refused the request: HTTP 403"),
-        (402, failure("Insufficient balance"), "no credit left"),
-        (429, failure("You exceeded your quota", "insufficient_quota"), "no credit left"),
-        (
-            404,
-            failure("The model `m` does not exist", "model_not_found"),
-            "/v1/chat/completions: The model `m` does not exist",
-        ),
-        (404, b"<html>not here</html>", "; does the server have the model 'm'?"),
-        (400, failure("Unsupported parameter: 'max_tokens'"), "refuses these settings: HTTP 400"),
-        (422, failure("temperature is too high"), "refuses these settings"),
-        # FastAPI, text-generation-inference, a proxy
-        (
-            422,
-            {"detail": [{"loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]},
-            """HTTP 422: [{"loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]; --extra""",
-        ),
-        (404, {"detail": "Not Found"}, "/v1/chat/completions: Not Found; "),
-        (400, {"error": "`seed` must be positive"}, "HTTP 400: `seed` must be positive; --extra"),
-        (400, b"no route for this model", "HTTP 400: no route for this model; --extra"),
-        (400, {"error": {"reason": "too hot"}}, 'HTTP 400: {"reason": "too hot"}; --extra'),
-        (400, b"<html>Bad Request</html>", "refuses these settings: HTTP 400; --extra"),
-    ],
-)
-def test_an_error_that_stops_the_run_is_one_line(status, body, named, server, tmp_path, capsys):
-    server.answer = lambda *_: (status, body)
-    bench(server, tmp_path / "run", code=2)
-    error = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
-    assert len(error) == 1
-    assert named in error[0]
-    assert records(tmp_path / "run") == []
-
-
 def test_a_base_url_without_v1_is_named(server, tmp_path, capsys):
     server.answer = lambda *_: (404, b"")
     url = server.url.removesuffix("/v1")
