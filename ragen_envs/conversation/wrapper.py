@@ -286,9 +286,13 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             else:
                 _, reward, terminated, truncated, self._game_info = self.env.step(action)
                 changed = self._read_flag(self._game_info, "action_is_effective")
-            effective.append(self._flag("is_effective", changed))
+            if not type(changed) is type(terminated) is type(truncated) is bool:
+                changed = self._flag("is_effective", changed)
+                terminated = self._flag("terminated", terminated)
+                truncated = self._flag("truncated", truncated)
+            effective.append(changed)
             rewards.append(self._finite(reward))
-            if self._flag("terminated", terminated) or self._flag("truncated", truncated):
+            if terminated or truncated:
                 self.end = EndReason.TERMINATED if terminated else EndReason.TRUNCATED
                 break
         if actions:
