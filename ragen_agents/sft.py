@@ -12,6 +12,8 @@ from pydantic import ConfigDict, Field, model_validator
 from safetensors import SafetensorError
 
 from ragen_agents.engines.decoding import stop_token_ids
+from ragen_agents.engines.out_of_memory import is_out_of_memory
+from ragen_agents.model_files.tokenizer_files import save_tokenizer
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.growth import begun, extend
 from ragen_agents.rollout.trajectory import Row, Trajectory
@@ -194,7 +196,8 @@ def train(config: SftConfig, out: Path) -> None:
 
     Raises:
         RagenError: The model or the game cannot be used, a conversation is longer than the model's context,
-            or the folder already exists, is being written by another command, or cannot be written.
+            memory runs out, training diverges, or the folder already exists, is being written by another
+            command, or cannot be written.
     """
     with _work_folder(out) as work:
         _train(config, out, work)
@@ -217,7 +220,14 @@ def _train(config: SftConfig, out: Path, work: Path) -> None:
     # A list serves as a dataset, which the annotation does not say.
     data: Any = labelled_all(rows) if config.messages else [labelled(row) for row in rows]
     trainer = ImitationTrainer(model=model, args=args, train_dataset=data, data_collator=padded)
-    trainer.train()
+    try:
+        trainer.train()
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise RagenError(
+            f"out of memory in training; micro_batch is {config.micro_batch}, lower it"
+        ) from error
     if not all(weight.isfinite().all() for weight in model.parameters()):
         raise RagenError(
             f"training diverged: the weights are not finite after it, so nothing is written; learning_rate "
@@ -270,7 +280,7 @@ def _save(
 ) -> None:
     shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
     model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    save_tokenizer(tokenizer, folder)
     (folder / "sft.json").write_text(config.model_dump_json(indent=1) + "\n", encoding="utf-8")
     with (folder / "demonstrations.jsonl").open("w", encoding="utf-8") as file:
         file.writelines(json.dumps({"messages": each.messages}) + "\n" for each in shown)

@@ -10,6 +10,7 @@ import torch
 
 from ragen_agents.engines.base import Engine, EngineError
 from ragen_agents.engines.decoding import stop_token_ids
+from ragen_agents.engines.out_of_memory import is_out_of_memory
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.collect import Collector, RewardFunction
 from ragen_agents.rollout.trajectory import Trajectory
@@ -48,7 +49,6 @@ from ragen_agents.starpo.run.out_of_memory import (
     MemoryRanOutError,
     OutOfMemoryError,
     advice,
-    is_out_of_memory,
     reported,
 )
 from ragen_agents.starpo.run.phases import Phases

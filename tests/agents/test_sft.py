@@ -365,6 +365,25 @@ def test_a_run_that_diverges_writes_no_model(tiny, tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError("CUDA out of memory."), RuntimeError("shapes differ")]
+)
+def test_memory_that_runs_out_is_one_line(error, tiny, tmp_path, monkeypatch, capsys):
+    def fails(*_, **__):
+        raise error
+
+    monkeypatch.setattr(ImitationTrainer, "compute_loss", fails)
+    arguments = ["sft", "bandit", *QUICK, f"model={tiny}", "--out", str(tmp_path / "model")]
+    if not isinstance(error, torch.OutOfMemoryError):
+        with pytest.raises(RuntimeError, match="shapes differ"):
+            main(arguments)
+    else:
+        assert main(arguments) == 2
+        told = capsys.readouterr().err.splitlines()[-1]
+        assert "error: out of memory in training; micro_batch is " in told
+    assert not list(tmp_path.iterdir())
+
+
 def test_ctrl_c_says_that_nothing_was_saved(tmp_path, monkeypatch, capsys):
     def interrupt(*arguments):
         raise KeyboardInterrupt

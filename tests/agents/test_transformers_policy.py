@@ -1,4 +1,4 @@
-"""The type in which a model runs on a CPU."""
+"""The type in which a model runs on a CPU, and memory that is not enough for a whole batch."""
 
 import pytest
 
@@ -6,9 +6,13 @@ torch = pytest.importorskip("torch")
 
 from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
+from ragen_agents.engines.decoding import Decoder  # noqa: E402
 from ragen_agents.policies import Request, Sampling, transformers_policy  # noqa: E402
+from ragen_agents.rollout.episode_runner import EpisodeSpec  # noqa: E402
+from ragen_agents.rollout.lockstep import play_batch  # noqa: E402
 from ragen_agents.starter import STARTER  # noqa: E402
 from ragen_envs.conversation import make  # noqa: E402
+from ragen_envs.errors import RagenError  # noqa: E402
 
 
 @pytest.mark.parametrize("saved", ["float32", "bfloat16"])
@@ -33,3 +37,54 @@ def test_a_model_runs_in_the_type_it_is_saved_in_where_that_is_fast(
     env.reset(seed=0)
     (reply,) = policy.act([Request(env.messages, 0, env)])
     assert 0 < reply.reply_tokens <= 4
+
+
+FULL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+
+def with_room_for(rows, monkeypatch):
+    """Let memory run out where more rows than these are decoded together; returns what is tried."""
+    tried, real = [], Decoder.run
+
+    def run(self, chunks, *others):
+        tried.append(len(chunks))
+        if len(chunks) > rows:
+            raise FULL
+        return real(self, chunks, *others)
+
+    monkeypatch.setattr(Decoder, "run", run)
+    return tried
+
+
+def test_fewer_conversations_are_played_at_a_time_where_memory_runs_out(tiny, monkeypatch, caplog):
+    """Every episode of the batch was recorded as an error before."""
+    specs = [EpisodeSpec("lake", "ragen/FrozenLakeText-v0", i) for i in range(7)]
+    whole = play_batch(specs, transformers_policy.TransformersPolicy(tiny, Sampling(1, 4)), 0)
+    tried = with_room_for(2, monkeypatch)
+    policy = transformers_policy.TransformersPolicy(tiny, Sampling(1, 4))
+    parts = play_batch(specs, policy, 0)
+    assert tried[:3] == [7, 3, 1]
+    assert set(tried[3:]) == {1}
+    assert policy.batch_size == 1
+    assert "1 replies at a time" in caplog.text
+    for ours, theirs in zip(parts, whole, strict=True):
+        assert ours.error is None
+        assert [turn.reply for turn in ours.turns] == [turn.reply for turn in theirs.turns]
+
+
+def test_a_single_conversation_that_does_not_fit_is_an_error(tiny, monkeypatch):
+    with_room_for(0, monkeypatch)
+    policy = transformers_policy.TransformersPolicy(tiny, Sampling(1, 4))
+    env = make("ragen/BanditText-v0")
+    env.reset(seed=0)
+    with pytest.raises(torch.OutOfMemoryError):
+        policy.act([Request(env.messages, 0, env)] * 2)
+
+
+def test_a_model_that_does_not_fit_is_one_line(tiny, monkeypatch):
+    def full(*_, **__):
+        raise FULL
+
+    monkeypatch.setattr(torch.nn.Module, "to", full)
+    with pytest.raises(RagenError, match="could not be loaded: CUDA out of memory"):
+        transformers_policy.TransformersPolicy(tiny, Sampling(1, 4))

@@ -4,14 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-import torch
-
+from ragen_agents.engines.out_of_memory import is_out_of_memory
 from ragen_agents.starpo.config import TrainConfig
 from ragen_envs.errors import RagenError
 
-_SIGNS: Final = ("DefaultCPUAllocator", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
-"""In messages of errors that have no class of their own: of the processor's memory, and of CUDA's where it is
-not PyTorch's allocator that lacks it."""
 _PLAYING: Final = ("rollout", "sync", "evaluation")
 _SAME: Final = "the same command, with that changed, resumes the run"
 
@@ -22,13 +18,6 @@ class OutOfMemoryError(RagenError):
 
 class MemoryRanOutError(MemoryError):
     """Memory ran out in one of several processes; it is raised in all of them."""
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error says that a device or the processor has no memory left."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _SIGNS)
 
 
 def advice(config: TrainConfig, phase: str | None) -> str:

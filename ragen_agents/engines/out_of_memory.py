@@ -1,0 +1,16 @@
+"""How it shows that memory has run out."""
+
+from typing import Final
+
+import torch
+
+_SIGNS: Final = ("DefaultCPUAllocator", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+"""In messages of errors that have no class of their own: of the processor's memory, and of CUDA's where it is
+not PyTorch's allocator that lacks it."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error says that a device or the processor has no memory left."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _SIGNS)
