@@ -404,6 +404,20 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tiny, tmp_path, capsys, monke
     assert lines(run) == lines(whole)
 
 
+def test_a_tokenizer_that_cannot_be_written_is_one_line(tiny, tmp_path, capsys, monkeypatch):
+    """The tokenizers library says so by an exception without a class of its own."""
+    from transformers import PreTrainedTokenizerBase
+
+    def full(*_, **__):
+        raise Exception("No space left on device (os error 28)")
+
+    monkeypatch.setattr(PreTrainedTokenizerBase, "save_pretrained", full)
+    assert main(command(tiny, tmp_path / "run", "evaluation.every=0", iterations=1)[3:]) == 2
+    error = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert "cannot be written: No space left on device" in error[0]
+    assert not list((tmp_path / "run" / "checkpoints").iterdir())
+
+
 def test_a_run_can_be_made_longer(tiny, tmp_path):
     short, whole = tmp_path / "short", tmp_path / "whole"
     for iterations in (2, 4):

@@ -165,6 +165,49 @@ def test_memory_that_runs_out_in_one_process_ends_both_with_the_state_saved(
     assert_same_run(whole, out, 2)
 
 
+NO_ROOM = """
+import os
+import sys
+import torch
+from ragen_bench.__main__ import main
+from ragen_agents.starpo.run import checkpoint
+
+errors = {
+    "disk": OSError(28, "No space left on device"),
+    "memory": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+}
+real = checkpoint.save_file
+
+def full(tensors, path):
+    real(tensors, path)
+    if path.parent.name == "000002.writing":
+        raise errors[sys.argv[1]]
+
+if os.environ["RANK"] == "0":
+    checkpoint.save_file = full
+code = main(sys.argv[2:])
+sys.stderr.flush()
+os._exit(code)
+"""
+
+
+@pytest.mark.parametrize(
+    ("lacks", "told"), [("disk", "cannot be written"), ("memory", "out of memory in saving")]
+)
+def test_a_checkpoint_that_cannot_be_written_ends_both_processes(lacks, told, tiny, tmp_path):
+    """Only one writes; the other does not wait for it in vain."""
+    (tmp_path / "full.py").write_text(NO_ROOM)
+    out = tmp_path / "run"
+    arguments = command(tiny, out, *FAST, "evaluation.every=0", iterations=2)
+    said = in_two_processes(
+        [sys.executable, tmp_path / "full.py", lacks, *arguments[3:]], succeeds=False
+    )
+    errors = [line for line in said.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 2, said
+    assert all(told in line for line in errors)
+    assert latest(out / "checkpoints").name == "000001"
+
+
 HELD = """
 import os
 import sys

@@ -17,8 +17,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
+from ragen_agents.engines.out_of_memory import is_out_of_memory
 from ragen_agents.engines.weights import named_weights
-from ragen_agents.starpo.run.out_of_memory import is_out_of_memory
+from ragen_agents.model_files.tokenizer_files import save_tokenizer
+from ragen_agents.starpo.processes import together
 from ragen_agents.starpo.update.adapters import has_adapters
 from ragen_agents.starpo.update.learner import Learner
 from ragen_agents.starpo.update.sharding import part_like, whole
@@ -59,7 +61,7 @@ def save(
 ) -> None:
     """Write a checkpoint; the folder appears whole or not at all.
 
-    All processes of a run call this, and the first one writes.
+    All processes of a run call this, and the first one writes. They return when it has written.
 
     Args:
         folder: Where.
@@ -69,21 +71,32 @@ def save(
         model_only: Leave out the optimizers, the critic and adapters: nothing is resumed from the folder.
 
     Raises:
-        RagenError: It cannot be written, for example because the disk is full.
+        RagenError: It cannot be written, for example because the disk is full; raised in every process.
+        MemoryRanOutError: Memory ran out in the first of several processes; raised in every process.
     """
     first = learner.accelerator.is_main_process
-    policy, tensors = learner.whole_policy(), {} if model_only else _tensors(learner, first)
-    if not first:
-        return
+    policy, tensors = learner.whole_policy(), None if model_only else _tensors(learner, first)
+    state = {**asdict(progress), "bad_steps": learner.bad_steps}
+
+    def write() -> None:
+        if first:
+            _write(folder, policy, tokenizer, tensors, state)
+
+    together(write, learner.accelerator)
+
+
+def _write(
+    folder: Path, policy: Any, tokenizer: Any, tensors: dict[str, Tensor] | None,
+    state: dict[str, Any],
+) -> None:  # fmt: skip
     work = folder.with_name(folder.name + ".writing")
     try:
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
         _save_model(policy, work)
-        tokenizer.save_pretrained(work)
-        if not model_only:
+        save_tokenizer(tokenizer, work)
+        if tensors is not None:
             save_file(tensors, work / TENSORS)
-        state = {**asdict(progress), "bad_steps": learner.bad_steps}
         (work / STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
         hashes = {path.name: _hash(path) for path in sorted(work.iterdir())}
         (work / HASHES).write_text(json.dumps(hashes, indent=1) + "\n", encoding="utf-8")

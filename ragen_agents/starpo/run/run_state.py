@@ -184,10 +184,7 @@ class RunState:
         return "stopped"
 
     def _write(self, journal: Journal, folder: Path, model_only: bool = False) -> None:
-        accelerator = self.learner.accelerator
-        if accelerator.is_main_process:
+        if self.learner.accelerator.is_main_process:
             journal.flush()
-            folder.parent.mkdir(exist_ok=True)
         checkpoint.save(folder, self.learner, self.tokenizer, self.progress, model_only)
-        accelerator.wait_for_everyone()
         self._on_save(folder)
