@@ -168,7 +168,7 @@ class Trainer:
         self._evaluator = Evaluator(config, evaluated, self.accelerator)
         self.state = RunState(config, self.run_dir, self.learner, self.tokenizer, self._saved)
         self._phases = Phases()
-        self._stopping = self._has_run = False
+        self._stopping = self._has_run = self._has_ended = False
         self._warn_of_settings(apart)
 
     @property
@@ -209,6 +209,7 @@ class Trainer:
                 alone = self.accelerator.num_processes == 1
                 all_know = alone or isinstance(error, MemoryRanOutError)
             else:
+                self._has_ended = True
                 return
             # Not in the handler, where the frames of the error still hold what did not fit.
             raise OutOfMemoryError(self._out_of_memory(journal, all_know))
@@ -237,10 +238,12 @@ class Trainer:
     def close(self) -> None:
         """Close the engine and leave the process group; needed without ``run``, and with torchrun.
 
-        A process that exits while the threads of gloo hold a message may abort.
+        A process that exits while the threads of gloo hold a message may abort. After an error the group is
+        kept: NCCL leaves it only when all processes do, and others may still wait for this one's part.
         """
         self._close_engine()
-        self.accelerator.end_training()
+        if self._has_ended or not self._has_run:
+            self.accelerator.end_training()
 
     def _close_engine(self) -> None:
         if self._owns_engine:

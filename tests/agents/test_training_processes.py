@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -12,10 +13,11 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from training_runs import assert_same_run, command, in_two_processes, lines
+from training_runs import assert_same_run, command, in_two_processes, lines, trainer
 
 from ragen_agents.engines.base import EngineError
 from ragen_agents.starpo import processes
+from ragen_agents.starpo.callbacks import Callback
 from ragen_agents.starpo.run.checkpoint import latest
 from ragen_envs.errors import RagenError
 
@@ -48,6 +50,25 @@ def test_processes_part_before_they_end(tiny, tmp_path):
     arguments = command(tiny, tmp_path / "run", "evaluation.every=0", iterations=1)
     said = in_two_processes([sys.executable, tmp_path / "parted.py", *arguments[3:]])
     assert re.findall("parted|together", said) == ["parted"] * 2
+
+
+class Breaks(Callback):
+    """Ends a run by an error of its own process."""
+
+    def on_train_begin(self, trainer):
+        raise OSError("a broken disk")
+
+
+@pytest.mark.parametrize("callbacks", [[], [Breaks()]])
+def test_a_process_that_fails_does_not_wait_for_the_others(callbacks, tiny, tmp_path, monkeypatch):
+    """NCCL leaves a group only together, and the others may be in the middle of an operation."""
+    one = trainer(tmp_path / "run", {"model": str(tiny), "iterations": 1}, callbacks=callbacks)
+    left = []
+    monkeypatch.setattr(one.accelerator, "end_training", lambda: left.append("group"))
+    with pytest.raises(OSError, match="broken disk") if callbacks else nullcontext():
+        one.run()
+    one.close()
+    assert left == ([] if callbacks else ["group"])
 
 
 @pytest.mark.parametrize(("started_by", "ends"), [("torchrun", ""), ("a person", "taken apart\n")])
