@@ -187,6 +187,32 @@ def test_an_unfinished_run_says_so(run, capsys):
     assert "140 of 240 episodes are missing" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("command", [["show"], ["explain"], ["view", "--out", "site"]])
+def test_an_episode_of_another_run_does_not_stand_in_for_a_missing_one(command, run, fails):
+    *lines, last = (run / "episodes.jsonl").read_text().splitlines()
+    changed = json.loads(last)
+    changed["instance"]["index"] = 40
+    lines.append(json.dumps(changed))
+    (run / "episodes.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    assert "line 240 is not of this run" in fails(*command, run)
+
+
+def test_what_is_shown_does_not_depend_on_the_order_in_which_episodes_were_finished(run, capsys):
+    def shown():
+        assert main(["show", str(run), "--format", "json"]) == 0
+        return capsys.readouterr().out
+
+    lines = [json.loads(line) for line in (run / "episodes.jsonl").read_text().splitlines()]
+    for line in lines:
+        line.update(end="error", error="RuntimeError: no")
+    before = ""
+    for order in (lines, lines[::-1]):
+        text = "".join(json.dumps(line) + "\n" for line in order)
+        (run / "episodes.jsonl").write_text(text)
+        before = before or shown()
+    assert shown() == before
+
+
 def test_formats(run, capsys):
     shown = {}
     for style in ("table", "markdown", "csv", "json"):

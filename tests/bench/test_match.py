@@ -197,6 +197,14 @@ def test_a_run_is_accepted(run, capsys):
     assert "5 episodes missing" in capsys.readouterr().out
 
 
+def test_a_match_of_another_run_does_not_stand_in_for_a_missing_one(run, fails):
+    matches = read(run)
+    matches[-1]["instance"]["seed"] = LEVELS
+    write(run, matches)
+    for command in (["show", run], ["view", run, "--out", run.parent / "site"]):
+        assert f"line {len(matches)} is not of this run" in fails(*command)
+
+
 def put(record, **fields):
     assert all(record[name] != value for name, value in fields.items())
     record.update(fields)

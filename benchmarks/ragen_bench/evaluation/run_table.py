@@ -14,8 +14,7 @@ from ragen_bench.config.control_games import control_notes
 from ragen_bench.config.run_config import BaseConfig, MatchConfig, RunConfig, load_config
 from ragen_bench.config.suite_versions import incomparable, is_old
 from ragen_bench.evaluation.level_clusters import level_clusters, shared_levels_note
-from ragen_bench.runs.directory import EPISODES
-from ragen_bench.runs.records import read_records
+from ragen_bench.runs.directory import EPISODES, read_own_episodes
 from ragen_bench.stats.intervals import (
     Interval,
     pass_at_k,
@@ -62,9 +61,9 @@ def read_run(folder: Path) -> Run:
     config = load_config(folder)
     if isinstance(config, MatchConfig):
         raise RagenError(f"'{folder}' is a run of ragen match, whose table ragen show prints")
-    found = read_records(folder / EPISODES, Episode)
+    found = read_own_episodes(folder, config)
     samples: dict[tuple[str, str], dict[int | None, Episode]] = defaultdict(dict)
-    for episode in sorted(found.episodes, key=lambda episode: place(episode) or 0):
+    for episode in found.episodes:
         samples[episode.agent, episode.task][place(episode)] = episode
     return Run(folder, config, dict(samples), found.torn)
 

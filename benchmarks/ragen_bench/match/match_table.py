@@ -12,8 +12,7 @@ from ragen_bench.config.run_config import MatchConfig, lineup, load_config
 from ragen_bench.evaluation.level_clusters import repeated_levels_note
 from ragen_bench.evaluation.reply_notes import NotedRun, notes_on_replies
 from ragen_bench.evaluation.run_table import incomplete, mean, old_version
-from ragen_bench.runs.directory import EPISODES
-from ragen_bench.runs.records import read_records
+from ragen_bench.runs.directory import read_own_episodes
 from ragen_bench.stats.clusters import number_clusters
 from ragen_bench.stats.intervals import bootstrap_mean, bounds_of_several, wilson_mean
 from ragen_envs.errors import RagenError
@@ -44,9 +43,9 @@ def read_match_run(folder: Path) -> MatchRun:
     config = load_config(folder)
     if not isinstance(config, MatchConfig):
         raise RagenError(f"'{folder}' is a run of ragen bench, not of ragen match")
-    found = read_records(folder / EPISODES, MatchRecord)
+    found = read_own_episodes(folder, config)
     matches: dict[tuple[str, tuple[str, ...]], dict[int, MatchRecord]] = defaultdict(dict)
-    for match in sorted(found.episodes, key=lambda match: match.key.level):
+    for match in found.episodes:
         matches[match.task, match.key.lineup][match.key.level] = match
     return MatchRun(folder, config, dict(matches), found.torn)
 

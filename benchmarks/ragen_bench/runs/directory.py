@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Generic
 
@@ -142,12 +143,17 @@ def check_run(folder: Path, config: AnyConfig) -> Records[Any]:
     differs = differences_of(_agents(there), _agents(config)) or differences(there, config)
     if differs is not None:
         raise RagenError(f"'{folder}' holds another run: {differs}; choose another --out")
+    _check_keys(folder, found, config)
+    return found
+
+
+def _check_keys(folder: Path, found: Records[Any], config: AnyConfig) -> None:
+    """Raise `RagenError` if an episode is not one of the config's."""
     expected = set(config.keys)
     for record in found.records:
         key = record.episode.key
         if key not in expected:
             raise RagenError(f"{folder / EPISODES} line {record.line} is not of this run: {key}")
-    return found
 
 
 def _check_agents(folder: Path, there: AnyConfig, here: AnyConfig) -> None:
@@ -195,6 +201,19 @@ def read_episodes(folder: Path, config: AnyConfig) -> Records[Any]:
     return read_records(
         folder / EPISODES, MatchRecord if isinstance(config, MatchConfig) else Episode
     )
+
+
+def read_own_episodes(folder: Path, config: AnyConfig) -> Records[Any]:
+    """Read the episodes of a run, or its matches, in the config's order, whatever their order in the file.
+
+    Raises:
+        RagenError: As of ``read_records``, or an episode is not one of the config's.
+    """
+    found = read_episodes(folder, config)
+    _check_keys(folder, found, config)
+    places = {key: place for place, key in enumerate(config.keys)}
+    records = sorted(found.records, key=lambda record: places[record.episode.key])
+    return replace(found, records=records)
 
 
 def missing_agents(folder: Path, config: AnyConfig, retry_errors: bool = False) -> list[str]:
