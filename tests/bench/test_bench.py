@@ -172,6 +172,18 @@ def test_the_random_agent_stands_in_where_its_chance_is_not_known(tmp_path, caps
     assert "optimum (exact)" in printed
     table = summarise(read_run(tmp_path / "run")).set_index(["game", "agent"])
     assert all(table.loc[(game, "random"), "score"] == 0 for game in table.index.levels[0])
+    lines = (tmp_path / "run" / "episodes.jsonl").read_text().splitlines(keepends=True)
+    oracle = [line for line in lines if json.loads(line)["agent"] == "oracle"]
+    for first, said in (
+        ([], "the agent 'random' has not played it yet"),
+        (lines[:2], "scores are of those that it has played"),
+    ):
+        (tmp_path / "run" / "episodes.jsonl").write_text("".join([*first, *oracle]))
+        capsys.readouterr()
+        assert main(["show", str(tmp_path / "run"), "--format", "json"]) == 0
+        notes = json.loads(capsys.readouterr().out)["notes"]
+        assert any(note.endswith(said) for note in notes)
+        assert not any("add the agent" in note for note in notes)
     bench(tmp_path / "alone", agents=("oracle",))
     without_exact_chance(tmp_path / "alone")
     capsys.readouterr()

@@ -241,14 +241,7 @@ def notes(run: Run) -> list[str]:
         for (_, task), sample in run.samples.items()
         if any(episode.random_success is None for episode in sample.values())
     }
-    for task in (task for task in run.config.suite.tasks if task in sampled):
-        if (REFERENCE, task) in run.samples:
-            found.append(f"the score 0 of {task} is the sampled success of the agent '{REFERENCE}'")
-        else:
-            found.append(
-                f"no score of {task}: the exact success of random play is not available; "
-                f"add the agent '{REFERENCE}'"
-            )
+    found += [_reference_note(run, task) for task in run.config.suite.tasks if task in sampled]
     found += control_notes(run.config.suite.tasks)
     found += [
         f"the token counts of {agent} are estimates"
@@ -257,6 +250,22 @@ def notes(run: Run) -> list[str]:
     ]
     found += shared_levels_note(run.samples)
     return found + incomplete(run.missing, len(run.config.keys), run.torn)
+
+
+def _reference_note(run: Run, task: str) -> str:
+    """Return the note on what the score 0 is of a task without an exact success of random play."""
+    played = len(run.samples.get((REFERENCE, task), {}))
+    if not played:
+        listed = any(agent.name == REFERENCE for agent in run.config.agents)
+        return f"no score of {task}: the exact success of random play is not available; " + (
+            f"the agent '{REFERENCE}' has not played it yet"
+            if listed
+            else f"add the agent '{REFERENCE}'"
+        )
+    note = f"the score 0 of {task} is the sampled success of the agent '{REFERENCE}'"
+    if played < len(run.config.keys_of(REFERENCE, task)):
+        note += ", which has not played all levels yet; scores are of those that it has played"
+    return note
 
 
 def old_version(config: BaseConfig) -> list[str]:
