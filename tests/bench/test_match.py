@@ -182,6 +182,10 @@ def test_an_interrupted_run_goes_on(suite, played, run, capsys):
     shown = rows(capsys, "show", str(run))
     assert shown["missing"] == len(lines) - 40
     assert any("unfinished" in note for note in shown["notes"])
+    site = run.parent / "site"
+    assert main(["view", str(run), "--out", str(site)]) == 0
+    page = (site / "index.html").read_text(encoding="utf-8")
+    assert f"unfinished: {shown['missing']} of {len(lines)} episodes are missing" in page
     assert main(words(suite, run)) == 0
     assert timeless(run) == timeless(played)
     assert main(["verify", str(run)]) == 0

@@ -2,12 +2,14 @@
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import urllib.request
 
 import pytest
+from interrupted_runs import cut
 from processes import interruptible
 from ragen_bench.__main__ import main
 from ragen_bench.leaderboard.entry_run import read_explainable
@@ -151,6 +153,23 @@ def test_reasoning_is_part_of_the_page_without_control_characters(reasoned):
     (turn, *_) = shown(reasoned, "0-thinkers-apart", "Sokoban")[0]["turns"]
     assert turn["reasoning"] == "I would⟨U+001B⟩[31m go <b>Left</b></script>."
     assert "(invalid reply: empty reply)" in (reasoned / "index.html").read_text(encoding="utf-8")
+
+
+def test_pages_say_what_is_missing_of_which_run(run, tmp_path):
+    def front(*runs):
+        command = ["view", *map(str, runs), "--out", str(tmp_path / "site")]
+        assert main(command) == 0
+        return (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+
+    assert "unfinished" not in front(run)
+    part = shutil.copytree(run, tmp_path / "part")
+    lines = (part / "episodes.jsonl").read_bytes().splitlines(keepends=True)
+    cut(part, len(b"".join(lines[:30])) + 9)
+    missing = "unfinished: 42 of 72 episodes are missing"
+    page = front(part)
+    assert f">{missing}<" in page
+    assert "the last line of episodes.jsonl is incomplete" in page
+    assert f">{part}: {missing}<" in front(run, part)
 
 
 # --- several runs --------------------------------------------------------------------------------

@@ -82,6 +82,7 @@ def _command(run: Path) -> Literal["bench", "match", "train"]:
 
 
 def _write_conversations(run: Path, command: Literal["match", "train"], out: Path) -> None:
+    from ragen_bench.evaluation.run_table import incomplete
     from ragen_bench.match.match_table import read_match_run
     from ragen_bench.viewer.transcripts import (
         match_transcripts,
@@ -93,5 +94,7 @@ def _write_conversations(run: Path, command: Literal["match", "train"], out: Pat
         found = read_training_samples(run)
         write_transcript_pages(str(run), ("Iteration", "Kind"), found, out)
     else:
-        found = match_transcripts(read_match_run(run))
-        write_transcript_pages(str(run), ("Game", "Agent"), found, out)
+        read = read_match_run(run)
+        notes = incomplete(read.missing, len(read.config.keys), read.torn)
+        found = match_transcripts(read)
+        write_transcript_pages(str(run), ("Game", "Agent"), found, out, notes)

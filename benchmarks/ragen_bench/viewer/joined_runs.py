@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ragen_agents.policies import CONTROLS
 from ragen_bench.evaluation.pairing import Side, check_versions, pair_episodes
-from ragen_bench.evaluation.run_table import Run
+from ragen_bench.evaluation.run_table import Run, incomplete
 from ragen_envs.errors import RagenError
 
 
@@ -20,6 +20,8 @@ class JoinedRuns(NamedTuple):
     """The agents and episodes of all of them. An agent whose name occurs in several runs is ``RUN:AGENT``."""
     controls: frozenset[str]
     """The agents that are controls, by these names."""
+    unfinished: tuple[str, ...]
+    """What is missing of interrupted runs."""
 
 
 def join_runs(runs: Sequence[Run]) -> JoinedRuns:
@@ -34,7 +36,15 @@ def join_runs(runs: Sequence[Run]) -> JoinedRuns:
     names = _distinct_names(runs)
     controls = frozenset(name for side, name in names.items() if side[1] in CONTROLS)
     title = ", ".join(str(run.folder) for run in runs)
-    return JoinedRuns(title, _joined(runs, names) if len(runs) > 1 else runs[0], controls)
+    joined = _joined(runs, names) if len(runs) > 1 else runs[0]
+    return JoinedRuns(title, joined, controls, tuple(_unfinished(runs)))
+
+
+def _unfinished(runs: Sequence[Run]) -> Iterator[str]:
+    for run in runs:
+        which = f"{run.folder}: " if len(runs) > 1 else ""
+        for note in incomplete(run.missing, len(run.config.keys), run.torn):
+            yield f"{which}{note}"
 
 
 def _check_pair(a: Run, b: Run) -> None:

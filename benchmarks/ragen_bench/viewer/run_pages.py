@@ -67,6 +67,7 @@ class _Pages:
     def __init__(self, joined: JoinedRuns, explained: Explained, out: Path) -> None:
         self._run, self._out, self._controls = joined.run, out, joined.controls
         self._explained = explained
+        self._notes = [*joined.unfinished, *explained.left_out]
         names = dict.fromkeys(agent for agent, _ in self._run.samples)
         self._slugs = {name: _slug(number, name) for number, name in enumerate(names)}
         self._games = [
@@ -98,7 +99,7 @@ class _Pages:
         shared = [game for game in self._games if len(self._players(game)) > 1]
         self._write(
             "index.html", "run.html", rows=rows, lessons=lessons, besides=shared,
-            left_out=self._explained.left_out,
+            notes=self._notes,
         )  # fmt: skip
         for (agent, game), sample in self._run.samples.items():
             self._viewer(agent, game, list(sample.values()))

@@ -1,7 +1,7 @@
 """Conversations without a board: the samples of a training run, and matches, seat by seat."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +23,11 @@ the ``reasoning`` that came apart from it."""
 
 
 def write_transcript_pages(
-    title: str, filters: tuple[str, str], transcripts: list[Transcript], out: Path
+    title: str,
+    filters: tuple[str, str],
+    transcripts: list[Transcript],
+    out: Path,
+    notes: Sequence[str] = (),
 ) -> None:
     """Write one page that shows conversations, in the place of an older one.
 
@@ -32,6 +36,7 @@ def write_transcript_pages(
         filters: What ``of`` and ``kind`` of the conversations are.
         transcripts: In their order.
         out: The folder to write.
+        notes: Above the conversations, such as what is missing.
 
     Raises:
         RagenError: There are no conversations, or the folder holds something else or cannot be written.
@@ -42,7 +47,9 @@ def write_transcript_pages(
     templates = page_templates()
     templates.globals.update(base="run_base.html.j2", run=title)
     page = templates.get_template("transcripts.html.j2")
-    text = page.render(root="", page="index.html", filters=filters, transcripts=transcripts)
+    text = page.render(
+        root="", page="index.html", filters=filters, transcripts=transcripts, notes=notes
+    )
     try:
         with new_folder(out) as new:
             write_assets(new)
