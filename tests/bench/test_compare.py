@@ -118,6 +118,17 @@ def test_runs_with_other_episodes_are_paired_where_they_meet(run, tmp_path, caps
     assert "games of only one side: Bandit, FrozenLakeDeterministic, Sokoban" in notes
 
 
+def test_games_that_one_side_has_not_reached_yet_are_not_called_foreign(run, tmp_path, capsys):
+    part = shutil.copytree(run, tmp_path / "part")
+    lines = (part / "episodes.jsonl").read_bytes().splitlines(keepends=True)
+    (part / "episodes.jsonl").write_bytes(b"".join(lines[:30]))
+    rows, notes = compare(capsys, f"{part}:random", f"{run}:oracle")
+    assert {game for game, _ in rows} == {"Bandit", "BanditTrap"}
+    assert "games of which no level has been played by both: FrozenLakeDeterministic" in notes
+    assert not any("only one side" in note for note in notes)
+    assert f"{part} is unfinished" in notes
+
+
 def test_people_see_the_sides_and_the_ties(run, tmp_path, capsys):
     other = shutil.copytree(run, tmp_path / "other")
     capsys.readouterr()

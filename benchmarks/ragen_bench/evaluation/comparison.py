@@ -138,8 +138,9 @@ def _verdict(difference: float, p: float) -> str:
 
 def _notes(a: Side, b: Side, pairs: Mapping[str, Pair]) -> list[str]:
     levels = min(len({one.instance.key for one, _ in pair}) for pair in pairs.values())
-    tasks = [*a.run.config.suite.tasks, *b.run.config.suite.tasks]
-    alone = [task for task in dict.fromkeys(tasks) if task not in pairs]
+    ours, theirs = (side.run.config.suite.tasks for side in (a, b))
+    alone = [task for task in {**ours, **theirs} if (task in ours) != (task in theirs)]
+    apart = [task for task in ours if task in theirs and task not in pairs]
     notes = [
         *old_version(a.run.config),
         f"A = {a}",
@@ -157,6 +158,8 @@ def _notes(a: Side, b: Side, pairs: Mapping[str, Pair]) -> list[str]:
     notes += _attempts_note(a, b)
     if alone:
         notes.append(f"games of only one side: {', '.join(alone)}")
+    if apart:
+        notes.append(f"games of which no level has been played by both: {', '.join(apart)}")
     if differs := _decoding_differences(a, b):
         notes.append(f"the runs have different decoding settings: {differs}")
     folders = " ".join(dict.fromkeys(str(side.run.folder) for side in (a, b)))
