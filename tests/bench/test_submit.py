@@ -205,6 +205,14 @@ def test_a_run_that_was_changed_cannot_be_submitted(run, tmp_path, fails, file, 
     assert not entries.exists()
 
 
+def test_an_entry_that_is_in_the_way_is_named(run, tmp_path, fails):
+    other = tmp_path / "entries" / "other"
+    other.mkdir(parents=True)
+    (other / "entry.json").write_text("{")
+    command = ["submit", run, "--about", about(tmp_path, name="random", trained_on=[])]
+    assert f"the existing entry '{other}'" in fails(*command, "--entries", other.parent)
+
+
 def test_an_unfinished_run_cannot_be_submitted(run, tmp_path, capsys):
     part = Path(shutil.copytree(run, tmp_path / "part"))
     lines = (part / "episodes.jsonl").read_bytes().splitlines(keepends=True)

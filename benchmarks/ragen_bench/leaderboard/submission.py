@@ -14,7 +14,7 @@ from ragen_bench.evaluation.pairing import Side
 from ragen_bench.leaderboard.endpoints import published_settings
 from ragen_bench.leaderboard.entry import About, Entry, Training
 from ragen_bench.leaderboard.entry_check import Tick, check_entry, results_of
-from ragen_bench.leaderboard.rules import check_rules, check_titles
+from ragen_bench.leaderboard.rules import EntryError, check_rules, check_titles
 from ragen_bench.leaderboard.store import read_about, write_entry
 from ragen_bench.runs.environments import versions_of
 from ragen_bench.runs.records import encode_episode
@@ -106,11 +106,14 @@ def _check_unchanged(run: Path) -> None:
 def _others(root: Path, name: str) -> list[Entry]:
     if not root.is_dir():
         return []
-    return [
-        read_about(path)
-        for path in sorted(root.iterdir())
-        if path.name != name and (path / ENTRY).is_file()
-    ]
+    others = []
+    for path in sorted(root.iterdir()):
+        if path.name != name and (path / ENTRY).is_file():
+            try:
+                others.append(read_about(path))
+            except EntryError as error:
+                raise EntryError(f"the existing entry '{path}' is rejected: {error}") from error
+    return others
 
 
 def _make(side: Side, about: About, training: Training | None) -> tuple[Entry, bytes]:
