@@ -146,6 +146,8 @@ TURN_CHANGES = {
     "cut_off": lambda t: _put(t, cut_off=True),
     "prompt_tokens": lambda t: _put(t, prompt_tokens=7),
     "reply_tokens": lambda t: _put(t, reply_tokens=7),
+    "tokens_estimated": lambda t: _put(t, tokens_estimated=True),
+    "reasoning": lambda t: _put(t, reasoning="I looked ahead."),
     "actions": lambda t: t["actions"].reverse() or t["actions"].append("Up"),
     "executed": lambda t: t["executed"].pop(),
     "effective": lambda t: t["effective"].__setitem__(0, not t["effective"][0]),

@@ -116,7 +116,7 @@ def control_checks(number: int, turn: TurnRecord, agent: str, request: Request) 
     """Yield checks of the reply itself: those of controls can be recomputed."""
     (reply,) = CONTROLS[agent]().act([request])
     yield Check(number, "reply", turn.reply, reply.text)
-    for name in ("cut_off", "prompt_tokens", "reply_tokens"):
+    for name in ("cut_off", "prompt_tokens", "reply_tokens", "tokens_estimated", "reasoning"):
         yield Check(number, name, getattr(turn, name), getattr(reply, name))
 
 
