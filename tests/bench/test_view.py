@@ -155,6 +155,20 @@ def test_reasoning_is_part_of_the_page_without_control_characters(reasoned):
     assert "(invalid reply: empty reply)" in (reasoned / "index.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("change", [{"executed": ["Fly"]}, {"rewards": []}])
+def test_a_failed_episode_that_does_not_replay_is_an_error(run, change, tmp_path, fails):
+    forged = shutil.copytree(run, tmp_path / "forged")
+    lines = (forged / "episodes.jsonl").read_text().splitlines()
+    episode = json.loads(lines[0])
+    episode.update(end="error", error="RuntimeError: no")
+    episode["turns"][0].update(change)
+    lines[0] = json.dumps(episode)
+    (forged / "episodes.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    error = fails("view", forged, "--out", tmp_path / "site")
+    assert "instance 0, attempt 0 does not replay; see ragen verify" in error
+    assert not (tmp_path / "site").exists()
+
+
 def test_pages_say_what_is_missing_of_which_run(run, tmp_path):
     def front(*runs):
         command = ["view", *map(str, runs), "--out", str(tmp_path / "site")]

@@ -8,7 +8,7 @@ from ragen_agents.rollout.episode_runner import make_env
 from ragen_bench.analysis.ledger import Decision, Ledger
 from ragen_bench.console.escaping import escape_unprintable
 from ragen_envs.conversation import ConversationWrapper
-from ragen_envs.errors import SolverLimitError
+from ragen_envs.errors import RagenError, SolverLimitError
 from ragen_envs.frozen_lake import dynamics as lake
 from ragen_envs.frozen_lake.env import FrozenLakeEnv
 from ragen_envs.oracle import Action, Budget
@@ -16,14 +16,23 @@ from ragen_envs.text import GRID, action_texts
 
 
 def show_episode(episode: Episode, found: Ledger | None) -> dict[str, Any]:
-    """Return an episode that has been verified, as plain data.
+    """Return an episode as plain data.
 
     ``frames`` has the start of every turn and each action after it: ``turn`` (from 0, one beyond the
     last for the closing board), ``action``, ``reward``, ``effective``, ``slipped`` where the ice led
     elsewhere, and the board as rows of the game's standard symbols, or, for games without a board, its
     words. The first frame of a turn has ``best``, the oracle's actions, or None beyond its limit. Each turn
     has its decision of the ledger, if there is one.
+
+    Raises:
+        RagenError: The record does not replay.
     """
+    try:
+        frames = list(_frames(episode))
+    except RagenError:
+        raise
+    except ValueError as error:  # of actions that the game does not have, or without their rewards
+        raise RagenError(f"{episode.key} does not replay; see ragen verify") from error
     decisions = [None] * len(episode.turns) if found is None else found.decisions
     return {
         "index": episode.instance.index,
@@ -40,7 +49,7 @@ def show_episode(episode: Episode, found: Ledger | None) -> dict[str, Any]:
             {**_turn(turn), "decision": None if decision is None else _decision(decision)}
             for turn, decision in zip(episode.turns, decisions, strict=True)
         ],
-        "frames": list(_frames(episode)),
+        "frames": frames,
     }
 
 
