@@ -20,6 +20,8 @@ from ragen_bench.evaluation.run_table import read_run, summarise
 from ragen_bench.runs.directory import RunDirectory
 from ragen_bench.runs.environments import versions_of
 
+from ragen_envs.errors import RagenError
+
 
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.2, 0.37, 0.5, 0.8, 0.9999])
 def test_a_run_cut_anywhere_ends_the_same(run, share):
@@ -116,6 +118,19 @@ def test_a_run_names_all_versions_that_played_it(run, tmp_path, capsys):
     assert main(["show", str(run), "--format", "json"]) == 0
     notes = json.loads(capsys.readouterr().out)["notes"]
     assert f"played with several versions: numpy 1.0, {numpy}" in notes
+
+
+@pytest.mark.parametrize("version", [1, [1], None])
+def test_versions_that_are_no_text_are_not_shown(version, run, capsys):
+    path = run / "environment.json"
+    now = json.loads(path.read_text())
+    path.write_text(
+        json.dumps({**now, "continued_with": [{"packages": {"a": version}, "python": "3"}]})
+    )
+    assert main(["show", str(run)]) == 0
+    assert "several versions" not in capsys.readouterr().out
+    with pytest.raises(RagenError, match="cannot be read"):
+        versions_of(run)
 
 
 def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch, capsys):

@@ -78,7 +78,8 @@ def _read(folder: Path) -> list[dict[str, Any]]:
         described: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         there = [described, *described.pop(_LATER, [])]
         for environment in there:
-            _versions(environment)
+            if not all(isinstance(version, str) for version in _versions(environment).values()):
+                raise ValueError("a version is no text")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RagenError(f"'{path}' cannot be read: {error}") from error
     return there
