@@ -209,10 +209,14 @@ def test_episodes_that_exceeded_the_context_count_in_success_only(played, capsys
     rows = {row["agent"]: row for row in tables[1]["rows"]}
     assert [rows[name]["judged"] for name in ("models:lost", "oracle")] == [0, 8]
     assert rows["models:lost"]["regret"] is None
-    assert (
+    left_out = (
         "8 of 8 episodes of models:lost are left out of the columns on decisions, because they "
         "exceeded the model's context"
-    ) in tables[1]["notes"]
+    )
+    assert left_out in tables[1]["notes"]
+    assert left_out not in tables[0]["notes"]
+    assert main(["show", out, "--wide", "--format", "json"]) == 0
+    assert left_out in json.loads(capsys.readouterr().out)["notes"]
     assert main(["view", out, "--out", f"{out}-pages"]) == 0
 
 
@@ -253,6 +257,19 @@ def test_an_entry_is_explained_like_a_run():
     run = read_explainable(ENTRIES / "oracle")
     assert run.missing == 0
     assert {agent for agent, _ in run.samples} == {"oracle"}
+
+
+def test_luck_corrected_success_on_a_single_level_has_no_interval(tmp_path, capsys):
+    out = str(tmp_path / "run")
+    played = ["--agent", "oracle", "--game", "FrozenLake", "--episodes", "1"]
+    assert main(["bench", *played, "--out", out]) == 0
+    capsys.readouterr()
+    assert main(["explain", out, "--format", "json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert 0 < row["corrected"] < 1
+    assert row["corrected_low"] is row["corrected_high"] is None
+    assert main(["explain", out, "--format", "markdown"]) == 0
+    assert f"| {100 * row['corrected']:.1f} [-] |" in capsys.readouterr().out
 
 
 def test_the_wide_table_of_a_run_has_the_columns_of_its_decisions(tmp_path, capsys):

@@ -15,7 +15,12 @@ from ragen_bench.analysis.ledger import Blunder, Ledger, NoLedgerError, ledger
 from ragen_bench.console.escaping import escape_unprintable
 from ragen_bench.evaluation.level_clusters import level_clusters
 from ragen_bench.evaluation.run_table import Run, mean
-from ragen_bench.stats.intervals import Interval, bootstrap_mean, success_rate
+from ragen_bench.stats.intervals import (
+    Interval,
+    bootstrap_mean,
+    bounds_of_several,
+    success_rate,
+)
 from ragen_envs.conversation.prompt import describe_defect
 
 _RESAMPLES: Final = 2000
@@ -120,25 +125,23 @@ def ledger_columns(ledgers: Sequence[Ledger]) -> dict[str, Any]:
     }
 
 
-def with_decisions(data: pd.DataFrame, run: Run, tick: Callable[[int, int], None]) -> pd.DataFrame:
+def with_decisions(data: pd.DataFrame, run: Run, explained: Explained) -> pd.DataFrame:
     """Return the table of a run with the columns ``corrected``, its interval, ``regret`` and ``blunders``.
 
     Args:
         data: What `ragen_bench.evaluation.run_table.summarise` returns.
         run: The run.
-        tick: See `explain_run`.
-
-    Raises:
-        RagenError: A record does not replay.
+        explained: What `explain_run` returns.
     """
-    found = summarise_ledgers(run, explain_run(run, tick))
+    found = summarise_ledgers(run, explained)
     return data.merge(found[["game", "agent", *DECISIONS]], on=["game", "agent"], how="left")
 
 
 def corrected_score(ledgers: Sequence[Ledger], failed: Sequence[Episode] = ()) -> Interval:
     """Return mean luck-corrected success with its 95% interval, clustered by level where levels repeat.
 
-    Without luck it is the success rate and has the success rate's interval; else that of a bootstrap.
+    Without luck it is the success rate and has the success rate's interval; else that of a bootstrap, whose
+    bounds are nan if all values are equal and of one level.
 
     Args:
         ledgers: Of the episodes that were played to their ends.
@@ -149,7 +152,8 @@ def corrected_score(ledgers: Sequence[Ledger], failed: Sequence[Episode] = ()) -
     if all(abs(found.luck) < 1e-9 for found in ledgers):
         return success_rate([episode.success for episode in episodes], clusters)
     values = [*(found.corrected for found in ledgers), *(0.0 for _ in failed)]
-    return bootstrap_mean(values, resamples=_RESAMPLES, seed=0, clusters=clusters)
+    found = bootstrap_mean(values, resamples=_RESAMPLES, seed=0, clusters=clusters)
+    return bounds_of_several(found, len({episode.instance.key for episode in episodes}))
 
 
 def most_instructive(explained: Explained, agent: str, count: int) -> list[Ledger]:

@@ -28,7 +28,7 @@ def print_run(folder: Path, style: Format, wide: bool = False) -> int:
 
 
 def _print_bench(folder: Path, style: Format, wide: bool) -> int:
-    from ragen_bench.analysis.summary import with_decisions
+    from ragen_bench.analysis.summary import explain_run, with_decisions
     from ragen_bench.console.row_bar import bar
     from ragen_bench.evaluation.oracle_notes import oracle_notes
     from ragen_bench.evaluation.purchase_notes import purchase_notes
@@ -38,14 +38,16 @@ def _print_bench(folder: Path, style: Format, wide: bool) -> int:
 
     run = read_run(folder)
     data = summarise(run)
+    left_out: tuple[str, ...] = ()
     if wide:
         with bar("explaining") as tick:
-            data = with_decisions(data, run, tick)
+            explained = explain_run(run, tick)
+        data, left_out = with_decisions(data, run, explained), explained.left_out
     if style is Format.JSON:
         data = with_defects(data, run)
     about = f"{_title(run.config)}, {folder}"
     facts = _facts(folder, run.config, run.missing)
-    said = [*notes(run), *version_notes(folder)]
+    said = [*notes(run), *version_notes(folder), *left_out]
     said += [*oracle_notes(run), *purchase_notes(run), *reply_notes(run)]
     print_table(data, score_grid(data), style, about, said, facts, wide)
     return sum(e.is_failure for sample in run.samples.values() for e in sample.values())
