@@ -190,6 +190,13 @@ def test_a_rejected_entry_is_not_shown(entries, tmp_path, capsys):
     (root / "random" / "entry.json").write_text("{}")
     assert main(["leaderboard", "build", "--entries", str(root), "--out", str(tmp_path / "o")]) == 2
     assert "random' is rejected" in capsys.readouterr().err
+    entry = json.loads((entries / "random" / "entry.json").read_text())
+    for task in entry["config"]["suite"]["tasks"].values():
+        task["settings"]["demonstrations"] = 99
+    (root / "random" / "entry.json").write_text(json.dumps(entry))
+    assert main(["leaderboard", "build", "--entries", str(root), "--out", str(tmp_path / "o")]) == 2
+    error = capsys.readouterr().err
+    assert "random' is rejected: suite 'core', task 'Bandit': demonstrations is 99" in error
     assert not (tmp_path / "o").exists()
 
 

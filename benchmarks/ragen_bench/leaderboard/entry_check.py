@@ -38,7 +38,10 @@ def check_entry(
     stored = read_entry(folder)
     old = is_old(stored.entry.config.suite_version)
     if not old:
-        check_suite(stored.entry.config.suite)
+        try:
+            check_suite(stored.entry.config.suite)
+        except RagenError as error:
+            raise EntryError(str(error)) from error
     _check_complete(stored)
     _check_errors(stored)
     replayed = replay_all(EPISODES, stored.records, stored.entry.config)
