@@ -114,6 +114,13 @@ def any_process(mine: bool, accelerator: Accelerator) -> bool:
     return any(gather_object([mine]))
 
 
+def same_in_all(mine: str, accelerator: Accelerator) -> bool:
+    """Return whether all processes have the same text; all call this together."""
+    if accelerator.num_processes == 1:
+        return True
+    return len(set(gather_object([mine]))) == 1
+
+
 def agree(error: RagenError | MemoryRanOutError | None, accelerator: Accelerator) -> None:
     """Raise the error of any process in every process, so that none goes on alone.
 

@@ -229,6 +229,32 @@ def test_a_checkpoint_that_cannot_be_written_ends_both_processes(lacks, told, ti
     assert latest(out / "checkpoints").name == "000001"
 
 
+OLDER = """
+import os
+import sys
+from ragen_bench.__main__ import main
+from ragen_agents.starpo.run import checkpoint
+
+real = checkpoint.complete
+if os.environ["RANK"] == "1":
+    checkpoint.complete = lambda folder: real(folder)[:-1]
+code = main(sys.argv[1:])
+sys.stderr.flush()
+os._exit(code)
+"""
+
+
+def test_a_machine_that_sees_an_older_disk_does_not_resume_from_it(tiny, tmp_path):
+    """The processes would go on from different iterations, and learn nothing that makes sense."""
+    (tmp_path / "older.py").write_text(OLDER)
+    out = tmp_path / "run"
+    subprocess.run(command(tiny, out, *FAST, iterations=2), check=True, capture_output=True)
+    again = command(tiny, out, *FAST, iterations=3)
+    said = in_two_processes([sys.executable, tmp_path / "older.py", *again[3:]], succeeds=False)
+    assert said.count("error: the processes see different checkpoints in") == 2, said
+    assert latest(out / "checkpoints").name == "000002"
+
+
 HELD = """
 import os
 import sys

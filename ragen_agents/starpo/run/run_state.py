@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 from ragen_agents.run_files.metrics_file import ITERATION, METRICS, read_metrics
 from ragen_agents.starpo.config import TrainConfig
+from ragen_agents.starpo.processes import same_in_all, together
 from ragen_agents.starpo.run import checkpoint
 from ragen_agents.starpo.run.checkpoint import Progress
 from ragen_agents.starpo.run.journal import Journal
@@ -64,9 +65,16 @@ class RunState:
         """Load the latest checkpoint, if there is one, and show the monitor what came before it.
 
         Raises:
-            RagenError: The checkpoints are damaged, or those of a longer run are missing.
+            RagenError: The checkpoints are damaged, or those of a longer run are missing, or several processes
+            do not see the same ones.
         """
-        found = self._last_sound()
+        accelerator = self.learner.accelerator
+        found = together(self._last_sound, accelerator)
+        if not same_in_all("" if found is None else found.name, accelerator):
+            raise RagenError(
+                f"the processes see different checkpoints in '{self.checkpoints}'; the run directory must be on "
+                "a disk that all machines share"
+            )
         if found is None:
             self._check_begins()
             return
