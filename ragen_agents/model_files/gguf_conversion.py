@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragen_agents.model_files.cache import Provenance, cached_folder, make_cached
+from ragen_agents.model_files.tokenizer_files import save_tokenizer
 from ragen_envs.errors import RagenError, first_line, install_hint
 
 SUFFIX: Final = ".gguf"
@@ -89,4 +90,4 @@ def _save(source: Path, file: str, folder: Path) -> None:
         empty: Any = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
     empty.save_pretrained(folder, state_dict=loaded.state_dict())
     tokenizer: Any = AutoTokenizer.from_pretrained(source, gguf_file=file, trust_remote_code=False)
-    tokenizer.save_pretrained(folder)
+    save_tokenizer(tokenizer, folder)

@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from ragen_agents.model_files.tokenizer_files import save_tokenizer
 from ragen_agents.starpo.config import check_conversation
 from ragen_envs.conversation import format_reply, make
 from ragen_envs.errors import RagenError
@@ -63,7 +64,7 @@ def write_blank(config: BlankConfig, out: Path) -> None:
     work = out.with_name(out.name + ".writing")
     shutil.rmtree(work, ignore_errors=True)
     as_llama(model).save_pretrained(work)
-    tokenizer.save_pretrained(work)
+    save_tokenizer(tokenizer, work)
     (work / "blank.json").write_text(config.model_dump_json(indent=1) + "\n", encoding="utf-8")
     work.rename(out)
 

@@ -31,6 +31,7 @@ from transformers import (
     set_seed,
 )
 
+from ragen_agents.model_files.tokenizer_files import save_tokenizer
 from ragen_agents.starter.demonstrations import (
     BANDIT,
     SHARES,
@@ -300,7 +301,7 @@ def _write(
     work.mkdir(parents=True)
     as_llama(model).save_pretrained(work)
     tokenizer.chat_template = CHAT_TEMPLATE
-    tokenizer.save_pretrained(work)
+    save_tokenizer(tokenizer, work)
     record = json.dumps({"recipe": asdict(recipe)}, indent=1)
     (work / "recipe.json").write_text(record + "\n", encoding="utf-8")
     shutil.copy(Path(__file__).with_name("card.md"), work / "README.md")

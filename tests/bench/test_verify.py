@@ -291,6 +291,16 @@ def test_a_forged_config_is_rejected_by_its_episodes(run, change, named, capsys)
     assert named in rejected(run, capsys)
 
 
+def test_a_config_that_names_an_agent_twice_is_refused(run, capsys):
+    """It passed as complete, and its table had every row twice."""
+    path = run / "config.yaml"
+    config = yaml.safe_load(path.read_text())
+    config["agents"].append(dict(config["agents"][0]))
+    path.write_text(yaml.safe_dump(config))
+    assert main(["verify", str(run)]) == 2
+    assert "the agent 'random' is named twice" in capsys.readouterr().err
+
+
 def test_a_model_cannot_have_used_more_tokens_than_allowed(run, capsys):
     config = yaml.safe_load((run / "config.yaml").read_text())
     del config["digest"]

@@ -54,6 +54,13 @@ class BaseConfig(BaseModel):
     suite: Suite
     """What is played, with the command line's options applied."""
 
+    @model_validator(mode="after")
+    def _check_agents(self) -> Self:
+        names = [agent.name for agent in self.agents]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"the agent '{twice}' is named twice")
+        return self
+
     @property
     def digest(self) -> str:
         """SHA-256 of the whole config."""
