@@ -1,6 +1,7 @@
 """The paper's supervised baseline (appendix C): imitate the oracle's conversations."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -195,10 +196,12 @@ def train(config: SftConfig, out: Path) -> None:
     chat a line, as trl reads them.
 
     Raises:
-        RagenError: The model or the game cannot be used, a conversation is longer than the model's context,
-            memory runs out, training diverges, or the folder already exists, is being written by another
-            command, or cannot be written.
+        RagenError: It is one of several processes, the model or the game cannot be used, a conversation is
+            longer than the model's context, memory runs out, training diverges, or the folder already exists,
+            is being written by another command, or cannot be written.
     """
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise RagenError("imitation trains in one process; start it without torchrun")
     with _work_folder(out) as work:
         _train(config, out, work)
 

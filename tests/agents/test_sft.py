@@ -344,6 +344,14 @@ def test_a_folder_that_another_command_writes_is_refused(tmp_path, monkeypatch, 
         assert work.exists()
 
 
+def test_torchrun_is_refused(tmp_path, monkeypatch, capsys):
+    """All processes but one said that another command uses the folder."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert main(["sft", "bandit", "--out", str(tmp_path / "model")]) == 2
+    assert "start it without torchrun" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_full_disk_is_one_line_and_leaves_nothing(tiny, tmp_path, capsys):
     usual = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, usual[1]))

@@ -65,15 +65,15 @@ class RunState:
         """Load the latest checkpoint, if there is one, and show the monitor what came before it.
 
         Raises:
-            RagenError: The checkpoints are damaged, or those of a longer run are missing, or several processes
-            do not see the same ones.
+            RagenError: The checkpoints are damaged, or those of a longer run are missing, or several
+            processes do not see the same ones.
         """
         accelerator = self.learner.accelerator
         found = together(self._last_sound, accelerator)
         if not same_in_all("" if found is None else found.name, accelerator):
             raise RagenError(
-                f"the processes see different checkpoints in '{self.checkpoints}'; the run directory must be on "
-                "a disk that all machines share"
+                f"the processes see different checkpoints in '{self.checkpoints}'; the run directory must be "
+                "on a disk that all machines share"
             )
         if found is None:
             self._check_begins()
