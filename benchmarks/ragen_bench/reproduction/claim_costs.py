@@ -1,12 +1,11 @@
 """What it takes to decide open claims: further runs, and their time."""
 
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 
 from ragen_bench.reproduction.claims import Verdict, needed_curve
-from ragen_bench.reproduction.known_faults import is_faulty
 from ragen_bench.reproduction.reproduction_config import Reproduction
 from ragen_bench.sweeps.state import Cost, TaskState
 from ragen_bench.sweeps.tasks import SweepTask
@@ -19,7 +18,6 @@ def claims_data(
 
     ``further_runs`` is how many runs are missing to decide a claim, those of all its settings together, and
     ``core_hours`` their time on one core; 0 and nan where no number of runs is known that would.
-    ``faulty_runs`` is how many of the runs that are there have a known fault.
     """
     data = pd.DataFrame(verdicts, columns=Verdict._fields)
     missing = [
@@ -33,7 +31,6 @@ def claims_data(
     ]
     data["further_runs"] = list(map(len, missing))
     data["core_hours"] = [_hours(seconds) for seconds in missing]
-    data["faulty_runs"] = [_faulty(states, set(what.cells_of(claim))) for claim in what.claims]
     return data
 
 
@@ -45,11 +42,6 @@ def _runs(states: Sequence[TaskState], game: str, cell: str, curve: str) -> tupl
     ]  # fmt: skip
     done = [s.result for s in of_cell if s.result is not None]
     return of_cell[0].task, sum(not curve or curve in result.curves for result in done)
-
-
-def _faulty(states: Sequence[TaskState], cells: Container[tuple[str, str]]) -> int:
-    results = [s.result for s in states if s.result and (s.task.game, s.task.cell) in cells]
-    return sum(map(is_faulty, results))
 
 
 def _hours(seconds: Sequence[float | None]) -> float:

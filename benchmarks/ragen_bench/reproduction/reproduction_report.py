@@ -13,7 +13,6 @@ from ragen_bench.reproduction.claim_costs import claims_data
 from ragen_bench.reproduction.claims import Verdict, judge
 from ragen_bench.reproduction.figures import draw_curves
 from ragen_bench.reproduction.html_page import render_page, sample_episodes
-from ragen_bench.reproduction.known_faults import faults_note
 from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.paper_levels import paper_notes
 from ragen_bench.reproduction.phase import draw_phase, phase_grid, tabulate_phase
@@ -107,7 +106,6 @@ class Report:
             if task.seed is not None
         )
         found += self._added_seeds()
-        found += faults_note(self._results)
         found += self._other_sampling()
         early = [r for r in self._results if r.ended]
         found += [
