@@ -1,6 +1,8 @@
 """Results of sweeps whose truth is known."""
 
 import numpy as np
+from ragen_bench.reproduction.claims import judge
+from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import games_of, load_reproduction
 from ragen_bench.sweeps.results import Outcome, TaskResult
 from ragen_bench.sweeps.tasks import Choice, plan
@@ -8,6 +10,7 @@ from ragen_bench.sweeps.tasks import Choice, plan
 LEVELS = 256
 PAPERS = ("Bandit", "Sokoban", "FrozenLake")
 """The paper's games."""
+SHRINKS = "RAGEN-2: the in-group deviation shrinks in training without a filter"
 
 
 def outcome(rng, rate):
@@ -51,3 +54,20 @@ def results_of(name, rates, seeds=6, games=(), **more):
         per_test = wanted if isinstance(wanted, dict) else dict.fromkeys(task.suite.tasks, wanted)
         found.append(make_result(task, per_test, number=number, **more))
     return what, found
+
+
+def judged(name, claim, runs):
+    """The verdict on one claim of a table whose only claim it is."""
+    what = load_reproduction(name)
+    found = next(c for c in what.claims if c.text == claim)
+    (verdict,) = judge(what.model_copy(update={"claims": [found]}), runs)
+    return verdict
+
+
+def runs_of(name, cells, games=(), seeds=6):
+    """Runs of a sweep with curves by cell."""
+    what = load_reproduction(name)
+    tasks = plan(what.load_sweep(), Choice(seeds=seeds, games=games))
+    return Runs(what.load_sweep(), [
+        make_result(task, curves=cells(task)) for task in tasks if cells(task) is not None
+    ])  # fmt: skip
