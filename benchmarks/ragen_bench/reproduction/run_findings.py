@@ -40,7 +40,7 @@ _CORRELATIONS: Final = (
 )  # fmt: skip
 _SHARES: Final = ("peak", "last", "clipped")
 _SETTLED: Final = ("updates", "clipped")
-"""Scalars that settings alone can settle; if they are the same in all runs, they are facts."""
+"""Scalars that can follow from the settings alone; if one is the same in all runs, that is not chance."""
 
 
 def scalar_finding(claim: ScalarClaim, runs: Runs) -> Finding:

@@ -79,7 +79,7 @@ def _read(folder: Path) -> list[dict[str, Any]]:
         there = [described, *described.pop(_LATER, [])]
         for environment in there:
             if not all(isinstance(version, str) for version in _versions(environment).values()):
-                raise ValueError("a version is no text")
+                raise ValueError("a version is not a string")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RagenError(f"'{path}' cannot be read: {error}") from error
     return there
