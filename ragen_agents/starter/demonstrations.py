@@ -4,6 +4,7 @@ The prompts are the ones that the harness sends to any model. Levels are of the 
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -25,16 +26,12 @@ from ragen_envs.text import explain
 Messages = list[dict[str, str]]
 Settings = tuple[tuple[str, Any], ...]
 
-MAX_NOISE: Final = 0.3
-"""A trajectory's chance that an action is random is uniform between 0 and this."""
 SAFE_LEAN: Final = 0.54
 """Chance that the safe-sounding arm is pulled."""
 DEFAULTS: Final = 0.75
 """Chance of the default limits."""
 UNTHINKING: Final = 0.1
 """Chance that the reply holds no thought."""
-GUIDED: Final = 0.1
-"""Chance that one or two worked examples precede the game."""
 SLIPPERY_MAPS: Final = 1024
 """Slippery demonstrations come from this many seeds, because exact plans are costly."""
 
@@ -52,6 +49,25 @@ SHARES: Final = {
 """Share of each game in the demonstrations; the bandits tell the same prompt."""
 
 
+@dataclass(frozen=True)
+class Mixture:
+    """Which games are demonstrated, and how they are played."""
+
+    bandits: float = SHARES[BANDIT]
+    """Share of the bandits, at the others' cost."""
+    hurried: float = 0.0
+    """Share of the other games that have 1 to 6 actions in all, so that their turns have few left."""
+    late: float = 0.0
+    """Share of the other games whose first turns are random and not learned, until one to four actions are
+    left, to which the solver seldom comes."""
+    cubes: float | None = None
+    """Share of the cube, at the cost of all but the bandits; None for what ``SHARES`` leaves it."""
+    guided: float = 0.1
+    """Share of the episodes that one or two worked examples precede."""
+    max_noise: float = 0.3
+    """An episode's chance that an action is random is uniform between 0 and this."""
+
+
 class Demonstration(NamedTuple):
     """One episode."""
 
@@ -61,27 +77,12 @@ class Demonstration(NamedTuple):
     """Replies at the beginning that are not to be learned, those of worked examples among them."""
 
 
-def demonstrate(
-    rng: np.random.Generator,
-    bandits: float = SHARES[BANDIT],
-    hurried: float = 0.0,
-    late: float = 0.0,
-    cubes: float | None = None,
-) -> Demonstration:
-    """Play one episode of a game drawn by ``SHARES``.
-
-    Args:
-        rng: All randomness.
-        bandits: Share of the bandits, at the others' cost.
-        hurried: Chance that a game has 1 to 6 actions in all, so that its turns have few left.
-        late: Chance that the first turns of a game are random and not to be learned, until one to four
-            actions are left, to which the solver seldom comes. The bandits have none.
-        cubes: Share of the cube, at the cost of all but the bandits; None for what ``SHARES`` leaves it.
-    """
-    text_id = _draw_game(rng, bandits, cubes)
-    env = _env(text_id, rng, hurried)
-    noise = MAX_NOISE * rng.random()
-    is_late = late and text_id != BANDIT and rng.random() < late
+def demonstrate(rng: np.random.Generator, mixture: Mixture) -> Demonstration:
+    """Play one episode of a game drawn by ``SHARES``; all randomness is from ``rng``."""
+    text_id = _draw_game(rng, mixture)
+    env = _env(text_id, rng, mixture)
+    noise = mixture.max_noise * rng.random()
+    is_late = mixture.late and text_id != BANDIT and rng.random() < mixture.late
     left = int(rng.integers(1, 5)) if is_late else env.budget.actions
     chat: Messages = []
     skipped = env.settings.demonstrations
@@ -102,17 +103,19 @@ def demonstrate(
     return Demonstration(chat, skipped)
 
 
-def _draw_game(rng: np.random.Generator, bandits: float, cubes: float | None) -> str:
-    set_apart = {BANDIT: bandits} if cubes is None else {BANDIT: bandits, CUBE: cubes}
+def _draw_game(rng: np.random.Generator, mixture: Mixture) -> str:
+    set_apart = {BANDIT: mixture.bandits}
+    if mixture.cubes is not None:
+        set_apart[CUBE] = mixture.cubes
     others = 1 - sum(SHARES[name] for name in set_apart)
     left = 1 - sum(set_apart.values())
     shares = {name: share * left / others for name, share in SHARES.items()} | set_apart
     return str(rng.choice(list(shares), p=list(shares.values())))
 
 
-def _env(text_id: str, rng: np.random.Generator, hurried: float) -> ConversationWrapper:
-    settings = _settings(text_id, rng)
-    if hurried and text_id != BANDIT and rng.random() < hurried:
+def _env(text_id: str, rng: np.random.Generator, mixture: Mixture) -> ConversationWrapper:
+    settings = _settings(text_id, rng, mixture.guided)
+    if mixture.hurried and text_id != BANDIT and rng.random() < mixture.hurried:
         settings = (*settings, ("max_actions", int(rng.integers(1, 7))))
     if text_id == BANDIT:
         env = make(text_id, level=name_pair(rng), **dict(settings))
@@ -128,14 +131,14 @@ def _shared(text_id: str, settings: Settings) -> ConversationWrapper:
     return make(text_id, **dict(settings))
 
 
-def _settings(text_id: str, rng: np.random.Generator) -> Settings:
-    """Draw settings that differ from the defaults in four of ten episodes.
+def _settings(text_id: str, rng: np.random.Generator, guided: float) -> Settings:
+    """Draw settings, most of which are the defaults.
 
-    They are worked examples, and what the paper's ablations vary: actions per turn, the action budget
-    that grows with them, and thinking.
+    The others are worked examples, and what the paper's ablations vary: actions per turn, the action
+    budget that grows with them, and thinking.
     """
     drawn: Settings = (("think", False),) if rng.random() < UNTHINKING else ()
-    if rng.random() < GUIDED:
+    if rng.random() < guided:
         drawn = (*drawn, ("demonstrations", int(rng.integers(1, 3))))
     if text_id in (BANDIT, CUBE, "ragen/FrozenLakeText-v0") or rng.random() < DEFAULTS:
         return drawn

@@ -3,17 +3,17 @@
 import json
 import logging
 import multiprocessing
-import random
 import re
 import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from itertools import chain
 from multiprocessing.pool import Pool
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import numpy as np
@@ -32,68 +32,17 @@ from transformers import (
 )
 
 from ragen_agents.model_files.tokenizer_files import save_tokenizer
-from ragen_agents.starter.demonstrations import (
-    BANDIT,
-    SHARES,
-    Demonstration,
-    Messages,
-    demonstrate,
-)
+from ragen_agents.run_files.atomic import new_folder
+from ragen_agents.starter.build_passes import Passes, Weights
+from ragen_agents.starter.demonstrations import Demonstration, Messages, demonstrate
 from ragen_agents.starter.names import WORDS
+from ragen_agents.starter.recipe import Recipe, Stage
 from ragen_agents.starter.tokenizer import CHAT_TEMPLATE, build_tokenizer
 
 IGNORED: Final = -100
 _LOG: Final = logging.getLogger("ragen.starter")
 _CHUNK: Final = 500
 _TOKENIZER_CHATS: Final = 4000
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One pass over fresh demonstrations."""
-
-    demonstrations: int
-    """Episodes; each is seen once."""
-    learning_rate: float
-    """Peak; warmed up over 2% of the steps, then cosine decay to a tenth."""
-    bandits: float = SHARES[BANDIT]
-    """Share of the bandits."""
-    hurried: float = 0.0
-    """Share of the other games that have few actions in all."""
-    late: float = 0.0
-    """Share of the other games whose first turns are random and not learned."""
-    cubes: float | None = None
-    """Share of the cube; None for what ``SHARES`` leaves it among the others."""
-    replies_only: bool = False
-    """Whether the user's messages are not learned either."""
-    batch_size: int = 16
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How the starter model is made. The shipped one is made by the defaults."""
-
-    seed: int = 0
-    stages: tuple[Stage, ...] = (
-        Stage(46_000, 2.5e-3, late=0.1),
-        Stage(16_000, 1.5e-3, bandits=0.35, hurried=0.6),
-        Stage(5_000, 1e-3, bandits=0.3, late=0.8),
-        Stage(12_000, 1e-3, bandits=0.6, late=0.8, replies_only=True),
-        Stage(14_000, 1e-3, bandits=0.8, late=0.9, replies_only=True),
-        Stage(10_000, 1e-3, bandits=0.25, hurried=0.3, late=0.5, replies_only=True),
-        Stage(13_000, 1e-3, bandits=0.65, hurried=0.2, late=0.4, cubes=0.06, replies_only=True),
-        Stage(10_000, 7e-4, bandits=0.7, hurried=0.2, late=0.4, cubes=0.05, replies_only=True),
-        Stage(12_000, 5e-4, 0.85, 0.1, 0.2, 0.02, replies_only=True, batch_size=8),
-        Stage(12_000, 4e-4, 0.9, 0.1, 0.2, 0.02, replies_only=True, batch_size=8),
-    )
-    """The later stages teach to copy names without fail, and to count what is left."""
-    averaged: int = 2
-    """How many of the last stages the shipped weights are the mean of."""
-    hidden_size: int = 128
-    layers: int = 5
-    heads: int = 4
-    kv_heads: int = 2
-    intermediate_size: int = 384
 
 
 def demonstrations(pool: Pool, recipe: Recipe, number: int) -> list[Demonstration]:
@@ -108,10 +57,7 @@ def demonstrations(pool: Pool, recipe: Recipe, number: int) -> list[Demonstratio
 
 def _demonstrate_chunk(stage: Stage, seed: tuple[int, ...], count: int) -> list[Demonstration]:
     rng = np.random.default_rng(seed)
-    return [
-        demonstrate(rng, stage.bandits, stage.hurried, stage.late, stage.cubes)
-        for _ in range(count)
-    ]
+    return [demonstrate(rng, stage.mixture) for _ in range(count)]
 
 
 def tokenizer_texts(chats: Sequence[Messages]) -> Iterator[str]:
@@ -204,38 +150,53 @@ def as_llama(model: Qwen2ForCausalLM) -> LlamaForCausalLM:
 
 
 def build(folder: Path, recipe: Recipe) -> None:
-    """Make the model and write it to a new folder, or replace an earlier build there."""
+    """Make the model and write it to a new folder, or replace an earlier build there.
+
+    Each pass is kept until the end, and a build that was stopped goes on after its last one. The weights are
+    the same as those of a build that was not.
+    """
     started = time.monotonic()
-    random.seed(recipe.seed)
-    set_seed(recipe.seed)
     work = folder.with_name(folder.name + ".building")
-    tokenizer = model = None
-    reached = []
+    passes = Passes(work, recipe)
+    if passes.done:
+        _LOG.info("going on after stage %d of %d", passes.done, len(recipe.stages))
     with multiprocessing.get_context("spawn").Pool(2) as pool:
-        for number, stage in enumerate(recipe.stages):
-            label = f"stage {number + 1} of {len(recipe.stages)}"
-            _LOG.info("%s: writing %d demonstrations", label, stage.demonstrations)
-            shown = demonstrations(pool, recipe, number)
-            if tokenizer is None or model is None:
-                tokenizer = build_tokenizer(
-                    tokenizer_texts([each.chat for each in shown[:_TOKENIZER_CHATS]])
-                )
-                model = new_model(recipe, tokenizer)
-            one = partial(encode, tokenizer=tokenizer, replies_only=stage.replies_only)
-            encoded = pool.map(one, shown, chunksize=_CHUNK)
-            tokens = f"{sum(len(row['input_ids']) for row in encoded):,}"
-            size, seconds = f"{model.num_parameters():,} parameters", time.monotonic() - started
-            _LOG.info("%s: training %s on %s tokens (%.0f s so far)", label, size, tokens, seconds)
-            train(model, encoded, recipe, number, work)
-            reached.append({name: weight.clone() for name, weight in model.state_dict().items()})
-    assert tokenizer is not None
-    assert model is not None
-    model.load_state_dict(_mean(reached[-recipe.averaged :]))
-    _write(folder, work, model, tokenizer, recipe)
+        for number in range(passes.done, len(recipe.stages)):
+            _run_pass(pool, passes, recipe, number, started)
+    model = new_model(recipe, passes.tokenizer())
+    last = range(len(recipe.stages) - recipe.averaged, len(recipe.stages))
+    model.load_state_dict(_mean([passes.weights(number + 1) for number in last]))
+    _write(folder, model, passes.tokenizer(), recipe)
+    shutil.rmtree(work)
     _LOG.info("wrote %s after %.0f s", folder, time.monotonic() - started)
 
 
-def _mean(states: Sequence[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+def _run_pass(pool: Pool, passes: Passes, recipe: Recipe, number: int, started: float) -> None:
+    """Train one pass from the one before, and keep its weights."""
+    stage = recipe.stages[number]
+    label = f"stage {number + 1} of {len(recipe.stages)}"
+    _LOG.info("%s: writing %d demonstrations", label, stage.demonstrations)
+    shown = demonstrations(pool, recipe, number)
+    if number:
+        tokenizer = passes.tokenizer()
+    else:
+        tokenizer = build_tokenizer(
+            tokenizer_texts([each.chat for each in shown[:_TOKENIZER_CHATS]])
+        )
+    set_seed(recipe.seed)
+    model = new_model(recipe, tokenizer)
+    if number:
+        model.load_state_dict(passes.weights(number))
+    one = partial(encode, tokenizer=tokenizer, replies_only=stage.replies_only)
+    encoded = pool.map(one, shown, chunksize=_CHUNK)
+    tokens = f"{sum(len(row['input_ids']) for row in encoded):,}"
+    size, seconds = f"{model.num_parameters():,} parameters", time.monotonic() - started
+    _LOG.info("%s: training %s on %s tokens (%.0f s so far)", label, size, tokens, seconds)
+    train(model, encoded, recipe, number)
+    passes.keep(number + 1, model.state_dict(), tokenizer)
+
+
+def _mean(states: Sequence[Weights]) -> Weights:
     """Return the mean of the weights of several states of a model."""
     return {name: torch.stack([state[name] for state in states]).mean(0) for name in states[0]}
 
@@ -265,11 +226,19 @@ def _collate(rows: list[dict[str, list[int]]]) -> dict[str, torch.Tensor]:
 
 
 def train(
-    model: Qwen2ForCausalLM, encoded: list[dict[str, list[int]]], recipe: Recipe, number: int, work: Path
-) -> None:  # fmt: skip
+    model: Qwen2ForCausalLM, encoded: list[dict[str, list[int]]], recipe: Recipe, number: int
+) -> None:
     """Train the model in place on one stage."""
-    args = TrainingArguments(
-        output_dir=str(work),
+    # A list serves as a dataset, which the annotation does not say.
+    data: Any = encoded
+    with TemporaryDirectory() as unused:
+        args = _arguments(recipe, number, unused)
+        _Trainer(model=model, args=args, train_dataset=data, data_collator=_collate).train()
+
+
+def _arguments(recipe: Recipe, number: int, folder: str) -> TrainingArguments:
+    return TrainingArguments(
+        output_dir=folder,
         per_device_train_batch_size=recipe.stages[number].batch_size,
         num_train_epochs=1,
         learning_rate=recipe.stages[number].learning_rate,
@@ -288,22 +257,15 @@ def train(
         seed=recipe.seed,
         disable_tqdm=not sys.stderr.isatty(),
     )
-    # A list serves as a dataset, which the annotation does not say.
-    data: Any = encoded
-    _Trainer(model=model, args=args, train_dataset=data, data_collator=_collate).train()
 
 
 def _write(
-    folder: Path, work: Path, model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast,
-    recipe: Recipe,
-) -> None:  # fmt: skip
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
-    as_llama(model).save_pretrained(work)
-    tokenizer.chat_template = CHAT_TEMPLATE
-    save_tokenizer(tokenizer, work)
-    record = json.dumps({"recipe": asdict(recipe)}, indent=1)
-    (work / "recipe.json").write_text(record + "\n", encoding="utf-8")
-    shutil.copy(Path(__file__).with_name("card.md"), work / "README.md")
-    shutil.rmtree(folder, ignore_errors=True)
-    work.rename(folder)
+    folder: Path, model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast, recipe: Recipe
+) -> None:
+    with new_folder(folder) as new:
+        as_llama(model).save_pretrained(new)
+        tokenizer.chat_template = CHAT_TEMPLATE
+        save_tokenizer(tokenizer, new)
+        record = json.dumps({"recipe": asdict(recipe)}, indent=1)
+        (new / "recipe.json").write_text(record + "\n", encoding="utf-8")
+        shutil.copy(Path(__file__).with_name("card.md"), new / "README.md")

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragen_agents.starter import STARTER
-from ragen_agents.starter.demonstrations import SHARES, demonstrate
-from ragen_agents.starter.model_build import IGNORED, Recipe, encode, tokenizer_texts
+from ragen_agents.starter.demonstrations import SHARES, Mixture, demonstrate
+from ragen_agents.starter.model_build import IGNORED, encode, tokenizer_texts
 from ragen_agents.starter.names import WORDS, name_pair
+from ragen_agents.starter.recipe import Recipe
 from ragen_agents.starter.tokenizer import build_tokenizer
 from ragen_envs.bandit import arm_names
 from ragen_envs.conversation import parse_reply
@@ -27,7 +28,7 @@ def tokenizer():
 @pytest.fixture(scope="module")
 def chats():
     rng = np.random.default_rng(7)
-    return [demonstrate(rng).chat for _ in range(150)]
+    return [demonstrate(rng, Mixture()).chat for _ in range(150)]
 
 
 def _system(chat):
@@ -89,7 +90,7 @@ def test_held_out_pairs_are_never_demonstrated_though_their_words_are():
 
 def test_skipped_replies_and_the_system_message_are_not_learned(tokenizer):
     rng = np.random.default_rng(3)
-    shown = [demonstrate(rng, bandits=0.1, late=0.8) for _ in range(40)]
+    shown = [demonstrate(rng, Mixture(bandits=0.1, late=0.8)) for _ in range(40)]
     assert {demonstration.skipped for demonstration in shown} >= {0, 1, 2}
     for demonstration in shown:
         row = encode(demonstration, tokenizer)
@@ -127,7 +128,7 @@ def test_chat_template_extends_a_conversation_without_changing_its_tokens(tokeni
 def test_saved_model_computes_what_was_trained(tmp_path):
     import torch
 
-    from ragen_agents.starter.model_build import Recipe, as_llama, new_model
+    from ragen_agents.starter.model_build import as_llama, new_model
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(STARTER)
     trained = new_model(Recipe(hidden_size=64, layers=2, heads=2), tokenizer).eval()
@@ -213,21 +214,55 @@ def test_shipped_folder_is_small_and_tells_its_recipe():
     assert recipe == json.loads(json.dumps(asdict(Recipe())))
 
 
-def test_build_makes_the_same_small_model_twice(tmp_path, caplog):
+def test_build_that_was_killed_goes_on_and_makes_the_same_model(tmp_path, caplog, monkeypatch):
     import torch
 
-    from ragen_agents.starter.model_build import Stage, build
+    from ragen_agents.starter import model_build
+    from ragen_agents.starter.recipe import Stage
 
-    second = Stage(16, 1e-3, bandits=0.5, hurried=0.5, late=0.5, batch_size=4)
+    second = Stage(16, 1e-3, Mixture(0.5, 0.5, 0.5), batch_size=4)
     recipe = Recipe(
         0, (Stage(32, 1e-3, batch_size=8), second), hidden_size=32, layers=1, heads=1, kv_heads=1
     )
     caplog.set_level("INFO", "ragen.starter")
-    models = []
-    for name in ("a", "b"):
-        build(tmp_path / name, recipe)
-        assert "stage 2 of 2: writing 16 demonstrations" in caplog.messages
-        assert f"wrote {tmp_path / name} after " in caplog.messages[-1]
-        models.append(transformers.AutoModelForCausalLM.from_pretrained(tmp_path / name))
-    for first, second in zip(*(model.parameters() for model in models), strict=True):
-        assert torch.equal(first, second)
+    model_build.build(tmp_path / "at-once", recipe)
+    assert "stage 2 of 2: writing 16 demonstrations" in caplog.messages
+    assert f"wrote {tmp_path / 'at-once'} after " in caplog.messages[-1]
+
+    def stop(model, encoded, recipe, number):
+        if number:
+            raise KeyboardInterrupt
+        train(model, encoded, recipe, number)
+
+    train = model_build.train
+    monkeypatch.setattr(model_build, "train", stop)
+    with pytest.raises(KeyboardInterrupt):
+        model_build.build(tmp_path / "stopped", recipe)
+    monkeypatch.undo()
+    assert not (tmp_path / "stopped").exists()
+    model_build.build(tmp_path / "stopped", recipe)
+    assert "going on after stage 1 of 2" in caplog.messages
+    assert {path.name for path in tmp_path.iterdir()} == {"at-once", "stopped"}
+    first, second = (
+        transformers.AutoModelForCausalLM.from_pretrained(tmp_path / name)
+        for name in ("at-once", "stopped")
+    )
+    for one, other in zip(first.parameters(), second.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_build_does_not_go_on_with_passes_of_another_recipe(tmp_path):
+    from ragen_agents.starter.build_passes import Passes
+    from ragen_agents.starter.recipe import Stage
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(STARTER)
+    stages = (Stage(16, 1e-3), Stage(8, 1e-3), Stage(8, 5e-4))
+    for count in (1, 2):
+        Passes(tmp_path, Recipe(stages=stages)).keep(count, {}, tokenizer)
+    done = {
+        "same": Passes(tmp_path, Recipe(stages=stages)).done,
+        "other mean": Passes(tmp_path, Recipe(stages=stages, averaged=1)).done,
+        "other second stage": Passes(tmp_path, Recipe(stages=(stages[0], stages[2]))).done,
+        "other seed": Passes(tmp_path, Recipe(1, stages)).done,
+    }
+    assert done == {"same": 2, "other mean": 2, "other second stage": 1, "other seed": 0}

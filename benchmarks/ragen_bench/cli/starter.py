@@ -28,8 +28,8 @@ def build(
 ) -> None:
     """Build the starter model from scratch in about 75 minutes: demonstrations, tokenizer, weights."""
     from ragen_agents.starter import STARTER
-    from ragen_agents.starter.model_build import Recipe
     from ragen_agents.starter.model_build import build as build_model
+    from ragen_agents.starter.recipe import Recipe
     from ragen_envs.errors import RagenError
 
     folder = out or STARTER

@@ -1,0 +1,51 @@
+"""How the starter model is made: its passes, its size and its seed."""
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from ragen_agents.starter.demonstrations import Mixture
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One pass over fresh demonstrations."""
+
+    demonstrations: int
+    """Episodes; each is seen once."""
+    learning_rate: float
+    """Peak; warmed up over 2% of the steps, then cosine decay to a tenth."""
+    mixture: Mixture = field(default_factory=Mixture)
+    replies_only: bool = False
+    """Whether the user's messages are not learned either."""
+    batch_size: int = 16
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the starter model is made. The shipped one is made by the defaults."""
+
+    seed: int = 0
+    stages: tuple[Stage, ...] = (
+        Stage(46_000, 2.5e-3, Mixture(late=0.1)),
+        Stage(16_000, 1.5e-3, Mixture(0.35, hurried=0.6)),
+        Stage(5_000, 1e-3, Mixture(0.3, late=0.8)),
+        Stage(12_000, 1e-3, Mixture(0.6, late=0.8), replies_only=True),
+        Stage(14_000, 1e-3, Mixture(0.8, late=0.9), replies_only=True),
+        Stage(10_000, 1e-3, Mixture(0.25, 0.3, 0.5), replies_only=True),
+        Stage(13_000, 1e-3, Mixture(0.65, 0.2, 0.4, 0.06), replies_only=True),
+        Stage(10_000, 7e-4, Mixture(0.7, 0.2, 0.4, 0.05), replies_only=True),
+        Stage(12_000, 5e-4, Mixture(0.85, 0.1, 0.2, 0.02), replies_only=True, batch_size=8),
+        Stage(12_000, 4e-4, Mixture(0.9, 0.1, 0.2, 0.02), replies_only=True, batch_size=8),
+    )
+    """The later stages teach to copy names without fail, and to count what is left."""
+    averaged: int = 2
+    """How many of the last stages the shipped weights are the mean of."""
+    hidden_size: int = 128
+    layers: int = 5
+    heads: int = 4
+    kv_heads: int = 2
+    intermediate_size: int = 384
+
+    def until(self, count: int) -> dict[str, Any]:
+        """Return what the weights after the first ``count`` stages depend on, as plain data."""
+        return asdict(replace(self, stages=self.stages[:count], averaged=0))
