@@ -7,7 +7,7 @@ from typing import Final
 from ragen_agents.model_files.cache import PROVENANCE
 from ragen_agents.model_files.gguf_conversion import SUFFIX, converted, remembered_sha256
 from ragen_agents.model_files.packaged import PACKAGED, packaged_folder
-from ragen_agents.starter import STARTER
+from ragen_agents.starter import STARTER, STARTERS
 from ragen_envs.errors import RagenError
 
 _HUB: Final = "hf:"
@@ -38,8 +38,8 @@ def find_model(name: str) -> str | None:
     Raises:
         RagenError: A packaged model was not downloaded, or a GGUF file cannot be converted.
     """
-    if name == "starter":
-        return str(STARTER)
+    if name in STARTERS:
+        return str(STARTERS[name])
     if name.startswith(_HUB):
         return name.removeprefix(_HUB).strip() or None
     if name in PACKAGED:
@@ -52,7 +52,7 @@ def find_model(name: str) -> str | None:
 
 def is_model_path(name: str) -> bool:
     """Return whether a name is the path of a model folder or of a GGUF file."""
-    if name == "starter" or name.startswith(_HUB) or name in PACKAGED:
+    if name in STARTERS or name.startswith(_HUB) or name in PACKAGED:
         return False
     path = Path(name)
     return path.is_dir() or (path.suffix == SUFFIX and path.is_file())
@@ -66,7 +66,7 @@ def local_folder(name: str) -> Path | None:
 
 def known_models() -> str:
     """Return the names that a model can have, as the end of an error message."""
-    return f"starter, {', '.join(PACKAGED)}, a folder that exists, a GGUF file, or hf:NAME"
+    return f"{', '.join([*STARTERS, *PACKAGED])}, a folder that exists, a GGUF file, or hf:NAME"
 
 
 def _gguf_file(path: Path) -> Path | None:

@@ -50,7 +50,7 @@ class SftConfig(RenamedKeys):
     each has an
     equal share of the demonstrations."""
     model: str = "starter"
-    """"starter", "smollm2", a model folder, a GGUF file, or "hf:NAME"."""
+    """"starter", "starter-0.2", "smollm2", a model folder, a GGUF file, or "hf:NAME"."""
     seed: int = Field(0, ge=0, lt=1 << 32)
     """Seed of the demonstrations and of their order in training."""
     demonstrations: int = Field(1000, ge=1)

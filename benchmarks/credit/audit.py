@@ -47,7 +47,7 @@ class Plan:
 
     game: str
     """Id of a conversation env."""
-    model: str = "starter"
+    model: str = "starter-0.2"
     groups: int = 24
     """Levels."""
     members: int = 8

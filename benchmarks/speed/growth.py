@@ -189,7 +189,8 @@ def random_model(folder: Path) -> Path:
     from transformers import AutoTokenizer
 
     from ragen_agents.starter import STARTER
-    from ragen_agents.starter.model_build import Recipe, as_llama, new_model
+    from ragen_agents.starter.model_build import as_llama, new_model
+    from ragen_agents.starter.recipe import Recipe
 
     torch.manual_seed(0)
     tokenizer = AutoTokenizer.from_pretrained(STARTER)

@@ -50,7 +50,8 @@ def write_blank(config: BlankConfig, out: Path) -> None:
     """
     from transformers import set_seed
 
-    from ragen_agents.starter.model_build import Recipe, as_llama, new_model
+    from ragen_agents.starter.model_build import as_llama, new_model
+    from ragen_agents.starter.recipe import Recipe
     from ragen_agents.starter.word_tokenizer import CONTEXT, build_word_tokenizer
 
     if out.exists():

@@ -46,7 +46,8 @@ class Passes:
 
     def tokenizer(self) -> PreTrainedTokenizerFast:
         """Return the tokenizer, which the first pass has made."""
-        return PreTrainedTokenizerFast.from_pretrained(self._path(1))
+        tokenizer: PreTrainedTokenizerFast = PreTrainedTokenizerFast.from_pretrained(self._path(1))
+        return tokenizer
 
     def _is_kept(self, count: int) -> bool:
         path = self._path(count) / _RECIPE

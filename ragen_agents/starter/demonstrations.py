@@ -37,10 +37,11 @@ SLIPPERY_MAPS: Final = 1024
 
 BANDIT: Final = "ragen/BanditText-v0"
 CUBE: Final = "ragen/CubeText-v0"
+LARGE: Final = "ragen/SokobanLargeText-v0"
 SHARES: Final = {
     "ragen/SokobanText-v0": 0.24,
     "ragen/SokobanNewVocabText-v0": 0.19,
-    "ragen/SokobanLargeText-v0": 0.09,
+    LARGE: 0.09,
     "ragen/FrozenLakeDeterministicText-v0": 0.18,
     "ragen/FrozenLakeText-v0": 0.08,
     CUBE: 0.03,
@@ -58,10 +59,14 @@ class Mixture:
     hurried: float = 0.0
     """Share of the other games that have 1 to 6 actions in all, so that their turns have few left."""
     late: float = 0.0
-    """Share of the other games whose first turns are random and not learned, until one to four actions are
-    left, to which the solver seldom comes."""
+    """Share of the other games whose first turns are random and not learned, until few actions are left, to
+    which the solver seldom comes."""
+    most_left: int = 4
+    """Most actions that are left then; at least one is."""
     cubes: float | None = None
     """Share of the cube, at the cost of all but the bandits; None for what ``SHARES`` leaves it."""
+    large: float | None = None
+    """Share of SokobanLarge, likewise."""
     guided: float = 0.1
     """Share of the episodes that one or two worked examples precede."""
     max_noise: float = 0.3
@@ -83,7 +88,7 @@ def demonstrate(rng: np.random.Generator, mixture: Mixture) -> Demonstration:
     env = _env(text_id, rng, mixture)
     noise = mixture.max_noise * rng.random()
     is_late = mixture.late and text_id != BANDIT and rng.random() < mixture.late
-    left = int(rng.integers(1, 5)) if is_late else env.budget.actions
+    left = int(rng.integers(1, mixture.most_left + 1)) if is_late else env.budget.actions
     chat: Messages = []
     skipped = env.settings.demonstrations
     while env.end is None:
@@ -104,9 +109,8 @@ def demonstrate(rng: np.random.Generator, mixture: Mixture) -> Demonstration:
 
 
 def _draw_game(rng: np.random.Generator, mixture: Mixture) -> str:
-    set_apart = {BANDIT: mixture.bandits}
-    if mixture.cubes is not None:
-        set_apart[CUBE] = mixture.cubes
+    given = {BANDIT: mixture.bandits, CUBE: mixture.cubes, LARGE: mixture.large}
+    set_apart = {name: share for name, share in given.items() if share is not None}
     others = 1 - sum(SHARES[name] for name in set_apart)
     left = 1 - sum(set_apart.values())
     shares = {name: share * left / others for name, share in SHARES.items()} | set_apart

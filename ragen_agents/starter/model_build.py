@@ -164,8 +164,7 @@ def build(folder: Path, recipe: Recipe) -> None:
         for number in range(passes.done, len(recipe.stages)):
             _run_pass(pool, passes, recipe, number, started)
     model = new_model(recipe, passes.tokenizer())
-    last = range(len(recipe.stages) - recipe.averaged, len(recipe.stages))
-    model.load_state_dict(_mean([passes.weights(number + 1) for number in last]))
+    model.load_state_dict(passes.weights(len(recipe.stages)))
     _write(folder, model, passes.tokenizer(), recipe)
     shutil.rmtree(work)
     _LOG.info("wrote %s after %.0f s", folder, time.monotonic() - started)
@@ -193,7 +192,9 @@ def _run_pass(pool: Pool, passes: Passes, recipe: Recipe, number: int, started: 
     size, seconds = f"{model.num_parameters():,} parameters", time.monotonic() - started
     _LOG.info("%s: training %s on %s tokens (%.0f s so far)", label, size, tokens, seconds)
     train(model, encoded, recipe, number)
-    passes.keep(number + 1, model.state_dict(), tokenizer)
+    before = range(number + 2 - stage.averaged, number + 1)
+    states = [*(passes.weights(count) for count in before), model.state_dict()]
+    passes.keep(number + 1, _mean(states), tokenizer)
 
 
 def _mean(states: Sequence[Weights]) -> Weights:

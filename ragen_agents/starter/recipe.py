@@ -18,6 +18,8 @@ class Stage:
     replies_only: bool = False
     """Whether the user's messages are not learned either."""
     batch_size: int = 16
+    averaged: int = 1
+    """How many passes its weights are the mean of: its own and the last ones before."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +34,26 @@ class Recipe:
         Stage(12_000, 1e-3, Mixture(0.6, late=0.8), replies_only=True),
         Stage(14_000, 1e-3, Mixture(0.8, late=0.9), replies_only=True),
         Stage(10_000, 1e-3, Mixture(0.25, 0.3, 0.5), replies_only=True),
-        Stage(13_000, 1e-3, Mixture(0.65, 0.2, 0.4, 0.06), replies_only=True),
-        Stage(10_000, 7e-4, Mixture(0.7, 0.2, 0.4, 0.05), replies_only=True),
-        Stage(12_000, 5e-4, Mixture(0.85, 0.1, 0.2, 0.02), replies_only=True, batch_size=8),
-        Stage(12_000, 4e-4, Mixture(0.9, 0.1, 0.2, 0.02), replies_only=True, batch_size=8),
+        Stage(13_000, 1e-3, Mixture(0.65, 0.2, 0.4, cubes=0.06), replies_only=True),
+        Stage(10_000, 7e-4, Mixture(0.7, 0.2, 0.4, cubes=0.05), replies_only=True),
+        Stage(12_000, 5e-4, Mixture(0.85, 0.1, 0.2, cubes=0.02), replies_only=True, batch_size=8),
+        Stage(
+            12_000,
+            4e-4,
+            Mixture(0.9, 0.1, 0.2, cubes=0.02),
+            replies_only=True,
+            batch_size=8,
+            averaged=2,
+        ),
+        Stage(
+            6_000,
+            3e-4,
+            Mixture(0.45, 0.3, 0.5, 9, 0.02, 0.25, guided=0.3),
+            replies_only=True,
+            batch_size=8,
+        ),
     )
     """The later stages teach to copy names without fail, and to count what is left."""
-    averaged: int = 2
-    """How many of the last stages the shipped weights are the mean of."""
     hidden_size: int = 128
     layers: int = 5
     heads: int = 4
@@ -48,4 +62,4 @@ class Recipe:
 
     def until(self, count: int) -> dict[str, Any]:
         """Return what the weights after the first ``count`` stages depend on, as plain data."""
-        return asdict(replace(self, stages=self.stages[:count], averaged=0))
+        return asdict(replace(self, stages=self.stages[:count]))

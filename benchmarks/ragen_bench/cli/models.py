@@ -26,11 +26,11 @@ def get(
 
 @models_app.command("list")
 def list_models() -> None:
-    """List the starter model and the models in the cache: name, parameters, size and path."""
+    """List the starter models and the models in the cache: name, parameters, size and path."""
     from ragen_agents.model_files.cache import cached_models
-    from ragen_agents.starter import STARTER
+    from ragen_agents.starter import STARTERS
 
-    models = [("starter", STARTER), *cached_models()]
+    models = [*STARTERS.items(), *cached_models()]
     print(_line("name", "parameters", "size"))
     for name, folder in models:
         files = list(folder.glob("*.safetensors"))

@@ -29,6 +29,7 @@ def sft(
     ] = None,
 ) -> None:
     """Train a model to imitate the oracle (the paper's supervised baseline)."""
+    from ragen_agents.allocator import keep_freed_memory
     from ragen_agents.run_files.yaml_files import validate
     from ragen_agents.sft import SftConfig, train
     from ragen_agents.starpo import merged
@@ -48,6 +49,7 @@ def sft(
     given = merged(begun, read_overrides(settings))
     given["game"] = text_id_of(str(given["game"]))
     config = validate(SftConfig, given, "settings")
+    keep_freed_memory()
     try:
         train(config, out)
     except KeyboardInterrupt:

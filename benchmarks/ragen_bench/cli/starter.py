@@ -26,7 +26,8 @@ def build(
         int, typer.Option(min=0, help="Seed of the demonstrations and the weights.")
     ] = 0,
 ) -> None:
-    """Build the starter model from scratch in about 75 minutes: demonstrations, tokenizer, weights."""
+    """Build the starter model from scratch in about 65 minutes: demonstrations, tokenizer, weights."""
+    from ragen_agents.allocator import keep_freed_memory
     from ragen_agents.starter import STARTER
     from ragen_agents.starter.model_build import build as build_model
     from ragen_agents.starter.recipe import Recipe
@@ -41,6 +42,7 @@ def build(
             pass
     except OSError as error:
         raise RagenError(f"'{folder}' cannot be written: {error.strerror}") from error
+    keep_freed_memory()
     build_model(folder, Recipe(seed=seed))
 
 

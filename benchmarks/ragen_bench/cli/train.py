@@ -118,9 +118,11 @@ def _show_plan(config: "TrainConfig", device_memory: float | None, devices: int)
 
 
 def _train(folder: Path, config: "TrainConfig") -> None:
+    from ragen_agents.allocator import keep_freed_memory
     from ragen_agents.starpo import ReportMetrics, Trainer
     from ragen_bench.training.progress_view import TrainingView
 
+    keep_freed_memory()
     first = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun has started
     try:
         with TrainingView(config, shown=first) as view:

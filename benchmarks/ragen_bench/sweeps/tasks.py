@@ -36,6 +36,8 @@ _QUICK_LEVELS: Final = 64
 _SCALES: Final[dict[ScaleName, dict[str, Any]]] = {
     # Half the trajectories, and half the batch, so that there are as many optimizer steps.
     "laptop": {
+        # The starter of version 0.2, so that results stay comparable when the starter is built again.
+        "model": "starter-0.2",
         "rollout": {"prompts_per_iteration": 8, "group_size": 8},
         "update": {"mini_batch_size": 16},
         "evaluation": {"every": 10, "episodes": 64},

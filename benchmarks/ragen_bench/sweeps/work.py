@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from ragen_agents.allocator import keep_freed_memory
 from ragen_agents.policies import CONTROLS, VLLM
 from ragen_agents.rollout import Episode
 from ragen_agents.run_files.locks import InUseError, exclusive_lock
@@ -59,6 +60,7 @@ def main(folder: Path, train_only: bool = False) -> int:
 
 
 def _run_task(do: Callable[[SweepTask], object]) -> int:
+    keep_freed_memory()
     try:
         import_from_environment()
         do(parse_task(Path(TASK)))

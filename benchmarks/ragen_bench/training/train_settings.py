@@ -9,6 +9,7 @@ from ragen_agents.run_files.yaml_files import validate
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
 from ragen_agents.starpo.initial_weights import with_weights
 from ragen_agents.starpo.run.run_directory import read_settings
+from ragen_agents.starter import STARTERS
 from ragen_bench.config.game_names import text_id_of
 from ragen_bench.config.overrides import read_overrides
 from ragen_bench.training.recipes import find_recipe
@@ -30,7 +31,7 @@ def make_train_config(
         what: Name of a game, such as "sokoban", id of a conversation env, or path of a YAML file.
         preset: Key of ``PRESETS``. None: the default one for a game, and none at all for a file, whose
             fields then have their own defaults.
-        scale: Key of ``SCALES``. None: laptop for a game with the starter model, else none.
+        scale: Key of ``SCALES``. None: laptop for a game with a starter model, else none.
         overrides: ``field=value`` with dots for sections, such as "update.learning_rate=1e-4".
         hashed: Whether the config holds the hash of the model's weights, which must then be there.
 
@@ -47,7 +48,7 @@ def make_train_config(
     )
     if not is_file:
         preset = preset or DEFAULT_PRESET
-        if scale is None and given.get("model", "starter") == "starter":
+        if scale is None and given.get("model", "starter") in STARTERS:
             scale = "laptop"
     layers = SCALES[scale] if scale else {}, PRESETS[preset] if preset else {}, given
     return layered_config(*layers, hashed=hashed)

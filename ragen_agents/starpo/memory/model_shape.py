@@ -59,7 +59,7 @@ def read_config(name: str, download: bool = False) -> Any:
     """Return the transformers config of a model; a folder needs no more than its config.json.
 
     Args:
-        name: "starter", "smollm2", a model folder, a GGUF file, or "hf:NAME".
+        name: "starter", "starter-0.2", "smollm2", a model folder, a GGUF file, or "hf:NAME".
         download: Whether the config of a hub's model is downloaded if it is not here.
 
     Raises:

@@ -265,7 +265,7 @@ def load_model(name: str, dtype: torch.dtype = torch.float32) -> tuple[Any, Any]
     """Return a causal language model in evaluation mode, and its tokenizer.
 
     Args:
-        name: "starter", "smollm2", a model folder, a GGUF file, or "hf:NAME".
+        name: "starter", "starter-0.2", "smollm2", a model folder, a GGUF file, or "hf:NAME".
         dtype: Of the weights.
 
     Raises:
