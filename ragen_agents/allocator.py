@@ -17,7 +17,7 @@ _STEP: Final = 64 << 20
 def keep_freed_memory() -> None:
     """Let the C library keep what is freed, instead of returning it to the system and asking again.
 
-    The system clears each page that it hands out, which costs a fifth of a pass or more on a CPU. The setting
+    The system clears each page that a process gets, which costs a fifth of a pass or more on a CPU. The setting
     holds for the whole process. It needs glibc, and leaves everything as it is elsewhere and where the
     environment sets the allocator (``MALLOC_…``, ``GLIBC_TUNABLES`` or ``LD_PRELOAD``).
     """
