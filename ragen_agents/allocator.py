@@ -1,4 +1,4 @@
-"""Freed memory that stays in the process: each pass of a model needs as much as the one before."""
+"""Keeps freed memory in the process, because each pass of a model needs as much as the one before."""
 
 import ctypes
 import os
@@ -15,11 +15,12 @@ _STEP: Final = 64 << 20
 
 
 def keep_freed_memory() -> None:
-    """Let the C library keep what is freed, instead of returning it to the system and asking again.
+    """Let the C library keep freed memory, instead of returning it to the system.
 
-    The system clears each page that a process gets, which costs a fifth of a pass or more on a CPU. The setting
-    holds for the whole process. It needs glibc, and leaves everything as it is elsewhere and where the
-    environment sets the allocator (``MALLOC_…``, ``GLIBC_TUNABLES`` or ``LD_PRELOAD``).
+    The system clears each page before a process gets it again, which took 7 to 19% of the time in which the
+    starter imitates on a CPU. The setting holds for the whole process. It needs glibc, and leaves everything
+    as it is elsewhere and where the environment sets the allocator (``MALLOC_…``, ``GLIBC_TUNABLES`` or
+    ``LD_PRELOAD``).
     """
     given = any(name.startswith(("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD")) for name in os.environ)
     if given or platform.libc_ver()[0] != "glibc":

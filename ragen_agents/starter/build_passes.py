@@ -1,4 +1,4 @@
-"""The passes of a build that are done, so that a build that was stopped goes on."""
+"""The finished passes of a build, from which an interrupted build resumes."""
 
 import json
 from pathlib import Path

@@ -26,6 +26,8 @@ from ragen_envs.text import explain
 Messages = list[dict[str, str]]
 Settings = tuple[tuple[str, Any], ...]
 
+MAX_NOISE: Final = 0.3
+"""A trajectory's chance that an action is random is uniform between 0 and this."""
 SAFE_LEAN: Final = 0.54
 """Chance that the safe-sounding arm is pulled."""
 DEFAULTS: Final = 0.75
@@ -69,8 +71,6 @@ class Mixture:
     """Share of SokobanLarge, likewise."""
     guided: float = 0.1
     """Share of the episodes that one or two worked examples precede."""
-    max_noise: float = 0.3
-    """An episode's chance that an action is random is uniform between 0 and this."""
 
 
 class Demonstration(NamedTuple):
@@ -86,7 +86,7 @@ def demonstrate(rng: np.random.Generator, mixture: Mixture) -> Demonstration:
     """Play one episode of a game drawn by ``SHARES``; all randomness is from ``rng``."""
     text_id = _draw_game(rng, mixture)
     env = _env(text_id, rng, mixture)
-    noise = mixture.max_noise * rng.random()
+    noise = MAX_NOISE * rng.random()
     is_late = mixture.late and text_id != BANDIT and rng.random() < mixture.late
     left = int(rng.integers(1, mixture.most_left + 1)) if is_late else env.budget.actions
     chat: Messages = []

@@ -152,14 +152,14 @@ def as_llama(model: Qwen2ForCausalLM) -> LlamaForCausalLM:
 def build(folder: Path, recipe: Recipe) -> None:
     """Make the model and write it to a new folder, or replace an earlier build there.
 
-    Each pass is kept until the end, and a build that was stopped goes on after its last one. The weights are
-    the same as those of a build that was not.
+    The weights after each pass are kept until the end, and an interrupted build resumes after the last of
+    them. Its weights are those of an uninterrupted one.
     """
     started = time.monotonic()
     work = folder.with_name(folder.name + ".building")
     passes = Passes(work, recipe)
     if passes.done:
-        _LOG.info("going on after stage %d of %d", passes.done, len(recipe.stages))
+        _LOG.info("resuming after stage %d of %d", passes.done, len(recipe.stages))
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         for number in range(passes.done, len(recipe.stages)):
             _run_pass(pool, passes, recipe, number, started)

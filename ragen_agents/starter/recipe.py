@@ -48,7 +48,7 @@ class Recipe:
         Stage(
             6_000,
             3e-4,
-            Mixture(0.45, 0.3, 0.5, 9, 0.02, 0.25, guided=0.3),
+            Mixture(0.45, 0.3, 0.5, most_left=9, cubes=0.02, large=0.25, guided=0.3),
             replies_only=True,
             batch_size=8,
         ),

@@ -2,13 +2,15 @@ import json
 import re
 from dataclasses import asdict
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragen_agents.starter import STARTER
+from ragen_agents.model_source import weights_digest
+from ragen_agents.starter import STARTER, STARTER_0_2
 from ragen_agents.starter.demonstrations import SHARES, Mixture, demonstrate
 from ragen_agents.starter.model_build import IGNORED, encode, tokenizer_texts
 from ragen_agents.starter.names import WORDS, name_pair
@@ -104,6 +106,28 @@ def test_skipped_replies_and_the_system_message_are_not_learned(tokenizer):
         )
 
 
+def test_a_mixture_sets_the_share_of_the_large_board_and_how_much_is_left_at_first():
+    rng = np.random.default_rng(5)
+    mixture = Mixture(bandits=0, late=1, most_left=9, cubes=0, large=1)
+    left = set()
+    for chat, skipped in (demonstrate(rng, mixture) for _ in range(60)):
+        assert re.search(r"\n#{8}\n", chat[1]["content"] + "\n")
+        for asked in chat[1 + 2 * skipped : 2 + 2 * skipped]:  # none if all replies are skipped
+            left.add(int(re.search(r"Actions left: (\d+)", asked["content"]).group(1)))
+    assert left & {5, 6, 7, 8, 9}
+    assert left & {1, 2, 3, 4}
+
+
+def test_stored_results_began_with_the_shipped_weights_of_version_0_2():
+    results = Path(__file__).parents[2] / "benchmarks" / "results" / "laptop"
+    began = {
+        (train["model"], train["weights"])
+        for file in results.glob("*.jsonl")
+        for train in (json.loads(line)["task"]["train"] for line in file.open(encoding="utf-8"))
+    }
+    assert began == {("starter-0.2", weights_digest(STARTER_0_2))}
+
+
 @settings(max_examples=200, deadline=None)
 @given(text=st.text(max_size=80))
 def test_any_text_survives_the_tokenizer(tokenizer, text):
@@ -143,9 +167,9 @@ def test_saved_model_computes_what_was_trained(tmp_path):
 
 # The bar of the shipped model: game, least share of valid replies, least success rate, most.
 BAR = [
-    ("Bandit", 0.99, 0.25, 0.70),
-    ("BanditRev", 0.99, 0.25, 0.75),
-    ("BanditTrap", 0.99, 0.25, 0.80),
+    ("Bandit", 0.98, 0.25, 0.70),
+    ("BanditRev", 0.98, 0.25, 0.75),
+    ("BanditTrap", 0.98, 0.25, 0.80),
     ("Sokoban", 0.99, 0.40, 0.60),
     ("SokobanNewVocab", 0.99, 0.40, 0.60),
     ("SokobanLarge", 0.98, 0.01, 0.30),
@@ -214,7 +238,7 @@ def test_shipped_folder_is_small_and_tells_its_recipe():
     assert recipe == json.loads(json.dumps(asdict(Recipe())))
 
 
-def test_build_that_was_killed_goes_on_and_makes_the_same_model(tmp_path, caplog, monkeypatch):
+def test_an_interrupted_build_resumes_and_makes_the_same_model(tmp_path, caplog, monkeypatch):
     import torch
 
     from ragen_agents.starter import model_build
@@ -241,7 +265,7 @@ def test_build_that_was_killed_goes_on_and_makes_the_same_model(tmp_path, caplog
     monkeypatch.undo()
     assert not (tmp_path / "stopped").exists()
     model_build.build(tmp_path / "stopped", recipe)
-    assert "going on after stage 1 of 2" in caplog.messages
+    assert "resuming after stage 1 of 2" in caplog.messages
     assert {path.name for path in tmp_path.iterdir()} == {"at-once", "stopped"}
     first, second = (
         transformers.AutoModelForCausalLM.from_pretrained(tmp_path / name)
@@ -251,7 +275,7 @@ def test_build_that_was_killed_goes_on_and_makes_the_same_model(tmp_path, caplog
         assert torch.equal(one, other)
 
 
-def test_build_does_not_go_on_with_passes_of_another_recipe(tmp_path):
+def test_a_build_does_not_resume_from_passes_of_another_recipe(tmp_path):
     from ragen_agents.starter.build_passes import Passes
     from ragen_agents.starter.recipe import Stage
 
