@@ -153,4 +153,6 @@ def called_up(state: Any, phase: Any, wanted: Any, only: Any, code: Any) -> Any:
 def record(flags: Any, ends: Any, step: Any, low: Any, high: Any) -> None:
     """Copy the recorded flags of the envs ``low`` to ``high``, to be kept: (3, steps, num_envs) bool."""
     for k in range(len(RECORDED)):
-        ends[k, step, low:high] = flags[RECORDED[k]]
+        flag, kept = flags[RECORDED[k]], ends[k, step, low:high]
+        for i in range(kept.shape[0]):  # numba compiles this to faster code than the assignment of a slice
+            kept[i] = flag[i]
