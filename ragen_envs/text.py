@@ -83,7 +83,7 @@ def explain(env: Any, actions: Sequence[Action], budget: Budget) -> str:
 
 def action_texts(names: Sequence[str], actions: Sequence[Action]) -> tuple[str, ...]:
     """Return actions as written in replies: the names of numbered ones, words as they are."""
-    return tuple(each if isinstance(each, str) else names[each] for each in actions)
+    return tuple([each if isinstance(each, str) else names[each] for each in actions])
 
 
 def countdown(budget: Budget) -> str:

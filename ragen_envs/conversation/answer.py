@@ -28,16 +28,14 @@ def read_actions(
         soft: Where soft defects are added.
     """
     vocabulary = _vocabulary(tuple(names))
-    parts = answer.split("||")
-    if len(parts) <= actions_per_turn:
-        usual = vocabulary.read_names(parts)
-        if usual is not None:
-            return tuple(usual)
+    usual = vocabulary.read_names(answer)
+    if usual is not None and len(usual) <= actions_per_turn:
+        return usual
     if not usual_characters(answer).strip(_NOTHING):
         found.add(Defect.EMPTY_ANSWER)
         return ()
     actions: list[int] = []
-    for part in parts:
+    for part in answer.split("||"):
         reading = vocabulary.read(part)
         room = actions_per_turn - len(actions)
         if reading is None:

@@ -54,11 +54,10 @@ _THINK_CLOSE: Final = re.compile(_tag("/think"), re.IGNORECASE)
 _ANSWER_OPEN: Final = re.compile(_tag("answer"), re.IGNORECASE)
 _ANSWER_CLOSE: Final = re.compile(_tag("/answer"), re.IGNORECASE)
 _STARTS_WITH_THINK: Final = re.compile(rf"[\s{INVISIBLE}]*{_tag('think')}", re.IGNORECASE)
-_OTHER: Final = "[^<﹤＜]*"
 _PLAIN: Final = re.compile(
-    f"{_OTHER}<think>({_OTHER})</think>{_OTHER}<answer>({_OTHER})</answer>{_OTHER}", re.IGNORECASE
+    "[^<]*<think>([^<]*)</think>[^<]*<answer>([^<]*)</answer>[^<]*", re.IGNORECASE
 )
-"""A reply with these four tags and no other."""
+"""An ASCII reply with these four tags and no other; this form is the usual one, and is read faster."""
 
 _Name = TypeVar("_Name", bound=StrEnum)
 
@@ -96,7 +95,7 @@ def parse_reply(
         defects = _in_order(Defect, found)
         return ParsedReply((), defects, "")
     reply = whole_turn(reply, prefix)
-    plain = _PLAIN.fullmatch(reply) if think else None
+    plain = _PLAIN.fullmatch(reply) if think and reply.isascii() else None
     answer: str | None
     if plain is not None:
         thought, answer = plain.groups()

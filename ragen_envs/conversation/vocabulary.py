@@ -93,11 +93,13 @@ class Vocabulary:
         named = set(_ARROWS.values()) <= set(self._numbers)
         return {a: self._numbers[n] for a, n in _ARROWS.items()} if named else {}
 
-    def read_names(self, texts: Sequence[str]) -> list[int] | None:
-        """Return the actions of texts that are all names of actions, or None."""
-        numbers = [self._numbers.get(text.strip(_SPACE).casefold()) for text in texts]
-        known = [number for number in numbers if number is not None]
-        return known if len(known) == len(numbers) else None
+    def read_names(self, answer: str) -> tuple[int, ...] | None:
+        """Return the actions of an answer that is names of actions between ``||``, or None."""
+        numbers = self._numbers
+        try:
+            return tuple([numbers[name.strip(_SPACE)] for name in answer.casefold().split("||")])
+        except KeyError:
+            return None
 
     def read(self, text: str) -> Reading | None:
         """Return what a text between two ``||`` says, or None if that is not certain."""

@@ -247,9 +247,11 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
 
     def _read(self, reply: str, truncated: bool) -> ParsedReply:
         self.check(reply)
+        settings = self.settings
+        most = min(settings.actions_per_turn, self._actions_left)
         return parse_reply(
-            reply, self._reader or self.names, self.budget.this_turn, self.settings.think, truncated,
-            prefix=self.settings.prefix, penalise_soft=self.settings.penalise_soft,
+            reply, self._reader or self.names, most, settings.think, truncated,
+            prefix=settings.prefix, penalise_soft=settings.penalise_soft,
         )  # fmt: skip
 
     def _allowed(self, parsed: ParsedReply) -> tuple[Action, ...]:
@@ -278,10 +280,11 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     def _run(self, actions: tuple[Action, ...]) -> tuple[tuple[bool, ...], tuple[float, ...]]:
         effective: list[bool] = []
         rewards: list[float] = []
-        reward: SupportsFloat
+        reward: Any
+        game = self._game
         for action in actions:
-            if self._game is not None:
-                reward, terminated, changed = self._game.act(action)
+            if game is not None:
+                reward, terminated, changed = game.act(action)
                 truncated = False
             else:
                 _, reward, terminated, truncated, self._game_info = self.env.step(action)
@@ -291,13 +294,15 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
                 terminated = self._flag("terminated", terminated)
                 truncated = self._flag("truncated", truncated)
             effective.append(changed)
-            rewards.append(self._finite(reward))
+            if type(reward) is not float or not math.isfinite(reward):
+                reward = self._finite(reward)
+            rewards.append(reward)
             if terminated or truncated:
                 self.end = EndReason.TERMINATED if terminated else EndReason.TRUNCATED
                 break
         if actions:
-            if self._game is not None:
-                self._game_info = self._game._info(changed)
+            if game is not None:
+                self._game_info = game._info(changed)
             self.success = self._read_flag(self._game_info, "success")
         return tuple(effective), tuple(rewards)
 
@@ -341,7 +346,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self._look()
         if self.end is not None:
             return prompt.final_prompt(told, self.success, state)
-        left = self.settings.max_actions - self._actions_used
+        left = self._actions_left
         asked = prompt.turn_prompt(state, len(self._turns) + 1, left, self.settings)
         return f"{told}\n{asked}"
 
@@ -366,11 +371,15 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         return self._reader is not None
 
     @property
+    def _actions_left(self) -> int:
+        return self.settings.max_actions - self._actions_used
+
+    @property
     def budget(self) -> Budget:
         """Turns and actions that are left."""
         self._check_started()
         return Budget(
-            actions=self.settings.max_actions - self._actions_used,
+            actions=self._actions_left,
             turns=self.settings.max_turns - len(self._turns),
             actions_per_turn=self.settings.actions_per_turn,
         )
