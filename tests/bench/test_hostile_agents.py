@@ -33,6 +33,23 @@ async def leaving(request):
     if first(request):
         raise SystemExit(5)
     return REPLY.format(arm=arm(request))
+
+
+async def surrogate(request):
+    if first(request):
+        raise FileNotFoundError("no file caf\\udce9")
+    return REPLY.format(arm=arm(request))
+
+
+class Mute(Exception):
+    def __str__(self):
+        return self.message
+
+
+async def mute(request):
+    if first(request):
+        raise Mute
+    return REPLY.format(arm=arm(request))
 """
 
 
@@ -44,7 +61,13 @@ def here(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("agent", "said"),
-    [("huge", "characters"), ("cancelled", "CancelledError"), ("leaving", "SystemExit(5)")],
+    [
+        ("huge", "characters"),
+        ("cancelled", "CancelledError"),
+        ("leaving", "SystemExit(5)"),
+        ("surrogate", "no file caf\\udce9"),
+        ("mute", "Mute: its message cannot be read"),
+    ],
 )
 def test_the_other_episodes_are_played(agent, said, tmp_path):
     command = ["bench", "--agent", f"hostile:{agent}", "--game", "Bandit", "--episodes", "12"]
