@@ -118,3 +118,12 @@ def test_limits_that_nothing_counts_towards_are_refused(option, advice, tmp_path
     said = capsys.readouterr().err
     assert f"{option[0]} is for agents openai:MODEL or package.module:Agent, but there" in said
     assert advice in said
+
+
+def test_names_may_have_letters_of_any_script(tmp_path):
+    (tmp_path / "über.py").write_text(
+        'async def игрок(request):\n    return "<answer></answer>"\n', encoding="utf-8"
+    )
+    command = ["bench", "--agent", "über:игрок", "--game", "Bandit", "--episodes", "1"]
+    assert main([*command, "--out", "run"]) == 0
+    assert main(["verify", "run"]) == 0
