@@ -18,7 +18,7 @@ from ragen_envs.conversation import Conversation
 from ragen_envs.errors import RagenError
 
 _LOG: Final = logging.getLogger("ragen.agents")
-_NAME: Final = re.compile(r"(?!hf:|openai:|vllm:)[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_NAME: Final = re.compile(r"(?!hf:|openai:|vllm:)[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 MAX_CHARACTERS: Final = 1 << 18
 """Of a reply and what was thought apart from it, so that an episode is a line that can be read back."""

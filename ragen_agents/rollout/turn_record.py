@@ -50,4 +50,9 @@ def record_turn(
 
 def describe_error(error: Exception) -> str:
     """Return an error as a record keeps it."""
-    return f"{type(error).__name__}: {error}"[:2000]
+    try:
+        said = str(error)
+    except Exception:  # of a class of the user's
+        said = "its message cannot be read"
+    text = f"{type(error).__name__}: {said}"[:2000]
+    return text.encode(errors="backslashreplace").decode()  # a lone surrogate could not be written

@@ -33,6 +33,23 @@ async def leaving(request):
     if first(request):
         raise SystemExit(5)
     return REPLY.format(arm=arm(request))
+
+
+async def surrogate(request):
+    if first(request):
+        raise FileNotFoundError("no file caf\\udce9")
+    return REPLY.format(arm=arm(request))
+
+
+class Mute(Exception):
+    def __str__(self):
+        return self.message
+
+
+async def mute(request):
+    if first(request):
+        raise Mute
+    return REPLY.format(arm=arm(request))
 """
 
 
@@ -44,7 +61,13 @@ def here(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("agent", "said"),
-    [("huge", "characters"), ("cancelled", "CancelledError"), ("leaving", "SystemExit(5)")],
+    [
+        ("huge", "characters"),
+        ("cancelled", "CancelledError"),
+        ("leaving", "SystemExit(5)"),
+        ("surrogate", "no file caf\\udce9"),
+        ("mute", "Mute: its message cannot be read"),
+    ],
 )
 def test_the_other_episodes_are_played(agent, said, tmp_path):
     command = ["bench", "--agent", f"hostile:{agent}", "--game", "Bandit", "--episodes", "12"]
@@ -95,3 +118,12 @@ def test_limits_that_nothing_counts_towards_are_refused(option, advice, tmp_path
     said = capsys.readouterr().err
     assert f"{option[0]} is for agents openai:MODEL or package.module:Agent, but there" in said
     assert advice in said
+
+
+def test_names_may_have_letters_of_any_script(tmp_path):
+    (tmp_path / "über.py").write_text(
+        'async def игрок(request):\n    return "<answer></answer>"\n', encoding="utf-8"
+    )
+    command = ["bench", "--agent", "über:игрок", "--game", "Bandit", "--episodes", "1"]
+    assert main([*command, "--out", "run"]) == 0
+    assert main(["verify", "run"]) == 0
