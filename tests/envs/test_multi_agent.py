@@ -308,6 +308,22 @@ def test_levels_that_are_none(env_id, level):
         parallel(env_id, level=level)
 
 
+@pytest.mark.parametrize(
+    ("rows", "movers", "message"),
+    [
+        ("######/#_XO##/######", "1:4 1:1", "must have its movers on floor or targets"),
+        ("######/#_XO##/######", "1:2 1:1", "must have its movers on floor or targets"),
+        ("######/#_XO_#/######", "1:1 0:0", "must have its movers on floor or targets"),
+        ("######/#PXO_#/######", "1:4", "must have its movers after the board, not on it"),
+    ],
+)
+def test_a_misplaced_mover_is_named_with_the_level_as_given(rows, movers, message):
+    level = f"{rows} {movers}"
+    with pytest.raises(InstanceError, match=message) as found:
+        parallel("ragen/sokoban_coop-v0", level=level)
+    assert rows in str(found.value)
+
+
 @pytest.mark.parametrize("env_id", NUMERIC + TEXTS)
 def test_nobody_plays_before_or_after_the_game(env_id):
     env = parallel(env_id)
