@@ -19,6 +19,8 @@ from ragen_envs.word_game import Legality, WordGameEnv
 
 MODES: tuple[str, ...] = ("page", "text", "text_rich", "html")
 REWARDS: tuple[str, ...] = ("score", "binary")
+PRODUCTS: int = 1000
+"""How many a generated catalogue has, unless it is told."""
 
 
 class WebShopEnv(WordGameEnv):
@@ -95,7 +97,7 @@ class WebShopEnv(WordGameEnv):
 
     def __init__(
         self,
-        products: int = 1000,
+        products: int = PRODUCTS,
         catalogue_seed: int = 0,
         data: str | Path | None = None,
         observation_mode: str = "page",
@@ -120,6 +122,11 @@ class WebShopEnv(WordGameEnv):
         else:
             from ragen_envs.webshop.published import read_goals, read_shop
 
+            if (products, catalogue_seed) != (PRODUCTS, 0):
+                raise RagenError(
+                    f"products is {products!r} and catalogue_seed is {catalogue_seed!r}, but with data "
+                    "both must be left out: they are of the generated catalogue"
+                )
             self._folder = Path(data).expanduser().resolve()
             self.catalogue = read_shop(self._folder)
             read_goals(self._folder)  # refuses broken ones now

@@ -10,6 +10,7 @@ from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, ren
 from ragen_agents.policies import OraclePolicy, RandomPolicy, Request
 from ragen_envs.conversation import format_reply
 from ragen_envs.errors import InstanceError, RagenError
+from ragen_envs.frozen_lake.dynamics import GOAL
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES
 from ragen_envs.splits import SPLITS, split_of
 
@@ -64,6 +65,37 @@ def test_pettingzoo_accepts_the_text_faces(env_id, capsys):
         parallel_api_test(parallel(env_id), 2)
         api_test(pettingzoo.make("aec", env_id), 1)
         seed_test(lambda: pettingzoo.make("aec", env_id), 1)
+
+
+def test_the_numbers_of_all_walkers_fit_into_the_cell_of_the_goal():
+    """Numbers beyond the third ran into the next cell, and out of the picture at its right edge."""
+    level = "P____/_____/____G 0:1 0:2 0:3 0:4 1:0 1:1 1:2"
+    env = parallel("ragen/frozen_lake_race-v0", finish="all", level=level, render_mode="rgb_array")
+    env.reset(seed=0)
+    assert env.players == 8
+    apart = env.render()
+    env.positions = [env.tiles.index(GOAL)] * env.players
+    together = env.render()
+    assert together.shape == apart.shape
+    env.positions = [0] + [env.tiles.index(GOAL)] * 7
+    rows, columns = np.nonzero((env.render() != together).any(axis=2))
+    assert all(
+        (row < 48 and column < 48) or (row >= 96 and column >= 192)
+        for row, column in zip(rows, columns, strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    "amount", ["0.0001234567@0.3333333", "1.234567e-300@1.234567e-300", "999999@1"]
+)
+def test_any_payoff_stays_inside_the_stall(amount):
+    level = f"A={amount}/B=1@1"
+    env = parallel("ragen/bandit_market-v0", level=level, render_mode="rgb_array")
+    env.reset(seed=0)
+    assert env.render().shape == (200, 300, 3)
+    env.pots = (env.offers[0][1].pays, 0.0)
+    env.choices = (0, 0, 0, 0)
+    assert env.render().shape == (200, 300, 3)
 
 
 @pytest.mark.parametrize("env_id", NUMERIC)
@@ -274,6 +306,22 @@ def test_wrong_calls_are_named_and_change_nothing(env_id):
 def test_levels_that_are_none(env_id, level):
     with pytest.raises(InstanceError):
         parallel(env_id, level=level)
+
+
+@pytest.mark.parametrize(
+    ("rows", "movers", "message"),
+    [
+        ("######/#_XO##/######", "1:4 1:1", "must have its movers on floor or targets"),
+        ("######/#_XO##/######", "1:2 1:1", "must have its movers on floor or targets"),
+        ("######/#_XO_#/######", "1:1 0:0", "must have its movers on floor or targets"),
+        ("######/#PXO_#/######", "1:4", "must have its movers after the board, not on it"),
+    ],
+)
+def test_a_misplaced_mover_is_named_with_the_level_as_given(rows, movers, message):
+    level = f"{rows} {movers}"
+    with pytest.raises(InstanceError, match=message) as found:
+        parallel("ragen/sokoban_coop-v0", level=level)
+    assert rows in str(found.value)
 
 
 @pytest.mark.parametrize("env_id", NUMERIC + TEXTS)

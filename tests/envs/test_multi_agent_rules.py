@@ -101,6 +101,21 @@ def test_coop_with_one_player_is_sokoban():
     assert terminated
 
 
+def test_one_player_has_as_many_rounds_as_it_needs():
+    env = SokobanCoopEnv(players=1)
+    env.reset(seed=1)
+    while env.agents:
+        env.step({"player_0": env.oracle(0).action})
+    assert env.success(0)
+    assert env.rounds == env.limit
+
+
+def test_a_level_that_nobody_can_solve_alone_has_24_rounds():
+    env = SokobanCoopEnv(level="######/#X___#/#___O#/#____#/###### 2:2 3:3")
+    env.reset(seed=0)
+    assert env.limit == 24
+
+
 def test_coop_counts_boxes_that_begin_on_a_target():
     team = SokobanCoopEnv(level="######/#____#/#_X+_#/#_O__#/#____#/###### 1:3 4:1")
     _, infos = team.reset(seed=0)

@@ -13,7 +13,7 @@ from itertools import product as combinations
 import pytest
 
 from ragen_envs.errors import GenerationError, RagenError
-from ragen_envs.webshop import load
+from ragen_envs.webshop import WebShopEnv, load
 from ragen_envs.webshop.catalogue import Catalogue
 from ragen_envs.webshop.dynamics import Page
 from ragen_envs.webshop.oracle import best_plan
@@ -216,6 +216,12 @@ def test_a_folder_without_data(tmp_path):
         load(tmp_path)
     with pytest.raises(RagenError, match="products cannot be given"):
         load(tmp_path, products=10)
+
+
+@pytest.mark.parametrize("arguments", [{"products": 60}, {"catalogue_seed": 1}])
+def test_arguments_of_the_generated_catalogue_are_refused_with_data(folder, arguments):
+    with pytest.raises(RagenError, match="with data both must be left out"):
+        WebShopEnv(data=folder, **arguments)
 
 
 def test_copies_and_pickles_do_not_grow_with_the_goals(folder):

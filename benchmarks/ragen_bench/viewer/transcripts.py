@@ -72,7 +72,7 @@ def read_training_samples(folder: Path) -> list[Transcript]:
         raise RagenError(f"'{path}' cannot be read: {error.strerror}") from error
     except KeyError as error:
         raise RagenError(f"'{path}' is not a file of samples: no field {error}") from error
-    except (ValueError, TypeError, IndexError) as error:
+    except (ValueError, TypeError, IndexError, AttributeError) as error:
         raise RagenError(f"'{path}' is not a file of samples: {error}") from error
 
 

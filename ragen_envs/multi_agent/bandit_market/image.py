@@ -5,11 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from ragen_envs import drawing as d
-from ragen_envs.drawing_font import shorten, write
+from ragen_envs.drawing_font import measure, shorten, write
 from ragen_envs.multi_agent.bandit_market.generator import Offer
 
 HEIGHT, WIDTH = 200, 150
 """Pixels of one stall."""
+_ROOM = 130
+"""Pixels between the sides of a stall."""
 
 
 def render(
@@ -30,13 +32,20 @@ def render(
         seats = [seat for seat, choice in enumerate(choices or ()) if choice == number]
         stall = _stall(len(seats))
         write(stall, shorten(name, 2, 124), WIDTH // 2, 38, 2, d.WHITE)
-        write(stall, f"{arm.pays:g} at {100 * arm.chance:g} of 100", WIDTH // 2, 76, 1, d.INK)
+        _write_within(stall, f"{arm.pays:g} at {100 * arm.chance:g} of 100", 76, 1, d.INK)
         if choices is not None:
-            write(stall, f"{pots[number]:g}", WIDTH // 2, 104, 3, d.GOLD_DARK)
+            _write_within(stall, f"{pots[number]:g}", 104, 3, d.GOLD_DARK)
         for place, seat in enumerate(seats):
             write(stall, str(seat), *_place(place), 2, d.WHITE)
         stalls.append(stall)
     return np.concatenate(stalls, axis=1)
+
+
+def _write_within(stall: d.Image, text: str, y: int, scale: int, color: d.Color) -> None:
+    """Write text, smaller if it does not fit, and cut if even the smallest letters do not."""
+    while scale > 1 and measure(text, scale) > _ROOM:
+        scale -= 1
+    write(stall, shorten(text, scale, _ROOM), WIDTH // 2, y, scale, color)
 
 
 def _place(number: int) -> tuple[int, int]:

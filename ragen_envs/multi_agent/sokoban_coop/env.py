@@ -45,7 +45,8 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
 
     ## Episode End
     Terminates for all when every box is on a target. Truncated after the level's budget, which is one
-    round less than the best single mover's moves, so that only the team can solve it.
+    round less than the best single mover's moves, so that only the team can solve it. With one player,
+    it is as many rounds as the player needs.
 
     ## Information
     `success` (bool): all boxes are on targets. `action_is_effective` (bool): the seat's last action
@@ -58,10 +59,10 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
 
     ## Arguments
     `size`: side of the square, from 5 to 8. `boxes`: 1 to 4, at most 3 on 5x5. `players`: 1 to 4.
-    `level`: a fixed level in the text form of `instance.level`; if a team is no faster than a single
-    mover, it has 24 rounds. `max_cycles`: number of rounds, instead of the level's. `split`: "train",
-    "validation" or "test", until a reset asks for another. `render_mode`: "human" (printed text),
-    "ansi" or "rgb_array".
+    `level`: a fixed level in the text form of `instance.level`; if nobody alone can solve it in 24 moves,
+    or a team is no faster, it has 24 rounds. `max_cycles`: number of rounds, instead of the level's.
+    `split`: "train", "validation" or "test", until a reset asks for another. `render_mode`: "human"
+    (printed text), "ansi" or "rgb_array".
 
     ## Version History
     * v0: Initial version.

@@ -86,13 +86,21 @@ def decode_level(level: str) -> tuple[bytearray, tuple[int, ...], int]:
     if not places or not width:
         raise InstanceError(f"level {level!r} must be a board, then row:column of each mover")
     movers = decode_places(places, rows.count("/") + 1, width)
+    if set(rows) & set(_STANDING.values()):
+        raise InstanceError(f"level {level!r} must have its movers after the board, not on it")
     signs = list(rows)
     first = movers[0] + movers[0] // width  # the rows are joined by /
     if first < len(signs) and signs[first] in _STANDING:
         signs[first] = _STANDING[signs[first]]
+    elif {len(row) for row in rows.split("/")} == {width}:
+        raise _not_standing(level)
     board, _, width = decode_board("".join(signs))
     for mover in movers[1:]:
         if board[mover] not in (FLOOR, TARGET):
-            raise InstanceError(f"level {level!r} must have its movers on floor or targets")
+            raise _not_standing(level)
         board[mover] += PLAYER - FLOOR
     return board, tuple(movers), width
+
+
+def _not_standing(level: str) -> InstanceError:
+    return InstanceError(f"level {level!r} must have its movers on floor or targets")
