@@ -312,6 +312,15 @@ def test_an_engine_that_returns_nothing_stops_the_run(plain, tmp_path):
         trainer(tmp_path, plain, engine=engine).run()
 
 
+def test_an_engine_that_ignores_new_weights_is_refused(plain, tmp_path):
+    engine = ScriptedEngine(lambda request: [5, 6, 2], frozenset({2}))
+    engine.sync = lambda model, version: None
+    with pytest.raises(
+        RagenError, match=r"the engine has version=0 after sync\(model, 1\), which must load"
+    ):
+        trainer(tmp_path, plain, engine=engine).run()
+
+
 class Shared:
     """Returns the same game at each call."""
 
