@@ -75,6 +75,7 @@ def estimate(**wrong):
         (estimate(value_targets=lambda z: z[:, 0]), True, "value_targets of the shape"),
         (estimate(value_targets=lambda z: z / 0), True, "value_targets that are not finite"),
         (estimate(value_targets=lambda z: z, value_mask=lambda z: z), True, "must be bool"),
+        (estimate(value_targets=lambda z: z, value_mask=lambda z: z == 0), True, "tokens outside"),
         (estimate(advantages=lambda z: z + 1j), False, "complex64, but must be real"),
         (lambda batch: batch.returns, False, "a Tensor, but must return an AdvantageEstimate"),
     ],
