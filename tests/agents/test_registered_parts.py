@@ -103,7 +103,9 @@ def test_a_registered_filter_decides_what_is_kept(plain, tmp_path):
     assert lines(tmp_path)[0]["kept_groups"] == 1
 
 
-@pytest.mark.parametrize("kept", [[0, 0], [2], [-1], [True, False], [0.5], None])
+@pytest.mark.parametrize(
+    "kept", [[0, 0], [2], [-1], [True, False], torch.tensor([True, False]), [0.5], None]
+)
 def test_a_filter_that_keeps_what_is_not_there_is_refused(kept):
     register_filter(GroupFilter("wrong", lambda batch: kept, "for the test"))
     with pytest.raises(RagenError, match=r"filter\.kind=wrong returned"):
