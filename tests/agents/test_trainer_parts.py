@@ -419,6 +419,8 @@ class Meddler(Callback):
         (lambda metrics: metrics.update(own="high"), "added the metric 'own' of the type str"),
         (lambda metrics: metrics.update({5: 1.0}), "added a metric with the name 5"),
         (lambda metrics: metrics.update(iteration=9), "added a metric with the name 'iteration'"),
+        (lambda metrics: metrics.update({"validation/success": 0.9}),
+         "added the metric 'validation/success', which is of the trainer's own"),
         (lambda metrics: metrics.update(success="high"), "changed the metric 'success'"),
         (lambda metrics: metrics.update(success=2.0), "changed the metric 'success'"),
         (lambda metrics: metrics.pop("success"), "removed the metric 'success'"),
