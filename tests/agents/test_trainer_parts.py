@@ -20,6 +20,7 @@ from ragen_agents.starpo import (  # noqa: E402
     TrainConfig,
     Trainer,
 )
+from ragen_agents.starpo.parts.own_parts import own_part  # noqa: E402
 from ragen_envs.conversation import make  # noqa: E402
 from ragen_envs.errors import RagenError  # noqa: E402
 from ragen_envs.frozen_lake import FrozenLakeEnv  # noqa: E402
@@ -92,6 +93,20 @@ def test_a_run_is_resumed_with_the_same_parts_only(plain, tmp_path):
         trainer(tmp_path, longer).run()
     trainer(tmp_path, longer, reward=short).run()
     assert len(lines(tmp_path)) == 2
+
+
+PRICE = 1.0
+
+
+def priced(reply, result):
+    return PRICE * len(reply)
+
+
+def test_a_value_of_its_module_belongs_to_a_part(monkeypatch):
+    before = own_part(priced)
+    assert own_part(priced) == before
+    monkeypatch.setitem(globals(), "PRICE", 2.0)
+    assert own_part(priced).digest != before.digest
 
 
 EDITED = {
