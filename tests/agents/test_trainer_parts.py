@@ -354,6 +354,9 @@ class Shared:
         (lambda size: small_lake(), {}, "must be a function .* takes no arguments"),
         (small_lake_in_words, {"env_kwargs": {"max_turns": 2}}, "settings of its own"),
         (lambda: make("ragen/FrozenLakeText-v0", observation="image"), {}, "observation is image"),
+        (lambda: make("ragen/FrozenLakeText-v0", split="test"), {}, "is of the split 'test'"),
+        (lambda: FrozenLakeEnv(split="validation"), {}, "is of the split 'validation'"),
+        (UnseededLake, {}, "UnseededLake begins differently with the same seed"),
     ],
 )
 def test_an_env_that_cannot_be_trained_on_is_refused(env, layer, words, plain, tmp_path):
