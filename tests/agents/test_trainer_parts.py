@@ -4,6 +4,7 @@ import json
 import linecache
 import runpy
 from functools import partial
+from itertools import count
 
 import gymnasium as gym
 import pytest
@@ -344,6 +345,15 @@ class Shared:
 
     def __call__(self):
         return self.env
+
+
+class UnseededLake(FrozenLakeEnv):
+    """Ignores the seed."""
+
+    seeds = count()
+
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=next(self.seeds), options=options)
 
 
 @pytest.mark.parametrize(
