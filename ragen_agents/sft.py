@@ -20,7 +20,7 @@ from ragen_agents.rollout.growth import begun, extend
 from ragen_agents.rollout.trajectory import Row, Trajectory
 from ragen_agents.run_files.locks import exclusive_lock
 from ragen_agents.run_files.renamed_keys import RenamedKeys
-from ragen_agents.starpo.config import check_conversation
+from ragen_agents.starpo.config import check_conversation, check_split
 from ragen_envs.conversation import ConversationWrapper, format_reply, make
 from ragen_envs.errors import RagenError
 from ragen_envs.seeding import new_stream
@@ -104,6 +104,7 @@ def demonstrations(config: SftConfig, codec: ChatCodec) -> list[Trajectory]:
     number = 0
     for part, kwargs in enumerate(config.variants or [{}], start=1):
         env = make(config.game, **{**config.env_kwargs, **kwargs})
+        check_split(env.unwrapped)
         wanted = config.demonstrations * part // max(1, len(config.variants))
         while len(found) < wanted and number < _TRIES * config.demonstrations:
             env.reset(seed=new_stream(f"sft {config.seed}", config.game, number))

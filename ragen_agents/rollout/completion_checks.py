@@ -31,13 +31,12 @@ def check_completions(
     Raises:
         RagenError: A trajectory cannot be built from it.
     """
+    if not isinstance(completions, Sequence):  # a generator could be read only once
+        raise _no_completions(completions)
     seen: set[int] = set()
     for completion in completions:
         if not isinstance(completion, Completion):
-            raise RagenError(
-                f"the engine returned {completion!r:.80}, but must return a list of "
-                "ragen_agents.engines.base.Completion"
-            )
+            raise _no_completions(completion)
         key = completion.key
         if key not in waiting or key in seen:
             raise RagenError(
@@ -61,6 +60,12 @@ def check_completions(
                 f"{where} finish={completion.finish!r:.80}, but it must be 'stop' or 'length'"
             )
         _check_entropies(completion.entropies, len(completion.ids), where)
+
+
+def _no_completions(found: Any) -> RagenError:
+    return RagenError(
+        f"the engine returned {found!r:.80}, but must return a list of ragen_agents.engines.base.Completion"
+    )
 
 
 def is_finite(value: Any) -> bool:

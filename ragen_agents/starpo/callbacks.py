@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ragen_agents.rollout.trajectory import Trajectory
 from ragen_agents.run_files.metrics_file import ITERATION
 from ragen_agents.signatures import takes
+from ragen_agents.starpo.evaluation import EVALUATED
 from ragen_envs.errors import RagenError
 
 if TYPE_CHECKING:
@@ -92,6 +93,11 @@ def _check_added(where: str, name: Any, value: Any) -> None:
         raise RagenError(
             f"{where} added a metric with the name {name!r:.80}, but a name must be text other than "
             f"'{ITERATION}'"
+        )
+    if name in EVALUATED:
+        raise RagenError(
+            f"{where} added the metric '{name}', which is of the trainer's own evaluation; choose another "
+            "name"
         )
     if not isinstance(value, int | float):
         raise RagenError(

@@ -12,6 +12,8 @@ from ragen_agents.starpo.parts.estimators import ESTIMATORS
 from ragen_agents.starpo.parts.filters import FILTERS
 from ragen_agents.starpo.parts.policy_losses import POLICY_LOSSES
 from ragen_agents.starpo.parts.registry import Registry
+from ragen_envs.errors import RagenError
+from ragen_envs.splits import TRAIN
 from ragen_envs.text import FORMATS, IMAGE
 
 Positive = Annotated[int, Field(ge=1)]
@@ -496,6 +498,19 @@ def check_conversation(settings: Mapping[str, Any], prefix: str = "") -> None:
         raise ValueError(
             f"{prefix}render_mode is {settings['render_mode']!r:.40}, but training draws no pictures; leave "
             "it out"
+        )
+
+
+def check_split(game: Any) -> None:
+    """Check that a game plays the training split; what it is registered with can name another one.
+
+    Raises:
+        RagenError: It does not.
+    """
+    split = getattr(game, "split", TRAIN)
+    if split != TRAIN:
+        raise RagenError(
+            f"the game is of the split {split!r:.40}, but training always uses the training split"
         )
 
 

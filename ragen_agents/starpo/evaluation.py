@@ -1,5 +1,7 @@
 """Evaluation of the policy during training, on frozen validation levels."""
 
+from typing import Final
+
 from accelerate import Accelerator
 
 from ragen_agents.rollout.collect import Collector, GroupSpec
@@ -9,7 +11,9 @@ from ragen_agents.starpo.processes import collect_on_all
 from ragen_agents.starpo.run.metrics import rollout_metrics
 from ragen_envs.splits import VALIDATION
 
-_NAMES = ("success", "return", "valid", "effective", "reply_tokens")
+_NAMES: Final = ("success", "return", "valid", "effective", "reply_tokens")
+EVALUATED: Final = tuple(f"validation/{name}" for name in _NAMES)
+"""Names of the metrics of an evaluation."""
 
 
 class Evaluator:
@@ -30,11 +34,12 @@ class Evaluator:
         return bool(every) and (iteration % every == 0 or iteration == self._config.iterations)
 
     def evaluate(self) -> tuple[dict[str, float], list[Trajectory]]:
-        """Return metrics named ``validation/...``, and the trajectories."""
+        """Return the metrics that ``EVALUATED`` names, and the trajectories."""
         groups = [
             GroupSpec(i, 1, {"split": VALIDATION, "index": i})
             for i in range(self._config.evaluation.episodes)
         ]
         trajectories = collect_on_all(self._collector, groups, 0, self._accelerator)
         found = rollout_metrics(trajectories)
-        return {f"validation/{name}": found[name] for name in _NAMES}, trajectories
+        metrics = {key: found[name] for key, name in zip(EVALUATED, _NAMES, strict=True)}
+        return metrics, trajectories

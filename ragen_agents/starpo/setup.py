@@ -14,7 +14,7 @@ from torch import nn
 from ragen_agents.engines.precision import warn_of_slow_bfloat16
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.signatures import takes
-from ragen_agents.starpo.config import TrainConfig, check_conversation
+from ragen_agents.starpo.config import TrainConfig, check_conversation, check_split
 from ragen_agents.starpo.parts.own_parts import OwnPart, own_part
 from ragen_agents.starpo.update.models import ActorCritic
 from ragen_agents.starpo.update.passes import trunk_of
@@ -72,7 +72,7 @@ def env_factory(config: TrainConfig, env: Callable[[], Any] | None) -> MakeEnv:
         RagenError: ``env`` is no function; or later, what it makes cannot be trained on.
     """
     if env is None:
-        return lambda: make(config.game, **config.env_kwargs)
+        return lambda: _of_training(make(config.game, **config.env_kwargs))
     if not callable(env) or not takes(env, 0):
         raise RagenError(
             f"env is {env!r:.80}, but must be a function that makes a new env and takes no arguments"
@@ -81,7 +81,7 @@ def env_factory(config: TrainConfig, env: Callable[[], Any] | None) -> MakeEnv:
     def make_own() -> ConversationWrapper:
         made = _without_checks(env())
         if not isinstance(made, ConversationWrapper):
-            return make(made, **config.env_kwargs)
+            return _of_training(make(made, **config.env_kwargs))
         if config.env_kwargs:
             raise RagenError(
                 f"env_kwargs is {config.env_kwargs!r:.80}, but env makes a conversation with settings of "
@@ -91,9 +91,14 @@ def env_factory(config: TrainConfig, env: Callable[[], Any] | None) -> MakeEnv:
             check_conversation(vars(made.settings))
         except ValueError as error:
             raise RagenError(f"the conversation that env makes does not fit: {error}") from None
-        return made
+        return _of_training(made)
 
     return make_own
+
+
+def _of_training(made: ConversationWrapper) -> ConversationWrapper:
+    check_split(made.unwrapped)
+    return made
 
 
 def _without_checks(made: Any) -> Any:
@@ -154,7 +159,7 @@ def frozen_reference(config: TrainConfig, policy: Any) -> ActorCritic | None:
 
 
 def check_fits(config: TrainConfig, make_env: MakeEnv, codec: ChatCodec, context: int) -> None:
-    """Check that the first prompt and one reply fit the engine, and that the instances exist.
+    """Check that the first prompt and one reply fit the engine, that instances exist, and that seeds count.
 
     Args:
         config: The run's.
@@ -175,10 +180,22 @@ def check_fits(config: TrainConfig, make_env: MakeEnv, codec: ChatCodec, context
                 "without evaluation"
             ) from error
     env.reset(seed=0)
+    _check_seeded(env)
     needed = len(codec.start(env.messages, env.settings.prefix)) + config.rollout.max_tokens
     if needed > context:
         reader = "vLLM" if context == config.vllm.max_model_len else "the model"
         raise RagenError(
             f"{reader} reads {context} tokens, but the game's first prompt and a reply of "
             f"rollout.max_tokens={config.rollout.max_tokens} take {needed}"
+        )
+
+
+def _check_seeded(env: ConversationWrapper) -> None:
+    """Check that a conversation that began with the seed 0 begins so again, as members of a group must."""
+    before = env.messages
+    env.reset(seed=0)
+    if env.messages != before:
+        raise RagenError(
+            f"{type(env.unwrapped).__name__} begins differently with the same seed, but the members of a "
+            "group must begin alike: draw all random numbers from the seed that reset receives"
         )

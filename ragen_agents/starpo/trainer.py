@@ -454,8 +454,14 @@ class Trainer:
         return metrics
 
     def _sync(self) -> None:
+        version = self.state.progress.iteration
         with self._phases.timed("sync"):
-            self.engine.sync(self.learner.whole_policy(), self.state.progress.iteration)
+            self.engine.sync(self.learner.whole_policy(), version)
+        if (found := getattr(self.engine, "version", None)) != version:
+            raise RagenError(
+                f"the engine has version={found!r:.80} after sync(model, {version}), which must load the "
+                f"weights and set version to {version}"
+            )
 
     def _collector(self, temperature: float, draws: str) -> Collector:
         return Collector(

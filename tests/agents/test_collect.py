@@ -268,6 +268,16 @@ def test_an_engine_that_returns_no_completions_is_refused(codec):
         games.collect([GroupSpec(0, 1, {"seed": 1})], 0)
 
 
+def test_an_engine_that_returns_an_iterator_is_refused(codec):
+    games = collector(codec, by_seed)
+    poll = games.engine.poll
+    games.engine.poll = lambda: iter(poll())
+    with pytest.raises(
+        RagenError, match=r"the engine returned <list_iterator .*must return a list"
+    ):
+        games.collect([GroupSpec(0, 1, {"seed": 1})], 0)
+
+
 @pytest.mark.parametrize("parts", [None, 0.5, [("game", 1.0)], {1: 0.5}, {"game": "much"}])
 def test_parts_that_are_no_named_numbers_are_refused(parts, codec):
     class Wrong(TurnReward):

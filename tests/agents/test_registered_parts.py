@@ -30,6 +30,9 @@ from ragen_agents.starpo import (  # noqa: E402
 from ragen_agents.starpo.parts.registry import Registry  # noqa: E402
 from ragen_agents.starpo.rollout_step import training_groups  # noqa: E402
 from ragen_agents.starpo.trainer import DivergedError  # noqa: E402
+from ragen_agents.starpo.update.loss import batch_totals, loss_terms  # noqa: E402
+from ragen_agents.starpo.update.models import Scores  # noqa: E402
+from ragen_agents.starpo.update.prepared import LossInput  # noqa: E402
 from ragen_envs.errors import RagenError  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("own_registries")
@@ -75,6 +78,7 @@ def estimate(**wrong):
         (estimate(value_targets=lambda z: z[:, 0]), True, "value_targets of the shape"),
         (estimate(value_targets=lambda z: z / 0), True, "value_targets that are not finite"),
         (estimate(value_targets=lambda z: z, value_mask=lambda z: z), True, "must be bool"),
+        (estimate(value_targets=lambda z: z, value_mask=lambda z: z == 0), True, "tokens outside"),
         (estimate(advantages=lambda z: z + 1j), False, "complex64, but must be real"),
         (lambda batch: batch.returns, False, "a Tensor, but must return an AdvantageEstimate"),
     ],
@@ -102,7 +106,9 @@ def test_a_registered_filter_decides_what_is_kept(plain, tmp_path):
     assert lines(tmp_path)[0]["kept_groups"] == 1
 
 
-@pytest.mark.parametrize("kept", [[0, 0], [2], [-1], [True, False], [0.5], None])
+@pytest.mark.parametrize(
+    "kept", [[0, 0], [2], [-1], [True, False], torch.tensor([True, False]), [0.5], None]
+)
 def test_a_filter_that_keeps_what_is_not_there_is_refused(kept):
     register_filter(GroupFilter("wrong", lambda batch: kept, "for the test"))
     with pytest.raises(RagenError, match=r"filter\.kind=wrong returned"):
@@ -150,6 +156,35 @@ def test_a_policy_loss_that_returns_something_wrong_is_refused(function, words, 
     register_policy_loss(PolicyLoss("wrong", function, "for the test"))
     with pytest.raises(RagenError, match=f"loss.policy_loss=wrong returned .*{words}"):
         trainer(tmp_path, plain, {"loss": {"policy_loss": "wrong"}}).run()
+
+
+def test_a_policy_loss_that_writes_into_its_input_changes_nothing_else():
+    def careful(part):
+        return TokenLoss(2.0 * part.logprobs, never(part))
+
+    def meddler(part):
+        part.mask.fill_(False)
+        part.old_logprobs.zero_()
+        return TokenLoss(part.logprobs.mul_(2.0), never(part))
+
+    found = []
+    for name, function in (("careful", careful), ("meddler", meddler)):
+        register_policy_loss(PolicyLoss(name, function, "for the test"))
+        how = {"policy_loss": name, "kl": "loss", "kl_estimator": "k2"}
+        config = TrainConfig(advantage={"estimator": "grpo"}, loss=how)
+        given = torch.full((1, 3), -1.0)
+        inputs = LossInput(
+            turn_ids=torch.zeros(1, 3, dtype=torch.int64), mask=given < 0, old_logprobs=given.clone(),
+            advantages=given, value_targets=given, value_mask=given < 0, old_values=given,
+            weights=given.abs(), rollout_logprobs=given, reference_logprobs=given,
+        )  # fmt: skip
+        weight = torch.full((1, 3), -2.0, requires_grad=True)
+        scores = Scores(logprobs=weight * 1.0, entropies=weight * 1.0, values=given)
+        terms = loss_terms(config, scores, inputs, batch_totals(config, inputs, [0]))
+        (terms.policy + terms.divergence).backward()
+        found.append((weight.grad.tolist(), {k: float(v) for k, v in terms.metrics.items()}))
+    assert found[0] == found[1]
+    assert found[0][1]["kl_step"] > 0
 
 
 def not_a_number(part):

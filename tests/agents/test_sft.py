@@ -3,6 +3,7 @@
 import json
 import resource
 
+import gymnasium as gym
 import pytest
 
 transformers = pytest.importorskip("transformers")
@@ -27,12 +28,23 @@ from ragen_agents.starpo import TrainConfig  # noqa: E402
 from ragen_agents.starpo.setup import make_accelerator  # noqa: E402
 from ragen_agents.starter import STARTER  # noqa: E402
 from ragen_envs.errors import RagenError  # noqa: E402
-from ragen_envs.registration import text_ids  # noqa: E402
+from ragen_envs.registration import register_text, text_ids  # noqa: E402
 
 
 @pytest.fixture(scope="module")
 def codec():
     return ChatCodec(transformers.AutoTokenizer.from_pretrained(STARTER))
+
+
+def test_a_game_that_is_registered_with_another_split_is_refused(codec):
+    register_text("mine/TestLakeText-v0", "ragen/FrozenLake-v0", split="test")
+    try:
+        with pytest.raises(
+            RagenError, match="the game is of the split 'test', but training always"
+        ):
+            demonstrations(SftConfig(game="mine/TestLakeText-v0", demonstrations=1), codec)
+    finally:
+        del gym.registry["mine/TestLakeText-v0"]
 
 
 @pytest.mark.parametrize("game", text_ids())

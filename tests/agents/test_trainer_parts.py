@@ -4,6 +4,7 @@ import json
 import linecache
 import runpy
 from functools import partial
+from itertools import count
 
 import gymnasium as gym
 import pytest
@@ -20,6 +21,7 @@ from ragen_agents.starpo import (  # noqa: E402
     TrainConfig,
     Trainer,
 )
+from ragen_agents.starpo.parts.own_parts import own_part  # noqa: E402
 from ragen_envs.conversation import make  # noqa: E402
 from ragen_envs.errors import RagenError  # noqa: E402
 from ragen_envs.frozen_lake import FrozenLakeEnv  # noqa: E402
@@ -92,6 +94,20 @@ def test_a_run_is_resumed_with_the_same_parts_only(plain, tmp_path):
         trainer(tmp_path, longer).run()
     trainer(tmp_path, longer, reward=short).run()
     assert len(lines(tmp_path)) == 2
+
+
+PRICE = 1.0
+
+
+def priced(reply, result):
+    return PRICE * len(reply)
+
+
+def test_a_value_of_its_module_belongs_to_a_part(monkeypatch):
+    before = own_part(priced)
+    assert own_part(priced) == before
+    monkeypatch.setitem(globals(), "PRICE", 2.0)
+    assert own_part(priced).digest != before.digest
 
 
 EDITED = {
@@ -312,6 +328,15 @@ def test_an_engine_that_returns_nothing_stops_the_run(plain, tmp_path):
         trainer(tmp_path, plain, engine=engine).run()
 
 
+def test_an_engine_that_ignores_new_weights_is_refused(plain, tmp_path):
+    engine = ScriptedEngine(lambda request: [5, 6, 2], frozenset({2}))
+    engine.sync = lambda model, version: None
+    with pytest.raises(
+        RagenError, match=r"the engine has version=0 after sync\(model, 1\), which must load"
+    ):
+        trainer(tmp_path, plain, engine=engine).run()
+
+
 class Shared:
     """Returns the same game at each call."""
 
@@ -322,6 +347,15 @@ class Shared:
         return self.env
 
 
+class UnseededLake(FrozenLakeEnv):
+    """Ignores the seed."""
+
+    seeds = count()
+
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=next(self.seeds), options=options)
+
+
 @pytest.mark.parametrize(
     ("env", "layer", "words"),
     [
@@ -330,6 +364,9 @@ class Shared:
         (lambda size: small_lake(), {}, "must be a function .* takes no arguments"),
         (small_lake_in_words, {"env_kwargs": {"max_turns": 2}}, "settings of its own"),
         (lambda: make("ragen/FrozenLakeText-v0", observation="image"), {}, "observation is image"),
+        (lambda: make("ragen/FrozenLakeText-v0", split="test"), {}, "is of the split 'test'"),
+        (lambda: FrozenLakeEnv(split="validation"), {}, "is of the split 'validation'"),
+        (UnseededLake, {}, "UnseededLake begins differently with the same seed"),
     ],
 )
 def test_an_env_that_cannot_be_trained_on_is_refused(env, layer, words, plain, tmp_path):
@@ -410,6 +447,8 @@ class Meddler(Callback):
         (lambda metrics: metrics.update(own="high"), "added the metric 'own' of the type str"),
         (lambda metrics: metrics.update({5: 1.0}), "added a metric with the name 5"),
         (lambda metrics: metrics.update(iteration=9), "added a metric with the name 'iteration'"),
+        (lambda metrics: metrics.update({"validation/success": 0.9}),
+         "added the metric 'validation/success', which is of the trainer's own"),
         (lambda metrics: metrics.update(success="high"), "changed the metric 'success'"),
         (lambda metrics: metrics.update(success=2.0), "changed the metric 'success'"),
         (lambda metrics: metrics.pop("success"), "removed the metric 'success'"),

@@ -13,11 +13,14 @@ from ragen_agents.run_files.atomic import write_atomically
 from ragen_agents.run_files.differences import differences_of
 from ragen_agents.run_files.yaml_files import explain
 from ragen_agents.starpo.run.gradient_probe import BUCKETS
+from ragen_agents.starpo.run.run_directory import check_registered_parts
 from ragen_agents.starpo.update.loss import Term
 from ragen_bench.sweeps.tasks import SweepTask
 from ragen_envs.errors import RagenError
 
 RESULT: Final = "result.json"
+TRAIN: Final = Path("train")
+"""The run directory in a task's folder."""
 CURVES: Final = (
     "success", "return", "reward_std", "entropy", "grad_norm", "valid", "reply_tokens",
     "thought_characters", "template_share", "clip_fraction", "optimizer_steps", "kept_groups",
@@ -130,7 +133,8 @@ def read_result(folder: Path, task: SweepTask) -> TaskResult | None:
     """Return the record of a task, or None if it is not done.
 
     Raises:
-        RagenError: The folder holds the record of another task, or a broken one.
+        RagenError: The folder holds the record of another task, or a broken one, or a registered part that it
+            was trained with has changed.
     """
     try:
         text = (folder / RESULT).read_text(encoding="utf-8")
@@ -138,6 +142,7 @@ def read_result(folder: Path, task: SweepTask) -> TaskResult | None:
         return None
     result = parse_result(text, str(folder / RESULT))
     check_same(folder, result.task, task)
+    check_registered_parts(folder / TRAIN, task.train)
     return result
 
 

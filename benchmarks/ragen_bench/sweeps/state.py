@@ -9,10 +9,9 @@ from typing import Literal, NamedTuple
 
 from ragen_agents.run_files.metrics_file import METRICS
 from ragen_bench.sweeps.archive import Borrowed
-from ragen_bench.sweeps.results import TaskResult, read_result
+from ragen_bench.sweeps.results import TRAIN, TaskResult, read_result
 from ragen_bench.sweeps.sweep_config import ScaleName, Sweep
 from ragen_bench.sweeps.tasks import SweepTask
-from ragen_bench.sweeps.work import TRAIN
 
 _OVERHEAD = 10.0
 """Seconds in which a task's process loads its libraries, measured on two shared cores."""

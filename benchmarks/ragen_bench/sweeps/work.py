@@ -27,6 +27,7 @@ from ragen_agents.run_files.locks import InUseError, exclusive_lock
 from ragen_bench.config.extensions import import_from_environment
 from ragen_bench.console.log_handler import logs_on_stderr
 from ragen_bench.sweeps.results import (
+    TRAIN,
     Outcome,
     TaskResult,
     curves_of,
@@ -40,7 +41,6 @@ from ragen_envs.errors import RagenError
 
 _LOG: Final = logging.getLogger("ragen.sweeps")
 TASK: Final = "task.json"
-TRAIN: Final = Path("train")
 MODEL: Final = Path("model")
 TEST: Final = Path("test")
 BUSY: Final = 75

@@ -70,7 +70,7 @@ class AdvantageEstimate:
     value_targets: Tensor | None = None
     """(B, T) float: what the critic should learn; None without a critic."""
     value_mask: Tensor | None = None
-    """(B, T) bool: tokens with a value target; None for all action tokens."""
+    """(B, T) bool: action tokens with a value target; None for all of them."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +135,11 @@ def check_estimate(found: Any, estimator: Estimator, mask: Tensor) -> AdvantageE
             raise RagenError(f"{where} {name} that are not finite in float32")
     if found.value_mask is not None and found.value_mask.dtype != torch.bool:
         raise RagenError(f"{where} a value_mask of {found.value_mask.dtype}, but must be bool")
+    if found.value_mask is not None and (found.value_mask & ~mask).any():
+        raise RagenError(
+            f"{where} a value_mask with tokens outside batch.mask, which have no value; use "
+            "value_mask & batch.mask"
+        )
     if estimator.needs_critic != (found.value_targets is not None):
         raise RagenError(
             f"{where} {'no ' if estimator.needs_critic else ''}value targets, but is registered with "

@@ -96,7 +96,8 @@ def keep_groups(
 def _indices(kind: str, found: Any) -> list[int]:
     try:
         listed = list(found)
-        if any(isinstance(i, bool | np.bool_) for i in listed):
+        # Python takes bools of torch for indices.
+        if any(np.asarray(i).dtype.kind == "b" for i in listed):
             raise TypeError
         return sorted(operator.index(i) for i in listed)
     except TypeError:

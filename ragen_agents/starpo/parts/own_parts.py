@@ -84,12 +84,13 @@ def _source(part: Any) -> str | None:
 
 
 def _settings(part: Any) -> str:
-    """Return the plain data that a part holds: attributes, defaults, and what a closure refers to."""
+    """Return the plain data that a part holds: attributes, defaults, and what a function refers to."""
     if inspect.ismethod(part):
         return _settings(part.__self__)
     if inspect.isfunction(part):
         defaults = {name: p.default for name, p in inspect.signature(part).parameters.items()}
-        return _plain({**inspect.getclosurevars(part).nonlocals, **defaults})
+        used = inspect.getclosurevars(part)
+        return _plain({**used.globals, **used.nonlocals, **defaults})
     if inspect.isclass(part) or is_projects(part):
         return ""
     return _plain(getattr(part, "__dict__", {}), _STATE)

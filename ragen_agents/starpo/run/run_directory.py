@@ -160,7 +160,22 @@ def _check_same_parts(
             f"'{folder}' holds a run with {_listed(passed_before)}, but it would be resumed with "
             f"{_listed(passed)}; pass the same parts, or choose another directory"
         )
-    for kind, part in {**passed, **registered}.items():
+    _check_digests(folder, before, {**passed, **registered})
+
+
+def check_registered_parts(folder: Path, config: TrainConfig) -> None:
+    """Check that the registered parts that a run has learned with have not changed since.
+
+    Raises:
+        RagenError: One of them has.
+    """
+    registered = registered_parts(config)
+    if registered and (folder / ENVIRONMENT).exists():
+        _check_digests(folder, _own_parts_of(folder), registered)
+
+
+def _check_digests(folder: Path, before: Mapping[str, OwnPart], now: Mapping[str, OwnPart]) -> None:
+    for kind, part in now.items():
         digests = {part.digest, before[kind].digest} if kind in before else set()
         if len(digests - {None}) > 1:
             raise RagenError(

@@ -70,10 +70,11 @@ def loss_terms(
         return aggregate(how.agg_mode, per_token, inputs.mask, totals)
 
     chosen = POLICY_LOSSES[how.policy_loss]
+    # Copies, so that a loss that writes into them changes no other term and no metric.
     given = PolicyLossInput(
-        logprobs=scores.logprobs, old_logprobs=inputs.old_logprobs,
-        rollout_logprobs=inputs.rollout_logprobs, advantages=inputs.advantages,
-        turn_ids=inputs.turn_ids, mask=inputs.mask, settings=how,
+        logprobs=scores.logprobs.clone(), old_logprobs=inputs.old_logprobs.clone(),
+        rollout_logprobs=inputs.rollout_logprobs.clone(), advantages=inputs.advantages.clone(),
+        turn_ids=inputs.turn_ids.clone(), mask=inputs.mask.clone(), settings=how,
         params={**chosen.params, **how.params},
     )  # fmt: skip
     found = token_loss(chosen, given)
