@@ -26,7 +26,7 @@ def build(
         int, typer.Option(min=0, help="Seed of the demonstrations and the weights.")
     ] = 0,
 ) -> None:
-    """Build the starter model from scratch in about 65 minutes: demonstrations, tokenizer, weights."""
+    """Build the starter model from scratch in about an hour: demonstrations, tokenizer, weights."""
     from ragen_agents.allocator import keep_freed_memory
     from ragen_agents.starter import STARTER
     from ragen_agents.starter.model_build import build as build_model
