@@ -154,5 +154,6 @@ def record(flags: Any, ends: Any, step: Any, low: Any, high: Any) -> None:
     """Copy the recorded flags of the envs ``low`` to ``high``, to be kept: (3, steps, num_envs) bool."""
     for k in range(len(RECORDED)):
         flag, kept = flags[RECORDED[k]], ends[k, step, low:high]
-        for i in range(kept.shape[0]):  # numba compiles this to faster code than the assignment of a slice
+        # numba compiles this to faster code than the assignment of a slice.
+        for i in range(kept.shape[0]):
             kept[i] = flag[i]

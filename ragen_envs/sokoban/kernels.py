@@ -45,7 +45,7 @@ from ragen_envs.sokoban.dynamics import (
 from ragen_envs.sokoban.generator import MAX_ATTEMPTS, attempt
 from ragen_envs.sokoban.laws import Law
 from ragen_envs.sokoban.level_key import room_key, room_weights
-from ragen_envs.sokoban.reverse_play import Scratch
+from ragen_envs.sokoban.reverse_play import Scratch, lengths
 from ragen_envs.splits import SPLITS, split_code
 
 HERE: Final = OWN
@@ -57,8 +57,8 @@ ROWS: Final = OWN + 2
 share(
     dynamics.account, dynamics.approach, dynamics.offsets, dynamics.write_distances, rooms.carve_room,
     rooms.place_targets, reverse_play._box_key, reverse_play._first_visit, reverse_play.apart,
-    reverse_play._is_free, reverse_play.reverse_play, reverse_play.walk_away, generator.attempt,
-    level_key._flood, level_key.room_key,
+    reverse_play._is_free, reverse_play.reverse_play, reverse_play.lengths, reverse_play.walk_away,
+    generator.attempt, level_key._flood, level_key.room_key,
 )  # fmt: skip
 
 
@@ -194,6 +194,11 @@ def restart_all(cells: Any, state: Any, phase: Any, level: Any, width: Any, dist
 
 
 @jit
+def _zeros(length: Any) -> Any:
+    return np.zeros(length, np.int64)
+
+
+@jit
 def draw_all(
     cells: Any, state: Any, phase: Any, height: Any, width: Any, boxes: Any, law: Any, wanted: Any,
     search_weights: Any, room_weights: Any, distances: Any,
@@ -204,14 +209,10 @@ def draw_all(
     before.
     """
     size = height * width
-    places: Any = np.zeros((4, boxes), np.int64)
-    cell_scratch: Any = np.zeros((3, size), np.int64)
-    slots = 2
-    while slots < 2 * law.nodes + 3:
-        slots *= 2
-    table: Any = np.zeros(slots, np.int64)
-    trail: Any = np.empty(4 * (law.depth + 2) + law.nodes + 1, np.int64)
-    buffers = Scratch(places[0], places[1], places[2], places[3], cell_scratch[0], table, trail)
+    slots, trail = lengths(law)
+    origin, now, best, pulls = _zeros(boxes), _zeros(boxes), _zeros(boxes), _zeros(boxes)
+    buffers = Scratch(origin, now, best, pulls, _zeros(size), _zeros(slots), _zeros(trail))
+    stack, seen = _zeros(size), _zeros(size)
     for i in range(state.shape[1]):
         if state[PHASE, i] != phase:
             continue
@@ -223,7 +224,7 @@ def draw_all(
                 board, height, width, boxes, law, stream, search_weights, buffers
             )
             if player != 0:
-                key = room_key(board, height, width, room_weights, cell_scratch[1], cell_scratch[2])
+                key = room_key(board, height, width, room_weights, stack, seen)
                 found = split_code(key) == wanted
             if found:
                 break

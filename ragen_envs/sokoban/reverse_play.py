@@ -44,10 +44,17 @@ class Scratch(NamedTuple):
 
 def scratch(size: int, boxes: int, law: Law, make: Callable[[int], Ints]) -> Scratch:
     """Return the buffers for rooms of ``size`` cells, made of zeros by ``make(length)``."""
-    slots = 1 << (2 * law.nodes + 2).bit_length()
-    trail = 4 * (law.depth + 2) + law.nodes + 1
+    slots, trail = lengths(law)
     origin, now, best, pulls = (make(boxes) for _ in range(4))
     return Scratch(origin, now, best, pulls, make(size), make(slots), make(trail))
+
+
+def lengths(law: Law) -> tuple[int, int]:
+    """Return how long the table and the trail of a search are."""
+    slots = 2
+    while slots < 2 * law.nodes + 3:
+        slots *= 2
+    return slots, 4 * (law.depth + 2) + law.nodes + 1
 
 
 def reverse_play(
