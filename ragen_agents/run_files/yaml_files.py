@@ -123,6 +123,8 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
     if first["type"] == "missing":
         # A misspelt field is both missing and unknown; the second says more.
         first = next((e for e in others if _is_unknown_beside(e, first)), first)
+    if first["type"] == "json_invalid":
+        return one_line(first["msg"])
     where = [str(part) for part in first["loc"]]
     if first["type"] == "missing":
         beside = [e["loc"] for e in others if e["type"] == "missing"]

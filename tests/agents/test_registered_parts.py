@@ -106,6 +106,12 @@ def test_a_registered_filter_decides_what_is_kept(plain, tmp_path):
     assert lines(tmp_path)[0]["kept_groups"] == 1
 
 
+def test_a_filter_is_not_asked_where_the_game_failed_in_all_groups():
+    last = GroupFilter("last", lambda batch: [max(range(len(batch.returns)))], "the last group")
+    register_filter(last)
+    assert keep_groups([], "last", 0.5, 0) == []
+
+
 @pytest.mark.parametrize(
     "kept", [[0, 0], [2], [-1], [True, False], torch.tensor([True, False]), [0.5], None]
 )

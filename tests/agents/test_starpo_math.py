@@ -115,17 +115,26 @@ def test_grpo(pairs):
         assert got == pytest.approx(expected, rel=1e-2, abs=1e-2)
 
 
-def test_grpo_of_one_and_of_equals_is_zero():
-    found = adv.grpo(torch.tensor([3.0, 1.0, 1.0]), torch.tensor([0, 1, 1]))
+GROUP_RELATIVE = pytest.mark.parametrize("estimate", [adv.grpo, adv.dr_grpo, adv.rloo])
+
+
+@GROUP_RELATIVE
+def test_a_group_of_one_and_a_group_of_equal_returns_have_advantage_zero(estimate):
+    found = estimate(torch.tensor([3.0, 1.0, 1.0]), torch.tensor([0, 1, 1]))
     assert found.tolist() == [0.0, 0.0, 0.0]
 
 
+@GROUP_RELATIVE
 @pytest.mark.parametrize("size", [3, 6, 7, 8, 12, 16])
-def test_grpo_of_equal_returns_is_zero_where_their_mean_is_rounded(size):
+def test_equal_returns_have_advantage_zero_where_their_mean_is_rounded(estimate, size):
     """In float32 the mean of eight times 10.9 is not 10.9."""
     returns = torch.arange(-200, 1200).repeat_interleave(size) / 100
     groups = torch.arange(1400).repeat_interleave(size)
-    assert not adv.grpo(returns, groups).any()
+    assert not estimate(returns, groups).any()
+
+
+@pytest.mark.parametrize("size", [3, 6, 7, 8, 12, 16])
+def test_whitened_equal_advantages_are_zero_where_their_mean_is_rounded(size):
     for value in (0.15, 10.9):
         whitened = adv.whiten(
             torch.full((size, 200), value), torch.ones(size, 200, dtype=torch.bool)

@@ -291,7 +291,9 @@ def test_a_corrupt_middle_line_is_named(run, line, fails):
     lines = (run / "episodes.jsonl").read_text().splitlines()
     (run / "episodes.jsonl").write_text("\n".join([lines[0], line, *lines[2:], ""]))
     for command in (["bench", *QUICK, "--out", run], ["show", run], ["verify", run]):
-        assert "episodes.jsonl line 2 is corrupt" in fails(*command)
+        message = fails(*command)
+        assert "episodes.jsonl line 2 is corrupt" in message
+        assert "but is b'" not in message
 
 
 def test_a_repeated_line_is_named(run, fails):

@@ -86,6 +86,12 @@ def test_an_unfinished_run_is_accepted_and_named(run, capsys):
     assert "5 episodes missing" in capsys.readouterr().out
 
 
+def test_environments_that_cannot_be_read_are_named(run, capsys):
+    (run / "environment.json").write_text("{")
+    assert main(["verify", str(run)]) == 0
+    assert "environment.json' cannot be read" in capsys.readouterr().out
+
+
 def _bump(record, name):
     record[name] = record[name] + 0.1
 

@@ -6,6 +6,7 @@ import typer
 
 from ragen_bench.cli.options import RunArgument
 from ragen_bench.cli.placement import BackendOption, replayer
+from ragen_envs.errors import RagenError
 
 
 def verify(run: RunArgument, backend: BackendOption = "local") -> None:
@@ -14,6 +15,7 @@ def verify(run: RunArgument, backend: BackendOption = "local") -> None:
     from ragen_bench.console.escaping import escape_unprintable
     from ragen_bench.console.row_bar import bar
     from ragen_bench.leaderboard.store import refuse_replay
+    from ragen_bench.runs.environments import versions_of
     from ragen_bench.verification.run_verification import MismatchError, verify_run
 
     replay_all = replayer(backend)
@@ -27,6 +29,10 @@ def verify(run: RunArgument, backend: BackendOption = "local") -> None:
         raise typer.Exit(1) from None
     complete = "complete" if not found.missing else f"UNFINISHED: {found.missing} episodes missing"
     print(f"OK {found.episodes} episodes, {found.turns} turns replayed; {complete}")
+    try:
+        versions_of(run)
+    except RagenError as error:
+        print(f"note: {error}; so it is not known what versions the run was played with")
     if found.torn:
         print("note: the incomplete last line was skipped")
     if not found.hashed:

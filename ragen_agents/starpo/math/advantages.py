@@ -42,21 +42,7 @@ def _differ(numbers: Tensor) -> bool:
 def dr_grpo(returns: Tensor, groups: Tensor) -> Tensor:
     """Return R minus the mean of the group, not divided by a deviation (Liu et al. 2025), (B,).
 
-    Args:
-        returns: (B,), of whole trajectories.
-        groups: (B,) int64, which group each belongs to.
-    """
-    advantages = torch.zeros_like(returns)
-    for group in groups.unique():
-        members = groups == group
-        advantages[members] = returns[members] - returns[members].mean()
-    return advantages
-
-
-def rloo(returns: Tensor, groups: Tensor) -> Tensor:
-    """Return R minus the mean of the *others* of the group (Ahmadian et al. 2024, arXiv 2402.14740), (B,).
-
-    A group of one has advantage 0.
+    A group of equal returns has advantage 0.
 
     Args:
         returns: (B,), of whole trajectories.
@@ -66,7 +52,25 @@ def rloo(returns: Tensor, groups: Tensor) -> Tensor:
     for group in groups.unique():
         members = groups == group
         inside = returns[members]
-        if len(inside) > 1:
+        if _differ(inside):
+            advantages[members] = inside - inside.mean()
+    return advantages
+
+
+def rloo(returns: Tensor, groups: Tensor) -> Tensor:
+    """Return R minus the mean of the *others* of the group (Ahmadian et al. 2024, arXiv 2402.14740), (B,).
+
+    A group of one and a group of equal returns have advantage 0.
+
+    Args:
+        returns: (B,), of whole trajectories.
+        groups: (B,) int64, which group each belongs to.
+    """
+    advantages = torch.zeros_like(returns)
+    for group in groups.unique():
+        members = groups == group
+        inside = returns[members]
+        if _differ(inside):
             advantages[members] = inside - (inside.sum() - inside) / (len(inside) - 1)
     return advantages
 

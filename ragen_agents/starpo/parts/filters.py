@@ -72,6 +72,7 @@ def keep_groups(
     """Return the indices of the groups that a filter keeps, ascending.
 
     The result may be empty: a filter by deviation, other than softmax-top-p, drops groups of equal returns.
+    Where there are no groups, because the game failed in all of them, the filter is not asked.
 
     Args:
         returns: The returns of the members of each group.
@@ -83,6 +84,8 @@ def keep_groups(
     Raises:
         RagenError: The filter returned something other than different indices of groups.
     """
+    if not len(returns):
+        return []
     chosen = FILTERS[kind]
     found = chosen.function(FilterInput(returns, ratio, seed, {**chosen.params, **(params or {})}))
     kept = _indices(kind, found)
