@@ -17,10 +17,10 @@ _STEP: Final = 64 << 20
 def keep_freed_memory() -> None:
     """Let the C library keep freed memory, instead of returning it to the system.
 
-    The system clears each page before a process gets it again. Without that, SmolLM2 imitates in 115 s instead
-    of 128 s on two cores; for models as small as the starter it makes little difference. The setting holds for
-    the whole process. It needs glibc, and leaves everything as it is elsewhere and where the environment sets
-    the allocator (``MALLOC_…``, ``GLIBC_TUNABLES`` or ``LD_PRELOAD``).
+    The system clears each page before a process gets it again. Without that, SmolLM2 imitates in 115 s
+    instead of 128 s on two cores; for models as small as the starter it makes little difference. The
+    setting holds for the whole process. It needs glibc, and leaves everything as it is elsewhere and where
+    the environment sets the allocator (``MALLOC_…``, ``GLIBC_TUNABLES`` or ``LD_PRELOAD``).
     """
     given = any(name.startswith(("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD")) for name in os.environ)
     if given or platform.libc_ver()[0] != "glibc":
