@@ -1,6 +1,8 @@
 """Where two configs differ."""
 
-from typing import Any
+from typing import Any, Final
+
+_UNSET: Final = object()
 
 
 def differences_of(there: dict[str, Any], here: dict[str, Any]) -> str | None:
@@ -12,11 +14,15 @@ def _first_difference(there: object, here: object, where: str) -> str | None:
     if isinstance(there, dict) and isinstance(here, dict):
         for name in [*there, *(n for n in here if n not in there)]:
             inside = f"{where}.{name}" if where else str(name)
-            found = _first_difference(there.get(name), here.get(name), inside)
+            found = _first_difference(there.get(name, _UNSET), here.get(name, _UNSET), inside)
             if found is not None:
                 return found
         # The order of the tasks is the order of the episodes.
         return None if list(there) == list(here) else f"the order of {where}"
-    if there == here:
+    if there == here or all(value is None or value is _UNSET for value in (there, here)):
         return None
-    return f"{where} is {there!r:.120} there and {here!r:.120} now"
+    return f"{where} is {_shown(there)} there and {_shown(here)} now"
+
+
+def _shown(value: object) -> str:
+    return "not set" if value is _UNSET else f"{value!r:.120}"
