@@ -189,7 +189,7 @@ def main() -> None:
         ):  # at once: the checkpoint at the end may take longer than there is time
             args.json.write_text(json.dumps(findings(rows, episodes, memory)) + "\n")
 
-    with tempfile.TemporaryDirectory() as folder, memory.watched():
+    with tempfile.TemporaryDirectory() as folder:
         model, run = args.model or Path(folder, "model"), Path(folder, "run")
         if not (model / "tokenizer.json").exists():  # which is written last
             make_model(model, args.shape)
@@ -198,7 +198,10 @@ def main() -> None:
         plan = planner(fitted(config, planner))
         planned = ", ".join(f"{phase} {plan.total(phase) / GIB:.1f}" for phase in PLANNED)
         print(f"planned at most, GiB: {planned}", flush=True)
-        Trainer(config, run, callbacks=[ReportMetrics(show)]).run()
+        trainer = Trainer(config, run, callbacks=[ReportMetrics(show)])
+        # Not before: while vLLM captures its graphs, no other thread may call CUDA.
+        with memory.watched():
+            trainer.run()
         saved = sum(f.stat().st_size for f in run.rglob("*") if f.is_file())
         held = ", ".join(f"{k} {v:.1f}" for k, v in memory.peaks().items() if v is not None)
         print(f"at most {held}, checkpoint {saved / 2**30:.1f} GiB")

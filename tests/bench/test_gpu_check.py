@@ -2,8 +2,10 @@
 
 import json
 import os
+import runpy
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -158,6 +160,32 @@ def test_an_engine_is_chosen_for_all_stages_that_roll_out(tmp_path):
     said = [" ".join([stage.title, *stage.command]) for stage in stages[1:]]
     assert len(said) == 4
     assert all("engine=transformers" in text and "vllm" not in text for text in said)
+
+
+def test_the_gpu_is_not_looked_at_while_the_trainer_loads(monkeypatch, tmp_path):
+    """vLLM captures CUDA graphs then, which fails if another thread calls CUDA meanwhile."""
+    main = runpy.run_path(str(ROOT / "benchmarks/speed/paper_scale.py"))["main"]
+    done = []
+
+    class Trainer:
+        def __init__(self, *_, **__):
+            done.append("loaded")
+
+        def run(self):
+            done.append("run")
+
+    @contextmanager
+    def watched(_):
+        done.append("watched")
+        yield
+
+    monkeypatch.setitem(main.__globals__, "Trainer", Trainer)
+    monkeypatch.setattr(main.__globals__["Memory"], "watched", watched)
+    monkeypatch.setattr(
+        sys, "argv", ["paper_scale", "--shape", "tiny", "--model", str(tmp_path / "model")]
+    )
+    main()
+    assert done == ["loaded", "watched", "run"]
 
 
 def test_a_rehearsal_trains_and_measures(tmp_path):

@@ -11,9 +11,16 @@ _THREADS: Final = (
 )  # fmt: skip
 
 
-def task_environment(threads: int) -> dict[str, str]:
-    """Return the environment variables of a task's process: thread limits, extensions, absolute paths."""
+def task_environment(threads: int, hides_gpus: bool = False) -> dict[str, str]:
+    """Return the environment variables of a task's process: thread limits, extensions, absolute paths.
+
+    Args:
+        threads: Of the process.
+        hides_gpus: Whether it is to compute on the CPU also where there is a GPU.
+    """
     changed = dict.fromkeys(_THREADS, str(threads)) | imports_environment()
+    if hides_gpus:
+        changed["CUDA_VISIBLE_DEVICES"] = ""
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     if paths:
         changed["PYTHONPATH"] = os.pathsep.join(str(Path(path).absolute()) for path in paths)

@@ -77,11 +77,12 @@ class Local:
     Args:
         slots: Number of concurrent tasks, >= 1.
         threads: Threads per task, >= 1.
+        hides_gpus: Whether tasks compute on the CPU also where there is a GPU.
     """
 
-    def __init__(self, slots: int, threads: int) -> None:
+    def __init__(self, slots: int, threads: int, hides_gpus: bool = False) -> None:
         self.slots = slots
-        self._environment = task_environment(threads)
+        self._environment = task_environment(threads, hides_gpus)
 
     def start(self, folder: Path) -> Job:
         """Start the task of a folder."""

@@ -29,7 +29,7 @@ class OnRay:
         cluster = RayCluster(threads, gpus)
         self.slots = cluster.slots
         self._ray = cluster.ray
-        self._environment = task_environment(threads)
+        self._environment = task_environment(threads, hides_gpus=not gpus)
         self._work = cluster.remote(_work, max_retries=0)
 
     def start(self, folder: Path) -> Job:

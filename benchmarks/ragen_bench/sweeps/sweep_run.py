@@ -118,7 +118,8 @@ class SweepRun:
             return OnRay(1 if laptop else _RAY_CPUS, gpus)
         # The starter model is too small to gain from a second thread, and loses where cores are shared.
         workers = self._local_workers
-        return Local(workers, 1 if laptop else max(1, available_cpus() // workers))
+        # A task per CPU would be too many for a GPU, and stored results were computed on CPUs.
+        return Local(workers, 1 if laptop else max(1, available_cpus() // workers), laptop)
 
     @property
     def _local_workers(self) -> int:

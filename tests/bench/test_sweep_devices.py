@@ -1,0 +1,34 @@
+"""Where the tasks of a sweep compute on a machine with a GPU."""
+
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from ragen_bench.sweeps import jobs, ray_jobs
+from ragen_bench.sweeps.sweep_config import load_sweep
+from ragen_bench.sweeps.sweep_run import SweepRun
+from ragen_bench.sweeps.tasks import Choice
+
+
+@pytest.mark.parametrize(("scale", "shown"), [("laptop", ""), ("paper", "0,1")])
+def test_tasks_at_laptop_scale_leave_a_gpu_alone(scale, shown, monkeypatch, tmp_path):
+    """There is one per CPU, and the stored results were computed on CPUs."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    seen = []
+    monkeypatch.setattr(jobs.subprocess, "Popen", lambda *_, env, **__: seen.append(env))
+    run = SweepRun(load_sweep("filter"), Choice(scale=scale), tmp_path, workers=None)
+    run._launcher().start(tmp_path)
+    assert [environment["CUDA_VISIBLE_DEVICES"] for environment in seen] == [shown]
+
+
+@pytest.mark.parametrize(("gpus", "hidden"), [(0.0, True), (0.5, False)])
+def test_rays_tasks_see_the_gpus_that_they_request(gpus, hidden, monkeypatch, tmp_path):
+    seen = []
+    task = SimpleNamespace(remote=lambda _, environment: seen.append(environment))
+    cluster = SimpleNamespace(slots=1, ray=None, remote=lambda *_, **__: task)
+    monkeypatch.setattr(ray_jobs, "RayCluster", lambda *_: cluster)
+    ray_jobs.OnRay(1, gpus).start(tmp_path)
+    assert ["CUDA_VISIBLE_DEVICES" in environment for environment in seen] == [hidden]
