@@ -4,9 +4,11 @@ from typing import Final
 
 import torch
 
-_SIGNS: Final = ("DefaultCPUAllocator", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+_SIGNS: Final = (
+    "DefaultCPUAllocator", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "'out of memory'",
+)  # fmt: skip
 """In messages of errors that have no class of their own: of the processor's memory, and of CUDA's where it is
-not PyTorch's allocator that lacks it."""
+not PyTorch's allocator that lacks it, but CUDA itself, cuBLAS or NCCL ("Cuda failure 2 'out of memory'")."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -22,6 +22,7 @@ LAYER = {
 CUDA = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 CUDA_ITSELF = RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be reported later")
 CUBLAS = RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+NCCL = RuntimeError("NCCL error ... Last error: Cuda failure 2 'out of memory'")
 CPU = RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory")
 GONE = EngineError("the engine is gone")
 
@@ -72,6 +73,7 @@ PASSES = "update.max_tokens_per_micro_batch .16384. or set update.gradient_check
         ("prepare", 2, CPU, 2, PASSES),
         ("prepare", 2, CUDA_ITSELF, 2, PASSES),
         ("_loss", 0, CUBLAS, 0, PASSES),
+        ("_loss", 0, NCCL, 0, PASSES),
         ("_loss", 0, CUDA, 0, PASSES),
         ("_loss", 4, CPU, 1, PASSES),  # two steps of two passes in each iteration
         ("_loss", 5, MemoryError(), 1, PASSES),
