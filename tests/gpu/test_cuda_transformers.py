@@ -10,6 +10,8 @@ pytest.importorskip("transformers")
 
 from vllm_rollouts import TOKENS, answers, beside, collect, requests  # noqa: E402
 
+from ragen_agents.engines.transformers_engine import TransformersEngine  # noqa: E402
+
 
 @pytest.mark.parametrize("game", ["Sokoban", "FrozenLake"])
 def test_greedy_trajectories_are_those_of_a_cpu(game, device, starter, codec):
@@ -27,10 +29,8 @@ def test_a_row_does_not_depend_on_the_rows_beside_it(device, starter, codec):
         assert answers(engine, requests(codec, [seed]))[seed].ids == together[seed].ids
 
 
-def test_tokens_are_sampled_without_waiting_for_each(cuda, device, starter, codec):
-    """A wait for the GPU costs more than a step of a small model; one for several tokens is enough."""
-    engine = beside(starter.to(device), codec)
-    asked = requests(codec, range(8))
+def waits_and_steps(engine, asked):
+    """Return how often replies waited for the GPU, and the tokens of the longest."""
     answers(engine, asked)  # loads and compiles
     with warnings.catch_warnings(record=True) as waits:
         warnings.simplefilter("always")
@@ -40,5 +40,21 @@ def test_tokens_are_sampled_without_waiting_for_each(cuda, device, starter, code
         finally:
             torch.cuda.set_sync_debug_mode("default")
     steps = max(len(reply.ids) for reply in found.values())
-    assert steps > TOKENS // 2
-    assert sum("synchron" in str(w.message) for w in waits) < steps
+    return sum("synchron" in str(w.message) for w in waits), steps
+
+
+def test_tokens_are_sampled_without_waiting_for_each(cuda, device, starter, codec):
+    """A wait for the GPU costs more than a step of a small model; one for several tokens is enough."""
+    starter.to(device)
+    waits, steps = zip(
+        *(
+            waits_and_steps(
+                TransformersEngine(starter, codec.stop_token_ids, codec.pad, most),
+                requests(codec, range(8)),
+            )
+            for most in (8, TOKENS)
+        ),
+        strict=True,
+    )
+    assert steps[1] > TOKENS // 2
+    assert waits[1] - waits[0] < steps[1] - steps[0]
