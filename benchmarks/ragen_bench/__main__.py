@@ -41,13 +41,13 @@ def _missing(error: ImportError) -> str:
 
 
 _EXTRAS = {
-    "bench": ("anyio", "pandas", "pydantic", "rich", "scipy", "typer", "yaml"),
-    "api": ("httpx2", "openai", "PIL"),
+    "bench": ("PIL", "anyio", "jinja2", "pandas", "pydantic", "rich", "scipy", "typer", "yaml"),
+    "api": ("httpx2", "openai"),
     "models": ("torch", "transformers", "safetensors", "tokenizers"),
     "multi-agent": ("pettingzoo",),
     "inspect": ("inspect_ai",),
-    "leaderboard": ("PIL", "pyarrow"),
-    "train": ("accelerate", "datasets", "jinja2", "matplotlib", "peft", "psutil", "trl"),
+    "leaderboard": ("pyarrow",),
+    "train": ("accelerate", "datasets", "matplotlib", "peft", "psutil", "trl"),
 }
 
 

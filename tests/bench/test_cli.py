@@ -354,6 +354,16 @@ def test_a_missing_extra_is_named(package, extra, command, tmp_path):
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_misspelt_game_is_named_where_pettingzoo_is_missing(tmp_path):
+    program = (
+        "import sys; sys.modules['pettingzoo'] = None; from ragen_bench.__main__ import main; "
+        "sys.exit(main(['bench', '--agent', 'random', '--game', 'Chess']))"
+    )
+    done = python("-c", program, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: unknown game 'Chess'; ")
+
+
 def test_a_person_plays_through_a_pipe():
     done = python("-m", "ragen_bench", "play", "FrozenLakeDeterministic", "--index", "0",
                   input="hint\nsideways\ndddddddddddd\nd\n\nquit\n")  # fmt: skip

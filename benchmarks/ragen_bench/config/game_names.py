@@ -1,6 +1,7 @@
 """Names of games on the command line: ids, or short names such as sokoban that stand for one."""
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 from ragen_envs.errors import RagenError
 from ragen_envs.registration import text_ids
@@ -27,7 +28,9 @@ def check_one_player(name: str) -> None:
 
 
 def is_for_several(name: str) -> bool:
-    """Return whether a name is that of a game for several players; see ``find_game``."""
+    """Return whether a name is that of a game for several players; False where pettingzoo is missing."""
+    if find_spec("pettingzoo") is None:
+        return False
     from ragen_envs.multi_agent.games import MULTI_AGENT_GAMES
 
     return find_game(name, [game.text_id for game in MULTI_AGENT_GAMES]) is not None

@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -212,9 +211,7 @@ def check_suite(suite: Suite) -> None:
 def _is_for_several(suite: Suite) -> bool:
     """Return whether all games of a suite are for several players; False where pettingzoo is missing."""
     games = [task.env for task in suite.tasks.values()]
-    if find_spec("pettingzoo") is None or any(game_of(game) is not None for game in games):
-        return False
-    return all(map(is_for_several, games))
+    return not any(game_of(game) is not None for game in games) and all(map(is_for_several, games))
 
 
 def check_tasks(suite: Suite, make: Callable[[str], None]) -> None:
