@@ -24,10 +24,7 @@ from ragen_bench.sweeps.tasks import Choice, plan  # noqa: E402
 from results import make_result  # noqa: E402
 
 from ragen_agents.run_files.yaml_files import dump_yaml  # noqa: E402
-from ragen_agents.starpo import ESTIMATORS, Estimator, register_estimator  # noqa: E402
-from ragen_agents.starpo.parts.own_parts import registered_parts  # noqa: E402
 from ragen_agents.starpo.run.run_directory import config_digest  # noqa: E402
-from ragen_envs.errors import RagenError  # noqa: E402
 
 PAPER = Choice(scale="paper", seeds=1)
 
@@ -67,27 +64,6 @@ def test_a_sweep_trains_with_an_imported_estimator(tiny, tmp_path, monkeypatch, 
     )
     assert done == 0
     assert "zero" in capsys.readouterr().out
-
-
-def test_a_result_is_of_the_registered_part_that_it_was_trained_with(tmp_path, monkeypatch):
-    monkeypatch.setattr(ESTIMATORS, "_parts", dict(ESTIMATORS._parts))
-    register_estimator(Estimator("my-own", lambda batch: None, "for the test"))
-    own = {"train": {"advantage": {"estimator": "my-own"}}}
-    sweep = load_sweep(small_sweep(tmp_path, 1, cells={"a": {}, "own": own}))
-    tasks = plan(sweep, Choice(quick=True, seeds=1))
-    for task in tasks:
-        (tmp_path / task.path / "train").mkdir(parents=True)
-        write_result(tmp_path / task.path, make_result(task))
-    (now,) = registered_parts(tasks[-1].train).values()
-    for digest in (now.digest, "0" * 64):
-        parts = {"own_parts": {"advantage.estimator": {"name": "my-own", "digest": digest}}}
-        for task in tasks:
-            (tmp_path / task.path / "train" / "environment.json").write_text(json.dumps(parts))
-        if digest == now.digest:
-            assert all(s.status == "done" for s in read_states(tasks, tmp_path, {}, {}))
-            continue
-        with pytest.raises(RagenError, match=r"another version of advantage\.estimator=my-own"):
-            read_states(tasks, tmp_path, {}, {})
 
 
 def test_vllm_that_scores_is_started_after_the_one_that_trained_has_ended(tiny, tmp_path):

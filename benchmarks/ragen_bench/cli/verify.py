@@ -32,7 +32,7 @@ def verify(run: RunArgument, backend: BackendOption = "local") -> None:
     try:
         versions_of(run)
     except RagenError as error:
-        print(f"note: {error}; so it is not known what versions the run was played with")
+        print(f"note: {error}, so the versions it was played with are unknown")
     if found.torn:
         print("note: the incomplete last line was skipped")
     if not found.hashed:
