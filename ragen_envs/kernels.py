@@ -78,24 +78,25 @@ def first_outside(actions: Any, count: Any) -> Any:
 
 
 @jit
-def settle(state: Any, done: Any, limit: Any, flags: Any) -> Any:
+def settle(state: Any, done: Any, limit: Any, flags: Any, idle: Any) -> Any:
     """Count the step, write phases, ends and validity, and return how many episodes ended.
 
     Args:
-        state: (rows, n) int64. Envs that were not running become due.
+        state: (rows, n) int64.
         done: Which running envs terminate in this step, (n,) of 0 or 1.
         limit: Steps after which an episode is truncated.
         flags: (rows, n) bool.
+        idle: The next phase of envs that were not running: DUE, or RUNNING where their episode begins now.
     """
     ended = 0
     for i in range(done.shape[0]):
         running = int(state[PHASE, i] == RUNNING)
-        elapsed = state[ELAPSED, i] + 1
+        elapsed = (state[ELAPSED, i] + 1) * running
         cut = int(elapsed >= limit) & running
         over = cut | done[i]
         ended += over
         state[ELAPSED, i] = elapsed
-        state[PHASE, i] = DUE * (1 - running) | over
+        state[PHASE, i] = idle * (1 - running) | over
         flags[TERMINATED, i] = done[i]
         flags[TRUNCATED, i] = cut
         flags[VALID, i] = True

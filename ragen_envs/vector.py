@@ -37,6 +37,7 @@ from ragen_envs.splits import SPLITS
 from ragen_envs.vector_options import ResetOptions, read_actions, read_options, read_seeds
 
 NO_LIMIT = 2**31 - 1
+_BOOL = np.dtype(np.bool_)
 
 
 class Rollout(NamedTuple):
@@ -52,6 +53,12 @@ class Rollout(NamedTuple):
     """(steps, num_envs)."""
     successes: NDArray[np.bool_]
     """(steps, num_envs), the info ``success`` of the episode that took the step."""
+
+
+# Rewards, flags, terminations, truncations, infos; all of type bool is in the memory of the flags.
+_Results = tuple[
+    NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
+]
 
 
 class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
@@ -79,13 +86,15 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     """(rows, num_envs), see ``ragen_envs.kernels``."""
     _observations: NDArray[Any]
     """(num_envs, ...), the buffer that the kernels write."""
+    _begins_again: bool = False
+    """Whether a step also begins the episodes that are due, on the fixed level."""
 
     def __init__(
         self,
         num_envs: int = 1,
         max_episode_steps: int | None = None,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-        copy_observations: bool = True,
+        copy: bool = True,
         render_mode: str | None = None,
         **settings: Any,
     ) -> None:
@@ -95,13 +104,13 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             num_envs: Number of envs, at least 1.
             max_episode_steps: Steps after which an episode is truncated; None or -1 for never.
             autoreset_mode: When an env whose episode ended is reset.
-            copy_observations: Return observations as fresh arrays. If False, ``reset`` and ``step``
-                return the one buffer that the next ``step`` overwrites.
+            copy: Return fresh arrays and infos. If False, every ``step`` returns the same ones and overwrites
+                them, and the observations, which ``reset`` returns too, are read-only.
             render_mode: As of the single env; ``render`` returns a tuple of frames.
             **settings: Keyword arguments of the single env.
         """
         self.num_envs = read_count("num_envs", num_envs, 1)
-        self.copy_observations = read_flag("copy_observations", copy_observations)
+        self.copy = read_flag("copy", copy)
         self.autoreset_mode = _read_autoreset_mode(autoreset_mode)
         self.single = self.game(render_mode=render_mode, **settings)
         self._same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
@@ -113,7 +122,12 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._limit = _read_limit(max_episode_steps)
+        self._shape = (num_envs,)
         self._flags_shape = (OWN_FLAG + len(self.flags), num_envs)
+        own = enumerate(self.flags, OWN_FLAG)
+        self._shown_flags = (
+            (SUCCESS, "success"), (VALID, "action_is_valid"), (EFFECTIVE, "action_is_effective"), *own,
+        )  # fmt: skip
         self._everywhere = np.ones(num_envs, np.bool_)
         self._ready = False
         self._waiting = False
@@ -162,22 +176,21 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             RagenError: An action is none. Nothing has changed then.
             ResetNeededError: An env was not reset, or its episode is over and autoreset is disabled.
         """
-        rewards = np.empty(self.num_envs)
-        flags = np.empty(self._flags_shape, np.bool_)
         if not self._ready or (self._waiting and self._disabled):
             raise self._not_ready()
-        actions = read_actions(actions, (self.num_envs,))
+        actions = read_actions(actions, self._shape)
+        rewards, flags, terminations, truncations, infos = self._kept or self._fresh_results()
         ended = self._play(actions, rewards, flags)
         if ended < 0:
             raise self._wrong_action(actions, -1 - ended)
-        if self._waiting:
+        if self._waiting and not self._begins_again:
             self._begin(DUE, self._splits)
         self._waiting = ended > 0 and not self._same_step
-        infos = self._flag_infos(flags)
         self._add_infos(infos)
         if ended and self._same_step:
-            infos.update(self._finish(infos))
-        return self._observe(), rewards, flags[TERMINATED], flags[TRUNCATED], infos
+            final = self._finish(infos)
+            infos = {**infos, **final}
+        return self._observe(), rewards, terminations, truncations, infos
 
     def rollout(self, actions: NDArray[Any], threads: int = 1) -> Rollout:
         """Play many actions in each env, with the results of that many calls of ``step``.
@@ -304,15 +317,14 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             self._state[PHASE, waiting & (splits == code)] = due
         return pairs
 
+    def _fresh_results(self) -> _Results:
+        rewards, flags = np.empty(self.num_envs), np.empty(self._flags_shape, _BOOL)
+        return rewards, flags, flags[TERMINATED], flags[TRUNCATED], self._flag_infos(flags)
+
     def _flag_infos(self, flags: NDArray[np.bool_]) -> dict[str, Any]:
-        everywhere = self._everywhere
-        infos: dict[str, Any] = {
-            "success": flags[SUCCESS], "_success": everywhere,
-            "action_is_valid": flags[VALID], "_action_is_valid": everywhere,
-            "action_is_effective": flags[EFFECTIVE], "_action_is_effective": everywhere,
-        }  # fmt: skip
-        for row, name in enumerate(self.flags, OWN_FLAG):
-            infos[name], infos[f"_{name}"] = flags[row], everywhere
+        infos = self._masks.copy()
+        for row, name in self._shown_flags:
+            infos[name] = flags[row]
         return infos
 
     def _reset_infos(self, ids: NDArray[np.int64]) -> dict[str, Any]:
@@ -350,7 +362,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         return mask
 
     def _observe(self) -> NDArray[Any]:
-        return self._observations.copy() if self.copy_observations else self._observations
+        return self._observations.copy() if self.copy else self._shown
 
     def _not_ready(self) -> ResetNeededError:
         if not self._ready:
@@ -402,6 +414,11 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """Make the views of the buffers; games with further views extend it."""
         self._streams = self._state[STREAM]
         self._everywhere.flags.writeable = False
+        self._masks = {
+            key: self._everywhere for _, name in self._shown_flags for key in (name, f"_{name}")
+        }
+        self._shown = read_only(self._observations)
+        self._kept = None if self.copy else self._fresh_results()
 
     @abstractmethod
     def _play(
@@ -440,6 +457,13 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     @abstractmethod
     def _show(self, i: int) -> None:
         """Make the state of env ``i`` the state of the single env, to be drawn."""
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a view that nothing can be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 @lru_cache(maxsize=8)

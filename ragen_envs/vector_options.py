@@ -60,7 +60,7 @@ def read_seeds(seed: int | Sequence[int | None] | None, count: int) -> list[int 
 
 def read_actions(actions: Any, shape: tuple[int, ...]) -> NDArray[np.int64]:
     """Return actions as int64 of a shape; their range is checked elsewhere."""
-    if type(actions) is np.ndarray and actions.dtype == _INT64 and actions.shape == shape:
+    if type(actions) is np.ndarray and actions.dtype is _INT64 and actions.shape == shape:
         return actions if actions.flags.c_contiguous else actions.copy()
     array = np.asarray(actions)
     if array.shape != shape or array.dtype.kind not in "iu":

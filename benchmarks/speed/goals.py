@@ -25,6 +25,7 @@ _START: Final = "Start-up, whole processes"
 _LAKE: Final = "FrozenLake 4x4, one map"
 _SOKOBAN: Final = "Sokoban 10x10/4, endless"
 _ONE: Final = "Sokoban 6x6/1, one level"
+_IN_PLACE: Final = ", copy=False"
 
 CORES: Final = len(os.sched_getaffinity(0))
 """Cores that this process may use."""
@@ -35,11 +36,17 @@ GOALS: Final = (
     Goal("One env", _LAKE, 5, "Gymnasium"),
     Goal("One env", _ONE, 20, "gym-sokoban", "stubbed"),
     Goal("One env", _ONE, 50, "gym-sokoban", "tiny"),
-    Goal(_MANY, f"{_LAKE}, 64 envs", 300, "Gymnasium"),
-    Goal(_MANY, f"{_LAKE}, 64 envs", 40, "envpool"),
-    Goal(_MANY, f"{_LAKE}, 1,024 envs", 2500, "Gymnasium"),
-    Goal(_MANY, f"{_LAKE}, 1,024 envs", 150, "envpool"),
-    Goal(_MANY, f"{_SOKOBAN}, 1,024 envs", 100, "jumanji", "scan"),
+    *(
+        goal
+        for copies in ("", _IN_PLACE)
+        for goal in (
+            Goal(_MANY, f"{_LAKE}{copies}, 64 envs", 300, "Gymnasium"),
+            Goal(_MANY, f"{_LAKE}{copies}, 64 envs", 40, "envpool"),
+            Goal(_MANY, f"{_LAKE}{copies}, 1,024 envs", 2500, "Gymnasium"),
+            Goal(_MANY, f"{_LAKE}{copies}, 1,024 envs", 150, "envpool"),
+            Goal(_MANY, f"{_SOKOBAN}{copies}, 1,024 envs", 100, "jumanji", "scan"),
+        )
+    ),
     Goal(_MANY, f"{_LAKE}, rollouts, 1,024 envs", 8, "jax"),
     Goal(_MANY, f"{_SOKOBAN}, rollouts, 1,024 envs", 8e-9),
     Goal(_MANY, f"{_SOKOBAN}, rollouts on all cores, 16,384 envs", 0.9 * CORES, ONE_THREAD),

@@ -39,6 +39,7 @@ STEPPED: dict[str, tuple[str, dict[str, Any]]] = {
     "Bandit": ("ragen/Bandit-v0", {}),
 }
 LAKE_ROW, SOKOBAN_ROW = "FrozenLake 4x4, one map", "Sokoban 10x10/4, endless"
+IN_PLACE = ", copy=False"
 CORNER = ["######", "#P___#", "#__X_#", "#__O_#", "#____#", "######"]
 SINGLE = {
     LAKE_ROW: ("ragen/FrozenLake-v0", {"level": LAKE}),
@@ -163,32 +164,39 @@ def test_rollouts_of_a_table_in_jax(benchmark: Any) -> None:
     measure(benchmark, work, MANY, name, JAX, count * length, note=note)
 
 
-@pytest.mark.parametrize("count", [1024])
-def test_many_envs_without_copies(benchmark: Any, count: int) -> None:
-    env_id, kwargs = STEPPED[SOKOBAN_ROW]
-    envs: Any = gym.make_vec(env_id, num_envs=count, copy_observations=False, **kwargs)
+@pytest.mark.parametrize("count", SIZES[1:3])
+@pytest.mark.parametrize("row", [LAKE_ROW, SOKOBAN_ROW])
+def test_many_envs_without_copies(benchmark: Any, row: str, count: int) -> None:
+    env_id, kwargs = STEPPED[row]
+    envs: Any = gym.make_vec(env_id, num_envs=count, copy=False, **kwargs)
     envs.reset(seed=0)
     supply = batches(4, count)
-    row = many(f"{SOKOBAN_ROW}, views", count)
-    measure(benchmark, lambda: envs.step(next(supply)), MANY, row, items=count)
+    name = many(f"{row}{IN_PLACE}", count)
+    measure(benchmark, lambda: envs.step(next(supply)), MANY, name, items=count)
 
 
-@pytest.mark.parametrize("count", SIZES[:3])
-def test_many_envs_of_gymnasium(benchmark: Any, count: int) -> None:
-    envs: Any = gym.make_vec("FrozenLake-v1", num_envs=count, desc=LAKE)
+@pytest.mark.parametrize(
+    ("copy", "count"), [*((True, n) for n in SIZES[:3]), (False, 64), (False, 1024)]
+)
+def test_many_envs_of_gymnasium(benchmark: Any, copy: bool, count: int) -> None:
+    arguments = {"copy": copy}
+    envs: Any = gym.make_vec("FrozenLake-v1", count, vector_kwargs=arguments, desc=LAKE)
     envs.reset(seed=0)
     supply = batches(4, count)
-    row = many(LAKE_ROW, count)
+    row = many(f"{LAKE_ROW}{'' if copy else IN_PLACE}", count)
     measure(benchmark, lambda: envs.step(next(supply)), MANY, row, GYMNASIUM, count)
 
 
-@pytest.mark.parametrize("count", SIZES)
-def test_many_envs_of_envpool(benchmark: Any, count: int) -> None:
+@pytest.mark.parametrize(
+    ("note", "count"), [*(("", n) for n in SIZES), (IN_PLACE, 64), (IN_PLACE, 1024)]
+)
+def test_many_envs_of_envpool(benchmark: Any, note: str, count: int) -> None:
+    """Both rows show the same work: envpool has no such option."""
     envpool = pytest.importorskip("envpool")
     envs = envpool.make_gymnasium("FrozenLake-v1", num_envs=count, num_threads=1)
     envs.reset()
     supply = batches(4, count)
-    row = many(LAKE_ROW, count)
+    row = many(f"{LAKE_ROW}{note}", count)
     measure(benchmark, lambda: envs.step(next(supply)), MANY, row, ENVPOOL, count)
 
 
@@ -199,12 +207,13 @@ def test_many_envs_of_jumanji(benchmark: Any, count: int) -> None:
     measure(benchmark, work, MANY, many(SOKOBAN_ROW, count), JUMANJI, count, note=note)
 
 
-def test_many_envs_of_jumanji_in_a_scan(benchmark: Any) -> None:
+@pytest.mark.parametrize("note", ["", IN_PLACE])
+def test_many_envs_of_jumanji_in_a_scan(benchmark: Any, note: str) -> None:
     count, length = 1024, 50
     work = jumanji_scan(count, length)
-    row = many(SOKOBAN_ROW, count)
-    note = f"jit, vmap and a scan of {length} steps"
-    measure(benchmark, work, MANY, row, JUMANJI, count * length, note=note)
+    row = many(f"{SOKOBAN_ROW}{note}", count)
+    what = f"jit, vmap and a scan of {length} steps"
+    measure(benchmark, work, MANY, row, JUMANJI, count * length, note=what)
 
 
 @pytest.mark.parametrize("size", [(6, 1), (10, 4)], ids=["6x6", "10x10"])

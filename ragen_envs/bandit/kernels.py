@@ -75,7 +75,7 @@ def step(
         flags[EFFECTIVE, i] = running
         flags[GAMBLED, i] = gambled & running
         done[i] = running
-    return settle(state, done, limit, flags)
+    return settle(state, done, limit, flags, DUE)
 
 
 @jit

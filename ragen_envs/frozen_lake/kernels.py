@@ -1,6 +1,6 @@
 """Many lakes at once: the rules, the generator and the start of episodes, compiled.
 
-A lake's row of cells is its observation: tile codes, with ``PLAYER`` added where the player is.
+A lake's row of cells is its observation: its tiles, with ``PLAYER`` added where the player is.
 Importing this module loads numba.
 """
 
@@ -40,40 +40,54 @@ POSITION: Final = OWN
 ROWS: Final = OWN + 1
 SLIPPED: Final = OWN_FLAG
 
-share(dynamics.turned, dynamics.slipped, generator.attempt, generator.has_path)
+SUCCESS_RATE: Final = 0
+"""Item of the settings: probability to go where intended."""
+LIMIT: Final = 1
+"""Item of the settings: steps after which an episode is truncated."""
+HOME: Final = 2
+"""Item of the settings: where the next episode begins at once on lakes that are not running, or -1."""
 
 
-def _outcomes() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the reward and the end (0 or 1) of stepping onto each tile code, as the rules have it.
-
-    The last item, for an episode that is not running, is 0 and 0.
-    """
-    tiles = (FROZEN, HOLE, GOAL)
+def _outcomes() -> tuple[tuple[float, ...], tuple[int, ...]]:
+    """Return the reward and the end (0 or 1) of stepping onto each tile code, as the rules have it."""
     table = dynamics.ways(1, 2)
-    pairs = [dynamics.step([FROZEN, tile], table, 0, RIGHT)[1:] for tile in tiles]
-    pairs.append((0.0, False))
-    return np.array([reward for reward, _ in pairs]), np.array([int(end) for _, end in pairs])
+    results = [dynamics.step([FROZEN, tile], table, 0, RIGHT) for tile in (FROZEN, HOLE, GOAL)]
+    return tuple(reward for _, reward, _ in results), tuple(int(end) for _, _, end in results)
 
 
+def _on(tile: int, outcomes: tuple[Any, ...]) -> Any:
+    """Return the outcome of a tile, 0 of ``_NOWHERE``; comparisons become vector instructions, look-ups do not."""
+    outcome = outcomes[FROZEN] - outcomes[FROZEN]
+    if tile == FROZEN:
+        outcome = outcomes[FROZEN]
+    if tile == HOLE:
+        outcome = outcomes[HOLE]
+    if tile == GOAL:
+        outcome = outcomes[GOAL]
+    return outcome
+
+
+share(dynamics.turned, dynamics.slipped, generator.attempt, generator.has_path, _on)
 _REWARDS, _ENDS = _outcomes()
+_NOWHERE: Final = 3
+"""Where lakes are that are not running, instead of on a tile."""
 
 
 @jit
 def step(
-    cells: Any, state: Any, actions: Any, rewards: Any, flags: Any, ways: Any, success_rate: Any,
-    limit: Any,
+    tiles: Any, cells: Any, state: Any, actions: Any, rewards: Any, flags: Any, ways: Any, settings: Any,
 ) -> Any:  # fmt: skip
-    """Play one action on each lake; lakes whose episode is not running stay as they are.
+    """Play one action on each lake; lakes whose episode is not running stay as they are, or begin again.
 
     Args:
-        cells: (n, h*w) uint8.
+        tiles: (n, h*w) uint8, without the players.
+        cells: The same with the players, to be kept up to date, or None.
         state: (ROWS, n) int64; streams are advanced by one draw.
         actions: (n,) int64.
         rewards: Receives the rewards, (n,) float64.
         flags: Receives the flags, (OWN_FLAG + 1, n) bool.
         ways: The table of ``dynamics.ways``, (4*h*w,) int64.
-        success_rate: Probability to go where intended.
-        limit: Steps after which an episode is truncated.
+        settings: (3,) float64; see ``SUCCESS_RATE``, ``LIMIT`` and ``HOME``.
 
     Returns:
         How many episodes ended, or -1 - i if action i is none; then nothing has changed.
@@ -81,72 +95,88 @@ def step(
     wrong = first_outside(actions, 4)
     if wrong >= 0:
         return -1 - wrong
-    done = np.empty(actions.shape[0], np.int64)
+    success_rate, home = settings[SUCCESS_RATE], int(settings[HOME])
+    turns = np.empty(actions.shape[0], np.int64)
     for i in range(actions.shape[0]):
         stream = advance(state[STREAM, i])
         running = state[PHASE, i] == RUNNING
-        done[i] = slipped(actions[i], success_rate, uniform(stream))
+        turns[i] = slipped(actions[i], success_rate, uniform(stream))
         state[STREAM, i] = stream if running else state[STREAM, i]
-        flags[SLIPPED, i] = (done[i] != actions[i]) & running
-    walk_all(cells, state, ways, flags, done)
+        flags[SLIPPED, i] = (turns[i] != actions[i]) & running
+    walk_all(tiles, cells, state, ways, flags, turns, home)
     for i in range(actions.shape[0]):
-        tile = done[i]
-        rewards[i] = _REWARDS[tile]
+        tile = turns[i] if state[PHASE, i] == RUNNING else _NOWHERE
+        rewards[i] = _on(tile, _REWARDS)
         flags[SUCCESS, i] = tile == GOAL
-        done[i] = _ENDS[tile]
-    return settle(state, done, limit, flags)
+        turns[i] = _on(tile, _ENDS)
+    return settle(state, turns, int(settings[LIMIT]), flags, DUE if home < 0 else RUNNING)
 
 
 @jit
-def walk_all(cells: Any, state: Any, ways: Any, flags: Any, turns: Any) -> None:
-    """Walk in the directions ``turns``, which receives the tiles reached, 3 where none is."""
+def walk_all(
+    tiles: Any, cells: Any, state: Any, ways: Any, flags: Any, turns: Any, home: Any
+) -> None:
+    """Walk in the directions ``turns``, which receives the tiles where the players are then."""
+    for i in range(turns.shape[0]):
+        here = state[POSITION, i]
+        turns[i] = ways[np.uint64(4 * here + turns[i])]
+        if cells is not None:
+            cells[i, np.uint64(here)] = tiles[i, np.uint64(here)]
     for i in range(turns.shape[0]):
         before = state[POSITION, i]
         running = state[PHASE, i] == RUNNING
-        after = ways[4 * before + turns[i]] if running else before
-        cells[i, before] -= PLAYER
-        tile = cells[i, after]
-        cells[i, after] = tile + PLAYER
+        after = turns[i] if running else (before if home < 0 else home)
+        flags[EFFECTIVE, i] = (after != before) & running
         state[POSITION, i] = after
-        flags[EFFECTIVE, i] = after != before
-        turns[i] = tile if running else 3
+    for i in range(turns.shape[0]):
+        here = np.uint64(state[POSITION, i])
+        turns[i] = tiles[i, here]
+        if cells is not None:
+            cells[i, here] = tiles[i, here] + PLAYER
 
 
 @jit
-def start(cells: Any, state: Any, i: Any) -> None:
-    """Begin an episode on lake ``i``, whose cells, with the player, are already in place."""
-    for cell in range(cells.shape[1]):
-        if cells[i, cell] >= PLAYER:
+def start(tiles: Any, cells: Any, state: Any, i: Any) -> None:
+    """Begin an episode on lake ``i``, whose tiles, with the player, are already in place."""
+    for cell in range(tiles.shape[1]):
+        cells[i, cell] = tiles[i, cell]
+        if tiles[i, cell] >= PLAYER:
+            tiles[i, cell] -= PLAYER
             state[POSITION, i] = cell
     begin(state, i)
 
 
 @jit
-def start_all(cells: Any, state: Any, phase: Any) -> None:
-    """Begin an episode on every lake in a phase, whose cells are already in place."""
+def start_all(tiles: Any, cells: Any, state: Any, phase: Any) -> None:
+    """Begin an episode on every lake in a phase, whose tiles, with the player, are already in place."""
     for i in range(state.shape[1]):
         if state[PHASE, i] == phase:
-            start(cells, state, i)
+            start(tiles, cells, state, i)
 
 
 @jit
-def restart_all(cells: Any, state: Any, phase: Any, level: Any) -> None:
+def restart_all(tiles: Any, cells: Any, state: Any, phase: Any, level: Any) -> None:
     """Begin an episode on the same level, (h*w,) with the player, on every lake in a phase."""
-    at = 0
-    for cell in range(level.shape[0]):
-        if level[cell] >= PLAYER:
-            at = cell
     for i in range(state.shape[1]):
         if state[PHASE, i] == phase:
             for cell in range(level.shape[0]):
-                cells[i, cell] = level[cell]
-            state[POSITION, i] = at
-            begin(state, i)
+                tiles[i, cell] = level[cell]
+            start(tiles, cells, state, i)
+
+
+@jit
+def show_all(tiles: Any, cells: Any, state: Any) -> None:
+    """Write the cells of every lake: its tiles, with the player."""
+    for i in range(state.shape[1]):
+        for cell in range(tiles.shape[1]):
+            cells[i, cell] = tiles[i, cell]
+    for i in range(state.shape[1]):
+        cells[i, state[POSITION, i]] += PLAYER
 
 
 @jit
 def draw_all(
-    cells: Any, state: Any, phase: Any, height: Any, width: Any, p: Any, wanted: Any, ways: Any,
+    lakes: Any, cells: Any, state: Any, phase: Any, height: Any, width: Any, p: Any, wanted: Any, ways: Any,
     key_weights: Any, images: Any,
 ) -> Any:  # fmt: skip
     """Begin an episode on a fresh map of the split ``wanted`` on every lake in a phase.
@@ -160,7 +190,7 @@ def draw_all(
     for i in range(state.shape[1]):
         if state[PHASE, i] != phase:
             continue
-        tiles = cells[i]
+        tiles = lakes[i]
         stream = state[STREAM, i]
         found = False
         for _ in range(MAX_ATTEMPTS):
@@ -174,14 +204,14 @@ def draw_all(
         if not found:
             return i
         state[STREAM, i] = stream
-        start(cells, state, i)
+        start(lakes, cells, state, i)
     return -1
 
 
 @jit
 def begin_due(
-    cells: Any, state: Any, due: Any, wanted: Any, only: Any, fixed: Any, height: Any, width: Any, p: Any,
-    ways: Any, key_weights: Any, images: Any,
+    lakes: Any, cells: Any, state: Any, due: Any, wanted: Any, only: Any, fixed: Any, height: Any,
+    width: Any, p: Any, ways: Any, key_weights: Any, images: Any,
 ) -> Any:  # fmt: skip
     """Begin an episode on every lake in the phase ``due``, on the level ``fixed`` or else on a fresh one.
 
@@ -194,20 +224,20 @@ def begin_due(
             continue
         if fixed is None:
             failed = draw_all(
-                cells, state, phase, height, width, p, code, ways, key_weights, images
+                lakes, cells, state, phase, height, width, p, code, ways, key_weights, images
             )
             if failed >= 0:
                 return failed
         else:
-            restart_all(cells, state, phase, fixed)
+            restart_all(lakes, cells, state, phase, fixed)
     return -1
 
 
 @jit
 def rollout(
-    first: Any, last: Any, cells: Any, state: Any, actions: Any, rewards: Any, ends: Any, due: Any,
-    wanted: Any, fixed: Any, success_rate: Any, limit: Any, height: Any, width: Any, p: Any,
-    ways: Any, key_weights: Any, images: Any,
+    first: Any, last: Any, tiles: Any, cells: Any, state: Any, actions: Any, rewards: Any, ends: Any,
+    due: Any, wanted: Any, fixed: Any, settings: Any, height: Any, width: Any, p: Any, ways: Any,
+    key_weights: Any, images: Any,
 ) -> Any:  # fmt: skip
     """Play many steps on the lakes ``first`` to ``last``, and begin the episodes that fall due.
 
@@ -218,7 +248,7 @@ def rollout(
     """
     for low in range(first, last, BLOCK):
         high = min(low + BLOCK, last)
-        lakes, block = cells[low:high], state[:, low:high].copy()
+        lakes, shown, block = tiles[low:high], cells[low:high], state[:, low:high].copy()
         flags = np.empty((SLIPPED + 1, high - low), np.bool_)
         over = count_ended(block)
         only = only_split(wanted[low:high])
@@ -226,17 +256,24 @@ def rollout(
         for t in range(actions.shape[0]):
             before = over
             over = step(
-                lakes, block, actions[t, low:high], rewards[t, low:high], flags, ways, success_rate,
-                limit,
-            )  # fmt: skip
+                lakes,
+                None,
+                block,
+                actions[t, low:high],
+                rewards[t, low:high],
+                flags,
+                ways,
+                settings,
+            )
             record(flags, ends, t, low, high)
-            if (before if due == DUE else over) > 0:
+            if settings[HOME] < 0 and (before if due == DUE else over) > 0:
                 failed = begin_due(
-                    lakes, block, due, wanted[low:high], only, fixed, height, width, p, ways,
+                    lakes, shown, block, due, wanted[low:high], only, fixed, height, width, p, ways,
                     key_weights, images,
                 )  # fmt: skip
                 if failed >= 0:
                     break
+        show_all(lakes, shown, block)
         state[:, low:high] = block
         if failed >= 0:
             return low + failed

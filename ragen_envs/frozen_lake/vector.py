@@ -4,6 +4,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from ragen_envs.errors import GenerationError
@@ -30,52 +31,64 @@ class FrozenLakeVectorEnv(GameVectorEnv):
 
     def _allocate(self) -> None:
         height, width = self.single.height, self.single.width
-        self._cells = np.zeros((self.num_envs, height * width), np.uint8)
+        self._tiles = np.zeros((self.num_envs, height * width), np.uint8)
+        self._cells = np.zeros_like(self._tiles)
         self._state = np.zeros((kernels.ROWS, self.num_envs), np.int64)
         self._ways = np.array(ways(height, width))
         self._tables = key_tables(height, width)
+        self._begins_again = (
+            self._fixed is not None and self.autoreset_mode is AutoresetMode.NEXT_STEP
+        )
+        home = np.argmax(self._fixed) if self._begins_again else -1
+        self._settings = np.array([self.single.success_rate, self._limit, home], np.float64)
 
     def _link(self) -> None:
-        super()._link()
         shape = (self.num_envs, self.single.height, self.single.width)
         self._observations = self._cells.reshape(shape)
+        super()._link()
 
     def _play(
         self, actions: NDArray[np.int64], rewards: NDArray[np.float64], flags: NDArray[np.bool_]
     ) -> int:
         ended: int = kernels.step(
-            self._cells, self._state, actions, rewards, flags, self._ways,
-            self.single.success_rate, self._limit,
-        )  # fmt: skip
+            self._tiles,
+            self._cells,
+            self._state,
+            actions,
+            rewards,
+            flags,
+            self._ways,
+            self._settings,
+        )
         return ended
 
     def _play_many(self, first: int, last: int, *arrays: Any) -> int:
         single = self.single
         failed: int = kernels.rollout(
-            first, last, self._cells, self._state, *arrays, single.success_rate, self._limit,
-            single.height, single.width, single.p, self._ways, *self._tables,
+            first, last, self._tiles, self._cells, self._state, *arrays, self._settings, single.height,
+            single.width, single.p, self._ways, *self._tables,
         )  # fmt: skip
         return failed
 
     def _draw(self, phase: int, wanted: int) -> int:
         single = self.single
         failed: int = kernels.draw_all(
-            self._cells, self._state, phase, single.height, single.width, single.p, wanted,
-            self._ways, *self._tables,
+            self._tiles, self._cells, self._state, phase, single.height, single.width, single.p,
+            wanted, self._ways, *self._tables,
         )  # fmt: skip
         return failed
 
     def _start(self, phase: int) -> None:
-        kernels.start_all(self._cells, self._state, phase)
+        kernels.start_all(self._tiles, self._cells, self._state, phase)
 
     def _restart(self, phase: int, level: NDArray[np.uint8]) -> None:
-        kernels.restart_all(self._cells, self._state, phase, level)
+        kernels.restart_all(self._tiles, self._cells, self._state, phase, level)
 
     def _decode(self, level: str) -> NDArray[np.uint8]:
         return _decode(level)
 
     def _write(self, ids: NDArray[np.int64], rows: NDArray[np.uint8]) -> None:
-        self._cells[ids] = rows
+        self._tiles[ids] = rows
 
     def _texts(self) -> list[str]:
         return grid_texts(self._observations, signs_of(STANDARD, CELL_NAMES))
@@ -85,9 +98,7 @@ class FrozenLakeVectorEnv(GameVectorEnv):
 
     def _show(self, i: int) -> None:
         position = int(self._state[kernels.POSITION, i])
-        tiles = bytearray(self._cells[i].tobytes())
-        tiles[position] -= PLAYER
-        self.single._start(tiles, position)
+        self.single._start(bytearray(self._tiles[i].tobytes()), position)
 
 
 @lru_cache(maxsize=8192)

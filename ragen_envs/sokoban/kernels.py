@@ -32,6 +32,7 @@ from ragen_envs.kernels import (
 from ragen_envs.sokoban import dynamics, generator, level_key, reverse_play, rooms
 from ragen_envs.sokoban.dynamics import (
     BOX,
+    BOX_ON_TARGET,
     PLAYER,
     PLAYER_ON_TARGET,
     Reward,
@@ -52,7 +53,9 @@ HERE: Final = OWN
 """Row of a state: the player's index in the flat buffer."""
 LEFT: Final = OWN + 1
 """Row of a state: boxes off target."""
-ROWS: Final = OWN + 2
+ON_TARGET: Final = OWN + 2
+"""Row of a state: boxes on target."""
+ROWS: Final = OWN + 3
 
 share(
     dynamics.account, dynamics.approach, dynamics.offsets, dynamics.write_distances, rooms.carve_room,
@@ -80,6 +83,8 @@ def _outcomes() -> NDArray[np.int64]:
 _OUTCOMES: Final = _outcomes()
 _GAINED: Final = 8
 _CLOSER: Final = 10
+_UNPAID: Final = 18
+"""Item of the payoffs: what is paid on a board whose episode is not running."""
 _NOTHING: Final = 1 << _GAINED | 1 << _CLOSER
 """What happens on a board whose episode is not running."""
 
@@ -117,19 +122,21 @@ def step(
     done = np.empty(actions.shape[0], np.int64)
     move_all(cells, state, actions, width, distances, done)
     for i in range(actions.shape[0]):
-        running = int(state[PHASE, i] == RUNNING)
         bits = done[i]
-        moved = (bits >> 6) & 1
-        gained = ((bits >> _GAINED) & 3) - 1
-        left, won = account(state[LEFT, i], moved, gained)
-        solved = int(left == 0) & running
-        paid = ((bits >> _CLOSER) * 3 + gained + 1) * 2 + won
-        rewards[i] = payoff[paid if running else 18]
+        gained = (bits >> _GAINED) & 3
+        left, won = account(state[LEFT, i], (bits >> 6) & 1, gained - 1)
+        state[ON_TARGET, i] += state[LEFT, i] - left
         state[LEFT, i] = left
+        flags[EFFECTIVE, i] = (bits >> 6) & 1
+        done[i] = ((bits >> _CLOSER) * 3 + gained) * 2 + won
+    for i in range(actions.shape[0]):
+        running = state[PHASE, i] == RUNNING
+        rewards[i] = payoff[np.uint64(done[i] if running else _UNPAID)]
+    for i in range(actions.shape[0]):
+        solved = (state[LEFT, i] == 0) & (state[PHASE, i] == RUNNING)
         flags[SUCCESS, i] = solved
-        flags[EFFECTIVE, i] = moved
         done[i] = solved
-    return settle(state, done, limit, flags)
+    return settle(state, done, limit, flags, DUE)
 
 
 @jit
@@ -139,17 +146,18 @@ def move_all(
     """Make the moves; ``outcome`` receives the bits of ``_OUTCOMES`` and 1 + closer above them."""
     off = np.array(offsets(width))
     for i in range(actions.shape[0]):
-        outcome[i] = off[actions[i]]
+        outcome[i] = off[np.uint64(actions[i])]
     for i in range(actions.shape[0]):
         here = state[HERE, i]
-        ahead = here + outcome[i]
-        beyond = ahead + outcome[i]
-        bits = _OUTCOMES[7 * cells[ahead] + cells[beyond]]
+        # Indices without a sign spare the question whether they count from the end.
+        ahead = np.uint64(here + outcome[i])
+        beyond = np.uint64(here + 2 * outcome[i])
+        bits = _OUTCOMES[np.uint64(7) * cells[ahead] + cells[beyond]]
         if state[PHASE, i] != RUNNING:
             outcome[i] = _NOTHING
             continue
         moved = (bits >> 6) & 1
-        cells[here] -= 4 * moved
+        cells[np.uint64(here)] -= 4 * moved
         cells[ahead] = bits & 7
         cells[beyond] = (bits >> 3) & 7
         state[HERE, i] = here + outcome[i] * moved
@@ -164,11 +172,14 @@ def start(cells: Any, state: Any, i: Any, size: Any, width: Any, distances: Any)
     """Begin an episode on board ``i``, whose cells are already in the buffer."""
     first = width + i * size
     left = 0
+    on_target = 0
     for cell in range(first, first + size):
         left += int(cells[cell] == BOX)
+        on_target += int(cells[cell] == BOX_ON_TARGET)
         if cells[cell] >= PLAYER:
             state[HERE, i] = cell
     state[LEFT, i] = left
+    state[ON_TARGET, i] = on_target
     if distances is not None:
         write_distances(cells[first : first + size], width, distances[first : first + size])
     begin(state, i)

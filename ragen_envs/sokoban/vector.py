@@ -12,7 +12,7 @@ from ragen_envs.sokoban import generator, kernels
 from ragen_envs.sokoban.env import SokobanEnv
 from ragen_envs.sokoban.level_key import room_weights
 from ragen_envs.sokoban.text import CELL_NAMES, STANDARD, decode_level
-from ragen_envs.vector import GameVectorEnv
+from ragen_envs.vector import GameVectorEnv, read_only
 
 
 class SokobanVectorEnv(GameVectorEnv):
@@ -39,10 +39,11 @@ class SokobanVectorEnv(GameVectorEnv):
         )
 
     def _link(self) -> None:
-        super()._link()
         single, pad = self.single, self.single.width
         self._boards = self._cells[pad:-pad].reshape(self.num_envs, self._size)
         self._observations = self._boards.reshape(self.num_envs, single.height, single.width)
+        self._on_target = read_only(self._state[kernels.ON_TARGET])
+        super()._link()
 
     def _play(
         self, actions: NDArray[np.int64], rewards: NDArray[np.float64], flags: NDArray[np.bool_]
@@ -62,7 +63,7 @@ class SokobanVectorEnv(GameVectorEnv):
         return failed
 
     def _add_infos(self, infos: dict[str, Any]) -> None:
-        infos["boxes_on_target"] = self.single.boxes - self._state[kernels.LEFT]
+        infos["boxes_on_target"] = self._on_target.copy() if self.copy else self._on_target
         infos["_boxes_on_target"] = self._everywhere
 
     def _draw(self, phase: int, wanted: int) -> int:

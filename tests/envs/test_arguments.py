@@ -110,7 +110,7 @@ def test_render_modes(env_id, mode):
 VECTOR = [
     *(("num_envs", value) for value in (True, 0, -1, 1.0, "2", None, math.nan)),
     *(("max_episode_steps", value) for value in (True, False, 0, -2, 1.0, "5", math.nan)),
-    *(("copy_observations", value) for value in (1, 0, None, "yes", np.True_)),
+    *(("copy", value) for value in (1, 0, None, "yes", np.True_)),
     *(("autoreset_mode", value) for value in ("foo", 1, True, None)),
 ]
 

@@ -27,7 +27,7 @@ VARIANTS = [
     ("ragen/Sokoban-v0", {"level": CORRIDOR}),
     ("ragen/FrozenLake-v0", {"level": ["SFF", "FHF", "FFG"]}),
     ("ragen/Bandit-v0", {"level": ["Nurse", "Somebody"]}),
-    ("ragen/FrozenLake-v0", {"copy_observations": False}),
+    ("ragen/FrozenLake-v0", {"copy": False}),
     ("ragen/Bandit-v0", {"split": "test"}),
 ]
 

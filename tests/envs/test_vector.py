@@ -319,7 +319,7 @@ def test_integer_actions_of_any_type(dtype):
 def test_observations_are_copies_unless_asked_otherwise(env_id):
     copying = gym.make_vec(env_id, num_envs=4, autoreset_mode="SameStep", max_episode_steps=1)
     viewing = gym.make_vec(
-        env_id, num_envs=4, autoreset_mode="SameStep", max_episode_steps=1, copy_observations=False
+        env_id, num_envs=4, autoreset_mode="SameStep", max_episode_steps=1, copy=False
     )
     copied, viewed = copying.reset(seed=0)[0], viewing.reset(seed=0)[0]
     kept = copied.copy()
