@@ -123,6 +123,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._limit = _read_limit(max_episode_steps)
         self._shape = (num_envs,)
+        self._scratch = np.empty(num_envs, np.int64)
         self._flags_shape = (OWN_FLAG + len(self.flags), num_envs)
         own = enumerate(self.flags, OWN_FLAG)
         self._shown_flags = (

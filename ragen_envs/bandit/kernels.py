@@ -5,9 +5,9 @@ from typing import Any, Final
 import numpy as np
 
 from ragen_envs.bandit import dynamics, generator
-from ragen_envs.bandit.dynamics import pull
+from ragen_envs.bandit.dynamics import RISKY, SAFE, Arm, pull
 from ragen_envs.bandit.generator import draw
-from ragen_envs.compiling import jit, share
+from ragen_envs.compiling import in_place, jit, share
 from ragen_envs.kernels import (
     BLOCK,
     DUE,
@@ -39,9 +39,9 @@ GAMBLED: Final = OWN_FLAG
 share(dynamics.pull, generator.draw)
 
 
-@jit
+@in_place
 def step(
-    state: Any, actions: Any, rewards: Any, flags: Any, safe: Any, risky: Any, better: Any,
+    state: Any, actions: Any, rewards: Any, flags: Any, scratch: Any, arms: Any, better: Any,
     limit: Any,
 ) -> Any:  # fmt: skip
     """Pull one arm of each bandit; bandits whose episode is not running stay as they are.
@@ -51,8 +51,8 @@ def step(
         actions: (n,) int64.
         rewards: Receives the payoffs, (n,) float64.
         flags: Receives the flags, (OWN_FLAG + 1, n) bool.
-        safe: The sure ``Arm``, of floats.
-        risky: The other ``Arm``, of floats.
+        scratch: Overwritten, at least n int64.
+        arms: The sure ``Arm`` and the other one, (2, 2) float64.
         better: Whether the gamble is the better arm.
         limit: Steps after which an episode is truncated.
 
@@ -62,7 +62,8 @@ def step(
     wrong = first_outside(actions, 2)
     if wrong >= 0:
         return -1 - wrong
-    done = np.empty(actions.shape[0], np.int64)
+    safe, risky = Arm(arms[SAFE, 0], arms[SAFE, 1]), Arm(arms[RISKY, 0], arms[RISKY, 1])
+    done = scratch[: actions.shape[0]]
     for i in range(actions.shape[0]):
         running = state[PHASE, i] == RUNNING
         stream = advance(state[STREAM, i])
@@ -78,14 +79,14 @@ def step(
     return settle(state, done, limit, flags, DUE)
 
 
-@jit
+@in_place
 def start(state: Any, i: Any) -> None:
     """Begin an episode of bandit ``i``."""
     state[CHOSEN, i] = -1
     begin(state, i)
 
 
-@jit
+@in_place
 def start_all(state: Any, phase: Any) -> None:
     """Begin an episode of every bandit in a phase, whose arms are already in place."""
     for i in range(state.shape[1]):
@@ -93,7 +94,7 @@ def start_all(state: Any, phase: Any) -> None:
             start(state, i)
 
 
-@jit
+@in_place
 def restart_all(names: Any, state: Any, phase: Any, level: Any) -> None:
     """Begin an episode with the same arms on every bandit in a phase: two names, and which is the gamble."""
     for i in range(state.shape[1]):
@@ -103,7 +104,7 @@ def restart_all(names: Any, state: Any, phase: Any, level: Any) -> None:
             start(state, i)
 
 
-@jit
+@in_place
 def draw_all(names: Any, state: Any, phase: Any, safe: Any, risky: Any, hinted: Any) -> None:
     """Draw the arms of every bandit in a phase and begin an episode.
 
@@ -126,7 +127,7 @@ def draw_all(names: Any, state: Any, phase: Any, safe: Any, risky: Any, hinted: 
             start(state, i)
 
 
-@jit
+@in_place
 def begin_due(
     names: Any, state: Any, due: Any, wanted: Any, only: Any, fixed: Any, words: Any, hinted: Any
 ) -> None:
@@ -149,7 +150,7 @@ def begin_due(
 @jit
 def rollout(
     first: Any, last: Any, names: Any, state: Any, actions: Any, rewards: Any, ends: Any, due: Any,
-    wanted: Any, fixed: Any, safe: Any, risky: Any, better: Any, limit: Any, words: Any, hinted: Any,
+    wanted: Any, fixed: Any, arms: Any, better: Any, limit: Any, words: Any, hinted: Any,
 ) -> Any:  # fmt: skip
     """Pull many arms of the bandits ``first`` to ``last``, and begin the episodes that fall due; returns -1.
 
@@ -162,13 +163,15 @@ def rollout(
         high = min(low + BLOCK, last)
         block = state[:, low:high].copy()
         flags = np.empty((GAMBLED + 1, high - low), np.bool_)
+        scratch = np.empty(high - low, np.int64)
         over = count_ended(block)
         only = only_split(wanted[low:high])
         for t in range(actions.shape[0]):
             before = over
             over = step(
-                block, actions[t, low:high], rewards[t, low:high], flags, safe, risky, better, limit
-            )
+                block, actions[t, low:high], rewards[t, low:high], flags, scratch, arms, better,
+                limit,
+            )  # fmt: skip
             record(flags, ends, t, low, high)
             if (before if due == DUE else over) > 0:
                 begin_due(names[low:high], block, due, wanted[low:high], only, fixed, words, hinted)

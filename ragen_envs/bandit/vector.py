@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragen_envs.bandit import generator, kernels
-from ragen_envs.bandit.dynamics import RISKY, SAFE, Arm
+from ragen_envs.bandit.dynamics import RISKY, SAFE
 from ragen_envs.bandit.env import BanditEnv
 from ragen_envs.errors import GenerationError
 from ragen_envs.splits import SPLITS
@@ -29,10 +29,7 @@ class BanditVectorEnv(GameVectorEnv):
         self._observations = np.zeros((self.num_envs, 2), np.int64)
         self._state = np.zeros((kernels.ROWS, self.num_envs), np.int64)
         self._paid = np.zeros(self.num_envs)
-        self._arms = tuple(
-            Arm(float(arm.pays), float(arm.chance))
-            for arm in (self.single.arms[SAFE], self.single.arms[RISKY])
-        )
+        self._arms = np.array([self.single.arms[SAFE], self.single.arms[RISKY]], np.float64)
         self._better = self.single._better() == RISKY
         self._names = tuple(self._name_indices(split) for split in SPLITS)
         self._hinted = self.single.gamble == "sounds_risky"
@@ -48,14 +45,14 @@ class BanditVectorEnv(GameVectorEnv):
         self, actions: NDArray[np.int64], rewards: NDArray[np.float64], flags: NDArray[np.bool_]
     ) -> int:
         ended: int = kernels.step(
-            self._state, actions, rewards, flags, *self._arms, self._better, self._limit
-        )
+            self._state, actions, rewards, flags, self._scratch, self._arms, self._better, self._limit
+        )  # fmt: skip
         self._paid[: len(rewards)] = rewards
         return ended
 
     def _play_many(self, first: int, last: int, *arrays: Any) -> int:
         failed: int = kernels.rollout(
-            first, last, self._observations, self._state, *arrays, *self._arms, self._better,
+            first, last, self._observations, self._state, *arrays, self._arms, self._better,
             self._limit, self._names, self._hinted,
         )  # fmt: skip
         rewards = arrays[1]

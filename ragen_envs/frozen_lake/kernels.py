@@ -7,9 +7,8 @@ Importing this module loads numba.
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ragen_envs.compiling import jit, share
+from ragen_envs.compiling import in_place, jit, share
 from ragen_envs.frozen_lake import dynamics, generator
 from ragen_envs.frozen_lake.dynamics import FROZEN, GOAL, HOLE, PLAYER, RIGHT, slipped
 from ragen_envs.frozen_lake.generator import MAX_ATTEMPTS, attempt, has_path
@@ -56,7 +55,7 @@ def _outcomes() -> tuple[tuple[float, ...], tuple[int, ...]]:
 
 
 def _on(tile: int, outcomes: tuple[Any, ...]) -> Any:
-    """Return the outcome of a tile, 0 of ``_NOWHERE``; comparisons become vector instructions, look-ups do not."""
+    """Return the outcome of a tile, 0 of ``_NOWHERE``, without a look-up, which is no vector instruction."""
     outcome = outcomes[FROZEN] - outcomes[FROZEN]
     if tile == FROZEN:
         outcome = outcomes[FROZEN]
@@ -73,9 +72,10 @@ _NOWHERE: Final = 3
 """Where lakes are that are not running, instead of on a tile."""
 
 
-@jit
+@in_place
 def step(
-    tiles: Any, cells: Any, state: Any, actions: Any, rewards: Any, flags: Any, ways: Any, settings: Any,
+    tiles: Any, cells: Any, state: Any, actions: Any, rewards: Any, flags: Any, scratch: Any, ways: Any,
+    settings: Any,
 ) -> Any:  # fmt: skip
     """Play one action on each lake; lakes whose episode is not running stay as they are, or begin again.
 
@@ -86,6 +86,7 @@ def step(
         actions: (n,) int64.
         rewards: Receives the rewards, (n,) float64.
         flags: Receives the flags, (OWN_FLAG + 1, n) bool.
+        scratch: Overwritten, at least n int64.
         ways: The table of ``dynamics.ways``, (4*h*w,) int64.
         settings: (3,) float64; see ``SUCCESS_RATE``, ``LIMIT`` and ``HOME``.
 
@@ -96,7 +97,7 @@ def step(
     if wrong >= 0:
         return -1 - wrong
     success_rate, home = settings[SUCCESS_RATE], int(settings[HOME])
-    turns = np.empty(actions.shape[0], np.int64)
+    turns = scratch[: actions.shape[0]]
     for i in range(actions.shape[0]):
         stream = advance(state[STREAM, i])
         running = state[PHASE, i] == RUNNING
@@ -112,7 +113,7 @@ def step(
     return settle(state, turns, int(settings[LIMIT]), flags, DUE if home < 0 else RUNNING)
 
 
-@jit
+@in_place
 def walk_all(
     tiles: Any, cells: Any, state: Any, ways: Any, flags: Any, turns: Any, home: Any
 ) -> None:
@@ -135,7 +136,7 @@ def walk_all(
             cells[i, here] = tiles[i, here] + PLAYER
 
 
-@jit
+@in_place
 def start(tiles: Any, cells: Any, state: Any, i: Any) -> None:
     """Begin an episode on lake ``i``, whose tiles, with the player, are already in place."""
     for cell in range(tiles.shape[1]):
@@ -146,7 +147,7 @@ def start(tiles: Any, cells: Any, state: Any, i: Any) -> None:
     begin(state, i)
 
 
-@jit
+@in_place
 def start_all(tiles: Any, cells: Any, state: Any, phase: Any) -> None:
     """Begin an episode on every lake in a phase, whose tiles, with the player, are already in place."""
     for i in range(state.shape[1]):
@@ -154,7 +155,7 @@ def start_all(tiles: Any, cells: Any, state: Any, phase: Any) -> None:
             start(tiles, cells, state, i)
 
 
-@jit
+@in_place
 def restart_all(tiles: Any, cells: Any, state: Any, phase: Any, level: Any) -> None:
     """Begin an episode on the same level, (h*w,) with the player, on every lake in a phase."""
     for i in range(state.shape[1]):
@@ -164,7 +165,7 @@ def restart_all(tiles: Any, cells: Any, state: Any, phase: Any, level: Any) -> N
             start(tiles, cells, state, i)
 
 
-@jit
+@in_place
 def show_all(tiles: Any, cells: Any, state: Any) -> None:
     """Write the cells of every lake: its tiles, with the player."""
     for i in range(state.shape[1]):
@@ -250,21 +251,16 @@ def rollout(
         high = min(low + BLOCK, last)
         lakes, shown, block = tiles[low:high], cells[low:high], state[:, low:high].copy()
         flags = np.empty((SLIPPED + 1, high - low), np.bool_)
+        scratch = np.empty(high - low, np.int64)
         over = count_ended(block)
         only = only_split(wanted[low:high])
         failed = -1
         for t in range(actions.shape[0]):
             before = over
             over = step(
-                lakes,
-                None,
-                block,
-                actions[t, low:high],
-                rewards[t, low:high],
-                flags,
-                ways,
+                lakes, None, block, actions[t, low:high], rewards[t, low:high], flags, scratch, ways,
                 settings,
-            )
+            )  # fmt: skip
             record(flags, ends, t, low, high)
             if settings[HOME] < 0 and (before if due == DUE else over) > 0:
                 failed = begin_due(

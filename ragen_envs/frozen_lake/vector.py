@@ -51,15 +51,9 @@ class FrozenLakeVectorEnv(GameVectorEnv):
         self, actions: NDArray[np.int64], rewards: NDArray[np.float64], flags: NDArray[np.bool_]
     ) -> int:
         ended: int = kernels.step(
-            self._tiles,
-            self._cells,
-            self._state,
-            actions,
-            rewards,
-            flags,
-            self._ways,
+            self._tiles, self._cells, self._state, actions, rewards, flags, self._scratch, self._ways,
             self._settings,
-        )
+        )  # fmt: skip
         return ended
 
     def _play_many(self, first: int, last: int, *arrays: Any) -> int:

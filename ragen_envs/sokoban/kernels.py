@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_envs.compiling import first_use, jit, share
+from ragen_envs.compiling import first_use, in_place, jit, share
 from ragen_envs.kernels import (
     BLOCK,
     DUE,
@@ -33,8 +33,11 @@ from ragen_envs.sokoban import dynamics, generator, level_key, reverse_play, roo
 from ragen_envs.sokoban.dynamics import (
     BOX,
     BOX_ON_TARGET,
+    DOWN,
+    LEFT,
     PLAYER,
     PLAYER_ON_TARGET,
+    UP,
     Reward,
     account,
     approach,
@@ -51,7 +54,7 @@ from ragen_envs.splits import SPLITS, split_code
 
 HERE: Final = OWN
 """Row of a state: the player's index in the flat buffer."""
-LEFT: Final = OWN + 1
+OFF_TARGET: Final = OWN + 1
 """Row of a state: boxes off target."""
 ON_TARGET: Final = OWN + 2
 """Row of a state: boxes on target."""
@@ -95,9 +98,9 @@ def payoffs(reward: Reward) -> NDArray[np.float64]:
     return np.array([*(reward_of(reward, g, solved, c) for c, g, solved in order), 0.0])
 
 
-@jit
+@in_place
 def step(
-    cells: Any, state: Any, actions: Any, rewards: Any, flags: Any, width: Any, limit: Any,
+    cells: Any, state: Any, actions: Any, rewards: Any, flags: Any, scratch: Any, width: Any, limit: Any,
     payoff: Any, distances: Any,
 ) -> Any:  # fmt: skip
     """Play one action on each board; boards whose episode is not running stay as they are.
@@ -108,6 +111,7 @@ def step(
         actions: (n,) int64.
         rewards: Receives the rewards, (n,) float64.
         flags: Receives the flags, (OWN_FLAG, n) bool.
+        scratch: Overwritten, at least n int64.
         width: Cells in a row.
         limit: Steps after which an episode is truncated.
         payoff: The table of ``payoffs``.
@@ -119,34 +123,35 @@ def step(
     wrong = first_outside(actions, 4)
     if wrong >= 0:
         return -1 - wrong
-    done = np.empty(actions.shape[0], np.int64)
+    done = scratch[: actions.shape[0]]
     move_all(cells, state, actions, width, distances, done)
     for i in range(actions.shape[0]):
         bits = done[i]
         gained = (bits >> _GAINED) & 3
-        left, won = account(state[LEFT, i], (bits >> 6) & 1, gained - 1)
-        state[ON_TARGET, i] += state[LEFT, i] - left
-        state[LEFT, i] = left
+        left, won = account(state[OFF_TARGET, i], (bits >> 6) & 1, gained - 1)
+        state[ON_TARGET, i] += state[OFF_TARGET, i] - left
+        state[OFF_TARGET, i] = left
         flags[EFFECTIVE, i] = (bits >> 6) & 1
         done[i] = ((bits >> _CLOSER) * 3 + gained) * 2 + won
     for i in range(actions.shape[0]):
         running = state[PHASE, i] == RUNNING
         rewards[i] = payoff[np.uint64(done[i] if running else _UNPAID)]
     for i in range(actions.shape[0]):
-        solved = (state[LEFT, i] == 0) & (state[PHASE, i] == RUNNING)
+        solved = (state[OFF_TARGET, i] == 0) & (state[PHASE, i] == RUNNING)
         flags[SUCCESS, i] = solved
         done[i] = solved
     return settle(state, done, limit, flags, DUE)
 
 
-@jit
+@in_place
 def move_all(
     cells: Any, state: Any, actions: Any, width: Any, distances: Any, outcome: Any
 ) -> None:
     """Make the moves; ``outcome`` receives the bits of ``_OUTCOMES`` and 1 + closer above them."""
-    off = np.array(offsets(width))
+    up, down, left, right = offsets(width)
     for i in range(actions.shape[0]):
-        outcome[i] = off[np.uint64(actions[i])]
+        across = left if actions[i] == LEFT else right
+        outcome[i] = up if actions[i] == UP else down if actions[i] == DOWN else across
     for i in range(actions.shape[0]):
         here = state[HERE, i]
         # Indices without a sign spare the question whether they count from the end.
@@ -167,7 +172,7 @@ def move_all(
         outcome[i] = bits | closer << _CLOSER
 
 
-@jit
+@in_place
 def start(cells: Any, state: Any, i: Any, size: Any, width: Any, distances: Any) -> None:
     """Begin an episode on board ``i``, whose cells are already in the buffer."""
     first = width + i * size
@@ -178,14 +183,14 @@ def start(cells: Any, state: Any, i: Any, size: Any, width: Any, distances: Any)
         on_target += int(cells[cell] == BOX_ON_TARGET)
         if cells[cell] >= PLAYER:
             state[HERE, i] = cell
-    state[LEFT, i] = left
+    state[OFF_TARGET, i] = left
     state[ON_TARGET, i] = on_target
     if distances is not None:
         write_distances(cells[first : first + size], width, distances[first : first + size])
     begin(state, i)
 
 
-@jit
+@in_place
 def start_all(cells: Any, state: Any, phase: Any, size: Any, width: Any, distances: Any) -> None:
     """Begin an episode on every board in a phase, whose cells are already in the buffer."""
     for i in range(state.shape[1]):
@@ -193,14 +198,15 @@ def start_all(cells: Any, state: Any, phase: Any, size: Any, width: Any, distanc
             start(cells, state, i, size, width, distances)
 
 
-@jit
+@in_place
 def restart_all(cells: Any, state: Any, phase: Any, level: Any, width: Any, distances: Any) -> None:
     """Begin an episode on the same level, (h*w,) with the player, on every board in a phase."""
     size = level.shape[0]
     for i in range(state.shape[1]):
         if state[PHASE, i] == phase:
             first = width + i * size
-            cells[first : first + size] = level
+            for cell in range(size):
+                cells[first + cell] = level[cell]
             start(cells, state, i, size, width, distances)
 
 
@@ -294,13 +300,14 @@ def rollout(
         block[HERE] -= begin
         near: Any = None if distances is None else distances[begin:end].copy()
         flags = np.empty((OWN_FLAG, high - low), np.bool_)
+        scratch = np.empty(high - low, np.int64)
         over = count_ended(block)
         only = only_split(wanted[low:high])
         failed = -1
         for t in range(actions.shape[0]):
             before = over
             over = step(
-                boards, block, actions[t, low:high], rewards[t, low:high], flags, width, limit,
+                boards, block, actions[t, low:high], rewards[t, low:high], flags, scratch, width, limit,
                 payoff, near,
             )  # fmt: skip
             record(flags, ends, t, low, high)

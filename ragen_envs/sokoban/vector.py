@@ -49,7 +49,7 @@ class SokobanVectorEnv(GameVectorEnv):
         self, actions: NDArray[np.int64], rewards: NDArray[np.float64], flags: NDArray[np.bool_]
     ) -> int:
         ended: int = kernels.step(
-            self._cells, self._state, actions, rewards, flags, self.single.width, self._limit,
+            self._cells, self._state, actions, rewards, flags, self._scratch, self.single.width, self._limit,
             self._payoffs, self._distances,
         )  # fmt: skip
         return ended

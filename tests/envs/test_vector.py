@@ -22,6 +22,7 @@ from ragen_envs import compiling
 from ragen_envs.bandit import generator as bandit_generator
 from ragen_envs.errors import GenerationError, InstanceError, RagenError
 from ragen_envs.frozen_lake import generator as lake_generator
+from ragen_envs.frozen_lake.kernels import POSITION
 from ragen_envs.kernels import grid_key as compiled_key
 from ragen_envs.kernels import key_tables
 from ragen_envs.keys import grid_key
@@ -270,7 +271,7 @@ def test_lake_frequencies_are_gymnasiums(success_rate):
     for action in range(4):
         envs.reset(seed=action * count)
         envs.step(np.full(count, action))
-        found = np.bincount(envs._state[3], minlength=16) / count
+        found = np.bincount(envs._state[POSITION], minlength=16) / count
         expected = np.zeros(16)
         for probability, cell, _, _ in law[0][action]:
             expected[cell] += probability
