@@ -27,7 +27,8 @@ VARIANTS = [
     ("ragen/Sokoban-v0", {"level": CORRIDOR}),
     ("ragen/FrozenLake-v0", {"level": ["SFF", "FHF", "FFG"]}),
     ("ragen/Bandit-v0", {"level": ["Nurse", "Somebody"]}),
-    ("ragen/FrozenLake-v0", {"copy": False}),
+    *((env_id, {"copy": False}) for env_id in COMPILED),
+    ("ragen/FrozenLake-v0", {"level": ["SFF", "FHF", "FFG"], "copy": False}),
     ("ragen/Bandit-v0", {"split": "test"}),
 ]
 
