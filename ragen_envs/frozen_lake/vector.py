@@ -36,10 +36,9 @@ class FrozenLakeVectorEnv(GameVectorEnv):
         self._state = np.zeros((kernels.ROWS, self.num_envs), np.int64)
         self._ways = np.array(ways(height, width))
         self._tables = key_tables(height, width)
-        self._begins_again = (
-            self._fixed is not None and self.autoreset_mode is AutoresetMode.NEXT_STEP
-        )
-        home = np.argmax(self._fixed) if self._begins_again else -1
+        home = -1
+        if self._fixed is not None and self.autoreset_mode is AutoresetMode.NEXT_STEP:
+            self._begins_again, home = True, int(np.argmax(self._fixed))
         self._settings = np.array([self.single.success_rate, self._limit, home], np.float64)
 
     def _link(self) -> None:

@@ -168,7 +168,7 @@ def move_all(
         state[HERE, i] = here + outcome[i] * moved
         closer = 1
         if distances is not None:
-            closer += ((bits >> 7) & 1) * approach(distances, ahead, beyond)
+            closer += ((bits >> 7) & 1) * approach(distances, int(ahead), int(beyond))
         outcome[i] = bits | closer << _CLOSER
 
 
