@@ -47,16 +47,21 @@ HOME: Final = 2
 """Item of the settings: where the next episode begins at once on lakes that are not running, or -1."""
 
 
+_NOWHERE: Final = 3
+"""Where lakes are that are not running, instead of on a tile."""
+
+
 def _outcomes() -> tuple[tuple[float, ...], tuple[int, ...]]:
-    """Return the reward and the end (0 or 1) of stepping onto each tile code, as the rules have it."""
+    """Return the reward and the end (0 or 1) of stepping onto each tile code, and 0 and 0 of ``_NOWHERE``."""
     table = dynamics.ways(1, 2)
     results = [dynamics.step([FROZEN, tile], table, 0, RIGHT) for tile in (FROZEN, HOLE, GOAL)]
-    return tuple(reward for _, reward, _ in results), tuple(int(end) for _, _, end in results)
+    rewards, ends = zip(*((reward, int(end)) for _, reward, end in results), strict=True)
+    return (*rewards, 0.0), (*ends, 0)
 
 
-def _on(tile: int, outcomes: tuple[Any, ...]) -> Any:
-    """Return the outcome of a tile, 0 of ``_NOWHERE``, without a look-up, which is no vector instruction."""
-    outcome = outcomes[FROZEN] - outcomes[FROZEN]
+def _outcome(tile: int, outcomes: tuple[Any, ...]) -> Any:
+    """Return an item of the outcomes; comparisons become vector instructions, and look-ups do not."""
+    outcome = outcomes[_NOWHERE]
     if tile == FROZEN:
         outcome = outcomes[FROZEN]
     if tile == HOLE:
@@ -66,10 +71,9 @@ def _on(tile: int, outcomes: tuple[Any, ...]) -> Any:
     return outcome
 
 
-share(dynamics.turned, dynamics.slipped, generator.attempt, generator.has_path, _on)
 _REWARDS, _ENDS = _outcomes()
-_NOWHERE: Final = 3
-"""Where lakes are that are not running, instead of on a tile."""
+
+share(dynamics.turned, dynamics.slipped, generator.attempt, generator.has_path, _outcome)
 
 
 @in_place
@@ -107,9 +111,9 @@ def step(
     walk_all(tiles, cells, state, ways, flags, turns, home)
     for i in range(actions.shape[0]):
         tile = turns[i] if state[PHASE, i] == RUNNING else _NOWHERE
-        rewards[i] = _on(tile, _REWARDS)
+        rewards[i] = _outcome(tile, _REWARDS)
         flags[SUCCESS, i] = tile == GOAL
-        turns[i] = _on(tile, _ENDS)
+        turns[i] = _outcome(tile, _ENDS)
     return settle(state, turns, int(settings[LIMIT]), flags, DUE if home < 0 else RUNNING)
 
 
