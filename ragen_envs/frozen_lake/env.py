@@ -1,6 +1,6 @@
 """FrozenLake as a Gymnasium environment."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, SupportsInt
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ragen_envs.arguments import read_number, read_rows, read_sides
 from ragen_envs.base import GameEnv, read_action
 from ragen_envs.frozen_lake import dynamics, generator, oracle, text
+from ragen_envs.frozen_lake.moves import INITIAL_INFOS, Infos, moves
 from ragen_envs.oracle import Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.seeding import advanced, uniform
 from ragen_envs.splits import TRAIN
@@ -70,8 +71,9 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     """Tile codes of the map, row-major; never changed in place."""
     position: int
     """The player's index in ``tiles``."""
-    _seen: dict[int, NDArray[np.uint8]]
-    """Observations of this map, by position."""
+    _seen: list[Callable[[], NDArray[np.uint8]] | None]
+    """What returns a fresh observation, by position, where the player has been on this map."""
+    _infos: Infos
 
     def __init__(
         self,
@@ -94,21 +96,19 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         self._shape = (self.height, self.width)
         self.observation_space = spaces.Box(0, dynamics.PLAYER_ON_GOAL, self._shape, np.uint8)
         self.action_space = spaces.Discrete(4)
-        self._ways = dynamics.ways(self.height, self.width)
+        self._moves = moves(self.height, self.width)
         self._streams, self._turns = _NO_STREAMS, list[int]()
 
     def act(self, action: SupportsInt) -> tuple[float, bool, bool]:
         """Play one action, an integer from 0 to 3; see the base."""
         if self._over:
             raise self._reset_needed()
-        intended = read_action(action, dynamics.ACTION_NAMES)
+        if type(action) is not int or not 0 <= action < 4:
+            action = read_action(action, dynamics.ACTION_NAMES)
         turned = (self._turns or self._draw_turns()).pop()
-        before = self.position
-        self.position, reward, self._over = dynamics.step(
-            self.tiles, self._ways, before, (intended + turned) & 3
-        )
-        self._slipped = turned != 0
-        return reward, self._over, self.position != before
+        self.position, arrivals = self._moves[16 * self.position + 4 * turned + action]
+        self._over, result, self._infos = arrivals[self.tiles[self.position]]
+        return result
 
     def _draw_turns(self) -> list[int]:
         """Draw what the ice does in the next actions, many at once, and return it in reverse order."""
@@ -128,6 +128,8 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
         """Start an episode; see the base."""
+        if seed is None and not options and self._fixed is not None:
+            return super().reset()  # draws no level, so the slips go on as they were drawn
         self._stream = reached = self._reached()
         found = super().reset(seed=seed, options=options)
         if self._stream != reached:
@@ -194,27 +196,23 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     def _start(self, tiles: bytearray, start: int) -> None:
         if tiles is not self.tiles:
             self.tiles = tiles
-            self._seen = {}
+            self._seen = [None] * len(tiles)
         self._initial_position = self.position = start
-        self._slipped = False
+        self._infos = INITIAL_INFOS
 
     def _level(self) -> str:
         return text.encode_level(self.tiles, self.width, self._initial_position)
 
     def _observe(self) -> NDArray[np.uint8]:
-        seen = self._seen.get(self.position)
-        if seen is None:
-            seen = np.ndarray(self._shape, _UINT8, self.cells)
-            self._seen[self.position] = seen
-        return seen.copy()
+        return (self._seen[self.position] or self._look())()
+
+    def _look(self) -> Callable[[], NDArray[np.uint8]]:
+        seen: NDArray[np.uint8] = np.ndarray(self._shape, _UINT8, self.cells)
+        self._seen[self.position] = seen.copy
+        return seen.copy
 
     def _info(self, effective: bool) -> dict[str, Any]:
-        return {
-            "success": self.tiles[self.position] == dynamics.GOAL,
-            "action_is_valid": True,
-            "action_is_effective": effective,
-            "slipped": self._slipped,
-        }
+        return self._infos[effective]()
 
     def _draw(self) -> NDArray[np.uint8]:
         return self.tile_set().render(self._observe())
