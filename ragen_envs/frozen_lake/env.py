@@ -106,8 +106,9 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         if type(action) is not int or not 0 <= action < 4:
             action = read_action(action, dynamics.ACTION_NAMES)
         turned = (self._turns or self._draw_turns()).pop()
-        self.position, arrivals = self._moves[16 * self.position + 4 * turned + action]
-        self._over, result, self._infos = arrivals[self.tiles[self.position]]
+        position, arrivals = self._moves[16 * self.position + 4 * turned + action]
+        self.position = position
+        self._over, result, self._infos = arrivals[self.tiles[position]]
         return result
 
     def _draw_turns(self) -> list[int]:
@@ -199,6 +200,15 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
             self._seen = [None] * len(tiles)
         self._initial_position = self.position = start
         self._infos = INITIAL_INFOS
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without the moves, of which no copy is needed."""
+        return {name: value for name, value in self.__dict__.items() if name != "_moves"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take over a state."""
+        self.__dict__.update(state)
+        self._moves = moves(self.height, self.width)
 
     def _level(self) -> str:
         return text.encode_level(self.tiles, self.width, self._initial_position)

@@ -16,21 +16,14 @@ Move = tuple[int, Sequence[Arrival]]
 """The player's new index, and the arrival by the code of the tile there."""
 
 
-class Moves(tuple[Move, ...]):
-    """The moves on maps of a shape; item ``16 * position + 4 * turned + action``, see ``dynamics.turned``."""
-
-    shape: tuple[int, int]
-
-    def __reduce__(self) -> tuple[Callable[..., "Moves"], tuple[int, int]]:
-        """Return what makes a copy: they are not copied."""
-        return moves, self.shape
-
-
 @lru_cache(maxsize=64)
-def moves(height: int, width: int) -> Moves:
-    """Return the moves on maps of a shape."""
+def moves(height: int, width: int) -> tuple[Move, ...]:
+    """Return the moves on maps of a shape, which all its games share.
+
+    Item ``16 * position + 4 * turned + action`` is the move of an action, see ``dynamics.turned``.
+    """
     ways = dynamics.ways(height, width)
-    found = Moves(
+    return tuple(
         (
             after := ways[4 * before + ((action + turned) & 3)],
             _ARRIVALS[after != before, turned != 0],
@@ -39,8 +32,6 @@ def moves(height: int, width: int) -> Moves:
         for turned in range(4)
         for action in range(4)
     )
-    found.shape = height, width
-    return found
 
 
 def _arrival(tile: int, moved: bool, slipped: bool) -> Arrival:
