@@ -156,10 +156,8 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         if seed is not None:
             self._stream = seeding.new_stream(split, self.distribution, seed)
         assert self._stream is not None
-        if self.numbered:
-            stream = self._checked_draw(self._stream, split)
-        else:
-            stream = self._draw_level(self._stream, split)
+        draw = self._checked_draw if self.numbered else self._draw_level
+        stream = draw(self._stream, split)
         self._stream = seeding.jump(stream, noise) if noise else stream
         self._origin = (split, None, seed, noise)
 

@@ -85,7 +85,7 @@ def parse_reply(
     """
     plain = None
     if think and reply.isascii() and len(reply) <= MAX_REPLY_CHARACTERS:
-        plain = _PLAIN.fullmatch(whole_turn(reply, prefix) if prefix else reply)
+        plain = _PLAIN.fullmatch(whole_turn(reply, prefix))
     if plain is not None and not truncated and not isinstance(names, WordReader):
         thought, answer = plain.groups()
         usual = usual_actions(answer, names, actions_per_turn)

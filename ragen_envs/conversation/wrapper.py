@@ -143,7 +143,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         check_face(env.unwrapped, face)
         if self.settings.observation == IMAGE:
             _check_pictures(env)
-        self._bare = env.unwrapped
+        self._bare = env.unwrapped  # a chain of properties
         self.face: TextFace = face
         self.symbols = resolve_symbols(self.settings.symbols, face.vocabularies)
         self.observation_space: spaces.Space[str] = FreeText(MAX_TEXT)
@@ -255,7 +255,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     def _read(self, reply: str, truncated: bool) -> ParsedReply:
         self.check(reply)
         settings = self.settings
-        most = min(settings.actions_per_turn, settings.max_actions - self._actions_used)
+        most = min(settings.actions_per_turn, self._actions_left)
         return parse_reply(
             reply, self._reader or self.names, most, settings.think, truncated,
             prefix=settings.prefix, penalise_soft=settings.penalise_soft,
@@ -353,7 +353,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self._look()
         if self.end is not None:
             return prompt.final_prompt(told, self.success, state)
-        left = self.settings.max_actions - self._actions_used
+        left = self._actions_left
         asked = prompt.turn_prompt(state, self._played + 1, left, self.settings)
         return f"{told}\n{asked}"
 

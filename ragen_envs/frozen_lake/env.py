@@ -123,14 +123,12 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     def _reached(self) -> int | None:
         """Return the stream after the last action that was played."""
         played = len(self._streams) - len(self._turns)
-        return int(self._streams[played - 1]) if played else self._stream
+        return self._streams.item(played - 1) if played else self._stream
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
         """Start an episode; see the base."""
-        if seed is None and not options and self._fixed is not None:
-            return super().reset()  # draws no level, so the slips go on as they were drawn
         self._stream = reached = self._reached()
         found = super().reset(seed=seed, options=options)
         if self._stream != reached:
