@@ -105,8 +105,12 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         Raises:
             InstanceError: An option is unknown, or names an instance that does not exist.
         """
-        super().reset(seed=seed)
-        split, index, noise = self._read_options(options) if options else (self.split, None, 0)
+        if seed is not None:  # without one, it does nothing
+            super().reset(seed=seed)
+        if options:
+            split, index, noise = self._read_options(options)
+        else:
+            split, index, noise = self.split, None, 0
         if index is not None:
             self._reset_frozen(split, index, noise)
         else:
@@ -153,7 +157,8 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
             self._stream = seeding.new_stream(split, self.distribution, seed)
         assert self._stream is not None
         draw = self._checked_draw if self.numbered else self._draw_level
-        self._stream = seeding.jump(draw(self._stream, split), noise)
+        stream = draw(self._stream, split)
+        self._stream = seeding.jump(stream, noise) if noise else stream
         self._origin = (split, None, seed, noise)
 
     def _checked_draw(self, stream: int, split: str) -> int:

@@ -24,8 +24,12 @@ class BoardText(ABC):
 
     cell_names: ClassVar[tuple[str, ...]]
     """Names of the cell codes, in their order."""
-    _known: tuple[Symbols, str] = {}, ""
-    """The symbols of the last board, and the sign of each cell code."""
+    _last: tuple[Symbols, int, int, _Write] = {}, 0, 0, str
+    """Symbols, size and width of the last board, and what writes such boards."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without what writes boards, which cannot be pickled."""
+        return {name: value for name, value in self.__dict__.items() if name != "_last"}
 
     def legend(self, symbols: Symbols) -> str:
         """Return one line that explains the symbols."""
@@ -36,11 +40,11 @@ class BoardText(ABC):
         if form == COORDINATES:
             return self.coordinates(env)
         cells, width = self.cells(env)
-        known, signs = self._known
-        if known is not symbols:
-            signs = signs_of(symbols, self.cell_names)
-            self._known = symbols, signs
-        grid = _writer(len(cells), width, signs)(cells)
+        known, size, row, write = self._last
+        if known is not symbols or size != len(cells) or row != width:
+            write = _writer(len(cells), width, signs_of(symbols, self.cell_names))
+            self._last = symbols, len(cells), width, write
+        grid = write(cells)
         return f"{grid}\n{self.coordinates(env)}" if form == BOTH else grid
 
     @abstractmethod

@@ -9,6 +9,16 @@ from ragen_envs.conversation.defects import Defect, SoftDefect
 from ragen_envs.conversation.vocabulary import WRAPPING, Vocabulary
 
 _NOTHING: Final = WRAPPING + "|"
+_SHORT: Final = 128
+
+
+def usual_actions(
+    answer: str, names: Sequence[str], actions_per_turn: int
+) -> tuple[int, ...] | None:
+    """Return the actions of an answer without any defect; arguments as of ``read_actions``."""
+    read = _read_short if len(answer) <= _SHORT else _read_names
+    actions = read(answer, tuple(names))
+    return actions if actions is not None and len(actions) <= actions_per_turn else None
 
 
 def read_actions(
@@ -27,14 +37,14 @@ def read_actions(
         found: Where defects are added.
         soft: Where soft defects are added.
     """
-    vocabulary = _vocabulary(tuple(names))
-    usual = vocabulary.read_names(answer)
-    if usual is not None and len(usual) <= actions_per_turn:
+    usual = usual_actions(answer, names, actions_per_turn)
+    if usual is not None:
         return usual
     if not usual_characters(answer).strip(_NOTHING):
         found.add(Defect.EMPTY_ANSWER)
         return ()
     actions: list[int] = []
+    vocabulary = _vocabulary(tuple(names))
     for part in answer.split("||"):
         reading = vocabulary.read(part)
         room = actions_per_turn - len(actions)
@@ -51,6 +61,14 @@ def read_actions(
             found.add(Defect.TOO_MANY_ACTIONS)
             break
     return tuple(actions)
+
+
+def _read_names(answer: str, names: tuple[str, ...]) -> tuple[int, ...] | None:
+    return _vocabulary(names).read_names(answer)
+
+
+_read_short: Final = lru_cache(maxsize=4096)(_read_names)
+"""Remembers answers: agents give the same short ones again and again."""
 
 
 @lru_cache(maxsize=1024)

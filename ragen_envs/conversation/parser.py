@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeVar
 
-from ragen_envs.conversation.answer import read_actions
+from ragen_envs.conversation.answer import read_actions, usual_actions
 from ragen_envs.conversation.characters import FULL_WIDTH, INVISIBLE, usual_characters
 from ragen_envs.conversation.defects import Defect, SoftDefect
 from ragen_envs.conversation.words import WordReader
@@ -83,6 +83,14 @@ def parse_reply(
         prefix: The beginning of the assistant's turn, which the reply continues: ``THINK_PREFIX`` or "".
         penalise_soft: Whether soft defects count as defects.
     """
+    plain = None
+    if think and reply.isascii() and len(reply) <= MAX_REPLY_CHARACTERS:
+        plain = _PLAIN.fullmatch(whole_turn(reply, prefix))
+    if plain is not None and not truncated and not isinstance(names, WordReader):
+        thought, answer = plain.groups()
+        usual = usual_actions(answer, names, actions_per_turn)
+        if usual is not None:
+            return ParsedReply(usual, (), thought)
     found: set[Defect] = set()
     soft: set[SoftDefect] = set()
     if truncated:
@@ -94,13 +102,10 @@ def parse_reply(
         found.add(Defect.EMPTY)
         defects = _in_order(Defect, found)
         return ParsedReply((), defects, "")
-    reply = whole_turn(reply, prefix)
-    plain = _PLAIN.fullmatch(reply) if think and reply.isascii() else None
-    answer: str | None
     if plain is not None:
         thought, answer = plain.groups()
     else:
-        thought, rest = _split_thought(reply, think, found, soft)
+        thought, rest = _split_thought(whole_turn(reply, prefix), think, found, soft)
         answer = _find_answer(rest, found, soft)
     actions: tuple[Action, ...] = ()
     reason = ""

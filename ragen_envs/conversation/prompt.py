@@ -49,30 +49,20 @@ def introduction(
     return "\n".join(lines)
 
 
-def _per_turn(settings: ConversationSettings) -> int:
-    """Return the most actions that any reply can have."""
-    return min(settings.actions_per_turn, settings.max_actions)
-
-
-def _total_matters(settings: ConversationSettings) -> bool:
-    """Return whether the limit of the game can bind before those of the turns."""
-    return settings.max_actions < settings.max_turns * _per_turn(settings)
-
-
 def _limits(settings: ConversationSettings) -> str:
-    turns, most, total = settings.max_turns, _per_turn(settings), settings.max_actions
+    turns, most, total = settings.max_turns, settings.most_per_turn, settings.max_actions
     replies = "one turn (one reply)" if turns == 1 else f"at most {turns} turns (replies)"
     each = "one action" if most == 1 else f"up to {most} actions"
     if total == 1 and turns > 1:
         return f"You have {replies} and one action in the whole game."
     text = f"You have {replies}, with {each}{' per turn' if turns > 1 else ''}"
-    if _total_matters(settings):
+    if settings.total_matters:
         text += f" and at most {total} in the whole game"
     return f"{text}. Actions are executed in order until the game ends." if most > 1 else f"{text}."
 
 
 def _reply_format(settings: ConversationSettings) -> str:
-    if _per_turn(settings) > 1:
+    if settings.most_per_turn > 1:
         how = "Reply in this format, with actions separated by ||:"
         answer = "<answer>action || action</answer>"
     else:
@@ -82,7 +72,7 @@ def _reply_format(settings: ConversationSettings) -> str:
 
 
 def _invalid_reply(settings: ConversationSettings, in_words: bool) -> str:
-    if _per_turn(settings) > 1:
+    if settings.most_per_turn > 1:
         extra, executed = "too many", "its actions before the first invalid one are"
     else:
         extra, executed = "several", "its first action, if valid, is"
@@ -102,12 +92,10 @@ def turn_prompt(observation: str, turn: int, left: int, settings: ConversationSe
     """Return the user message that asks for the reply of a turn, counted from 1, with ``left`` actions."""
     if settings.max_turns == 1:
         return observation
-    limits = [f"Turn {turn} of {settings.max_turns}."]
-    if _total_matters(settings):
-        limits.append(f"Actions left: {left}.")
-    if settings.actions_per_turn > 1:
-        limits.append(f"Limit for this turn: {min(left, settings.actions_per_turn)}.")
-    return f"{' '.join(limits)}\n{observation}"
+    most = settings.actions_per_turn
+    total = f" Actions left: {left}." if settings.total_matters else ""
+    limit = f" Limit for this turn: {min(left, most)}." if most > 1 else ""
+    return f"Turn {turn} of {settings.max_turns}.{total}{limit}\n{observation}"
 
 
 def example_prompt(user: str, number: int) -> str:
@@ -127,7 +115,8 @@ def describe_defect(name: str) -> str:
 
 
 def feedback(
-    ran: Sequence[tuple[str, bool]],
+    executed: Sequence[str],
+    effective: Sequence[bool],
     defects: Sequence[Defect | SoftDefect],
     reward: float,
     reason: str = "",
@@ -136,13 +125,16 @@ def feedback(
 
     ``reason`` is why an action is illegal, or "".
     """
-    names = [name if effective else f"{name} (no effect)" for name, effective in ran]
-    parts = [f"Executed: {', '.join(names)}."] if names else []
+    names = executed
+    if not all(effective):
+        pairs = zip(executed, effective, strict=True)
+        names = [name if changed else f"{name} (no effect)" for name, changed in pairs]
+    told = f"Executed: {', '.join(names)}. " if names else ""
     if defects:
         reasons = ", ".join(map(describe_defect, defects)) + (f": {reason}" if reason else "")
         nothing = "" if names else ", so no action was executed"
-        parts.insert(0, f"Your reply was invalid ({reasons}){nothing}.")
-    return " ".join([*parts, f"Reward: {reward:.6g}."])
+        told = f"Your reply was invalid ({reasons}){nothing}. {told}"
+    return f"{told}Reward: {reward:.6g}."
 
 
 def final_prompt(feedback_text: str, success: bool, observation: str) -> str:

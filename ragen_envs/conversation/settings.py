@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from numbers import Real
 from typing import Any, Final
 
@@ -90,15 +91,25 @@ class ConversationSettings:
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
 
-    @property
+    @cached_property
     def prefix(self) -> str:
         """What the assistant's turn begins with, before the reply: ``<think>`` or nothing."""
         return THINK_PREFIX if self.think_prefix else ""
 
-    @property
+    @cached_property
     def penalise_soft(self) -> bool:
         """Whether soft defects count as defects."""
         return self.soft_defects == "penalise"
+
+    @cached_property
+    def most_per_turn(self) -> int:
+        """The most actions that any reply can have."""
+        return min(self.actions_per_turn, self.max_actions)
+
+    @cached_property
+    def total_matters(self) -> bool:
+        """Whether the limit of the game can bind before those of the turns."""
+        return self.max_actions < self.max_turns * self.most_per_turn
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain data."""

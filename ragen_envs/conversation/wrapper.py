@@ -1,6 +1,7 @@
 """Any game with a text face as a conversation: text in, text out."""
 
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, SupportsFloat, TypeVar
 
@@ -142,6 +143,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         check_face(env.unwrapped, face)
         if self.settings.observation == IMAGE:
             _check_pictures(env)
+        self._bare = env.unwrapped  # a chain of properties
         self.face: TextFace = face
         self.symbols = resolve_symbols(self.settings.symbols, face.vocabularies)
         self.observation_space: spaces.Space[str] = FreeText(MAX_TEXT)
@@ -151,8 +153,11 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self._reader = WordReader(game) if isinstance(game, WordGameEnv) else None
         self.end: ConversationEnd | None = None
         self.success = False
-        self._turns: list[tuple[str, str]] = []
-        self._pictures: list[Picture] = []
+        self._played = 0
+        kept = {"full": None, "last": self.settings.history_turns, "none": 0}[self.settings.history]
+        # What the history setting never shows again is not kept.
+        self._turns = deque[tuple[str, str]](maxlen=kept)
+        self._pictures = deque[Picture](maxlen=None if kept is None else kept + 1)
         self._examples: tuple[WorkedExample, ...] | None = None
         # A game without wrappers of its own is played without making what nobody reads.
         self._game: GameEnv[Any] | None = None
@@ -164,7 +169,8 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     ) -> tuple[str, dict[str, Any]]:
         """Start an episode of the game; options are the game's."""
         _, info = self.env.reset(seed=seed, options=options)
-        self._turns = []
+        self._played = 0
+        self._turns.clear()
         self._actions_used = 0
         self.end = None
         self.success = self._read_flag(info, "success")
@@ -177,7 +183,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self.system = prompt.system_prompt(
             rules, legend, self.names, self.settings, in_words=self._reader is not None
         )
-        self._pictures = []
+        self._pictures.clear()
         self._look()
         left = self.settings.max_actions
         self.user = prompt.turn_prompt(self.state_text(), 1, left, self.settings)
@@ -206,20 +212,21 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         settings = self.settings
         try:
             parsed = self._read(reply, truncated)
-            valid = parsed.is_valid
             run = self._allowed(parsed)
             effective, rewards = self._run(run)
         except Exception as error:  # not a context manager, which takes longer than some turns
             raise_named(self.unwrapped, error)
         executed = run[: len(rewards)]
+        valid = parsed.is_valid
         penalty = 0.0 if valid else float(settings.format_penalty)
         self._turns.append((self.user, reply))
+        self._played += 1
         self._actions_used += len(rewards)
         if self.end is None:
             self.end = self._limit_end(valid)
-        ran = list(zip(action_texts(self.names, executed), effective, strict=True))
-        reason = self._told_reason(parsed)
-        told = prompt.feedback(ran, parsed.defects, sum(rewards) + penalty, reason)
+        ran = action_texts(self.names, executed)
+        reason = self._told_reason(parsed) if parsed.reason else ""
+        told = prompt.feedback(ran, effective, parsed.defects, sum(rewards) + penalty, reason)
         self.user = self._next_text(told)
         return TurnResult(parsed, executed, effective, rewards, penalty, self.end, self.user)
 
@@ -256,8 +263,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
 
     def _allowed(self, parsed: ParsedReply) -> tuple[Action, ...]:
         """Return the actions of a reply that may run."""
-        runs = parsed.is_valid or self.settings.invalid == "penalise"
-        return parsed.actions if runs else ()
+        return () if parsed.defects and self.settings.invalid != "penalise" else parsed.actions
 
     def _told_reason(self, parsed: ParsedReply) -> str:
         """Return why an action is illegal, or "" if that would tell what actions lead to that did not run."""
@@ -282,17 +288,18 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         rewards: list[float] = []
         reward: Any
         game = self._game
+        truncated = False
         for action in actions:
             if game is not None:
                 reward, terminated, changed = game.act(action)
-                truncated = False
+                if type(changed) is not bool or type(terminated) is not bool:
+                    changed = self._flag("is_effective", changed)
+                    terminated = self._flag("terminated", terminated)
             else:
-                _, reward, terminated, truncated, self._game_info = self.env.step(action)
+                _, reward, ended, cut, self._game_info = self.env.step(action)
                 changed = self._read_flag(self._game_info, "action_is_effective")
-            if not type(changed) is type(terminated) is type(truncated) is bool:
-                changed = self._flag("is_effective", changed)
-                terminated = self._flag("terminated", terminated)
-                truncated = self._flag("truncated", truncated)
+                terminated = self._flag("terminated", ended)
+                truncated = self._flag("truncated", cut)
             effective.append(changed)
             if type(reward) is not float or not math.isfinite(reward):
                 reward = self._finite(reward)
@@ -338,7 +345,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         settings = self.settings
         if not valid and settings.invalid == "end":
             return EndReason.INVALID
-        spent = len(self._turns) == settings.max_turns or self._actions_used == settings.max_actions
+        spent = self._played == settings.max_turns or self._actions_used == settings.max_actions
         return EndReason.BUDGET if spent else None
 
     def _next_text(self, told: str) -> str:
@@ -347,13 +354,13 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         if self.end is not None:
             return prompt.final_prompt(told, self.success, state)
         left = self._actions_left
-        asked = prompt.turn_prompt(state, len(self._turns) + 1, left, self.settings)
+        asked = prompt.turn_prompt(state, self._played + 1, left, self.settings)
         return f"{told}\n{asked}"
 
     def state_text(self) -> str:
         """Return the game's current state in the format and symbols of the settings."""
         self._check_started()
-        game, form = self.unwrapped, self.settings.observation
+        game, form = self._bare, self.settings.observation
         return checked_text(game, "observation", state_text(self.face, game, form, self.symbols))
 
     def _look(self) -> None:
@@ -380,7 +387,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self._check_started()
         return Budget(
             actions=self._actions_left,
-            turns=self.settings.max_turns - len(self._turns),
+            turns=self.settings.max_turns - self._played,
             actions_per_turn=self.settings.actions_per_turn,
         )
 
@@ -388,14 +395,17 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     def messages(self) -> list[Message]:
         """The chat that ends with the message to reply to, under the history setting."""
         self._check_started()
-        chat = [{"role": "system", "content": self.system}, *example_messages(self.examples)]
+        examples = self.examples
+        chat = [{"role": "system", "content": self.system}]
+        if examples:
+            chat += example_messages(examples)
         opening = len(chat)
-        for user, reply in self._turns[self._first :]:
+        for user, reply in self._turns:
             chat.append({"role": "user", "content": user})
             turn = whole_turn(reply, self.settings.prefix)
             chat.append({"role": "assistant", "content": turn})
         chat.append({"role": "user", "content": self.user})
-        if self.examples:
+        if examples:
             first = chat[opening]["content"]
             chat[opening]["content"] = prompt.prompt_after_examples(first)
         return chat
@@ -411,13 +421,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     def pictures(self) -> list[Picture]:
         """The pictures that belong to the user messages of ``messages``; [] without observation "image"."""
         shown = [example.picture for example in self.examples if example.picture is not None]
-        return [*shown, *self._pictures[self._first :]]
-
-    @property
-    def _first(self) -> int:
-        """Number of the earliest turn, from 0, that the history setting keeps."""
-        kept = {"full": len(self._turns), "last": self.settings.history_turns, "none": 0}
-        return max(0, len(self._turns) - kept[self.settings.history])
+        return [*shown, *self._pictures]
 
     def random_actions(self, rng: np.random.Generator, count: int) -> tuple[Action, ...]:
         """Return ``count`` random actions: uniform and independent, or, for words, each legal in turn."""

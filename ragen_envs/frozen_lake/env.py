@@ -1,6 +1,6 @@
 """FrozenLake as a Gymnasium environment."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, SupportsInt
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ragen_envs.arguments import read_number, read_rows, read_sides
 from ragen_envs.base import GameEnv, read_action
 from ragen_envs.frozen_lake import dynamics, generator, oracle, text
+from ragen_envs.frozen_lake.moves import INITIAL_INFOS, Infos, moves
 from ragen_envs.oracle import Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.seeding import advanced, uniform
 from ragen_envs.splits import TRAIN
@@ -70,8 +71,9 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     """Tile codes of the map, row-major; never changed in place."""
     position: int
     """The player's index in ``tiles``."""
-    _seen: dict[int, NDArray[np.uint8]]
-    """Observations of this map, by position."""
+    _seen: list[Callable[[], NDArray[np.uint8]] | None]
+    """What returns a fresh observation, by position, where the player has been on this map."""
+    _infos: Infos
 
     def __init__(
         self,
@@ -94,21 +96,20 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         self._shape = (self.height, self.width)
         self.observation_space = spaces.Box(0, dynamics.PLAYER_ON_GOAL, self._shape, np.uint8)
         self.action_space = spaces.Discrete(4)
-        self._ways = dynamics.ways(self.height, self.width)
+        self._moves = moves(self.height, self.width)
         self._streams, self._turns = _NO_STREAMS, list[int]()
 
     def act(self, action: SupportsInt) -> tuple[float, bool, bool]:
         """Play one action, an integer from 0 to 3; see the base."""
         if self._over:
             raise self._reset_needed()
-        intended = read_action(action, dynamics.ACTION_NAMES)
+        if type(action) is not int or not 0 <= action < 4:
+            action = read_action(action, dynamics.ACTION_NAMES)
         turned = (self._turns or self._draw_turns()).pop()
-        before = self.position
-        self.position, reward, self._over = dynamics.step(
-            self.tiles, self._ways, before, (intended + turned) & 3
-        )
-        self._slipped = turned != 0
-        return reward, self._over, self.position != before
+        position, arrivals = self._moves[16 * self.position + 4 * turned + action]
+        self.position = position
+        self._over, result, self._infos = arrivals[self.tiles[position]]
+        return result
 
     def _draw_turns(self) -> list[int]:
         """Draw what the ice does in the next actions, many at once, and return it in reverse order."""
@@ -122,7 +123,7 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     def _reached(self) -> int | None:
         """Return the stream after the last action that was played."""
         played = len(self._streams) - len(self._turns)
-        return int(self._streams[played - 1]) if played else self._stream
+        return self._streams.item(played - 1) if played else self._stream
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -194,27 +195,32 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     def _start(self, tiles: bytearray, start: int) -> None:
         if tiles is not self.tiles:
             self.tiles = tiles
-            self._seen = {}
+            self._seen = [None] * len(tiles)
         self._initial_position = self.position = start
-        self._slipped = False
+        self._infos = INITIAL_INFOS
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without the moves, of which no copy is needed."""
+        return {name: value for name, value in self.__dict__.items() if name != "_moves"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take over a state."""
+        self.__dict__.update(state)
+        self._moves = moves(self.height, self.width)
 
     def _level(self) -> str:
         return text.encode_level(self.tiles, self.width, self._initial_position)
 
     def _observe(self) -> NDArray[np.uint8]:
-        seen = self._seen.get(self.position)
-        if seen is None:
-            seen = np.ndarray(self._shape, _UINT8, self.cells)
-            self._seen[self.position] = seen
-        return seen.copy()
+        return (self._seen[self.position] or self._look())()
+
+    def _look(self) -> Callable[[], NDArray[np.uint8]]:
+        seen: NDArray[np.uint8] = np.ndarray(self._shape, _UINT8, self.cells)
+        self._seen[self.position] = seen.copy
+        return seen.copy
 
     def _info(self, effective: bool) -> dict[str, Any]:
-        return {
-            "success": self.tiles[self.position] == dynamics.GOAL,
-            "action_is_valid": True,
-            "action_is_effective": effective,
-            "slipped": self._slipped,
-        }
+        return self._infos[effective]()
 
     def _draw(self) -> NDArray[np.uint8]:
         return self.tile_set().render(self._observe())

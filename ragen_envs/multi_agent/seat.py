@@ -13,7 +13,7 @@ from ragen_envs.conversation.wrapper import Message, TurnResult
 from ragen_envs.errors import NeverResetError, RagenError
 from ragen_envs.multi_agent.base import MultiAgentEnv, SeatView
 from ragen_envs.oracle import Advice, Budget
-from ragen_envs.text import FORMATS, IMAGE
+from ragen_envs.text import FORMATS, IMAGE, action_texts
 
 SEAT_SETTINGS: Final = tuple(
     name
@@ -97,8 +97,9 @@ class Seat:
         self._turns.append((self.user, reply))
         self.end = end
         self.success = self.game.success(self.number)
-        ran = [(self.names[action], effective) for action in executed]
-        told = prompt.feedback(ran, parsed.defects, reward + penalty)
+        effects = (effective,) * len(executed)
+        ran = action_texts(self.names, executed)
+        told = prompt.feedback(ran, effects, parsed.defects, reward + penalty)
         if end is None:
             left = self.game.rounds_left
             turn = len(self._turns) + 1
@@ -107,7 +108,6 @@ class Seat:
             )
         else:
             self.user = prompt.final_prompt(told, self.success, self.state_text())
-        effects = (effective,) * len(executed)
         return TurnResult(parsed, executed, effects, (reward,), penalty, end, self.user)
 
     def state_text(self) -> str:

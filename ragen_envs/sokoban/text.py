@@ -55,9 +55,9 @@ class SokobanText(BoardText):
         """Return the names of the four directions."""
         return ACTION_NAMES
 
-    def cells(self, env: Any) -> tuple[bytes, int]:
-        """Return the present cell codes, and the width of the board."""
-        return env.cells, env.width
+    def cells(self, env: Any) -> tuple[bytearray, int]:
+        """Return the present cell codes, not copied, and the width of the board."""
+        return env._board, env.width
 
     def coordinates(self, env: Any) -> str:
         """Return the places of everything but empty floor."""

@@ -1,3 +1,4 @@
+import copy
 import math
 import pickle
 import random
@@ -228,20 +229,30 @@ def test_same_env_twice_agrees(env_id):
 
 
 @pytest.mark.parametrize("env_id", EVERY)
+def test_infos_are_fresh(env_id):
+    env = gym.make(env_id)
+    first = copy.deepcopy(play(env, 20, 5))
+    for result in play(env, 20, 5):
+        result[-1].clear()
+    assert_same(play(env, 20, 5), first)
+    assert_same(play(gym.make(env_id), 20, 5), first)
+
+
+@pytest.mark.parametrize("env_id", EVERY)
 def test_pickle_mid_episode(env_id):
     env = gym.make(env_id)
     env.reset(seed=11)
     if any(env.step(some_action(env, random.Random(3)))[2:4]):
         env.reset()
-    copy = pickle.loads(pickle.dumps(env))
-    assert copy.spec == env.spec
+    twin = pickle.loads(pickle.dumps(env))
+    assert twin.spec == env.spec
     for steps in range(40):
         action = some_action(env, random.Random(steps))
-        left, right = env.step(action), copy.step(action)
+        left, right = env.step(action), twin.step(action)
         assert_same(left, right)
         if left[2] or left[3]:
-            assert_same(env.reset(), copy.reset())
-    assert copy.unwrapped.instance == env.unwrapped.instance
+            assert_same(env.reset(), twin.reset())
+    assert twin.unwrapped.instance == env.unwrapped.instance
 
 
 @pytest.mark.parametrize("env_id", EVERY)
