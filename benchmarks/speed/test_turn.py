@@ -27,8 +27,10 @@ NEVER_ENDING: dict[str, tuple[dict[str, Any], tuple[str, str]]] = {
 """Levels, and actions that never end them."""
 
 
-def reply_for(names: tuple[str, ...], actions: int) -> str:
-    return format_reply([names[k % 2] for k in range(actions)], THOUGHT)
+def reply_for(names: tuple[str, ...], actions: int, number: int = 0) -> str:
+    """Return one of many replies, whose actions are the binary digits of the number."""
+    chosen = [names[number >> k & 1] for k in range(actions)]
+    return format_reply(chosen, f"{THOUGHT} This was thought number {number}.")
 
 
 @pytest.mark.parametrize("actions", [1, 3, 5])
@@ -37,7 +39,7 @@ def test_turns_of_a_vector(benchmark: Any, game: str, actions: int) -> None:
     kwargs, names = NEVER_ENDING[game]
     vector = make_vector(f"ragen/{game}-v0", COUNT, **ENDLESS, **kwargs)
     vector.reset(seeds=range(COUNT))
-    replies = [reply_for(names, actions)] * COUNT
+    replies = [reply_for(names, actions, number) for number in range(COUNT)]
 
     def work() -> None:
         vector.messages()
