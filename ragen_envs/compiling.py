@@ -7,6 +7,7 @@ package is installed read-only. Where nothing can be written, each process compi
 import ast
 import hashlib
 import logging
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Set
@@ -23,6 +24,9 @@ from numba.extending import register_jitable
 
 PATIENCE: Final = 1.0
 """Seconds of compilation after which a message says what is going on."""
+
+_IMPORT: Final = re.compile(rb"^(?:from|import)\b.*(?:\r?\n(?:[ \t)].*)?)*", re.MULTILINE)
+"""An import at the margin and its further lines, which are indented or end a parenthesis."""
 
 _LOG: Final = logging.getLogger("ragen.compiling")
 _announced = threading.Event()
@@ -55,7 +59,7 @@ def _source(module: str) -> bytes:
 def _imports(module: str, packages: Set[str]) -> set[str]:
     """Return the modules of some packages that a module imports when it is loaded."""
     found = set()
-    for node in ast.parse(_source(module)).body:
+    for node in _statements(_source(module)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -64,6 +68,17 @@ def _imports(module: str, packages: Set[str]) -> set[str]:
             modules = inner & set(sys.modules)
             found |= modules if len(modules) == len(inner) else {*modules, origin}
     return {name for name in found if name.partition(".")[0] in packages}
+
+
+def _statements(source: bytes) -> list[ast.stmt]:
+    """Return the statements of a source that are imports, and perhaps others.
+
+    To parse whole files takes six times as long, in each process that loads machine code.
+    """
+    try:
+        return ast.parse(b"\n".join(_IMPORT.findall(source))).body
+    except SyntaxError:  # prose that begins as an import does
+        return ast.parse(source).body
 
 
 def _origin(module: str, node: ast.ImportFrom) -> str:
