@@ -5,6 +5,7 @@ package is installed read-only. Where nothing can be written, each process compi
 """
 
 import ast
+import gc
 import hashlib
 import logging
 import re
@@ -101,6 +102,11 @@ class _Cache(FunctionCache):  # type: ignore[misc]
             super().save_overload(sig, data)
 
 
+def inner(function: Callable[..., Any]) -> Any:
+    """Return a function that only compiled ones call: part of their machine code, not kept itself."""
+    return numba.njit(function, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
 def jit(function: Callable[..., Any]) -> Any:
     """Return a function compiled at its first call, or loaded from the cache.
 
@@ -137,8 +143,30 @@ class _CompilationNotice(Listener):  # type: ignore[misc]
 
 @contextmanager
 def first_use(*kernels: Any) -> Iterator[None]:
-    """Around a call of kernels: warn once if their first compilation takes long."""
-    if _announced.is_set() or all(kernel.signatures for kernel in kernels):
+    """Around a call of kernels: their first compilation is as short as it can be, and announced if long."""
+    if all(kernel.signatures for kernel in kernels):
+        yield
+        return
+    with _collector_paused(), _long_ones_announced():
+        yield
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Leave cycles alone for a while: numba makes so many objects that to look for them takes a twentieth."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@contextmanager
+def _long_ones_announced() -> Iterator[None]:
+    """Warn if compilations take long, the first time only."""
+    if _announced.is_set():
         yield
         return
     with install_listener("numba:compile", _CompilationNotice()) as notice:

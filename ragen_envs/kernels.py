@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragen_envs import keys, seeding, splits
-from ragen_envs.compiling import jit, share
+from ragen_envs.compiling import inner, jit, share
 
 # Rows of a state, (rows, n) int64; games add their own from ``OWN`` on.
 PHASE: Final = 0
@@ -77,7 +77,7 @@ def first_outside(actions: Any, count: Any) -> Any:
     return -1
 
 
-@jit
+@inner
 def settle(state: Any, done: Any, limit: Any, flags: Any) -> Any:
     """Count the step, write phases, ends and validity, and return how many episodes ended.
 
@@ -102,7 +102,7 @@ def settle(state: Any, done: Any, limit: Any, flags: Any) -> Any:
     return ended
 
 
-@jit
+@inner
 def begin(state: Any, i: Any) -> None:
     """Begin the next episode of env ``i``."""
     state[PHASE, i] = RUNNING

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_envs.compiling import first_use, jit, share
+from ragen_envs.compiling import first_use, inner, jit, share
 from ragen_envs.kernels import (
     BLOCK,
     DUE,
@@ -132,7 +132,7 @@ def step(
     return settle(state, done, limit, flags)
 
 
-@jit
+@inner
 def move_all(
     cells: Any, state: Any, actions: Any, width: Any, distances: Any, outcome: Any
 ) -> None:
@@ -159,7 +159,7 @@ def move_all(
         outcome[i] = bits | closer << _CLOSER
 
 
-@jit
+@inner
 def start(cells: Any, state: Any, i: Any, size: Any, width: Any, distances: Any) -> None:
     """Begin an episode on board ``i``, whose cells are already in the buffer."""
     first = width + i * size
@@ -193,7 +193,7 @@ def restart_all(cells: Any, state: Any, phase: Any, level: Any, width: Any, dist
             start(cells, state, i, size, width, distances)
 
 
-@jit
+@inner
 def _zeros(length: Any) -> Any:
     return np.zeros(length, np.int64)
 
