@@ -33,6 +33,7 @@ class SokobanVectorEnv(GameVectorEnv):
         self._distances = np.zeros(len(self._cells), np.int16) if single.reward.closer else None
         self._state = np.zeros((kernels.ROWS, count), np.int64)
         self._payoffs = kernels.payoffs(single.reward)
+        self._memory = kernels.working_memory(self._size, single.law)
         self._tables = (
             generator.search_weights(single.height, single.width),
             np.array(room_weights(), np.int64),
@@ -58,6 +59,7 @@ class SokobanVectorEnv(GameVectorEnv):
         failed: int = kernels.rollout(
             first, last, self._cells, self._state, *arrays, self._limit, self._payoffs,
             single.height, single.width, single.boxes, single.law, *self._tables, self._distances,
+            kernels.working_memory(self._size, single.law),
         )  # fmt: skip
         return failed
 
@@ -69,7 +71,7 @@ class SokobanVectorEnv(GameVectorEnv):
         single = self.single
         failed: int = kernels.draw_all(
             self._cells, self._state, phase, single.height, single.width, single.boxes,
-            single.law, wanted, *self._tables, self._distances,
+            single.law, wanted, *self._tables, self._distances, self._memory,
         )  # fmt: skip
         return failed
 
