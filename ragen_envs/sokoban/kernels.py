@@ -38,7 +38,6 @@ from ragen_envs.sokoban.dynamics import (
     account,
     approach,
     move,
-    offsets,
     reward_of,
     write_distances,
 )
@@ -52,10 +51,12 @@ HERE: Final = OWN
 """Row of a state: the player's index in the flat buffer."""
 LEFT: Final = OWN + 1
 """Row of a state: boxes off target."""
-ROWS: Final = OWN + 2
+OUTCOME: Final = OWN + 2
+"""Row of a state: what a step works in."""
+ROWS: Final = OWN + 3
 
 share(
-    dynamics.account, dynamics.approach, dynamics.offsets, dynamics.write_distances, rooms.carve_room,
+    dynamics.account, dynamics.approach, dynamics.write_distances, rooms.carve_room,
     rooms.place_targets, reverse_play._box_key, reverse_play._first_visit, reverse_play.apart,
     reverse_play._is_free, reverse_play.reverse_play, reverse_play.walk_away,
     generator.attempt, level_key._flood, level_key.room_key,
@@ -92,7 +93,7 @@ def payoffs(reward: Reward) -> NDArray[np.float64]:
 
 @jit
 def step(
-    cells: Any, state: Any, actions: Any, rewards: Any, flags: Any, width: Any, limit: Any,
+    cells: Any, state: Any, actions: Any, rewards: Any, flags: Any, off: Any, limit: Any,
     payoff: Any, distances: Any,
 ) -> Any:  # fmt: skip
     """Play one action on each board; boards whose episode is not running stay as they are.
@@ -103,7 +104,7 @@ def step(
         actions: (n,) int64.
         rewards: Receives the rewards, (n,) float64.
         flags: Receives the flags, (OWN_FLAG, n) bool.
-        width: Cells in a row.
+        off: What each action adds to an index, (4,) int64.
         limit: Steps after which an episode is truncated.
         payoff: The table of ``payoffs``.
         distances: Distances to the nearest target, as ``cells``, int16; None if nothing asks.
@@ -114,8 +115,8 @@ def step(
     wrong = first_outside(actions, 4)
     if wrong >= 0:
         return -1 - wrong
-    done = np.empty(actions.shape[0], np.int64)
-    move_all(cells, state, actions, width, distances, done)
+    done = state[OUTCOME, : actions.shape[0]]
+    move_all(cells, state, actions, off, distances, done)
     for i in range(actions.shape[0]):
         running = int(state[PHASE, i] == RUNNING)
         bits = done[i]
@@ -133,11 +134,8 @@ def step(
 
 
 @inner
-def move_all(
-    cells: Any, state: Any, actions: Any, width: Any, distances: Any, outcome: Any
-) -> None:
+def move_all(cells: Any, state: Any, actions: Any, off: Any, distances: Any, outcome: Any) -> None:
     """Make the moves; ``outcome`` receives the bits of ``_OUTCOMES`` and 1 + closer above them."""
-    off = np.array(offsets(width))
     for i in range(actions.shape[0]):
         outcome[i] = off[actions[i]]
     for i in range(actions.shape[0]):
@@ -269,7 +267,7 @@ def begin_due(
 @jit
 def rollout(
     first: Any, last: Any, cells: Any, state: Any, actions: Any, rewards: Any, ends: Any, due: Any,
-    wanted: Any, fixed: Any, limit: Any, payoff: Any, height: Any, width: Any, boxes: Any, law: Any,
+    wanted: Any, fixed: Any, off: Any, limit: Any, payoff: Any, height: Any, width: Any, boxes: Any, law: Any,
     search_weights: Any, room_weights: Any, distances: Any, memory: Any,
 ) -> Any:  # fmt: skip
     """Play many steps on the boards ``first`` to ``last``, and begin the episodes that fall due.
@@ -294,7 +292,7 @@ def rollout(
         for t in range(actions.shape[0]):
             before = over
             over = step(
-                boards, block, actions[t, low:high], rewards[t, low:high], flags, width, limit,
+                boards, block, actions[t, low:high], rewards[t, low:high], flags, off, limit,
                 payoff, near,
             )  # fmt: skip
             record(flags, ends, t, low, high)

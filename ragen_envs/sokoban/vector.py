@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from ragen_envs.errors import GenerationError
 from ragen_envs.grids import grid_texts, signs_of
 from ragen_envs.sokoban import generator, kernels
+from ragen_envs.sokoban.dynamics import offsets
 from ragen_envs.sokoban.env import SokobanEnv
 from ragen_envs.sokoban.level_key import room_weights
 from ragen_envs.sokoban.text import CELL_NAMES, STANDARD, decode_level
@@ -32,6 +33,7 @@ class SokobanVectorEnv(GameVectorEnv):
         self._cells = np.zeros(count * self._size + 2 * single.width, np.uint8)
         self._distances = np.zeros(len(self._cells), np.int16) if single.reward.closer else None
         self._state = np.zeros((kernels.ROWS, count), np.int64)
+        self._offsets = np.array(offsets(single.width))
         self._payoffs = kernels.payoffs(single.reward)
         self._memory = kernels.working_memory(self._size, single.law)
         self._tables = (
@@ -49,7 +51,7 @@ class SokobanVectorEnv(GameVectorEnv):
         self, actions: NDArray[np.int64], rewards: NDArray[np.float64], flags: NDArray[np.bool_]
     ) -> int:
         ended: int = kernels.step(
-            self._cells, self._state, actions, rewards, flags, self.single.width, self._limit,
+            self._cells, self._state, actions, rewards, flags, self._offsets, self._limit,
             self._payoffs, self._distances,
         )  # fmt: skip
         return ended
@@ -57,7 +59,8 @@ class SokobanVectorEnv(GameVectorEnv):
     def _play_many(self, first: int, last: int, *arrays: Any) -> int:
         single = self.single
         failed: int = kernels.rollout(
-            first, last, self._cells, self._state, *arrays, self._limit, self._payoffs,
+            first, last, self._cells, self._state, *arrays, self._offsets, self._limit,
+            self._payoffs,
             single.height, single.width, single.boxes, single.law, *self._tables, self._distances,
             kernels.working_memory(self._size, single.law),
         )  # fmt: skip
