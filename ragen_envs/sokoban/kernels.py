@@ -158,6 +158,13 @@ def move_all(cells: Any, state: Any, actions: Any, off: Any, distances: Any, out
 
 
 @inner
+def _copy(source: Any, target: Any) -> None:
+    """Do ``target[:] = source``, for which numba compiles texts of errors, too."""
+    for i in range(source.shape[0]):
+        target[i] = source[i]
+
+
+@inner
 def start(cells: Any, state: Any, i: Any, size: Any, width: Any, distances: Any) -> None:
     """Begin an episode on board ``i``, whose cells are already in the buffer."""
     first = width + i * size
@@ -187,7 +194,7 @@ def restart_all(cells: Any, state: Any, phase: Any, level: Any, width: Any, dist
     for i in range(state.shape[1]):
         if state[PHASE, i] == phase:
             first = width + i * size
-            cells[first : first + size] = level
+            _copy(level, cells[first : first + size])
             start(cells, state, i, size, width, distances)
 
 
@@ -303,11 +310,12 @@ def rollout(
                 )  # fmt: skip
                 if failed >= 0:
                     break
-        cells[begin + width : end - width] = boards[width : end - begin - width]
+        _copy(boards[width : end - begin - width], cells[begin + width : end - width])
         if distances is not None:
-            distances[begin + width : end - width] = near[width : end - begin - width]
+            _copy(near[width : end - begin - width], distances[begin + width : end - width])
         block[HERE] += begin
-        state[:, low:high] = block
+        for row in range(ROWS):
+            _copy(block[row], state[row, low:high])
         if failed >= 0:
             return low + failed
     return -1
