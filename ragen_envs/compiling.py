@@ -5,8 +5,10 @@ package is installed read-only. Where nothing can be written, each process compi
 """
 
 import ast
+import gc
 import hashlib
 import logging
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Set
@@ -23,6 +25,14 @@ from numba.extending import register_jitable
 
 PATIENCE: Final = 1.0
 """Seconds of compilation after which a message says what is going on."""
+
+_IMPORT: Final = re.compile(rb"^(?:from|import)\b.*(?:\r?\n(?:[ \t)].*)?)*", re.MULTILINE)
+"""An import at the margin and its further lines, which are indented or end a parenthesis."""
+
+_BORROWING: Final = {"_nrt": False}
+"""Options of functions that count no references."""
+_UNWRAPPED: Final = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""Options of functions that nobody calls from Python or C; these wrappers take an eighth of a compilation."""
 
 _LOG: Final = logging.getLogger("ragen.compiling")
 _announced = threading.Event()
@@ -55,7 +65,7 @@ def _source(module: str) -> bytes:
 def _imports(module: str, packages: Set[str]) -> set[str]:
     """Return the modules of some packages that a module imports when it is loaded."""
     found = set()
-    for node in ast.parse(_source(module)).body:
+    for node in _statements(_source(module)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -64,6 +74,17 @@ def _imports(module: str, packages: Set[str]) -> set[str]:
             modules = inner & set(sys.modules)
             found |= modules if len(modules) == len(inner) else {*modules, origin}
     return {name for name in found if name.partition(".")[0] in packages}
+
+
+def _statements(source: bytes) -> list[ast.stmt]:
+    """Return the statements of a source that are imports, and perhaps others.
+
+    To parse whole files takes six times as long, in each process that loads machine code.
+    """
+    try:
+        return ast.parse(b"\n".join(_IMPORT.findall(source))).body
+    except SyntaxError:  # prose that begins as an import does
+        return ast.parse(source).body
 
 
 def _origin(module: str, node: ast.ImportFrom) -> str:
@@ -91,7 +112,7 @@ def jit(function: Callable[..., Any]) -> Any:
 
     It runs without Python's lock, so that threads can run it at the same time.
     """
-    return _cached(function)
+    return _kept(function)
 
 
 def in_place(function: Callable[..., Any]) -> Any:
@@ -100,22 +121,25 @@ def in_place(function: Callable[..., Any]) -> Any:
     It need not count references to the arrays that it is given, which otherwise takes longer than a step of
     64 envs.
     """
-    return _cached(function, _nrt=False)
+    return _kept(function, **_BORROWING)
 
 
-def _cached(function: Callable[..., Any], **options: Any) -> Any:
-    compiled = numba.njit(function, nogil=True, no_cfunc_wrapper=True, **options)
-    with suppress(RuntimeError):  # there is no directory that can be written
-        compiled._cache = _Cache(function)
-    return compiled
+def inner(function: Callable[..., Any]) -> Any:
+    """Return a function, see ``in_place``, that only compiled ones call: part of their machine code."""
+    return numba.njit(function, nogil=True, **_UNWRAPPED, **_BORROWING)
 
 
 def share(*functions: Callable[..., Any]) -> None:
     """Let compiled functions call these plain ones, which make no arrays and stay as they are."""
     for function in functions:
-        # Nobody calls the compiled ones from Python or C, and these wrappers take an eighth of a compilation.
-        options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
-        register_jitable(**options)(function)
+        register_jitable(**_UNWRAPPED, **_BORROWING)(function)
+
+
+def _kept(function: Callable[..., Any], **options: bool) -> Any:
+    compiled = numba.njit(function, nogil=True, no_cfunc_wrapper=True, **options)
+    with suppress(RuntimeError):  # there is no directory that can be written
+        compiled._cache = _Cache(function)
+    return compiled
 
 
 class _CompilationNotice(Listener):  # type: ignore[misc]
@@ -136,8 +160,30 @@ class _CompilationNotice(Listener):  # type: ignore[misc]
 
 @contextmanager
 def first_use(*kernels: Any) -> Iterator[None]:
-    """Around a call of kernels: warn once if their first compilation takes long."""
-    if _announced.is_set() or all(kernel.signatures for kernel in kernels):
+    """Around a call of kernels: their first compilation is as short as it can be, and announced if long."""
+    if all(kernel.signatures for kernel in kernels):
+        yield
+        return
+    with _collector_paused(), _long_ones_announced():
+        yield
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Leave cycles alone for a while: numba makes so many objects that to look for them takes a twentieth."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@contextmanager
+def _long_ones_announced() -> Iterator[None]:
+    """Warn if compilations take long, the first time only."""
+    if _announced.is_set():
         yield
         return
     with install_listener("numba:compile", _CompilationNotice()) as notice:

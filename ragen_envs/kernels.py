@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragen_envs import keys, seeding, splits
-from ragen_envs.compiling import in_place, share
+from ragen_envs.compiling import in_place, inner, share
 
 # Rows of a state, (rows, n) int64; games add their own from ``OWN`` on.
 PHASE: Final = 0
@@ -77,7 +77,7 @@ def first_outside(actions: Any, count: Any) -> Any:
     return -1
 
 
-@in_place
+@inner
 def settle(state: Any, done: Any, limit: Any, flags: Any, idle: Any) -> Any:
     """Count the step, write phases, ends and validity, and return how many episodes ended.
 
@@ -103,14 +103,14 @@ def settle(state: Any, done: Any, limit: Any, flags: Any, idle: Any) -> Any:
     return ended
 
 
-@in_place
+@inner
 def begin(state: Any, i: Any) -> None:
     """Begin the next episode of env ``i``."""
     state[PHASE, i] = RUNNING
     state[ELAPSED, i] = 0
 
 
-@in_place
+@inner
 def count_ended(state: Any) -> Any:
     """Return how many envs wait for their next episode."""
     count = 0
@@ -119,7 +119,7 @@ def count_ended(state: Any) -> Any:
     return count
 
 
-@in_place
+@inner
 def only_split(wanted: Any) -> Any:
     """Return the index of the split that all envs are in, or -1 if there are several."""
     for i in range(wanted.shape[0]):
@@ -128,7 +128,7 @@ def only_split(wanted: Any) -> Any:
     return wanted[0]
 
 
-@in_place
+@inner
 def called_up(state: Any, phase: Any, wanted: Any, only: Any, code: Any) -> Any:
     """Return the phase of the envs in a phase that are in the split ``code``, or -1 if none are.
 
@@ -150,7 +150,7 @@ def called_up(state: Any, phase: Any, wanted: Any, only: Any, code: Any) -> Any:
     return due
 
 
-@in_place
+@inner
 def record(flags: Any, ends: Any, step: Any, low: Any, high: Any) -> None:
     """Copy the recorded flags of the envs ``low`` to ``high``, to be kept: (3, steps, num_envs) bool."""
     for k in range(len(RECORDED)):

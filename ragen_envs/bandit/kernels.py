@@ -7,7 +7,7 @@ import numpy as np
 from ragen_envs.bandit import dynamics, generator
 from ragen_envs.bandit.dynamics import RISKY, SAFE, Arm, pull
 from ragen_envs.bandit.generator import draw
-from ragen_envs.compiling import in_place, jit, share
+from ragen_envs.compiling import in_place, inner, jit, share
 from ragen_envs.kernels import (
     BLOCK,
     DUE,
@@ -79,7 +79,7 @@ def step(
     return settle(state, done, limit, flags, DUE)
 
 
-@in_place
+@inner
 def start(state: Any, i: Any) -> None:
     """Begin an episode of bandit ``i``."""
     state[CHOSEN, i] = -1
@@ -127,7 +127,7 @@ def draw_all(names: Any, state: Any, phase: Any, safe: Any, risky: Any, hinted: 
             start(state, i)
 
 
-@in_place
+@inner
 def begin_due(
     names: Any, state: Any, due: Any, wanted: Any, only: Any, fixed: Any, words: Any, hinted: Any
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ragen_envs.compiling import in_place, jit, share
+from ragen_envs.compiling import in_place, inner, jit, share
 from ragen_envs.frozen_lake import dynamics, generator
 from ragen_envs.frozen_lake.dynamics import FROZEN, GOAL, HOLE, PLAYER, RIGHT, slipped
 from ragen_envs.frozen_lake.generator import MAX_ATTEMPTS, attempt, has_path
@@ -117,7 +117,7 @@ def step(
     return settle(state, turns, int(settings[LIMIT]), flags, DUE if home < 0 else RUNNING)
 
 
-@in_place
+@inner
 def walk_all(
     tiles: Any, cells: Any, state: Any, ways: Any, flags: Any, turns: Any, home: Any
 ) -> None:
@@ -140,7 +140,7 @@ def walk_all(
             cells[i, here] = tiles[i, here] + PLAYER
 
 
-@in_place
+@inner
 def start(tiles: Any, cells: Any, state: Any, i: Any) -> None:
     """Begin an episode on lake ``i``, whose tiles, with the player, are already in place."""
     for cell in range(tiles.shape[1]):
@@ -169,7 +169,7 @@ def restart_all(tiles: Any, cells: Any, state: Any, phase: Any, level: Any) -> N
             start(tiles, cells, state, i)
 
 
-@in_place
+@inner
 def show_all(tiles: Any, cells: Any, state: Any) -> None:
     """Write the cells of every lake: its tiles, with the player."""
     for i in range(state.shape[1]):

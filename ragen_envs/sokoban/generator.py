@@ -15,7 +15,15 @@ from ragen_envs.seeding import advance, below
 from ragen_envs.sokoban.dynamics import BOX, FLOOR, PLAYER
 from ragen_envs.sokoban.laws import Law
 from ragen_envs.sokoban.level_key import level_key
-from ragen_envs.sokoban.reverse_play import Ints, Scratch, apart, reverse_play, scratch, walk_away
+from ragen_envs.sokoban.reverse_play import (
+    MOST_STEPS,
+    Ints,
+    Scratch,
+    apart,
+    reverse_play,
+    scratch,
+    walk_away,
+)
 from ragen_envs.sokoban.rooms import carve_room, place_targets
 from ragen_envs.splits import SPLITS, split_code
 
@@ -48,8 +56,8 @@ def attempt(
     for b in range(boxes):
         board[buffers.best[b]] = BOX
         displacement += apart(buffers.best[b], buffers.origin[b], width)
-    if law.walks:
-        player, stream = walk_away(board, width, player, displacement, stream)
+    steps = MOST_STEPS * law.walks
+    player, stream = walk_away(board, width, player, steps, displacement, stream)
     board[player] = PLAYER if board[player] == FLOOR else PLAYER + 1
     return player, stream
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_envs.compiling import first_use, in_place, jit, share
+from ragen_envs.compiling import first_use, in_place, inner, jit, share
 from ragen_envs.kernels import (
     BLOCK,
     DUE,
@@ -63,7 +63,7 @@ ROWS: Final = OWN + 3
 share(
     dynamics.account, dynamics.approach, dynamics.offsets, dynamics.write_distances, rooms.carve_room,
     rooms.place_targets, reverse_play._box_key, reverse_play._first_visit, reverse_play.apart,
-    reverse_play._is_free, reverse_play.reverse_play, reverse_play.lengths, reverse_play.walk_away,
+    reverse_play._is_free, reverse_play.reverse_play, reverse_play.walk_away,
     generator.attempt, level_key._flood, level_key.room_key,
 )  # fmt: skip
 
@@ -143,7 +143,7 @@ def step(
     return settle(state, done, limit, flags, DUE)
 
 
-@in_place
+@inner
 def move_all(
     cells: Any, state: Any, actions: Any, width: Any, distances: Any, outcome: Any
 ) -> None:
@@ -172,7 +172,14 @@ def move_all(
         outcome[i] = bits | closer << _CLOSER
 
 
-@in_place
+@inner
+def _copy(source: Any, target: Any) -> None:
+    """Do ``target[:] = source``, for which numba compiles texts of errors, too."""
+    for i in range(source.shape[0]):
+        target[i] = source[i]
+
+
+@inner
 def start(cells: Any, state: Any, i: Any, size: Any, width: Any, distances: Any) -> None:
     """Begin an episode on board ``i``, whose cells are already in the buffer."""
     first = width + i * size
@@ -205,31 +212,35 @@ def restart_all(cells: Any, state: Any, phase: Any, level: Any, width: Any, dist
     for i in range(state.shape[1]):
         if state[PHASE, i] == phase:
             first = width + i * size
-            for cell in range(size):
-                cells[first + cell] = level[cell]
+            _copy(level, cells[first : first + size])
             start(cells, state, i, size, width, distances)
 
 
-@jit
-def _zeros(length: Any) -> Any:
-    return np.zeros(length, np.int64)
+def working_memory(
+    size: int, law: Law
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return what ``draw_all`` works in: an item a cell for seven uses, and table and trail of a search.
+
+    Kernels that made it themselves would take longer to compile.
+    """
+    slots, trail = lengths(law)
+    return np.zeros((7, size), np.int64), np.zeros(slots, np.int64), np.zeros(trail, np.int64)
 
 
-@jit
+@in_place
 def draw_all(
     cells: Any, state: Any, phase: Any, height: Any, width: Any, boxes: Any, law: Any, wanted: Any,
-    search_weights: Any, room_weights: Any, distances: Any,
+    search_weights: Any, room_weights: Any, distances: Any, memory: Any,
 ) -> Any:  # fmt: skip
     """Begin an episode on a fresh level of the split ``wanted`` on every board in a phase.
 
-    Returns -1, or the first board for which ``MAX_ATTEMPTS`` rooms were not enough; its stream is as
-    before.
+    ``memory`` is a ``working_memory`` that no other thread uses. Returns -1, or the first board for which
+    ``MAX_ATTEMPTS`` rooms were not enough; its stream is as before.
     """
     size = height * width
-    slots, trail = lengths(law)
-    origin, now, best, pulls = _zeros(boxes), _zeros(boxes), _zeros(boxes), _zeros(boxes)
-    buffers = Scratch(origin, now, best, pulls, _zeros(size), _zeros(slots), _zeros(trail))
-    stack, seen = _zeros(size), _zeros(size)
+    rows, table, trail = memory
+    buffers = Scratch(rows[0], rows[1], rows[2], rows[3], rows[4], table, trail)
+    stack, seen = rows[5], rows[6]
     for i in range(state.shape[1]):
         if state[PHASE, i] != phase:
             continue
@@ -252,10 +263,10 @@ def draw_all(
     return -1
 
 
-@jit
+@inner
 def begin_due(
     cells: Any, state: Any, due: Any, wanted: Any, only: Any, fixed: Any, height: Any, width: Any, boxes: Any,
-    law: Any, search_weights: Any, room_weights: Any, distances: Any,
+    law: Any, search_weights: Any, room_weights: Any, distances: Any, memory: Any,
 ) -> Any:  # fmt: skip
     """Begin an episode on every board in the phase ``due``, on the level ``fixed`` or else on a fresh one.
 
@@ -269,7 +280,7 @@ def begin_due(
         if fixed is None:
             failed = draw_all(
                 cells, state, phase, height, width, boxes, law, code, search_weights, room_weights,
-                distances,
+                distances, memory,
             )  # fmt: skip
             if failed >= 0:
                 return failed
@@ -282,7 +293,7 @@ def begin_due(
 def rollout(
     first: Any, last: Any, cells: Any, state: Any, actions: Any, rewards: Any, ends: Any, due: Any,
     wanted: Any, fixed: Any, limit: Any, payoff: Any, height: Any, width: Any, boxes: Any, law: Any,
-    search_weights: Any, room_weights: Any, distances: Any,
+    search_weights: Any, room_weights: Any, distances: Any, memory: Any,
 ) -> Any:  # fmt: skip
     """Play many steps on the boards ``first`` to ``last``, and begin the episodes that fall due.
 
@@ -314,15 +325,16 @@ def rollout(
             if (before if due == DUE else over) > 0:
                 failed = begin_due(
                     boards, block, due, wanted[low:high], only, fixed, height, width, boxes, law,
-                    search_weights, room_weights, near,
+                    search_weights, room_weights, near, memory,
                 )  # fmt: skip
                 if failed >= 0:
                     break
-        cells[begin + width : end - width] = boards[width : end - begin - width]
+        _copy(boards[width : end - begin - width], cells[begin + width : end - width])
         if distances is not None:
-            distances[begin + width : end - width] = near[width : end - begin - width]
+            _copy(near[width : end - begin - width], distances[begin + width : end - width])
         block[HERE] += begin
-        state[:, low:high] = block
+        for row in range(ROWS):
+            _copy(block[row], state[row, low:high])
         if failed >= 0:
             return low + failed
     return -1
@@ -344,7 +356,7 @@ def generate(
     with first_use(draw_all):
         failed = draw_all(
             cells, state, RUNNING, height, width, boxes, law, SPLITS.index(split), weights, rooms,
-            None,
+            None, working_memory(height * width, law),
         )  # fmt: skip
     if failed >= 0:
         raise generator.no_level(height, width, boxes)

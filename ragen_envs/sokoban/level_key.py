@@ -51,18 +51,21 @@ def room_key(
         top, bottom = min(top, row), max(bottom, row)
         left, right = min(left, column), max(right, column)
         seen[stack[k]] = 0
-    key = -1
-    for image in range(8):
-        total = 0
-        for k in range(count):
-            row, column = stack[k] // width, stack[k] % width
-            row = bottom - row if image & 1 else row - top
-            column = right - column if image & 2 else column - left
-            place = column * SIDE + row if image & 4 else row * SIDE + column
-            total += board[stack[k]] * weights[place]
-        if key < 0 or total < key:
-            key = total
-    return key
+    # The eight images side by side: a loop over them would be unrolled into far more machine code.
+    a = b = c = d = e = f = g = h = 0
+    for k in range(count):
+        row, column = stack[k] // width, stack[k] % width
+        up, down, start, end = row - top, bottom - row, column - left, right - column
+        code = board[stack[k]]
+        a += code * weights[up * SIDE + start]
+        b += code * weights[up * SIDE + end]
+        c += code * weights[down * SIDE + start]
+        d += code * weights[down * SIDE + end]
+        e += code * weights[start * SIDE + up]
+        f += code * weights[start * SIDE + down]
+        g += code * weights[end * SIDE + up]
+        h += code * weights[end * SIDE + down]
+    return min(min(min(a, b), min(c, d)), min(min(e, f), min(g, h)))
 
 
 def _flood(

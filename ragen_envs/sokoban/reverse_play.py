@@ -19,6 +19,10 @@ WALK: Final = 1 << 31
 WALK_FROM_NEAR: Final = 3435973837
 """The same for the first step when a single box was pulled by one cell: probability 0.8."""
 MOST_STEPS: Final = 3
+"""The player walks at most so far at the end."""
+NOTES: Final = 8
+"""Items of the trail for each depth: how many choices were tried, the last step, the box that it pulled or
+-1, and what such a pull changed: key, boxes on targets, distance, changes of box, the box pulled before."""
 
 Ints = MutableSequence[int]
 
@@ -39,7 +43,7 @@ class Scratch(NamedTuple):
     table: Ints
     """The visited states, a hash table with a power of two of slots."""
     trail: Ints
-    """Four items for each depth, then the slots in use."""
+    """``NOTES`` items for each depth, then the slots in use."""
 
 
 def scratch(size: int, boxes: int, law: Law, make: Callable[[int], Ints]) -> Scratch:
@@ -54,7 +58,7 @@ def lengths(law: Law) -> tuple[int, int]:
     slots = 2
     while slots < 2 * law.nodes + 3:
         slots *= 2
-    return slots, 4 * (law.depth + 2) + law.nodes + 1
+    return slots, NOTES * (law.depth + 2) + law.nodes + 1
 
 
 def reverse_play(
@@ -91,10 +95,10 @@ def reverse_play(
     nodes = 1
     depth = 0
     trail[0] = 0
-    used = 4 * (law.depth + 2)
+    used = NOTES * (law.depth + 2)
     trail[used] = _first_visit(table, ((key + 3 * weights[player]) & STREAM_MASK) | 1)
     while depth >= 0:
-        top = 4 * depth
+        top = NOTES * depth
         choice = trail[top]
         if choice == choices or depth == law.depth or nodes >= law.nodes:
             if depth > 0:
@@ -102,18 +106,15 @@ def reverse_play(
                 pulled = trail[top + 2]
                 if pulled >= 0:
                     here = now[pulled]
-                    there = here - step
                     occupied[here] = 0
-                    occupied[there] = pulled + 1
-                    now[pulled] = there
-                    key -= _box_key(board, here, weights, law.as_published)
+                    occupied[here - step] = pulled + 1
+                    now[pulled] = here - step
                     pulls[pulled] -= 1
-                    key += _box_key(board, there, weights, law.as_published * pulls[pulled])
-                    on_target += int(board[there] == TARGET) - int(board[here] == TARGET)
-                    distance += apart(there, origin[pulled], width)
-                    distance -= apart(here, origin[pulled], width)
-                    last = trail[top + 3] % 64 - 1
-                    swaps = trail[top + 3] // 64
+                    key = trail[top + 3]
+                    on_target = trail[top + 4]
+                    distance = trail[top + 5]
+                    swaps = trail[top + 6]
+                    last = trail[top + 7]
                 player -= step
             depth -= 1
             continue
@@ -136,13 +137,18 @@ def reverse_play(
         trail[used + nodes] = slot
         nodes += 1
         depth += 1
-        top = 4 * depth
+        top = NOTES * depth
         trail[top] = 0
         trail[top + 1] = step
         trail[top + 2] = pulled
-        trail[top + 3] = swaps * 64 + last + 1
-        key = moved
         if pulled >= 0:
+            # What the step changes is noted: less to compile than its reversal.
+            trail[top + 3] = key
+            trail[top + 4] = on_target
+            trail[top + 5] = distance
+            trail[top + 6] = swaps
+            trail[top + 7] = last
+            key = moved
             occupied[there] = 0
             occupied[player] = pulled + 1
             now[pulled] = player
@@ -191,9 +197,9 @@ def apart(a: int, b: int, width: int) -> int:
 
 
 def walk_away(
-    board: Ints, width: int, player: int, displacement: int, stream: int
+    board: Ints, width: int, player: int, steps: int, displacement: int, stream: int
 ) -> tuple[int, int]:
-    """Let the player take up to three steps to free neighbours that it has not visited.
+    """Let the player take up to some steps to free neighbours that it has not visited.
 
     The first step is taken with probability 0.8 if ``displacement``, the sum of the boxes' distances to
     their targets, is 1, else 0.5; each further one with probability 0.5. ``board`` holds the boxes and no
@@ -202,7 +208,7 @@ def walk_away(
     off = (-width, width, -1, 1)
     before = player
     threshold = WALK_FROM_NEAR if displacement == 1 else WALK
-    for _ in range(MOST_STEPS):
+    for _ in range(steps):
         stream = advance(stream)
         if word(stream) >= threshold:
             break

@@ -38,11 +38,16 @@ class SokobanVectorEnv(GameVectorEnv):
             np.array(room_weights(), np.int64),
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without what levels are drawn in, which can be large and is made anew."""
+        return {name: value for name, value in self.__dict__.items() if name != "_memory"}
+
     def _link(self) -> None:
         single, pad = self.single, self.single.width
         self._boards = self._cells[pad:-pad].reshape(self.num_envs, self._size)
         self._observations = self._boards.reshape(self.num_envs, single.height, single.width)
         self._on_target = read_only(self._state[kernels.ON_TARGET])
+        self._memory = kernels.working_memory(self._size, single.law)
         super()._link()
 
     def _play(
@@ -59,6 +64,7 @@ class SokobanVectorEnv(GameVectorEnv):
         failed: int = kernels.rollout(
             first, last, self._cells, self._state, *arrays, self._limit, self._payoffs,
             single.height, single.width, single.boxes, single.law, *self._tables, self._distances,
+            kernels.working_memory(self._size, single.law),
         )  # fmt: skip
         return failed
 
@@ -70,7 +76,7 @@ class SokobanVectorEnv(GameVectorEnv):
         single = self.single
         failed: int = kernels.draw_all(
             self._cells, self._state, phase, single.height, single.width, single.boxes,
-            single.law, wanted, *self._tables, self._distances,
+            single.law, wanted, *self._tables, self._distances, self._memory,
         )  # fmt: skip
         return failed
 

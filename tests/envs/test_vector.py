@@ -462,6 +462,19 @@ def test_a_slow_compilation_is_announced_once(caplog, monkeypatch):
     assert [record.name for record in caplog.records] == ["ragen.compiling"]
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_garbage_collector_waits_for_the_first_use_and_is_as_before(enabled, monkeypatch):
+    monkeypatch.setattr(compiling.gc, "isenabled", lambda: enabled)
+    calls = []
+    monkeypatch.setattr(compiling.gc, "disable", lambda: calls.append("disable"))
+    monkeypatch.setattr(compiling.gc, "enable", lambda: calls.append("enable"))
+    with compiling.first_use(Kernel("compiled")):
+        assert not calls
+    with compiling.first_use(Kernel()):
+        assert calls == ["disable"]
+    assert calls == ["disable", "enable"][: 1 + enabled]
+
+
 FINGERPRINTS = """
 import sys; sys.path.insert(0, sys.argv[1])
 from ragen_envs import compiling
