@@ -19,7 +19,7 @@ ALONE = "single env"
 SOLVED = {"6x6/1": (6, 1), "6x6/2": (6, 2), "8x8/2": (8, 2), "10x10/4": (10, 4)}
 LEVEL, SOLVE, TEXT = "New levels", "Shortest solutions", "A state as text"
 STREAMS = [new_stream(TRAIN, "speed", seed) for seed in range(1000)]
-PEER_ROUNDS = {"6x6/1": 300, "8x8/2": 40, "10x10/4": 5}
+PEER_ROUNDS = {"6x6/1": 1000, "8x8/2": 100, "10x10/4": 20}
 
 
 def is_slow(law: str) -> bool:

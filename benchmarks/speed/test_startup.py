@@ -16,7 +16,7 @@ from measuring import OURS, measure
 START = "Start-up, whole processes"
 MAKE = "import gymnasium as gym, ragen_envs; env = gym.make('ragen/Sokoban-v0'); env.reset(seed=0)"
 VECTOR = (
-    # As after `pip install ragen-suite`, without what only peers and `[bench]` need: numba would import it.
+    # As after `pip install -e .`, without what only peers and the extra `bench` need: numba would import it.
     "import sys; sys.modules['scipy'] = None; "
     "import gymnasium as gym, numpy as np, ragen_envs; "
     "envs = gym.make_vec('ragen/Sokoban-v0', num_envs=64); "
