@@ -83,7 +83,10 @@ def explain(env: Any, actions: Sequence[Action], budget: Budget) -> str:
 
 def action_texts(names: Sequence[str], actions: Sequence[Action]) -> tuple[str, ...]:
     """Return actions as written in replies: the names of numbered ones, words as they are."""
-    return tuple([each if isinstance(each, str) else names[each] for each in actions])
+    try:
+        return tuple([names[each] for each in actions])  # type: ignore[index]
+    except TypeError:
+        return tuple([each if isinstance(each, str) else names[each] for each in actions])
 
 
 def countdown(budget: Budget) -> str:

@@ -106,4 +106,9 @@ def test_texts(benchmark: Any, game: str) -> None:
 def test_text(benchmark: Any, game: str) -> None:
     env = gym.make(f"ragen/{game}-v0", render_mode="ansi").unwrapped
     env.reset(seed=0)
-    measure(benchmark, env.render, TEXT, game, note="one")
+
+    def work() -> None:
+        for _ in range(100):
+            env.render()
+
+    measure(benchmark, work, TEXT, game, items=100, note="one")

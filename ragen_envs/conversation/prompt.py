@@ -125,16 +125,17 @@ def feedback(
 
     ``reason`` is why an action is illegal, or "".
     """
-    names = executed
-    if not all(effective):
-        pairs = zip(executed, effective, strict=True)
-        names = [name if changed else f"{name} (no effect)" for name, changed in pairs]
+    names = executed if all(effective) else list(map(_marked, executed, effective))
     told = f"Executed: {', '.join(names)}. " if names else ""
     if defects:
         reasons = ", ".join(map(describe_defect, defects)) + (f": {reason}" if reason else "")
         nothing = "" if names else ", so no action was executed"
         told = f"Your reply was invalid ({reasons}){nothing}. {told}"
     return f"{told}Reward: {reward:.6g}."
+
+
+def _marked(name: str, effective: bool) -> str:
+    return name if effective else f"{name} (no effect)"
 
 
 def final_prompt(feedback_text: str, success: bool, observation: str) -> str:

@@ -1,8 +1,8 @@
 """Any game with a text face as a conversation: text in, text out."""
 
-import math
 from collections import deque
 from collections.abc import Callable, Sequence
+from math import isfinite, nan
 from typing import Any, NamedTuple, SupportsFloat, TypeVar
 
 import gymnasium as gym
@@ -209,6 +209,11 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         Raises:
             RagenError: See ``check``; or the game fails, and the message names its method.
         """
+        self.check(reply)
+        return self.play_checked(reply, truncated)
+
+    def play_checked(self, reply: str, truncated: bool) -> TurnResult:
+        """Do as ``play`` with a reply that was checked."""
         settings = self.settings
         try:
             parsed = self._read(reply, truncated)
@@ -237,6 +242,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         compute it. See ``GameEnv.turn_value``.
         """
         game = self.unwrapped
+        self.check(reply)
         with named_errors(game):
             parsed = self._read(reply, truncated)
             if not parsed.is_valid and self.settings.invalid == "end":
@@ -253,7 +259,6 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             return value
 
     def _read(self, reply: str, truncated: bool) -> ParsedReply:
-        self.check(reply)
         settings = self.settings
         most = min(settings.actions_per_turn, self._actions_left)
         return parse_reply(
@@ -292,7 +297,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         for action in actions:
             if game is not None:
                 reward, terminated, changed = game.act(action)
-                if type(changed) is not bool or type(terminated) is not bool:
+                if terminated is not False or (changed is not True and changed is not False):
                     changed = self._flag("is_effective", changed)
                     terminated = self._flag("terminated", terminated)
             else:
@@ -301,7 +306,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
                 terminated = self._flag("terminated", ended)
                 truncated = self._flag("truncated", cut)
             effective.append(changed)
-            if type(reward) is not float or not math.isfinite(reward):
+            if type(reward) is not float or not isfinite(reward):
                 reward = self._finite(reward)
             rewards.append(reward)
             if terminated or truncated:
@@ -315,10 +320,10 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
 
     def _finite(self, reward: Any) -> float:
         try:
-            number = math.nan if isinstance(reward, str) else float(reward)
+            number = nan if isinstance(reward, str) else float(reward)
         except (TypeError, ValueError):
-            number = math.nan
-        if not math.isfinite(number):
+            number = nan
+        if not isfinite(number):
             raise self._incomplete(f"reward is {reward!r:.80}, but must be a finite number")
         return number
 

@@ -116,6 +116,9 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         stream = self._reached()
         assert stream is not None
         self._streams = advanced(stream, _BLOCK)
+        if self.success_rate == 1:  # no draw reaches it
+            self._turns = [0] * _BLOCK
+            return self._turns
         turns: Any = dynamics.turned(self.success_rate, uniform(self._streams))  # type: ignore[arg-type]
         self._turns = turns[::-1].tolist()
         return self._turns
