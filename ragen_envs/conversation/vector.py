@@ -130,7 +130,7 @@ class ConversationVector:
 
 def _play(conversation: ConversationWrapper, reply: str, cut: bool) -> TurnResult | Exception:
     try:
-        return conversation.play_checked(reply, cut)
+        return conversation.play(reply, cut)
     except Exception as error:
         return error
 

@@ -209,11 +209,6 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         Raises:
             RagenError: See ``check``; or the game fails, and the message names its method.
         """
-        self.check(reply)
-        return self.play_checked(reply, truncated)
-
-    def play_checked(self, reply: str, truncated: bool) -> TurnResult:
-        """Do as ``play`` with a reply that was checked."""
         settings = self.settings
         try:
             parsed = self._read(reply, truncated)
@@ -242,7 +237,6 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         compute it. See ``GameEnv.turn_value``.
         """
         game = self.unwrapped
-        self.check(reply)
         with named_errors(game):
             parsed = self._read(reply, truncated)
             if not parsed.is_valid and self.settings.invalid == "end":
@@ -259,6 +253,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             return value
 
     def _read(self, reply: str, truncated: bool) -> ParsedReply:
+        self.check(reply)
         settings = self.settings
         most = min(settings.actions_per_turn, self._actions_left)
         return parse_reply(

@@ -124,11 +124,23 @@ def play(
     player, moved, pushed, gained = move(board, player, offset)
     if not pushed and left:
         return player, moved, left, reward.per_action
+    return player, moved, *pay(moved, pushed, gained, offset, left, reward, distances)
+
+
+def pay(
+    moved: int, pushed: int, gained: int, offset: int, left: int, reward: Reward,
+    distances: Sequence[int],
+) -> tuple[int, float]:  # fmt: skip
+    """Count the boxes and pay after ``move``, whose results come first; the rest is as of ``play``.
+
+    Returns:
+        Boxes off target; the reward.
+    """
     left, solved = account(left, moved, gained)
     closer = 0
     if pushed and reward.closer:
         closer = approach(distances, pushed, pushed + offset)
-    return player, moved, left, reward_of(reward, gained, solved == 1, closer)
+    return left, reward_of(reward, gained, solved == 1, closer)
 
 
 def write_distances(

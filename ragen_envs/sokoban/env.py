@@ -21,8 +21,9 @@ from ragen_envs.sokoban.dynamics import (
     PLAYER_ON_TARGET,
     REWARDS,
     Reward,
+    move,
     offsets,
-    play,
+    pay,
     target_distances,
 )  # fmt: skip
 from ragen_envs.sokoban.generator import generate
@@ -130,6 +131,8 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         self.action_space = spaces.Discrete(4)
         self._offsets = offsets(self.width)
         self._infos = _infos(self.boxes)
+        # What actions without a push return: blocked ones and steps.
+        self._steps = [(self.reward.per_action, False, moved) for moved in (False, True)]
 
     def act(self, action: SupportsInt) -> tuple[float, bool, bool]:
         """Play one action, an integer from 0 to 3; see the base."""
@@ -137,16 +140,15 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
             raise self._reset_needed()
         if type(action) is not int or not 0 <= action < 4:
             action = read_action(action, ACTION_NAMES)
-        self._player, moved, self._left, reward = play(
-            self._board,
-            self._player,
-            self._offsets[action],
-            self._left,
-            self.reward,
-            self._distances,
+        offset = self._offsets[action]
+        self._player, moved, pushed, gained = move(self._board, self._player, offset)
+        if not pushed:
+            return self._steps[moved]
+        self._left, reward = pay(
+            moved, pushed, gained, offset, self._left, self.reward, self._distances
         )
         self._over = solved = self._left == 0
-        return reward, solved, moved == 1
+        return reward, solved, True
 
     @classmethod
     def tile_set(cls) -> "TileSet":
@@ -243,26 +245,28 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         return self._view.copy()
 
     def _info(self, effective: bool) -> dict[str, Any]:
-        return self._infos[2 * self._left + effective]()
+        return self._infos[self._left][effective]()
 
     def _draw(self) -> NDArray[np.uint8]:
         return self.tile_set().render(self._observe())
 
 
 @lru_cache
-def _infos(boxes: int) -> tuple[Callable[[], dict[str, Any]], ...]:
-    """Return what returns a fresh info; item ``2 * boxes off target + effective``."""
+def _infos(boxes: int) -> list[list[Callable[[], dict[str, Any]]]]:
+    """Return what returns a fresh info, by the boxes off target and by whether the action was effective."""
     # A copy of a dictionary takes half the time of a new one.
-    return tuple(
-        {
-            "success": left == 0,
-            "action_is_valid": True,
-            "action_is_effective": effective,
-            "boxes_on_target": boxes - left,
-        }.copy
+    return [
+        [
+            {
+                "success": left == 0,
+                "action_is_valid": True,
+                "action_is_effective": effective,
+                "boxes_on_target": boxes - left,
+            }.copy
+            for effective in (False, True)
+        ]
         for left in range(boxes + 1)
-        for effective in (False, True)
-    )
+    ]
 
 
 def _read_depth(search_depth: int | None) -> int | None:
