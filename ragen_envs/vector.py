@@ -1,7 +1,7 @@
 """What the vectorised games share: seeding, frozen instances, autoreset and the packing of infos."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
@@ -77,6 +77,8 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     """Names of the game's own infos of type bool."""
     kernels: ClassVar[tuple[Any, ...]]
     """The compiled functions that resets and steps call."""
+    made_anew: ClassVar[tuple[str, ...]] = ("_rolled", "_shown", "_kept")
+    """Attributes that ``_link`` makes and that copies, which may be pickles, leave out."""
     rollout_kernel: ClassVar[Any]
     """The compiled function that ``rollout`` calls."""
 
@@ -86,6 +88,8 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     """(rows, num_envs), see ``ragen_envs.kernels``."""
     _observations: NDArray[Any]
     """(num_envs, ...), the buffer that the kernels write."""
+    _rolled: tuple[NDArray[np.float64], NDArray[np.bool_]] | None
+    """Rewards and ends of the last rollout, if they are to be returned again."""
     _begins_again: bool = False
     """Whether a step also begins the episodes that are due, on the fixed level."""
 
@@ -105,7 +109,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             max_episode_steps: Steps after which an episode is truncated; None or -1 for never.
             autoreset_mode: When an env whose episode ended is reset.
             copy: Return fresh arrays and infos. If False, every ``step`` returns the same ones and overwrites
-                them, and the observations, which ``reset`` returns too, are read-only.
+                them, as does every ``rollout`` of as many steps, and observations are read-only.
             render_mode: As of the single env; ``render`` returns a tuple of frames.
             **settings: Keyword arguments of the single env.
         """
@@ -208,32 +212,36 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             ResetNeededError: An env was not reset.
         """
         rows = read_actions(actions, (*np.shape(actions)[:1], self.num_envs))
-        self._check_actions(rows)
+        count = min(read_count("threads", threads, 1), self.num_envs)
+        self._check_actions(rows, count)
         if self._disabled:
             raise RagenError("autoreset_mode is Disabled, but a rollout needs NextStep or SameStep")
         if not self._ready:
             raise self._not_ready()
-        count = min(read_count("threads", threads, 1), self.num_envs)
-        rewards = np.empty(rows.shape)
-        ends = np.empty((len(RECORDED), *rows.shape), np.bool_)
+        rewards, ends = self._rollout_arrays(rows.shape)
         due = ENDED if self._same_step else DUE
-        # A thread that is late leaves pieces to the others; pieces below a block would cost time.
-        pieces = min(max(count, self.num_envs // BLOCK), 4 * count) if count > 1 else 1
-        bounds = [self.num_envs * k // pieces for k in range(pieces + 1)]
 
         def play(first: int, last: int) -> int:
             return self._play_many(first, last, rows, rewards, ends, due, self._splits, self._fixed)
 
+        # A thread that is late leaves pieces to the others; pieces below a block would cost time.
+        pieces = min(max(count, self.num_envs // BLOCK), 4 * count) if count > 1 else 1
         with first_use(self.rollout_kernel):
-            if pieces == 1:
-                failed = play(0, self.num_envs)
-            else:
-                failed = max(_pool(count).map(play, bounds[:-1], bounds[1:]))
+            failed = max(_in_pieces(play, self.num_envs, pieces, count))
         if failed >= 0:
             self._ready = False
             raise self._failure()
         self._waiting = bool((self._state[PHASE] == ENDED).any())
         return Rollout(self._observe(), rewards, *ends)
+
+    def _rollout_arrays(
+        self, shape: tuple[int, ...]
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        kept = self._rolled
+        if kept is None or kept[0].shape != shape:
+            kept = np.empty(shape), np.empty((len(RECORDED), *shape), _BOOL)
+        self._rolled = None if self.copy else kept
+        return kept
 
     def render(self) -> tuple[Any, ...] | None:
         """Return a frame of each env as the single env draws it, or None without a render mode.
@@ -373,13 +381,19 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             f'the episodes of envs {over} are over; reset them with options={{"reset_mask": ...}}'
         )
 
-    def _check_actions(self, rows: NDArray[np.int64]) -> None:
+    def _check_actions(self, rows: NDArray[np.int64], threads: int) -> None:
         """Check all actions of a rollout, so that a wrong one stops it before it begins."""
         space = self.single_action_space
         assert isinstance(space, gym.spaces.Discrete)
+        flat, count = rows.reshape(-1), int(space.n)
+
+        def check(first: int, last: int) -> int:
+            wrong = int(first_outside(flat[first:last], count))
+            return first + wrong if wrong >= 0 else flat.size
+
         with first_use(first_outside):
-            wrong = int(first_outside(rows.reshape(-1), int(space.n)))
-        if wrong >= 0:
+            wrong = min(_in_pieces(check, flat.size, threads, threads))
+        if wrong < flat.size:
             step, i = divmod(wrong, self.num_envs)
             raise self._wrong_action(rows[step], i, f" of step {step}")
 
@@ -387,6 +401,10 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         space = self.single_action_space
         assert isinstance(space, gym.spaces.Discrete)
         return RagenError(f"action {i}{step} is {actions[i]}, but must be from 0 to {space.n - 1}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without what is made anew."""
+        return {name: value for name, value in self.__dict__.items() if name not in self.made_anew}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a copy, whose views of its buffers have become arrays of their own."""
@@ -418,6 +436,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._masks = {
             key: self._everywhere for _, name in self._shown_flags for key in (name, f"_{name}")
         }
+        self._rolled = None
         self._shown = read_only(self._observations)
         self._kept = None if self.copy else self._fresh_results()
 
@@ -465,6 +484,14 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def _in_pieces(work: Callable[[int, int], int], total: int, pieces: int, threads: int) -> list[int]:
+    """Return the results of the work on each piece, from a first item to before a last one of ``total``."""
+    bounds = [total * k // pieces for k in range(pieces + 1)]
+    if pieces == 1:
+        return [work(0, total)]
+    return list(_pool(threads).map(work, bounds[:-1], bounds[1:]))
 
 
 @lru_cache(maxsize=8)

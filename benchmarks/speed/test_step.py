@@ -3,7 +3,7 @@
 # ruff: noqa: D103
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium as gym
@@ -23,6 +23,7 @@ from measuring import (
     batches,
     measure,
 )
+from numpy.typing import NDArray
 from peers import jax_lake_scan, jumanji_scan, jumanji_step, old_sokoban
 
 ONE, MANY, TEXT = "One env", "Many envs", "Many envs, with text"
@@ -65,6 +66,16 @@ def steps(env: Any, actions: list[int]) -> Callable[[], None]:
     return work
 
 
+def period(envs: Any, supply: Iterator[NDArray[np.int64]]) -> Callable[[], None]:
+    """Return a call that plays ``PERIOD`` steps."""
+
+    def work() -> None:
+        for _ in range(PERIOD):
+            envs.step(next(supply))
+
+    return work
+
+
 @pytest.mark.parametrize("row", SINGLE)
 def test_one_env(benchmark: Any, row: str) -> None:
     env_id, kwargs = SINGLE[row]
@@ -101,14 +112,8 @@ def test_many_envs(benchmark: Any, row: str, count: int) -> None:
     env_id, kwargs = STEPPED[row]
     envs: Any = gym.make_vec(env_id, num_envs=count, **kwargs)
     envs.reset(seed=0)
-    supply = batches(int(envs.single_action_space.n), count)
-    length = PERIOD if "new" in row else 1
-
-    def work() -> None:
-        for _ in range(length):
-            envs.step(next(supply))
-
-    measure(benchmark, work, MANY, many(row, count), items=count * length)
+    work = period(envs, batches(int(envs.single_action_space.n), count))
+    measure(benchmark, work, MANY, many(row, count), items=count * PERIOD)
 
 
 @pytest.mark.parametrize("count", SIZES)
@@ -146,11 +151,12 @@ def test_rollouts_on_all_cores(benchmark: Any, who: str, threads: int) -> None:
     """By the clock: the processor's time of all threads does not fall when they share the work."""
     env_id, kwargs = STEPPED[SOKOBAN_ROW]
     count = 16_384
-    envs: Any = gym.make_vec(env_id, num_envs=count, **kwargs)
+    # Fresh arrays of this size would be given to all threads page by page.
+    envs: Any = gym.make_vec(env_id, num_envs=count, copy=False, **kwargs)
     envs.reset(seed=0)
     # Long calls: it takes milliseconds until the system has moved a thread to an idle core.
     actions = np.random.default_rng(0).integers(4, size=(512, count))
-    name = many(f"{SOKOBAN_ROW}, rollouts on all cores", count)
+    name = many(f"{SOKOBAN_ROW}, rollouts on all cores{IN_PLACE}", count)
     note = f"{threads} threads" if threads > 1 else ""
     work = lambda: envs.rollout(actions, threads)  # noqa: E731
     measure(benchmark, work, MANY, name, who, actions.size, note=note)
@@ -170,9 +176,9 @@ def test_many_envs_without_copies(benchmark: Any, row: str, count: int) -> None:
     env_id, kwargs = STEPPED[row]
     envs: Any = gym.make_vec(env_id, num_envs=count, copy=False, **kwargs)
     envs.reset(seed=0)
-    supply = batches(4, count)
+    work = period(envs, batches(4, count))
     name = many(f"{row}{IN_PLACE}", count)
-    measure(benchmark, lambda: envs.step(next(supply)), MANY, name, items=count)
+    measure(benchmark, work, MANY, name, items=count * PERIOD)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ class SokobanVectorEnv(GameVectorEnv):
     """
 
     game = SokobanEnv
+    made_anew = (*GameVectorEnv.made_anew, "_memory")
     rollout_kernel = kernels.rollout
     kernels = (kernels.step, kernels.start_all, kernels.draw_all)
     single: SokobanEnv
@@ -37,10 +38,6 @@ class SokobanVectorEnv(GameVectorEnv):
             generator.search_weights(single.height, single.width),
             np.array(room_weights(), np.int64),
         )
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state without what levels are drawn in, which can be large and is made anew."""
-        return {name: value for name, value in self.__dict__.items() if name != "_memory"}
 
     def _link(self) -> None:
         single, pad = self.single, self.single.width

@@ -70,6 +70,22 @@ def test_steps_return_the_same_arrays(env_id, kwargs):
 
 
 @pytest.mark.parametrize(("env_id", "kwargs"), GAMES)
+def test_rollouts_of_as_many_steps_return_the_same_arrays(env_id, kwargs):
+    copying, envs = pair(env_id, AutoresetMode.NEXT_STEP, kwargs)
+    actions = np.zeros((3, COUNT), np.int64)
+    for each in (copying, envs):
+        each.reset(seed=0)
+    first, second = envs.rollout(actions), envs.rollout(actions)
+    assert first.rewards is second.rewards
+    assert np.shares_memory(first.terminations, second.terminations)
+    assert envs.rollout(actions[:2]).rewards.shape == (2, COUNT)
+    kept = copying.rollout(actions)
+    rewards = kept.rewards.copy()
+    assert not np.shares_memory(kept.rewards, copying.rollout(actions).rewards)
+    assert_same(kept.rewards, rewards)
+
+
+@pytest.mark.parametrize(("env_id", "kwargs"), GAMES)
 def test_the_state_of_the_games_cannot_be_overwritten(env_id, kwargs):
     _, envs = pair(env_id, AutoresetMode.NEXT_STEP, kwargs)
     board, _ = envs.reset(seed=0)
