@@ -131,7 +131,8 @@ leaderboard-entries: install
 	set -e; for agent in random noop oracle starter; do $(BIN)/ragen submit --replace runs/leaderboard-entries:$$agent; done
 	$(BIN)/ragen leaderboard schema > leaderboards/entry.schema.json
 
-# In a separate environment, because the peers have many dependencies. Needs an idle machine.
+# In a separate environment, because the peers have many dependencies, and each file in a process of its own, for what
+# others leave in memory makes plain Python slower. Needs an idle machine.
 speed:
 	test -x $(SPEED)/bin/python || $(PYTHON) -m venv $(SPEED)
 	$(SPEED)/bin/python -m pip install $(QUIET) -c constraints/dev.txt -e . pytest pytest-benchmark
@@ -139,8 +140,11 @@ speed:
 	grep -v '^setuptools==' constraints/dev.txt > .benchmarks/constraints.txt
 	grep -v '^#' benchmarks/speed/requirements.txt | while read -r peer; do \
 		$(SPEED)/bin/python -m pip install $(QUIET) -c .benchmarks/constraints.txt "$$peer" || echo "skipped: $$peer"; done
-	$(SPEED)/bin/python -W ignore -m pytest benchmarks/speed -o pythonpath=benchmarks/speed -rs -W ignore --benchmark-json=.benchmarks/speed.json
-	$(SPEED)/bin/python benchmarks/speed/report.py .benchmarks/speed.json docs/performance.md docs/maintainers/performance-goals.md
+	rm -f .benchmarks/test_*.json
+	set -e; for tests in benchmarks/speed/test_*.py; do \
+		$(SPEED)/bin/python -W ignore -m pytest $$tests -o pythonpath=benchmarks/speed -rs -W ignore \
+			--benchmark-json=.benchmarks/$$(basename $$tests .py).json; done
+	$(SPEED)/bin/python benchmarks/speed/report.py docs/performance.md docs/maintainers/performance-goals.md .benchmarks/test_*.json
 
 # About two minutes; writes the tables of docs/gradients.md.
 gradients: install

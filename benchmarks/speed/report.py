@@ -1,12 +1,13 @@
 """Write the tables of measurements, and that of goals, from the measurements of one run.
 
-``python benchmarks/speed/report.py speed.json docs/performance.md docs/maintainers/performance-goals.md``
+``python benchmarks/speed/report.py docs/performance.md docs/maintainers/performance-goals.md test_*.json``
 """
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -40,11 +41,11 @@ Row = dict[str, list[Cell]]
 """Cells by who did the work."""
 
 
-def read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Row]]]:
+def read(paths: Sequence[Path]) -> tuple[dict[str, Any], dict[str, dict[str, Row]]]:
     """Return the machine, and the rows of each section by name."""
-    document = json.loads(path.read_text("utf-8"))
+    documents = [json.loads(path.read_text("utf-8")) for path in paths]
     sections: dict[str, dict[str, Row]] = {}
-    for benchmark in document["benchmarks"]:
+    for benchmark in chain.from_iterable(document["benchmarks"] for document in documents):
         info, times = benchmark["extra_info"], benchmark["stats"]["data"]
         items = info["items"]
         heavy = info["section"] in DISTRIBUTIONS
@@ -52,7 +53,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Row]]]:
         high = sorted(times)[-1 - len(times) // 100] if heavy and len(times) >= 100 else None
         row = sections.setdefault(info["section"], {}).setdefault(info["row"], {})
         row.setdefault(info["who"], []).append(Cell(info["who"], value / items, high, info["note"]))
-    return document["machine_info"], sections
+    return documents[0]["machine_info"], sections
 
 
 def show(seconds: float) -> str:
@@ -177,7 +178,7 @@ def replace(target: Path, body: str) -> None:
 
 def main() -> None:
     """Write both pages."""
-    measured, page, goals_page = map(Path, sys.argv[1:])
+    page, goals_page, *measured = map(Path, sys.argv[1:])
     machine, sections = read(measured)
     replace(page, measurements(machine, sections))
     replace(goals_page, goals(sections))

@@ -1,4 +1,4 @@
-"""New levels, shortest solutions, and a state as text."""
+"""New levels and shortest solutions."""
 
 # ruff: noqa: D103
 
@@ -17,7 +17,7 @@ from ragen_envs.splits import TRAIN
 
 ALONE = "single env"
 SOLVED = {"6x6/1": (6, 1), "6x6/2": (6, 2), "8x8/2": (8, 2), "10x10/4": (10, 4)}
-LEVEL, SOLVE, TEXT = "New levels", "Shortest solutions", "A state as text"
+LEVEL, SOLVE = "New levels", "Shortest solutions"
 STREAMS = [new_stream(TRAIN, "speed", seed) for seed in range(1000)]
 PEER_ROUNDS = {"6x6/1": 1000, "8x8/2": 100, "10x10/4": 20}
 
@@ -93,22 +93,3 @@ def test_solve(benchmark: Any, shape: str, batch: bool) -> None:
 
     note = f"{count} at once" if batch else "one by one"
     measure(benchmark, work, SOLVE, f"Sokoban {shape}", items=count, note=note)
-
-
-@pytest.mark.parametrize("game", ["Sokoban", "FrozenLake"])
-def test_texts(benchmark: Any, game: str) -> None:
-    envs = gym.make_vec(f"ragen/{game}-v0", num_envs=1024, render_mode="ansi")
-    envs.reset(seed=0)
-    measure(benchmark, envs.render, TEXT, game, items=1024, note="1,024 at once")
-
-
-@pytest.mark.parametrize("game", ["Sokoban", "FrozenLake", "Bandit"])
-def test_text(benchmark: Any, game: str) -> None:
-    env = gym.make(f"ragen/{game}-v0", render_mode="ansi").unwrapped
-    env.reset(seed=0)
-
-    def work() -> None:
-        for _ in range(100):
-            env.render()
-
-    measure(benchmark, work, TEXT, game, items=100, note="one")
