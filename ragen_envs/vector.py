@@ -36,7 +36,8 @@ from ragen_envs.kernels import (
 from ragen_envs.splits import SPLITS
 from ragen_envs.vector_options import ResetOptions, read_actions, read_options, read_seeds
 
-NO_LIMIT = 2**31 - 1
+NO_LIMIT = 2**53
+"""Limits are at most this, which a float holds exactly."""
 _BOOL = np.dtype(np.bool_)
 
 
@@ -504,7 +505,7 @@ def _read_limit(steps: int | None) -> int:
         return NO_LIMIT
     if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
         raise RagenError(f"max_episode_steps is {steps!r}, but must be an integer >= 1, -1 or None")
-    return steps
+    return min(steps, NO_LIMIT)
 
 
 def _read_autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
