@@ -109,8 +109,8 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             num_envs: Number of envs, at least 1.
             max_episode_steps: Steps after which an episode is truncated; None or -1 for never.
             autoreset_mode: When an env whose episode ended is reset.
-            copy: Return fresh arrays and infos. If False, every ``step`` returns the same ones and overwrites
-                them, as does every ``rollout`` of as many steps, and observations are read-only.
+            copy: Return fresh arrays. If False, every ``step`` returns the same ones, also in infos, and
+                overwrites them, as does every ``rollout`` of as many steps. Observations are read-only then.
             render_mode: As of the single env; ``render`` returns a tuple of frames.
             **settings: Keyword arguments of the single env.
         """
@@ -189,13 +189,14 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         ended = self._play(actions, rewards, flags)
         if ended < 0:
             raise self._wrong_action(actions, -1 - ended)
+        if self._kept:  # wrappers add infos of their own
+            infos = infos.copy()
         if self._waiting and not self._begins_again:
             self._begin(DUE, self._splits)
         self._waiting = ended > 0 and not self._same_step
         self._add_infos(infos)
         if ended and self._same_step:
-            final = self._finish(infos)
-            infos = {**infos, **final}
+            infos.update(self._finish(infos))
         return self._observe(), rewards, terminations, truncations, infos
 
     def rollout(self, actions: NDArray[Any], threads: int = 1) -> Rollout:
