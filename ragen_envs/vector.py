@@ -432,7 +432,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """Make the state, the observations, and the tables of the kernels."""
 
     def _link(self) -> None:
-        """Make the views of the buffers; games with further views extend it."""
+        """Make the views of the buffers; games with further views extend it, ``_observations`` first."""
         self._streams = self._state[STREAM]
         self._everywhere.flags.writeable = False
         self._masks = {
