@@ -36,7 +36,8 @@ from ragen_envs.kernels import (
 from ragen_envs.splits import SPLITS
 from ragen_envs.vector_options import ResetOptions, read_actions, read_options, read_seeds
 
-NO_LIMIT = 2**31 - 1
+NO_LIMIT = 2**53
+"""Limits are at most this, which a float holds exactly."""
 _BOOL = np.dtype(np.bool_)
 
 
@@ -77,7 +78,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     """Names of the game's own infos of type bool."""
     kernels: ClassVar[tuple[Any, ...]]
     """The compiled functions that resets and steps call."""
-    made_anew: ClassVar[tuple[str, ...]] = ("_rolled", "_shown", "_kept")
+    _made_anew: ClassVar[tuple[str, ...]] = ("_rolled", "_shown", "_kept")
     """Attributes that ``_link`` makes and that copies, which may be pickles, leave out."""
     rollout_kernel: ClassVar[Any]
     """The compiled function that ``rollout`` calls."""
@@ -108,8 +109,8 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             num_envs: Number of envs, at least 1.
             max_episode_steps: Steps after which an episode is truncated; None or -1 for never.
             autoreset_mode: When an env whose episode ended is reset.
-            copy: Return fresh arrays and infos. If False, every ``step`` returns the same ones and overwrites
-                them, as does every ``rollout`` of as many steps, and observations are read-only.
+            copy: Return fresh arrays. If False, every ``step`` returns the same ones, also in infos, and
+                overwrites them, as does every ``rollout`` of as many steps. Observations are read-only then.
             render_mode: As of the single env; ``render`` returns a tuple of frames.
             **settings: Keyword arguments of the single env.
         """
@@ -188,13 +189,14 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         ended = self._play(actions, rewards, flags)
         if ended < 0:
             raise self._wrong_action(actions, -1 - ended)
+        if self._kept:  # wrappers add infos of their own
+            infos = infos.copy()
         if self._waiting and not self._begins_again:
             self._begin(DUE, self._splits)
         self._waiting = ended > 0 and not self._same_step
         self._add_infos(infos)
         if ended and self._same_step:
-            final = self._finish(infos)
-            infos = {**infos, **final}
+            infos.update(self._finish(infos))
         return self._observe(), rewards, terminations, truncations, infos
 
     def rollout(self, actions: NDArray[Any], threads: int = 1) -> Rollout:
@@ -404,7 +406,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without what is made anew."""
-        return {name: value for name, value in self.__dict__.items() if name not in self.made_anew}
+        return {name: value for name, value in self.__dict__.items() if name not in self._made_anew}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a copy, whose views of its buffers have become arrays of their own."""
@@ -430,7 +432,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """Make the state, the observations, and the tables of the kernels."""
 
     def _link(self) -> None:
-        """Make the views of the buffers; games with further views extend it."""
+        """Make the views of the buffers; games with further views extend it, ``_observations`` first."""
         self._streams = self._state[STREAM]
         self._everywhere.flags.writeable = False
         self._masks = {
@@ -504,7 +506,7 @@ def _read_limit(steps: int | None) -> int:
         return NO_LIMIT
     if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
         raise RagenError(f"max_episode_steps is {steps!r}, but must be an integer >= 1, -1 or None")
-    return steps
+    return min(steps, NO_LIMIT)
 
 
 def _read_autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:

@@ -47,7 +47,8 @@ class BanditVectorEnv(GameVectorEnv):
         ended: int = kernels.step(
             self._state, actions, rewards, flags, self._scratch, self._arms, self._better, self._limit
         )  # fmt: skip
-        self._paid[: len(rewards)] = rewards
+        if ended >= 0:
+            self._paid[: len(rewards)] = rewards
         return ended
 
     def _play_many(self, first: int, last: int, *arrays: Any) -> int:

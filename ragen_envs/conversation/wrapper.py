@@ -1,5 +1,6 @@
 """Any game with a text face as a conversation: text in, text out."""
 
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from math import isfinite, nan
@@ -154,7 +155,8 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self.end: ConversationEnd | None = None
         self.success = False
         self._played = 0
-        kept = {"full": None, "last": self.settings.history_turns, "none": 0}[self.settings.history]
+        last = min(self.settings.history_turns, sys.maxsize - 1)  # a longer queue cannot be made
+        kept = {"full": None, "last": last, "none": 0}[self.settings.history]
         # What the history setting never shows again is not kept.
         self._turns = deque[tuple[str, str]](maxlen=kept)
         self._pictures = deque[Picture](maxlen=None if kept is None else kept + 1)

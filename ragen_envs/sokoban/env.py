@@ -131,8 +131,17 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         self.action_space = spaces.Discrete(4)
         self._offsets = offsets(self.width)
         self._infos = _infos(self.boxes)
+
+    @property
+    def reward(self) -> Reward:
+        """What actions pay."""
+        return self._reward
+
+    @reward.setter
+    def reward(self, reward: Reward) -> None:
+        self._reward = reward
         # What actions without a push return: blocked ones and steps.
-        self._steps = [(self.reward.per_action, False, moved) for moved in (False, True)]
+        self._steps = [(reward.per_action, False, moved) for moved in (False, True)]
 
     def act(self, action: SupportsInt) -> tuple[float, bool, bool]:
         """Play one action, an integer from 0 to 3; see the base."""
@@ -145,7 +154,7 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         if not pushed:
             return self._steps[moved]
         self._left, reward = pay(
-            moved, pushed, gained, offset, self._left, self.reward, self._distances
+            moved, pushed, gained, offset, self._left, self._reward, self._distances
         )
         self._over = solved = self._left == 0
         return reward, solved, True

@@ -22,7 +22,7 @@ class SokobanVectorEnv(GameVectorEnv):
     """
 
     game = SokobanEnv
-    made_anew = (*GameVectorEnv.made_anew, "_memory")
+    _made_anew = (*GameVectorEnv._made_anew, "_memory")
     rollout_kernel = kernels.rollout
     kernels = (kernels.step, kernels.start_all, kernels.draw_all)
     single: SokobanEnv

@@ -2,6 +2,7 @@
 
 import math
 import re
+import sys
 
 import gymnasium as gym
 import numpy as np
@@ -121,6 +122,15 @@ def test_arguments_of_vector_envs(env_id, field, value):
     make = gym.envs.registration.load_env_creator(gym.spec(env_id).vector_entry_point)
     with pytest.raises(RagenError, match=re.escape(f"{field} is {value!r}, but must be")):
         make(**{"num_envs": 2, **gym.spec(env_id).kwargs, field: value})
+
+
+@pytest.mark.parametrize("limit", [sys.maxsize, 2**64])
+@pytest.mark.parametrize("env_id", COMPILED)
+def test_limits_that_no_episode_reaches(env_id, limit):
+    envs = gym.make_vec(env_id, num_envs=2, max_episode_steps=limit)
+    envs.reset(seed=0)
+    assert not envs.step(np.zeros(2, np.int64))[3].any()
+    assert not envs.rollout(np.zeros((9, 2), np.int64)).truncations.any()
 
 
 PLAYERS = {

@@ -195,6 +195,17 @@ def test_text_says_nothing_before_the_pull():
     assert "paid 0.15" in env.render()
 
 
+def test_a_wrong_action_leaves_the_text_of_vectors_as_it_was():
+    envs = gym.make_vec(VARIANTS[0], num_envs=2, render_mode="ansi", copy=False)
+    envs.reset(seed=0)
+    rewards = envs.step(np.zeros(2, np.int64))[1]
+    shown = envs.render()
+    rewards[:] = 7
+    with pytest.raises(RagenError, match="action 1 is 2"):
+        envs.step(np.array([0, 2]))
+    assert envs.render() == shown
+
+
 def test_the_three_variants_tell_the_same_story():
     prompts = set()
     for name in ("Bandit", "BanditRev", "BanditTrap"):

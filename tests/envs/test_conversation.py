@@ -1,5 +1,6 @@
 import json
 import re
+import sys
 
 import gymnasium as gym
 import numpy as np
@@ -173,7 +174,8 @@ def test_messages_with_full_history():
 
 
 @pytest.mark.parametrize(
-    ("history", "turns", "kept"), [("last", 1, 1), ("last", 2, 2), ("none", 3, 0)]
+    ("history", "turns", "kept"),
+    [("last", 1, 1), ("last", 2, 2), ("last", sys.maxsize, 5), ("none", 3, 0)],
 )
 def test_messages_with_less_history(history, turns, kept):
     full, env = sokoban(), sokoban(history=history, history_turns=turns)
@@ -181,7 +183,7 @@ def test_messages_with_less_history(history, turns, kept):
         assert env.messages == full.messages[:1] + full.messages[1:][-(2 * kept + 1) :]
         for each in (full, env):
             each.play(reply)
-    assert env.messages == full.messages[:1] + full.messages[-(2 * kept + 1) :]
+    assert env.messages == full.messages[:1] + full.messages[1:][-(2 * kept + 1) :]
 
 
 def test_messages_show_the_beginning_of_each_turn_once():

@@ -324,6 +324,13 @@ def test_reward_mappings():
     assert rewards(REWARDS["dense"]._asdict()) == rewards("dense")
 
 
+def test_the_reward_can_be_changed_later():
+    env = SokobanEnv(level=["######", "#P_XO#", "######"])
+    env.reset(seed=0)
+    env.reward = Reward(per_action=-2.0, box_on=3.0, box_off=-3.0, solved=5.0)
+    assert [env.step(action)[1] for action in (0, 3, 3)] == [-2.0, -2.0, 6.0]
+
+
 def test_actions_without_effect_cost_the_same():
     assert rewards("dense", plan=(0, 2, 2)) == [-0.1, -0.1, -0.1]
 

@@ -4,6 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
+from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 LAKE = ["SFF", "FHF", "FFG"]
 GAMES = [
@@ -65,8 +66,25 @@ def test_steps_return_the_same_arrays(env_id, kwargs):
     first = envs.step(np.zeros(COUNT, np.int64))
     second = envs.step(np.ones(COUNT, np.int64))
     assert board is first[0]
-    assert all(a is b for a, b in zip(first, second, strict=True))
-    assert all(first[4][key] is value for key, value in second[4].items())
+    assert all(a is b for a, b in zip(first[:4], second[:4], strict=True))
+    assert all(np.shares_memory(first[4][key], value) for key, value in second[4].items())
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("env_id", "kwargs"), GAMES)
+def test_wrappers_add_their_infos(env_id, kwargs, mode):
+    copying, in_place = map(RecordEpisodeStatistics, pair(env_id, mode, kwargs))
+    for envs in (copying, in_place):
+        envs.reset(seed=3)
+    seen = 0
+    for _ in range(STEPS):
+        actions = np.ones(COUNT, np.int64)
+        expected, found = copying.step(actions)[4], in_place.step(actions)[4]
+        assert expected.keys() == found.keys()
+        if "episode" in expected:
+            seen += 1
+            np.testing.assert_array_equal(expected["episode"]["r"], found["episode"]["r"])
+    assert seen
 
 
 @pytest.mark.parametrize(("env_id", "kwargs"), GAMES)
