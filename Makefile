@@ -131,8 +131,8 @@ leaderboard-entries: install
 	set -e; for agent in random noop oracle starter; do $(BIN)/ragen submit --replace runs/leaderboard-entries:$$agent; done
 	$(BIN)/ragen leaderboard schema > leaderboards/entry.schema.json
 
-# In a separate environment, because the peers have many dependencies, and each file in a process of its own, for what
-# others leave in memory makes plain Python slower. Needs an idle machine.
+# In a separate environment, because the peers have many dependencies, and each file in a process of its own, because
+# memory left by other files slows down plain Python. Needs an idle machine.
 speed:
 	test -x $(SPEED)/bin/python || $(PYTHON) -m venv $(SPEED)
 	$(SPEED)/bin/python -m pip install $(QUIET) -c constraints/dev.txt -e . pytest pytest-benchmark

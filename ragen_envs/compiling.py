@@ -30,7 +30,7 @@ _IMPORT: Final = re.compile(rb"^(?:from|import)\b.*(?:\r?\n(?:[ \t)].*)?)*", re.
 """An import at the margin and its further lines, which are indented or end a parenthesis."""
 
 _BORROWING: Final = {"_nrt": False}
-"""Options of functions that count no references."""
+"""Options of functions without reference counting."""
 _UNWRAPPED: Final = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 """Options of functions that nobody calls from Python or C; these wrappers take an eighth of a compilation."""
 
@@ -116,10 +116,9 @@ def jit(function: Callable[..., Any]) -> Any:
 
 
 def in_place(function: Callable[..., Any]) -> Any:
-    """Return a compiled function, see ``jit``, that makes no arrays and returns none.
+    """Return a compiled function, see ``jit``, that allocates and returns no arrays.
 
-    It need not count references to the arrays that it is given, which otherwise takes longer than a step of
-    64 envs.
+    It is compiled without reference counting, which takes longer than a step of 64 envs.
     """
     return _kept(function, **_BORROWING)
 
@@ -130,7 +129,7 @@ def inner(function: Callable[..., Any]) -> Any:
 
 
 def share(*functions: Callable[..., Any]) -> None:
-    """Let compiled functions call these plain ones, which make no arrays and stay as they are."""
+    """Let compiled functions call these plain ones, which allocate no arrays and stay as they are."""
     for function in functions:
         register_jitable(**_UNWRAPPED, **_BORROWING)(function)
 
@@ -170,7 +169,7 @@ def first_use(*kernels: Any) -> Iterator[None]:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Leave cycles alone for a while: numba makes so many objects that to look for them takes a twentieth."""
+    """Pause the garbage collector, which takes 5% of a compilation."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -225,5 +225,15 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     def _info(self, effective: bool) -> dict[str, Any]:
         return self._infos[effective]()
 
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Let subclasses with other moves read success off the map, not off the last move."""
+        super().__init_subclass__(**keywords)
+        if cls.act is not FrozenLakeEnv.act and cls._info is FrozenLakeEnv._info:
+            cls._info = cls._info_of_place  # type: ignore[method-assign]
+
+    def _info_of_place(self, effective: bool) -> dict[str, Any]:
+        success = self.tiles[self.position] == dynamics.GOAL
+        return {**self._infos[effective](), "success": success}
+
     def _draw(self) -> NDArray[np.uint8]:
         return self.tile_set().render(self._observe())

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, SupportsInt
+from typing import TYPE_CHECKING, Any, ClassVar, Final, SupportsInt
 
 import numpy as np
 from gymnasium import spaces
@@ -95,9 +95,15 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
     text = text.SokobanText()
+    shows_board: ClassVar[bool] = True
+    """Whether ``cells`` are those of the board, not what a subclass shows instead."""
     _player: int
     _left: int
     _distances: Sequence[int]
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        cls.shows_board = cls.cells is SokobanEnv.cells
 
     def __init__(
         self,

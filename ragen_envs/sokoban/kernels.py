@@ -154,7 +154,7 @@ def move_all(
         outcome[i] = up if actions[i] == UP else down if actions[i] == DOWN else across
     for i in range(actions.shape[0]):
         here = state[HERE, i]
-        # Indices without a sign spare the question whether they count from the end.
+        # For signed indices, numba checks for negative values.
         ahead = np.uint64(here + outcome[i])
         beyond = np.uint64(here + 2 * outcome[i])
         bits = _OUTCOMES[np.uint64(7) * cells[ahead] + cells[beyond]]
@@ -174,7 +174,7 @@ def move_all(
 
 @inner
 def _copy(source: Any, target: Any) -> None:
-    """Do ``target[:] = source``, for which numba compiles texts of errors, too."""
+    """Do ``target[:] = source``; numba's own assignment also compiles error messages."""
     for i in range(source.shape[0]):
         target[i] = source[i]
 

@@ -55,9 +55,12 @@ class SokobanText(BoardText):
         """Return the names of the four directions."""
         return ACTION_NAMES
 
-    def cells(self, env: Any) -> tuple[bytearray, int]:
+    def cells(self, env: Any) -> tuple[bytes | bytearray, int]:
         """Return the present cell codes, not copied, and the width of the board."""
-        return env._board, env.width
+        try:
+            return env._board if env.shows_board else env.cells, env.width
+        except AttributeError:  # another game with this face
+            return env.cells, env.width
 
     def coordinates(self, env: Any) -> str:
         """Return the places of everything but empty floor."""

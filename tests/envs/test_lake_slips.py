@@ -1,7 +1,9 @@
-"""Slips of a single lake, which are drawn in blocks."""
+"""Slips of a single lake, which are drawn in blocks, and moves of a subclass."""
 
 import gymnasium as gym
 import numpy as np
+
+from ragen_envs.frozen_lake import FrozenLakeEnv, dynamics
 
 
 def test_slips_on_one_map_are_those_of_a_vector():
@@ -27,3 +29,22 @@ def test_slips_on_one_map_are_those_of_a_vector():
         assert info["slipped"] == infos["slipped"][0]
         over, slips = any(ends), slips + info["slipped"]
     assert slips > 500
+
+
+class Ski(FrozenLakeEnv):
+    """Moves to the edge, by rules that do not go through those of FrozenLake."""
+
+    def act(self, action):
+        before, self.position = self.position, self.width - 1 if action == dynamics.RIGHT else 0
+        over = self.tiles[self.position] != dynamics.FROZEN
+        return float(over), over, self.position != before
+
+
+def test_success_in_a_subclass_with_moves_of_its_own():
+    env = Ski(level=["P__G", "____"])
+    env.reset(seed=0)
+    assert env.step(dynamics.LEFT)[4]["success"] is False
+    _, _, terminated, _, info = env.step(dynamics.RIGHT)
+    assert terminated
+    assert info["success"] is True
+    assert info["action_is_effective"] is True

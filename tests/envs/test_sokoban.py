@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ragen_envs.conversation import ConversationWrapper, format_reply
 from ragen_envs.errors import GenerationError, InstanceError, RagenError, SolverLimitError
 from ragen_envs.oracle import Budget
-from ragen_envs.sokoban import REWARDS, Reward, SokobanEnv, solvable_within, solve
+from ragen_envs.sokoban import REWARDS, Reward, SokobanEnv, dynamics, solvable_within, solve
 from ragen_envs.sokoban.text import decode_level, encode_level
 
 QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -322,6 +322,17 @@ def test_reward_mappings():
     del custom["closer"]
     assert rewards(custom) == [-4, -1, -1, -1, -1, 1, -1, 51]
     assert rewards(REWARDS["dense"]._asdict()) == rewards("dense")
+
+
+def test_a_subclass_may_show_other_cells():
+    class Dark(SokobanEnv):
+        @property
+        def cells(self):
+            return super().cells.replace(bytes([dynamics.BOX]), bytes([dynamics.FLOOR]))
+
+    env = Dark(level=["######", "#P_XO#", "######"], render_mode="ansi")
+    env.reset(seed=0)
+    assert env.render().split("\n")[1] == "#P__O#"
 
 
 def test_the_reward_can_be_changed_later():
