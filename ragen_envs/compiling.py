@@ -160,7 +160,7 @@ class _CompilationNotice(Listener):  # type: ignore[misc]
 @contextmanager
 def first_use(*kernels: Any) -> Iterator[None]:
     """Around a call of kernels: their first compilation is as short as it can be, and announced if long."""
-    if all(kernel.signatures for kernel in kernels):
+    if all(kernel.overloads for kernel in kernels):
         yield
         return
     with _collector_paused(), _long_ones_announced():

@@ -30,6 +30,8 @@ ONE, MANY, TEXT = "One env", "Many envs", "Many envs, with text"
 FOREVER: dict[str, Any] = {"max_episode_steps": 1 << 30}
 LARGE: dict[str, Any] = {"size": 10, "boxes": 4, "generator": "v1"}
 """Boards of jumanji's size, of the distribution that is cheapest to draw."""
+LENGTH = 256
+"""Steps of a rollout."""
 PERIOD = 100
 """Steps until the time limit begins every env anew, all at once where few end before."""
 STEPPED: dict[str, tuple[str, dict[str, Any]]] = {
@@ -139,7 +141,7 @@ def test_rollouts(benchmark: Any, row: str, count: int) -> None:
     env_id, kwargs = STEPPED[row]
     envs: Any = gym.make_vec(env_id, num_envs=count, **kwargs)
     envs.reset(seed=0)
-    actions = np.random.default_rng(0).integers(4, size=(max(64, (1 << 16) // count), count))
+    actions = np.random.default_rng(0).integers(4, size=(LENGTH, count))
     name = many(f"{row}, rollouts", count)
     measure(benchmark, lambda: envs.rollout(actions), MANY, name, items=actions.size)
 
@@ -163,7 +165,7 @@ def test_rollouts_on_all_cores(benchmark: Any, who: str, threads: int) -> None:
 
 
 def test_rollouts_of_a_table_in_jax(benchmark: Any) -> None:
-    count, length = 1024, 64
+    count, length = 1024, LENGTH
     work = jax_lake_scan(LAKE, count, length)
     name = many(f"{LAKE_ROW}, rollouts", count)
     note = f"jit and a scan of {length} steps"

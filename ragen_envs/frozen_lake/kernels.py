@@ -39,6 +39,10 @@ POSITION: Final = OWN
 ROWS: Final = OWN + 1
 SLIPPED: Final = OWN_FLAG
 
+TILE: Final = 16
+"""First bit of the tile in an item of the ways; the bits before it are the place."""
+_PLACE: Final = (1 << TILE) - 1
+
 SUCCESS_RATE: Final = 0
 """Item of the settings: probability to go where intended."""
 LIMIT: Final = 1
@@ -91,7 +95,8 @@ def step(
         rewards: Receives the rewards, (n,) float64.
         flags: Receives the flags, (OWN_FLAG + 1, n) bool.
         scratch: Overwritten, at least n int64.
-        ways: The table of ``dynamics.ways``, (4*h*w,) int64.
+        ways: The table of ``dynamics.ways``, (4*h*w,) int64. If there is a ``HOME``, the tile there is
+            in the bits from ``TILE`` on.
         settings: (3,) float64; see ``SUCCESS_RATE``, ``LIMIT`` and ``HOME``.
 
     Returns:
@@ -130,9 +135,13 @@ def walk_all(
     for i in range(turns.shape[0]):
         before = state[POSITION, i]
         running = state[PHASE, i] == RUNNING
-        after = turns[i] if running else (before if home < 0 else home)
+        after = turns[i] & _PLACE if running else (before if home < 0 else home)
         flags[EFFECTIVE, i] = (after != before) & running
         state[POSITION, i] = after
+    if cells is None and home >= 0:
+        for i in range(turns.shape[0]):
+            turns[i] >>= TILE
+        return
     for i in range(turns.shape[0]):
         here = np.uint64(state[POSITION, i])
         turns[i] = tiles[i, here]

@@ -39,6 +39,8 @@ class FrozenLakeVectorEnv(GameVectorEnv):
         home = -1
         if self._fixed is not None and self.autoreset_mode is AutoresetMode.NEXT_STEP:
             self._begins_again, home = True, int(np.argmax(self._fixed))
+            tiles = (self._fixed % PLAYER).astype(np.int64)
+            self._ways |= tiles[self._ways] << kernels.TILE
         self._settings = np.array([self.single.success_rate, self._limit, home], np.float64)
 
     def _link(self) -> None:

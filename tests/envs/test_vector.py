@@ -444,8 +444,8 @@ def test_solve_batch():
 
 
 class Kernel:
-    def __init__(self, *signatures):
-        self.signatures = signatures
+    def __init__(self, *overloads):
+        self.overloads = overloads
 
 
 def test_a_slow_compilation_is_announced_once(caplog, monkeypatch):
