@@ -208,7 +208,8 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
 
     def _frame(self) -> Any:
         if self.render_mode == "ansi":
-            return self.text.observation(self, GRID, self.text.vocabularies["standard"])
+            face = self.text
+            return face.observation(self, GRID, face.vocabularies["standard"])
         return self._draw() if self.render_mode == "rgb_array" else None
 
     @classmethod

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_envs.text import BOTH, COORDINATES, Symbols
+from ragen_envs.text import COORDINATES, GRID, Symbols
 
 _END_OF_ROW: Final = b"\xff"
 _END_OF_BOARD: Final = b"\xfe"
@@ -37,15 +37,15 @@ class BoardText(ABC):
 
     def observation(self, env: Any, form: str, symbols: Symbols) -> str:
         """Return the board, its coordinates, or both."""
-        if form == COORDINATES:
-            return self.coordinates(env)
         cells, width = self.cells(env)
         known, size, row, write = self._last
         if known is not symbols or size != len(cells) or row != width:
             write = _writer(len(cells), width, signs_of(symbols, self.cell_names))
             self._last = symbols, len(cells), width, write
-        grid = write(cells)
-        return f"{grid}\n{self.coordinates(env)}" if form == BOTH else grid
+        if form == GRID:
+            return write(cells)
+        places = self.coordinates(env)
+        return places if form == COORDINATES else f"{write(cells)}\n{places}"
 
     @abstractmethod
     def cells(self, env: Any) -> tuple[bytes | bytearray, int]:
