@@ -62,6 +62,15 @@ def step(
     wrong = first_outside(actions, 2)
     if wrong >= 0:
         return -1 - wrong
+    return play(state, actions, rewards, flags, scratch, arms, better, limit)
+
+
+@inner
+def play(
+    state: Any, actions: Any, rewards: Any, flags: Any, scratch: Any, arms: Any, better: Any,
+    limit: Any,
+) -> Any:  # fmt: skip
+    """Do as ``step`` with actions that were checked."""
     safe, risky = Arm(arms[SAFE, 0], arms[SAFE, 1]), Arm(arms[RISKY, 0], arms[RISKY, 1])
     done = scratch[: actions.shape[0]]
     for i in range(actions.shape[0]):
@@ -168,7 +177,7 @@ def rollout(
         only = only_split(wanted[low:high])
         for t in range(actions.shape[0]):
             before = over
-            over = step(
+            over = play(
                 block, actions[t, low:high], rewards[t, low:high], flags, scratch, arms, better,
                 limit,
             )  # fmt: skip

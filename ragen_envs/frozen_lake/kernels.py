@@ -105,6 +105,15 @@ def step(
     wrong = first_outside(actions, 4)
     if wrong >= 0:
         return -1 - wrong
+    return play(tiles, cells, state, actions, rewards, flags, scratch, ways, settings)
+
+
+@inner
+def play(
+    tiles: Any, cells: Any, state: Any, actions: Any, rewards: Any, flags: Any, scratch: Any, ways: Any,
+    settings: Any,
+) -> Any:  # fmt: skip
+    """Do as ``step`` with actions that were checked."""
     success_rate, home = settings[SUCCESS_RATE], int(settings[HOME])
     turns = scratch[: actions.shape[0]]
     for i in range(actions.shape[0]):
@@ -270,7 +279,7 @@ def rollout(
         failed = -1
         for t in range(actions.shape[0]):
             before = over
-            over = step(
+            over = play(
                 lakes, None, block, actions[t, low:high], rewards[t, low:high], flags, scratch, ways,
                 settings,
             )  # fmt: skip

@@ -123,6 +123,15 @@ def step(
     wrong = first_outside(actions, 4)
     if wrong >= 0:
         return -1 - wrong
+    return play(cells, state, actions, rewards, flags, scratch, width, limit, payoff, distances)
+
+
+@inner
+def play(
+    cells: Any, state: Any, actions: Any, rewards: Any, flags: Any, scratch: Any, width: Any, limit: Any,
+    payoff: Any, distances: Any,
+) -> Any:  # fmt: skip
+    """Do as ``step`` with actions that were checked."""
     done = scratch[: actions.shape[0]]
     move_all(cells, state, actions, width, distances, done)
     for i in range(actions.shape[0]):
@@ -317,7 +326,7 @@ def rollout(
         failed = -1
         for t in range(actions.shape[0]):
             before = over
-            over = step(
+            over = play(
                 boards, block, actions[t, low:high], rewards[t, low:high], flags, scratch, width, limit,
                 payoff, near,
             )  # fmt: skip
