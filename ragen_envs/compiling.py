@@ -118,7 +118,7 @@ def jit(function: Callable[..., Any]) -> Any:
 def in_place(function: Callable[..., Any]) -> Any:
     """Return a compiled function, see ``jit``, that allocates and returns no arrays.
 
-    It is compiled without reference counting, which takes longer than a step of 64 envs.
+    It is compiled without reference counting, which takes longer than the games in a step of 64 envs.
     """
     return _kept(function, **_BORROWING)
 
