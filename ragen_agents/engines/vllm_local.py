@@ -4,9 +4,9 @@ Written for and run with vLLM 0.32.0, like ``vllm_api``.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -69,6 +69,8 @@ class LocalSettings:
     """Bytes of the device that others will take after vLLM has started."""
     sleeps: bool = True
     """Whether others need the device's memory between requests."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """More arguments of vLLM's engine; see `vllm_api.check_extra`."""
 
 
 class LocalModel:
@@ -207,13 +209,14 @@ def load_local(source: str | Path, settings: LocalSettings) -> LocalModel:
     try:
         from vllm import LLM
 
-        engine = LLM(
-            model=str(source), dtype=precision, logprobs_mode="processed_logprobs",
-            generation_config="vllm", enable_prefix_caching=True, disable_log_stats=True,
-            max_model_len=-1 if settings.context is None else settings.context, max_num_seqs=sequences,
-            max_num_batched_tokens=max(BATCHED_TOKENS, sequences),
-            **_of_device(source, settings, precision, sequences, on_cpu),
-        ).llm_engine  # fmt: skip
+        arguments = {
+            "model": str(source), "dtype": precision, "logprobs_mode": "processed_logprobs",
+            "generation_config": "vllm", "enable_prefix_caching": True, "disable_log_stats": True,
+            "max_model_len": -1 if settings.context is None else settings.context,
+            "max_num_seqs": sequences, "max_num_batched_tokens": max(BATCHED_TOKENS, sequences),
+            **_of_device(source, settings, precision, sequences, on_cpu), **settings.extra,
+        }  # fmt: skip
+        engine = LLM(**arguments).llm_engine
     except RagenError:
         raise
     except Exception as error:

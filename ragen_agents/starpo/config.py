@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
+from ragen_agents.engines.vllm_api import check_extra
 from ragen_agents.run_files.renamed_keys import RenamedKeys
 from ragen_agents.starpo.math.losses import KlEstimator, MaskLevel
 from ragen_agents.starpo.parts.aggregations import AGGREGATIONS
@@ -76,6 +77,9 @@ class Vllm(_Section):
     gpu_memory_utilization: Share | None = None
     """Share of the GPU's memory that vLLM may take. By default what its weights, cache and activations
     need."""
+    extra: Annotated[dict[str, Any], AfterValidator(check_extra)] = Field(default_factory=dict)
+    """More arguments of vLLM's engine, for example ``attention_backend: TRITON_ATTN`` or ``enforce_eager:
+    true``; see docs/engines.md."""
 
 
 class Server(_Section):
@@ -519,7 +523,7 @@ def resources_of(config: TrainConfig) -> dict[str, Any]:
 
     ``vllm.max_model_len`` is one of them by default only: a value that is given may end conversations.
     """
-    vllm = {"cache_gib", "gpu_memory_utilization"}
+    vllm = {"cache_gib", "gpu_memory_utilization", "extra"}
     return {
         "server": True,
         "fsdp": True,

@@ -60,7 +60,7 @@ def make_engine(
     evaluated = config.evaluation.episodes if config.evaluation.every else 0
     settings = LocalSettings(
         context, max(config.episodes, evaluated), given.precision, given.cache_gib,
-        given.gpu_memory_utilization, reserved,
+        given.gpu_memory_utilization, reserved, extra=given.extra,
     )  # fmt: skip
     local = load_local(model_source(config.model), settings)
     return VllmEngine(local, codec.stop_token_ids, max_tokens)

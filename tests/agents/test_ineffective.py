@@ -64,6 +64,7 @@ CASES = [
     ("vllm.max_model_len", 256, {}, "engine=transformers", SERVER),
     ("vllm.cache_gib", 1.0, {}, "engine=transformers", VLLM),
     ("vllm.gpu_memory_utilization", 0.5, {}, "engine=transformers", VLLM),
+    ("vllm.extra", {"enforce_eager": True}, {}, "engine=transformers", VLLM),
     ("server.url", ["http://a", "http://b"], VLLM, "engine=vllm", SERVER),
     ("server.folder", "there", {}, "engine=transformers", SERVER),
     ("server.timeout", 9.0, {}, "engine=transformers", SERVER),

@@ -164,16 +164,22 @@ def test_vllm_is_given_what_the_games_conversations_need(monkeypatch, tiny, tmp_
 
 
 def test_the_settings_of_a_run_reach_vllm(monkeypatch, tiny, tmp_path):
-    given = {"max_model_len": 1500, "cache_gib": 3, "gpu_memory_utilization": 0.4}
+    extra = {"attention_backend": "TRITON_ATTN"}
+    given = {"max_model_len": 1500, "cache_gib": 3, "gpu_memory_utilization": 0.4, "extra": extra}
     layer = {"vllm": given, "evaluation": {"every": 1, "episodes": 100}}
     _, settings = started(monkeypatch, tiny, tmp_path / "run", **layer)
     assert (settings.context, settings.cache_gib, settings.gpu_memory_utilization) == (1500, 3, 0.4)
-    assert settings.sequences == 100
+    assert (settings.sequences, settings.extra) == (100, extra)
+
+
+def test_what_the_trainer_decides_is_no_extra(capsys):
+    assert main(["train", "bandit", "engine=vllm", "vllm.extra.dtype=float16", "--plan"]) == 2
+    assert "vllm.extra must not set dtype; the trainer controls" in capsys.readouterr().err
 
 
 def test_a_run_is_resumed_with_less_memory(monkeypatch, tiny, tmp_path):
     started(monkeypatch, tiny, tmp_path / "run", iterations=1)[0].run()
-    less = {"vllm": {"cache_gib": 0.5, "gpu_memory_utilization": 0.2}}
+    less = {"vllm": {"cache_gib": 0.5, "extra": {"enforce_eager": True}}}
     layer = {**less, "update": {"max_tokens_per_micro_batch": 2000}}
     started(monkeypatch, tiny, tmp_path / "run", **layer)[0].run()
     assert [line["iteration"] for line in lines(tmp_path / "run")] == [0, 1, 2]

@@ -11,6 +11,7 @@ transformers = pytest.importorskip("transformers")
 from fake_vllm_engine import pretend_vllm  # noqa: E402
 
 from ragen_agents.engines import vllm_local  # noqa: E402
+from ragen_agents.engines.vllm_api import OWN_ARGUMENTS  # noqa: E402
 from ragen_agents.engines.vllm_memory import (  # noqa: E402
     GIB,
     MARGIN,
@@ -133,3 +134,16 @@ def test_settings_of_memory_reach_vllm(monkeypatch):
     asked = asked_for(monkeypatch, given)
     assert asked["kv_cache_memory_bytes"] == 2 * GIB
     assert asked["gpu_memory_utilization"] == 0.3
+
+
+def test_more_arguments_reach_vllm_and_replace_defaults(monkeypatch):
+    extra = {
+        "attention_backend": "TRITON_ATTN",
+        "enforce_eager": True,
+        "enable_prefix_caching": False,
+    }
+    asked = asked_for(monkeypatch, vllm_local.LocalSettings(700, 128, extra=extra))
+    assert {name: asked[name] for name in extra} == extra
+    assert asked["max_model_len"] == 700
+    optional = {"enable_prefix_caching", "disable_log_stats", "enable_flashinfer_autotune"}
+    assert asked.keys() - extra.keys() - optional <= set(OWN_ARGUMENTS)
