@@ -122,7 +122,7 @@ dist: install
 	@ls dist
 
 packs: install
-	$(BIN)/python -m ragen_envs.instances.build --check
+	$(BIN)/python -m ragen_envs.levels.build --check
 
 # Updates the entries that anyone can reproduce; their descriptions stay. Others: docs/leaderboard.md
 leaderboard-entries: install

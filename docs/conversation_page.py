@@ -12,7 +12,7 @@ from ragen_envs.conversation.settings import (
     SOFT_DEFECT_POLICIES,
     ConversationSettings,
 )
-from ragen_envs.text import FORMATS, IMAGE
+from ragen_envs.game.text import FORMATS, IMAGE
 
 _CHOICES: Final = {
     "history": HISTORIES,

@@ -23,12 +23,12 @@ from results_tables import results_table
 from settings_page import settings_page
 
 from ragen_envs import GAMES
-from ragen_envs.errors import InstanceError
-from ragen_envs.instances import load_pack
+from ragen_envs.game.errors import InstanceError
+from ragen_envs.levels.instances import load_pack
+from ragen_envs.levels.splits import SPLITS, TEST
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES
 from ragen_envs.multi_agent.games import MultiAgentSpec
 from ragen_envs.registration import TEXT_VARIANTS, GameSpec
-from ragen_envs.splits import SPLITS, TEST
 
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "benchmarks" / "results"

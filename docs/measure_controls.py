@@ -15,10 +15,10 @@ from ragen_agents.policies import CONTROLS, SHOP_RULES, Policy, Request
 from ragen_agents.rollout import EpisodeSpec, sampling_seed
 from ragen_envs import GAMES
 from ragen_envs.conversation import make
+from ragen_envs.game.word_game import WordGameEnv
+from ragen_envs.games.webshop import WebShopEnv
+from ragen_envs.levels.splits import TEST
 from ragen_envs.registration import GameSpec
-from ragen_envs.splits import TEST
-from ragen_envs.webshop import WebShopEnv
-from ragen_envs.word_game import WordGameEnv
 
 LEVELS: Final = 256
 FILE: Final = Path(__file__).with_name("controls.json")

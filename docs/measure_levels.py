@@ -12,17 +12,17 @@ from statistics import fmean
 from typing import Any, Final
 
 from ragen_envs import GAMES
-from ragen_envs.base import GameEnv
-from ragen_envs.cube import CubeEnv
-from ragen_envs.cube.oracle import fewest_turns
-from ragen_envs.frozen_lake import FrozenLakeEnv
-from ragen_envs.frozen_lake.oracle import advise
-from ragen_envs.instances.recipe import USUAL
-from ragen_envs.oracle import Budget
+from ragen_envs.game.base import GameEnv
+from ragen_envs.game.oracle import Budget
+from ragen_envs.game.word_game import WordGameEnv
+from ragen_envs.games.cube import CubeEnv
+from ragen_envs.games.cube.oracle import fewest_turns
+from ragen_envs.games.frozen_lake import FrozenLakeEnv
+from ragen_envs.games.frozen_lake.oracle import advise
+from ragen_envs.games.sokoban import SokobanEnv, solve
+from ragen_envs.levels.recipe import USUAL
+from ragen_envs.levels.splits import SPLITS, TRAIN
 from ragen_envs.registration import GameSpec
-from ragen_envs.sokoban import SokobanEnv, solve
-from ragen_envs.splits import SPLITS, TRAIN
-from ragen_envs.word_game import WordGameEnv
 
 LEVELS: Final = 2000
 """Fresh levels of each split."""

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ragen_agents.starter import STARTER
 from ragen_envs.conversation import make
-from ragen_envs.seeding import new_stream
+from ragen_envs.levels.seeding import new_stream
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--game", default="ragen/BanditText-v0", help="a conversation env")

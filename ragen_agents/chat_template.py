@@ -9,7 +9,7 @@ from jinja2.exceptions import TemplateError
 
 from ragen_envs.conversation.parser import THINK_PREFIX
 from ragen_envs.conversation.wrapper import Message
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 _DATE: Final = date(2024, 7, 26)
 """What templates that tell the date tell: a prompt that changed at midnight could not be replayed. It is

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import ConfigDict, Field, model_validator
 from safetensors import SafetensorError
 
-from ragen_agents.engines.decoding import stop_token_ids
+from ragen_agents.engines.cpu.decoding import stop_token_ids
 from ragen_agents.engines.out_of_memory import is_out_of_memory
 from ragen_agents.model_files.tokenizer_files import save_tokenizer
 from ragen_agents.rollout.chat import ChatCodec
@@ -22,9 +22,9 @@ from ragen_agents.run_files.locks import exclusive_lock
 from ragen_agents.run_files.renamed_keys import RenamedKeys
 from ragen_agents.starpo.config import check_conversation, check_split
 from ragen_envs.conversation import ConversationWrapper, format_reply, make
-from ragen_envs.errors import RagenError
-from ragen_envs.seeding import new_stream
-from ragen_envs.text import action_texts, explain
+from ragen_envs.game.errors import RagenError
+from ragen_envs.game.text import action_texts, explain
+from ragen_envs.levels.seeding import new_stream
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments

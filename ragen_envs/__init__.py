@@ -9,8 +9,8 @@ Examples:
 """
 
 from ragen_envs._version import __version__
+from ragen_envs.levels.seeding import SUITE_VERSION
 from ragen_envs.registration import GAMES, GameSpec, register_all, register_game, register_text
-from ragen_envs.seeding import SUITE_VERSION
 
 register_all()
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 if TYPE_CHECKING:
-    from ragen_envs.base import GameEnv
+    from ragen_envs.game.base import GameEnv
 
 _LOG: Final = logging.getLogger("ragen.registration")
 _WORD: Final = re.compile(r"\w[\w-]*")
@@ -106,10 +106,16 @@ def _wrong_field(name: str, value: Any, known: str) -> RagenError:
     return RagenError(f"the {name} of a GameSpec is {value!r:.80}, but must be {known}")
 
 
-_BANDIT: Final = ("ragen_envs.bandit:BanditEnv", "ragen_envs.bandit.vector:BanditVectorEnv")
-_SOKOBAN: Final = ("ragen_envs.sokoban:SokobanEnv", "ragen_envs.sokoban.vector:SokobanVectorEnv")
+_BANDIT: Final = (
+    "ragen_envs.games.bandit:BanditEnv",
+    "ragen_envs.games.bandit.vector:BanditVectorEnv",
+)
+_SOKOBAN: Final = (
+    "ragen_envs.games.sokoban:SokobanEnv",
+    "ragen_envs.games.sokoban.vector:SokobanVectorEnv",
+)
 _LAKE: Final = (
-    "ragen_envs.frozen_lake:FrozenLakeEnv", "ragen_envs.frozen_lake.vector:FrozenLakeVectorEnv"
+    "ragen_envs.games.frozen_lake:FrozenLakeEnv", "ragen_envs.games.frozen_lake.vector:FrozenLakeVectorEnv"
 )  # fmt: skip
 
 
@@ -144,27 +150,27 @@ GAMES: Final = (
         kwargs={"success_rate": 1.0},
     ),
     GameSpec(
-        "Cube", "ragen_envs.cube:CubeEnv", None,
+        "Cube", "ragen_envs.games.cube:CubeEnv", None,
         "turn the scrambled 2x2x2 cube until every face shows a single color", 100, picture=7,
     ),
     GameSpec(
-        "Countdown", "ragen_envs.countdown:CountdownEnv", None,
+        "Countdown", "ragen_envs.games.countdown:CountdownEnv", None,
         "reach a target by calculating with four numbers", 20, conversation=_turns(5, 3), picture=5,
     ),
     GameSpec(
-        "Mastermind", "ragen_envs.mastermind:MastermindEnv", None,
+        "Mastermind", "ragen_envs.games.mastermind:MastermindEnv", None,
         "find a hidden code of four pegs in six colors", 10, conversation=_turns(6, 1), picture=0,
     ),
     GameSpec(
-        "Sudoku", "ragen_envs.sudoku:SudokuEnv", None, "fill a 4x4 Sudoku", 50,
+        "Sudoku", "ragen_envs.games.sudoku:SudokuEnv", None, "fill a 4x4 Sudoku", 50,
         conversation=_turns(5, 5), picture=1,
     ),
     GameSpec(
-        "Minesweeper", "ragen_envs.minesweeper:MinesweeperEnv", None,
+        "Minesweeper", "ragen_envs.games.minesweeper:MinesweeperEnv", None,
         "open every cell of a 5x5 board that has no mine", 50, conversation=_turns(10, 5), picture=3,
     ),
     GameSpec(
-        "WebShop", "ragen_envs.webshop:WebShopEnv", None,
+        "WebShop", "ragen_envs.games.webshop:WebShopEnv", None,
         "buy what an instruction asks for in an online shop", 100, conversation=_turns(15, 1),
         picture=2,
     ),

@@ -27,7 +27,7 @@ import numpy as np
 
 import ragen_envs
 from ragen_envs.conversation import make_vector
-from ragen_envs.sokoban import solve_batch
+from ragen_envs.games.sokoban import solve_batch
 
 assert ragen_envs.GAMES
 

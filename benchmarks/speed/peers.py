@@ -90,8 +90,8 @@ def jumanji_scan(count: int, length: int) -> Callable[[], None]:
 def jax_lake_scan(rows: list[str], count: int, length: int) -> Callable[[], None]:
     """Return a call that walks ``count`` walkers ``length`` steps on one slippery map, by a table in jax."""
     jax = pytest.importorskip("jax")
-    from ragen_envs.frozen_lake.dynamics import FROZEN, GOAL, ways
-    from ragen_envs.frozen_lake.text import decode_level
+    from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, ways
+    from ragen_envs.games.frozen_lake.text import decode_level
 
     tiles, height, width, start = decode_level("/".join(rows))
     table = jax.numpy.asarray(ways(height, width)).reshape(-1, 4)

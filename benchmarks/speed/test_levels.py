@@ -10,10 +10,10 @@ import pytest
 from measuring import GYM_SOKOBAN, LAWS, measure
 from peers import old_room
 
-from ragen_envs.frozen_lake import generator as lake_generator
-from ragen_envs.seeding import new_stream
-from ragen_envs.sokoban import solve, solve_batch
-from ragen_envs.splits import TRAIN
+from ragen_envs.games.frozen_lake import generator as lake_generator
+from ragen_envs.games.sokoban import solve, solve_batch
+from ragen_envs.levels.seeding import new_stream
+from ragen_envs.levels.splits import TRAIN
 
 ALONE = "single env"
 SOLVED = {"6x6/1": (6, 1), "6x6/2": (6, 2), "8x8/2": (8, 2), "10x10/4": (10, 4)}

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from measuring import measure
 
-from ragen_envs.webshop.catalogue import Catalogue, make_catalogue
-from ragen_envs.webshop.search import SearchEngine
+from ragen_envs.games.webshop.catalogue import Catalogue, make_catalogue
+from ragen_envs.games.webshop.search import SearchEngine
 
 SHOP = "WebShop"
 SIZES = (1_000, 10_000, 100_000)

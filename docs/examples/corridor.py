@@ -8,10 +8,10 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ragen_envs import GameSpec, register_game
-from ragen_envs.base import GameEnv, read_action
-from ragen_envs.oracle import Advice, Budget, as_budget
-from ragen_envs.seeding import advance, below
-from ragen_envs.splits import TRAIN, find_level
+from ragen_envs.game.base import GameEnv, read_action
+from ragen_envs.game.oracle import Advice, Budget, as_budget
+from ragen_envs.levels.seeding import advance, below
+from ragen_envs.levels.splits import TRAIN, find_level
 
 NAMES = ("Left", "Right")
 CELLS = {"empty": "_", "coin": "C", "player": "P"}

@@ -10,12 +10,12 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ragen_envs import GameSpec, register_game
-from ragen_envs.base import GameEnv, read_action
-from ragen_envs.grids import BoardText
-from ragen_envs.keys import grid_key
-from ragen_envs.oracle import Advice, Budget, as_budget
-from ragen_envs.seeding import advance, below
-from ragen_envs.splits import TRAIN, find_level
+from ragen_envs.game.base import GameEnv, read_action
+from ragen_envs.game.grids import BoardText
+from ragen_envs.game.oracle import Advice, Budget, as_budget
+from ragen_envs.levels.keys import grid_key
+from ragen_envs.levels.seeding import advance, below
+from ragen_envs.levels.splits import TRAIN, find_level
 
 SIDE = 3
 LAMPS = SIDE * SIDE

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from datasets import Dataset
 
-from ragen_agents.engines.decoding import stop_token_ids
-from ragen_agents.engines.transformers_engine import TransformersEngine
+from ragen_agents.engines.cpu.decoding import stop_token_ids
+from ragen_agents.engines.cpu.transformers_engine import TransformersEngine
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.collect import Collector, GroupSpec
 from ragen_agents.rollout.growth import FULL
@@ -17,7 +17,7 @@ from ragen_agents.starpo.parts.rewards import TurnReward
 from ragen_envs.adapters.text_only import make_text_only
 from ragen_envs.conversation import ConversationWrapper
 from ragen_envs.conversation.wrapper import Message
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 _ONE_ROW: Final = (
     "GRPOTrainer takes one row of tokens per episode; ragen_agents.starpo.Trainer takes more"

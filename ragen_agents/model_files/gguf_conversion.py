@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ragen_agents.model_files.cache import Provenance, cached_folder, make_cached
 from ragen_agents.model_files.tokenizer_files import save_tokenizer
-from ragen_envs.errors import RagenError, first_line, install_hint
+from ragen_envs.game.errors import RagenError, first_line, install_hint
 
 SUFFIX: Final = ".gguf"
 _PACKAGES: Final = ("torch", "transformers", "accelerate", "gguf")

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ragen_envs.errors import first_line
+from ragen_envs.game.errors import first_line
 
 
 def save_tokenizer(tokenizer: Any, folder: Path) -> None:

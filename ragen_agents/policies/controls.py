@@ -7,8 +7,8 @@ import numpy as np
 
 from ragen_agents.policies.base import Reply, Request
 from ragen_envs.conversation import Conversation, format_reply
-from ragen_envs.oracle import Action
-from ragen_envs.text import action_texts
+from ragen_envs.game.oracle import Action
+from ragen_envs.game.text import action_texts
 
 _BATCH: Final = 256
 

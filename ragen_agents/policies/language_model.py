@@ -9,7 +9,7 @@ from transformers import AutoTokenizer
 
 from ragen_agents.chat_template import ChatTemplate
 from ragen_agents.policies.base import Reply, Request, Sampling
-from ragen_envs.errors import RagenError, first_line
+from ragen_envs.game.errors import RagenError, first_line
 
 _WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*.bin")
 

@@ -6,10 +6,10 @@ from transformers import AutoConfig, GenerationConfig
 
 from ragen_agents.chat_template import ChatTemplate
 from ragen_agents.engines import Completion, TokenRequest
-from ragen_agents.engines.decoding import stop_token_ids
-from ragen_agents.engines.vllm_api import check_version
-from ragen_agents.engines.vllm_engine import VllmEngine
-from ragen_agents.engines.vllm_local import LocalSettings, load_local
+from ragen_agents.engines.cpu.decoding import stop_token_ids
+from ragen_agents.engines.vllm.api import check_version
+from ragen_agents.engines.vllm.engine import VllmEngine
+from ragen_agents.engines.vllm.local import LocalSettings, load_local
 from ragen_agents.policies.base import Sampling
 from ragen_agents.policies.language_model import LanguageModelPolicy, not_loaded
 

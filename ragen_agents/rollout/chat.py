@@ -6,7 +6,7 @@ from typing import Any
 from ragen_agents.chat_template import ChatTemplate
 from ragen_envs.conversation.parser import THINK_PREFIX
 from ragen_envs.conversation.wrapper import Message
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 
 class ChatCodec(ChatTemplate):

@@ -19,9 +19,9 @@ from ragen_envs.conversation import (
     whole_turn,
 )
 from ragen_envs.conversation.wrapper import Message
-from ragen_envs.errors import InstanceError, RagenError
-from ragen_envs.oracle import Budget
-from ragen_envs.seeding import new_stream
+from ragen_envs.game.errors import InstanceError, RagenError
+from ragen_envs.game.oracle import Budget
+from ragen_envs.levels.seeding import new_stream
 
 
 @runtime_checkable

@@ -6,7 +6,7 @@ from numbers import Real
 from typing import Any, Final
 
 from ragen_agents.engines.base import Completion
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 _ROUNDING: Final = 1e-3
 """Log-probabilities of almost certain tokens may exceed 0 by so much."""

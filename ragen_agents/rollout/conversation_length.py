@@ -8,7 +8,7 @@ import numpy as np
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.growth import FULL
 from ragen_envs.conversation import ConversationWrapper, format_reply
-from ragen_envs.text import action_texts
+from ragen_envs.game.text import action_texts
 
 _EPISODES: Final = 16
 _INVALID: Final = ("", "?", "<answer>?</answer>", "<think>?</think><answer>?</answer>")

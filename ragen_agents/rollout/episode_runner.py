@@ -18,7 +18,7 @@ from ragen_envs.conversation import (
     make,
 )
 from ragen_envs.conversation.game_errors import incomplete, named_errors
-from ragen_envs.seeding import new_stream
+from ragen_envs.levels.seeding import new_stream
 
 _ONE: Final = 1 + 1e-9  # sums of rounded probabilities
 _ROUNDING: Final = 1e-6

@@ -13,7 +13,7 @@ from ragen_agents.rollout.episode_runner import (
     checked_reply,
     play_replies,
 )
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 Keep = Callable[[Sequence[Episode]], None]
 """Writes episodes that have ended; called in another thread, one call at a time."""

@@ -12,7 +12,7 @@ from ragen_agents.rollout.episode_runner import (
     checked_reply,
     play_replies,
 )
-from ragen_envs.errors import GameError, RagenError
+from ragen_envs.game.errors import GameError, RagenError
 
 
 def play_batch(specs: Sequence[EpisodeSpec], policy: Policy, run_seed: int) -> list[Episode]:

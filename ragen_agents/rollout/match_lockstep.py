@@ -18,7 +18,7 @@ from ragen_agents.policies.controls import Control
 from ragen_agents.rollout.episode_runner import checked_reply
 from ragen_agents.rollout.match_record import MatchRecord
 from ragen_agents.rollout.match_runner import MatchRunner, MatchSpec, SeatReply
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 Keep = Callable[[Sequence[MatchRecord]], None]
 """Writes matches that are over."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ragen_envs.conversation import EndReason
-from ragen_envs.oracle import Budget
+from ragen_envs.game.oracle import Budget
 
 CONTEXT = -1
 """Turn id of the tokens that the model did not write."""

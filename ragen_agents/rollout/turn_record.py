@@ -7,7 +7,7 @@ from ragen_agents.policies.base import Reply
 from ragen_agents.rollout.episode import TurnRecord
 from ragen_envs.conversation import Picture
 from ragen_envs.conversation.wrapper import TurnResult
-from ragen_envs.text import action_texts
+from ragen_envs.game.text import action_texts
 
 
 def record_turn(

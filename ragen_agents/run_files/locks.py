@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 _LOG: Final = logging.getLogger("ragen.locks")
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 METRICS: Final = "metrics.jsonl"
 ITERATION: Final = "iteration"

@@ -43,8 +43,8 @@ from ragen_agents.starpo.presets import PRESETS, SCALES
 
 if TYPE_CHECKING:
     from ragen_agents.engines.base import Completion, Engine, TokenRequest
-    from ragen_agents.engines.decoding import stop_token_ids
-    from ragen_agents.engines.transformers_engine import TransformersEngine
+    from ragen_agents.engines.cpu.decoding import stop_token_ids
+    from ragen_agents.engines.cpu.transformers_engine import TransformersEngine
     from ragen_agents.rollout.chat import ChatCodec
     from ragen_agents.rollout.collect import Collector, GroupSpec, RewardFunction
     from ragen_agents.rollout.trajectory import Trajectory

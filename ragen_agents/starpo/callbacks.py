@@ -10,7 +10,7 @@ from ragen_agents.rollout.trajectory import Trajectory
 from ragen_agents.run_files.metrics_file import ITERATION
 from ragen_agents.signatures import takes
 from ragen_agents.starpo.evaluation import EVALUATED
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 if TYPE_CHECKING:
     from ragen_agents.starpo.trainer import Trainer

@@ -9,7 +9,7 @@ import torch
 from accelerate import Accelerator
 
 from ragen_agents.engines import Engine
-from ragen_agents.engines.transformers_engine import TransformersEngine
+from ragen_agents.engines.cpu.transformers_engine import TransformersEngine
 from ragen_agents.engines.weights import PROBE_LENGTH
 from ragen_agents.model_source import model_source
 from ragen_agents.rollout.chat import ChatCodec
@@ -18,7 +18,7 @@ from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.processes import RunProcesses
 from ragen_agents.starpo.setup import MakeEnv
 from ragen_agents.starpo.update.learner import Learner
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 
 def make_engine(
@@ -53,8 +53,8 @@ def make_engine(
     if config.engine == "vllm-server":
         model = learner.models.policy.config
         return _served(config, model, codec, RunProcesses(accelerator), folder, context)
-    from ragen_agents.engines.vllm_engine import VllmEngine
-    from ragen_agents.engines.vllm_local import LocalSettings, load_local
+    from ragen_agents.engines.vllm.engine import VllmEngine
+    from ragen_agents.engines.vllm.local import LocalSettings, load_local
 
     given = config.vllm
     evaluated = config.evaluation.episodes if config.evaluation.every else 0
@@ -118,8 +118,8 @@ def _served(
     config: TrainConfig, model: Any, codec: ChatCodec, processes: RunProcesses, folder: Path,
     context: int,
 ) -> Engine:  # fmt: skip
-    from ragen_agents.engines.served_engine import ServedEngine
-    from ragen_agents.engines.vllm_server import ServedModel
+    from ragen_agents.engines.vllm.served import ServedEngine
+    from ragen_agents.engines.vllm.server import ServedModel
     from ragen_agents.policies.endpoint.endpoint_settings import check_base_url
 
     server = config.server

@@ -9,7 +9,7 @@ from ragen_agents.rollout.trajectory import Trajectory
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.processes import collect_on_all
 from ragen_agents.starpo.run.metrics import rollout_metrics
-from ragen_envs.splits import VALIDATION
+from ragen_envs.levels.splits import VALIDATION
 
 _NAMES: Final = ("success", "return", "valid", "effective", "reply_tokens")
 EVALUATED: Final = tuple(f"validation/{name}" for name in _NAMES)

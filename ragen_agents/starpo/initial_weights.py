@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ragen_agents.model_source import model_source, weights_digest
 from ragen_agents.starpo.config import TrainConfig
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 
 def with_weights(config: TrainConfig) -> TrainConfig:

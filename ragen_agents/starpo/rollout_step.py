@@ -12,7 +12,7 @@ from ragen_agents.starpo.parts.filters import Returns, keep_groups
 from ragen_agents.starpo.processes import collect_on_all
 from ragen_agents.starpo.run.metrics import group_returns
 from ragen_envs.conversation import EndReason
-from ragen_envs.seeding import advance, below, new_stream
+from ragen_envs.levels.seeding import advance, below, new_stream
 
 _NOISE_OF_GROUP: Final = 1 << 32
 """Noise numbers that a group has for itself; more than a run has episodes of it."""

@@ -19,8 +19,8 @@ from ragen_agents.starpo.parts.own_parts import OwnPart, own_part
 from ragen_agents.starpo.update.models import ActorCritic
 from ragen_agents.starpo.update.passes import trunk_of
 from ragen_envs.conversation import ConversationWrapper, make
-from ragen_envs.errors import InstanceError, RagenError
-from ragen_envs.splits import VALIDATION
+from ragen_envs.game.errors import InstanceError, RagenError
+from ragen_envs.levels.splits import VALIDATION
 
 _ENGINE_METHODS: Final = {"submit": 1, "poll": 0, "sync": 2, "release": 0, "close": 0}
 """What an engine must have, with the number of arguments."""

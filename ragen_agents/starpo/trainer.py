@@ -9,7 +9,7 @@ from typing import Any, Final
 import torch
 
 from ragen_agents.engines.base import Engine, EngineError
-from ragen_agents.engines.decoding import stop_token_ids
+from ragen_agents.engines.cpu.decoding import stop_token_ids
 from ragen_agents.engines.out_of_memory import is_out_of_memory
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.collect import Collector, RewardFunction
@@ -65,8 +65,8 @@ from ragen_agents.starpo.update.batch import TrainBatch
 from ragen_agents.starpo.update.learner import Learner, is_split
 from ragen_agents.starpo.update.models import load_policy
 from ragen_agents.starpo.update.prepared import Prepared
-from ragen_envs.errors import RagenError
-from ragen_envs.seeding import new_stream
+from ragen_envs.game.errors import RagenError
+from ragen_envs.levels.seeding import new_stream
 
 _log: Final = logging.getLogger("ragen.starpo")
 _SCORED_EVERY: Final = 10

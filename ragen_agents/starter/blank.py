@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from ragen_agents.model_files.tokenizer_files import save_tokenizer
 from ragen_agents.starpo.config import check_conversation
 from ragen_envs.conversation import format_reply, make
-from ragen_envs.errors import RagenError
-from ragen_envs.seeding import new_stream
-from ragen_envs.text import action_texts, explain
+from ragen_envs.game.errors import RagenError
+from ragen_envs.game.text import action_texts, explain
+from ragen_envs.levels.seeding import new_stream
 
 _RANDOM: Final = 0.3
 """Chance of a random action in the conversations that the tokenizer is trained on, so that they visit all

@@ -11,17 +11,17 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from ragen_agents.starter.names import name_pair
-from ragen_envs.bandit.env import BanditEnv
 from ragen_envs.conversation import ConversationWrapper, format_reply, make
-from ragen_envs.cube.env import CubeEnv
-from ragen_envs.frozen_lake import dynamics as lake
-from ragen_envs.frozen_lake.env import FrozenLakeEnv
-from ragen_envs.frozen_lake.oracle import advise
-from ragen_envs.oracle import Budget
-from ragen_envs.sokoban import dynamics as sokoban
-from ragen_envs.sokoban.env import SokobanEnv
-from ragen_envs.sokoban.solver import solve
-from ragen_envs.text import explain
+from ragen_envs.game.oracle import Budget
+from ragen_envs.game.text import explain
+from ragen_envs.games.bandit.env import BanditEnv
+from ragen_envs.games.cube.env import CubeEnv
+from ragen_envs.games.frozen_lake import dynamics as lake
+from ragen_envs.games.frozen_lake.env import FrozenLakeEnv
+from ragen_envs.games.frozen_lake.oracle import advise
+from ragen_envs.games.sokoban import dynamics as sokoban
+from ragen_envs.games.sokoban.env import SokobanEnv
+from ragen_envs.games.sokoban.solver import solve
 
 Messages = list[dict[str, str]]
 Settings = tuple[tuple[str, Any], ...]

@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from ragen_envs.bandit import all_names, arm_names
-from ragen_envs.splits import TEST, TRAIN, VALIDATION
+from ragen_envs.games.bandit import all_names, arm_names
+from ragen_envs.levels.splits import TEST, TRAIN, VALIDATION
 
 _NOUNS: Final = """
 Actor Alley Apple Archer Arrow Artist Author Badger Beacon Bishop Boulder Bridge Broker Buffalo Builder

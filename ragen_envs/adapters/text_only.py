@@ -3,8 +3,8 @@
 from typing import Any
 
 from ragen_envs.conversation import ConversationWrapper, make
-from ragen_envs.errors import RagenError
-from ragen_envs.text import FORMATS, IMAGE
+from ragen_envs.game.errors import RagenError
+from ragen_envs.game.text import FORMATS, IMAGE
 
 
 def make_text_only(env_id: str, **settings: Any) -> ConversationWrapper:

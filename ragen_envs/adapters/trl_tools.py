@@ -11,7 +11,7 @@ from ragen_envs.adapters.noise import draw_noise
 from ragen_envs.adapters.text_only import check_whole_history, make_text_only
 from ragen_envs.conversation import format_reply
 from ragen_envs.conversation.prompt import introduction
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 
 class GameTools:

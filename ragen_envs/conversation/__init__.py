@@ -8,7 +8,7 @@ from ragen_envs.conversation.protocol import Conversation
 from ragen_envs.conversation.settings import ConversationSettings
 from ragen_envs.conversation.vector import ConversationVector
 from ragen_envs.conversation.wrapper import ConversationWrapper, Picture, TurnResult
-from ragen_envs.free_text import FreeText
+from ragen_envs.game.free_text import FreeText
 
 __all__ = [
     "Conversation",

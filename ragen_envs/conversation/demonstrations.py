@@ -9,17 +9,17 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_envs.base import GameEnv, Instance
 from ragen_envs.conversation.parser import format_reply
 from ragen_envs.conversation.prompt import example_prompt, turn_prompt
 from ragen_envs.conversation.settings import ConversationSettings, resolve_symbols
 from ragen_envs.conversation.state_text import state_text
-from ragen_envs.errors import RagenError, SolverLimitError
-from ragen_envs.oracle import Action, Budget
-from ragen_envs.seeding import new_stream
-from ragen_envs.splits import TRAIN
-from ragen_envs.text import IMAGE, action_texts, explain
-from ragen_envs.word_game import WordGameEnv
+from ragen_envs.game.base import GameEnv, Instance
+from ragen_envs.game.errors import RagenError, SolverLimitError
+from ragen_envs.game.oracle import Action, Budget
+from ragen_envs.game.text import IMAGE, action_texts, explain
+from ragen_envs.game.word_game import WordGameEnv
+from ragen_envs.levels.seeding import new_stream
+from ragen_envs.levels.splits import TRAIN
 
 _TRIES: Final = 64
 """Levels drawn at most for each example."""
@@ -61,7 +61,7 @@ def worked_examples(game: Any, settings: ConversationSettings) -> tuple[WorkedEx
     if not isinstance(game, GameEnv):
         raise RagenError(
             f"demonstrations is {settings.demonstrations}, but {game} has no training levels and no "
-            "oracle: only games derived from ragen_envs.base.GameEnv can show worked examples"
+            "oracle: only games derived from ragen_envs.game.base.GameEnv can show worked examples"
         )
     try:
         drawing = game.without_fixed_level()

@@ -15,7 +15,7 @@ from ragen_envs.conversation.answer import read_actions, usual_actions
 from ragen_envs.conversation.characters import FULL_WIDTH, INVISIBLE, usual_characters
 from ragen_envs.conversation.defects import Defect, SoftDefect
 from ragen_envs.conversation.words import WordReader
-from ragen_envs.oracle import Action
+from ragen_envs.game.oracle import Action
 
 MAX_REPLY_CHARACTERS: Final = 65_536
 """Longer replies are cut here before they are read."""

@@ -6,7 +6,7 @@ from typing import Final
 
 from ragen_envs.conversation.defects import Defect, SoftDefect
 from ragen_envs.conversation.settings import ConversationSettings
-from ragen_envs.text import COORDINATES, IMAGE
+from ragen_envs.game.text import COORDINATES, IMAGE
 
 _DEFECTS: Final[dict[str, str]] = {
     Defect.EMPTY: "empty reply",

@@ -5,7 +5,7 @@ from typing import Protocol
 import numpy as np
 
 from ragen_envs.conversation.settings import ConversationSettings
-from ragen_envs.oracle import Action, Advice, Budget
+from ragen_envs.game.oracle import Action, Advice, Budget
 
 
 class Conversation(Protocol):

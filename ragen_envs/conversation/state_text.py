@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from ragen_envs.text import GRID, IMAGE, Symbols, TextFace
+from ragen_envs.game.text import GRID, IMAGE, Symbols, TextFace
 
 _IN_PICTURE: Final = "The picture shows the current state of the game."
 

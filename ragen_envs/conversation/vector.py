@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ragen_envs.arguments import read_count
-from ragen_envs.base import read_integer
 from ragen_envs.conversation.end_reason import ConversationEnd
 from ragen_envs.conversation.wrapper import ConversationWrapper, Message, TurnResult
-from ragen_envs.errors import RagenError
+from ragen_envs.game.arguments import read_count
+from ragen_envs.game.base import read_integer
+from ragen_envs.game.errors import RagenError
 
 
 class ConversationVector:

@@ -7,7 +7,7 @@ from typing import Final
 
 from ragen_envs.conversation.characters import usual_characters
 from ragen_envs.conversation.defects import Defect, SoftDefect
-from ragen_envs.word_game import WordGameEnv
+from ragen_envs.game.word_game import WordGameEnv
 
 _Form = tuple[SoftDefect, re.Pattern[str]]
 """What surrounds an action, which is the last group of the pattern."""

@@ -12,7 +12,6 @@ from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 from numpy.typing import NDArray
 
-from ragen_envs.base import GameEnv
 from ragen_envs.conversation import prompt
 from ragen_envs.conversation.demonstrations import (
     WorkedExample,
@@ -37,11 +36,12 @@ from ragen_envs.conversation.parser import (
 from ragen_envs.conversation.settings import ConversationSettings, resolve_symbols
 from ragen_envs.conversation.state_text import state_text
 from ragen_envs.conversation.words import WordReader
-from ragen_envs.errors import GameError, NeverResetError, RagenError, ResetNeededError
-from ragen_envs.free_text import FreeText
-from ragen_envs.oracle import Action, Advice, Budget, RandomBaseline
-from ragen_envs.text import IMAGE, TextFace, action_texts
-from ragen_envs.word_game import WordGameEnv
+from ragen_envs.game.base import GameEnv
+from ragen_envs.game.errors import GameError, NeverResetError, RagenError, ResetNeededError
+from ragen_envs.game.free_text import FreeText
+from ragen_envs.game.oracle import Action, Advice, Budget, RandomBaseline
+from ragen_envs.game.text import IMAGE, TextFace, action_texts
+from ragen_envs.game.word_game import WordGameEnv
 
 Message = dict[str, str]
 """A chat message with the keys ``role`` and ``content``."""

@@ -8,14 +8,14 @@ from typing import Any, ClassVar, NamedTuple
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
-from ragen_envs import seeding
-from ragen_envs.arguments import read_choice, read_count, read_render_mode
-from ragen_envs.base import Instance, read_action, read_integer
-from ragen_envs.before_reset import after_reset, check_methods
-from ragen_envs.errors import InstanceError, RagenError, ResetNeededError
-from ragen_envs.oracle import Advice
-from ragen_envs.splits import TRAIN, read_split
-from ragen_envs.text import GRID, TextFace
+from ragen_envs.game.arguments import read_choice, read_count, read_render_mode
+from ragen_envs.game.base import Instance, read_action, read_integer
+from ragen_envs.game.before_reset import after_reset, check_methods
+from ragen_envs.game.errors import InstanceError, RagenError, ResetNeededError
+from ragen_envs.game.oracle import Advice
+from ragen_envs.game.text import GRID, TextFace
+from ragen_envs.levels import seeding
+from ragen_envs.levels.splits import TRAIN, read_split
 
 Infos = dict[str, dict[str, Any]]
 Step = tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], Infos]

@@ -8,9 +8,9 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from ragen_envs.grids import BoardText
+from ragen_envs.game.grids import BoardText
+from ragen_envs.game.text import Symbols
 from ragen_envs.multi_agent.base import MultiAgentEnv
-from ragen_envs.text import Symbols
 
 
 class SeatBoardText(BoardText):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ragen_envs.errors import InstanceError
+from ragen_envs.game.errors import InstanceError
 
 
 def seats_of(cells: Sequence[int], seat: int) -> dict[str, list[int]]:

@@ -10,11 +10,11 @@ from ragen_envs.conversation.end_reason import ConversationEnd, EndReason
 from ragen_envs.conversation.parser import MAX_REPLY_CHARACTERS
 from ragen_envs.conversation.settings import ConversationSettings
 from ragen_envs.conversation.wrapper import MAX_TEXT, TurnResult
-from ragen_envs.errors import RagenError
-from ragen_envs.free_text import FreeText
+from ragen_envs.game.errors import RagenError
+from ragen_envs.game.free_text import FreeText
+from ragen_envs.game.text import action_texts
 from ragen_envs.multi_agent.base import Infos, MultiAgentEnv, Step
 from ragen_envs.multi_agent.seat import Seat
-from ragen_envs.text import action_texts
 
 
 class MultiAgentConversation(ParallelEnv[str, Any, str]):

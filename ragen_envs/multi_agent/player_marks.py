@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-from ragen_envs import drawing as d
-from ragen_envs.drawing_font import write
-from ragen_envs.tiles import TILE
+from ragen_envs.pictures import drawing as d
+from ragen_envs.pictures.font import write
+from ragen_envs.pictures.tiles import TILE
 
 _IN_A_ROW: Final = 3
 """Numbers that fit beside each other in a cell, which has room for three rows."""

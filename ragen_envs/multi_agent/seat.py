@@ -10,10 +10,10 @@ from ragen_envs.conversation.end_reason import ConversationEnd
 from ragen_envs.conversation.parser import ParsedReply, parse_reply, whole_turn
 from ragen_envs.conversation.settings import SETTING_NAMES, ConversationSettings, resolve_symbols
 from ragen_envs.conversation.wrapper import Message, TurnResult
-from ragen_envs.errors import NeverResetError, RagenError
+from ragen_envs.game.errors import NeverResetError, RagenError
+from ragen_envs.game.oracle import Advice, Budget
+from ragen_envs.game.text import FORMATS, IMAGE, action_texts
 from ragen_envs.multi_agent.base import MultiAgentEnv, SeatView
-from ragen_envs.oracle import Advice, Budget
-from ragen_envs.text import FORMATS, IMAGE, action_texts
 
 SEAT_SETTINGS: Final = tuple(
     name

@@ -7,7 +7,7 @@ transformers = pytest.importorskip("transformers")
 
 from training_runs import trainer  # noqa: E402
 
-from ragen_agents.engines.decoding import stop_token_ids  # noqa: E402
+from ragen_agents.engines.cpu.decoding import stop_token_ids  # noqa: E402
 from ragen_agents.engines.scripted import ScriptedEngine  # noqa: E402
 from ragen_agents.rollout.chat import ChatCodec  # noqa: E402
 from ragen_agents.rollout.collect import Collector, GroupSpec  # noqa: E402
@@ -15,7 +15,7 @@ from ragen_agents.rollout.conversation_length import longest_conversation  # noq
 from ragen_agents.starpo.config import Reward  # noqa: E402
 from ragen_agents.starpo.parts.rewards import TurnReward  # noqa: E402
 from ragen_envs.conversation import make  # noqa: E402
-from ragen_envs.errors import RagenError  # noqa: E402
+from ragen_envs.game.errors import RagenError  # noqa: E402
 
 MOST = 40
 

@@ -10,13 +10,14 @@ transformers = pytest.importorskip("transformers")
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from training_runs import trainer  # noqa: E402
 
-from ragen_agents.engines import TokenRequest, decoding, llama_forward  # noqa: E402
-from ragen_agents.engines.decoding import Decoder  # noqa: E402
-from ragen_agents.engines.forward import ModuleForward  # noqa: E402
-from ragen_agents.engines.llama_forward import LlamaForward  # noqa: E402
-from ragen_agents.engines.prefix_cache import PrefixCache  # noqa: E402
-from ragen_agents.engines.sampling import draw  # noqa: E402
-from ragen_agents.engines.transformers_engine import TransformersEngine  # noqa: E402
+from ragen_agents.engines import TokenRequest  # noqa: E402
+from ragen_agents.engines.cpu import decoding, llama_forward  # noqa: E402
+from ragen_agents.engines.cpu.decoding import Decoder  # noqa: E402
+from ragen_agents.engines.cpu.forward import ModuleForward  # noqa: E402
+from ragen_agents.engines.cpu.llama_forward import LlamaForward  # noqa: E402
+from ragen_agents.engines.cpu.prefix_cache import PrefixCache  # noqa: E402
+from ragen_agents.engines.cpu.sampling import draw  # noqa: E402
+from ragen_agents.engines.cpu.transformers_engine import TransformersEngine  # noqa: E402
 
 VOCABULARY, END, PAD = 50, 1, 0
 KINDS = ("llama", "mistral", "qwen2", "qwen3")

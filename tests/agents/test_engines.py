@@ -11,10 +11,11 @@ transformers = pytest.importorskip("transformers")
 
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS  # noqa: E402
 
-from ragen_agents.engines import TokenRequest, attention, decoding, llama_forward  # noqa: E402
-from ragen_agents.engines.decoding import Decoder  # noqa: E402
-from ragen_agents.engines.prefix_cache import PrefixCache  # noqa: E402
-from ragen_agents.engines.transformers_engine import TransformersEngine  # noqa: E402
+from ragen_agents.engines import TokenRequest  # noqa: E402
+from ragen_agents.engines.cpu import attention, decoding, llama_forward  # noqa: E402
+from ragen_agents.engines.cpu.decoding import Decoder  # noqa: E402
+from ragen_agents.engines.cpu.prefix_cache import PrefixCache  # noqa: E402
+from ragen_agents.engines.cpu.transformers_engine import TransformersEngine  # noqa: E402
 
 VOCABULARY, END, PAD = 50, 1, 0
 

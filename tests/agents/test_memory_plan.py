@@ -19,7 +19,7 @@ from transformers import (
     Qwen3Config,
 )
 
-from ragen_agents.engines.vllm_memory import MemoryNeeds
+from ragen_agents.engines.vllm.memory import MemoryNeeds
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, Trainer, merged
 from ragen_agents.starpo.memory import planning, training_memory
 from ragen_agents.starpo.memory.fitting import (
@@ -35,7 +35,7 @@ from ragen_agents.starpo.memory.planning import Sizes
 from ragen_agents.starpo.memory.training_memory import GIB, Conversations, Device, plan_memory
 from ragen_agents.starpo.setup import env_factory
 from ragen_agents.starter import STARTER
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 GAME = "ragen/BanditText-v0"
 SMALL = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512}

@@ -25,7 +25,7 @@ from ragen_agents.starpo import (  # noqa: E402
 from ragen_agents.starpo.math.losses import within_bounds  # noqa: E402
 from ragen_agents.starpo.parts.estimators import EstimatorInput  # noqa: E402
 from ragen_agents.starpo.parts.policy_losses import PolicyLossInput  # noqa: E402
-from ragen_envs.oracle import Budget  # noqa: E402
+from ragen_envs.game.oracle import Budget  # noqa: E402
 
 RETURNS = st.lists(
     st.lists(st.integers(-9, 9).map(float), min_size=1, max_size=5), min_size=1, max_size=8

@@ -26,7 +26,7 @@ from ragen_agents.starpo import (  # noqa: E402
     score_trajectories,
 )  # fmt: skip
 from ragen_agents.starpo.update.loss import critic_loss  # noqa: E402
-from ragen_envs.errors import RagenError  # noqa: E402
+from ragen_envs.game.errors import RagenError  # noqa: E402
 
 CPU = torch.device("cpu")
 LONG = {"env_kwargs": {"max_turns": 4, "max_actions": 20}, "game": "ragen/FrozenLakeText-v0"}

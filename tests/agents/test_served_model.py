@@ -15,13 +15,14 @@ from endpoint_server import completion  # noqa: E402
 from fake_vllm_server import VllmServer  # noqa: E402
 from ragen_bench.__main__ import main  # noqa: E402
 
-from ragen_agents.engines import EngineError, TokenRequest, vllm_server  # noqa: E402
-from ragen_agents.engines.served_engine import WEIGHTS, ServedEngine  # noqa: E402
-from ragen_agents.engines.transformers_engine import TransformersEngine  # noqa: E402
-from ragen_agents.engines.vllm_server import ServedModel  # noqa: E402
+from ragen_agents.engines import EngineError, TokenRequest  # noqa: E402
+from ragen_agents.engines.cpu.transformers_engine import TransformersEngine  # noqa: E402
+from ragen_agents.engines.vllm import server as vllm_server  # noqa: E402
+from ragen_agents.engines.vllm.served import WEIGHTS, ServedEngine  # noqa: E402
+from ragen_agents.engines.vllm.server import ServedModel  # noqa: E402
 from ragen_agents.starpo.engine_setup import server_share  # noqa: E402
 from ragen_agents.starpo.processes import RunProcesses  # noqa: E402
-from ragen_envs.errors import RagenError  # noqa: E402
+from ragen_envs.game.errors import RagenError  # noqa: E402
 
 ENDS, TOKENS = frozenset({2}), 12
 

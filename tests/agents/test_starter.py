@@ -16,8 +16,8 @@ from ragen_agents.starter.model_build import IGNORED, encode, tokenizer_texts
 from ragen_agents.starter.names import WORDS, name_pair
 from ragen_agents.starter.recipe import Recipe
 from ragen_agents.starter.tokenizer import build_tokenizer
-from ragen_envs.bandit import arm_names
 from ragen_envs.conversation import parse_reply
+from ragen_envs.games.bandit import arm_names
 
 transformers = pytest.importorskip("transformers")
 

@@ -23,8 +23,8 @@ from ragen_agents.starpo import (  # noqa: E402
 )
 from ragen_agents.starpo.parts.own_parts import own_part  # noqa: E402
 from ragen_envs.conversation import make  # noqa: E402
-from ragen_envs.errors import RagenError  # noqa: E402
-from ragen_envs.frozen_lake import FrozenLakeEnv  # noqa: E402
+from ragen_envs.game.errors import RagenError  # noqa: E402
+from ragen_envs.games.frozen_lake import FrozenLakeEnv  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("own_registries")
 

@@ -6,13 +6,13 @@ torch = pytest.importorskip("torch")
 
 from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
-from ragen_agents.engines.decoding import Decoder  # noqa: E402
+from ragen_agents.engines.cpu.decoding import Decoder  # noqa: E402
 from ragen_agents.policies import Request, Sampling, transformers_policy  # noqa: E402
 from ragen_agents.rollout.episode_runner import EpisodeSpec  # noqa: E402
 from ragen_agents.rollout.lockstep import play_batch  # noqa: E402
 from ragen_agents.starter import STARTER  # noqa: E402
 from ragen_envs.conversation import make  # noqa: E402
-from ragen_envs.errors import RagenError  # noqa: E402
+from ragen_envs.game.errors import RagenError  # noqa: E402
 
 
 @pytest.mark.parametrize("saved", ["float32", "bfloat16"])

@@ -9,10 +9,11 @@ from fake_vllm_engine import FakeVllmEngine, pretend_vllm, sleeping_model  # noq
 from ragen_bench.__main__ import main  # noqa: E402
 from training_runs import lines, trainer  # noqa: E402
 
-from ragen_agents.engines import EngineError, TokenRequest, vllm_local  # noqa: E402
-from ragen_agents.engines.transformers_engine import TransformersEngine  # noqa: E402
-from ragen_agents.engines.vllm_engine import VllmEngine  # noqa: E402
-from ragen_envs.errors import RagenError  # noqa: E402
+from ragen_agents.engines import EngineError, TokenRequest  # noqa: E402
+from ragen_agents.engines.cpu.transformers_engine import TransformersEngine  # noqa: E402
+from ragen_agents.engines.vllm import local as vllm_local  # noqa: E402
+from ragen_agents.engines.vllm.engine import VllmEngine  # noqa: E402
+from ragen_envs.game.errors import RagenError  # noqa: E402
 
 ENDS, TOKENS = frozenset({2}), 12
 FULL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")

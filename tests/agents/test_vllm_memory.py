@@ -10,9 +10,9 @@ transformers = pytest.importorskip("transformers")
 
 from fake_vllm_engine import pretend_vllm  # noqa: E402
 
-from ragen_agents.engines import vllm_local  # noqa: E402
-from ragen_agents.engines.vllm_api import OWN_ARGUMENTS  # noqa: E402
-from ragen_agents.engines.vllm_memory import (  # noqa: E402
+from ragen_agents.engines.vllm import local as vllm_local  # noqa: E402
+from ragen_agents.engines.vllm.api import OWN_ARGUMENTS  # noqa: E402
+from ragen_agents.engines.vllm.memory import (  # noqa: E402
     GIB,
     MARGIN,
     MemoryNeeds,
@@ -21,7 +21,7 @@ from ragen_agents.engines.vllm_memory import (  # noqa: E402
     share_of_device,
 )
 from ragen_agents.starter import STARTER  # noqa: E402
-from ragen_envs.errors import RagenError  # noqa: E402
+from ragen_envs.game.errors import RagenError  # noqa: E402
 
 TOTAL = 80 * GIB
 NEEDS = MemoryNeeds(weights=6 * GIB, working=2 * GIB, wanted_cache=20 * GIB, least_cache=GIB)

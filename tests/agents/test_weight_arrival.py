@@ -13,11 +13,11 @@ peft = pytest.importorskip("peft")
 from fake_vllm_engine import sleeping_model  # noqa: E402
 
 from ragen_agents.engines import EngineError  # noqa: E402
-from ragen_agents.engines.vllm_engine import VllmEngine  # noqa: E402
+from ragen_agents.engines.vllm.engine import VllmEngine  # noqa: E402
 from ragen_agents.engines.weight_digests import ArrivalCheck, digests_of  # noqa: E402
 from ragen_agents.engines.weight_sums import check_sums, noted, sum_of  # noqa: E402
 from ragen_agents.engines.weights import named_weights  # noqa: E402
-from ragen_envs.errors import RagenError  # noqa: E402
+from ragen_envs.game.errors import RagenError  # noqa: E402
 
 
 def model_of(tied=True):

@@ -125,4 +125,4 @@ def test_the_walk_sees_every_import():
         "c imports b imports c",
     )
     assert not circle({"a": {"b", "c"}, "b": {"c"}, "c": set()})
-    assert "ragen_envs.sokoban.dynamics" in ARROWS["ragen_envs.sokoban.env"]
+    assert "ragen_envs.games.sokoban.dynamics" in ARROWS["ragen_envs.games.sokoban.env"]

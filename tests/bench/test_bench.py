@@ -319,7 +319,7 @@ def test_an_agent_that_raises_leaves_records(tmp_path, monkeypatch, capsys):
 
 
 def test_a_game_that_breaks_leaves_a_record(tmp_path, monkeypatch):
-    from ragen_envs.bandit.env import BanditEnv
+    from ragen_envs.games.bandit.env import BanditEnv
 
     real = BanditEnv.act
 

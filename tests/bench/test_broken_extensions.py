@@ -13,8 +13,8 @@ from ragen_bench.config import extensions
 from ragen_agents import policies
 from ragen_envs import registration
 from ragen_envs.conversation import make
-from ragen_envs.errors import GameError
-from ragen_envs.oracle import Budget
+from ragen_envs.game.errors import GameError
+from ragen_envs.game.oracle import Budget
 
 CORRIDOR = (Path(__file__).parents[2] / "docs/examples/corridor.py").read_text("utf-8")
 GAME = ["--game", "mine/CorridorText-v0", "--episodes", "4"]
@@ -113,7 +113,7 @@ def corridor(tmp_path, monkeypatch):
             """return Advice(run, value / 2, value / 2)
 
     def random_baseline(self, budget=None):
-        from ragen_envs.oracle import RandomBaseline
+        from ragen_envs.game.oracle import RandomBaseline
         return RandomBaseline(1.0, 1.0)""",
             "random_success is 1.0, but must not exceed optimal_success, 0.5",
         ),

@@ -4,7 +4,7 @@ import pytest
 from checkout import ROOT, git, require_checkout
 
 HASHED = (
-    "ragen_envs/instances/packs/",
+    "ragen_envs/levels/packs/",
     "ragen_agents/starter/model/",
     "leaderboards/",
     "benchmarks/ragen_bench/templates/",

@@ -25,7 +25,7 @@ from ragen_agents.starpo.config import Reward  # noqa: E402
 from ragen_agents.starpo.parts.rewards import TurnReward  # noqa: E402
 from ragen_agents.starter import STARTER  # noqa: E402
 from ragen_envs.conversation import format_reply, make  # noqa: E402
-from ragen_envs.text import action_texts  # noqa: E402
+from ragen_envs.game.text import action_texts  # noqa: E402
 
 MOVES = ("Up", "Left")
 

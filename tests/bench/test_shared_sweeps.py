@@ -19,7 +19,7 @@ from ragen_agents.policies.transformers_policy import TransformersPolicy
 from ragen_agents.run_files.atomic import write_atomically
 from ragen_agents.starpo import ESTIMATORS, Estimator, register_estimator
 from ragen_agents.starpo.parts.own_parts import registered_parts
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 
 def at_once(do, count=2):

@@ -14,8 +14,8 @@ from processes import interruptible
 from ragen_bench.__main__ import main
 from ragen_bench.leaderboard.entry_run import read_explainable
 
-from ragen_envs.errors import SolverLimitError
-from ragen_envs.sokoban.env import SokobanEnv
+from ragen_envs.game.errors import SolverLimitError
+from ragen_envs.games.sokoban.env import SokobanEnv
 
 
 @pytest.fixture(scope="module")

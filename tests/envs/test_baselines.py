@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from ragen_agents.policies import Request
 from ragen_agents.policies.controls import RandomPolicy
-from ragen_envs.bandit import BanditEnv
-from ragen_envs.base import GameEnv
 from ragen_envs.conversation import make
-from ragen_envs.cube import CubeEnv
-from ragen_envs.cube.dynamics import is_solved, turned
-from ragen_envs.errors import RagenError
-from ragen_envs.oracle import Budget
-from ragen_envs.sokoban import SokobanEnv
+from ragen_envs.game.base import GameEnv
+from ragen_envs.game.errors import RagenError
+from ragen_envs.game.oracle import Budget
+from ragen_envs.games.bandit import BanditEnv
+from ragen_envs.games.cube import CubeEnv
+from ragen_envs.games.cube.dynamics import is_solved, turned
+from ragen_envs.games.sokoban import SokobanEnv
 
 QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 CORNER = ["######", "#P__##", "#_X_O#", "#_XO_#", "######"]

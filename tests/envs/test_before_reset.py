@@ -8,11 +8,11 @@ import numpy as np
 import pettingzoo
 import pytest
 
-from ragen_envs.base import GameEnv
 from ragen_envs.conversation import make
-from ragen_envs.errors import ResetNeededError
+from ragen_envs.game.base import GameEnv
+from ragen_envs.game.errors import ResetNeededError
+from ragen_envs.game.oracle import Budget
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES
-from ragen_envs.oracle import Budget
 from ragen_envs.registration import GAMES, text_ids
 
 GAME_IDS = [game.id for game in GAMES]

@@ -16,9 +16,9 @@ from ragen_envs.conversation import (
     EndReason,
     format_reply,
 )
-from ragen_envs.errors import RagenError
-from ragen_envs.frozen_lake import FrozenLakeEnv
-from ragen_envs.sokoban import SokobanEnv
+from ragen_envs.game.errors import RagenError
+from ragen_envs.games.frozen_lake import FrozenLakeEnv
+from ragen_envs.games.sokoban import SokobanEnv
 
 CORRIDOR = ["########", "#P__X_O#", "########"]
 WIDE = ["######", "#P___#", "#__X_#", "#__O_#", "######"]

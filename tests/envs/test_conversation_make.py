@@ -9,17 +9,17 @@ import pytest
 from replies import TEXTS, say
 
 from ragen_envs import GAMES, registration
-from ragen_envs.bandit import BanditEnv
-from ragen_envs.base import GameEnv
 from ragen_envs.conversation import (
     ConversationSettings,
     ConversationWrapper,
     make,
     make_vector,
 )
-from ragen_envs.errors import RagenError
+from ragen_envs.game.base import GameEnv
+from ragen_envs.game.errors import RagenError
+from ragen_envs.games.bandit import BanditEnv
+from ragen_envs.games.sokoban import SokobanEnv
 from ragen_envs.registration import game_of, register_text
-from ragen_envs.sokoban import SokobanEnv
 
 NUMERIC = [game.id for game in GAMES]
 TEXT, GAME = "ragen/SokobanText-v0", "ragen/Sokoban-v0"

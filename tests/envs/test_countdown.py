@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ragen_envs.countdown import CountdownEnv
-from ragen_envs.countdown.solver import fewest, random_chance
-from ragen_envs.errors import InstanceError
-from ragen_envs.instances import load_pack
-from ragen_envs.oracle import Budget
+from ragen_envs.game.errors import InstanceError
+from ragen_envs.game.oracle import Budget
+from ragen_envs.games.countdown import CountdownEnv
+from ragen_envs.games.countdown.solver import fewest, random_chance
+from ragen_envs.levels.instances import load_pack
 
 QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
 NUMBERS = st.lists(st.integers(1, 12), min_size=2, max_size=4)

@@ -8,12 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ragen_envs.conversation import format_reply, make
-from ragen_envs.cube import CubeEnv, image
-from ragen_envs.cube.oracle import distances, solution
-from ragen_envs.errors import GenerationError, InstanceError, RagenError
-from ragen_envs.instances import load_pack
-from ragen_envs.oracle import Budget
-from ragen_envs.splits import SPLITS, split_of
+from ragen_envs.game.errors import GenerationError, InstanceError, RagenError
+from ragen_envs.game.oracle import Budget
+from ragen_envs.games.cube import CubeEnv, image
+from ragen_envs.games.cube.oracle import distances, solution
+from ragen_envs.levels.instances import load_pack
+from ragen_envs.levels.splits import SPLITS, split_of
 
 QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 ACTIONS = st.lists(st.integers(0, 5), min_size=1, max_size=25)

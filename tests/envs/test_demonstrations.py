@@ -17,15 +17,15 @@ from ragen_envs.conversation import (
     make_vector,
     parse_reply,
 )
-from ragen_envs.errors import RagenError
-from ragen_envs.frozen_lake import FrozenLakeEnv
-from ragen_envs.instances import load_pack
-from ragen_envs.mastermind import MastermindEnv
+from ragen_envs.game.errors import RagenError
+from ragen_envs.game.text import action_texts
+from ragen_envs.game.word_game import WordGameEnv
+from ragen_envs.games.frozen_lake import FrozenLakeEnv
+from ragen_envs.games.mastermind import MastermindEnv
+from ragen_envs.games.sokoban import SokobanEnv
+from ragen_envs.levels.instances import load_pack
+from ragen_envs.levels.splits import TEST, TRAIN, VALIDATION
 from ragen_envs.registration import text_ids
-from ragen_envs.sokoban import SokobanEnv
-from ragen_envs.splits import TEST, TRAIN, VALIDATION
-from ragen_envs.text import action_texts
-from ragen_envs.word_game import WordGameEnv
 
 NEVER_IN_A_TURN = ("ragen/MastermindText-v0", "ragen/SudokuText-v0", "ragen/WebShopText-v0")
 """Games that no first turn ends in success, but by luck."""

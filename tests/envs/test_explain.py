@@ -6,9 +6,9 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 
-from ragen_envs.cube.oracle import solution
-from ragen_envs.oracle import Budget
-from ragen_envs.text import explain
+from ragen_envs.game.oracle import Budget
+from ragen_envs.game.text import explain
+from ragen_envs.games.cube.oracle import solution
 
 
 def _game(name, level, **keywords):

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from ragen_envs.conversation import ConversationWrapper, format_reply, make
-from ragen_envs.errors import GenerationError, InstanceError, RagenError, SolverLimitError
-from ragen_envs.frozen_lake import FrozenLakeEnv, dynamics, generator
-from ragen_envs.frozen_lake.open_loop import transitions
-from ragen_envs.frozen_lake.text import decode_level, encode_level
-from ragen_envs.oracle import Budget
-from ragen_envs.seeding import new_stream
+from ragen_envs.game.errors import GenerationError, InstanceError, RagenError, SolverLimitError
+from ragen_envs.game.oracle import Budget
+from ragen_envs.games.frozen_lake import FrozenLakeEnv, dynamics, generator
+from ragen_envs.games.frozen_lake.open_loop import transitions
+from ragen_envs.games.frozen_lake.text import decode_level, encode_level
+from ragen_envs.levels.seeding import new_stream
 
 QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -2,14 +2,14 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from ragen_envs.bandit import image as bandit
-from ragen_envs.drawing import GOLD, Canvas
-from ragen_envs.drawing_font import measure, shorten, write
-from ragen_envs.errors import RagenError
-from ragen_envs.frozen_lake import FrozenLakeEnv
+from ragen_envs.game.errors import RagenError
+from ragen_envs.games.bandit import image as bandit
+from ragen_envs.games.frozen_lake import FrozenLakeEnv
+from ragen_envs.games.sokoban import SokobanEnv
+from ragen_envs.pictures.drawing import GOLD, Canvas
+from ragen_envs.pictures.font import measure, shorten, write
+from ragen_envs.pictures.tiles import compose
 from ragen_envs.registration import GAMES
-from ragen_envs.sokoban import SokobanEnv
-from ragen_envs.tiles import compose
 
 BOARDS = {game.env_class: game.env_class.tile_set() for game in GAMES if game.env_class.tile_set()}
 GRIDS = pytest.mark.parametrize(

@@ -11,17 +11,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
-import ragen_envs.instances as instances
-from ragen_envs.bandit import arm_names
-from ragen_envs.errors import InstanceError
-from ragen_envs.frozen_lake import FrozenLakeEnv
-from ragen_envs.instances import build, load_pack, manifest
-from ragen_envs.instances.recipe import USUAL, recipes
-from ragen_envs.keys import grid_key
+import ragen_envs.levels.instances as instances
+from ragen_envs.game.errors import InstanceError
+from ragen_envs.game.word_game import WordGameEnv
+from ragen_envs.games.bandit import arm_names
+from ragen_envs.games.frozen_lake import FrozenLakeEnv
+from ragen_envs.games.sokoban import SokobanEnv, solve
+from ragen_envs.levels import build
+from ragen_envs.levels.instances import load_pack, manifest
+from ragen_envs.levels.keys import grid_key
+from ragen_envs.levels.recipe import USUAL, recipes
+from ragen_envs.levels.splits import SPLITS, split_code, split_of
 from ragen_envs.registration import GAMES, text_ids
-from ragen_envs.sokoban import SokobanEnv, solve
-from ragen_envs.splits import SPLITS, split_code, split_of
-from ragen_envs.word_game import WordGameEnv
 
 QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

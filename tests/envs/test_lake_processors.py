@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ragen_envs.frozen_lake import FrozenLakeEnv
-from ragen_envs.oracle import Budget
+from ragen_envs.game.oracle import Budget
+from ragen_envs.games.frozen_lake import FrozenLakeEnv
 
 
 def advice_on_many_lakes():

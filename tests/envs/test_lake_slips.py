@@ -3,7 +3,7 @@
 import gymnasium as gym
 import numpy as np
 
-from ragen_envs.frozen_lake import FrozenLakeEnv, dynamics
+from ragen_envs.games.frozen_lake import FrozenLakeEnv, dynamics
 
 
 def test_slips_on_one_map_are_those_of_a_vector():

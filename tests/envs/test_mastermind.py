@@ -6,11 +6,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from ragen_envs.errors import InstanceError, SolverLimitError
-from ragen_envs.mastermind import MastermindEnv, oracle
-from ragen_envs.mastermind.dynamics import CODES, answer_to, answers
-from ragen_envs.mastermind.oracle import advise, guesses_needed, reach, remaining, value_after
-from ragen_envs.oracle import Budget
+from ragen_envs.game.errors import InstanceError, SolverLimitError
+from ragen_envs.game.oracle import Budget
+from ragen_envs.games.mastermind import MastermindEnv, oracle
+from ragen_envs.games.mastermind.dynamics import CODES, answer_to, answers
+from ragen_envs.games.mastermind.oracle import advise, guesses_needed, reach, remaining, value_after
 
 
 def slow_answer(guess, code):

@@ -8,13 +8,13 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from ragen_envs.errors import InstanceError, SolverLimitError
-from ragen_envs.instances import load_pack
-from ragen_envs.minesweeper import MinesweeperEnv
-from ragen_envs.minesweeper.dynamics import ALL, AROUND, CELLS
-from ragen_envs.minesweeper.oracle import consistent
-from ragen_envs.oracle import Budget
-from ragen_envs.splits import SPLITS
+from ragen_envs.game.errors import InstanceError, SolverLimitError
+from ragen_envs.game.oracle import Budget
+from ragen_envs.games.minesweeper import MinesweeperEnv
+from ragen_envs.games.minesweeper.dynamics import ALL, AROUND, CELLS
+from ragen_envs.games.minesweeper.oracle import consistent
+from ragen_envs.levels.instances import load_pack
+from ragen_envs.levels.splits import SPLITS
 
 CELL = range(25)
 TURN = [5 * (c % 5) + 4 - c // 5 for c in CELL]

@@ -10,9 +10,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from ragen_envs.errors import InstanceError, RagenError
-from ragen_envs.frozen_lake.dynamics import FROZEN, GOAL, slipped, ways
-from ragen_envs.frozen_lake.dynamics import step as walk_alone
+from ragen_envs.game.errors import InstanceError, RagenError
+from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, slipped, ways
+from ragen_envs.games.frozen_lake.dynamics import step as walk_alone
+from ragen_envs.games.sokoban import solve
+from ragen_envs.games.sokoban.dynamics import BOX, FLOOR, PLAYER, TARGET
 from ragen_envs.multi_agent import bandit_market, matrix_games
 from ragen_envs.multi_agent.bandit_market.oracle import expected_share
 from ragen_envs.multi_agent.frozen_lake_race import FrozenLakeRaceEnv
@@ -25,8 +27,6 @@ from ragen_envs.multi_agent.frozen_lake_race.dynamics import (
 )
 from ragen_envs.multi_agent.sokoban_coop import SokobanCoopEnv
 from ragen_envs.multi_agent.sokoban_coop.text import decode_level
-from ragen_envs.sokoban import solve
-from ragen_envs.sokoban.dynamics import BOX, FLOOR, PLAYER, TARGET
 
 # Cooperative Sokoban
 

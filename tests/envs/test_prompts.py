@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from playing import best_texts
 from replies import TEXTS, say
 
-from ragen_envs.bandit import BanditEnv
 from ragen_envs.conversation import (
     ConversationWrapper,
     FreeText,
     format_reply,
 )
 from ragen_envs.conversation.parser import MAX_REPLY_CHARACTERS
-from ragen_envs.frozen_lake import FrozenLakeEnv
+from ragen_envs.games.bandit import BanditEnv
+from ragen_envs.games.frozen_lake import FrozenLakeEnv
+from ragen_envs.games.sokoban import Reward, SokobanEnv
 from ragen_envs.registration import GAMES
-from ragen_envs.sokoban import Reward, SokobanEnv
 
 
 def coordinates(text):

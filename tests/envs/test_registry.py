@@ -18,9 +18,9 @@ from gymnasium.utils.env_checker import check_env
 from playing import action_text, numeric_action
 
 from ragen_envs import registration
-from ragen_envs.base import GameEnv
 from ragen_envs.conversation import ConversationWrapper, format_reply
-from ragen_envs.errors import InstanceError, RagenError
+from ragen_envs.game.base import GameEnv
+from ragen_envs.game.errors import InstanceError, RagenError
 from ragen_envs.registration import (
     GAMES,
     GameSpec,
@@ -110,7 +110,9 @@ def test_register_all_again_changes_nothing():
 
 def test_a_game_whose_id_is_taken_is_refused():
     before = dict(gym.registry)
-    game = GameSpec("Taken", "ragen_envs.bandit:BanditEnv", None, "one", namespace="registry_test")
+    game = GameSpec(
+        "Taken", "ragen_envs.games.bandit:BanditEnv", None, "one", namespace="registry_test"
+    )
     try:
         register_game(game)
         register_game(replace(game))

@@ -2,14 +2,14 @@
 
 import pytest
 
-from ragen_envs.errors import SolverLimitError
-from ragen_envs.frozen_lake import FrozenLakeEnv, open_loop
-from ragen_envs.minesweeper import MinesweeperEnv
-from ragen_envs.minesweeper import oracle as minesweeper_oracle
+from ragen_envs.compiled.search_cache import search_cache
+from ragen_envs.game.errors import SolverLimitError
+from ragen_envs.game.oracle import Budget
+from ragen_envs.games.frozen_lake import FrozenLakeEnv, open_loop
+from ragen_envs.games.minesweeper import MinesweeperEnv
+from ragen_envs.games.minesweeper import oracle as minesweeper_oracle
+from ragen_envs.games.sokoban.dynamics import BOX, PLAYER, TARGET
 from ragen_envs.multi_agent.sokoban_coop import oracle as coop_oracle
-from ragen_envs.oracle import Budget
-from ragen_envs.search_cache import search_cache
-from ragen_envs.sokoban.dynamics import BOX, PLAYER, TARGET
 
 
 def test_answers_and_refusals_are_remembered():

@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from playing import action_text, numeric_action
 from scipy import stats
 
-from ragen_envs import seeding
 from ragen_envs.conversation import format_reply
-from ragen_envs.frozen_lake import generator as frozen_lake
+from ragen_envs.game.word_game import WordGameEnv
+from ragen_envs.games.frozen_lake import generator as frozen_lake
+from ragen_envs.games.sokoban import generator as sokoban
+from ragen_envs.games.sokoban import reverse_play
+from ragen_envs.games.sokoban.laws import GENERATORS, law_of
+from ragen_envs.levels import seeding
+from ragen_envs.levels.seeding import advance, advanced, below, jump, new_stream, uniform, word
 from ragen_envs.registration import GAMES, text_ids
-from ragen_envs.seeding import advance, advanced, below, jump, new_stream, uniform, word
-from ragen_envs.sokoban import generator as sokoban
-from ragen_envs.sokoban import reverse_play
-from ragen_envs.sokoban.laws import GENERATORS, law_of
-from ragen_envs.word_game import WordGameEnv
 
 QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -205,7 +205,7 @@ def draw_rooms(attempt, make, height, width, boxes, law, weights):
 
 @pytest.mark.parametrize("name", GENERATORS)
 def test_compiled_sokoban_generator_agrees(name):
-    importlib.import_module("ragen_envs.sokoban.kernels")  # makes the parts compilable
+    importlib.import_module("ragen_envs.games.sokoban.kernels")  # makes the parts compilable
 
     @numba.njit
     def fast(board, height, width, boxes, law, stream, weights, buffers):

@@ -4,11 +4,11 @@ import sys
 
 import pytest
 
-from ragen_envs.seeding import new_stream
-from ragen_envs.sokoban.generator import search_weights
-from ragen_envs.sokoban.laws import law_name, law_of
-from ragen_envs.sokoban.reverse_play import reverse_play, scratch
-from ragen_envs.sokoban.rooms import carve_room, place_targets
+from ragen_envs.games.sokoban.generator import search_weights
+from ragen_envs.games.sokoban.laws import law_name, law_of
+from ragen_envs.games.sokoban.reverse_play import reverse_play, scratch
+from ragen_envs.games.sokoban.rooms import carve_room, place_targets
+from ragen_envs.levels.seeding import new_stream
 
 FLOOR, TARGET, PULLED, UNMOVED, PLAYER = 1, 2, 3, 4, 5
 

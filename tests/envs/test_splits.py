@@ -10,10 +10,10 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from ragen_envs.adapters.trl_tools import GameTools
 from ragen_envs.conversation import make, make_vector
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
+from ragen_envs.levels.splits import SPLITS, split_of
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES
 from ragen_envs.registration import GAMES, text_ids
-from ragen_envs.splits import SPLITS, split_of
 
 NUMERIC = [game.id for game in GAMES]
 COMPILED = [game.id for game in GAMES if game.vector_entry_point]

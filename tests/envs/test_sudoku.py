@@ -6,11 +6,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ragen_envs.errors import InstanceError
-from ragen_envs.instances import load_pack
-from ragen_envs.oracle import Budget
-from ragen_envs.sudoku import SudokuEnv
-from ragen_envs.sudoku.dynamics import complete_grids, solutions
+from ragen_envs.game.errors import InstanceError
+from ragen_envs.game.oracle import Budget
+from ragen_envs.games.sudoku import SudokuEnv
+from ragen_envs.games.sudoku.dynamics import complete_grids, solutions
+from ragen_envs.levels.instances import load_pack
 
 QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40)
 LEVEL = ["____", "2_31", "__12", "_2_3"]

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from ragen_envs.instances import load_pack
-from ragen_envs.splits import TEST, TRAIN
+from ragen_envs.levels.instances import load_pack
+from ragen_envs.levels.splits import TEST, TRAIN
 
 
 def grid(level):

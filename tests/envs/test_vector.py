@@ -18,22 +18,22 @@ from numba.core.event import trigger_event
 from playing import numeric_action
 
 import ragen_envs
-from ragen_envs import compiling
-from ragen_envs.bandit import generator as bandit_generator
-from ragen_envs.errors import GenerationError, InstanceError, RagenError
-from ragen_envs.frozen_lake import generator as lake_generator
-from ragen_envs.frozen_lake.kernels import POSITION
-from ragen_envs.kernels import grid_key as compiled_key
-from ragen_envs.kernels import key_tables
-from ragen_envs.keys import grid_key
+from ragen_envs.compiled import compiling
+from ragen_envs.compiled.kernels import grid_key as compiled_key
+from ragen_envs.compiled.kernels import key_tables
+from ragen_envs.compiled.vector import GameVectorEnv
+from ragen_envs.game.errors import GenerationError, InstanceError, RagenError
+from ragen_envs.games.bandit import generator as bandit_generator
+from ragen_envs.games.frozen_lake import generator as lake_generator
+from ragen_envs.games.frozen_lake.kernels import POSITION
+from ragen_envs.games.sokoban import dynamics, solve, solve_batch
+from ragen_envs.games.sokoban import generator as sokoban_generator
+from ragen_envs.games.sokoban.level_key import level_key
+from ragen_envs.games.sokoban.outcomes import LIMIT, UNSOLVABLE
+from ragen_envs.levels.keys import grid_key
+from ragen_envs.levels.seeding import jump, new_stream
+from ragen_envs.levels.splits import SPLITS, split_of
 from ragen_envs.registration import GAMES
-from ragen_envs.seeding import jump, new_stream
-from ragen_envs.sokoban import dynamics, solve, solve_batch
-from ragen_envs.sokoban import generator as sokoban_generator
-from ragen_envs.sokoban.level_key import level_key
-from ragen_envs.sokoban.outcomes import LIMIT, UNSOLVABLE
-from ragen_envs.splits import SPLITS, split_of
-from ragen_envs.vector import GameVectorEnv
 
 IDS = [game.id for game in GAMES if game.vector_entry_point is not None]
 SOKOBAN, LAKE, BANDIT = "ragen/Sokoban-v0", "ragen/FrozenLake-v0", "ragen/Bandit-v0"
@@ -477,9 +477,9 @@ def test_the_garbage_collector_waits_for_the_first_use_and_is_as_before(enabled,
 
 FINGERPRINTS = """
 import sys; sys.path.insert(0, sys.argv[1])
-from ragen_envs import compiling
-from ragen_envs.bandit import kernels as bandit
-from ragen_envs.sokoban import kernels as sokoban
+from ragen_envs.compiled import compiling
+from ragen_envs.games.bandit import kernels as bandit
+from ragen_envs.games.sokoban import kernels as sokoban
 print(compiling.fingerprint(bandit.__name__), compiling.fingerprint(sokoban.__name__))
 """
 
@@ -535,7 +535,7 @@ def test_compiled_code_from_outside_has_a_fingerprint_of_its_own_files(
     (tmp_path / "outside" / "kernels.py").touch()
     (inner / "__init__.py").touch()
     source = inner / "__init__.py" if module == "inner" else tmp_path / "outside" / "kernels.py"
-    source.write_text(f"{imports}\nfrom ragen_envs.seeding import advance\n")
+    source.write_text(f"{imports}\nfrom ragen_envs.levels.seeding import advance\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     for name in [name for name in sys.modules if name.partition(".")[0] == "outside"]:
         monkeypatch.delitem(sys.modules, name)
@@ -552,7 +552,7 @@ def test_compiled_code_from_outside_has_a_fingerprint_of_its_own_files(
 PLAY = """
 import sys; sys.path.insert(0, sys.argv[1])
 import gymnasium as gym, ragen_envs
-from ragen_envs.bandit import kernels
+from ragen_envs.games.bandit import kernels
 envs = gym.make_vec("ragen/Bandit-v0", num_envs=2)
 cache = kernels.step._cache
 print(ragen_envs.__file__, *envs.reset(seed=0)[0].ravel(), getattr(cache, "cache_path", None),

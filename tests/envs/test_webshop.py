@@ -15,16 +15,16 @@ from rapidfuzz.fuzz import token_set_ratio
 from rapidfuzz.utils import default_process
 
 from ragen_envs.conversation import Defect, make
-from ragen_envs.errors import InstanceError
-from ragen_envs.instances import load_pack
-from ragen_envs.oracle import Budget
-from ragen_envs.splits import split_of
-from ragen_envs.webshop import WebShopEnv
-from ragen_envs.webshop.catalogue import make_catalogue
-from ragen_envs.webshop.dynamics import Page, buttons
-from ragen_envs.webshop.oracle import best_plan
-from ragen_envs.webshop.reward import judge, same_option
-from ragen_envs.webshop.search import engine_of
+from ragen_envs.game.errors import InstanceError
+from ragen_envs.game.oracle import Budget
+from ragen_envs.games.webshop import WebShopEnv
+from ragen_envs.games.webshop.catalogue import make_catalogue
+from ragen_envs.games.webshop.dynamics import Page, buttons
+from ragen_envs.games.webshop.oracle import best_plan
+from ragen_envs.games.webshop.reward import judge, same_option
+from ragen_envs.games.webshop.search import engine_of
+from ragen_envs.levels.instances import load_pack
+from ragen_envs.levels.splits import split_of
 
 QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40)
 HASH_OF_1000 = "e30da800ac6a4980"
@@ -57,7 +57,8 @@ def test_the_catalogue_is_what_it_was():
 
 @pytest.mark.parametrize("seed", ["0", "1"])
 def test_the_catalogue_does_not_depend_on_the_process(seed):
-    code = "from ragen_envs.webshop.catalogue import make_catalogue; print(make_catalogue(300).content_hash)"
+    module = "ragen_envs.games.webshop.catalogue"
+    code = f"from {module} import make_catalogue; print(make_catalogue(300).content_hash)"
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True,
         env={"PYTHONHASHSEED": seed},
@@ -362,7 +363,7 @@ def test_what_fits_the_budget_agrees_with_a_search_over_actions(index):
 
 
 def follow(env, label):
-    from ragen_envs.webshop import dynamics
+    from ragen_envs.games.webshop import dynamics
 
     after = dynamics.play(env.page, env.catalogue, f"click[{label}]")
     if after.bought:

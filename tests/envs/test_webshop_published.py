@@ -12,13 +12,13 @@ from itertools import product as combinations
 
 import pytest
 
-from ragen_envs.errors import GenerationError, RagenError
-from ragen_envs.webshop import WebShopEnv, load
-from ragen_envs.webshop.catalogue import Catalogue
-from ragen_envs.webshop.dynamics import Page
-from ragen_envs.webshop.oracle import best_plan
-from ragen_envs.webshop.published import read_goals, read_shop
-from ragen_envs.webshop.reward import judge
+from ragen_envs.game.errors import GenerationError, RagenError
+from ragen_envs.games.webshop import WebShopEnv, load
+from ragen_envs.games.webshop.catalogue import Catalogue
+from ragen_envs.games.webshop.dynamics import Page
+from ragen_envs.games.webshop.oracle import best_plan
+from ragen_envs.games.webshop.published import read_goals, read_shop
+from ragen_envs.games.webshop.reward import judge
 
 ITEMS = [
     {
@@ -168,7 +168,7 @@ def test_a_folder_may_be_relative(folder, monkeypatch):
 
 def test_published_data_do_not_depend_on_the_process(folder):
     code = (
-        "import sys; from ragen_envs.webshop import load; env = load(sys.argv[1]);"
+        "import sys; from ragen_envs.games.webshop import load; env = load(sys.argv[1]);"
         "print(env.catalogue.content_hash, [g.limit for g in env.goals])"
     )
     told = {

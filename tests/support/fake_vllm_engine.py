@@ -6,8 +6,8 @@ from types import ModuleType, SimpleNamespace
 
 import torch
 
-from ragen_agents.engines.decoding import Decoder
-from ragen_agents.engines.vllm_local import LocalModel
+from ragen_agents.engines.cpu.decoding import Decoder
+from ragen_agents.engines.vllm.local import LocalModel
 
 TAGS = ("weights", "kv_cache")
 

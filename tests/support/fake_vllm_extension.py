@@ -11,7 +11,7 @@ from types import ModuleType, SimpleNamespace
 from fake_vllm_engine import FakeVllmEngine, sleeping_model
 from transformers import AutoModelForCausalLM
 
-from ragen_agents.engines import vllm_local
+from ragen_agents.engines.vllm import local as vllm_local
 from ragen_agents.policies import vllm_policy
 
 

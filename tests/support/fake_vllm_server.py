@@ -9,7 +9,7 @@ from endpoint_server import EndpointServer
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from ragen_agents.engines.decoding import Decoder
+from ragen_agents.engines.cpu.decoding import Decoder
 from ragen_agents.engines.weight_digests import digest_of
 
 VERSION = "0.32.0"

@@ -1,6 +1,6 @@
 """Actions for tests that play every game, numbered ones and words alike."""
 
-from ragen_envs.word_game import WordGameEnv
+from ragen_envs.game.word_game import WordGameEnv
 
 
 def numeric_action(env, number):

@@ -16,7 +16,7 @@ def starter():
 def codec():
     import transformers
 
-    from ragen_agents.engines.decoding import stop_token_ids
+    from ragen_agents.engines.cpu.decoding import stop_token_ids
     from ragen_agents.rollout.chat import ChatCodec
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(STARTER)

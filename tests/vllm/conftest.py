@@ -9,7 +9,7 @@ from gymnasium import make_vec
 from starter_fixtures import codec, starter  # noqa: F401
 from vllm_serving import Serving
 
-from ragen_agents.engines.vllm_local import LocalSettings, load_local
+from ragen_agents.engines.vllm.local import LocalSettings, load_local
 from ragen_agents.starter import STARTER
 
 

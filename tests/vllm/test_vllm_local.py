@@ -5,8 +5,9 @@ import pytest
 import torch
 from vllm_rollouts import TOKENS, answers, assert_same, beside, changed, collect, requests
 
-from ragen_agents.engines import EngineError, TokenRequest, vllm_engine
-from ragen_agents.engines.vllm_engine import VllmEngine
+from ragen_agents.engines import EngineError, TokenRequest
+from ragen_agents.engines.vllm import engine as vllm_engine
+from ragen_agents.engines.vllm.engine import VllmEngine
 from ragen_agents.engines.weights import named_weights
 
 

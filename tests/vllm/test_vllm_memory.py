@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 from vllm.v1.worker.utils import request_memory
 
-from ragen_agents.engines import vllm_local
-from ragen_agents.engines.vllm_memory import GIB, MemoryNeeds, share_of_device
+from ragen_agents.engines.vllm import local as vllm_local
+from ragen_agents.engines.vllm.memory import GIB, MemoryNeeds, share_of_device
 from ragen_agents.starter import STARTER
 
 NEEDS = MemoryNeeds(weights=6 * GIB, working=2 * GIB, wanted_cache=20 * GIB, least_cache=GIB)

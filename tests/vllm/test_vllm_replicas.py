@@ -6,8 +6,8 @@ from vllm_rollouts import TOKENS, assert_same, beside, changed, collect
 from vllm_serving import Serving
 
 from ragen_agents.engines import EngineError
-from ragen_agents.engines.served_engine import ServedEngine
-from ragen_agents.engines.vllm_server import ServedModel
+from ragen_agents.engines.vllm.served import ServedEngine
+from ragen_agents.engines.vllm.server import ServedModel
 from ragen_agents.starpo.processes import RunProcesses
 
 
@@ -37,7 +37,7 @@ def test_new_weights_arrive_at_every_replica(replicas, starter, codec, tmp_path,
         found = collect(engine, codec, "Sokoban", 0.0)
         assert_same(found, collect(beside(starter, codec), codec, "Sokoban", 0.0))
         assert checked == [{"dp0", "dp1"}] * 2
-        monkeypatch.setattr("ragen_agents.engines.vllm_api.reloading", lambda *_: [])
+        monkeypatch.setattr("ragen_agents.engines.vllm.api.reloading", lambda *_: [])
         with pytest.raises(EngineError, match="does not have these weights"):
             engine.sync(changed(starter, 2), 2)
     finally:

@@ -9,9 +9,9 @@ from training_runs import torchrun, two_processes_environment
 from vllm_commands import RAGEN, SUITE, lines, ragen
 from vllm_rollouts import TOKENS, assert_same, beside, changed, collect
 
-from ragen_agents.engines.served_engine import ServedEngine
-from ragen_agents.engines.vllm_engine import VllmEngine
-from ragen_agents.engines.vllm_server import ServedModel
+from ragen_agents.engines.vllm.engine import VllmEngine
+from ragen_agents.engines.vllm.served import ServedEngine
+from ragen_agents.engines.vllm.server import ServedModel
 from ragen_agents.starpo.processes import RunProcesses
 
 

@@ -17,8 +17,8 @@ from ragen_agents.rollout import Episode, EpisodeSpec
 from ragen_agents.rollout.episode_runner import make_env
 from ragen_bench.config.suite_versions import is_old
 from ragen_envs.conversation import ConversationWrapper, EndReason
-from ragen_envs.errors import RagenError, SolverLimitError
-from ragen_envs.text import action_texts
+from ragen_envs.game.errors import RagenError, SolverLimitError
+from ragen_envs.game.text import action_texts
 
 __all__ = [
     "Blunder",

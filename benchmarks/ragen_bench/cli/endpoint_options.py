@@ -19,7 +19,7 @@ from ragen_bench.config.run_config import BaseConfig
 from ragen_bench.config.suites import SamplingSettings
 from ragen_bench.evaluation.budget import Budget, read_duration
 from ragen_bench.evaluation.spending import load_prices, price_of
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 RESPONSES = "responses.sqlite"
 

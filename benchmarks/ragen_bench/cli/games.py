@@ -62,8 +62,8 @@ def _row_of(game_id: str, text_id: str, summary: str) -> dict[str, Any] | None:
 def _row(game_id: str, text_id: str, summary: str) -> dict[str, Any]:
     import gymnasium as gym
 
-    from ragen_envs.instances import manifest
-    from ragen_envs.splits import SPLITS
+    from ragen_envs.levels.instances import manifest
+    from ragen_envs.levels.splits import SPLITS
 
     env = gym.make(game_id)
     levels = str(env.get_wrapper_attr("distribution"))
@@ -87,8 +87,8 @@ def _multi_agent_rows() -> list[dict[str, Any]]:
         return []
     import pettingzoo
 
+    from ragen_envs.levels.splits import SPLITS
     from ragen_envs.multi_agent import MULTI_AGENT_GAMES
-    from ragen_envs.splits import SPLITS
 
     return [
         {

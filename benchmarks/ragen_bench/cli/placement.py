@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 if TYPE_CHECKING:
     from ragen_bench.verification.run_verification import Replay

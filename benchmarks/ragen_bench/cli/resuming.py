@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ragen_agents.run_files import CONFIG
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 
 def check_resume(folder: Path, resume: bool) -> None:

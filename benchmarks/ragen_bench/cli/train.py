@@ -78,7 +78,7 @@ def train(
     from ragen_agents.starpo.run.run_directory import default_run_dir
     from ragen_bench.cli.resuming import check_resume
     from ragen_bench.training.run_summary import run_summary
-    from ragen_envs.errors import RagenError
+    from ragen_envs.game.errors import RagenError
 
     config = _config(what, setting or [], recipe, preset, scale, hashed=not plan)
     if plan:
@@ -99,7 +99,7 @@ def _config(
 ) -> "TrainConfig":  # fmt: skip
     from ragen_bench.training.recipes import recipe_overrides
     from ragen_bench.training.train_settings import make_train_config, recipe_config
-    from ragen_envs.errors import RagenError
+    from ragen_envs.game.errors import RagenError
 
     if recipe is None:
         if what is None:

@@ -6,7 +6,7 @@ import typer
 
 from ragen_bench.cli.options import RunArgument
 from ragen_bench.cli.placement import BackendOption, replayer
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 
 def verify(run: RunArgument, backend: BackendOption = "local") -> None:

@@ -24,8 +24,8 @@ from ragen_agents.policies.endpoint.endpoint_settings import (
 from ragen_agents.policies.endpoint.key import read_key
 from ragen_agents.policies.python_agent import is_python_agent, load_agent, source_of
 from ragen_bench.config.suites import SamplingSettings, Task
-from ragen_envs.errors import RagenError
-from ragen_envs.text import IMAGE
+from ragen_envs.game.errors import RagenError
+from ragen_envs.game.text import IMAGE
 
 CONTROL_CHUNK: Final = 32
 """Levels that controls play between two writes; their replies do not depend on it."""

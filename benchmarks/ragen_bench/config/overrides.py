@@ -8,7 +8,7 @@ import yaml
 
 from ragen_agents.run_files.layers import merged
 from ragen_agents.run_files.yaml_files import check_depth
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 
 def read_overrides(texts: Sequence[str]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ragen_envs import SUITE_VERSION
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 RELEASES: Final[Mapping[int, str]] = {1: "0.1"}
 """The last release of the package that plays each older suite version."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final, Self
 
 from ragen_envs.conversation import ConversationWrapper
-from ragen_envs.word_game import WordGameEnv
+from ragen_envs.game.word_game import WordGameEnv
 
 _ARROWS: Final = {"A": "up", "B": "down", "C": "right", "D": "left"}
 """The last character of an arrow key's sequence."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from ragen_agents.policies import AsyncPolicy, BudgetReachedError, Reply, Request
 from ragen_bench.evaluation.spending import Ledger, Price, price_of
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600}
 

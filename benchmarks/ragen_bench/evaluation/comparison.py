@@ -14,7 +14,7 @@ from ragen_bench.evaluation.pairing import Pair, Side, check_versions, pair_epis
 from ragen_bench.evaluation.run_table import old_version, read_run
 from ragen_bench.stats.intervals import bounds_of_several
 from ragen_bench.stats.paired import ALPHA, PairedResult, compare_rates, holm, paired_bootstrap
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 __all__ = [
     "Side",

@@ -9,7 +9,7 @@ from ragen_agents.rollout import Episode
 from ragen_bench.config.suites import Task
 from ragen_bench.evaluation.run_table import Run, Sample
 from ragen_envs.conversation.settings import ConversationSettings
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 _NOT_SET: Final = object()
 Pair = list[tuple[Episode, Episode]]

@@ -7,8 +7,8 @@ from typing import Final
 
 from ragen_agents.rollout import Episode
 from ragen_bench.evaluation.run_table import Run
+from ragen_envs.games.webshop.text import OUTCOME
 from ragen_envs.registration import spec_of
-from ragen_envs.webshop.text import OUTCOME
 
 NOTHING: Final = "nothing bought"
 
@@ -21,7 +21,7 @@ def purchase_notes(run: Run) -> list[str]:
 
 def _is_shop(env_id: str) -> bool:
     spec = spec_of(env_id)
-    return spec is not None and spec.module == "ragen_envs.webshop"
+    return spec is not None and spec.module == "ragen_envs.games.webshop"
 
 
 def _of_task(run: Run, task: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Final
 
 from ragen_bench.config.task_environment import task_environment
-from ragen_envs.errors import RagenError, first_line, install_hint
+from ragen_envs.game.errors import RagenError, first_line, install_hint
 
 _RETRIES: Final = 5
 """How often Ray repeats a call whose machine or process was lost."""

@@ -12,7 +12,7 @@ from ragen_bench.config.extensions import import_from_environment
 from ragen_bench.config.suites import SamplingSettings, Suite
 from ragen_bench.evaluation.ray_cluster import RayCluster
 from ragen_bench.evaluation.runner import Player, play_chunk
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 
 class RayPlayer:

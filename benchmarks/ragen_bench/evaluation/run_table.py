@@ -22,7 +22,7 @@ from ragen_bench.stats.intervals import (
     success_rate,
 )
 from ragen_bench.stats.scores import success_score
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 __all__ = [
     "Run",

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ragen_agents.policies import Reply
 from ragen_agents.run_files.resource_context import ResourceContext
 from ragen_agents.run_files.yaml_files import load_yaml, validate
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 USAGE: Final = "usage.jsonl"
 _MILLION: Final = 1_000_000

@@ -9,7 +9,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from ragen_agents.policies.endpoint.endpoint_settings import EndpointSettings
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 _SECRET: Final = re.compile(
     r"authorization|authentication|credential|passw(or)?d|passphrase|secret"

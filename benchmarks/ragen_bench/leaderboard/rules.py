@@ -12,7 +12,7 @@ from ragen_bench.config.suite_versions import check_readable, is_old
 from ragen_bench.config.suites import Suite, load_suite
 from ragen_bench.leaderboard.entry import Entry
 from ragen_bench.leaderboard.published import PUBLISHED
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 SUITE: Final = "core"
 """What all entries play."""

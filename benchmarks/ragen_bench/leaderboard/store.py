@@ -23,7 +23,7 @@ from ragen_bench.leaderboard.untrusted import (
     unpack,
 )
 from ragen_bench.runs.records import Record, parse_records
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 EPISODES: Final = "episodes.jsonl.xz"
 _UNPUBLISHED: Final = {"config": {"agents": {"__all__": {"endpoint": {"base_url"}}}}}

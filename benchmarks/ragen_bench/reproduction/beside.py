@@ -13,7 +13,7 @@ from ragen_bench.sweeps.results import Outcome, outcome_of
 from ragen_bench.sweeps.sweep_config import core_tasks
 from ragen_bench.sweeps.tasks import Choice, conversation_settings
 from ragen_envs import SUITE_VERSION
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 ZERO_SHOT: Final = "zero-shot"
 """What the table calls such rows."""

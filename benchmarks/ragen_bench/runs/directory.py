@@ -29,7 +29,7 @@ from ragen_bench.config.suite_versions import check_playable
 from ragen_bench.runs.checksums import MAX_APPEND, Checksums
 from ragen_bench.runs.environments import continue_with, write_environments
 from ragen_bench.runs.records import Records, encode_episode, read_records
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 EPISODES: Final = "episodes.jsonl"
 

@@ -11,7 +11,7 @@ from ragen_bench.config.run_config import AnyConfig
 from ragen_bench.runs.checksums import CHECKSUMS, Checksums
 from ragen_bench.runs.directory import EPISODES, check_run
 from ragen_bench.runs.records import Records
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 ERRORS: Final = "errors.jsonl"
 """Episodes that ended in an error or exceeded the context and were played again, as they were written."""

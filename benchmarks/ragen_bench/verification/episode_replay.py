@@ -12,7 +12,7 @@ from ragen_agents.rollout.episode_runner import References, make_env
 from ragen_bench.config.run_config import BaseConfig, RunConfig
 from ragen_envs import SUITE_VERSION
 from ragen_envs.conversation import ConversationWrapper, EndReason, TurnResult
-from ragen_envs.text import action_texts
+from ragen_envs.game.text import action_texts
 
 _ROUNDING: Final = 1e-12
 """Processors add the products of a matrix in orders of their own, so the last digits of a sum may differ."""

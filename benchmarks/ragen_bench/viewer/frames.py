@@ -8,11 +8,11 @@ from ragen_agents.rollout.episode_runner import make_env
 from ragen_bench.analysis.ledger import Decision, Ledger
 from ragen_bench.console.escaping import escape_unprintable
 from ragen_envs.conversation import ConversationWrapper
-from ragen_envs.errors import RagenError, SolverLimitError
-from ragen_envs.frozen_lake import dynamics as lake
-from ragen_envs.frozen_lake.env import FrozenLakeEnv
-from ragen_envs.oracle import Action, Budget
-from ragen_envs.text import GRID, action_texts
+from ragen_envs.game.errors import RagenError, SolverLimitError
+from ragen_envs.game.oracle import Action, Budget
+from ragen_envs.game.text import GRID, action_texts
+from ragen_envs.games.frozen_lake import dynamics as lake
+from ragen_envs.games.frozen_lake.env import FrozenLakeEnv
 
 
 def show_episode(episode: Episode, found: Ledger | None) -> dict[str, Any]:

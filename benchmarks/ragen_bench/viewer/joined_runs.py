@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ragen_agents.policies import CONTROLS
 from ragen_bench.evaluation.pairing import Side, check_versions, pair_episodes
 from ragen_bench.evaluation.run_table import Run, incomplete
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 
 class JoinedRuns(NamedTuple):

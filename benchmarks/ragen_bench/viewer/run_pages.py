@@ -22,7 +22,7 @@ from ragen_bench.viewer.frames import first_frame, name_in_viewer, show_episode
 from ragen_bench.viewer.joined_runs import JoinedRuns, join_runs
 from ragen_bench.viewer.templates import page_templates, write_assets
 from ragen_bench.viewer.tile_pictures import tile_set
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 _MARK: Final = "style.css"
 """By which a folder is known to hold pages."""

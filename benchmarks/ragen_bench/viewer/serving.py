@@ -5,7 +5,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 
 class _Quiet(SimpleHTTPRequestHandler):

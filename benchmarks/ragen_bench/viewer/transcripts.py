@@ -11,7 +11,7 @@ from ragen_bench.console.escaping import escape_unprintable
 from ragen_bench.match.match_table import MatchRun
 from ragen_bench.viewer.run_pages import refuse_other_folder
 from ragen_bench.viewer.templates import page_templates, write_assets
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 SAMPLES: Final = "samples.jsonl"
 """What a training run writes for people to read."""

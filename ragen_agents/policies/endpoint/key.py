@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ragen_agents.policies.endpoint.endpoint_settings import OPENAI_URL
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 KEY_VARIABLE: Final = "OPENAI_API_KEY"
 _HIDDEN: Final = "[key]"

@@ -28,7 +28,7 @@ from ragen_agents.policies.endpoint.errors import (
 from ragen_agents.policies.endpoint.gate import Gate
 from ragen_agents.policies.endpoint.key import Key
 from ragen_agents.policies.endpoint.tools import as_calls, reply_text, tools_of
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 _LOG: Final = logging.getLogger("ragen.endpoint")
 

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from ragen_agents.engines.llama_forward import is_like_llama
-from ragen_agents.engines.windows import has_windows
+from ragen_agents.engines.cpu.llama_forward import is_like_llama
+from ragen_agents.engines.cpu.windows import has_windows
 from ragen_agents.model_source import model_source
-from ragen_envs.errors import RagenError, first_line
+from ragen_envs.game.errors import RagenError, first_line
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from accelerate.utils import gather_object
 from huggingface_hub import try_to_load_from_cache
 from transformers import AutoTokenizer, GenerationConfig
 
-from ragen_agents.engines.decoding import stop_token_ids
-from ragen_agents.engines.vllm_memory import MemoryNeeds, needs_of
+from ragen_agents.engines.cpu.decoding import stop_token_ids
+from ragen_agents.engines.vllm.memory import MemoryNeeds, needs_of
 from ragen_agents.model_source import local_folder, model_source
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.conversation_length import longest_conversation

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-from ragen_agents.engines.batch import READ_TOGETHER
-from ragen_agents.engines.vllm_memory import MemoryNeeds
+from ragen_agents.engines.cpu.batch import READ_TOGETHER
+from ragen_agents.engines.vllm.memory import MemoryNeeds
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.memory.model_shape import ModelShape
 from ragen_agents.starpo.memory.pass_memory import generating_pass, learning_pass, scoring_pass

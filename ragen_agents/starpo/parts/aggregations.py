@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ragen_agents.starpo.parts.registry import Registry, is_projects
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 
 @dataclass(frozen=True)

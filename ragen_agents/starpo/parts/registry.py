@@ -9,7 +9,7 @@ import yaml
 
 from ragen_agents.rollout.completion_checks import is_finite
 from ragen_agents.signatures import takes
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _PROJECT: Final = ("ragen_agents", "ragen_envs")

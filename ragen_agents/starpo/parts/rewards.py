@@ -14,8 +14,8 @@ from ragen_agents.rollout.collect import RewardFunction
 from ragen_agents.signatures import takes
 from ragen_agents.starpo.config import Reward
 from ragen_envs.conversation import ConversationWrapper, Defect, ParsedReply, TurnResult
-from ragen_envs.errors import RagenError
-from ragen_envs.text import COORDINATES
+from ragen_envs.game.errors import RagenError
+from ragen_envs.game.text import COORDINATES
 
 _PLACE = re.compile(r"\(?(\d+)\W{1,2}(\d+)\)?")
 _LIST = r"[\s:=]*((?:\(?\d+\W{1,2}\d+\)?(?:,|;|\sand)?\s*)+)"

@@ -6,7 +6,7 @@ from typing import Final
 
 from ragen_agents.engines.out_of_memory import is_out_of_memory
 from ragen_agents.starpo.config import TrainConfig
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 _PLAYING: Final = ("rollout", "sync", "evaluation")
 _SAME: Final = "the same command, with that changed, resumes the run"

@@ -19,7 +19,7 @@ from ragen_agents.run_files.provenance import describe_provenance
 from ragen_agents.run_files.yaml_files import dump_yaml, load_yaml, validate
 from ragen_agents.starpo.config import TrainConfig, resources_of
 from ragen_agents.starpo.parts.own_parts import OwnPart, registered_parts
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 _LOCK: Final = ".lock"
 _OWN_PARTS: Final = "own_parts"

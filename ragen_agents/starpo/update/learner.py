@@ -24,7 +24,7 @@ from ragen_agents.starpo.update.optimizers import make_optimizer, rate_factor, s
 from ragen_agents.starpo.update.passes import recompute_layers
 from ragen_agents.starpo.update.prepared import LossInput, Prepared, prepare
 from ragen_agents.starpo.update.sharding import WholeCopy, release_gathered, split, whole
-from ragen_envs.seeding import new_stream
+from ragen_envs.levels.seeding import new_stream
 
 T = TypeVar("T")
 

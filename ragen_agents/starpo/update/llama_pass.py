@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
-from ragen_agents.engines.llama_forward import is_like_llama
-from ragen_agents.engines.windows import has_windows
+from ragen_agents.engines.cpu.llama_forward import is_like_llama
+from ragen_agents.engines.cpu.windows import has_windows
 from ragen_agents.starpo.update.token_tree import TokenTree
 from ragen_agents.starpo.update.tree_attention import has_kernel, tree_attention
 

@@ -11,7 +11,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ragen_agents.starpo.update.llama_pass import llama_states, reads_trees
 from ragen_agents.starpo.update.token_tree import TokenTree
-from ragen_envs.errors import RagenError
+from ragen_envs.game.errors import RagenError
 
 
 def trunk_of(policy: Any) -> Any:

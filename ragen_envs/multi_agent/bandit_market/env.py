@@ -7,14 +7,14 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from ragen_envs.arguments import read_count, read_text
-from ragen_envs.bandit.dynamics import pull
+from ragen_envs.game.arguments import read_count, read_text
+from ragen_envs.game.oracle import Advice
+from ragen_envs.games.bandit.dynamics import pull
+from ragen_envs.levels.seeding import advance, uniform
+from ragen_envs.levels.splits import TRAIN
 from ragen_envs.multi_agent.bandit_market import generator, oracle, text
 from ragen_envs.multi_agent.bandit_market.dynamics import counts_of, is_best_reply, share
 from ragen_envs.multi_agent.base import MultiAgentEnv
-from ragen_envs.oracle import Advice
-from ragen_envs.seeding import advance, uniform
-from ragen_envs.splits import TRAIN
 
 MAX_ARMS = 6
 ROUNDS = 5

@@ -4,9 +4,9 @@ import zlib
 from collections.abc import Sequence
 from typing import Final
 
-from ragen_envs.bandit.dynamics import Arm
-from ragen_envs.bandit.generator import arm_names
-from ragen_envs.seeding import STREAM_MASK, advance, below
+from ragen_envs.games.bandit.dynamics import Arm
+from ragen_envs.games.bandit.generator import arm_names
+from ragen_envs.levels.seeding import STREAM_MASK, advance, below
 
 CHANCES: Final = (1.0, 0.5, 0.25)
 """Probabilities that an arm pays."""

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ragen_envs import drawing as d
-from ragen_envs.drawing_font import measure, shorten, write
 from ragen_envs.multi_agent.bandit_market.generator import Offer
+from ragen_envs.pictures import drawing as d
+from ragen_envs.pictures.font import measure, shorten, write
 
 HEIGHT, WIDTH = 200, 150
 """Pixels of one stall."""

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from ragen_envs.frozen_lake.dynamics import ACTION_NAMES as DIRECTIONS
-from ragen_envs.frozen_lake.dynamics import FROZEN, GOAL, HOLE, slipped
+from ragen_envs.games.frozen_lake.dynamics import ACTION_NAMES as DIRECTIONS
+from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, HOLE, slipped
 
 STAY: Final = len(DIRECTIONS)
 ACTION_NAMES: Final = (*DIRECTIONS, "Stay")

@@ -6,9 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_envs.arguments import read_choice, read_count, read_number, read_text
-from ragen_envs.errors import RagenError
-from ragen_envs.frozen_lake.dynamics import FROZEN, GOAL, PLAYER, ways
+from ragen_envs.game.arguments import read_choice, read_count, read_number, read_text
+from ragen_envs.game.errors import RagenError
+from ragen_envs.game.oracle import Advice
+from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, PLAYER, ways
+from ragen_envs.levels.seeding import advance, jump, uniform
+from ragen_envs.levels.splits import TRAIN
 from ragen_envs.multi_agent.board_game import MultiAgentBoardEnv
 from ragen_envs.multi_agent.frozen_lake_race import generator, oracle, text
 from ragen_envs.multi_agent.frozen_lake_race.dynamics import (
@@ -21,9 +24,6 @@ from ragen_envs.multi_agent.frozen_lake_race.dynamics import (
     score,
     walk_all,
 )  # fmt: skip
-from ragen_envs.oracle import Advice
-from ragen_envs.seeding import advance, jump, uniform
-from ragen_envs.splits import TRAIN
 
 ROUNDS = 20
 _OTHER = 3
@@ -203,7 +203,7 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
         }
 
     def _draw(self) -> NDArray[np.uint8]:
-        from ragen_envs.frozen_lake.image import TILES
+        from ragen_envs.games.frozen_lake.image import TILES
         from ragen_envs.multi_agent.player_marks import number_players
 
         cells = bytearray(self.tiles)

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ragen_envs.errors import GenerationError
-from ragen_envs.frozen_lake.dynamics import FROZEN, GOAL, ways
-from ragen_envs.frozen_lake.generator import attempt
-from ragen_envs.keys import grid_key
-from ragen_envs.seeding import advance, below
-from ragen_envs.splits import SPLITS, split_code
+from ragen_envs.game.errors import GenerationError
+from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, ways
+from ragen_envs.games.frozen_lake.generator import attempt
+from ragen_envs.levels.keys import grid_key
+from ragen_envs.levels.seeding import advance, below
+from ragen_envs.levels.splits import SPLITS, split_code
 
 MAX_ATTEMPTS: Final = 5000
 

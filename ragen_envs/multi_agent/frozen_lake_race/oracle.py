@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_envs.errors import RagenError
-from ragen_envs.frozen_lake.dynamics import slipped, ways
+from ragen_envs.game.errors import RagenError
+from ragen_envs.games.frozen_lake.dynamics import slipped, ways
 from ragen_envs.multi_agent.frozen_lake_race.dynamics import ALL, STAY, score, walk_all
 from ragen_envs.multi_agent.matrix_games import solve
 

@@ -3,19 +3,19 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ragen_envs.errors import InstanceError
-from ragen_envs.frozen_lake.dynamics import FROZEN, GOAL, HOLE
-from ragen_envs.frozen_lake.text import CELL_NAMES as SINGLE
-from ragen_envs.frozen_lake.text import STANDARD as SINGLE_SYMBOLS
-from ragen_envs.frozen_lake.text import decode_level as decode_map
-from ragen_envs.frozen_lake.text import encode_level as encode_map
-from ragen_envs.frozen_lake.text import ice_text
-from ragen_envs.grids import places_text
+from ragen_envs.game.errors import InstanceError
+from ragen_envs.game.grids import places_text
+from ragen_envs.game.text import Symbols
+from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, HOLE
+from ragen_envs.games.frozen_lake.text import CELL_NAMES as SINGLE
+from ragen_envs.games.frozen_lake.text import STANDARD as SINGLE_SYMBOLS
+from ragen_envs.games.frozen_lake.text import decode_level as decode_map
+from ragen_envs.games.frozen_lake.text import encode_level as encode_map
+from ragen_envs.games.frozen_lake.text import ice_text
 from ragen_envs.multi_agent.board_game import SeatBoardText
 from ragen_envs.multi_agent.boards import decode_places, encode_places, seats_of
 from ragen_envs.multi_agent.frozen_lake_race.dynamics import ALL
 from ragen_envs.multi_agent.frozen_lake_race.generator import Lake
-from ragen_envs.text import Symbols
 
 CELL_NAMES: Final = (*SINGLE, "other player", "other player in hole", "other player on goal")
 """Names of the cell codes as one seat sees them, in their order."""

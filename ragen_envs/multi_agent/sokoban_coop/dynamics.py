@@ -3,8 +3,8 @@
 from collections.abc import Iterable, MutableSequence
 from typing import Final
 
-from ragen_envs.sokoban.dynamics import ACTION_NAMES as DIRECTIONS
-from ragen_envs.sokoban.dynamics import PLAYER, REWARDS, offsets, play
+from ragen_envs.games.sokoban.dynamics import ACTION_NAMES as DIRECTIONS
+from ragen_envs.games.sokoban.dynamics import PLAYER, REWARDS, offsets, play
 
 STAY: Final = len(DIRECTIONS)
 ACTION_NAMES: Final = (*DIRECTIONS, "Stay")

@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_envs.arguments import read_count, read_text
+from ragen_envs.game.arguments import read_count, read_text
+from ragen_envs.game.oracle import Advice
+from ragen_envs.games.sokoban.dynamics import BOX, BOX_ON_TARGET
+from ragen_envs.games.sokoban.level_key import level_key
+from ragen_envs.games.sokoban.room_sizes import check_room
+from ragen_envs.levels.splits import TRAIN
 from ragen_envs.multi_agent.board_game import MultiAgentBoardEnv
 from ragen_envs.multi_agent.sokoban_coop import generator, text
 from ragen_envs.multi_agent.sokoban_coop.dynamics import ACTION_NAMES, STAY, play_round
 from ragen_envs.multi_agent.sokoban_coop.oracle import Plan, joint_plan
-from ragen_envs.oracle import Advice
-from ragen_envs.sokoban.dynamics import BOX, BOX_ON_TARGET
-from ragen_envs.sokoban.level_key import level_key
-from ragen_envs.sokoban.room_sizes import check_room
-from ragen_envs.splits import TRAIN
 
 
 class SokobanCoopEnv(MultiAgentBoardEnv):
@@ -190,8 +190,8 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
         }
 
     def _draw(self) -> NDArray[np.uint8]:
+        from ragen_envs.games.sokoban.image import TILES
         from ragen_envs.multi_agent.player_marks import number_players
-        from ragen_envs.sokoban.image import TILES
 
         board = np.frombuffer(bytes(self.board), np.uint8).reshape(self.height, self.width)
         return number_players(TILES.render(board), dict(enumerate(self.movers)), self.width)

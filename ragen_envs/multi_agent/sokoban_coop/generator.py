@@ -3,15 +3,15 @@
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from ragen_envs.errors import GenerationError, SolverLimitError
+from ragen_envs.game.errors import GenerationError, SolverLimitError
+from ragen_envs.games.sokoban import generator
+from ragen_envs.games.sokoban.dynamics import FLOOR, PLAYER
+from ragen_envs.games.sokoban.laws import RAGEN, law_of
+from ragen_envs.games.sokoban.level_key import level_key
+from ragen_envs.games.sokoban.reverse_play import scratch
+from ragen_envs.levels.seeding import advance, below
+from ragen_envs.levels.splits import SPLITS, split_code
 from ragen_envs.multi_agent.sokoban_coop.oracle import fewest_moves_alone, joint_plan
-from ragen_envs.seeding import advance, below
-from ragen_envs.sokoban import generator
-from ragen_envs.sokoban.dynamics import FLOOR, PLAYER
-from ragen_envs.sokoban.laws import RAGEN, law_of
-from ragen_envs.sokoban.level_key import level_key
-from ragen_envs.sokoban.reverse_play import scratch
-from ragen_envs.splits import SPLITS, split_code
 
 MAX_ATTEMPTS: Final = 2000
 MAX_ALONE: Final = 24

@@ -6,10 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from ragen_envs.errors import SolverLimitError
-from ragen_envs.multi_agent.sokoban_coop.dynamics import ACTION_NAMES, play_round
-from ragen_envs.search_cache import search_cache
-from ragen_envs.sokoban.dynamics import (
+from ragen_envs.compiled.search_cache import search_cache
+from ragen_envs.game.errors import SolverLimitError
+from ragen_envs.games.sokoban.dynamics import (
     BOX,
     BOX_ON_TARGET,
     FLOOR,
@@ -19,7 +18,8 @@ from ragen_envs.sokoban.dynamics import (
     WALL,
     offsets,
 )  # fmt: skip
-from ragen_envs.sokoban.solver import solve
+from ragen_envs.games.sokoban.solver import solve
+from ragen_envs.multi_agent.sokoban_coop.dynamics import ACTION_NAMES, play_round
 
 MAX_STATES: Final = 200_000
 """Most joint states that are visited."""

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ragen_envs.errors import InstanceError
-from ragen_envs.grids import places_text, rewards_text
-from ragen_envs.multi_agent.board_game import SeatBoardText
-from ragen_envs.multi_agent.boards import decode_places, encode_places, seats_of
-from ragen_envs.sokoban.dynamics import (
+from ragen_envs.game.errors import InstanceError
+from ragen_envs.game.grids import places_text, rewards_text
+from ragen_envs.game.text import Symbols
+from ragen_envs.games.sokoban.dynamics import (
     BOX,
     BOX_ON_TARGET,
     FLOOR,
@@ -17,12 +16,13 @@ from ragen_envs.sokoban.dynamics import (
     TARGET,
     WALL,
 )  # fmt: skip
-from ragen_envs.sokoban.text import CELL_NAMES as SINGLE
-from ragen_envs.sokoban.text import STANDARD as SINGLE_SYMBOLS
-from ragen_envs.sokoban.text import decode_level as decode_board
-from ragen_envs.sokoban.text import encode_level as encode_board
-from ragen_envs.sokoban.text import reward_terms
-from ragen_envs.text import Symbols
+from ragen_envs.games.sokoban.text import CELL_NAMES as SINGLE
+from ragen_envs.games.sokoban.text import STANDARD as SINGLE_SYMBOLS
+from ragen_envs.games.sokoban.text import decode_level as decode_board
+from ragen_envs.games.sokoban.text import encode_level as encode_board
+from ragen_envs.games.sokoban.text import reward_terms
+from ragen_envs.multi_agent.board_game import SeatBoardText
+from ragen_envs.multi_agent.boards import decode_places, encode_places, seats_of
 
 OTHER: Final = 2
 """What the code of another mover's cell is above that of one's own."""

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from newgame.dynamics import ACTION_NAMES, step
 from newgame.text import NewGameText
-from ragen_envs.arguments import read_count
-from ragen_envs.base import GameEnv, read_action
-from ragen_envs.errors import InstanceError
-from ragen_envs.oracle import Advice, Budget, as_budget
-from ragen_envs.seeding import STREAM_MASK, advance, below
-from ragen_envs.splits import TRAIN, find_level
+from ragen_envs.game.arguments import read_count
+from ragen_envs.game.base import GameEnv, read_action
+from ragen_envs.game.errors import InstanceError
+from ragen_envs.game.oracle import Advice, Budget, as_budget
+from ragen_envs.levels.seeding import STREAM_MASK, advance, below
+from ragen_envs.levels.splits import TRAIN, find_level
 
 
 class NewGameEnv(GameEnv[NDArray[np.int64]]):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from newgame.dynamics import ACTION_NAMES
-from ragen_envs.text import BOTH, COORDINATES, Symbols
+from ragen_envs.game.text import BOTH, COORDINATES, Symbols
 
 STANDARD = {"empty": "_", "coin": "C", "player": "P"}
 

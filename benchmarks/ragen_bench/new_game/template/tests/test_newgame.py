@@ -7,8 +7,8 @@ from newgame import GAME
 from newgame.dynamics import step
 
 from ragen_envs.conversation import format_reply
-from ragen_envs.oracle import Budget
-from ragen_envs.splits import SPLITS, split_of
+from ragen_envs.game.oracle import Budget
+from ragen_envs.levels.splits import SPLITS, split_of
 
 
 def test_passes_check_env():

@@ -3,7 +3,7 @@
 import re
 from functools import lru_cache
 
-from ragen_envs.word_game import LEGAL, Legality, illegal, quoted
+from ragen_envs.game.word_game import LEGAL, Legality, illegal, quoted
 
 Coins = tuple[int, ...]
 """The coins that are left, in ascending order."""

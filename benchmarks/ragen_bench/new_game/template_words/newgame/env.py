@@ -2,13 +2,13 @@
 
 from newgame.dynamics import fewest, legality, read_action, step
 from newgame.text import NewGameText
-from ragen_envs.arguments import read_count
-from ragen_envs.errors import InstanceError
-from ragen_envs.keys import text_key
-from ragen_envs.oracle import Advice, Budget, as_budget
-from ragen_envs.seeding import advance, below
-from ragen_envs.splits import TRAIN
-from ragen_envs.word_game import Legality, WordGameEnv
+from ragen_envs.game.arguments import read_count
+from ragen_envs.game.errors import InstanceError
+from ragen_envs.levels.keys import text_key
+from ragen_envs.game.oracle import Advice, Budget, as_budget
+from ragen_envs.levels.seeding import advance, below
+from ragen_envs.levels.splits import TRAIN
+from ragen_envs.game.word_game import Legality, WordGameEnv
 
 VALUES = (1, 2, 5, 10, 20, 50)
 

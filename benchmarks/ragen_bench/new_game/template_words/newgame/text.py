@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ragen_envs.text import Symbols
+from ragen_envs.game.text import Symbols
 
 
 class NewGameText:

@@ -1,0 +1,1 @@
+"""Generation with transformers models, made fast for small models on CPUs."""

@@ -1,0 +1,153 @@
+"""How much memory vLLM is given on a device that it shares with the trainer."""
+
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import torch
+from transformers import AutoModelForCausalLM
+
+from ragen_agents.engines.vllm.kv_cache_size import BYTES_PER_ELEMENT, KvCacheShape
+from ragen_envs.game.errors import RagenError
+
+GIB: Final = 2**30
+BATCHED_TOKENS: Final = 8192
+"""Tokens that vLLM computes at most in one step."""
+MARGIN: Final = GIB // 2
+"""Bytes left free for what vLLM and PyTorch allocate before vLLM measures."""
+_FIXED: Final = GIB
+"""Bytes for CUDA graphs and workspaces; an estimate, as is all of `working_bytes`."""
+_USUAL: Final = 4096
+"""Tokens of a conversation where no bound is known."""
+_SMALLEST_CACHE: Final = 64 * 2**20
+_LOWER: Final = "vllm.cache_gib, vllm.max_model_len or rollout.max_tokens"
+
+
+@dataclass(frozen=True)
+class MemoryNeeds:
+    """What vLLM needs, in bytes."""
+
+    weights: int
+    working: int
+    """Activations of one step, logits, CUDA graphs."""
+    wanted_cache: int
+    """Keys and values of all conversations together; less costs speed, not correctness."""
+    least_cache: int
+    """Keys and values of one conversation of full length, without which vLLM does not start."""
+
+
+class MemoryShare(NamedTuple):
+    """What vLLM is started with."""
+
+    cache: int
+    """Bytes for keys and values."""
+    utilization: float
+    """Share of the device, in (0, 1], that vLLM checks to be free."""
+
+
+def needs_of(config: Any, precision: str, context: int | None, sequences: int) -> MemoryNeeds:
+    """Return what a model needs in vLLM.
+
+    Args:
+        config: A transformers config.
+        precision: Key of `BYTES_PER_ELEMENT`.
+        context: Most tokens of a conversation; None for the model's context, of which ``_USUAL`` must fit.
+        sequences: Conversations at the same time.
+    """
+    shape = KvCacheShape.of(config)
+    own = int(getattr(config.get_text_config(), "max_position_embeddings", _USUAL))
+    usual = min(own, _USUAL) if context is None else context
+    least = max(_SMALLEST_CACHE, shape.bytes_of(precision, usual))
+    whole = shape.bytes_of(precision, own if context is None else context)
+    return MemoryNeeds(
+        weights=_parameters(config) * BYTES_PER_ELEMENT[precision],
+        working=working_bytes(config, precision, sequences),
+        wanted_cache=max(least, whole, shape.bytes_of(precision, usual, sequences)),
+        least_cache=least,
+    )
+
+
+def working_bytes(config: Any, precision: str, sequences: int) -> int:
+    """Return an estimate of what vLLM needs beside weights and cache, in bytes."""
+    text = config.get_text_config()
+    inner = getattr(text, "intermediate_size", None) or 4 * text.hidden_size
+    states = BATCHED_TOKENS * (4 * text.hidden_size + 3 * inner) * BYTES_PER_ELEMENT[precision]
+    logits = 3 * sequences * text.vocab_size * BYTES_PER_ELEMENT["float32"]
+    return int(states + logits + _FIXED)
+
+
+def share_of_device(
+    free: int,
+    total: int,
+    needs: MemoryNeeds,
+    *,
+    cache_gib: float | None = None,
+    utilization: float | None = None,
+    reserved: int = 0,
+) -> MemoryShare:
+    """Divide a device between the trainer and vLLM.
+
+    Args:
+        free: Bytes of the device that are free now.
+        total: Bytes of the device.
+        needs: What vLLM needs.
+        cache_gib: Size of the cache, if the user has set it.
+        utilization: Share of the device for vLLM, if the user has set it.
+        reserved: Bytes that the trainer will take later and keep while vLLM works.
+
+    Raises:
+        RagenError: It cannot fit; the message names the settings to lower.
+    """
+    limit = free - MARGIN if utilization is None else int(total * utilization)
+    if limit > free:
+        raise RagenError(
+            f"vllm.gpu_memory_utilization is {utilization}, which is {_gib(limit)} GiB of the device, but "
+            f"only {_gib(free)} GiB are free beside the trainer; lower it, or leave it out"
+        )
+    room = limit - needs.weights - (reserved if utilization is None else 0)
+    if cache_gib is not None:
+        cache = int(cache_gib * GIB)
+        if cache > limit - needs.weights:
+            raise RagenError(
+                f"vllm.cache_gib is {cache_gib:g}, but {_gib(max(0, limit - needs.weights))} GiB are left "
+                "beside the trainer and vLLM's weights; lower it"
+            )
+    else:
+        cache = min(needs.wanted_cache, room - needs.working)
+    if cache < needs.least_cache:
+        raise RagenError(
+            f"vLLM needs a cache of {_gib(needs.least_cache)} GiB for one conversation of full length, but "
+            f"{_gib(max(0, cache))} GiB are there for it beside the trainer and vLLM's weights; "
+            + _advice(cache_gib)
+        )
+    claimed = min(limit, needs.weights + needs.working + cache)
+    return MemoryShare(cache, utilization or max(1e-3, claimed / total - 1e-6))
+
+
+def cache_on_host(available: int, needs: MemoryNeeds, cache_gib: float | None) -> int:
+    """Return the bytes of vLLM's cache on a CPU, where half of what is available is left to others."""
+    if cache_gib is not None:
+        return int(cache_gib * GIB)
+    return max(needs.least_cache, min(needs.wanted_cache, available // 2))
+
+
+def device_memory() -> tuple[int, int]:
+    """Return the free and all bytes of the present CUDA device, after the allocator's cache was freed."""
+    torch.cuda.empty_cache()
+    free, total = torch.cuda.mem_get_info()
+    return int(free), int(total)
+
+
+def _advice(cache_gib: float | None) -> str:
+    if cache_gib is not None:
+        return f"vllm.cache_gib is {cache_gib:g}: raise it, or lower vllm.max_model_len"
+    return f"lower {_LOWER}, or use engine=vllm-server on another device"
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.2f}"
+
+
+def _parameters(config: Any) -> int:
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    return sum(parameter.numel() for parameter in model.parameters())

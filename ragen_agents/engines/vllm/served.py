@@ -1,0 +1,267 @@
+"""Rollouts by vLLM servers, which the processes of a run share."""
+
+import asyncio
+import shutil
+from collections import Counter
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeVar
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+
+from ragen_agents.engines.base import Completion, EngineError, TokenRequest
+from ragen_agents.engines.vllm.api import UNLABELLED, sampling_fields
+from ragen_agents.engines.vllm.background_loop import BackgroundLoop
+from ragen_agents.engines.vllm.server import ServedModel
+from ragen_agents.engines.weight_digests import Digests, digests_of
+from ragen_agents.engines.weights import check_scores, named_weights, probe, probed
+from ragen_envs.game.errors import RagenError, first_line
+
+WEIGHTS: Final = "weights-for-server"
+"""Folder that holds the weights which the servers have."""
+_RESTARTS: Final = 3
+"""How often a server may lose one version of the weights. One that always dies is no help."""
+_WAIT: Final = 0.2
+"""Seconds between two looks at a server that another process gives the weights."""
+
+T = TypeVar("T")
+
+
+class Processes(Protocol):
+    """The processes of a run, of which each has an engine."""
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the one that writes."""
+
+    def agree(self, error: RagenError | None) -> None:
+        """Raise the error of any process in every process; all call this together."""
+
+    def from_first(self, value: T) -> T:
+        """Return the first process's value; all call this together."""
+
+    def acquire(self, name: str) -> bool:
+        """Take what only one process may have at a time, unless another one has it."""
+
+    def release(self, name: str) -> None:
+        """Give back what was acquired."""
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """What every process knows of the weights that were written."""
+
+    digests: Digests = field(default_factory=dict)
+    probe: list[int] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)
+    """The model's log-probabilities of the probe, which a server's are compared with."""
+
+
+class ServedEngine:
+    """Generates on servers, of which each has its own copy of the model.
+
+    The first process writes every version of the weights to a folder once, and each server reads it there,
+    also after it was started anew. An episode stays on one server, whose prefix cache has its turns.
+
+    Args:
+        servers: Those that this process asks; an episode is played on one of them.
+        leads: Whether this process gives them the weights; exactly one does so for each server.
+        folder: Where WEIGHTS is made; the servers must see it under the same path.
+        stop_token_ids: Tokens that end a turn.
+        max_tokens: Most tokens of one reply.
+        context: Tokens that a prompt and its reply may have together.
+        run: What weights are labelled with, besides their version; another run's must differ.
+        processes: Of the run.
+
+    Raises:
+        RagenError: A server is not there, or not with the settings that are needed.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[ServedModel],
+        leads: bool,
+        folder: Path,
+        stop_token_ids: frozenset[int],
+        max_tokens: int,
+        context: int,
+        run: str,
+        processes: Processes,
+    ) -> None:
+        self.version = 0
+        self._servers, self._leads = list(servers), leads
+        self._folder = folder.absolute() / WEIGHTS
+        self._stop_token_ids, self._max_tokens = stop_token_ids, max_tokens
+        self._run, self._processes = run, processes
+        self._label = ""
+        self._sent = _Sent()
+        self._restarts: Counter[str] = Counter()
+        self._has_written = False
+        self._names = count()
+        self._tasks: set[asyncio.Task[Completion]] = set()
+        self._loop = BackgroundLoop()
+        self._restoring = asyncio.Lock()
+        try:
+            processes.agree(self._attempt(self._check(context)))
+        except RagenError:
+            self.close()
+            raise
+
+    def submit(self, requests: Sequence[TokenRequest]) -> None:
+        """Send requests."""
+        self._loop.run(self._send(requests))
+
+    def poll(self) -> list[Completion]:
+        """Wait for replies, and return those that are there."""
+        if not self._tasks:
+            return []
+        done = self._loop.run(self._take_done())
+        errors = [error for task in done if (error := task.exception())]
+        if errors:
+            raise errors[0]
+        return [task.result() for task in done]
+
+    def sync(self, model: Any, version: int) -> None:
+        """Hand the first process's model over to every server, once, and check that it arrived.
+
+        All processes call this together; those but the first may pass anything.
+
+        Raises:
+            EngineError: A server does not have the weights; it is raised in every process.
+        """
+        self._forget()
+        self.version, self._label = version, f"{self._run}{version}"
+        self._restarts.clear()
+        error = None
+        if self._processes.is_first:
+            self._has_written = True
+            try:
+                self._sent = _write(model, self._folder, self._servers[0].precision)
+            except RagenError as found:
+                error = found
+        self._processes.agree(error)
+        self._sent = self._processes.from_first(self._sent)
+        self._processes.agree(self._attempt(self._load_all()) if self._leads else None)
+
+    def release(self) -> None:
+        """Do nothing: the servers have devices of their own."""
+
+    def close(self) -> None:
+        """Close the connections, and remove the weights; the servers keep running."""
+        self._forget()
+        for server in self._servers:
+            self._loop.run(server.close())
+        self._loop.close()
+        if self._has_written:  # not what another run, whose directory this is, has written
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _forget(self) -> None:
+        self._loop.run(self._cancel())
+        for server in self._servers:
+            server.forget_outage()
+
+    def _attempt(self, work: Coroutine[Any, Any, None]) -> RagenError | None:
+        try:
+            self._loop.run(work)
+        except RagenError as error:
+            return error
+        return None
+
+    async def _send(self, requests: Sequence[TokenRequest]) -> None:
+        self._tasks |= {asyncio.create_task(self._completion(request)) for request in requests}
+
+    async def _take_done(self) -> set[asyncio.Task[Completion]]:
+        done, self._tasks = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        return done
+
+    async def _cancel(self) -> None:
+        tasks, self._tasks = self._tasks, set()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)  # seen, or asyncio complains of them
+
+    async def _check(self, context: int) -> None:
+        for server in self._servers:
+            await server.check(context)
+        found = {server.precision for server in self._servers}
+        if len(found) > 1:
+            raise RagenError(
+                f"the servers have different dtypes, {' and '.join(sorted(found))}; start all with one"
+            )
+
+    async def _load_all(self) -> None:
+        await asyncio.gather(*map(self._load, self._servers))
+
+    async def _load(self, server: ServedModel) -> None:
+        await server.load(self._folder, self._label, self._sent.digests)
+        scored = await server.score(self._sent.probe)
+        check_scores(self._sent.scores, scored, server.precision, self.version)
+
+    async def _completion(self, request: TokenRequest) -> Completion:
+        """Return the reply to a request.
+
+        It depends on prompt, seed and weights only, so it is that of a server that is gone meanwhile.
+        """
+        server = self._servers[request.key % len(self._servers)]
+        fields = sampling_fields(
+            request.seed, request.temperature, self._max_tokens, self._stop_token_ids
+        )
+        while True:
+            found = await server.reply(str(next(self._names)), request.ids, fields)
+            if self._is_ours(found.label):
+                return Completion(
+                    request.key, found.ids, found.logprobs, found.finish, self.version
+                )
+            async with self._restoring:
+                await self._restore(server)
+
+    def _is_ours(self, label: str) -> bool:
+        """Return whether weights are those that were sent, not those that a server starts with."""
+        if label not in (self._label, UNLABELLED):
+            raise EngineError(
+                f"a reply was written by weights '{label}', but '{self._label}' was sent; a server serves "
+                "one run"
+            )
+        return label == self._label
+
+    async def _restore(self, server: ServedModel) -> None:
+        """Wait until a server that was started anew has the weights again, or give it them."""
+        while not self._is_ours(await server.label()):
+            if not self._processes.acquire(server.url):
+                await asyncio.sleep(_WAIT)
+                continue
+            try:
+                if not self._is_ours(await server.label()):
+                    self._count_restart(server.url)
+                    await self._load(server)
+            finally:
+                self._processes.release(server.url)
+
+    def _count_restart(self, url: str) -> None:
+        self._restarts[url] += 1
+        if self._restarts[url] > _RESTARTS:
+            raise EngineError(
+                f"the server {url} lost version {self.version} of the weights {self._restarts[url]} times: "
+                "something restarts it"
+            )
+
+
+def _write(model: Any, folder: Path, precision: str) -> _Sent:
+    """Write a model's weights as a model folder's, in the servers' arithmetic.
+
+    Raises:
+        RagenError: They cannot be written.
+    """
+    weights = named_weights(model, getattr(torch, precision))
+    tensors = {name: tensor.cpu().contiguous().clone() for name, tensor in weights}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    except (OSError, SafetensorError) as error:
+        raise EngineError(f"'{folder}' cannot be written: {first_line(error)}") from error
+    vocabulary = model.config.get_text_config().vocab_size
+    return _Sent(digests_of(tensors, vocabulary), probe(model), probed(model))

@@ -1,0 +1,1 @@
+"""Compiled games: vector envs and the kernels they share."""

@@ -1,0 +1,160 @@
+"""What the compiled games share: rows of the state, ends of episodes, keys of grid levels.
+
+A kernel makes several passes over all envs. Each pass is either plain arithmetic on rows, which the
+compiler turns into vector instructions, or one look-up without branches on data.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragen_envs.compiled.compiling import in_place, inner, share
+from ragen_envs.levels import keys, seeding, splits
+
+# Rows of a state, (rows, n) int64; games add their own from ``OWN`` on.
+PHASE: Final = 0
+ELAPSED: Final = 1
+STREAM: Final = 2
+OWN: Final = 3
+
+# Phases of an episode.
+RUNNING: Final = 0
+ENDED: Final = 1
+DUE: Final = 2
+"""The next episode begins now."""
+DUE_IN: Final = tuple(DUE + 1 + code for code in range(len(splits.SPLITS)))
+"""The same, where not all envs are in one split, by the split."""
+
+# Rows of the flags that a step writes, (rows, n) bool; games add their own from ``OWN_FLAG`` on.
+TERMINATED: Final = 0
+TRUNCATED: Final = 1
+SUCCESS: Final = 2
+VALID: Final = 3
+EFFECTIVE: Final = 4
+OWN_FLAG: Final = 5
+
+RECORDED: Final = (TERMINATED, TRUNCATED, SUCCESS)
+"""The flags that a rollout returns."""
+BLOCK: Final = 1024
+"""Envs that a rollout plays to its end before it goes on, so that they stay in the cache."""
+
+_MASK: Final = np.uint64(seeding.STREAM_MASK)
+
+share(seeding.advance, seeding.word, seeding.below, seeding.uniform, splits.split_code)
+
+
+def key_tables(height: int, width: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Return the weights (h*w,) and the symmetries (4 or 8, h*w) that ``grid_key`` needs."""
+    return keys.key_weights(height, width).astype(np.uint64), keys.symmetries(height, width)
+
+
+@in_place
+def grid_key(cells: Any, weights: Any, images: Any) -> Any:
+    """Return ``keys.grid_key`` of cell codes (h*w,), with the tables of ``key_tables``.
+
+    Sums are taken in uint64, whose overflow is defined, and never mixed with signed integers.
+    """
+    best = _MASK
+    for k in range(images.shape[0]):
+        total = np.uint64(0)
+        for i in range(images.shape[1]):
+            total += (np.uint64(cells[images[k, i]]) + np.uint64(1)) * weights[i]
+        best = min(best, total & _MASK)
+    return np.int64(best)
+
+
+@in_place
+def first_outside(actions: Any, count: Any) -> Any:
+    """Return the index of the first action that is not in [0, count), or -1."""
+    outside = 0
+    for i in range(actions.shape[0]):
+        outside |= int(actions[i] < 0) | int(actions[i] >= count)
+    if outside != 0:
+        for i in range(actions.shape[0]):
+            if actions[i] < 0 or actions[i] >= count:
+                return i
+    return -1
+
+
+@inner
+def settle(state: Any, done: Any, limit: Any, flags: Any, idle: Any) -> Any:
+    """Count the step, write phases, ends and validity, and return how many episodes ended.
+
+    Args:
+        state: (rows, n) int64.
+        done: Which running envs terminate in this step, (n,) of 0 or 1.
+        limit: Steps after which an episode is truncated.
+        flags: (rows, n) bool.
+        idle: The next phase of envs that were not running: DUE, or RUNNING where their episode begins now.
+    """
+    ended = 0
+    for i in range(done.shape[0]):
+        running = int(state[PHASE, i] == RUNNING)
+        elapsed = (state[ELAPSED, i] + 1) * running
+        cut = int(elapsed >= limit) & running
+        over = cut | done[i]
+        ended += over
+        state[ELAPSED, i] = elapsed
+        state[PHASE, i] = idle * (1 - running) | over
+        flags[TERMINATED, i] = done[i]
+        flags[TRUNCATED, i] = cut
+        flags[VALID, i] = True
+    return ended
+
+
+@inner
+def begin(state: Any, i: Any) -> None:
+    """Begin the next episode of env ``i``."""
+    state[PHASE, i] = RUNNING
+    state[ELAPSED, i] = 0
+
+
+@inner
+def count_ended(state: Any) -> Any:
+    """Return how many envs wait for their next episode."""
+    count = 0
+    for i in range(state.shape[1]):
+        count += int(state[PHASE, i] == ENDED)
+    return count
+
+
+@inner
+def only_split(wanted: Any) -> Any:
+    """Return the index of the split that all envs are in, or -1 if there are several."""
+    for i in range(wanted.shape[0]):
+        if wanted[i] != wanted[0]:
+            return -1
+    return wanted[0]
+
+
+@inner
+def called_up(state: Any, phase: Any, wanted: Any, only: Any, code: Any) -> Any:
+    """Return the phase of the envs in a phase that are in the split ``code``, or -1 if none are.
+
+    Where envs are in several splits, those of the split get a phase of its own.
+
+    Args:
+        state: (rows, n) int64.
+        phase: Which envs.
+        wanted: Indices in ``SPLITS`` of the splits of the envs, (n,) int64.
+        only: ``only_split`` of them.
+        code: Index of the split.
+    """
+    if only >= 0:
+        return phase if only == code else -1
+    due = -1
+    for i in range(state.shape[1]):
+        if state[PHASE, i] == phase and wanted[i] == code:
+            state[PHASE, i] = due = DUE_IN[code]
+    return due
+
+
+@inner
+def record(flags: Any, ends: Any, step: Any, low: Any, high: Any) -> None:
+    """Copy the recorded flags of the envs ``low`` to ``high``, to be kept: (3, steps, num_envs) bool."""
+    for k in range(len(RECORDED)):
+        flag, kept = flags[RECORDED[k]], ends[k, step, low:high]
+        # numba compiles this to faster code than the assignment of a slice.
+        for i in range(kept.shape[0]):
+            kept[i] = flag[i]

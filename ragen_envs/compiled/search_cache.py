@@ -1,0 +1,43 @@
+"""A cache for exact searches that remembers refusals, too."""
+
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import NamedTuple, ParamSpec, TypeVar
+
+from ragen_envs.game.errors import SolverLimitError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Refusal(NamedTuple):
+    """What a search that gave up said."""
+
+    message: str
+
+
+def search_cache(maxsize: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Return a decorator like ``lru_cache`` that also remembers a `SolverLimitError`.
+
+    ``lru_cache`` remembers no exceptions, so a search would spend the time until it gives up again each
+    time it is asked.
+    """
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @lru_cache(maxsize)
+        def attempt(*args: P.args, **kwargs: P.kwargs) -> T | _Refusal:
+            try:
+                return function(*args, **kwargs)
+            except SolverLimitError as error:
+                return _Refusal(str(error))
+
+        @wraps(function)
+        def answer(*args: P.args, **kwargs: P.kwargs) -> T:
+            found = attempt(*args, **kwargs)  # type: ignore[arg-type]
+            if isinstance(found, _Refusal):
+                raise SolverLimitError(found.message)
+            return found
+
+        return answer
+
+    return decorate

@@ -1,0 +1,517 @@
+"""What the vectorised games share: seeding, frozen instances, autoreset and the packing of infos."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from ragen_envs.compiled.compiling import first_use
+from ragen_envs.compiled.kernels import (
+    BLOCK,
+    DUE,
+    DUE_IN,
+    EFFECTIVE,
+    ENDED,
+    OWN_FLAG,
+    PHASE,
+    RECORDED,
+    RUNNING,
+    STREAM,
+    SUCCESS,
+    TERMINATED,
+    TRUNCATED,
+    VALID,
+    first_outside,
+)
+from ragen_envs.compiled.vector_options import ResetOptions, read_actions, read_options, read_seeds
+from ragen_envs.game.arguments import read_choice, read_count, read_flag
+from ragen_envs.game.errors import GenerationError, InstanceError, RagenError, ResetNeededError
+from ragen_envs.levels import seeding
+from ragen_envs.levels.splits import SPLITS
+
+NO_LIMIT = 2**53
+"""Limits are at most this, which a float holds exactly."""
+_BOOL = np.dtype(np.bool_)
+
+
+class Rollout(NamedTuple):
+    """What many steps in one call return; a step has one row."""
+
+    observations: NDArray[Any]
+    """After the last step, as ``step`` returns them."""
+    rewards: NDArray[np.float64]
+    """(steps, num_envs)."""
+    terminations: NDArray[np.bool_]
+    """(steps, num_envs)."""
+    truncations: NDArray[np.bool_]
+    """(steps, num_envs)."""
+    successes: NDArray[np.bool_]
+    """(steps, num_envs), the info ``success`` of the episode that took the step."""
+
+
+# Rewards, flags, terminations, truncations, infos; all of type bool is in the memory of the flags.
+_Results = tuple[
+    NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
+]
+
+
+class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
+    """Many copies of one game, stepped by compiled code; equal to as many single envs, bit for bit.
+
+    Seeds, options and infos are those of ``gymnasium.vector.SyncVectorEnv`` over the single envs,
+    in each autoreset mode. ``reset(options=...)`` also takes ``index`` and ``noise`` as arrays of
+    one integer an env, and ``reset_mask``. Each env stays in the split that it was asked for last, by
+    ``split`` of the constructor or of a reset, in later resets and autoresets too. The masks in infos
+    that are True everywhere are shared and read-only. Copies, pickled or deep, play on independently.
+    """
+
+    game: ClassVar[Any]
+    """The single env, which reads the settings and draws the pictures."""
+    flags: ClassVar[tuple[str, ...]] = ()
+    """Names of the game's own infos of type bool."""
+    kernels: ClassVar[tuple[Any, ...]]
+    """The compiled functions that resets and steps call."""
+    _made_anew: ClassVar[tuple[str, ...]] = ("_rolled", "_shown", "_kept")
+    """Attributes that ``_link`` makes and that copies, which may be pickles, leave out."""
+    rollout_kernel: ClassVar[Any]
+    """The compiled function that ``rollout`` calls."""
+
+    single: Any
+    """One single env with the same settings."""
+    _state: NDArray[np.int64]
+    """(rows, num_envs), see ``ragen_envs.compiled.kernels``."""
+    _observations: NDArray[Any]
+    """(num_envs, ...), the buffer that the kernels write."""
+    _rolled: tuple[NDArray[np.float64], NDArray[np.bool_]] | None
+    """Rewards and ends of the last rollout, if they are to be returned again."""
+    _begins_again: bool = False
+    """Whether a step also begins the episodes that are due, on the fixed level."""
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        max_episode_steps: int | None = None,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        copy: bool = True,
+        render_mode: str | None = None,
+        **settings: Any,
+    ) -> None:
+        """Make the envs.
+
+        Args:
+            num_envs: Number of envs, at least 1.
+            max_episode_steps: Steps after which an episode is truncated; None or -1 for never.
+            autoreset_mode: When an env whose episode ended is reset.
+            copy: Return fresh arrays. If False, every ``step`` returns the same ones, also in infos, and
+                overwrites them, as does every ``rollout`` of as many steps. Observations are read-only then.
+            render_mode: As of the single env; ``render`` returns a tuple of frames.
+            **settings: Keyword arguments of the single env.
+        """
+        self.num_envs = read_count("num_envs", num_envs, 1)
+        self.copy = read_flag("copy", copy)
+        self.autoreset_mode = _read_autoreset_mode(autoreset_mode)
+        self.single = self.game(render_mode=render_mode, **settings)
+        self._same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
+        self._disabled = self.autoreset_mode is AutoresetMode.DISABLED
+        self.metadata = {**self.single.metadata, "autoreset_mode": self.autoreset_mode}
+        self.render_mode = render_mode
+        self.single_observation_space = self.single.observation_space
+        self.single_action_space = self.single.action_space
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._limit = _read_limit(max_episode_steps)
+        self._shape = (num_envs,)
+        self._scratch = np.empty(num_envs, np.int64)
+        self._flags_shape = (OWN_FLAG + len(self.flags), num_envs)
+        own = enumerate(self.flags, OWN_FLAG)
+        self._shown_flags = (
+            (SUCCESS, "success"), (VALID, "action_is_valid"), (EFFECTIVE, "action_is_effective"), *own,
+        )  # fmt: skip
+        self._everywhere = np.ones(num_envs, np.bool_)
+        self._ready = False
+        self._waiting = False
+        fixed = self.single._fixed
+        self._fixed = None if fixed is None else self._decode(fixed)
+        self._splits = np.full(num_envs, SPLITS.index(self.single.split), np.int64)
+        self._allocate()
+        self._link()
+        self._streams[:] = -1
+        self._compile()
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        """Start episodes; see the class.
+
+        Raises:
+            RagenError: A seed or an option is none, or names an instance that does not exist.
+        """
+        asked = read_options(options, self._splits)
+        seeds = read_seeds(seed, self.num_envs)
+        if isinstance(seed, int):
+            super().reset(seed=seed)
+        if asked.indices is not None:
+            self._reset_frozen(asked, asked.indices)
+        else:
+            self._reset_fresh(asked, seeds)
+        self._splits[asked.ids] = asked.splits
+        started = (self._streams >= 0) & (self._state[PHASE] < DUE)
+        self._ready = bool(started.all())
+        self._waiting = bool((self._state[PHASE] == ENDED).any())
+        return self._observe(), self._reset_infos(asked.ids)
+
+    def step(
+        self, actions: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
+        """Play one action in each env.
+
+        Args:
+            actions: (num_envs,) integers.
+
+        Raises:
+            RagenError: An action is none. Nothing has changed then.
+            ResetNeededError: An env was not reset, or its episode is over and autoreset is disabled.
+        """
+        if not self._ready or (self._waiting and self._disabled):
+            raise self._not_ready()
+        actions = read_actions(actions, self._shape)
+        rewards, flags, terminations, truncations, infos = self._kept or self._fresh_results()
+        ended = self._play(actions, rewards, flags)
+        if ended < 0:
+            raise self._wrong_action(actions, -1 - ended)
+        if self._kept:  # wrappers add infos of their own
+            infos = infos.copy()
+        if self._waiting and not self._begins_again:
+            self._begin(DUE, self._splits)
+        self._waiting = ended > 0 and not self._same_step
+        self._add_infos(infos)
+        if ended and self._same_step:
+            infos.update(self._finish(infos))
+        return self._observe(), rewards, terminations, truncations, infos
+
+    def rollout(self, actions: NDArray[Any], threads: int = 1) -> Rollout:
+        """Play many actions in each env, with the results of that many calls of ``step``.
+
+        It takes less time up to some thousand envs, where the call of a step costs more than its work. What
+        ``step`` returns beside rewards and ends is not made.
+
+        Args:
+            actions: (steps, num_envs) integers.
+            threads: Threads that share the envs, at least 1; the results are the same for any number.
+
+        Raises:
+            RagenError: An action is none, or autoreset is disabled. Nothing has changed then.
+            ResetNeededError: An env was not reset.
+        """
+        rows = read_actions(actions, (*np.shape(actions)[:1], self.num_envs))
+        count = min(read_count("threads", threads, 1), self.num_envs)
+        self._check_actions(rows, count)
+        if self._disabled:
+            raise RagenError("autoreset_mode is Disabled, but a rollout needs NextStep or SameStep")
+        if not self._ready:
+            raise self._not_ready()
+        rewards, ends = self._rollout_arrays(rows.shape)
+        due = ENDED if self._same_step else DUE
+
+        def play(first: int, last: int) -> int:
+            return self._play_many(first, last, rows, rewards, ends, due, self._splits, self._fixed)
+
+        # A thread that is late leaves pieces to the others; pieces below a block would cost time.
+        pieces = min(max(count, self.num_envs // BLOCK), 4 * count) if count > 1 else 1
+        with first_use(self.rollout_kernel):
+            failed = max(_in_pieces(play, self.num_envs, pieces, count))
+        if failed >= 0:
+            self._ready = False
+            raise self._failure()
+        self._waiting = bool((self._state[PHASE] == ENDED).any())
+        return Rollout(self._observe(), rewards, *ends)
+
+    def _rollout_arrays(
+        self, shape: tuple[int, ...]
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        kept = self._rolled
+        if kept is None or kept[0].shape != shape:
+            kept = np.empty(shape), np.empty((len(RECORDED), *shape), _BOOL)
+        self._rolled = None if self.copy else kept
+        return kept
+
+    def render(self) -> tuple[Any, ...] | None:
+        """Return a frame of each env as the single env draws it, or None without a render mode.
+
+        Raises:
+            ResetNeededError: An env was not reset.
+        """
+        if self.render_mode is None:
+            return None
+        if not self._ready:
+            raise ResetNeededError("call reset() for every env before render()")
+        return tuple(self._texts() if self.render_mode == "ansi" else self._frames())
+
+    def _frames(self) -> list[Any]:
+        frames = []
+        for i in range(self.num_envs):
+            self._show(i)
+            frames.append(self.single._frame())
+        return frames
+
+    def _texts(self) -> list[str]:
+        """Return the states in words; games with boards have a faster way."""
+        return self._frames()
+
+    def _reset_frozen(self, asked: ResetOptions, indices: NDArray[np.int64]) -> None:
+        from ragen_envs.levels.instances import load_pack
+
+        if self._fixed is not None:
+            raise InstanceError("index cannot be combined with level, which fixes the level")
+        name = self.single.distribution
+        levels = []
+        for code, index in zip(asked.splits.tolist(), indices.tolist(), strict=True):
+            pack = load_pack(name, SPLITS[code])
+            if index >= len(pack):
+                raise InstanceError(
+                    f"index is {index}, but split '{SPLITS[code]}' of '{name}' has instances "
+                    f"0 to {len(pack) - 1}"
+                )
+            levels.append(self._decode(pack[index].level))
+        columns = (asked.ids, asked.splits, indices, asked.noise)
+        for i, code, index, noise in zip(*(column.tolist() for column in columns), strict=True):
+            self._streams[i] = seeding.new_stream(SPLITS[code], name, index, noise)
+        self._write(asked.ids, np.stack(levels))
+        self._state[PHASE, asked.ids] = DUE
+        with first_use(*self.kernels):
+            self._start(DUE)
+
+    def _reset_fresh(self, asked: ResetOptions, seeds: list[int | None]) -> None:
+        for i, code in zip(asked.ids.tolist(), asked.splits.tolist(), strict=True):
+            seed = seeds[i]
+            if seed is None and self._streams[i] < 0:
+                seed = int(self.np_random.integers(2**31))
+            if seed is not None:
+                name = self.single.distribution
+                self._streams[i] = seeding.new_stream(SPLITS[code], name, seed)
+        self._state[PHASE, asked.ids] = DUE
+        splits = self._splits.copy()
+        splits[asked.ids] = asked.splits
+        self._begin(DUE, splits)
+        for i, noise in zip(asked.ids.tolist(), asked.noise.tolist(), strict=True):
+            if noise:
+                self._streams[i] = seeding.jump(int(self._streams[i]), noise)
+
+    def _begin(self, phase: int, splits: NDArray[np.int64]) -> None:
+        """Begin episodes in every env in a phase, on the fixed level or on fresh ones of its split."""
+        if self._fixed is not None:
+            self._restart(phase, self._fixed)
+            return
+        draws = [(phase, int(splits[0]))]
+        if not (splits == splits[0]).all():
+            draws = self._by_split(phase, splits)
+        for due, wanted in draws:
+            if self._draw(due, wanted) >= 0:
+                self._ready = False
+                raise self._failure()
+
+    def _by_split(self, phase: int, splits: NDArray[np.int64]) -> list[tuple[int, int]]:
+        """Give the envs in a phase a phase for each split; return the pairs (phase, split)."""
+        waiting = self._state[PHASE] == phase
+        pairs = [(DUE_IN[code], code) for code in range(len(SPLITS))]
+        for due, code in pairs:
+            self._state[PHASE, waiting & (splits == code)] = due
+        return pairs
+
+    def _fresh_results(self) -> _Results:
+        rewards, flags = np.empty(self.num_envs), np.empty(self._flags_shape, _BOOL)
+        return rewards, flags, flags[TERMINATED], flags[TRUNCATED], self._flag_infos(flags)
+
+    def _flag_infos(self, flags: NDArray[np.bool_]) -> dict[str, Any]:
+        infos = self._masks.copy()
+        for row, name in self._shown_flags:
+            infos[name] = flags[row]
+        return infos
+
+    def _reset_infos(self, ids: NDArray[np.int64]) -> dict[str, Any]:
+        flags = np.zeros(self._flags_shape, np.bool_)
+        flags[VALID] = True
+        infos = self._flag_infos(flags)
+        self._add_infos(infos)
+        return self._only(infos, ids)
+
+    def _only(self, infos: dict[str, Any], ids: NDArray[np.int64]) -> dict[str, Any]:
+        """Return the infos of some envs; the other items are zero."""
+        chosen: dict[str, Any] = {}
+        for name, values in infos.items():
+            chosen[name] = np.zeros_like(values)
+            chosen[name][ids] = values[ids]
+        return chosen
+
+    def _finish(self, infos: dict[str, Any]) -> dict[str, Any]:
+        """Begin the next episodes where one has ended; return the last observations and infos."""
+        ids = np.flatnonzero(self._state[PHASE])
+        last = np.full(self.num_envs, None, dtype=object)
+        for i, observation in zip(ids.tolist(), self._observations[ids], strict=True):
+            last[i] = observation
+        final = self._only(infos, ids)
+        self._begin(ENDED, self._splits)
+        for name in ("success", "action_is_effective", *self.flags):
+            infos[name][ids] = False
+        self._add_infos(infos)
+        masks = {"_final_obs": self._mask(ids), "_final_info": self._mask(ids)}
+        return {"final_obs": last, "final_info": final, **masks}
+
+    def _mask(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        mask = np.zeros(self.num_envs, np.bool_)
+        mask[ids] = True
+        return mask
+
+    def _observe(self) -> NDArray[Any]:
+        return self._observations.copy() if self.copy else self._shown
+
+    def _not_ready(self) -> ResetNeededError:
+        if not self._ready:
+            return ResetNeededError("call reset() for every env before the first step()")
+        over = np.flatnonzero(self._state[PHASE] != RUNNING).tolist()
+        return ResetNeededError(
+            f'the episodes of envs {over} are over; reset them with options={{"reset_mask": ...}}'
+        )
+
+    def _check_actions(self, rows: NDArray[np.int64], threads: int) -> None:
+        """Check all actions of a rollout, so that a wrong one stops it before it begins."""
+        space = self.single_action_space
+        assert isinstance(space, gym.spaces.Discrete)
+        flat, count = rows.reshape(-1), int(space.n)
+
+        def check(first: int, last: int) -> int:
+            wrong = int(first_outside(flat[first:last], count))
+            return first + wrong if wrong >= 0 else flat.size
+
+        with first_use(first_outside):
+            wrong = min(_in_pieces(check, flat.size, threads, threads))
+        if wrong < flat.size:
+            step, i = divmod(wrong, self.num_envs)
+            raise self._wrong_action(rows[step], i, f" of step {step}")
+
+    def _wrong_action(self, actions: NDArray[np.int64], i: int, step: str = "") -> RagenError:
+        space = self.single_action_space
+        assert isinstance(space, gym.spaces.Discrete)
+        return RagenError(f"action {i}{step} is {actions[i]}, but must be from 0 to {space.n - 1}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without what is made anew."""
+        return {name: value for name, value in self.__dict__.items() if name not in self._made_anew}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a copy, whose views of its buffers have become arrays of their own."""
+        self.__dict__.update(state)
+        self._link()
+        self._compile()
+
+    def _compile(self) -> None:
+        """Call the kernels where they change nothing, so that no step has to wait for a compiler."""
+        nobody, none = -1, np.empty(0, np.int64)
+        with first_use(*self.kernels):
+            if self._fixed is None:
+                self._draw(nobody, 0)
+            else:
+                self._restart(nobody, self._fixed)
+            self._play(none, np.empty(0), np.empty((self._flags_shape[0], 0), np.bool_))
+
+    def _add_infos(self, infos: dict[str, Any]) -> None:
+        """Write the infos that are no flags, and their masks; most games have none."""
+
+    @abstractmethod
+    def _allocate(self) -> None:
+        """Make the state, the observations, and the tables of the kernels."""
+
+    def _link(self) -> None:
+        """Make the views of the buffers; games with further views extend it, ``_observations`` first."""
+        self._streams = self._state[STREAM]
+        self._everywhere.flags.writeable = False
+        self._masks = {
+            key: self._everywhere for _, name in self._shown_flags for key in (name, f"_{name}")
+        }
+        self._rolled = None
+        self._shown = read_only(self._observations)
+        self._kept = None if self.copy else self._fresh_results()
+
+    @abstractmethod
+    def _play(
+        self, actions: NDArray[np.int64], rewards: NDArray[np.float64], flags: NDArray[np.bool_]
+    ) -> int:
+        """Step every env whose episode is running; see the kernel."""
+
+    @abstractmethod
+    def _play_many(self, first: int, last: int, *arrays: Any) -> int:
+        """Call ``rollout_kernel`` for some envs, with its arguments from ``actions`` to ``fixed``."""
+
+    @abstractmethod
+    def _restart(self, phase: int, level: NDArray[Any]) -> None:
+        """Begin episodes in every env in a phase, all on one level that was decoded."""
+
+    @abstractmethod
+    def _draw(self, phase: int, wanted: int) -> int:
+        """Begin episodes on fresh levels of a split; returns -1 or an env that found none."""
+
+    @abstractmethod
+    def _start(self, phase: int) -> None:
+        """Begin episodes on the levels that the envs were given."""
+
+    @abstractmethod
+    def _decode(self, level: str) -> NDArray[Any]:
+        """Return a level in text form as a row of numbers."""
+
+    @abstractmethod
+    def _write(self, ids: NDArray[np.int64], rows: NDArray[Any]) -> None:
+        """Give envs levels that were decoded, one row an env or one for all."""
+
+    @abstractmethod
+    def _failure(self) -> GenerationError:
+        """Return the error of the generator."""
+
+    @abstractmethod
+    def _show(self, i: int) -> None:
+        """Make the state of env ``i`` the state of the single env, to be drawn."""
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a view that nothing can be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _in_pieces(work: Callable[[int, int], int], total: int, pieces: int, threads: int) -> list[int]:
+    """Return the results of the work on each piece, from a first item to before a last one of ``total``."""
+    bounds = [total * k // pieces for k in range(pieces + 1)]
+    if pieces == 1:
+        return [work(0, total)]
+    return list(_pool(threads).map(work, bounds[:-1], bounds[1:]))
+
+
+@lru_cache(maxsize=8)
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, "ragen-rollout")
+
+
+def _read_limit(steps: int | None) -> int:
+    if steps is None or steps == -1:
+        return NO_LIMIT
+    if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
+        raise RagenError(f"max_episode_steps is {steps!r}, but must be an integer >= 1, -1 or None")
+    return min(steps, NO_LIMIT)
+
+
+def _read_autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
+    if isinstance(mode, AutoresetMode):
+        return mode
+    return AutoresetMode(
+        read_choice("autoreset_mode", mode, (each.value for each in AutoresetMode))
+    )

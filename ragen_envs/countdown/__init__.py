@@ -1,5 +1,0 @@
-"""Countdown: reach a number with the given ones."""
-
-from ragen_envs.countdown.env import CountdownEnv
-
-__all__ = ["CountdownEnv"]

@@ -1,5 +1,0 @@
-"""Cube: turn the 2x2x2 pocket cube until every face shows a single color."""
-
-from ragen_envs.cube.env import CubeEnv
-
-__all__ = ["CubeEnv"]

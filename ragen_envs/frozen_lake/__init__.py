@@ -1,5 +1,0 @@
-"""FrozenLake: cross the ice to the goal without falling into a hole."""
-
-from ragen_envs.frozen_lake.env import FrozenLakeEnv
-
-__all__ = ["FrozenLakeEnv"]

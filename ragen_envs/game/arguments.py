@@ -1,0 +1,93 @@
+"""Reading the constructor arguments of games; each error names the argument, its value and the choices."""
+
+import math
+import operator
+from collections.abc import Iterable, Sequence
+from numbers import Real
+from typing import Any
+
+from ragen_envs.game.errors import RagenError
+
+
+def read_count(name: str, value: Any, low: int, high: int | None = None) -> int:
+    """Return an integer from ``low`` to ``high``, or raise `RagenError`; a bool is no integer."""
+    if not _is_count(value, low, high):
+        limits = f">= {low}" if high is None else f"from {low} to {high}"
+        raise RagenError(f"{name} is {value!r}, but must be an integer {limits}")
+    return int(value)
+
+
+def read_number(name: str, value: Any, low: float = -math.inf, high: float = math.inf) -> float:
+    """Return a finite number from ``low`` to ``high``, or raise `RagenError`; a bool is no number."""
+    number = math.nan
+    if isinstance(value, Real) and not isinstance(value, bool):
+        number = _as_float(value)
+    if not math.isfinite(number) or not low <= number <= high:
+        limits = "finite number" if high == math.inf else f"number from {low:g} to {high:g}"
+        raise RagenError(f"{name} is {value!r}, but must be a {limits}")
+    return number
+
+
+def read_sides(name: str, value: Any, low: int, high: int) -> tuple[int, int]:
+    """Return (height, width) of one or two integers from ``low`` to ``high``, or raise `RagenError`."""
+    pair = tuple(value) if isinstance(value, Sequence) else (value, value)
+    if len(pair) != 2 or not all(_is_count(side, low, high) for side in pair):
+        raise RagenError(
+            f"{name} is {value!r}, but must be one or two integers from {low} to {high}"
+        )
+    return int(pair[0]), int(pair[1])
+
+
+def read_choice(name: str, value: Any, choices: Iterable[str]) -> str:
+    """Return one of some names, or raise `RagenError`."""
+    known = tuple(choices)
+    if not isinstance(value, str) or value not in known:
+        raise RagenError(f"{name} is {value!r}, but must be one of {', '.join(known)}")
+    return value
+
+
+def read_flag(name: str, value: Any) -> bool:
+    """Return a bool, or raise `RagenError`."""
+    if not isinstance(value, bool):
+        raise RagenError(f"{name} is {value!r}, but must be True or False")
+    return value
+
+
+def read_render_mode(mode: Any, known: Sequence[str]) -> str | None:
+    """Return a render mode of a game, or raise `RagenError`; None means no rendering."""
+    if mode is not None and (not isinstance(mode, str) or mode not in known):
+        raise RagenError(f"render_mode is {mode!r}, but must be None or one of {', '.join(known)}")
+    return mode
+
+
+def read_rows(level: Any) -> str | None:
+    """Return the text form of a level given as a list of its rows, or None if there is none."""
+    if level is None:
+        return None
+    rows = () if isinstance(level, str) or not isinstance(level, Sequence) else level
+    if not rows or not all(isinstance(row, str) for row in rows):
+        hint = "; use level.splitlines()" if isinstance(level, str) else ""
+        raise RagenError(f"level is {level!r}, but must be a list of strings{hint}")
+    return "/".join(rows)
+
+
+def read_text(name: str, value: Any) -> str | None:
+    """Return a string or None, or raise `RagenError`."""
+    if value is not None and not isinstance(value, str):
+        raise RagenError(f"{name} is {value!r}, but must be a string")
+    return value
+
+
+def _is_count(value: Any, low: int, high: int | None) -> bool:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        return False
+    return not isinstance(value, bool) and low <= number and (high is None or number <= high)
+
+
+def _as_float(value: Real) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan

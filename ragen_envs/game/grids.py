@@ -1,0 +1,131 @@
+"""Boards in words: rows of symbols, by one table look-up, and the places of things."""
+
+from abc import ABC, abstractmethod
+from codecs import charmap_decode
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from struct import Struct
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragen_envs.game.text import COORDINATES, GRID, Symbols
+
+_END_OF_ROW: Final = b"\xff"
+_END_OF_BOARD: Final = b"\xfe"
+_SEPARATOR: Final = "\0"
+_UNDEFINED: Final = "\ufffe"
+_Write = Callable[[bytes | bytearray], str]
+
+
+class BoardText(ABC):
+    """What the text faces of the games on a board share: the legend and the forms of the state."""
+
+    cell_names: ClassVar[tuple[str, ...]]
+    """Names of the cell codes, in their order."""
+    _last: tuple[Symbols, int, int, _Write] = {}, 0, 0, str
+    """Symbols, size and width of the last board, and what writes such boards."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without what writes boards, which cannot be pickled."""
+        return {name: value for name, value in self.__dict__.items() if name != "_last"}
+
+    def legend(self, symbols: Symbols) -> str:
+        """Return one line that explains the symbols."""
+        return ", ".join(f"{symbols[name]} {name}" for name in self.cell_names)
+
+    def observation(self, env: Any, form: str, symbols: Symbols) -> str:
+        """Return the board, its coordinates, or both."""
+        cells, width = self.cells(env)
+        known, size, row, write = self._last
+        if known is not symbols or size != len(cells) or row != width:
+            write = _writer(len(cells), width, signs_of(symbols, self.cell_names))
+            self._last = symbols, len(cells), width, write
+        if form == GRID:
+            return write(cells)
+        places = self.coordinates(env)
+        return places if form == COORDINATES else f"{write(cells)}\n{places}"
+
+    @abstractmethod
+    def cells(self, env: Any) -> tuple[bytes | bytearray, int]:
+        """Return the cell codes to show, row-major, and how many there are in a row."""
+
+    @abstractmethod
+    def coordinates(self, env: Any) -> str:
+        """Return the state in words that need no symbols."""
+
+
+def signs_of(symbols: Symbols, cell_names: Sequence[str]) -> str:
+    """Return the symbol of each cell code, in their order."""
+    return "".join(map(symbols.__getitem__, cell_names))
+
+
+def places_text(found: Mapping[str, Sequence[int]], height: int, width: int, note: str) -> str:
+    """Return where things are as (row, column), counted from 0, one line for each kind.
+
+    Args:
+        found: Indices of the cells of each kind of thing.
+        height: Rows of the board.
+        width: Cells in a row.
+        note: A sentence about the cells that are not listed.
+    """
+    lines = [
+        f"The board has {height} rows and {width} columns. Positions are (row, column), with row 0 at "
+        f"the top and column 0 at the left. {note}"
+    ]
+    for name, cells in found.items():
+        places = ", ".join(f"({cell // width}, {cell % width})" for cell in cells)
+        lines.append(f"{name}: {places or 'none'}")
+    return "\n".join(lines)
+
+
+def rewards_text(terms: Sequence[tuple[float, str]]) -> str:
+    """Return the sentence about the rewards; terms of 0 are left out.
+
+    Args:
+        terms: Each amount, and what it is paid for.
+    """
+    paid = ", ".join(f"{amount:.10g} {reason}" for amount, reason in terms if amount)
+    return f"Rewards: {paid or 'none'}."
+
+
+def plain_places(cells: Sequence[int], width: int) -> str:
+    """Return cells as row and column in bare digits, which is what small models copy best."""
+    return ", ".join(f"{cell // width} {cell % width}" for cell in cells)
+
+
+def grid_text(cells: bytes | bytearray, width: int, signs: str) -> str:
+    """Return a board as text, one line a row.
+
+    Args:
+        cells: Cell codes (h*w,), row-major, each an index into ``signs``.
+        width: Cells in a row, at least 1.
+        signs: The symbol of each cell code.
+    """
+    return _writer(len(cells), width, signs)(cells)
+
+
+def grid_texts(boards: NDArray[np.uint8], signs: str) -> list[str]:
+    """Return ``grid_text`` of each of the boards, (n, h, w)."""
+    count, height, width = boards.shape
+    rows = np.empty((count, height, width + 1), np.uint8)
+    rows[:, :, :width] = boards
+    rows[:, :, width] = ord(_END_OF_ROW)
+    rows[:, -1, width] = ord(_END_OF_BOARD)
+    texts = charmap_decode(rows.data, "strict", _table(signs))[0].split(_SEPARATOR)
+    texts.pop()
+    return texts
+
+
+@lru_cache(maxsize=256)
+def _table(signs: str) -> str:
+    """Return the sign of each code from 0 to 255; a table of this length decodes fastest."""
+    return signs.ljust(ord(_END_OF_BOARD), _UNDEFINED) + _SEPARATOR + "\n"
+
+
+@lru_cache(maxsize=1024)
+def _writer(size: int, width: int, signs: str) -> _Write:
+    """Return what writes boards of a size."""
+    cut, table = Struct(f"{width}s" * (size // width)).unpack, _table(signs)
+    return lambda cells: charmap_decode(_END_OF_ROW.join(cut(cells)), "strict", table)[0]

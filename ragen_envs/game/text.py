@@ -1,0 +1,94 @@
+"""What a game must say of itself to be played in words."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol, runtime_checkable
+
+from ragen_envs.game.oracle import Action, Budget
+
+__all__ = [
+    "BOTH",
+    "COORDINATES",
+    "FORMATS",
+    "GRID",
+    "IMAGE",
+    "ExplainingFace",
+    "Symbols",
+    "TextFace",
+    "action_texts",
+    "countdown",
+    "explain",
+]
+
+GRID: Final = "grid"
+"""A state as a drawing of symbols."""
+COORDINATES: Final = "coordinates"
+"""A state as a list of positions."""
+BOTH: Final = "both"
+"""A drawing, then a list of positions."""
+IMAGE: Final = "image"
+"""A picture in place of text."""
+FORMATS: Final = (GRID, COORDINATES, BOTH)
+"""The forms of a state that are text."""
+
+Symbols = Mapping[str, str]
+"""One printable character for the name of each kind of cell."""
+
+
+class TextFace(Protocol):
+    """The text of a game. Methods only read the env's current state.
+
+    ``env`` is the unwrapped game; a face is a constant of the game's class and holds no state.
+    """
+
+    vocabularies: Mapping[str, Symbols]
+    """Named symbol sets; "standard" always exists. Empty symbol sets for games without a board."""
+
+    def rules(self, env: Any) -> str:
+        """Return the goal, the rules and the rewards in a few sentences."""
+
+    def legend(self, symbols: Symbols) -> str:
+        """Return one line that explains the symbols, or "" if the game has no board."""
+
+    def actions(self, env: Any) -> tuple[str, ...]:
+        """Return the names of the actions, in the order of the env's action numbers.
+
+        For a game whose actions are words, the forms of its actions, such as ``click[name]``.
+        """
+
+    def observation(self, env: Any, form: str, symbols: Symbols) -> str:
+        """Return the current state in one of ``FORMATS``."""
+
+
+@runtime_checkable
+class ExplainingFace(Protocol):
+    """A text face that can also explain actions."""
+
+    def explain(self, env: Any, actions: Sequence[Any], budget: Budget) -> str:
+        """Return a short thought that leads to the actions of a turn and is true of the state.
+
+        Args:
+            env: The unwrapped game before the turn.
+            actions: At least one, at most ``budget.this_turn``.
+            budget: Remaining actions and turns before the turn.
+        """
+
+
+def explain(env: Any, actions: Sequence[Action], budget: Budget) -> str:
+    """Return the thought of the game's text face, or the plan if the face has no ``explain``."""
+    face: TextFace = env.text
+    if isinstance(face, ExplainingFace):
+        return face.explain(env, actions, budget)
+    return f"My plan: {', then '.join(action_texts(face.actions(env), actions))}."
+
+
+def action_texts(names: Sequence[str], actions: Sequence[Action]) -> tuple[str, ...]:
+    """Return actions as written in replies: the names of numbered ones, words as they are."""
+    try:
+        return tuple([names[each] for each in actions])  # type: ignore[index]
+    except TypeError:
+        return tuple([each if isinstance(each, str) else names[each] for each in actions])
+
+
+def countdown(budget: Budget) -> str:
+    """Return the part of a thought that comes before actions counted down from ``budget.this_turn``."""
+    return f"Limit for this turn: {budget.this_turn}, counted down:"

@@ -1,0 +1,176 @@
+"""Games whose actions are words: the game says whether a text is legal, and why not."""
+
+import copy
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final, NamedTuple
+
+import numpy as np
+
+from ragen_envs.game.base import GameEnv
+from ragen_envs.game.errors import RagenError
+from ragen_envs.game.free_text import FreeText
+from ragen_envs.game.oracle import Budget
+from ragen_envs.game.text import GRID
+from ragen_envs.levels.splits import TRAIN, find_level
+
+__all__ = [
+    "LEGAL",
+    "Legality",
+    "WordGameEnv",
+    "illegal",
+    "quoted",
+]
+
+MAX_ACTION_CHARACTERS: Final = 4096
+"""Longer actions are illegal in every word game."""
+MAX_STATE_CHARACTERS: Final = 1 << 17
+
+
+class Legality(NamedTuple):
+    """Whether an action may be played now."""
+
+    is_legal: bool
+    reason: str = ""
+    """Why not, as a clause without a full stop; "" for legal actions."""
+
+
+LEGAL: Final = Legality(True)
+"""What the legality of an allowed action is."""
+
+
+def illegal(reason: str) -> Legality:
+    """Return that an action may not be played, and why."""
+    return Legality(False, reason)
+
+
+def quoted(action: str) -> str:
+    """Return an action as quoted in messages: on one line, at most 60 characters."""
+    line = " ".join(action.split())
+    return f"'{line}'" if len(line) <= 60 else f"'{line[:57]}...'"
+
+
+class WordGameEnv(GameEnv[str]):
+    """Base of the games whose actions are strings.
+
+    A subclass adds what ``GameEnv`` requires, and:
+
+    - ``legality(action)``: whether an action may be played now, and if not, why;
+    - ``available()``: all legal actions, or examples if there are too many;
+    - ``play_legal(action)``: the rules, for actions that are legal;
+    - ``success``: whether the goal is reached;
+    - ``draw_level(stream)`` and ``start(level)``: a random level in text form, and the state that it begins
+      with.
+
+    An illegal action changes nothing, earns nothing and counts as a step; ``action_is_valid`` is then
+    False and ``reason`` says why. The observation is the state as text, of at most 131,072 characters.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}
+    max_action_characters: ClassVar[int] = MAX_ACTION_CHARACTERS
+    _reason: str = ""
+    _played: str = ""
+    """The level of this episode in text form."""
+
+    def __init__(self, split: str = TRAIN, render_mode: str | None = None) -> None:
+        super().__init__(split, render_mode)
+        self.observation_space = FreeText(MAX_STATE_CHARACTERS)
+        self.action_space = FreeText(self.max_action_characters)
+
+    @abstractmethod
+    def legality(self, action: str) -> Legality:
+        """Return whether an action may be played in the current state, and if not, why."""
+
+    @abstractmethod
+    def available(self) -> tuple[str, ...]:
+        """Return every legal action of the current state, or examples if there are too many."""
+
+    @abstractmethod
+    def play_legal(self, action: str) -> tuple[float, bool, bool]:
+        """Play a legal action; return what ``act`` returns."""
+
+    @property
+    @abstractmethod
+    def success(self) -> bool:
+        """Whether the goal is reached."""
+
+    @abstractmethod
+    def draw_level(self, stream: int) -> tuple[str, int]:
+        """Return a random level in text form, of any split, and the advanced stream."""
+
+    @abstractmethod
+    def start(self, level: str) -> None:
+        """Set the state to a level in text form.
+
+        Raises:
+            InstanceError: The text is not a level of this game.
+        """
+
+    def legal(self, action: str) -> Legality:
+        """Return whether an action may be played in the current state, and if not, why.
+
+        Raises:
+            RagenError: The action is not a string.
+            ResetNeededError: The episode has not begun or has ended.
+        """
+        if self._over:
+            raise self._reset_needed()
+        if not isinstance(action, str):
+            raise RagenError(f"action is {action!r}, but must be a string")
+        if len(action) > self.max_action_characters:
+            return illegal(f"an action has at most {self.max_action_characters:,} characters")
+        return self.legality(action)
+
+    def random_action(self, rng: np.random.Generator) -> str:
+        """Return a legal action; uniform over ``available()`` unless the game says otherwise."""
+        choices = self.available()
+        return choices[int(rng.integers(len(choices)))]
+
+    def act(self, action: str) -> tuple[float, bool, bool]:
+        """Play one action; an illegal one changes nothing. See the base class."""
+        found = self.legal(action)
+        self._reason = found.reason
+        if not found.is_legal:
+            return 0.0, False, False
+        reward, self._over, effective = self.play_legal(action)
+        return reward, self._over, effective
+
+    def turn_value(self, actions: Sequence[str], budget: Budget) -> float | None:
+        """Return the chance of success after a turn; for games without chance events."""
+        return self._value_without_chance(actions, budget)
+
+    def random_actions(self, rng: np.random.Generator, count: int) -> tuple[str, ...]:
+        """Return random actions, each legal after those before it; fewer if they end the game."""
+        game, chosen = copy.deepcopy(self), []
+        for _ in range(count):
+            chosen.append(game.random_action(rng))
+            if game.act(chosen[-1])[1]:
+                break
+        return tuple(chosen)
+
+    def _draw_level(self, stream: int, split: str) -> int:
+        if self._fixed is not None:
+            self._load(self._fixed)
+            return stream
+        level, stream = find_level(split, stream, self.draw_level, self.level_key)
+        self._load(level)
+        return stream
+
+    def _load(self, level: str) -> None:
+        self.start(level)
+        self._played = level
+
+    def _level(self) -> str:
+        return self._played
+
+    def _observe(self) -> str:
+        return self.text.observation(self, GRID, self.text.vocabularies["standard"])
+
+    def _info(self, effective: bool) -> dict[str, Any]:
+        reason, self._reason = self._reason, ""
+        return {
+            "success": self.success,
+            "action_is_valid": not reason,
+            "action_is_effective": effective,
+            "reason": reason,
+        }

@@ -1,0 +1,74 @@
+"""Bandit instances: a safe-sounding and a risky-sounding name of the split, in an order by the stream."""
+
+import json
+import zlib
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib import resources
+from typing import NamedTuple
+
+from ragen_envs.levels.seeding import STREAM_MASK, advance, below
+
+
+class Names(NamedTuple):
+    """The names of a split; each safe-sounding one makes a pair with each risky-sounding one."""
+
+    safe: tuple[str, ...]
+    risky: tuple[str, ...]
+
+
+@lru_cache(maxsize=1)
+def arm_names() -> Mapping[str, Names]:
+    """Return each split's names. No name is in two splits, or in two lists."""
+    text = (resources.files("ragen_envs.games.bandit") / "names.json").read_text(encoding="utf-8")
+    return {
+        split: Names(tuple(lists["safe"]), tuple(lists["risky"]))
+        for split, lists in json.loads(text).items()
+    }
+
+
+@lru_cache(maxsize=1)
+def all_names() -> tuple[str, ...]:
+    """Return every name of every split, in the order of the data; observations index into it."""
+    return tuple(name for lists in arm_names().values() for names in lists for name in names)
+
+
+@lru_cache(maxsize=1)
+def name_indices() -> Mapping[str, int]:
+    """Return where each name is in ``all_names``."""
+    return {name: index for index, name in enumerate(all_names())}
+
+
+@lru_cache(maxsize=1)
+def risky_names() -> frozenset[str]:
+    """Return the names that sound risky."""
+    return frozenset(name for lists in arm_names().values() for name in lists.risky)
+
+
+def draw(stream: int, safe: int, risky: int) -> tuple[int, int, int, int]:
+    """Draw a pair from ``safe`` safe-sounding and ``risky`` risky-sounding names, and its order.
+
+    Returns:
+        The number of the safe-sounding name, that of the risky-sounding one, 1 if the risky-sounding
+        one comes first, and the advanced stream.
+    """
+    stream = advance(stream)
+    first = below(stream, safe)
+    stream = advance(stream)
+    second = below(stream, risky)
+    stream = advance(stream)
+    return first, second, below(stream, 2), stream
+
+
+def generate(stream: int, split: str) -> tuple[tuple[str, str], int]:
+    """Draw the two arms of an instance, in the order shown, and return the advanced stream."""
+    names = arm_names()[split]
+    first, second, swapped, stream = draw(stream, len(names.safe), len(names.risky))
+    safe, risky = names.safe[first], names.risky[second]
+    return ((risky, safe) if swapped else (safe, risky)), stream
+
+
+def pair_key(names: tuple[str, str]) -> int:
+    """Return the key of a pair, equal in both orders, in [0, 2^63)."""
+    low, high = sorted(name.encode() for name in names)
+    return (zlib.crc32(low + b"/" + high) << 31 | zlib.crc32(high)) & STREAM_MASK

@@ -1,0 +1,99 @@
+"""The bandit as a picture: two slot machines, the pulled one lit, with what it paid."""
+
+from functools import lru_cache
+
+import numpy as np
+
+from ragen_envs.pictures import drawing as d
+from ragen_envs.pictures.font import measure, shorten, write
+
+HEIGHT, WIDTH = 240, 400
+"""Size of the picture in pixels."""
+
+_PANEL = WIDTH // 2
+_MIDDLE = 92
+"""Column of a machine's middle in its panel; the lever stands to its right."""
+_SIGN_WIDTH = 150
+_TRAY_WIDTH = 92
+_COIN = 56
+
+
+def render(names: tuple[str, str], chosen: int | None, paid: float | None) -> d.Image:
+    """Draw the two arms in the order shown.
+
+    Args:
+        names: The arms' names; up to 12 characters always fit, longer ones are written small and,
+            beyond that, cut.
+        chosen: Index of the pulled arm, or None before the pull.
+        paid: What it paid, or None before the pull. The coin is filled from 0 to 1.
+
+    Returns:
+        A fresh RGB image, uint8 (240, 400, 3).
+    """
+    panels = []
+    for arm, name in enumerate(names):
+        panel = _machine(pulled=arm == chosen, faded=chosen not in (None, arm)).copy()
+        _write_within(panel, name, 40, _SIGN_WIDTH, d.WHITE)
+        if arm == chosen and paid is not None:
+            _show_payoff(panel, paid)
+        panels.append(panel)
+    return np.concatenate(panels, axis=1)
+
+
+def _write_within(panel: d.Image, text: str, y: int, width: int, color: d.Color) -> None:
+    """Write text as large as fits, cut if even the smallest letters do not."""
+    short = text[:width]
+    scale = next((scale for scale in (3, 2) if measure(short, scale) <= width), 1)
+    write(panel, shorten(text, scale, width), _MIDDLE, y, scale, color)
+
+
+def _show_payoff(panel: d.Image, paid: float) -> None:
+    size = _COIN
+    top, left = 118 - size // 2, _MIDDLE - size // 2
+    panel[top : top + size, left : left + size] = _coin(min(max(paid, 0.0), 1.0))
+    _write_within(panel, f"{paid:g}", 190, _TRAY_WIDTH, d.GOLD if paid > 0 else d.WHITE)
+
+
+@lru_cache(maxsize=64)
+def _coin(fill: float) -> d.Image:
+    """Return a coin, filled from below to a fraction from 0 to 1, uint8 (56, 56, 3)."""
+    canvas = d.Canvas(_COIN, _COIN, d.WHITE)
+    middle = _COIN / 2
+    inner = middle - 5
+    canvas.fill(canvas.disc(middle, middle, middle - 1), d.GOLD_DARK if fill > 0 else d.SLATE_PALE)
+    inside = canvas.disc(middle, middle, inner)
+    canvas.fill(inside, d.PAPER)
+    canvas.fill(inside & (canvas.y > middle + inner * (1 - 2 * fill)), d.GOLD)
+    shine = canvas.ring(middle, middle, inner - 4, 3) & (canvas.x + canvas.y < 1.5 * middle)
+    canvas.fill(shine, d.WHITE, 0.7)
+    return canvas.image()
+
+
+@lru_cache(maxsize=4)
+def _machine(pulled: bool, faded: bool) -> d.Image:
+    """Return a machine without its letters, uint8 (240, 200, 3)."""
+    canvas = d.Canvas(HEIGHT, _PANEL, d.PAPER)
+    if pulled:
+        canvas.fill(canvas.box(2, 4, 198, 236, radius=16), d.GOLD, 0.35)
+    _lever(canvas, 156 if pulled else 92)
+    canvas.fill(canvas.box(20, 216, 164, 228, radius=5), d.INK)
+    canvas.fill(canvas.box(22, 30, 162, 220, radius=12), d.BLUE_DARK)
+    canvas.fill(canvas.box(22, 30, 162, 214, radius=12), d.BLUE)
+    canvas.fill(canvas.box(7, 16, 177, 64, radius=12), d.GOLD if pulled else d.SLATE_DARK)
+    canvas.fill(canvas.box(10, 19, 174, 61, radius=9), d.INK)
+    canvas.fill(canvas.box(42, 76, 142, 160, radius=10), d.BLUE_DARK)
+    canvas.fill(canvas.box(47, 81, 137, 155, radius=6), d.WHITE)
+    canvas.fill(canvas.box(42, 174, 142, 206, radius=8), d.INK)
+    if faded:
+        canvas.fill(canvas.box(0, 0, _PANEL, HEIGHT), d.PAPER, 0.5)
+    picture = canvas.image()
+    if not pulled:
+        write(picture, "?", _MIDDLE, 118, 5, d.SLATE_PALE if faded else d.SLATE)
+    return picture
+
+
+def _lever(canvas: d.Canvas, knob: float) -> None:
+    canvas.fill(canvas.line(((160, 124), (180, 124)), 10), d.SLATE_DARK)
+    canvas.fill(canvas.line(((180, 124), (180, knob)), 7), d.SLATE)
+    canvas.fill(canvas.disc(180, knob, 10), d.CORAL_DARK)
+    canvas.fill(canvas.disc(180, knob - 1.5, 8.5), d.CORAL)

@@ -1,0 +1,188 @@
+"""Many bandits at once, compiled. Importing this module loads numba."""
+
+from typing import Any, Final
+
+import numpy as np
+
+from ragen_envs.compiled.compiling import in_place, inner, jit, share
+from ragen_envs.compiled.kernels import (
+    BLOCK,
+    DUE,
+    EFFECTIVE,
+    OWN,
+    OWN_FLAG,
+    PHASE,
+    RUNNING,
+    STREAM,
+    SUCCESS,
+    begin,
+    called_up,
+    count_ended,
+    first_outside,
+    only_split,
+    record,
+    settle,
+)
+from ragen_envs.games.bandit import dynamics, generator
+from ragen_envs.games.bandit.dynamics import RISKY, SAFE, Arm, pull
+from ragen_envs.games.bandit.generator import draw
+from ragen_envs.levels.seeding import advance, uniform
+from ragen_envs.levels.splits import SPLITS
+
+GAMBLE: Final = OWN
+"""Row of a state: which arm is the gamble."""
+CHOSEN: Final = OWN + 1
+"""Row of a state: the arm that was pulled, or -1."""
+ROWS: Final = OWN + 2
+GAMBLED: Final = OWN_FLAG
+
+share(dynamics.pull, generator.draw)
+
+
+@in_place
+def step(
+    state: Any, actions: Any, rewards: Any, flags: Any, scratch: Any, arms: Any, better: Any,
+    limit: Any,
+) -> Any:  # fmt: skip
+    """Pull one arm of each bandit; bandits whose episode is not running stay as they are.
+
+    Args:
+        state: (ROWS, n) int64; streams are advanced by one draw.
+        actions: (n,) int64.
+        rewards: Receives the payoffs, (n,) float64.
+        flags: Receives the flags, (OWN_FLAG + 1, n) bool.
+        scratch: Overwritten, at least n int64.
+        arms: The sure ``Arm`` and the other one, (2, 2) float64.
+        better: Whether the gamble is the better arm.
+        limit: Steps after which an episode is truncated.
+
+    Returns:
+        How many episodes ended, or -1 - i if action i is none; then nothing has changed.
+    """
+    wrong = first_outside(actions, 2)
+    if wrong >= 0:
+        return -1 - wrong
+    return play(state, actions, rewards, flags, scratch, arms, better, limit)
+
+
+@inner
+def play(
+    state: Any, actions: Any, rewards: Any, flags: Any, scratch: Any, arms: Any, better: Any,
+    limit: Any,
+) -> Any:  # fmt: skip
+    """Do as ``step`` with actions that were checked."""
+    safe, risky = Arm(arms[SAFE, 0], arms[SAFE, 1]), Arm(arms[RISKY, 0], arms[RISKY, 1])
+    done = scratch[: actions.shape[0]]
+    for i in range(actions.shape[0]):
+        running = state[PHASE, i] == RUNNING
+        stream = advance(state[STREAM, i])
+        gambled = actions[i] == state[GAMBLE, i]
+        payoff = pull(risky, uniform(stream)) if gambled else pull(safe, uniform(stream))
+        rewards[i] = payoff if running else 0.0
+        state[STREAM, i] = stream if running else state[STREAM, i]
+        state[CHOSEN, i] = actions[i] if running else state[CHOSEN, i]
+        flags[SUCCESS, i] = (gambled == better) & running
+        flags[EFFECTIVE, i] = running
+        flags[GAMBLED, i] = gambled & running
+        done[i] = running
+    return settle(state, done, limit, flags, DUE)
+
+
+@inner
+def start(state: Any, i: Any) -> None:
+    """Begin an episode of bandit ``i``."""
+    state[CHOSEN, i] = -1
+    begin(state, i)
+
+
+@in_place
+def start_all(state: Any, phase: Any) -> None:
+    """Begin an episode of every bandit in a phase, whose arms are already in place."""
+    for i in range(state.shape[1]):
+        if state[PHASE, i] == phase:
+            start(state, i)
+
+
+@in_place
+def restart_all(names: Any, state: Any, phase: Any, level: Any) -> None:
+    """Begin an episode with the same arms on every bandit in a phase: two names, and which is the gamble."""
+    for i in range(state.shape[1]):
+        if state[PHASE, i] == phase:
+            names[i, 0], names[i, 1] = level[0], level[1]
+            state[GAMBLE, i] = level[2]
+            start(state, i)
+
+
+@in_place
+def draw_all(names: Any, state: Any, phase: Any, safe: Any, risky: Any, hinted: Any) -> None:
+    """Draw the arms of every bandit in a phase and begin an episode.
+
+    Args:
+        names: Receives the indices of the two names, (n, 2) int64.
+        state: (ROWS, n) int64.
+        phase: Which bandits.
+        safe: Indices of the split's safe-sounding names, int64.
+        risky: Indices of its risky-sounding names, int64.
+        hinted: Whether the risky-sounding name is the gamble.
+    """
+    for i in range(state.shape[1]):
+        if state[PHASE, i] == phase:
+            first, second, swapped, state[STREAM, i] = draw(
+                state[STREAM, i], safe.shape[0], risky.shape[0]
+            )
+            names[i, swapped] = safe[first]
+            names[i, 1 - swapped] = risky[second]
+            state[GAMBLE, i] = 1 - swapped if hinted else swapped
+            start(state, i)
+
+
+@inner
+def begin_due(
+    names: Any, state: Any, due: Any, wanted: Any, only: Any, fixed: Any, words: Any, hinted: Any
+) -> None:
+    """Begin an episode of every bandit in the phase ``due``, with the arms ``fixed`` or else fresh ones.
+
+    ``fixed`` is a level of ``restart_all`` or None. ``wanted`` holds the index of each bandit's split, (n,)
+    int64, and ``only`` is ``only_split`` of them. ``words`` holds the safe-sounding and the risky-sounding
+    names of each split, by their indices.
+    """
+    for code in range(len(SPLITS)):
+        phase = called_up(state, due, wanted, only, code)
+        if phase < 0:
+            continue
+        if fixed is None:
+            draw_all(names, state, phase, words[code][0], words[code][1], hinted)
+        else:
+            restart_all(names, state, phase, fixed)
+
+
+@jit
+def rollout(
+    first: Any, last: Any, names: Any, state: Any, actions: Any, rewards: Any, ends: Any, due: Any,
+    wanted: Any, fixed: Any, arms: Any, better: Any, limit: Any, words: Any, hinted: Any,
+) -> Any:  # fmt: skip
+    """Pull many arms of the bandits ``first`` to ``last``, and begin the episodes that fall due; returns -1.
+
+    Threads can play different bandits at the same time. ``actions`` is (steps, n) int64, all in [0, 2);
+    ``rewards``, (steps, n) float64, receives the payoffs, and ``ends``, (3, steps, n) bool, the flags
+    ``RECORDED``. Episodes begin in the phase ``due``, DUE or ENDED. The rest is as of ``step`` and
+    ``begin_due``.
+    """
+    for low in range(first, last, BLOCK):
+        high = min(low + BLOCK, last)
+        block = state[:, low:high].copy()
+        flags = np.empty((GAMBLED + 1, high - low), np.bool_)
+        scratch = np.empty(high - low, np.int64)
+        over = count_ended(block)
+        only = only_split(wanted[low:high])
+        for t in range(actions.shape[0]):
+            before = over
+            over = play(
+                block, actions[t, low:high], rewards[t, low:high], flags, scratch, arms, better,
+                limit,
+            )  # fmt: skip
+            record(flags, ends, t, low, high)
+            if (before if due == DUE else over) > 0:
+                begin_due(names[low:high], block, due, wanted[low:high], only, fixed, words, hinted)
+        state[:, low:high] = block
+    return -1

@@ -1,0 +1,69 @@
+"""The bandit in words."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ragen_envs.game.errors import InstanceError
+from ragen_envs.game.oracle import Budget
+from ragen_envs.game.text import Symbols
+from ragen_envs.games.bandit.dynamics import RISKY, SAFE
+
+
+class BanditText:
+    """The text face of the bandits."""
+
+    vocabularies: Mapping[str, Symbols] = {"standard": {}}
+
+    def rules(self, env: Any) -> str:
+        """Return the goal, the rules and the rewards."""
+        sure, gamble = env.arms[SAFE], env.arms[RISKY]
+        if gamble.pays > sure.pays:
+            arms = "One arm always pays a small amount; the other pays a larger amount or nothing."
+        else:
+            arms = (
+                "One arm always pays the same amount; the other pays no more than that, or nothing."
+            )
+        return (
+            "You are playing a two-armed bandit. You pull one arm, once, by giving its name; then "
+            f"the game ends. {arms} Use what the names suggest to choose the arm that pays more on "
+            "average. Rewards: the amount that your arm pays."
+        )
+
+    def legend(self, symbols: Symbols) -> str:  # noqa: ARG002
+        """Return "": there is no board."""
+        return ""
+
+    def actions(self, env: Any) -> tuple[str, ...]:
+        """Return the names of the two arms, in the order shown."""
+        names: tuple[str, str] = env.names
+        return names
+
+    def observation(self, env: Any, form: str, symbols: Symbols) -> str:  # noqa: ARG002
+        """Return the two arms and, after the pull, what was paid."""
+        first, second = env.names
+        if env.chosen is None:
+            return f"Arms: {first}, {second}"
+        return f"{env.names[env.chosen]} paid {env.paid:g}"
+
+    def explain(self, env: Any, actions: Sequence[int], budget: Budget) -> str:  # noqa: ARG002
+        """Tell which name sounds how, and the choice by its sound before its name.
+
+        A small model that chooses between two names at once has to predict a mixture of them, and a
+        mixture of two embeddings is close to those of other names. After the sound it only has to
+        repeat itself.
+        """
+        safe = env.sure_arm if env.gamble == "sounds_risky" else 1 - env.sure_arm
+        sounds = "Sounds safe" if actions[0] == safe else "Sounds risky"
+        return (
+            f"Sounds safe: {env.names[safe]}. Sounds risky: {env.names[1 - safe]}. "
+            f"My choice. {sounds}: {env.names[actions[0]]}."
+        )
+
+
+def decode_level(level: str) -> tuple[str, str]:
+    """Return the two names of an instance in text form, ``First/Second``."""
+    names = level.split("/")
+    distinct = {name.casefold() for name in names if name and name == name.strip()}
+    if len(names) != 2 or len(distinct) != 2:
+        raise InstanceError(f"level {level!r} must be two different names joined by /")
+    return names[0], names[1]

@@ -1,0 +1,93 @@
+"""Many bandits as one vectorised Gymnasium environment."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragen_envs.compiled.vector import GameVectorEnv
+from ragen_envs.game.errors import GenerationError
+from ragen_envs.games.bandit import generator, kernels
+from ragen_envs.games.bandit.dynamics import RISKY, SAFE
+from ragen_envs.games.bandit.env import BanditEnv
+from ragen_envs.levels.splits import SPLITS
+
+
+class BanditVectorEnv(GameVectorEnv):
+    """`num_envs` games of `BanditEnv`, which describes spaces, rewards and settings.
+
+    Observations are (num_envs, 2) int64.
+    """
+
+    game = BanditEnv
+    flags = ("gambled",)
+    rollout_kernel = kernels.rollout
+    kernels = (kernels.step, kernels.start_all, kernels.draw_all)
+    single: BanditEnv
+
+    def _allocate(self) -> None:
+        self._observations = np.zeros((self.num_envs, 2), np.int64)
+        self._state = np.zeros((kernels.ROWS, self.num_envs), np.int64)
+        self._paid = np.zeros(self.num_envs)
+        self._arms = np.array([self.single.arms[SAFE], self.single.arms[RISKY]], np.float64)
+        self._better = self.single._better() == RISKY
+        self._names = tuple(self._name_indices(split) for split in SPLITS)
+        self._hinted = self.single.gamble == "sounds_risky"
+
+    def _name_indices(self, split: str) -> tuple[NDArray[np.int64], ...]:
+        """Return the indices of a split's safe-sounding names, and of its risky-sounding ones."""
+        known = generator.name_indices()
+        return tuple(
+            np.array([known[name] for name in names]) for names in generator.arm_names()[split]
+        )
+
+    def _play(
+        self, actions: NDArray[np.int64], rewards: NDArray[np.float64], flags: NDArray[np.bool_]
+    ) -> int:
+        ended: int = kernels.step(
+            self._state, actions, rewards, flags, self._scratch, self._arms, self._better, self._limit
+        )  # fmt: skip
+        if ended >= 0:
+            self._paid[: len(rewards)] = rewards
+        return ended
+
+    def _play_many(self, first: int, last: int, *arrays: Any) -> int:
+        failed: int = kernels.rollout(
+            first, last, self._observations, self._state, *arrays, self._arms, self._better,
+            self._limit, self._names, self._hinted,
+        )  # fmt: skip
+        rewards = arrays[1]
+        if len(rewards):
+            self._paid[first:last] = rewards[-1, first:last]
+        return failed
+
+    def _draw(self, phase: int, wanted: int) -> int:
+        words = self._names[wanted]
+        kernels.draw_all(self._observations, self._state, phase, *words, self._hinted)
+        return -1
+
+    def _start(self, phase: int) -> None:
+        kernels.start_all(self._state, phase)
+
+    def _restart(self, phase: int, level: NDArray[np.int64]) -> None:
+        kernels.restart_all(self._observations, self._state, phase, level)
+
+    def _decode(self, level: str) -> NDArray[np.int64]:
+        """Return the indices of the two names and which arm is the gamble."""
+        self.single._load(level)
+        return np.array([*self.single._observe(), 1 - self.single.sure_arm])
+
+    def _write(self, ids: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
+        self._observations[ids] = rows[:, :2]
+        self._state[kernels.GAMBLE, ids] = rows[:, 2]
+
+    def _failure(self) -> GenerationError:
+        return GenerationError("a split has no names")
+
+    def _show(self, i: int) -> None:
+        names = generator.all_names()
+        shown = self.single._fixed or "/".join(names[k] for k in self._observations[i])
+        self.single._load(shown)
+        chosen = int(self._state[kernels.CHOSEN, i])
+        if chosen >= 0:
+            self.single.chosen, self.single.paid = chosen, float(self._paid[i])

@@ -1,0 +1,135 @@
+"""Countdown as a Gymnasium environment."""
+
+from typing import Any
+
+from ragen_envs.game.arguments import read_count, read_text
+from ragen_envs.game.oracle import Advice, Budget, RandomBaseline, as_budget
+from ragen_envs.game.word_game import Legality, WordGameEnv
+from ragen_envs.games.countdown import dynamics, image, solver, text
+from ragen_envs.levels import seeding
+from ragen_envs.levels.keys import text_key
+from ragen_envs.levels.splits import TRAIN
+from ragen_envs.pictures.drawing import Image
+
+FEWEST, MOST = 3, 5
+"""How many numbers can be drawn."""
+LARGEST: int = 20
+"""The given numbers are drawn from 1 to this."""
+TARGETS: tuple[int, int] = (10, 100)
+"""The least and the greatest target."""
+
+
+class CountdownEnv(WordGameEnv):
+    """Reach a target by calculating with given numbers.
+
+    ## Description
+    Each action calculates with two of the numbers, which are then replaced by the result. The game
+    is won as soon as one of the numbers is the target, and lost when only another number is left.
+    Transitions are deterministic.
+
+    ## Action Space
+    `FreeText(4096)`: an operation such as `8 * 7`, with one of + - * / (also x, × and ÷) and two of
+    the numbers that are left. The result must be a positive whole number. It may be included, as in
+    `8 * 7 = 56`, if it is right.
+
+    ## Observation Space
+    `FreeText(131072)`: the target and the numbers that are left, in ascending order.
+
+    ## Starting State
+    `numbers` independent numbers from 1 to 20 and a target from 10 to 100, among the levels that
+    have a solution and need at least two operations. The numbers decide the split.
+
+    ## Rewards
+    1 when the target is reached, otherwise 0.
+
+    ## Episode End
+    Terminates when the target is reached or one number is left; truncated by the time limit.
+
+    ## Information
+    `success` (bool): the target is among the numbers. `action_is_valid` (bool): the action was legal.
+    `action_is_effective` (bool): the numbers changed; False after reset. `reason` (str): why the action
+    was illegal, or "".
+
+    ## Arguments
+    `numbers`: how many numbers are given, from 3 to 5. `level`: a fixed level, such as "60: 3 7 8
+    25".
+
+    ## Version History
+    * v0: Initial version.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
+    text = text.CountdownText()
+    numbers: dynamics.Numbers
+    """The numbers that are left, in ascending order."""
+    target: int
+
+    def __init__(
+        self,
+        numbers: int = 4,
+        level: str | None = None,
+        split: str = TRAIN,
+        render_mode: str | None = None,
+    ) -> None:
+        super().__init__(split, render_mode)
+        self.count = read_count("numbers", numbers, FEWEST, MOST)
+        self._fixed = read_text("level", level)
+        if self._fixed is not None:
+            given = len(text.decode_level(self._fixed)[0])
+            if FEWEST <= given <= MOST:
+                self.count = given
+        self.distribution = f"countdown-{self.count}"
+
+    @property
+    def success(self) -> bool:
+        """Whether the target is among the numbers."""
+        return self.target in self.numbers
+
+    def legality(self, action: str) -> Legality:
+        """Return whether an operation may be played; see the base class."""
+        return dynamics.legality(self.numbers, action)
+
+    def available(self) -> tuple[str, ...]:
+        """Return every legal operation once, the larger number first."""
+        return tuple(map(str, dynamics.operations(self.numbers)))
+
+    def play_legal(self, action: str) -> tuple[float, bool, bool]:
+        """Play a legal operation."""
+        operation = dynamics.read_operation(action)
+        assert operation is not None
+        self.numbers = dynamics.play(self.numbers, operation)
+        return float(self.success), self.success or len(self.numbers) == 1, True
+
+    def oracle(self, budget: Budget | int | None = None) -> Advice:
+        """Return the first operations of a shortest solution; its value is 1 if it fits the budget."""
+        return solver.advise(self.numbers, self.target, as_budget(budget))
+
+    def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline:
+        """Return what uniformly random legal operations are worth."""
+        return solver.random_baseline(self.numbers, self.target, as_budget(budget))
+
+    def level_key(self, level: str) -> int:
+        """Return the key of a level's numbers, whatever its target, in [0, 2^63)."""
+        return text_key(f"countdown {text.decode_level(level)[0]}")
+
+    def draw_level(self, stream: int) -> tuple[str, int]:
+        """Return a level that needs at least two operations, and the advanced stream."""
+        low, high = TARGETS
+        while True:
+            drawn = []
+            for _ in range(self.count):
+                stream = seeding.advance(stream)
+                drawn.append(1 + seeding.below(stream, LARGEST))
+            stream = seeding.advance(stream)
+            target = low + seeding.below(stream, high - low + 1)
+            numbers = tuple(sorted(drawn))
+            if (solver.fewest(numbers, target) or 0) >= 2:
+                return text.encode_level(numbers, target), stream
+
+    def start(self, level: str) -> None:
+        """Set the state to a level in text form."""
+        self.numbers, self.target = text.decode_level(level)
+
+    def _draw(self) -> Image:
+        given, _ = text.decode_level(self._level())
+        return image.render(self.numbers, self.target, len(given))

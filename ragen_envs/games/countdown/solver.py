@@ -1,0 +1,60 @@
+"""The optimum of Countdown, and what random play is worth, by enumeration."""
+
+from functools import lru_cache
+
+from ragen_envs.game.oracle import Advice, Budget, RandomBaseline
+from ragen_envs.games.countdown.dynamics import Numbers, Operation, operations, play
+
+
+@lru_cache(maxsize=1 << 16)
+def fewest(numbers: Numbers, target: int) -> int | None:
+    """Return the fewest operations that make the target, or None if nothing makes it."""
+    if target in numbers:
+        return 0
+    found = [fewest(play(numbers, each), target) for each in operations(numbers)]
+    lengths = [length for length in found if length is not None]
+    return 1 + min(lengths) if lengths else None
+
+
+def solution(numbers: Numbers, target: int) -> tuple[Operation, ...]:
+    """Return the first of the shortest solutions, () if there is none or nothing is left to do."""
+    plan = []
+    left = fewest(numbers, target)
+    while left:
+        left -= 1
+        for operation in operations(numbers):
+            after = play(numbers, operation)
+            if fewest(after, target) == left:
+                plan.append(operation)
+                numbers = after
+                break
+    return tuple(plan)
+
+
+def advise(numbers: Numbers, target: int, budget: Budget) -> Advice:
+    """Return the first operations of a shortest solution; the value is 1 if it fits the budget."""
+    if target in numbers:
+        return Advice((), 1.0, 0.0)
+    plan = tuple(map(str, solution(numbers, target)))
+    value = float(0 < len(plan) <= budget.reach)
+    return Advice(plan[: budget.this_turn], value, value)
+
+
+@lru_cache(maxsize=1 << 16)
+def random_chance(numbers: Numbers, target: int, actions: int) -> float:
+    """Return how often uniformly random operations make the target, exactly."""
+    if target in numbers:
+        return 1.0
+    choices = list(operations(numbers)) if actions else []
+    if not choices:
+        return 0.0
+    chances = [random_chance(play(numbers, each), target, actions - 1) for each in choices]
+    return sum(chances) / len(chances)
+
+
+def random_baseline(numbers: Numbers, target: int, budget: Budget) -> RandomBaseline:
+    """Return what uniformly random operations are worth."""
+    if target in numbers:
+        return RandomBaseline(1.0, 0.0)
+    chance = random_chance(numbers, target, min(budget.reach, len(numbers) - 1))
+    return RandomBaseline(chance, chance)

@@ -1,0 +1,152 @@
+"""The pocket cube as a Gymnasium environment."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, SupportsInt
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from ragen_envs.game.arguments import read_count, read_rows
+from ragen_envs.game.base import GameEnv, read_action
+from ragen_envs.game.oracle import Advice, Budget, RandomBaseline, as_budget
+from ragen_envs.games.cube import generator, text
+from ragen_envs.games.cube.dynamics import ACTION_NAMES, COLORS, is_solved, turned
+from ragen_envs.games.cube.symmetry import cube_key
+from ragen_envs.levels.splits import TRAIN
+
+if TYPE_CHECKING:
+    from ragen_envs.pictures.tiles import TileSet
+
+MAX_SCRAMBLE = 100
+
+
+class CubeEnv(GameEnv[NDArray[np.int64]]):
+    """Turn the 2x2x2 pocket cube until every face shows a single color.
+
+    ## Description
+    The cube is scrambled by a few random quarter turns. Its right, up and front layers can be
+    turned; the down-back-left corner never moves. There are 3,674,160 arrangements, and the hardest
+    need 14 turns. Transitions are deterministic.
+
+    ## Action Space
+    `Discrete(6)`: 0 R+, 1 R-, 2 U+, 3 U-, 4 F+, 5 F-. R, U and F turn the right, up and front layer a
+    quarter turn: + clockwise, - counterclockwise, as seen when looking straight at that face.
+
+    ## Observation Space
+    `MultiDiscrete([6] * 24)`: the color of each sticker, 0 white, 1 orange, 2 green, 3 red, 4 blue,
+    5 yellow. The faces come in the order up, left, front, right, back, down, with four stickers each,
+    row by row as in the unfolded cube: front in the middle, with up above it, down below it, left and
+    right on either side, and back to the right of the right face.
+
+    ## Starting State
+    The solved cube after `scramble` random quarter turns, none of which undoes the one before.
+    Cubes that differ only by rotation, reflection or a renaming of colors count as one level. A
+    short scramble yields few levels: 20 with 4 turns, 237 with 6. Fresh levels are weighted by the
+    number of scrambles that lead to them, while the packs hold every level once.
+
+    ## Rewards
+    1 when the cube is solved, otherwise 0.
+
+    ## Episode End
+    Terminates when the cube is solved; truncated by the time limit.
+
+    ## Information
+    `success` (bool): every face shows a single color. `action_is_valid` (bool): always True here.
+    `action_is_effective` (bool): a layer was turned; False after reset.
+
+    ## Arguments
+    `scramble`: number of quarter turns that scramble the cube, from 1 to 100. With the default of
+    8, the 10 actions of a conversation leave room for one wrong turn. `level`: a fixed cube, given
+    as six faces of four letters from `WOGRBY`.
+
+    ## Version History
+    * v0: Initial version.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
+    text = text.CubeText()
+    state: bytes
+    """The color codes of the 24 stickers, see ``ragen_envs.games.cube.dynamics``."""
+
+    def __init__(
+        self,
+        scramble: int = 8,
+        level: Sequence[str] | None = None,
+        split: str = TRAIN,
+        render_mode: str | None = None,
+    ) -> None:
+        super().__init__(split, render_mode)
+        self.scramble = read_count("scramble", scramble, 1, MAX_SCRAMBLE)
+        self._fixed = read_rows(level)
+        if self._fixed is not None:
+            text.decode_level(self._fixed)
+        self.distribution = f"cube-{scramble}"
+        self.observation_space = spaces.MultiDiscrete([len(COLORS)] * 24)
+        self.action_space = spaces.Discrete(len(ACTION_NAMES))
+
+    def act(self, action: SupportsInt) -> tuple[float, bool, bool]:
+        """Play one action, an integer from 0 to 5; see the base class."""
+        if self._over:
+            raise self._reset_needed()
+        self.state = turned(self.state, read_action(action, ACTION_NAMES))
+        self._over = solved = is_solved(self.state)
+        return float(solved), solved, True
+
+    @classmethod
+    def tile_set(cls) -> "TileSet":
+        """Return the tiles that draw the cells of the unfolded cube."""
+        from ragen_envs.games.cube import image
+
+        return image.TILES
+
+    def oracle(self, budget: Budget | int | None = None) -> Advice:
+        """Return the first turns of a shortest solution; its value is 1 if it fits the budget, else 0."""
+        from ragen_envs.games.cube.oracle import advise
+
+        return advise(self.state, as_budget(budget))
+
+    def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline | None:
+        """Return what random turns are worth; None for more than 14 turns."""
+        from ragen_envs.games.cube.random_play import chance_of_solution
+
+        if is_solved(self.state):
+            return RandomBaseline(1.0, 0.0)
+        chance = chance_of_solution(self.state, as_budget(budget).reach)
+        return None if chance is None else RandomBaseline(chance, chance)
+
+    def turn_value(self, actions: Sequence[int], budget: Budget) -> float:
+        """Return what is left of the chance of success after a turn; nothing in it is up to chance."""
+        return self._value_without_chance(actions, budget)
+
+    def level_key(self, level: str) -> int:
+        """Return the key of a level in text form, in [0, 2^63)."""
+        return cube_key(text.decode_level(level))
+
+    def _draw_level(self, stream: int, split: str) -> int:
+        if self._fixed is not None:
+            self._load(self._fixed)
+            return stream
+        self._initial, stream = generator.generate(self.scramble, stream, split)
+        self.state = self._initial
+        return stream
+
+    def _load(self, level: str) -> None:
+        self._initial = self.state = text.decode_level(level)
+
+    def _level(self) -> str:
+        return text.encode_level(self._initial)
+
+    def _observe(self) -> NDArray[np.int64]:
+        return np.frombuffer(self.state, np.uint8).astype(np.int64)
+
+    def _info(self, effective: bool) -> dict[str, Any]:
+        return {
+            "success": is_solved(self.state),
+            "action_is_valid": True,
+            "action_is_effective": effective,
+        }
+
+    def _draw(self) -> NDArray[np.uint8]:
+        cells = np.frombuffer(text.unfolded(self.state), np.uint8)
+        return self.tile_set().render(cells.reshape(-1, text.WIDTH))

@@ -1,0 +1,298 @@
+"""Many lakes at once: the rules, the generator and the start of episodes, compiled.
+
+A lake's row of cells is its observation: its tiles, with ``PLAYER`` added where the player is.
+Importing this module loads numba.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+
+from ragen_envs.compiled.compiling import in_place, inner, jit, share
+from ragen_envs.compiled.kernels import (
+    BLOCK,
+    DUE,
+    EFFECTIVE,
+    OWN,
+    OWN_FLAG,
+    PHASE,
+    RUNNING,
+    STREAM,
+    SUCCESS,
+    begin,
+    called_up,
+    count_ended,
+    first_outside,
+    grid_key,
+    only_split,
+    record,
+    settle,
+)
+from ragen_envs.games.frozen_lake import dynamics, generator
+from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, HOLE, PLAYER, RIGHT, slipped
+from ragen_envs.games.frozen_lake.generator import MAX_ATTEMPTS, attempt, has_path
+from ragen_envs.levels.seeding import advance, uniform
+from ragen_envs.levels.splits import SPLITS, split_code
+
+POSITION: Final = OWN
+"""Row of a state: the player's cell."""
+ROWS: Final = OWN + 1
+SLIPPED: Final = OWN_FLAG
+
+TILE: Final = 16
+"""First bit of the tile in an item of the ways; the bits before it are the place."""
+_PLACE: Final = (1 << TILE) - 1
+
+SUCCESS_RATE: Final = 0
+"""Item of the settings: probability to go where intended."""
+LIMIT: Final = 1
+"""Item of the settings: steps after which an episode is truncated."""
+HOME: Final = 2
+"""Item of the settings: where the next episode begins at once on lakes that are not running, or -1."""
+
+
+_NOWHERE: Final = 3
+"""Where lakes are that are not running, instead of on a tile."""
+
+
+def _outcomes() -> tuple[tuple[float, ...], tuple[int, ...]]:
+    """Return the reward and the end (0 or 1) of stepping onto each tile code, and 0 and 0 of ``_NOWHERE``."""
+    table = dynamics.ways(1, 2)
+    results = [dynamics.step([FROZEN, tile], table, 0, RIGHT) for tile in (FROZEN, HOLE, GOAL)]
+    rewards, ends = zip(*((reward, int(end)) for _, reward, end in results), strict=True)
+    return (*rewards, 0.0), (*ends, 0)
+
+
+def _outcome(tile: int, outcomes: tuple[Any, ...]) -> Any:
+    """Return an item of the outcomes; comparisons become vector instructions, and look-ups do not."""
+    outcome = outcomes[_NOWHERE]
+    if tile == FROZEN:
+        outcome = outcomes[FROZEN]
+    if tile == HOLE:
+        outcome = outcomes[HOLE]
+    if tile == GOAL:
+        outcome = outcomes[GOAL]
+    return outcome
+
+
+_REWARDS, _ENDS = _outcomes()
+
+share(dynamics.turned, dynamics.slipped, generator.attempt, generator.has_path, _outcome)
+
+
+@in_place
+def step(
+    tiles: Any, cells: Any, state: Any, actions: Any, rewards: Any, flags: Any, scratch: Any, ways: Any,
+    settings: Any,
+) -> Any:  # fmt: skip
+    """Play one action on each lake; lakes whose episode is not running stay as they are, or begin again.
+
+    Args:
+        tiles: (n, h*w) uint8, without the players.
+        cells: The same with the players, to be kept up to date, or None.
+        state: (ROWS, n) int64; streams are advanced by one draw.
+        actions: (n,) int64.
+        rewards: Receives the rewards, (n,) float64.
+        flags: Receives the flags, (OWN_FLAG + 1, n) bool.
+        scratch: Overwritten, at least n int64.
+        ways: The table of ``dynamics.ways``, (4*h*w,) int64. If there is a ``HOME``, the tile there is
+            in the bits from ``TILE`` on.
+        settings: (3,) float64; see ``SUCCESS_RATE``, ``LIMIT`` and ``HOME``.
+
+    Returns:
+        How many episodes ended, or -1 - i if action i is none; then nothing has changed.
+    """
+    wrong = first_outside(actions, 4)
+    if wrong >= 0:
+        return -1 - wrong
+    return play(tiles, cells, state, actions, rewards, flags, scratch, ways, settings)
+
+
+@inner
+def play(
+    tiles: Any, cells: Any, state: Any, actions: Any, rewards: Any, flags: Any, scratch: Any, ways: Any,
+    settings: Any,
+) -> Any:  # fmt: skip
+    """Do as ``step`` with actions that were checked."""
+    success_rate, home = settings[SUCCESS_RATE], int(settings[HOME])
+    turns = scratch[: actions.shape[0]]
+    for i in range(actions.shape[0]):
+        stream = advance(state[STREAM, i])
+        running = state[PHASE, i] == RUNNING
+        turns[i] = slipped(actions[i], success_rate, uniform(stream))
+        state[STREAM, i] = stream if running else state[STREAM, i]
+        flags[SLIPPED, i] = (turns[i] != actions[i]) & running
+    walk_all(tiles, cells, state, ways, flags, turns, home)
+    for i in range(actions.shape[0]):
+        tile = turns[i] if state[PHASE, i] == RUNNING else _NOWHERE
+        rewards[i] = _outcome(tile, _REWARDS)
+        flags[SUCCESS, i] = tile == GOAL
+        turns[i] = _outcome(tile, _ENDS)
+    return settle(state, turns, int(settings[LIMIT]), flags, DUE if home < 0 else RUNNING)
+
+
+@inner
+def walk_all(
+    tiles: Any, cells: Any, state: Any, ways: Any, flags: Any, turns: Any, home: Any
+) -> None:
+    """Walk in the directions ``turns``, which receives the tiles where the players are then."""
+    for i in range(turns.shape[0]):
+        here = state[POSITION, i]
+        turns[i] = ways[np.uint64(4 * here + turns[i])]
+        if cells is not None:
+            cells[i, np.uint64(here)] = tiles[i, np.uint64(here)]
+    for i in range(turns.shape[0]):
+        before = state[POSITION, i]
+        running = state[PHASE, i] == RUNNING
+        after = turns[i] & _PLACE if running else (before if home < 0 else home)
+        flags[EFFECTIVE, i] = (after != before) & running
+        state[POSITION, i] = after
+    if cells is None and home >= 0:
+        for i in range(turns.shape[0]):
+            turns[i] >>= TILE
+        return
+    for i in range(turns.shape[0]):
+        here = np.uint64(state[POSITION, i])
+        turns[i] = tiles[i, here]
+        if cells is not None:
+            cells[i, here] = tiles[i, here] + PLAYER
+
+
+@inner
+def start(tiles: Any, cells: Any, state: Any, i: Any) -> None:
+    """Begin an episode on lake ``i``, whose tiles, with the player, are already in place."""
+    for cell in range(tiles.shape[1]):
+        cells[i, cell] = tiles[i, cell]
+        if tiles[i, cell] >= PLAYER:
+            tiles[i, cell] -= PLAYER
+            state[POSITION, i] = cell
+    begin(state, i)
+
+
+@in_place
+def start_all(tiles: Any, cells: Any, state: Any, phase: Any) -> None:
+    """Begin an episode on every lake in a phase, whose tiles, with the player, are already in place."""
+    for i in range(state.shape[1]):
+        if state[PHASE, i] == phase:
+            start(tiles, cells, state, i)
+
+
+@in_place
+def restart_all(tiles: Any, cells: Any, state: Any, phase: Any, level: Any) -> None:
+    """Begin an episode on the same level, (h*w,) with the player, on every lake in a phase."""
+    for i in range(state.shape[1]):
+        if state[PHASE, i] == phase:
+            for cell in range(level.shape[0]):
+                tiles[i, cell] = level[cell]
+            start(tiles, cells, state, i)
+
+
+@inner
+def show_all(tiles: Any, cells: Any, state: Any) -> None:
+    """Write the cells of every lake: its tiles, with the player."""
+    for i in range(state.shape[1]):
+        for cell in range(tiles.shape[1]):
+            cells[i, cell] = tiles[i, cell]
+    for i in range(state.shape[1]):
+        cells[i, state[POSITION, i]] += PLAYER
+
+
+@jit
+def draw_all(
+    lakes: Any, cells: Any, state: Any, phase: Any, height: Any, width: Any, p: Any, wanted: Any, ways: Any,
+    key_weights: Any, images: Any,
+) -> Any:  # fmt: skip
+    """Begin an episode on a fresh map of the split ``wanted`` on every lake in a phase.
+
+    Returns -1, or the first lake for which ``MAX_ATTEMPTS`` draws were not enough; its stream is as
+    before.
+    """
+    size = height * width
+    seen: Any = np.empty(size, np.int64)
+    stack: Any = np.empty(size, np.int64)
+    for i in range(state.shape[1]):
+        if state[PHASE, i] != phase:
+            continue
+        tiles = lakes[i]
+        stream = state[STREAM, i]
+        found = False
+        for _ in range(MAX_ATTEMPTS):
+            at, stream = attempt(tiles, height, width, p, stream)
+            if has_path(tiles, size, at, ways, seen, stack):
+                tiles[at] = GOAL + 1  # as in generator.map_key
+                found = split_code(grid_key(tiles, key_weights, images)) == wanted
+                tiles[at] = FROZEN + PLAYER
+            if found:
+                break
+        if not found:
+            return i
+        state[STREAM, i] = stream
+        start(lakes, cells, state, i)
+    return -1
+
+
+@jit
+def begin_due(
+    lakes: Any, cells: Any, state: Any, due: Any, wanted: Any, only: Any, fixed: Any, height: Any,
+    width: Any, p: Any, ways: Any, key_weights: Any, images: Any,
+) -> Any:  # fmt: skip
+    """Begin an episode on every lake in the phase ``due``, on the level ``fixed`` or else on a fresh one.
+
+    ``fixed`` is (h*w,) with the player, or None; ``wanted`` holds the index of each lake's split, (n,) int64,
+    and ``only`` is ``only_split`` of them. The rest, and what is returned, is as of ``draw_all``.
+    """
+    for code in range(len(SPLITS)):
+        phase = called_up(state, due, wanted, only, code)
+        if phase < 0:
+            continue
+        if fixed is None:
+            failed = draw_all(
+                lakes, cells, state, phase, height, width, p, code, ways, key_weights, images
+            )
+            if failed >= 0:
+                return failed
+        else:
+            restart_all(lakes, cells, state, phase, fixed)
+    return -1
+
+
+@jit
+def rollout(
+    first: Any, last: Any, tiles: Any, cells: Any, state: Any, actions: Any, rewards: Any, ends: Any,
+    due: Any, wanted: Any, fixed: Any, settings: Any, height: Any, width: Any, p: Any, ways: Any,
+    key_weights: Any, images: Any,
+) -> Any:  # fmt: skip
+    """Play many steps on the lakes ``first`` to ``last``, and begin the episodes that fall due.
+
+    Threads can play different lakes at the same time. ``actions`` is (steps, n) int64, all in [0, 4);
+    ``rewards``, (steps, n) float64, receives the rewards, and ``ends``, (3, steps, n) bool, the flags
+    ``RECORDED``. Episodes begin in the phase ``due``, DUE or ENDED. The rest is as of ``step`` and
+    ``begin_due``. Returns -1, or a lake for which no map was found.
+    """
+    for low in range(first, last, BLOCK):
+        high = min(low + BLOCK, last)
+        lakes, shown, block = tiles[low:high], cells[low:high], state[:, low:high].copy()
+        flags = np.empty((SLIPPED + 1, high - low), np.bool_)
+        scratch = np.empty(high - low, np.int64)
+        over = count_ended(block)
+        only = only_split(wanted[low:high])
+        failed = -1
+        for t in range(actions.shape[0]):
+            before = over
+            over = play(
+                lakes, None, block, actions[t, low:high], rewards[t, low:high], flags, scratch, ways,
+                settings,
+            )  # fmt: skip
+            record(flags, ends, t, low, high)
+            if settings[HOME] < 0 and (before if due == DUE else over) > 0:
+                failed = begin_due(
+                    lakes, shown, block, due, wanted[low:high], only, fixed, height, width, p, ways,
+                    key_weights, images,
+                )  # fmt: skip
+                if failed >= 0:
+                    break
+        show_all(lakes, shown, block)
+        state[:, low:high] = block
+        if failed >= 0:
+            return low + failed
+    return -1

@@ -1,0 +1,202 @@
+"""The optimum of slippery ice under a budget of actions and turns, by dynamic programming.
+
+Within a turn an agent commits to a run of actions without seeing where the ice takes it. What the rest
+of a run is worth depends on the cell only, so the rest is a vector of values by cell, and a vector that
+is nowhere better than another one can be dropped. The result is exact.
+
+The number of vectors that remain is exponential in ``actions_per_turn`` in the worst case, but small on
+most maps: a random 4x4 map with 10 actions left takes about 10 ms, however many of them a turn may hold.
+``MAX_WORK`` bounds the time to about five seconds, and with it the memory to some tens of megabytes.
+"""
+
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragen_envs.game.errors import SolverLimitError
+from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, slipped, walk
+
+MAX_WORK: Final = 250_000_000
+"""Most comparisons of two vectors for one map and one budget; about five seconds. It is enough for seven
+actions in each of five turns, the last row of the paper's table 3, on all test levels."""
+ALWAYS: Final = 5
+"""Actions in a turn that stay below ``MAX_WORK`` on every map, if an episode has at most 30 actions."""
+
+Floats = NDArray[np.float64]
+
+
+class Policy(NamedTuple):
+    """Optimal values and runs of every cell under one budget."""
+
+    values: Floats
+    """(cells,) largest probability to reach the goal."""
+    runs: NDArray[np.int8]
+    """(cells, most actions) an optimal run for this turn; -1 after its last action."""
+
+    def run(self, cell: int) -> tuple[int, ...]:
+        """Return the run of a cell."""
+        return tuple(action for action in self.runs[cell].tolist() if action >= 0)
+
+
+@lru_cache(maxsize=512)
+def transitions(tiles: bytes, height: int, width: int, success_rate: float) -> Floats:
+    """Return P[action, cell, next cell]; holes and goals lead to themselves. Rows sum to 1."""
+    size = height * width
+    law = np.zeros((4, size, size))
+    side = (1.0 - success_rate) / 2
+    chances = ((0.0, success_rate), (success_rate, side), (success_rate + side, side))
+    for action in range(4):
+        for cell in range(size):
+            if tiles[cell] != FROZEN:
+                law[action, cell, cell] = 1.0
+                continue
+            for draw, chance in chances:
+                direction = slipped(action, success_rate, draw)
+                law[action, cell, walk(cell, direction, height, width)] += chance
+    law.flags.writeable = False
+    return law
+
+
+class Moves(NamedTuple):
+    """Where each action may lead from each cell."""
+
+    cells: NDArray[np.intp]
+    """(up to 3, 4, cells) the next cells."""
+    chances: Floats
+    """(up to 3, 4, cells) their probabilities, 0 where there are fewer."""
+
+    @classmethod
+    def of(cls, law: Floats) -> "Moves":
+        """Return the moves of transitions, (4, cells, cells)."""
+        cells = np.argsort(law == 0, axis=2, kind="stable")[:, :, :3]
+        chances = np.take_along_axis(law, cells, axis=2)
+        return cls(np.moveaxis(cells, 2, 0).copy(), np.moveaxis(chances, 2, 0).copy())
+
+    def before(self, values: Floats) -> Floats:
+        """Return the expectation before each action, (4 n, cells), of values after it, (n, cells).
+
+        Elementwise: every processor rounds alike, so that all agree on which of equal runs is the best. A
+        product of matrices would be added in an order that depends on the processor.
+        """
+        expected = np.zeros((len(values), *self.cells.shape[1:]))
+        for cells, chances in zip(self.cells, self.chances, strict=True):
+            expected += values.take(cells, axis=1) * chances
+        return expected.transpose(1, 0, 2).reshape(-1, values.shape[1])
+
+
+@lru_cache(maxsize=512)
+def open_loop_optimum(
+    tiles: bytes, height: int, width: int, success_rate: float, actions_per_turn: int
+) -> "OpenLoopOptimum":
+    """Return the programme of one map and one limit, which remembers the budgets it has solved."""
+    return OpenLoopOptimum(tiles, height, width, success_rate, actions_per_turn)
+
+
+class OpenLoopOptimum:
+    """Optimal play on one map with at most ``actions_per_turn`` actions in a turn.
+
+    Args:
+        tiles: (h*w,) tile codes. Frozen tiles that are out of reach only cost time; give them as holes.
+        height, width: Of the map.
+        success_rate: Probability to go where intended.
+        actions_per_turn: Most actions in one turn, >= 1.
+    """
+
+    def __init__(
+        self, tiles: bytes, height: int, width: int, success_rate: float, actions_per_turn: int
+    ) -> None:
+        self._shape = (height, width)
+        self._per_turn = actions_per_turn
+        self._moves = Moves.of(transitions(tiles, height, width, success_rate))
+        self._goal = np.array([float(tile == GOAL) for tile in tiles])
+        self._frozen = np.array([tile == FROZEN for tile in tiles])
+        self._known: dict[tuple[int, int], Policy] = {}
+        self._refused: set[tuple[int, int]] = set()
+
+    def solve(self, actions: int, turns: int) -> Policy:
+        """Return the optimum of every cell with at least one action and one turn left.
+
+        Raises:
+            SolverLimitError: It takes more than ``MAX_WORK``.
+        """
+        wanted = (actions, min(turns, actions))
+        if wanted in self._refused:
+            raise SolverLimitError(self._refusal())
+        self._work = 0
+        for left in self._needed(wanted):
+            try:
+                self._known[left] = self._best_runs(*left)
+            except SolverLimitError:
+                self._refused.add(wanted)
+                raise
+        return self._known[wanted]
+
+    def _needed(self, wanted: tuple[int, int]) -> list[tuple[int, int]]:
+        """Return what must still be solved for (actions, turns), in an order that it can be solved in."""
+        found: set[tuple[int, int]] = set()
+        stack = [wanted]
+        while stack:
+            left = stack.pop()
+            if left in self._known or left in found or not left[1]:
+                continue
+            found.add(left)
+            stack += [_spend(*left, length) for length in range(1, self._longest(left[0]) + 1)]
+        return sorted(found)
+
+    def _longest(self, actions: int) -> int:
+        return min(self._per_turn, actions)
+
+    def _best_runs(self, actions: int, turns: int) -> Policy:
+        """Choose each cell's best run, from the last action to the first.
+
+        After the first ``length`` actions of a run, the turn ends there or goes on with another action.
+        """
+        longest = self._longest(actions)
+        rests = self._end(actions, turns, longest)
+        for length in range(longest - 1, 0, -1):
+            end, others = self._end(actions, turns, length), self._before(*rests)
+            values = np.concatenate([end[0], others[0]])
+            rests = self._pruned(values, np.concatenate([end[1], others[1]]))
+        values, runs = self._before(*rests)
+        best = values.argmax(axis=0)
+        return Policy(values[best, np.arange(len(best))], runs[best])
+
+    def _end(self, actions: int, turns: int, length: int) -> tuple[Floats, NDArray[np.int8]]:
+        """Return the end of a turn after ``length`` actions: its values, and no further actions."""
+        left = _spend(actions, turns, length)
+        values = self._known[left].values if left[1] else self._goal
+        return values[None], np.full((1, self._longest(actions)), -1, np.int8)
+
+    def _before(self, values: Floats, runs: NDArray[np.int8]) -> tuple[Floats, NDArray[np.int8]]:
+        """Return all rests of runs that begin with another action and continue as the given ones."""
+        extended = np.empty((4, *runs.shape), np.int8)
+        extended[:, :, 0] = np.arange(4)[:, None]
+        extended[:, :, 1:] = runs[:, :-1]
+        return self._moves.before(values), extended.reshape(-1, runs.shape[1])
+
+    def _pruned(self, values: Floats, runs: NDArray[np.int8]) -> tuple[Floats, NDArray[np.int8]]:
+        """Return the rests of runs that no other one dominates; of equal ones the first."""
+        from ragen_envs.compiled.compiling import first_use
+        from ragen_envs.games.frozen_lake.pruning import undominated
+
+        order = np.argsort(-values.sum(axis=1).round(10), kind="stable")
+        with first_use(undominated):
+            kept, pairs = undominated(values[:, self._frozen], order, MAX_WORK - self._work)
+        self._work += pairs
+        if self._work > MAX_WORK:
+            raise SolverLimitError(self._refusal())
+        return values[kept], runs[kept]
+
+    def _refusal(self) -> str:
+        height, width = self._shape
+        return (
+            f"actions_per_turn is {self._per_turn}, too many to find the exact optimum on this "
+            f"{height}x{width} lake; {ALWAYS} are never too many in an episode of up to 30 actions"
+        )
+
+
+def _spend(actions: int, turns: int, length: int) -> tuple[int, int]:
+    """Return the actions and turns that are left after a turn with ``length`` actions."""
+    return actions - length, min(turns - 1, actions - length)

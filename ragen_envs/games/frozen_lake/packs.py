@@ -1,0 +1,32 @@
+"""The frozen maps of FrozenLake."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from ragen_envs.game.oracle import Budget
+from ragen_envs.games.frozen_lake import generator
+from ragen_envs.games.frozen_lake.dynamics import GOAL
+from ragen_envs.games.frozen_lake.oracle import advise, random_baseline
+from ragen_envs.games.frozen_lake.text import encode_level
+from ragen_envs.levels import seeding
+from ragen_envs.levels.recipe import USUAL, Recipe, Row
+
+
+def rows(size: int, p: float, split: str) -> Iterator[Row]:
+    """Yield independent draws from the level distribution without end."""
+    stream = seeding.new_stream(split, f"pack frozen_lake-{size}x{size}-{p:g}", 0)
+    while True:
+        tiles, start, stream = generator.generate(size, size, p, stream, split)
+        path = advise(bytes(tiles), size, size, 1.0, start, Budget(size * size, 1, size * size))
+        assert tiles.count(GOAL) == 1
+        # Random play does not care about slips: a random direction that slips is a random direction.
+        chance = random_baseline(bytes(tiles), size, size, 1.0, start, USUAL)
+        yield {
+            "level": encode_level(tiles, size, start),
+            "moves": len(path.actions),
+            "chance": round(chance.success, 6),
+        }
+
+
+PACKS: Final[dict[str, Recipe]] = {"frozen_lake-4x4-0.8": partial(rows, 4, 0.8)}

@@ -1,0 +1,155 @@
+"""FrozenLake in words: symbols, rules, board and coordinates, and the text form of levels."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Final
+
+from ragen_envs.game.errors import InstanceError
+from ragen_envs.game.grids import BoardText, places_text, plain_places
+from ragen_envs.game.oracle import Budget
+from ragen_envs.game.text import Symbols, countdown
+from ragen_envs.games.frozen_lake.dynamics import ACTION_NAMES, GOAL, HOLE, walk
+
+MAX_SIDE: Final = 16
+"""Most rows and columns of a level."""
+
+CELL_NAMES: Final = (
+    "frozen", "hole", "goal", "player", "player in hole", "player on goal",
+)  # fmt: skip
+"""Names of the cell codes, in their order."""
+
+STANDARD: Final = dict(zip(CELL_NAMES, "_OGPX√", strict=True))
+
+_ENDS: Final = {GOAL: ", the goal", HOLE: ", a hole"}
+
+
+class FrozenLakeText(BoardText):
+    """The text face of FrozenLake."""
+
+    vocabularies: Mapping[str, Symbols] = {"standard": STANDARD}
+    cell_names = CELL_NAMES
+
+    def rules(self, env: Any) -> str:
+        """Return the goal, the rules and the rewards."""
+        return (
+            "You are playing FrozenLake. Reach the goal and avoid the holes. Each action moves you one "
+            f"tile. {ice_text(env.success_rate)} A move off the edge leaves you where you are but "
+            "still counts as an action. The goal and the holes end the game. "
+            "Rewards: 1 at the goal, otherwise 0."
+        )
+
+    def actions(self, env: Any) -> tuple[str, ...]:  # noqa: ARG002
+        """Return the names of the four directions."""
+        return ACTION_NAMES
+
+    def cells(self, env: Any) -> tuple[bytearray, int]:
+        """Return the present cell codes, and the width of the map."""
+        return env.cells, env.width
+
+    def coordinates(self, env: Any) -> str:
+        """Return the places of everything but frozen tiles."""
+        found = {"player": [env.position]}
+        for name, code in (("goal", GOAL), ("hole", HOLE)):
+            found[name] = [cell for cell, tile in enumerate(env.tiles) if tile == code]
+        return places_text(found, env.height, env.width, "Tiles not listed are frozen.")
+
+    def explain(self, env: Any, actions: Sequence[int], budget: Budget) -> str:
+        """Tell where things are, then the moves, counted down, and where each leads.
+
+        On slippery ice that is known of the first move only: three places.
+        """
+        width = env.width
+        goals = [cell for cell, tile in enumerate(env.tiles) if tile == GOAL]
+        holes = [cell for cell, tile in enumerate(env.tiles) if tile == HOLE]
+        steps = _slippery_steps if env.success_rate < 1 else _sure_steps
+        parts = [
+            f"Places as row column. Player {plain_places([env.position], width)}. "
+            f"Goal {plain_places(goals, width)}.",
+            f"Hole {plain_places(holes, width)}." if holes else "No hole.",
+            countdown(budget),
+        ]
+        for left, step in zip(range(budget.this_turn, 0, -1), steps(env, actions), strict=False):
+            parts.append(f"{left} {step}.")
+        return " ".join(parts)
+
+
+def ice_text(success_rate: float) -> str:
+    """Return the sentence about slipping, with probabilities that add up to 1."""
+    if success_rate == 1:
+        return "The ice is not slippery: you always move in the chosen direction."
+    ahead, side = _probabilities(success_rate)
+    return (
+        f"The ice is slippery: you move in the chosen direction with probability {ahead}, 90 degrees "
+        f"to its left with probability {side} and to its right with probability {side}."
+    )
+
+
+@lru_cache(maxsize=64)
+def _probabilities(success_rate: float) -> tuple[str, str]:
+    """Return the chances to move as intended and to each side: fractions, or decimals of 6 places."""
+    ahead = Fraction(success_rate).limit_denominator(12)
+    if ahead.denominator % 3 == 0 and abs(ahead - success_rate) < 1e-9:
+        return str(ahead), str((1 - ahead) / 2)
+    rounded = round(Decimal(success_rate), 6)
+    return f"{rounded.normalize():f}", f"{((1 - rounded) / 2).normalize():f}"
+
+
+def _sure_steps(env: Any, actions: Sequence[int]) -> Iterator[str]:
+    """Yield each move with the cell that it leads to, until one ends the game."""
+    position = env.position
+    for action in actions:
+        before, position = position, walk(position, action, env.height, env.width)
+        way = "to" if position != before else "stays at"
+        end = _ENDS.get(env.tiles[position], "")
+        yield f"{ACTION_NAMES[action]} {way} {plain_places([position], env.width)}{end}"
+        if end:
+            return
+
+
+def _slippery_steps(env: Any, actions: Sequence[int]) -> Iterator[str]:
+    """Yield each move, the first with the cells to which it may lead."""
+    sides = ((actions[0] - 1) % 4, actions[0], (actions[0] + 1) % 4)
+    left, ahead, right = (
+        plain_places([walk(env.position, way, env.height, env.width)], env.width) for way in sides
+    )
+    yield f"{ACTION_NAMES[actions[0]]} to {ahead}, slips to {left} or {right}"
+    yield from (ACTION_NAMES[action] for action in actions[1:])
+
+
+def encode_level(tiles: bytes | bytearray, width: int, start: int) -> str:
+    """Return the text form of a map: rows of ``_OGP`` (P is the start), joined by /."""
+    signs = ["_OG"[tile] for tile in tiles]
+    signs[start] = "P"
+    return "/".join("".join(signs[i : i + width]) for i in range(0, len(signs), width))
+
+
+def decode_level(level: str) -> tuple[bytearray, int, int, int]:
+    """Return tiles (h*w,), height, width and start of a level in text form.
+
+    Gymnasium's letters are understood too: S start, F frozen, H hole, G goal.
+
+    Raises:
+        InstanceError: Rows differ in length or are too many, or there is not one start and at
+            least one goal.
+    """
+    tiles, height, width, start = _decoded(level)
+    return bytearray(tiles), height, width, start
+
+
+@lru_cache(maxsize=4096)
+def _decoded(level: str) -> tuple[bytes, int, int, int]:
+    if "S" in level:
+        level = level.translate(str.maketrans("SFH", "P_O"))
+    rows = level.split("/")
+    height, width = len(rows), len(rows[0])
+    cells = "".join(rows)
+    if any(len(row) != width for row in rows) or set(cells) - set("_OGP"):
+        raise InstanceError(f"level {level!r} must be rows of equal length of the symbols _OGP")
+    if max(height, width) > MAX_SIDE:
+        raise InstanceError(f"level {level!r} is {height}x{width}, but at most {MAX_SIDE} a side")
+    if cells.count("P") != 1 or "G" not in cells:
+        raise InstanceError(f"level {level!r} needs one start (P) and a goal (G)")
+    tiles = bytes("_OG".index(c) if c != "P" else 0 for c in cells)
+    return tiles, height, width, cells.index("P")

@@ -1,0 +1,103 @@
+"""Many lakes as one vectorised Gymnasium environment."""
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from numpy.typing import NDArray
+
+from ragen_envs.compiled.kernels import key_tables
+from ragen_envs.compiled.vector import GameVectorEnv
+from ragen_envs.game.errors import GenerationError
+from ragen_envs.game.grids import grid_texts, signs_of
+from ragen_envs.games.frozen_lake import generator, kernels
+from ragen_envs.games.frozen_lake.dynamics import PLAYER, ways
+from ragen_envs.games.frozen_lake.env import FrozenLakeEnv
+from ragen_envs.games.frozen_lake.text import CELL_NAMES, STANDARD, decode_level
+
+
+class FrozenLakeVectorEnv(GameVectorEnv):
+    """`num_envs` games of `FrozenLakeEnv`, which describes spaces, rewards and settings.
+
+    Observations are (num_envs, height, width) uint8.
+    """
+
+    game = FrozenLakeEnv
+    flags = ("slipped",)
+    rollout_kernel = kernels.rollout
+    kernels = (kernels.step, kernels.start_all, kernels.draw_all)
+    single: FrozenLakeEnv
+
+    def _allocate(self) -> None:
+        height, width = self.single.height, self.single.width
+        self._tiles = np.zeros((self.num_envs, height * width), np.uint8)
+        self._cells = np.zeros_like(self._tiles)
+        self._state = np.zeros((kernels.ROWS, self.num_envs), np.int64)
+        self._ways = np.array(ways(height, width))
+        self._tables = key_tables(height, width)
+        home = -1
+        if self._fixed is not None and self.autoreset_mode is AutoresetMode.NEXT_STEP:
+            self._begins_again, home = True, int(np.argmax(self._fixed))
+            tiles = (self._fixed % PLAYER).astype(np.int64)
+            self._ways |= tiles[self._ways] << kernels.TILE
+        self._settings = np.array([self.single.success_rate, self._limit, home], np.float64)
+
+    def _link(self) -> None:
+        shape = (self.num_envs, self.single.height, self.single.width)
+        self._observations = self._cells.reshape(shape)
+        super()._link()
+
+    def _play(
+        self, actions: NDArray[np.int64], rewards: NDArray[np.float64], flags: NDArray[np.bool_]
+    ) -> int:
+        ended: int = kernels.step(
+            self._tiles, self._cells, self._state, actions, rewards, flags, self._scratch, self._ways,
+            self._settings,
+        )  # fmt: skip
+        return ended
+
+    def _play_many(self, first: int, last: int, *arrays: Any) -> int:
+        single = self.single
+        failed: int = kernels.rollout(
+            first, last, self._tiles, self._cells, self._state, *arrays, self._settings, single.height,
+            single.width, single.p, self._ways, *self._tables,
+        )  # fmt: skip
+        return failed
+
+    def _draw(self, phase: int, wanted: int) -> int:
+        single = self.single
+        failed: int = kernels.draw_all(
+            self._tiles, self._cells, self._state, phase, single.height, single.width, single.p,
+            wanted, self._ways, *self._tables,
+        )  # fmt: skip
+        return failed
+
+    def _start(self, phase: int) -> None:
+        kernels.start_all(self._tiles, self._cells, self._state, phase)
+
+    def _restart(self, phase: int, level: NDArray[np.uint8]) -> None:
+        kernels.restart_all(self._tiles, self._cells, self._state, phase, level)
+
+    def _decode(self, level: str) -> NDArray[np.uint8]:
+        return _decode(level)
+
+    def _write(self, ids: NDArray[np.int64], rows: NDArray[np.uint8]) -> None:
+        self._tiles[ids] = rows
+
+    def _texts(self) -> list[str]:
+        return grid_texts(self._observations, signs_of(STANDARD, CELL_NAMES))
+
+    def _failure(self) -> GenerationError:
+        return generator.no_map(self.single.height, self.single.width, self.single.p)
+
+    def _show(self, i: int) -> None:
+        position = int(self._state[kernels.POSITION, i])
+        self.single._start(bytearray(self._tiles[i].tobytes()), position)
+
+
+@lru_cache(maxsize=8192)
+def _decode(level: str) -> NDArray[np.uint8]:
+    tiles, _, _, start = decode_level(level)
+    tiles[start] += PLAYER
+    return np.frombuffer(bytes(tiles), np.uint8)

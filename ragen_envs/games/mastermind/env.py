@@ -1,0 +1,138 @@
+"""Mastermind as a Gymnasium environment."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ragen_envs.game.arguments import read_text
+from ragen_envs.game.oracle import Advice, Budget, RandomBaseline, as_budget
+from ragen_envs.game.word_game import Legality, WordGameEnv
+from ragen_envs.games.mastermind import dynamics, text
+from ragen_envs.levels import seeding
+from ragen_envs.levels.keys import text_key
+from ragen_envs.levels.splits import TRAIN
+from ragen_envs.pictures.drawing import Image
+
+
+class MastermindEnv(WordGameEnv):
+    """Find a hidden code of four pegs in six colors.
+
+    ## Description
+    Each guess is answered with the number of pegs that are right in color and place, and the number
+    of others that have a right color in the wrong place. The oracle needs at most five guesses, and
+    4.34 on average, the minimum with at most five each (Koyama and Lai 1993). Transitions are
+    deterministic.
+
+    ## Action Space
+    `FreeText(4096)`: a guess such as `R R G B`, four of the letters R (red), G (green), B (blue), Y
+    (yellow), O (orange) and P (purple); spaces and case do not matter.
+
+    ## Observation Space
+    `FreeText(131072)`: the guesses so far, each with its answer.
+
+    ## Starting State
+    A uniform code. There are 1,296, and each belongs to one split.
+
+    ## Rewards
+    1 when the code is found, otherwise 0.
+
+    ## Episode End
+    Terminates when the code is found; truncated by the registered time limit of 10 guesses.
+
+    ## Information
+    `success` (bool): the code was found. `action_is_valid` (bool): the action was legal.
+    `action_is_effective` (bool): a guess was answered; False after reset. `reason` (str): why the action
+    was illegal, or "".
+
+    ## Arguments
+    `level`: a fixed code, such as "RRGB".
+
+    ## Version History
+    * v0: Initial version.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
+    text = text.MastermindText()
+    distribution = "mastermind-4-6"
+    code: str
+    """The hidden code."""
+    guesses: tuple[tuple[str, dynamics.Answer], ...]
+    """The guesses so far and their answers."""
+
+    def __init__(
+        self, level: str | None = None, split: str = TRAIN, render_mode: str | None = None
+    ) -> None:
+        super().__init__(split, render_mode)
+        self._fixed = read_text("level", level)
+        if self._fixed is not None:
+            text.decode_level(self._fixed)
+
+    @property
+    def success(self) -> bool:
+        """Whether the code was found."""
+        return bool(self.guesses) and self.guesses[-1][1] == dynamics.SOLVED
+
+    def legality(self, action: str) -> Legality:
+        """Return whether an action is a guess; see the base class."""
+        return dynamics.legality(action)
+
+    def available(self) -> tuple[str, ...]:
+        """Return every code."""
+        return tuple(map(" ".join, dynamics.CODES))
+
+    def play_legal(self, action: str) -> tuple[float, bool, bool]:
+        """Guess a code."""
+        guess = dynamics.read_code(action)
+        assert guess is not None
+        self.guesses = (*self.guesses, (guess, dynamics.answer_to(guess, self.code)))
+        return float(self.success), self.success, True
+
+    def oracle(self, budget: Budget | int | None = None) -> Advice:
+        """Return the best guess, and the exact probability to find the code over all that are possible.
+
+        The oracle knows the answers, not the code. It guesses once a turn.
+
+        Raises:
+            SolverLimitError: The search takes too long, or more than one guess a turn may matter.
+        """
+        from ragen_envs.games.mastermind.oracle import advise
+
+        return advise(self.guesses, self.success, as_budget(budget))
+
+    def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline:
+        """Return what uniformly random guesses are worth."""
+        if self.success:
+            return RandomBaseline(1.0, 0.0)
+        chance = 1 - (1 - 1 / len(dynamics.CODES)) ** as_budget(budget).reach
+        return RandomBaseline(chance, chance)
+
+    def turn_value(self, actions: Sequence[str], budget: Budget) -> float | None:
+        """Return the probability to find the code after some guesses, over all that are possible before."""
+        from ragen_envs.games.mastermind.oracle import value_after
+
+        guesses = [code for code in map(dynamics.read_code, actions) if code is not None]
+        return value_after(self.guesses, guesses, budget)
+
+    def level_key(self, level: str) -> int:
+        """Return the key of a code, in [0, 2^63)."""
+        return text_key(f"mastermind {text.decode_level(level)}")
+
+    def draw_level(self, stream: int) -> tuple[str, int]:
+        """Return a code, and the advanced stream."""
+        stream = seeding.advance(stream)
+        return dynamics.CODES[seeding.below(stream, len(dynamics.CODES))], stream
+
+    def start(self, level: str) -> None:
+        """Set the state to a level in text form."""
+        self.code = text.decode_level(level)
+        self.guesses = ()
+
+    def random_action(self, rng: np.random.Generator) -> str:
+        """Return a uniformly random code."""
+        return " ".join(dynamics.CODES[int(rng.integers(len(dynamics.CODES)))])
+
+    def _draw(self) -> Image:
+        from ragen_envs.games.mastermind import image
+
+        return image.render(self.guesses)

@@ -1,0 +1,71 @@
+"""Mastermind in words: symbols, rules, the guesses so far, and the text form of levels."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ragen_envs.game.errors import InstanceError
+from ragen_envs.game.oracle import Budget
+from ragen_envs.game.text import Symbols
+from ragen_envs.games.mastermind.dynamics import CODES, COLORS, Answer, read_code
+from ragen_envs.games.mastermind.oracle import remaining
+
+
+class MastermindText:
+    """The text face of Mastermind."""
+
+    vocabularies: Mapping[str, Symbols] = {"standard": {}}
+
+    def rules(self, env: Any) -> str:  # noqa: ARG002
+        """Return the goal, the rules and the rewards."""
+        colors = ", ".join(f"{letter} ({name})" for letter, name in COLORS.items())
+        return (
+            "You are playing Mastermind: find the hidden code of four pegs. Each peg has one of six "
+            f"colors: {colors}. A color may occur several times. Each action guesses the code, for "
+            "example R R G B. Every guess is answered with how many of its pegs are right (color and "
+            "place), and how many others have a right color in the wrong place. The game ends when a "
+            "guess is the code. Rewards: 1 for finding the code, 0 otherwise."
+        )
+
+    def legend(self, symbols: Symbols) -> str:  # noqa: ARG002
+        """Return "": there is no board."""
+        return ""
+
+    def actions(self, env: Any) -> tuple[str, ...]:  # noqa: ARG002
+        """Return the form of the actions."""
+        return (f"four of the letters {' '.join(COLORS)}",)
+
+    def observation(self, env: Any, form: str, symbols: Symbols) -> str:  # noqa: ARG002
+        """Return the guesses so far with their answers."""
+        lines = [
+            f"{number}. {' '.join(guess)}: {answer_text(answer)}"
+            for number, (guess, answer) in enumerate(env.guesses, 1)
+        ]
+        return "\n".join(["Guesses so far:", *lines]) if lines else "No guesses so far."
+
+    def explain(self, env: Any, actions: Sequence[str], budget: Budget) -> str:  # noqa: ARG002
+        """Tell how many codes agree with the answers, and whether the guess is one of them."""
+        left = remaining(env.guesses)
+        guess = read_code(actions[0])
+        fits = guess in (CODES[number] for number in left)
+        if len(left) == 1:
+            return f"Only {' '.join(CODES[left[0]])} agrees with all answers."
+        kind = "is one of them" if fits else "is not one of them, but its answer tells more"
+        return f"{len(left)} codes agree with all answers. {' '.join(guess or '')} {kind}."
+
+
+def answer_text(answer: Answer) -> str:
+    """Return the words of an answer."""
+    right, misplaced = answer
+    return f"{right} right, {misplaced} in the wrong place"
+
+
+def decode_level(level: str) -> str:
+    """Return the code of a level in text form, such as ``RRGB``.
+
+    Raises:
+        InstanceError: It is not four of the letters of the colors.
+    """
+    code = read_code(level)
+    if code is None or code != level:
+        raise InstanceError(f"level {level!r} must be four of the letters {''.join(COLORS)}")
+    return code

@@ -1,0 +1,22 @@
+"""The frozen levels of Minesweeper: independent draws from its level distribution."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from ragen_envs.games.minesweeper.env import MinesweeperEnv
+from ragen_envs.levels import seeding
+from ragen_envs.levels.recipe import Recipe, Row
+
+
+def rows(mines: int, split: str) -> Iterator[Row]:
+    """Yield levels of the split, with the exact probability to win."""
+    env = MinesweeperEnv(mines)
+    stream = seeding.new_stream(split, f"pack {env.distribution}", 0)
+    while True:
+        stream = env._draw_level(stream, split)
+        env._over = False
+        yield {"level": env._level(), "optimum": round(env.oracle().value, 6)}
+
+
+PACKS: Final[dict[str, Recipe]] = {"minesweeper-5x5-3": partial(rows, 3)}

@@ -1,0 +1,302 @@
+"""Sokoban as a Gymnasium environment."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, Final, SupportsInt
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from ragen_envs.game.arguments import read_choice, read_count, read_number, read_rows, read_sides
+from ragen_envs.game.base import GameEnv, read_action
+from ragen_envs.game.errors import RagenError
+from ragen_envs.game.oracle import Advice, Budget, RandomBaseline, as_budget
+from ragen_envs.games.sokoban import text
+from ragen_envs.games.sokoban.dynamics import (
+    ACTION_NAMES,
+    BOX,
+    BOX_ON_TARGET,
+    PLAYER,
+    PLAYER_ON_TARGET,
+    REWARDS,
+    Reward,
+    move,
+    offsets,
+    pay,
+    target_distances,
+)  # fmt: skip
+from ragen_envs.games.sokoban.generator import generate
+from ragen_envs.games.sokoban.laws import GENERATORS, RAGEN, law_name, law_of
+from ragen_envs.games.sokoban.level_key import level_key
+from ragen_envs.games.sokoban.room_sizes import check_room
+from ragen_envs.levels.splits import TRAIN
+
+if TYPE_CHECKING:
+    from ragen_envs.pictures.tiles import TileSet
+
+PLAIN_NODES: Final = 1 << 15
+"""Levels whose search may visit more states than this are drawn by compiled code."""
+_UINT8 = np.dtype(np.uint8)
+
+
+class SokobanEnv(GameEnv[NDArray[np.uint8]]):
+    """Push every box onto a target.
+
+    ## Description
+    The player pushes boxes, one at a time, by walking into them. Boxes cannot be pulled, so a
+    careless push can make the level unsolvable. Transitions are deterministic.
+
+    ## Action Space
+    `Discrete(4)`: 0 up, 1 down, 2 left, 3 right. Walking into a wall, or into a box that has a wall or
+    another box behind it, changes nothing but still costs the reward of an action.
+
+    ## Observation Space
+    `Box(0, 6, (height, width), uint8)` of cell codes: 0 wall, 1 empty, 2 target, 3 box on target,
+    4 box, 5 player, 6 player on target.
+
+    ## Starting State
+    A random walk makes the room, and reverse play from the solved state places player and boxes
+    (Racanière et al. 2017), so every level is solvable. By default levels follow the distribution of
+    the paper's published code (`generator="ragen"`), with search depth 300 on 6x6 and 10 in
+    `ragen/SokobanLarge-v0`. The levels of that code for 1,256 of the paper's seeds have a mean shortest
+    solution of 4.1 moves; 9% need one move, 44% at most three, and ten random actions solve 18%. On 8x8
+    with two boxes these numbers are 5.8, 0%, 9% and 2.6%. There are only about 12,000 different 6x6
+    levels (Chao's estimate from 100,000 draws; rotated, reflected and shifted copies count once), and
+    the hundred most common ones make up 31% of the draws. On 8x8, nearly all draws differ. Levels that
+    differ only in where the player starts count as different, even if it can walk from one place to the
+    other: 64% of the frozen 6x6 test levels have such a twin among the training levels, and 2% on 8x8.
+    To measure how well a model generalizes, use SokobanLarge.
+
+    ## Rewards
+    `reward="dense"` (the paper's): -0.1 for each action, +1 for a box pushed onto a target, -1 for a
+    box pushed off one, +10 when all are on targets. `"sparse"`: 1 for the solution. `"shaped"`: dense,
+    plus 0.25 for each cell by which a push brings its box nearer to a target. A mapping
+    of `per_action`, `box_on`, `box_off`, `solved` and `closer` sets each weight.
+
+    ## Episode End
+    Terminates when all boxes are on targets; truncated by the time limit.
+
+    ## Information
+    `success` (bool): all boxes are on targets. `action_is_valid` (bool): always True here.
+    `action_is_effective` (bool): the last action changed the board; False after reset.
+    `boxes_on_target` (int).
+
+    ## Arguments
+    `size`: side of the square, or (height, width), each from 4 to 32. `boxes`: 1 to 16. The smallest
+    boards are 4x5, for at most two boxes, and 5x5, for at most three. `reward`: see above. `level`: a
+    fixed board as rows of `#_O√XPS`. `generator`: the level distribution, "ragen", "gym-sokoban", or
+    "v1" for suite version 1; see `ragen_envs.games.sokoban.laws`. `search_depth`: depth of the search in
+    reverse play, at least 3. A depth of d allows d - 2 steps; None means 300 (1,500 states for "v1").
+
+    ## Version History
+    * v0: Initial version.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
+    text = text.SokobanText()
+    shows_board: ClassVar[bool] = True
+    """Whether ``cells`` are those of the board, not what a subclass shows instead."""
+    _player: int
+    _left: int
+    _distances: Sequence[int]
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        cls.shows_board = cls.cells is SokobanEnv.cells
+
+    def __init__(
+        self,
+        size: int | Sequence[int] = 6,
+        boxes: int = 1,
+        reward: str | Mapping[str, float] = "dense",
+        level: Sequence[str] | None = None,
+        generator: str = RAGEN,
+        search_depth: int | None = None,
+        split: str = TRAIN,
+        render_mode: str | None = None,
+    ) -> None:
+        super().__init__(split, render_mode)
+        self.height, self.width = read_sides("size", size, 4, text.MAX_SIDE)
+        self.boxes = read_count("boxes", boxes, 1, 16)
+        self.reward = _read_reward(reward)
+        self._fixed = read_rows(level)
+        if self._fixed is None:
+            check_room(self.height, self.width, self.boxes)
+        else:
+            board, self.height, self.width = text.decode_level(self._fixed)
+            self.boxes = board.count(BOX) + board.count(BOX_ON_TARGET)
+        read_choice("generator", generator, GENERATORS)
+        search_depth = _read_depth(search_depth)
+        self.law = law_of(generator, search_depth, self.height, self.width, self.boxes)
+        self.distribution = (
+            f"sokoban-{self.height}x{self.width}-{self.boxes}{law_name(generator, search_depth)}"
+        )
+        self._shape = (self.height, self.width)
+        self.observation_space = spaces.Box(0, PLAYER_ON_TARGET, self._shape, np.uint8)
+        self.action_space = spaces.Discrete(4)
+        self._offsets = offsets(self.width)
+        self._infos = _infos(self.boxes)
+
+    @property
+    def reward(self) -> Reward:
+        """What actions pay."""
+        return self._reward
+
+    @reward.setter
+    def reward(self, reward: Reward) -> None:
+        self._reward = reward
+        # What actions without a push return: blocked ones and steps.
+        self._steps = [(reward.per_action, False, moved) for moved in (False, True)]
+
+    def act(self, action: SupportsInt) -> tuple[float, bool, bool]:
+        """Play one action, an integer from 0 to 3; see the base."""
+        if self._over:
+            raise self._reset_needed()
+        if type(action) is not int or not 0 <= action < 4:
+            action = read_action(action, ACTION_NAMES)
+        offset = self._offsets[action]
+        self._player, moved, pushed, gained = move(self._board, self._player, offset)
+        if not pushed:
+            return self._steps[moved]
+        self._left, reward = pay(
+            moved, pushed, gained, offset, self._left, self._reward, self._distances
+        )
+        self._over = solved = self._left == 0
+        return reward, solved, True
+
+    @classmethod
+    def tile_set(cls) -> "TileSet":
+        """Return the pictures of the cell codes, in their order."""
+        from ragen_envs.games.sokoban import image
+
+        return image.TILES
+
+    @property
+    def cells(self) -> bytes:
+        """The present cell codes, (h*w,), row-major."""
+        return bytes(self._board)
+
+    @property
+    def board(self) -> NDArray[np.uint8]:
+        """The present cell codes, (height, width), a copy."""
+        return self._observe()
+
+    def oracle(self, budget: Budget | int | None = None) -> Advice:
+        """Return the first actions of a shortest solution; value is 1 if it fits the budget, else 0.
+
+        Where it does not fit, the oracle still sets out on it, though other actions may pay more: see
+        ``max_return``.
+        """
+        from ragen_envs.games.sokoban.oracle import advise
+
+        return advise(self._observe(), self._left, self.reward, as_budget(budget))
+
+    def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline | None:
+        """Return what random actions are worth; None if very many states are within reach."""
+        from ragen_envs.games.sokoban.oracle import random_baseline
+
+        return random_baseline(self._observe(), self._left, self.reward, as_budget(budget))
+
+    def max_return(self, budget: Budget | int | None = None) -> float:
+        """Return the largest sum of rewards, whether it solves the level or not.
+
+        With very many states within reach, it is the return of the oracle.
+        """
+        from ragen_envs.games.sokoban.oracle import max_return
+
+        found = max_return(self._observe(), self._left, self.reward, as_budget(budget))
+        return super().max_return(budget) if found is None else found
+
+    def turn_value(self, actions: Sequence[int], budget: Budget) -> float:
+        """Return what is left of the chance of success after a turn; nothing in it is up to chance."""
+        return self._value_without_chance(actions, budget)
+
+    def level_key(self, level: str) -> int:
+        """Return the key of a level in text form, in [0, 2^63)."""
+        return level_key(*text.decode_level(level))
+
+    def _draw_level(self, stream: int, split: str) -> int:
+        if self._fixed is not None:
+            self._load(self._fixed)
+            return stream
+        draw = generate
+        if self.law.nodes > PLAIN_NODES:
+            from ragen_envs.games.sokoban.kernels import generate as draw
+        board, _, stream = draw(self.height, self.width, self.boxes, self.law, stream, split)
+        self._start(board)
+        return stream
+
+    def _load(self, level: str) -> None:
+        self._start(text.decode_level(level)[0])
+
+    def _start(self, board: bytearray) -> None:
+        self._initial = bytes(board)
+        self._show_board(board)
+        self._left = board.count(BOX)
+        self._player = board.find(PLAYER)
+        if self._player < 0:
+            self._player = board.find(PLAYER_ON_TARGET)
+        self._distances = target_distances(board, self.width) if self.reward.closer else ()
+
+    def _show_board(self, board: bytearray) -> None:
+        self._board = board
+        self._view: NDArray[np.uint8] = np.ndarray(self._shape, _UINT8, board)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without the view, which must stay one of the same board."""
+        return {name: value for name, value in self.__dict__.items() if name != "_view"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take over a state."""
+        self.__dict__.update(state)
+        if "_board" in state:
+            self._show_board(self._board)
+
+    def _level(self) -> str:
+        return text.encode_level(self._initial, self.width)
+
+    def _observe(self) -> NDArray[np.uint8]:
+        return self._view.copy()
+
+    def _info(self, effective: bool) -> dict[str, Any]:
+        return self._infos[self._left][effective]()
+
+    def _draw(self) -> NDArray[np.uint8]:
+        return self.tile_set().render(self._observe())
+
+
+@lru_cache
+def _infos(boxes: int) -> list[list[Callable[[], dict[str, Any]]]]:
+    """Return what returns a fresh info, by the boxes off target and by whether the action was effective."""
+    # A copy of a dictionary takes half the time of a new one.
+    return [
+        [
+            {
+                "success": left == 0,
+                "action_is_valid": True,
+                "action_is_effective": effective,
+                "boxes_on_target": boxes - left,
+            }.copy
+            for effective in (False, True)
+        ]
+        for left in range(boxes + 1)
+    ]
+
+
+def _read_depth(search_depth: int | None) -> int | None:
+    return None if search_depth is None else read_count("search_depth", search_depth, 3)
+
+
+def _read_reward(reward: str | Mapping[str, float]) -> Reward:
+    if isinstance(reward, str):
+        return REWARDS[read_choice("reward", reward, REWARDS)]
+    if not isinstance(reward, Mapping):
+        raise RagenError(f"reward is {reward!r}, but must be a name or a mapping")
+    weights = {name: read_number(f"reward['{name}']", value) for name, value in reward.items()}
+    try:
+        return Reward(**weights)
+    except TypeError:
+        raise RagenError(
+            f"reward has the fields {', '.join(reward)}, but needs {', '.join(Reward._fields)}"
+        ) from None

@@ -1,0 +1,373 @@
+"""Many Sokoban boards at once: the rules, the generator and the start of episodes, compiled.
+
+The boards lie one after another in a flat buffer of cell codes with ``width`` cells of padding at both
+ends, so that looking two cells ahead never leaves it. Importing this module loads numba.
+"""
+
+from itertools import product
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragen_envs.compiled.compiling import first_use, in_place, inner, jit, share
+from ragen_envs.compiled.kernels import (
+    BLOCK,
+    DUE,
+    EFFECTIVE,
+    OWN,
+    OWN_FLAG,
+    PHASE,
+    RUNNING,
+    STREAM,
+    SUCCESS,
+    begin,
+    called_up,
+    count_ended,
+    first_outside,
+    only_split,
+    record,
+    settle,
+)
+from ragen_envs.games.sokoban import dynamics, generator, level_key, reverse_play, rooms
+from ragen_envs.games.sokoban.dynamics import (
+    BOX,
+    BOX_ON_TARGET,
+    DOWN,
+    LEFT,
+    PLAYER,
+    PLAYER_ON_TARGET,
+    UP,
+    Reward,
+    account,
+    approach,
+    move,
+    offsets,
+    reward_of,
+    write_distances,
+)
+from ragen_envs.games.sokoban.generator import MAX_ATTEMPTS, attempt
+from ragen_envs.games.sokoban.laws import Law
+from ragen_envs.games.sokoban.level_key import room_key, room_weights
+from ragen_envs.games.sokoban.reverse_play import Scratch, lengths
+from ragen_envs.levels.splits import SPLITS, split_code
+
+HERE: Final = OWN
+"""Row of a state: the player's index in the flat buffer."""
+OFF_TARGET: Final = OWN + 1
+"""Row of a state: boxes off target."""
+ON_TARGET: Final = OWN + 2
+"""Row of a state: boxes on target."""
+ROWS: Final = OWN + 3
+
+share(
+    dynamics.account, dynamics.approach, dynamics.offsets, dynamics.write_distances, rooms.carve_room,
+    rooms.place_targets, reverse_play._box_key, reverse_play._first_visit, reverse_play.apart,
+    reverse_play._is_free, reverse_play.reverse_play, reverse_play.walk_away,
+    generator.attempt, level_key._flood, level_key.room_key,
+)  # fmt: skip
+
+
+def _outcomes() -> NDArray[np.int64]:
+    """Return what ``dynamics.move`` does, for each pair of cells ahead: (7 * 7,) packed in bits.
+
+    From the lowest: the new cell ahead (3 bits), the new cell beyond (3), whether the player moved
+    (1), whether it pushed (1), 1 + the change of boxes on targets (2).
+    """
+    packed = []
+    for ahead, beyond in product(range(PLAYER_ON_TARGET + 1), repeat=2):
+        line = bytearray([PLAYER, ahead, beyond])
+        _, moved, pushed, gained = move(line, 0, 1)
+        bits = line[1] | line[2] << 3 | moved << 6 | int(pushed > 0) << 7 | (gained + 1) << 8
+        packed.append(bits)
+    return np.array(packed)
+
+
+_OUTCOMES: Final = _outcomes()
+_GAINED: Final = 8
+_CLOSER: Final = 10
+_UNPAID: Final = 18
+"""Item of the payoffs: what is paid on a board whose episode is not running."""
+_NOTHING: Final = 1 << _GAINED | 1 << _CLOSER
+"""What happens on a board whose episode is not running."""
+
+
+def payoffs(reward: Reward) -> NDArray[np.float64]:
+    """Return ``reward_of`` for every [1 + closer, 1 + gained, solved], and a last 0: (19,)."""
+    order = product((-1, 0, 1), (-1, 0, 1), (False, True))
+    return np.array([*(reward_of(reward, g, solved, c) for c, g, solved in order), 0.0])
+
+
+@in_place
+def step(
+    cells: Any, state: Any, actions: Any, rewards: Any, flags: Any, scratch: Any, width: Any, limit: Any,
+    payoff: Any, distances: Any,
+) -> Any:  # fmt: skip
+    """Play one action on each board; boards whose episode is not running stay as they are.
+
+    Args:
+        cells: The flat buffer, uint8.
+        state: (ROWS, n) int64.
+        actions: (n,) int64.
+        rewards: Receives the rewards, (n,) float64.
+        flags: Receives the flags, (OWN_FLAG, n) bool.
+        scratch: Overwritten, at least n int64.
+        width: Cells in a row.
+        limit: Steps after which an episode is truncated.
+        payoff: The table of ``payoffs``.
+        distances: Distances to the nearest target, as ``cells``, int16; None if nothing asks.
+
+    Returns:
+        How many episodes ended, or -1 - i if action i is none; then nothing has changed.
+    """
+    wrong = first_outside(actions, 4)
+    if wrong >= 0:
+        return -1 - wrong
+    return play(cells, state, actions, rewards, flags, scratch, width, limit, payoff, distances)
+
+
+@inner
+def play(
+    cells: Any, state: Any, actions: Any, rewards: Any, flags: Any, scratch: Any, width: Any, limit: Any,
+    payoff: Any, distances: Any,
+) -> Any:  # fmt: skip
+    """Do as ``step`` with actions that were checked."""
+    done = scratch[: actions.shape[0]]
+    move_all(cells, state, actions, width, distances, done)
+    for i in range(actions.shape[0]):
+        bits = done[i]
+        gained = (bits >> _GAINED) & 3
+        left, won = account(state[OFF_TARGET, i], (bits >> 6) & 1, gained - 1)
+        state[ON_TARGET, i] += state[OFF_TARGET, i] - left
+        state[OFF_TARGET, i] = left
+        flags[EFFECTIVE, i] = (bits >> 6) & 1
+        done[i] = ((bits >> _CLOSER) * 3 + gained) * 2 + won
+    for i in range(actions.shape[0]):
+        running = state[PHASE, i] == RUNNING
+        rewards[i] = payoff[np.uint64(done[i] if running else _UNPAID)]
+    for i in range(actions.shape[0]):
+        solved = (state[OFF_TARGET, i] == 0) & (state[PHASE, i] == RUNNING)
+        flags[SUCCESS, i] = solved
+        done[i] = solved
+    return settle(state, done, limit, flags, DUE)
+
+
+@inner
+def move_all(
+    cells: Any, state: Any, actions: Any, width: Any, distances: Any, outcome: Any
+) -> None:
+    """Make the moves; ``outcome`` receives the bits of ``_OUTCOMES`` and 1 + closer above them."""
+    up, down, left, right = offsets(width)
+    for i in range(actions.shape[0]):
+        across = left if actions[i] == LEFT else right
+        outcome[i] = up if actions[i] == UP else down if actions[i] == DOWN else across
+    for i in range(actions.shape[0]):
+        here = state[HERE, i]
+        # For signed indices, numba checks for negative values.
+        ahead = np.uint64(here + outcome[i])
+        beyond = np.uint64(here + 2 * outcome[i])
+        bits = _OUTCOMES[np.uint64(7) * cells[ahead] + cells[beyond]]
+        if state[PHASE, i] != RUNNING:
+            outcome[i] = _NOTHING
+            continue
+        moved = (bits >> 6) & 1
+        cells[np.uint64(here)] -= 4 * moved
+        cells[ahead] = bits & 7
+        cells[beyond] = (bits >> 3) & 7
+        state[HERE, i] = here + outcome[i] * moved
+        closer = 1
+        if distances is not None:
+            closer += ((bits >> 7) & 1) * approach(distances, int(ahead), int(beyond))
+        outcome[i] = bits | closer << _CLOSER
+
+
+@inner
+def _copy(source: Any, target: Any) -> None:
+    """Do ``target[:] = source``; numba's own assignment also compiles error messages."""
+    for i in range(source.shape[0]):
+        target[i] = source[i]
+
+
+@inner
+def start(cells: Any, state: Any, i: Any, size: Any, width: Any, distances: Any) -> None:
+    """Begin an episode on board ``i``, whose cells are already in the buffer."""
+    first = width + i * size
+    left = 0
+    on_target = 0
+    for cell in range(first, first + size):
+        left += int(cells[cell] == BOX)
+        on_target += int(cells[cell] == BOX_ON_TARGET)
+        if cells[cell] >= PLAYER:
+            state[HERE, i] = cell
+    state[OFF_TARGET, i] = left
+    state[ON_TARGET, i] = on_target
+    if distances is not None:
+        write_distances(cells[first : first + size], width, distances[first : first + size])
+    begin(state, i)
+
+
+@in_place
+def start_all(cells: Any, state: Any, phase: Any, size: Any, width: Any, distances: Any) -> None:
+    """Begin an episode on every board in a phase, whose cells are already in the buffer."""
+    for i in range(state.shape[1]):
+        if state[PHASE, i] == phase:
+            start(cells, state, i, size, width, distances)
+
+
+@in_place
+def restart_all(cells: Any, state: Any, phase: Any, level: Any, width: Any, distances: Any) -> None:
+    """Begin an episode on the same level, (h*w,) with the player, on every board in a phase."""
+    size = level.shape[0]
+    for i in range(state.shape[1]):
+        if state[PHASE, i] == phase:
+            first = width + i * size
+            _copy(level, cells[first : first + size])
+            start(cells, state, i, size, width, distances)
+
+
+def working_memory(
+    size: int, law: Law
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return what ``draw_all`` works in: an item a cell for seven uses, and table and trail of a search.
+
+    Kernels that made it themselves would take longer to compile.
+    """
+    slots, trail = lengths(law)
+    return np.zeros((7, size), np.int64), np.zeros(slots, np.int64), np.zeros(trail, np.int64)
+
+
+@in_place
+def draw_all(
+    cells: Any, state: Any, phase: Any, height: Any, width: Any, boxes: Any, law: Any, wanted: Any,
+    search_weights: Any, room_weights: Any, distances: Any, memory: Any,
+) -> Any:  # fmt: skip
+    """Begin an episode on a fresh level of the split ``wanted`` on every board in a phase.
+
+    ``memory`` is a ``working_memory`` that no other thread uses. Returns -1, or the first board for which
+    ``MAX_ATTEMPTS`` rooms were not enough; its stream is as before.
+    """
+    size = height * width
+    rows, table, trail = memory
+    buffers = Scratch(rows[0], rows[1], rows[2], rows[3], rows[4], table, trail)
+    stack, seen = rows[5], rows[6]
+    for i in range(state.shape[1]):
+        if state[PHASE, i] != phase:
+            continue
+        board = cells[width + i * size : width + (i + 1) * size]
+        stream = state[STREAM, i]
+        found = False
+        for _ in range(MAX_ATTEMPTS):
+            player, stream = attempt(
+                board, height, width, boxes, law, stream, search_weights, buffers
+            )
+            if player != 0:
+                key = room_key(board, height, width, room_weights, stack, seen)
+                found = split_code(key) == wanted
+            if found:
+                break
+        if not found:
+            return i
+        state[STREAM, i] = stream
+        start(cells, state, i, size, width, distances)
+    return -1
+
+
+@inner
+def begin_due(
+    cells: Any, state: Any, due: Any, wanted: Any, only: Any, fixed: Any, height: Any, width: Any, boxes: Any,
+    law: Any, search_weights: Any, room_weights: Any, distances: Any, memory: Any,
+) -> Any:  # fmt: skip
+    """Begin an episode on every board in the phase ``due``, on the level ``fixed`` or else on a fresh one.
+
+    ``fixed`` is (h*w,) with the player, or None; ``wanted`` has the index of each board's split, (n,) int64,
+    and ``only`` is ``only_split`` of them. The rest, and what is returned, is as of ``draw_all``.
+    """
+    for code in range(len(SPLITS)):
+        phase = called_up(state, due, wanted, only, code)
+        if phase < 0:
+            continue
+        if fixed is None:
+            failed = draw_all(
+                cells, state, phase, height, width, boxes, law, code, search_weights, room_weights,
+                distances, memory,
+            )  # fmt: skip
+            if failed >= 0:
+                return failed
+        else:
+            restart_all(cells, state, phase, fixed, width, distances)
+    return -1
+
+
+@jit
+def rollout(
+    first: Any, last: Any, cells: Any, state: Any, actions: Any, rewards: Any, ends: Any, due: Any,
+    wanted: Any, fixed: Any, limit: Any, payoff: Any, height: Any, width: Any, boxes: Any, law: Any,
+    search_weights: Any, room_weights: Any, distances: Any, memory: Any,
+) -> Any:  # fmt: skip
+    """Play many steps on the boards ``first`` to ``last``, and begin the episodes that fall due.
+
+    Threads can play different boards at the same time. ``actions`` is (steps, n) int64, all in [0, 4);
+    ``rewards``, (steps, n) float64, receives the rewards, and ``ends``, (3, steps, n) bool, the flags
+    ``RECORDED``. Episodes begin in the phase ``due``, DUE or ENDED. The rest is as of ``step`` and
+    ``begin_due``. Returns -1, or a board for which no level was found.
+    """
+    size = height * width
+    for low in range(first, last, BLOCK):
+        high = min(low + BLOCK, last)
+        begin, end = low * size, high * size + 2 * width
+        # The padding belongs to boards that another thread may play.
+        boards, block = cells[begin:end].copy(), state[:, low:high].copy()
+        block[HERE] -= begin
+        near: Any = None if distances is None else distances[begin:end].copy()
+        flags = np.empty((OWN_FLAG, high - low), np.bool_)
+        scratch = np.empty(high - low, np.int64)
+        over = count_ended(block)
+        only = only_split(wanted[low:high])
+        failed = -1
+        for t in range(actions.shape[0]):
+            before = over
+            over = play(
+                boards, block, actions[t, low:high], rewards[t, low:high], flags, scratch, width, limit,
+                payoff, near,
+            )  # fmt: skip
+            record(flags, ends, t, low, high)
+            if (before if due == DUE else over) > 0:
+                failed = begin_due(
+                    boards, block, due, wanted[low:high], only, fixed, height, width, boxes, law,
+                    search_weights, room_weights, near, memory,
+                )  # fmt: skip
+                if failed >= 0:
+                    break
+        _copy(boards[width : end - begin - width], cells[begin + width : end - width])
+        if distances is not None:
+            _copy(near[width : end - begin - width], distances[begin + width : end - width])
+        block[HERE] += begin
+        for row in range(ROWS):
+            _copy(block[row], state[row, low:high])
+        if failed >= 0:
+            return low + failed
+    return -1
+
+
+def generate(
+    height: int, width: int, boxes: int, law: Law, stream: int, split: str
+) -> tuple[bytearray, int, int]:
+    """Draw levels as ``generator.generate`` does.
+
+    Raises:
+        GenerationError: As of ``generator.generate``.
+    """
+    cells = np.zeros((height + 2) * width, np.uint8)
+    state = np.zeros((ROWS, 1), np.int64)
+    state[STREAM] = stream
+    weights = generator.search_weights(height, width)
+    rooms = np.array(room_weights(), np.int64)
+    with first_use(draw_all):
+        failed = draw_all(
+            cells, state, RUNNING, height, width, boxes, law, SPLITS.index(split), weights, rooms,
+            None, working_memory(height * width, law),
+        )  # fmt: skip
+    if failed >= 0:
+        raise generator.no_level(height, width, boxes)
+    board = bytearray(cells[width:-width].tobytes())
+    return board, int(state[HERE, 0]) - width, int(state[STREAM, 0])

@@ -1,0 +1,62 @@
+"""The optimum of Sokoban under a budget of actions and turns."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragen_envs.game.oracle import Advice, Budget, RandomBaseline
+from ragen_envs.games.sokoban.dynamics import PLAYER, Reward, offsets, play, target_distances
+from ragen_envs.games.sokoban.lookahead import Lookahead, look_ahead
+from ragen_envs.games.sokoban.solver import solve
+
+
+def advise(board: NDArray[np.uint8], left: int, reward: Reward, budget: Budget) -> Advice:
+    """Return the oracle's advice for a board (h, w) with ``left`` boxes off target.
+
+    The game is deterministic, so a shortest solution is optimal whatever the turns see. A solution
+    longer than the budget has value 0; the oracle still sets out on it.
+    """
+    if left == 0:
+        return Advice((), 1.0, 0.0)
+    plan = solve(board)
+    if plan is None:
+        return Advice((), 0.0, 0.0)
+    played = plan[: budget.reach]
+    expected = _return_of(board, left, reward, played)
+    value = 1.0 if len(plan) <= budget.reach else 0.0
+    return Advice(played[: budget.actions_per_turn], value, expected)
+
+
+def _return_of(board: NDArray[np.uint8], left: int, reward: Reward, plan: tuple[int, ...]) -> float:
+    width = board.shape[1]
+    cells = bytearray(board.tobytes())
+    distances = target_distances(cells, width)
+    player = next(i for i, cell in enumerate(cells) if cell >= PLAYER)
+    total = 0.0
+    for action in plan:
+        offset = offsets(width)[action]
+        player, _, left, paid = play(cells, player, offset, left, reward, distances)
+        total += paid
+    return total
+
+
+def random_baseline(
+    board: NDArray[np.uint8], left: int, reward: Reward, budget: Budget
+) -> RandomBaseline | None:
+    """Return what random actions are worth on a board (h, w) with ``left`` boxes off target."""
+    if left == 0:
+        return RandomBaseline(1.0, 0.0)
+    ahead = _look_ahead(board, reward, budget)
+    return None if ahead is None else RandomBaseline(ahead.random_success, ahead.random_return)
+
+
+def max_return(board: NDArray[np.uint8], left: int, reward: Reward, budget: Budget) -> float | None:
+    """Return the largest sum of rewards from a board (h, w) with ``left`` boxes off target."""
+    if left == 0:
+        return 0.0
+    ahead = _look_ahead(board, reward, budget)
+    return None if ahead is None else ahead.max_return
+
+
+def _look_ahead(board: NDArray[np.uint8], reward: Reward, budget: Budget) -> Lookahead | None:
+    least = min(budget.turns, budget.reach)
+    return look_ahead(board.tobytes(), board.shape[1], reward, budget.reach, least)

@@ -1,0 +1,238 @@
+"""Compiled breadth-first search over the moves of Sokoban. Importing this module loads numba.
+
+A state is a row: the player's cell, then the boxes' cells. Boxes are alike, so the key of a state does
+not depend on their order. A node is a state's key, boxes off target, and 4 * parent + action.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+
+from ragen_envs.compiled.compiling import jit, share
+from ragen_envs.games.sokoban import dynamics
+from ragen_envs.games.sokoban.dynamics import (
+    BOX,
+    BOX_ON_TARGET,
+    PLAYER,
+    TARGET,
+    WALL,
+    move,
+    offsets,
+)
+from ragen_envs.games.sokoban.outcomes import LIMIT, UNSOLVABLE
+
+KEY: Final = 0
+LEFT: Final = 1
+LINK: Final = 2
+
+share(dynamics.move, dynamics.offsets)
+
+
+@jit
+def first_visit(table: Any, key: Any) -> bool:
+    """Enter a non-zero key into an open-addressing table of 2^k slots; False if it was there."""
+    mask = table.shape[0] - 1
+    slot = (key >> 20) & mask
+    while table[slot] != 0:
+        if table[slot] == key:
+            return False
+        slot = (slot + 1) & mask
+    table[slot] = key
+    return True
+
+
+@jit
+def rehashed(table: Any) -> Any:
+    """Return a table of twice as many slots with the same keys."""
+    larger = np.zeros(2 * table.shape[0], np.int64)
+    for key in table:
+        if key != 0:
+            first_visit(larger, key)
+    return larger
+
+
+@jit
+def grown(array: Any) -> Any:
+    """Return an array of twice as many rows that begins with the given one."""
+    larger = np.empty((2 * array.shape[0], array.shape[1]), array.dtype)
+    larger[: array.shape[0]] = array
+    return larger
+
+
+@jit
+def read(board: Any, floor: Any, states: Any) -> Any:
+    """Split a board into the bare floor plan and state 0; return the number of boxes off target."""
+    left = 0
+    b = 1
+    for i in range(board.shape[0]):
+        floor[i] = board[i]
+        if board[i] >= PLAYER:
+            states[0, 0] = i
+            floor[i] = board[i] - 4
+        elif board[i] >= BOX_ON_TARGET:
+            states[0, b] = i
+            b += 1
+            left += int(board[i] == BOX)
+            floor[i] = 5 - board[i]
+    return left
+
+
+@jit
+def put(board: Any, floor: Any, states: Any, node: Any) -> None:
+    """Put the pieces of a state onto a board that shows the bare floor plan."""
+    for b in range(1, states.shape[1]):
+        cell = states[node, b]
+        board[cell] = BOX_ON_TARGET if floor[cell] == TARGET else BOX
+    board[states[node, 0]] = floor[states[node, 0]] + 4
+
+
+@jit
+def lift(board: Any, floor: Any, states: Any, node: Any) -> None:
+    """Take the pieces of a state off the board again."""
+    for b in range(states.shape[1]):
+        board[states[node, b]] = floor[states[node, b]]
+
+
+@jit
+def tried(board: Any, player: Any, offset: Any) -> Any:
+    """Return what ``dynamics.move`` would, and leave the board as it is."""
+    ahead = player + offset
+    beyond = ahead + offset if board[ahead] >= BOX_ON_TARGET else ahead
+    here, there, far = board[player], board[ahead], board[beyond]
+    outcome = move(board, player, offset)
+    board[beyond] = far
+    board[ahead] = there
+    board[player] = here
+    return outcome
+
+
+@jit
+def write(states: Any, parent: Any, node: Any, ahead: Any, pushed: Any, offset: Any) -> None:
+    """Write the state after a move: the player is ahead, and the pushed box, if any, one further."""
+    states[node, 0] = ahead
+    for b in range(1, states.shape[1]):
+        cell = states[parent, b]
+        states[node, b] = cell + offset if cell == pushed else cell
+
+
+@jit
+def first_key(states: Any, weights: Any) -> Any:
+    """Return the hash key of state 0; weights are below 2^58, so that no sum overflows."""
+    key = 3 * weights[states[0, 0]]
+    for b in range(1, states.shape[1]):
+        key += weights[states[0, b]]
+    return key
+
+
+@jit
+def backtrack(nodes: Any, node: Any, length: Any) -> Any:
+    """Return the actions that lead to a node."""
+    path = np.empty(length, np.int8)
+    for k in range(length - 1, -1, -1):
+        path[k] = nodes[node, LINK] & 3
+        node = nodes[node, LINK] >> 2
+    return path
+
+
+@jit
+def live_squares(floor: Any, off: Any) -> Any:
+    """Return, for each cell, whether a box on it could be pushed to a target if it were the only box.
+
+    Found backwards, by pulling a box from every target. All other cells are dead squares.
+    """
+    live = floor == TARGET
+    cells = np.empty(floor.shape[0], np.int16)
+    count = 0
+    for target in range(floor.shape[0]):
+        if live[target]:
+            cells[count] = target
+            count += 1
+    while count:
+        count -= 1
+        cell = np.int64(cells[count])
+        for action in range(4):
+            box = cell - off[action]
+            if not live[box] and floor[box] != WALL and floor[box - off[action]] != WALL:
+                live[box] = True
+                cells[count] = box
+                count += 1
+    return live
+
+
+@jit
+def search(start: Any, width: Any, weights: Any, max_states: Any, max_moves: Any) -> Any:
+    """Return the fewest moves (or UNSOLVABLE or LIMIT) and the actions of a shortest solution.
+
+    States with a box on a dead square are pruned: no solution has them.
+
+    Args:
+        start: Cell codes, (h*w,) uint8, bordered by walls, with one player.
+        width: Cells in a row.
+        weights: Hash weights of the cells, (h*w,) int64 below 2^58.
+        max_states: Most states to visit.
+        max_moves: Longest solution of interest.
+    """
+    boxes = 0
+    for cell in start:
+        boxes += int(BOX_ON_TARGET <= cell <= BOX)
+    nothing = np.empty(0, np.int8)
+    states = np.empty((256, boxes + 1), np.int16)
+    nodes = np.empty((256, 3), np.int64)
+    table = np.zeros(512, np.int64)
+    floor = np.empty_like(start)
+    nodes[0, LEFT] = read(start, floor, states)
+    nodes[0, KEY] = first_key(states, weights)
+    if nodes[0, LEFT] == 0:
+        return 0, nothing
+    off = offsets(width)
+    live = live_squares(floor, off)
+    for b in range(1, boxes + 1):
+        if not live[states[0, b]]:
+            return UNSOLVABLE, nothing
+    first_visit(table, nodes[0, KEY] | 1)
+    board = floor.copy()
+    count, head, depth, level_end = 1, 0, 0, 1
+    while head < count:
+        if head == level_end:
+            depth += 1
+            level_end = count
+        if depth == max_moves:
+            return UNSOLVABLE, nothing
+        put(board, floor, states, head)
+        player = np.int64(states[head, 0])
+        for action in range(4):
+            ahead, moved, pushed, gained = tried(board, player, off[action])
+            if moved == 0:
+                continue
+            if pushed != 0 and not live[pushed + off[action]]:
+                continue
+            key = nodes[head, KEY] + 3 * (weights[ahead] - weights[player])
+            if pushed != 0:
+                key += weights[pushed + off[action]] - weights[pushed]
+            if not first_visit(table, key | 1):
+                continue
+            if count == states.shape[0]:
+                states, nodes = grown(states), grown(nodes)
+            write(states, head, count, ahead, pushed, off[action])
+            nodes[count, KEY] = key
+            nodes[count, LEFT] = nodes[head, LEFT] - gained
+            nodes[count, LINK] = 4 * head + action
+            if nodes[count, LEFT] == 0:
+                return depth + 1, backtrack(nodes, count, depth + 1)
+            count += 1
+            if count >= max_states:
+                return LIMIT, nothing
+            if 2 * count > table.shape[0]:
+                table = rehashed(table)
+        lift(board, floor, states, head)
+        head += 1
+    return UNSOLVABLE, nothing
+
+
+@jit
+def search_all(boards: Any, width: Any, weights: Any, max_states: Any, max_moves: Any) -> Any:
+    """Return the result of ``search`` for each of the boards, (n, h*w) uint8, as (n,) int64."""
+    lengths = np.empty(boards.shape[0], np.int64)
+    for k in range(boards.shape[0]):
+        lengths[k] = search(boards[k], width, weights, max_states, max_moves)[0]
+    return lengths

@@ -1,0 +1,169 @@
+"""Sokoban in words: symbols, rules, board and coordinates, and the text form of levels."""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from ragen_envs.game.errors import InstanceError
+from ragen_envs.game.grids import BoardText, places_text, plain_places, rewards_text
+from ragen_envs.game.oracle import Budget
+from ragen_envs.game.text import Symbols, countdown
+from ragen_envs.games.sokoban.dynamics import (
+    ACTION_NAMES,
+    BOX,
+    BOX_ON_TARGET,
+    PLAYER,
+    PLAYER_ON_TARGET,
+    TARGET,
+    WALL,
+    Reward,
+    move,
+    offsets,
+)  # fmt: skip
+
+MAX_SIDE: Final = 32
+"""Most rows and columns of a level."""
+
+CELL_NAMES: Final = (
+    "wall", "empty", "target", "box on target", "box", "player", "player on target",
+)  # fmt: skip
+"""Names of the cell codes, in their order."""
+
+STANDARD: Final = dict(zip(CELL_NAMES, "#_O√XPS", strict=True))
+NEW_VOCAB: Final = dict(zip(CELL_NAMES, "W.GCBA@", strict=True))
+
+_TARGETS: Final = (TARGET, BOX_ON_TARGET, PLAYER_ON_TARGET)
+_DECODE: Final = bytes.maketrans(b"#_O+XPS", bytes(range(7)))
+
+
+class SokobanText(BoardText):
+    """The text face of Sokoban."""
+
+    vocabularies: Mapping[str, Symbols] = {"standard": STANDARD, "new_vocab": NEW_VOCAB}
+    cell_names = CELL_NAMES
+
+    def rules(self, env: Any) -> str:
+        """Return the goal, the rules and the rewards."""
+        return (
+            "You are playing Sokoban. Push every box onto a target; then the game ends. Each action "
+            "moves you one cell. Moving into a box pushes it if the cell behind it is free (no wall "
+            "or box); you cannot pull boxes. A blocked move changes nothing but still counts as an action. "
+            f"{rewards_text(reward_terms(env.reward, 'action'))}"
+        )
+
+    def actions(self, env: Any) -> tuple[str, ...]:  # noqa: ARG002
+        """Return the names of the four directions."""
+        return ACTION_NAMES
+
+    def cells(self, env: Any) -> tuple[bytes | bytearray, int]:
+        """Return the present cell codes, not copied, and the width of the board."""
+        try:
+            return env._board if env.shows_board else env.cells, env.width
+        except AttributeError:  # another game with this face
+            return env.cells, env.width
+
+    def coordinates(self, env: Any) -> str:
+        """Return the places of everything but empty floor."""
+        cells, height, width = env.cells, env.height, env.width
+        inner = [
+            row * width + column for row in range(1, height - 1) for column in range(1, width - 1)
+        ]
+        found = {
+            "player": [i for i, cell in enumerate(cells) if cell >= PLAYER],
+            "box": [i for i, cell in enumerate(cells) if cell in (BOX, BOX_ON_TARGET)],
+            "target": [i for i, cell in enumerate(cells) if cell in _TARGETS],
+            "wall": [i for i in inner if cells[i] == WALL],
+        }
+        return places_text(
+            found,
+            height,
+            width,
+            "The border is wall and not listed; other cells not listed are empty.",
+        )
+
+    def explain(self, env: Any, actions: Sequence[int], budget: Budget) -> str:
+        """Tell where things are, then where each move leads; the moves are counted down."""
+        width = env.width
+        cells = bytearray(env.cells)
+        player = next(i for i, cell in enumerate(cells) if cell >= PLAYER)
+        boxes = [i for i, cell in enumerate(cells) if cell in (BOX, BOX_ON_TARGET)]
+        targets = [i for i, cell in enumerate(cells) if cell in _TARGETS]
+        parts = [
+            f"Places as row column. Player {plain_places([player], width)}. "
+            f"Box {plain_places(boxes, width)}. Target {plain_places(targets, width)}. "
+            f"{countdown(budget)}"
+        ]
+        for left, action in zip(range(budget.this_turn, 0, -1), actions, strict=False):
+            offset = offsets(width)[action]
+            player, moved, pushed, _ = move(cells, player, offset)
+            step = f"{left} {ACTION_NAMES[action]}"
+            if not moved:
+                parts.append(f"{step} blocked.")
+            elif pushed:
+                box = plain_places([pushed + offset], width)
+                parts.append(f"{step} to {plain_places([player], width)}, box to {box}.")
+            else:
+                parts.append(f"{step} to {plain_places([player], width)}.")
+        if BOX not in cells:
+            parts.append("Solved.")
+        return " ".join(parts)
+
+
+def reward_terms(reward: Reward, unit: str) -> list[tuple[float, str]]:
+    """Return each amount that is paid, with what it is paid for.
+
+    Args:
+        reward: What is paid.
+        unit: What ``per_action`` is paid for.
+    """
+    distance = "(distance in rows plus columns, ignoring walls and other boxes)"
+    return [
+        (reward.per_action, f"for every {unit}"),
+        (reward.box_on, "for pushing a box onto a target"),
+        (reward.box_off, "for pushing a box off a target"),
+        (reward.solved, "when every box is on a target"),
+        (reward.closer, "for a push that brings its box one cell nearer to the nearest target"),
+        (-reward.closer, f"for a push that takes it one cell farther away {distance}"),
+    ]
+
+
+def encode_level(board: bytes | bytearray, width: int) -> str:
+    """Return the text form of a board: rows of ``#_O+XPS`` (+ is a box on a target), joined by /."""
+    text = "".join("#_O+XPS"[cell] for cell in board)
+    return "/".join(text[i : i + width] for i in range(0, len(text), width))
+
+
+def decode_level(level: str) -> tuple[bytearray, int, int]:
+    """Return cell codes (h*w,), height and width of a level in text form; √ may stand for +.
+
+    Raises:
+        InstanceError: Rows differ in length or are too many, the border is not wall, the pieces do
+            not make a level, or it is solved already.
+    """
+    board, height, width = _decoded(level)
+    return bytearray(board), height, width
+
+
+@lru_cache(maxsize=4096)
+def _decoded(level: str) -> tuple[bytes, int, int]:
+    rows = level.replace("√", "+").split("/")
+    height, width = len(rows), len(rows[0])
+    if not width or any(len(row) != width for row in rows) or set("".join(rows)) - set("#_O+XPS"):
+        raise InstanceError(f"level {level!r} must be rows of equal length of the symbols #_O√XPS")
+    board = "".join(rows).encode().translate(_DECODE)
+    if max(height, width) > MAX_SIDE:
+        raise InstanceError(f"level {level!r} is {height}x{width}, but at most {MAX_SIDE} a side")
+    border = [*rows[0], *rows[-1], *(row[0] + row[-1] for row in rows)]
+    if set("".join(border)) != {"#"}:
+        raise InstanceError(f"level {level!r} must be bordered by walls (#)")
+    boxes = board.count(BOX) + board.count(BOX_ON_TARGET)
+    targets = board.count(TARGET) + board.count(BOX_ON_TARGET) + board.count(PLAYER_ON_TARGET)
+    players = board.count(PLAYER) + board.count(PLAYER_ON_TARGET)
+    if players != 1 or boxes != targets or boxes == 0:
+        raise InstanceError(
+            f"level {level!r} has {players} players, {boxes} boxes and {targets} targets, but needs "
+            "one player and as many boxes as targets, at least one"
+        )
+    if not board.count(BOX):
+        raise InstanceError(f"level {level!r} is solved already")
+    return board, height, width

@@ -1,0 +1,106 @@
+"""Many Sokoban boards as one vectorised Gymnasium environment."""
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragen_envs.compiled.vector import GameVectorEnv, read_only
+from ragen_envs.game.errors import GenerationError
+from ragen_envs.game.grids import grid_texts, signs_of
+from ragen_envs.games.sokoban import generator, kernels
+from ragen_envs.games.sokoban.env import SokobanEnv
+from ragen_envs.games.sokoban.level_key import room_weights
+from ragen_envs.games.sokoban.text import CELL_NAMES, STANDARD, decode_level
+
+
+class SokobanVectorEnv(GameVectorEnv):
+    """`num_envs` games of `SokobanEnv`, which describes spaces, rewards and settings.
+
+    Observations are (num_envs, height, width) uint8.
+    """
+
+    game = SokobanEnv
+    _made_anew = (*GameVectorEnv._made_anew, "_memory")
+    rollout_kernel = kernels.rollout
+    kernels = (kernels.step, kernels.start_all, kernels.draw_all)
+    single: SokobanEnv
+
+    def _allocate(self) -> None:
+        single, count = self.single, self.num_envs
+        self._size = single.height * single.width
+        self._cells = np.zeros(count * self._size + 2 * single.width, np.uint8)
+        self._distances = np.zeros(len(self._cells), np.int16) if single.reward.closer else None
+        self._state = np.zeros((kernels.ROWS, count), np.int64)
+        self._payoffs = kernels.payoffs(single.reward)
+        self._tables = (
+            generator.search_weights(single.height, single.width),
+            np.array(room_weights(), np.int64),
+        )
+
+    def _link(self) -> None:
+        single, pad = self.single, self.single.width
+        self._boards = self._cells[pad:-pad].reshape(self.num_envs, self._size)
+        self._observations = self._boards.reshape(self.num_envs, single.height, single.width)
+        self._on_target = read_only(self._state[kernels.ON_TARGET])
+        self._memory = kernels.working_memory(self._size, single.law)
+        super()._link()
+
+    def _play(
+        self, actions: NDArray[np.int64], rewards: NDArray[np.float64], flags: NDArray[np.bool_]
+    ) -> int:
+        ended: int = kernels.step(
+            self._cells, self._state, actions, rewards, flags, self._scratch, self.single.width, self._limit,
+            self._payoffs, self._distances,
+        )  # fmt: skip
+        return ended
+
+    def _play_many(self, first: int, last: int, *arrays: Any) -> int:
+        single = self.single
+        failed: int = kernels.rollout(
+            first, last, self._cells, self._state, *arrays, self._limit, self._payoffs,
+            single.height, single.width, single.boxes, single.law, *self._tables, self._distances,
+            kernels.working_memory(self._size, single.law),
+        )  # fmt: skip
+        return failed
+
+    def _add_infos(self, infos: dict[str, Any]) -> None:
+        infos["boxes_on_target"] = self._on_target.copy() if self.copy else self._on_target
+        infos["_boxes_on_target"] = self._everywhere
+
+    def _draw(self, phase: int, wanted: int) -> int:
+        single = self.single
+        failed: int = kernels.draw_all(
+            self._cells, self._state, phase, single.height, single.width, single.boxes,
+            single.law, wanted, *self._tables, self._distances, self._memory,
+        )  # fmt: skip
+        return failed
+
+    def _start(self, phase: int) -> None:
+        width = self.single.width
+        kernels.start_all(self._cells, self._state, phase, self._size, width, self._distances)
+
+    def _restart(self, phase: int, level: NDArray[np.uint8]) -> None:
+        width = self.single.width
+        kernels.restart_all(self._cells, self._state, phase, level, width, self._distances)
+
+    def _decode(self, level: str) -> NDArray[np.uint8]:
+        return _decode(level)
+
+    def _write(self, ids: NDArray[np.int64], rows: NDArray[np.uint8]) -> None:
+        self._boards[ids] = rows
+
+    def _texts(self) -> list[str]:
+        return grid_texts(self._observations, signs_of(STANDARD, CELL_NAMES))
+
+    def _failure(self) -> GenerationError:
+        return generator.no_level(self.single.height, self.single.width, self.single.boxes)
+
+    def _show(self, i: int) -> None:
+        self.single._start(bytearray(self._boards[i].tobytes()))
+
+
+@lru_cache(maxsize=8192)
+def _decode(level: str) -> NDArray[np.uint8]:
+    return np.frombuffer(bytes(decode_level(level)[0]), np.uint8)

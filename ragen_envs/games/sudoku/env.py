@@ -1,0 +1,138 @@
+"""Sudoku 4x4 as a Gymnasium environment."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ragen_envs.game.arguments import read_count, read_rows
+from ragen_envs.game.oracle import Advice, Budget, as_budget
+from ragen_envs.game.word_game import Legality, WordGameEnv
+from ragen_envs.games.sudoku import dynamics, generator, text
+from ragen_envs.levels.keys import text_key
+from ragen_envs.levels.splits import TRAIN
+from ragen_envs.pictures.drawing import Image
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ragen_envs.pictures.tiles import TileSet
+
+MOST_CLUES: int = 12
+"""Puzzles with more are not drawn."""
+
+
+class SudokuEnv(WordGameEnv):
+    """Fill a 4x4 grid so that every row, column and box holds the digits 1 to 4 once.
+
+    ## Description
+    Some cells are given, and there is exactly one solution. Digits cannot be removed, so a wrong
+    one makes the puzzle unsolvable. Transitions are deterministic.
+
+    ## Action Space
+    `FreeText(4096)`: a placement such as `r1c2 = 3` (row 1, column 2, counted from 1 at the top
+    left). It is legal if the cell is empty and the digit, from 1 to 4, is not in its row, column or
+    box.
+
+    ## Observation Space
+    `FreeText(131072)`: the grid, one line per row, with `_` for empty cells.
+
+    ## Starting State
+    A uniform filled grid, from which cells are removed in random order as long as the solution
+    stays unique, until `clues` are left. Puzzles that are equal up to the symmetries of the grid
+    and the names of the digits count as one level.
+
+    ## Rewards
+    1 when the grid is solved, otherwise 0.
+
+    ## Episode End
+    Terminates when the grid is solved or no digit can be placed any more; truncated by the time
+    limit.
+
+    ## Information
+    `success` (bool): the grid is solved. `action_is_valid` (bool): the action was legal.
+    `action_is_effective` (bool): the grid changed; False after reset. `reason` (str): why the action was
+    illegal, or "".
+
+    ## Arguments
+    `clues`: how many cells are given, from 5 to 12. `level`: a fixed puzzle, given as four rows of
+    four of `_1234`.
+
+    ## Version History
+    * v0: Initial version.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
+    text = text.SudokuText()
+    grid: dynamics.Grid
+    """The digit of each cell, row by row; 0 where it is empty."""
+
+    def __init__(
+        self,
+        clues: int = 6,
+        level: "Sequence[str] | None" = None,
+        split: str = TRAIN,
+        render_mode: str | None = None,
+    ) -> None:
+        super().__init__(split, render_mode)
+        self.clues = read_count("clues", clues, generator.FEWEST_CLUES, MOST_CLUES)
+        self._fixed = read_rows(level)
+        if self._fixed is not None:
+            given = dynamics.CELLS - text.decode_level(self._fixed).count(dynamics.EMPTY)
+            if generator.FEWEST_CLUES <= given <= MOST_CLUES:
+                self.clues = given
+        self.distribution = f"sudoku-{self.clues}"
+
+    @property
+    def success(self) -> bool:
+        """Whether the grid is full, and so solved: no action breaks a rule."""
+        return 0 not in self.grid
+
+    def legality(self, action: str) -> Legality:
+        """Return whether a digit may be placed; see the base class."""
+        return dynamics.legality(self.grid, action)
+
+    def available(self) -> tuple[str, ...]:
+        """Return every legal placement, cell by cell."""
+        return tuple(
+            str(dynamics.Placement(cell, digit))
+            for cell in dynamics.empty_cells(self.grid)
+            for digit in dynamics.candidates(self.grid, cell)
+        )
+
+    def play_legal(self, action: str) -> tuple[float, bool, bool]:
+        """Place a digit."""
+        placement = dynamics.read_placement(action)
+        assert placement is not None
+        self.grid = dynamics.placed(self.grid, placement)
+        return float(self.success), self.success or not self.available(), True
+
+    @classmethod
+    def tile_set(cls) -> "TileSet":
+        """Return the tiles that draw the cells."""
+        from ragen_envs.games.sudoku import image
+
+        return image.TILES
+
+    def oracle(self, budget: Budget | int | None = None) -> Advice:
+        """Return the next digits of the solution; its value is 1 if the rest fits the budget."""
+        from ragen_envs.games.sudoku.oracle import advise
+
+        return advise(self.grid, as_budget(budget))
+
+    def level_key(self, level: str) -> int:
+        """Return the key of a puzzle up to symmetry, in [0, 2^63)."""
+        puzzle = dynamics.canonical(text.decode_level(level))
+        return text_key("sudoku " + "".join(map(str, puzzle)))
+
+    def draw_level(self, stream: int) -> tuple[str, int]:
+        """Return a puzzle with one solution, and the advanced stream."""
+        grid, stream = generator.generate(self.clues, stream)
+        return text.encode_level(grid), stream
+
+    def start(self, level: str) -> None:
+        """Set the state to a level in text form."""
+        self.grid = text.decode_level(level)
+
+    def _draw(self) -> Image:
+        cells = np.frombuffer(self.grid, np.uint8)
+        return self.tile_set().render(cells.reshape(dynamics.SIDE, dynamics.SIDE))

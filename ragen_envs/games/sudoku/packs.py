@@ -1,0 +1,21 @@
+"""The frozen levels of Sudoku: independent draws from its level distribution."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from ragen_envs.games.sudoku.env import SudokuEnv
+from ragen_envs.levels import seeding
+from ragen_envs.levels.recipe import Recipe, Row
+
+
+def rows(clues: int, split: str) -> Iterator[Row]:
+    """Yield levels of the split, with the number of empty cells."""
+    env = SudokuEnv(clues)
+    stream = seeding.new_stream(split, f"pack {env.distribution}", 0)
+    while True:
+        stream = env._draw_level(stream, split)
+        yield {"level": env._level(), "moves": env.grid.count(0)}
+
+
+PACKS: Final[dict[str, Recipe]] = {"sudoku-6": partial(rows, 6)}

@@ -1,0 +1,5 @@
+"""WebShop: buy what an instruction asks for."""
+
+from ragen_envs.games.webshop.env import WebShopEnv, load
+
+__all__ = ["WebShopEnv", "load"]

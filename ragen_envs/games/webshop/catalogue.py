@@ -1,0 +1,255 @@
+"""What a shop sells: products, and a catalogue made from a seed."""
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, Final, Self, TypeVar
+
+from ragen_envs.games.webshop.vocabulary import BRANDS, DEPARTMENTS, OPTIONS, SERIES, Shelf, bare
+from ragen_envs.levels import seeding
+
+FAMILY: Final = 5
+"""Products of a family: one, and four that differ from it in one thing each."""
+FOUND: Final = 2
+"""The search finds a product by so many of its four attributes; its page lists the others."""
+
+_T = TypeVar("_T")
+_CENTS: Final = (0, 49, 95, 99)
+_SENTENCES: Final = (
+    "From the {series} line by {brand}. Key facts: {a}, {b}.",
+    "Made by {brand} for everyday use: {a}, {b}.",
+    "What customers like about the {series} {noun}: {a}, {b}.",
+    "{brand} {noun}, {series} line. Known for: {a}, {b}.",
+)
+_PRAISE: Final = (
+    "Exactly as described.", "Good value for the price.", "I would buy it again.",
+    "Arrived on time and well packed.", "Better than the one I had before.",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Product:
+    """One thing that the shop sells."""
+
+    id: str
+    title: str
+    category: tuple[str, ...]
+    """From the department down, at least one name."""
+    nouns: frozenset[str]
+    """What the title says it is, in lower case."""
+    attributes: tuple[str, ...]
+    options: tuple[tuple[str, tuple[str, ...]], ...]
+    """Each option's name and its values."""
+    price: float
+    """In dollars."""
+    rating: float
+    """From 0 to 5 stars; 0 for none."""
+    description: str
+    bullets: tuple[str, ...]
+    reviews: tuple[str, ...]
+    family: str
+    """Products of one family belong to one split."""
+    query: str = ""
+    """The term under which it was collected, in published data; else ""."""
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    @cached_property
+    def searchable(self) -> str:
+        """The text that the search reads, in lower case."""
+        options = " ".join(f"{name}: {', '.join(values)}" for name, values in self.options)
+        first = self.bullets[0] if self.bullets else ""
+        return f"{self.title} {self.description} {first} {options}".lower()
+
+    @cached_property
+    def prose(self) -> str:
+        """Title, bullets and description in lower case, where attributes may be mentioned."""
+        return " ".join((self.title, *self.bullets, self.description)).lower()
+
+
+class Catalogue(Sequence[Product]):
+    """The products of a shop, in their order. Copies and pickles of a generated one share its products.
+
+    Args:
+        products: At least one; their ids differ.
+        origin: A function and its arguments that give the same catalogue.
+        published: Whether these are published data, not generated ones.
+    """
+
+    def __init__(
+        self,
+        products: Sequence[Product],
+        origin: tuple[Any, tuple[Any, ...]],
+        published: bool = False,
+    ) -> None:
+        self.products = tuple(products)
+        self.published = published
+        self._origin = origin
+        self.numbers = {product.id: number for number, product in enumerate(self.products)}
+
+    def __len__(self) -> int:
+        return len(self.products)
+
+    def __getitem__(self, number: Any) -> Any:
+        return self.products[number]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._origin
+
+    @cached_property
+    def content_hash(self) -> str:
+        """Hexadecimal SHA-256 of everything that the products say."""
+        found = hashlib.sha256()
+        for product in self.products:
+            parts = (
+                product.id, product.title, product.category, sorted(product.nouns), product.attributes,
+                product.options, f"{product.price:.2f}", product.rating, product.description,
+                product.bullets, product.reviews, product.family, product.query,
+            )  # fmt: skip
+            found.update(repr(parts).encode())
+        return found.hexdigest()
+
+    @property
+    def name(self) -> str:
+        """The first eight digits of the hash, which levels name."""
+        return self.content_hash[:8]
+
+
+class Draws:
+    """Random choices from a stream."""
+
+    def __init__(self, stream: int) -> None:
+        self.stream = stream
+
+    def below(self, bound: int) -> int:
+        """Return an integer in [0, bound)."""
+        self.stream = seeding.advance(self.stream)
+        return seeding.below(self.stream, bound)
+
+    def one(self, choices: Sequence[_T]) -> _T:
+        """Return one of some things."""
+        return choices[self.below(len(choices))]
+
+    def some(self, choices: Sequence[_T], count: int) -> list[_T]:
+        """Return ``count`` different ones of some things, in a random order."""
+        left = list(choices)
+        for place in range(count):
+            chosen = place + self.below(len(left) - place)
+            left[place], left[chosen] = left[chosen], left[place]
+        return left[:count]
+
+
+@dataclass(frozen=True)
+class _Design:
+    """What a product is, before it is put into words."""
+
+    department: str
+    shelf: str
+    noun: str
+    brand: str
+    series: str
+    attributes: tuple[str, ...]
+    options: tuple[tuple[str, tuple[str, ...]], ...]
+    price: float
+
+
+@lru_cache(maxsize=4)
+def make_catalogue(products: int, seed: int = 0) -> Catalogue:
+    """Return a catalogue made from a seed, the same on every machine.
+
+    Products come in families of five, spread over the catalogue: a product, and others that differ from
+    it in an attribute, in what they are, in the values of an option, or in the price.
+
+    Args:
+        products: How many, at least 5.
+        seed: Of the catalogue, >= 0.
+    """
+    order = Draws(seeding.new_stream("webshop catalogue", f"order of {products}", seed))
+    places = order.some(range(products), products)
+    made: list[Product] = []
+    for family in range(math.ceil(products / FAMILY)):
+        draws = Draws(seeding.new_stream("webshop catalogue", f"family {family}", seed))
+        for design in _family(draws)[: products - len(made)]:
+            made.append(_worded(design, places[len(made)], f"{seed}-{family}", draws))
+    made.sort(key=lambda product: product.id)
+    return Catalogue(made, (make_catalogue, (products, seed)))
+
+
+def _family(draws: Draws) -> list[_Design]:
+    department = draws.one(DEPARTMENTS)
+    shelf = draws.one(department.shelves)
+    nouns = [bare(noun) for noun in draws.some(shelf.nouns, 2)]
+    known = dict.fromkeys((*shelf.attributes, *department.attributes))
+    attributes = tuple(draws.some(list(known), 5))
+    options = tuple((name, _values(draws, OPTIONS[name])) for name in shelf.options)
+    base = _Design(
+        department.name, shelf.name, nouns[0], draws.one(BRANDS), draws.one(SERIES), attributes[:4],
+        options, _price(draws, shelf),
+    )  # fmt: skip
+    place = FOUND + draws.below(4 - FOUND)
+    swapped = (*attributes[:place], attributes[4], *attributes[place + 1 : 4])
+    changed = draws.below(len(options))
+    others = tuple(
+        (name, _other_values(draws, OPTIONS[name], values) if i == changed else values)
+        for i, (name, values) in enumerate(options)
+    )
+    dearer = round(base.price * (1.5 + draws.below(100) / 100), 2)
+    return [
+        base,
+        _changed(base, attributes=swapped),
+        _changed(base, noun=nouns[1]),
+        _changed(base, options=others),
+        _changed(base, price=dearer),
+    ]
+
+
+def _changed(design: _Design, **changes: Any) -> _Design:
+    return _Design(**{**design.__dict__, **changes})
+
+
+def _values(draws: Draws, known: Sequence[str]) -> tuple[str, ...]:
+    chosen = draws.some(known, 3 + draws.below(min(3, len(known) - 2)))
+    return tuple(sorted(chosen, key=known.index))
+
+
+def _other_values(draws: Draws, known: Sequence[str], taken: Sequence[str]) -> tuple[str, ...]:
+    """Return values without one or two of those taken."""
+    kept = draws.some(taken, max(1, len(taken) - 1 - draws.below(2)))
+    left = [value for value in known if value not in taken]
+    added = draws.some(left, min(len(left), 1))
+    return tuple(sorted((*kept, *added), key=known.index))
+
+
+def _price(draws: Draws, shelf: Shelf) -> float:
+    """Return a price, uniform on a logarithmic scale."""
+    low, high = map(math.log, shelf.prices)
+    dollars = int(math.exp(low + (high - low) * draws.below(10_000) / 10_000))
+    return dollars + draws.one(_CENTS) / 100
+
+
+def _worded(design: _Design, number: int, family: str, draws: Draws) -> Product:
+    a, b, c, d = design.attributes
+    words = {"noun": design.noun, "series": design.series, "brand": design.brand}
+    return Product(
+        id=f"P{number:06d}",
+        title=f"{design.brand} {design.series} {design.noun.title()}, {a.title()}",
+        category=(design.department, design.shelf, design.noun),
+        nouns=frozenset((design.noun,)),
+        attributes=design.attributes,
+        options=design.options,
+        price=design.price,
+        rating=(30 + draws.below(21)) / 10,
+        description=draws.one(_SENTENCES).format(a=a, b=b, **words),
+        bullets=tuple(f"{each.capitalize()}." for each in (a, c, d)),
+        reviews=tuple(draws.some(_PRAISE, 2)),
+        family=family,
+    )

@@ -1,0 +1,81 @@
+"""The shop in words: the rules, and its pages as plain text and as published."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ragen_envs.game.oracle import Budget
+from ragen_envs.game.text import Symbols
+from ragen_envs.games.webshop.catalogue import Catalogue
+from ragen_envs.games.webshop.dynamics import BUY, Page
+from ragen_envs.games.webshop.html import page_html
+from ragen_envs.games.webshop.pages import plain_text, published_text
+
+_HINTS: Final = (
+    " Hints: search for the kind of product and its attributes, not for the whole instruction. Open a "
+    "product to see its options. Choose every option that the instruction names before you buy. Buy in time: "
+    "without a purchase there is no reward."
+)
+
+
+OUTCOME: Final = r"(?m)^You bought \S+\. Score: [0-9.e-]+(?:; wrong: ([a-z, ]+))?\.$"
+"""A pattern of the line that tells the outcome of a purchase; its group is what was wrong."""
+
+
+class WebShopText:
+    """The text face of the shop."""
+
+    vocabularies: Mapping[str, Symbols] = {"standard": {}}
+
+    def rules(self, env: Any) -> str:
+        """Return the goal, the rules and the rewards."""
+        reward = (
+            "1 if everything is as asked, 0 otherwise"
+            if env.reward == "binary"
+            else "the share of what was asked for that the purchase has, from 0 to 1, nothing for another "
+            "kind of product"
+        )
+        return (
+            "You are shopping in an online shop. The instruction says what to buy: the kind of product, its "
+            "attributes, the options to choose and a price limit. search[words] shows up to 50 products, "
+            "ten on a page. click[button] presses a button of the page: a product's number opens it; an "
+            "option, such as click[navy], chooses it; Description, Features and Reviews show more; "
+            f"{BUY} buys the product with the options chosen; then the game ends. Rewards: {reward}."
+            + (_HINTS if env.hints else "")
+        )
+
+    def legend(self, symbols: Symbols) -> str:  # noqa: ARG002
+        """Return "": there is no board."""
+        return ""
+
+    def actions(self, env: Any) -> tuple[str, ...]:  # noqa: ARG002
+        """Return the forms of the actions."""
+        return "search[words]", "click[button]"
+
+    def observation(self, env: Any, form: str, symbols: Symbols) -> str:  # noqa: ARG002
+        """Return the page, in the form that the env was made for."""
+        shown = page_text(env.goal.instruction, env.page, env.catalogue, env.observation_mode)
+        return shown if env.verdict is None else f"{shown}\n{_outcome(env)}"
+
+    def explain(self, env: Any, actions: Sequence[str], budget: Budget) -> str:  # noqa: ARG002
+        """Say what is wanted, and what is done about it."""
+        goal = env.goal
+        wanted = ", ".join((*goal.attributes, *(value for _, value in goal.options)))
+        (noun,) = sorted(goal.product.nouns)[:1] or ("product",)
+        limit = "" if goal.limit is None else f", at most {goal.limit} dollars"
+        return f"I want a {noun}: {wanted}{limit}. So I do {', then '.join(actions)}."
+
+
+def _outcome(env: Any) -> str:
+    """Return what was bought, its score and what was wrong with it."""
+    wrong = ", ".join(env.verdict.wrong(env.goal))
+    about = f"; wrong: {wrong}" if wrong else ""
+    return f"You bought {env.page.product.id}. Score: {env.verdict.score:.3g}{about}."
+
+
+def page_text(instruction: str, page: Page, catalogue: Catalogue, mode: str) -> str:
+    """Return a page as text: "page", "text", "text_rich" or "html"."""
+    if mode == "html":
+        return page_html(instruction, page, catalogue)
+    if mode == "page":
+        return plain_text(instruction, page, catalogue)
+    return published_text(instruction, page, catalogue, rich=mode == "text_rich")

@@ -1,0 +1,1 @@
+"""Levels: seeds, splits, keys and the frozen packs."""

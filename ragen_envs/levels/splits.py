@@ -1,0 +1,83 @@
+"""Which levels belong to which split, decided by the level itself.
+
+A level's *key* is a 64-bit number that is equal for levels that are the same up to the symmetries of
+its game, and its key decides its split. The splits are therefore disjoint up to symmetry for every
+level that any generator of the suite can ever make, frozen or fresh, and anyone can check it without
+a list of held-out levels. Bandits are the exception: the names of their arms decide, and no name is in
+two splits.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from ragen_envs.game.errors import GenerationError, InstanceError
+
+__all__ = [
+    "SPLITS",
+    "TEST",
+    "TRAIN",
+    "VALIDATION",
+    "find_level",
+    "split_code",
+    "split_of",
+]
+
+TRAIN: Final = "train"
+"""Levels to learn from."""
+VALIDATION: Final = "validation"
+"""Levels to choose settings and checkpoints by."""
+TEST: Final = "test"
+"""Levels that scores are about."""
+SPLITS: Final = (TRAIN, VALIDATION, TEST)
+"""All splits; a level's content decides which one it is in."""
+
+MAX_DRAWS: Final = 10_000
+"""Levels that are drawn to find one of a split."""
+
+
+def split_code(key: int) -> int:
+    """Return the index in ``SPLITS`` of the split that owns a level key (any 64-bit integer).
+
+    10/16 of all levels are train, 2/16 validation, 4/16 test. Plain integer arithmetic, so that
+    compiled generators can call it.
+    """
+    sixteenth = (key >> 40) & 15
+    if sixteenth < 10:
+        return 0
+    return 1 if sixteenth < 12 else 2
+
+
+def split_of(key: int) -> str:
+    """Return the name of the split that owns a level key."""
+    return SPLITS[split_code(key)]
+
+
+def find_level(
+    split: str, stream: int, draw: Callable[[int], tuple[str, int]], key: Callable[[str], int]
+) -> tuple[str, int]:
+    """Draw levels until one is of a split; return it and the advanced stream.
+
+    Args:
+        split: One of ``SPLITS``.
+        stream: State of the random numbers.
+        draw: Makes a level in text form; returns it and the advanced stream.
+        key: Returns the key of a level.
+
+    Raises:
+        GenerationError: None of ``MAX_DRAWS`` levels was.
+    """
+    for _ in range(MAX_DRAWS):
+        level, stream = draw(stream)
+        if split_of(key(level)) == split:
+            return level, stream
+    raise GenerationError(
+        f"none of {MAX_DRAWS} generated levels belongs to the split '{split}'; a game needs levels with many "
+        "different keys"
+    )
+
+
+def read_split(split: Any) -> str:
+    """Return the name of a split, or raise `InstanceError` if there is no such split."""
+    if not isinstance(split, str) or split not in SPLITS:
+        raise InstanceError(f"split is {split!r}, but must be one of {', '.join(SPLITS)}")
+    return str(split)

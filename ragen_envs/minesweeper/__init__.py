@@ -1,5 +1,0 @@
-"""Minesweeper 5x5: open every cell without a mine."""
-
-from ragen_envs.minesweeper.env import MinesweeperEnv
-
-__all__ = ["MinesweeperEnv"]

@@ -1,0 +1,1 @@
+"""Pictures of games: drawing, fonts, tiles and cards."""

@@ -1,5 +1,0 @@
-"""Sudoku 4x4: fill the grid."""
-
-from ragen_envs.sudoku.env import SudokuEnv
-
-__all__ = ["SudokuEnv"]

@@ -1,5 +1,0 @@
-"""WebShop: buy what an instruction asks for."""
-
-from ragen_envs.webshop.env import WebShopEnv, load
-
-__all__ = ["WebShopEnv", "load"]
