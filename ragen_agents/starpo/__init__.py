@@ -79,7 +79,7 @@ _LAZY = {
     "TrainBatch": "starpo.update.batch",
     "Trainer": "starpo.trainer",
     "Trajectory": "rollout.trajectory",
-    "TransformersEngine": "engines.transformers_engine",
+    "TransformersEngine": "engines.cpu.transformers_engine",
     "TurnReward": "starpo.parts.rewards",
     "batch_totals": "starpo.update.loss",
     "group_returns": "starpo.run.metrics",
@@ -92,7 +92,7 @@ _LAZY = {
     "prepare": "starpo.update.prepared",
     "rollout_metrics": "starpo.run.metrics",
     "score_trajectories": "starpo.update.models",
-    "stop_token_ids": "engines.decoding",
+    "stop_token_ids": "engines.cpu.decoding",
     "training_groups": "starpo.rollout_step",
 }
 

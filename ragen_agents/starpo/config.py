@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from ragen_agents.engines.vllm_api import check_extra
+from ragen_agents.engines.vllm.api import check_extra
 from ragen_agents.run_files.renamed_keys import RenamedKeys
 from ragen_agents.starpo.math.losses import KlEstimator, MaskLevel
 from ragen_agents.starpo.parts.aggregations import AGGREGATIONS
