@@ -27,7 +27,7 @@ from ragen_envs.game.errors import InstanceError
 from ragen_envs.levels.instances import load_pack
 from ragen_envs.levels.splits import SPLITS, TEST
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES
-from ragen_envs.multi_agent.games import MultiAgentSpec
+from ragen_envs.multi_agent.registration import MultiAgentSpec
 from ragen_envs.registration import TEXT_VARIANTS, GameSpec
 
 DOCS = Path(__file__).parent

@@ -8,7 +8,7 @@ Examples:
     ['player_0', 'player_1', 'player_2', 'player_3']
 """
 
-from ragen_envs.multi_agent.games import MULTI_AGENT_GAMES, register_all
+from ragen_envs.multi_agent.registration import MULTI_AGENT_GAMES, register_all
 
 register_all()
 

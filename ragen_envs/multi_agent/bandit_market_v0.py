@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from ragen_envs.multi_agent.bandit_market import BanditMarketEnv
 from ragen_envs.multi_agent.faces import aec_face, parallel_face, raw_face
+from ragen_envs.multi_agent.games.bandit_market import BanditMarketEnv
 
 parallel_env = partial(parallel_face, BanditMarketEnv)
 raw_env = partial(raw_face, BanditMarketEnv)

@@ -3,7 +3,7 @@
 from functools import partial
 
 from ragen_envs.multi_agent.faces import aec_face, parallel_face, raw_face
-from ragen_envs.multi_agent.frozen_lake_race import FrozenLakeRaceEnv
+from ragen_envs.multi_agent.games.frozen_lake_race import FrozenLakeRaceEnv
 
 parallel_env = partial(parallel_face, FrozenLakeRaceEnv)
 raw_env = partial(raw_face, FrozenLakeRaceEnv)

@@ -3,7 +3,7 @@
 from functools import partial
 
 from ragen_envs.multi_agent.faces import aec_face, parallel_face, raw_face
-from ragen_envs.multi_agent.sokoban_coop import SokobanCoopEnv
+from ragen_envs.multi_agent.games.sokoban_coop import SokobanCoopEnv
 
 parallel_env = partial(parallel_face, SokobanCoopEnv)
 raw_env = partial(raw_face, SokobanCoopEnv)

@@ -15,18 +15,18 @@ from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, slipped, ways
 from ragen_envs.games.frozen_lake.dynamics import step as walk_alone
 from ragen_envs.games.sokoban import solve
 from ragen_envs.games.sokoban.dynamics import BOX, FLOOR, PLAYER, TARGET
-from ragen_envs.multi_agent import bandit_market, matrix_games
-from ragen_envs.multi_agent.bandit_market.oracle import expected_share
-from ragen_envs.multi_agent.frozen_lake_race import FrozenLakeRaceEnv
-from ragen_envs.multi_agent.frozen_lake_race.dynamics import (
+from ragen_envs.multi_agent.games import bandit_market
+from ragen_envs.multi_agent.games.bandit_market.oracle import expected_share
+from ragen_envs.multi_agent.games.frozen_lake_race import FrozenLakeRaceEnv, matrix_games
+from ragen_envs.multi_agent.games.frozen_lake_race.dynamics import (
     ALL,
     FIRST,
     STAY,
     direction_of,
     walk_all,
 )
-from ragen_envs.multi_agent.sokoban_coop import SokobanCoopEnv
-from ragen_envs.multi_agent.sokoban_coop.text import decode_level
+from ragen_envs.multi_agent.games.sokoban_coop import SokobanCoopEnv
+from ragen_envs.multi_agent.games.sokoban_coop.text import decode_level
 
 # Cooperative Sokoban
 

@@ -9,7 +9,7 @@ from ragen_envs.games.frozen_lake import FrozenLakeEnv, open_loop
 from ragen_envs.games.minesweeper import MinesweeperEnv
 from ragen_envs.games.minesweeper import oracle as minesweeper_oracle
 from ragen_envs.games.sokoban.dynamics import BOX, PLAYER, TARGET
-from ragen_envs.multi_agent.sokoban_coop import oracle as coop_oracle
+from ragen_envs.multi_agent.games.sokoban_coop import oracle as coop_oracle
 
 
 def test_answers_and_refusals_are_remembered():

@@ -31,7 +31,7 @@ def is_for_several(name: str) -> bool:
     """Return whether a name is that of a game for several players; False where pettingzoo is missing."""
     if find_spec("pettingzoo") is None:
         return False
-    from ragen_envs.multi_agent.games import MULTI_AGENT_GAMES
+    from ragen_envs.multi_agent.registration import MULTI_AGENT_GAMES
 
     return find_game(name, [game.text_id for game in MULTI_AGENT_GAMES]) is not None
 

@@ -21,8 +21,7 @@ from ragen_envs.games.sokoban.text import STANDARD as SINGLE_SYMBOLS
 from ragen_envs.games.sokoban.text import decode_level as decode_board
 from ragen_envs.games.sokoban.text import encode_level as encode_board
 from ragen_envs.games.sokoban.text import reward_terms
-from ragen_envs.multi_agent.board_game import SeatBoardText
-from ragen_envs.multi_agent.boards import decode_places, encode_places, seats_of
+from ragen_envs.multi_agent.board import SeatBoardText, decode_places, encode_places, seats_of
 
 OTHER: Final = 2
 """What the code of another mover's cell is above that of one's own."""

@@ -19,7 +19,7 @@ from ragen_envs.games.sokoban.dynamics import (
     offsets,
 )  # fmt: skip
 from ragen_envs.games.sokoban.solver import solve
-from ragen_envs.multi_agent.sokoban_coop.dynamics import ACTION_NAMES, play_round
+from ragen_envs.multi_agent.games.sokoban_coop.dynamics import ACTION_NAMES, play_round
 
 MAX_STATES: Final = 200_000
 """Most joint states that are visited."""

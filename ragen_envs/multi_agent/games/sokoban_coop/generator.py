@@ -11,7 +11,7 @@ from ragen_envs.games.sokoban.level_key import level_key
 from ragen_envs.games.sokoban.reverse_play import scratch
 from ragen_envs.levels.seeding import advance, below
 from ragen_envs.levels.splits import SPLITS, split_code
-from ragen_envs.multi_agent.sokoban_coop.oracle import fewest_moves_alone, joint_plan
+from ragen_envs.multi_agent.games.sokoban_coop.oracle import fewest_moves_alone, joint_plan
 
 MAX_ATTEMPTS: Final = 2000
 MAX_ALONE: Final = 24

@@ -12,10 +12,9 @@ from ragen_envs.games.frozen_lake.text import STANDARD as SINGLE_SYMBOLS
 from ragen_envs.games.frozen_lake.text import decode_level as decode_map
 from ragen_envs.games.frozen_lake.text import encode_level as encode_map
 from ragen_envs.games.frozen_lake.text import ice_text
-from ragen_envs.multi_agent.board_game import SeatBoardText
-from ragen_envs.multi_agent.boards import decode_places, encode_places, seats_of
-from ragen_envs.multi_agent.frozen_lake_race.dynamics import ALL
-from ragen_envs.multi_agent.frozen_lake_race.generator import Lake
+from ragen_envs.multi_agent.board import SeatBoardText, decode_places, encode_places, seats_of
+from ragen_envs.multi_agent.games.frozen_lake_race.dynamics import ALL
+from ragen_envs.multi_agent.games.frozen_lake_race.generator import Lake
 
 CELL_NAMES: Final = (*SINGLE, "other player", "other player in hole", "other player on goal")
 """Names of the cell codes as one seat sees them, in their order."""

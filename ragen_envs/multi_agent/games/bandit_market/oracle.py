@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ragen_envs.multi_agent.bandit_market.dynamics import counts_of
+from ragen_envs.multi_agent.games.bandit_market.dynamics import counts_of
 
 
 class Mixed(NamedTuple):

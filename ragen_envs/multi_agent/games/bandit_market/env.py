@@ -12,9 +12,9 @@ from ragen_envs.game.oracle import Advice
 from ragen_envs.games.bandit.dynamics import pull
 from ragen_envs.levels.seeding import advance, uniform
 from ragen_envs.levels.splits import TRAIN
-from ragen_envs.multi_agent.bandit_market import generator, oracle, text
-from ragen_envs.multi_agent.bandit_market.dynamics import counts_of, is_best_reply, share
 from ragen_envs.multi_agent.base import MultiAgentEnv
+from ragen_envs.multi_agent.games.bandit_market import generator, oracle, text
+from ragen_envs.multi_agent.games.bandit_market.dynamics import counts_of, is_best_reply, share
 
 MAX_ARMS = 6
 ROUNDS = 5
@@ -51,7 +51,7 @@ class BanditMarketEnv(MultiAgentEnv):
 
     ## Oracle
     `oracle(seat)` is the seat's arm in a pure Nash equilibrium; its return is the seat's expected share
-    over the rounds left. `ragen_envs.multi_agent.bandit_market` also has the symmetric mixed
+    over the rounds left. `ragen_envs.multi_agent.games.bandit_market` also has the symmetric mixed
     equilibrium and the largest total payoff.
 
     ## Arguments
@@ -158,6 +158,6 @@ class BanditMarketEnv(MultiAgentEnv):
         }
 
     def _draw(self) -> NDArray[np.uint8]:
-        from ragen_envs.multi_agent.bandit_market import image
+        from ragen_envs.multi_agent.games.bandit_market import image
 
         return image.render(self.offers, self.choices, self.pots)

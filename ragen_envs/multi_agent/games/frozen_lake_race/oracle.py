@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from ragen_envs.game.errors import RagenError
 from ragen_envs.games.frozen_lake.dynamics import slipped, ways
-from ragen_envs.multi_agent.frozen_lake_race.dynamics import ALL, STAY, score, walk_all
-from ragen_envs.multi_agent.matrix_games import solve
+from ragen_envs.multi_agent.games.frozen_lake_race.dynamics import ALL, STAY, score, walk_all
+from ragen_envs.multi_agent.games.frozen_lake_race.matrix_games import solve
 
 MAX_CELLS: Final = 36
 """Most tiles of a map that is solved."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ragen_envs.multi_agent.bandit_market.generator import Offer
+from ragen_envs.multi_agent.games.bandit_market.generator import Offer
 from ragen_envs.pictures import drawing as d
 from ragen_envs.pictures.font import measure, shorten, write
 

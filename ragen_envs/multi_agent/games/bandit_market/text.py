@@ -6,7 +6,7 @@ from typing import Any, Final
 from ragen_envs.game.errors import InstanceError
 from ragen_envs.game.text import Symbols
 from ragen_envs.games.bandit.dynamics import Arm
-from ragen_envs.multi_agent.bandit_market.generator import Offer
+from ragen_envs.multi_agent.games.bandit_market.generator import Offer
 
 PASS: Final = "Pass"
 

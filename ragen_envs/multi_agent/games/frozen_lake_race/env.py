@@ -12,9 +12,9 @@ from ragen_envs.game.oracle import Advice
 from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, PLAYER, ways
 from ragen_envs.levels.seeding import advance, jump, uniform
 from ragen_envs.levels.splits import TRAIN
-from ragen_envs.multi_agent.board_game import MultiAgentBoardEnv
-from ragen_envs.multi_agent.frozen_lake_race import generator, oracle, text
-from ragen_envs.multi_agent.frozen_lake_race.dynamics import (
+from ragen_envs.multi_agent.board import MultiAgentBoardEnv
+from ragen_envs.multi_agent.games.frozen_lake_race import generator, oracle, text
+from ragen_envs.multi_agent.games.frozen_lake_race.dynamics import (
     ACTION_NAMES,
     ALL,
     FINISHES,
@@ -204,10 +204,8 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
 
     def _draw(self) -> NDArray[np.uint8]:
         from ragen_envs.games.frozen_lake.image import TILES
-        from ragen_envs.multi_agent.player_marks import number_players
 
         cells = bytearray(self.tiles)
         for position in self.positions:
             cells[position] = self.tiles[position] + PLAYER
-        board = np.frombuffer(bytes(cells), np.uint8).reshape(self.height, self.width)
-        return number_players(TILES.render(board), dict(enumerate(self.positions)), self.width)
+        return self._draw_players(TILES, cells, self.positions)

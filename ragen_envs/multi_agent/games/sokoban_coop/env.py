@@ -12,10 +12,10 @@ from ragen_envs.games.sokoban.dynamics import BOX, BOX_ON_TARGET
 from ragen_envs.games.sokoban.level_key import level_key
 from ragen_envs.games.sokoban.room_sizes import check_room
 from ragen_envs.levels.splits import TRAIN
-from ragen_envs.multi_agent.board_game import MultiAgentBoardEnv
-from ragen_envs.multi_agent.sokoban_coop import generator, text
-from ragen_envs.multi_agent.sokoban_coop.dynamics import ACTION_NAMES, STAY, play_round
-from ragen_envs.multi_agent.sokoban_coop.oracle import Plan, joint_plan
+from ragen_envs.multi_agent.board import MultiAgentBoardEnv
+from ragen_envs.multi_agent.games.sokoban_coop import generator, text
+from ragen_envs.multi_agent.games.sokoban_coop.dynamics import ACTION_NAMES, STAY, play_round
+from ragen_envs.multi_agent.games.sokoban_coop.oracle import Plan, joint_plan
 
 
 class SokobanCoopEnv(MultiAgentBoardEnv):
@@ -191,7 +191,5 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
 
     def _draw(self) -> NDArray[np.uint8]:
         from ragen_envs.games.sokoban.image import TILES
-        from ragen_envs.multi_agent.player_marks import number_players
 
-        board = np.frombuffer(bytes(self.board), np.uint8).reshape(self.height, self.width)
-        return number_players(TILES.render(board), dict(enumerate(self.movers)), self.width)
+        return self._draw_players(TILES, self.board, self.movers)

@@ -1,0 +1,1 @@
+"""The games for several players, a folder each."""
