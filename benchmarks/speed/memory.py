@@ -135,7 +135,8 @@ def _learner(case: Case) -> Learner:
         policy = policy.to(getattr(torch, config.update.precision))
         policy = with_adapters(policy, config.lora.rank, config.lora.alpha, 0)
     accelerator = Accelerator(cpu=True)
-    return Learner(config, policy, frozen_reference(config, policy), accelerator)
+    reference = frozen_reference(config, policy, accelerator.device)
+    return Learner(config, policy, reference, accelerator)
 
 
 def _trajectories(case: Case) -> list[Trajectory]:

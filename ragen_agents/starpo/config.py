@@ -245,8 +245,9 @@ class Update(_Section):
     weights stay in float32. Frozen weights (those below LoRA adapters, and the linear layers of the
     reference model) are stored in bfloat16."""
     float32_head: bool | None = None
-    """Whether logits are computed in float32 although the precision is bfloat16. By default true if
-    several optimizer steps share the log-probabilities of one rollout."""
+    """Whether the output head computes in float32 although the precision is bfloat16. By default false on
+    a GPU, where logits of bfloat16 operands are summed and kept in float32, and on a CPU true if several
+    optimizer steps share the log-probabilities of one rollout."""
     old_logprobs: Literal["trainer"] | None = None
     """Where the log-probabilities before the update come from. trainer: always from a forward pass of
     the trainer. By default they are those of the rollout if the two differ by rounding only: with
@@ -413,13 +414,15 @@ class TrainConfig(_Section):
         same = self.engine == "transformers" and self.update.precision == "float32"
         return self.update.old_logprobs is None and same and not shares_pass
 
-    @property
-    def computes_float32_logits(self) -> bool:
-        """Whether the output head runs in float32 under bfloat16, see ``update.float32_head``."""
+    def has_float32_head(self, on_cuda: bool) -> bool:
+        """Return whether the output head runs in float32 under bfloat16, see ``update.float32_head``."""
         update = self.update
-        if update.precision == "float32" or update.float32_head is not None:
-            return update.precision == "bfloat16" and bool(update.float32_head)
-        return update.epochs > 1 or self.episodes > update.mini_batch_size
+        if update.precision == "float32":
+            return False
+        if update.float32_head is not None:
+            return update.float32_head
+        several = update.epochs > 1 or self.episodes > update.mini_batch_size
+        return several and not on_cuda
 
     @model_validator(mode="after")
     def _check_parts(self) -> "TrainConfig":

@@ -140,7 +140,7 @@ def _fault_of(engine: object) -> str | None:
     return None
 
 
-def frozen_reference(config: TrainConfig, policy: Any) -> ActorCritic | None:
+def frozen_reference(config: TrainConfig, policy: Any, device: torch.device) -> ActorCritic | None:
     """Return a frozen copy of the initial policy if a divergence from it is charged.
 
     A policy with adapters needs none: without them it is what it was. Under bfloat16 the weights of linear
@@ -148,9 +148,8 @@ def frozen_reference(config: TrainConfig, policy: Any) -> ActorCritic | None:
     """
     if not config.charges_divergence or config.lora is not None:
         return None
-    frozen = ActorCritic(
-        copy.deepcopy(policy), None, config.rollout.temperature, config.computes_float32_logits
-    )
+    float32_head = config.has_float32_head(device.type == "cuda")
+    frozen = ActorCritic(copy.deepcopy(policy), None, config.rollout.temperature, float32_head)
     if config.update.precision == "bfloat16":
         for module in trunk_of(frozen.policy).modules():
             if isinstance(module, nn.Linear):

@@ -142,7 +142,7 @@ class Trainer:
         device = torch.device("cpu") if apart else self.accelerator.device
         with reported(config, "loading"):
             policy, self.tokenizer = load_policy(config, device)
-            reference = frozen_reference(config, policy)
+            reference = frozen_reference(config, policy, self.accelerator.device)
             self.learner = Learner(
                 config, policy, reference, self.accelerator,
                 only_writes=engine is None and config.engine == "vllm-server",

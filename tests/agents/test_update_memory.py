@@ -316,8 +316,8 @@ def test_a_reference_in_bfloat16_says_what_autocast_makes_of_one_in_float32(tiny
         model=str(tiny), loss={"kl": "loss", "kl_estimator": "k2"}, update={"precision": "bfloat16"}
     )
     policy, _ = load_policy(config, CPU)
-    reference = frozen_reference(config, policy)
-    whole = ActorCritic(policy, None, 1.0, config.computes_float32_logits)
+    reference = frozen_reference(config, policy, CPU)
+    whole = ActorCritic(policy, None, 1.0, config.has_float32_head(False))
     ids, real, mask, start = group_of_rows()
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(
@@ -378,7 +378,9 @@ def test_logits_of_a_float32_head_exist_in_parts():
     ],
 )
 def test_the_head_is_exact_where_steps_share_old_logprobs(update, expected):
-    assert TrainConfig(update=update).computes_float32_logits is expected
+    assert TrainConfig(update=update).has_float32_head(on_cuda=False) is expected
+    on_cuda = TrainConfig(update=update).has_float32_head(on_cuda=True)
+    assert on_cuda is update.get("float32_head", False)
 
 
 @pytest.mark.parametrize("given", [True, False])
@@ -388,9 +390,9 @@ def test_a_run_computes_its_logits_as_its_config_says(given, tiny, tmp_path, mon
     )
     real, asked = update_models._logits, []
 
-    def noted(policy, states, float32_head):
+    def noted(policy, states, float32_head, rounded):
         asked.append(float32_head)
-        return real(policy, states, float32_head)
+        return real(policy, states, float32_head, rounded)
 
     monkeypatch.setattr(update_models, "_logits", noted)
     one.learner.update(prepared, 0)

@@ -141,7 +141,7 @@ def arithmetic(
         bfloat16=config.update.precision == "bfloat16",
         rank=0 if config.lora is None else config.lora.rank,
         recomputed=config.update.gradient_checkpointing,
-        float32_head=config.computes_float32_logits,
+        float32_head=config.has_float32_head(device.is_cuda),
         tree=shape.reads_trees
         and not (device.is_cuda or split or config.update.gradient_checkpointing)
         and has_kernel(),

@@ -52,8 +52,9 @@ class Learner:
         self.accelerator = accelerator
         kind = config.critic.kind if config.has_critic else None
         torch.manual_seed(config.seed)
+        on_cuda = accelerator.device.type == "cuda"
         self.models = ActorCritic(
-            policy, kind, config.rollout.temperature, config.computes_float32_logits
+            policy, kind, config.rollout.temperature, config.has_float32_head(on_cuda)
         )
         self.models.eval()  # dropout off; nothing else differs
         self.reference = reference

@@ -27,6 +27,7 @@ from ragen_agents.starpo.update.adapters import (
     with_adapters,
 )
 from ragen_agents.starpo.update.batch import TrainBatch
+from ragen_agents.starpo.update.head_product import head_product
 from ragen_agents.starpo.update.passes import states_before, trunk_of
 from ragen_agents.starpo.update.token_scores import token_scores
 from ragen_envs.game.errors import RagenError, first_line
@@ -207,9 +208,13 @@ def chunked_logprobs(
         temperature: Logits are divided by it.
         float32_head: Whether logits are computed in float32 also under autocast.
     """
+    # Made once, for autocast would round the weight again for each part.
+    rounded = None
+    if hidden.is_cuda and torch.is_autocast_enabled("cuda") and not float32_head:
+        rounded = policy.get_output_embeddings().weight.detach().bfloat16()
 
     def part(states: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-        logits = _logits(policy, states, float32_head)
+        logits = _logits(policy, states, float32_head, rounded)
         if temperature != 1:
             logits.div_(temperature)  # a copy would be one more of the largest tensors of a pass
         return token_scores(logits, wanted)
@@ -225,15 +230,29 @@ def chunked_logprobs(
     return torch.cat([a for a, _ in pairs]), torch.cat([b for _, b in pairs])
 
 
-def _logits(policy: Any, states: Tensor, float32_head: bool) -> Tensor:
-    """Return what a model's own pass makes of its last hidden states: (n, vocabulary), float32."""
+def _logits(
+    policy: Any, states: Tensor, float32_head: bool, rounded: Tensor | None = None
+) -> Tensor:
+    """Return what a model's own pass makes of its last hidden states: (n, vocabulary), float32.
+
+    Args:
+        policy: The model.
+        states: (n, d).
+        float32_head: Whether autocast is suspended.
+        rounded: The head's weight in bfloat16; with it, operands are rounded and the result is not.
+    """
     head, config = policy.get_output_embeddings(), policy.config.get_text_config()
     weight, bias = head.weight, head.bias
-    if float32_head:
-        states, weight = states.float(), weight.float()
-        bias = None if bias is None else bias.float()
-    with torch.autocast(states.device.type, enabled=False) if float32_head else nullcontext():
-        logits = nn.functional.linear(states, weight, bias).float()
+    if rounded is not None:
+        logits = head_product(states, weight, rounded)
+        if bias is not None:
+            logits = logits + bias.float()
+    else:
+        if float32_head:
+            states, weight = states.float(), weight.float()
+            bias = None if bias is None else bias.float()
+        with torch.autocast(states.device.type, enabled=False) if float32_head else nullcontext():
+            logits = nn.functional.linear(states, weight, bias).float()
     if scale := getattr(config, "logits_scaling", None):  # Granite
         logits = logits / scale
     if scale := getattr(config, "logit_scale", None):  # Cohere
