@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from ragen_envs import GameSpec, register_game
 from ragen_envs.game.base import GameEnv, read_action
 from ragen_envs.game.oracle import Advice, Budget, as_budget
-from ragen_envs.levels.seeding import advance, below
-from ragen_envs.levels.splits import TRAIN, find_level
+from ragen_envs.levels.seeding import Rng
+from ragen_envs.levels.splits import TRAIN
 
 NAMES = ("Left", "Right")
 CELLS = {"empty": "_", "coin": "C", "player": "P"}
@@ -72,35 +72,21 @@ class CorridorEnv(GameEnv[NDArray[np.int64]]):
     def turn_value(self, actions: Sequence[int], budget: Budget) -> float:
         return self._value_without_chance(actions, budget)
 
-    def level_key(self, level: str) -> int:
-        here, coin, length = (int(n) for n in level.split())
-        mirrored = (length - 1 - here, length - 1 - coin)
-        low, high = min((here, coin), mirrored)
-        return (low * 1_000_003 + high) * 0x9E3779B97F4A7C15 & ((1 << 63) - 1)
+    def level_key(self, level: str) -> str:
+        here, coin = map(int, level.split())
+        return str(min((here, coin), (self.length - 1 - here, self.length - 1 - coin)))
 
-    def _draw_level(self, stream: int, split: str) -> int:
-        level, stream = find_level(split, stream, self._draw_any, self.level_key)
-        self._load(level)
-        return stream
+    def draw_level(self, rng: Rng) -> str:
+        here, coin = rng.sample(range(self.length), 2)
+        return f"{here} {coin}"
 
-    def _draw_any(self, stream: int) -> tuple[str, int]:
-        stream = advance(stream)
-        here = below(stream, self.length)
-        stream = advance(stream)
-        coin = (here + 1 + below(stream, self.length - 1)) % self.length
-        return f"{here} {coin} {self.length}", stream
+    def start(self, level: str) -> None:
+        self.player, self.coin = map(int, level.split())
 
-    def _load(self, level: str) -> None:
-        self.start, self.coin, _ = (int(n) for n in level.split())
-        self.player = self.start
-
-    def _level(self) -> str:
-        return f"{self.start} {self.coin} {self.length}"
-
-    def _observe(self) -> NDArray[np.int64]:
+    def observe(self) -> NDArray[np.int64]:
         return np.array([self.player, self.coin])
 
-    def _info(self, effective: bool) -> dict[str, Any]:
+    def info(self, effective: bool) -> dict[str, Any]:
         success = self.player == self.coin
         return {"success": success, "action_is_valid": True, "action_is_effective": effective}
 

@@ -14,8 +14,8 @@ from ragen_envs.game.base import GameEnv, read_action
 from ragen_envs.game.grids import BoardText
 from ragen_envs.game.oracle import Advice, Budget, as_budget
 from ragen_envs.levels.keys import grid_key
-from ragen_envs.levels.seeding import advance, below
-from ragen_envs.levels.splits import TRAIN, find_level
+from ragen_envs.levels.seeding import Rng
+from ragen_envs.levels.splits import TRAIN
 
 SIDE = 3
 LAMPS = SIDE * SIDE
@@ -102,25 +102,16 @@ class LightsOutEnv(GameEnv[NDArray[np.int8]]):
         """Return the key of a level, equal for its rotations and reflections."""
         return grid_key(bytes(map(int, level)), SIDE, SIDE)
 
-    def _draw_level(self, stream: int, split: str) -> int:
-        level, stream = find_level(split, stream, self._draw_any, self.level_key)
-        self._load(level)
-        return stream
+    def draw_level(self, rng: Rng) -> str:
+        return f"{rng.integers(1, 2**LAMPS):0{LAMPS}b}"
 
-    def _draw_any(self, stream: int) -> tuple[str, int]:
-        stream = advance(stream)
-        return f"{1 + below(stream, 2**LAMPS - 1):0{LAMPS}b}", stream
+    def start(self, level: str) -> None:
+        self.lamps = bytes(map(int, level))
 
-    def _load(self, level: str) -> None:
-        self.start = self.lamps = bytes(map(int, level))
-
-    def _level(self) -> str:
-        return "".join(map(str, self.start))
-
-    def _observe(self) -> NDArray[np.int8]:
+    def observe(self) -> NDArray[np.int8]:
         return np.array(list(self.lamps), np.int8)
 
-    def _info(self, effective: bool) -> dict[str, Any]:
+    def info(self, effective: bool) -> dict[str, Any]:
         done = not any(self.lamps)
         return {"success": done, "action_is_valid": True, "action_is_effective": effective}
 

@@ -311,7 +311,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
                 break
         if actions:
             if game is not None:
-                self._game_info = game._info(changed)
+                self._game_info = game.info(changed)
             self.success = self._read_flag(self._game_info, "success")
         return tuple(effective), tuple(rewards)
 

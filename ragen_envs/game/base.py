@@ -11,11 +11,13 @@ import gymnasium as gym
 
 from ragen_envs.game.arguments import read_render_mode
 from ragen_envs.game.before_reset import after_reset, check_methods
-from ragen_envs.game.errors import GameError, InstanceError, RagenError, ResetNeededError
+from ragen_envs.game.errors import GenerationError, InstanceError, RagenError, ResetNeededError
 from ragen_envs.game.oracle import Action, Advice, Budget, RandomBaseline
 from ragen_envs.game.text import GRID, TextFace
 from ragen_envs.levels import seeding
-from ragen_envs.levels.splits import TRAIN, read_split, split_of
+from ragen_envs.levels.keys import hashed
+from ragen_envs.levels.seeding import Rng
+from ragen_envs.levels.splits import MAX_DRAWS, TRAIN, read_split, split_of
 
 if TYPE_CHECKING:
     from ragen_envs.pictures.tiles import TileSet
@@ -79,6 +81,7 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
 
     _fixed: str | None = None
     """The level that every reset plays instead of drawn ones, in text form; None for none."""
+    _level: str
     _over: bool = True
     """Whether no episode is running."""
     _stream: int | None = None
@@ -117,7 +120,7 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
             self._reset_fresh(split, seed, noise)
         self.split = split
         self._over = False
-        return self._observe(), self._info(effective=False)
+        return self.observe(), self.info(effective=False)
 
     def _read_options(self, given: dict[str, Any]) -> tuple[str, int | None, int]:
         for name in given:
@@ -137,7 +140,7 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
             raise InstanceError("index cannot be combined with level, which fixes the level")
         if self.numbered:
             stream = seeding.new_stream(split, f"level {self.distribution}", index)
-            self._stream = seeding.jump(self._checked_draw(stream, split), noise)
+            self._stream = seeding.jump(self._start_fresh(stream, split), noise)
             self._origin = (split, index, None, noise)
             return
         pack = load_pack(self.distribution, split)
@@ -156,32 +159,32 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         if seed is not None:
             self._stream = seeding.new_stream(split, self.distribution, seed)
         assert self._stream is not None
-        draw = self._checked_draw if self.numbered else self._draw_level
-        stream = draw(self._stream, split)
+        stream = self._start_fresh(self._stream, split)
         self._stream = seeding.jump(stream, noise) if noise else stream
         self._origin = (split, None, seed, noise)
 
-    def _checked_draw(self, stream: int, split: str) -> int:
-        """Draw a level and check that it is of the split, for games whose levels no pack has checked."""
-        stream = self._draw_level(stream, split)
-        name = type(self).__name__
-        if not isinstance(stream, int):
-            raise GameError(
-                f"{name}._draw_level returned {stream!r:.80}, but must return the advanced stream, an int"
-            )
+    def _start_fresh(self, stream: int, split: str) -> int:
+        """Start a fresh level of a split, or the fixed one, and return the advanced stream.
+
+        A game whose generator knows the splits itself overrides this.
+        """
         if self._fixed is not None:
+            self._load(self._fixed)
             return stream
-        key = self.level_key(self._level())
-        if not isinstance(key, int) or not 0 <= key < 1 << 63:
-            raise GameError(
-                f"{name}.level_key returned {key!r:.80}, but must return an int in [0, 2^63)"
-            )
-        if (found := split_of(key)) != split:
-            raise GameError(
-                f"{name}._draw_level drew a level of the split '{found}' for '{split}', but its key decides "
-                "its split; see docs/add-a-game.md"
-            )
-        return stream
+        rng = Rng(stream)
+        for _ in range(MAX_DRAWS):
+            level = self.draw_level(rng)
+            if split_of(self.key(level)) == split:
+                self._load(level)
+                return rng.stream
+        raise GenerationError(
+            f"none of {MAX_DRAWS} generated levels belongs to the split '{split}'; a game needs levels "
+            "with many different keys"
+        )
+
+    def _load(self, level: str) -> None:
+        self._level = level
+        self.start(level)
 
     def step(self, action: Any) -> tuple[ObsT, float, bool, bool, dict[str, Any]]:
         """Play one action; see the class.
@@ -194,7 +197,7 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
             raise self._reset_needed()
         reward, terminated, effective = self.act(action)
         self._over = terminated
-        return self._observe(), reward, terminated, False, self._info(effective)
+        return self.observe(), reward, terminated, False, self.info(effective)
 
     def render(self) -> Any:
         """Return the state as text or as an RGB array (h, w, 3), as the render mode asks.
@@ -210,7 +213,7 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         if self.render_mode == "ansi":
             face = self.text
             return face.observation(self, GRID, face.vocabularies["standard"])
-        return self._draw() if self.render_mode == "rgb_array" else None
+        return self.picture() if self.render_mode == "rgb_array" else None
 
     @classmethod
     def tile_set(cls) -> "TileSet | None":
@@ -220,16 +223,13 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
     @property
     def fixed_key(self) -> str | None:
         """The key of the fixed level, or None if levels are drawn."""
-        return None if self._fixed is None else self._key(self._fixed)
+        return None if self._fixed is None else f"{self.key(self._fixed):016x}"
 
     def without_fixed_level(self) -> Self:
         """Return a copy that draws its levels, even if this env has a fixed level."""
         drawing = copy.deepcopy(self)
         drawing._fixed = None
         return drawing
-
-    def _key(self, level: str) -> str:
-        return f"{self.level_key(level):016x}"
 
     @property
     @after_reset
@@ -240,8 +240,9 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
             ResetNeededError: No episode has begun.
         """
         split, index, seed, noise = self._origin
-        level = self._level()
-        return Instance(self.distribution, split, index, seed, noise, level, self._key(level))
+        level = self.level
+        key = f"{self.key(level):016x}"
+        return Instance(self.distribution, split, index, seed, noise, level, key)
 
     @abstractmethod
     def act(self, action: Any) -> tuple[float, bool, bool]:
@@ -313,7 +314,7 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         game = copy.deepcopy(self)
         for action in actions:
             if game.act(action)[1]:
-                return float(game._info(effective=True)["success"])
+                return float(game.info(effective=True)["success"])
         rest = Budget(budget.actions - len(actions), budget.turns - 1, budget.actions_per_turn)
         return game.oracle(rest).value
 
@@ -328,28 +329,43 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         """
         return self.oracle(budget).expected_return
 
-    @abstractmethod
-    def level_key(self, level: str) -> int:
-        """Return the key of a level in text form, in [0, 2^63)."""
+    def draw_level(self, rng: Rng) -> str:
+        """Return a random level in text form, of any split."""
+        raise NotImplementedError
 
     @abstractmethod
-    def _draw_level(self, stream: int, split: str) -> int:
-        """Draw a fresh level of a split, make it the state, and return the advanced stream."""
+    def start(self, level: str) -> None:
+        """Set the state to a level in text form.
+
+        Raises:
+            InstanceError: The text is not a level of this game.
+        """
+
+    def level_key(self, level: str) -> str | bytes | int:
+        """Return what a level shares with all levels that are equivalent to it, such as its rotations.
+
+        Levels with the same one are always in the same split. By default, it is the level itself.
+        """
+        return level
+
+    def key(self, level: str) -> int:
+        """Return the key of a level, in [0, 2^63): a hash of ``level_key``.
+
+        A game whose compiled generator computes keys overrides this, and returns what that computes.
+        """
+        return hashed(self.level_key(level))
+
+    @property
+    def level(self) -> str:
+        """The initial level of this episode in text form."""
+        return self._level
 
     @abstractmethod
-    def _load(self, level: str) -> None:
-        """Set the state to a level in text form."""
-
-    @abstractmethod
-    def _level(self) -> str:
-        """Return the initial level of this episode in text form."""
-
-    @abstractmethod
-    def _observe(self) -> ObsT:
+    def observe(self) -> ObsT:
         """Return the observation of the present state as a fresh object."""
 
     @abstractmethod
-    def _info(self, effective: bool) -> dict[str, Any]:
+    def info(self, effective: bool) -> dict[str, Any]:
         """Return the info of the present state."""
 
     def _reset_needed(self) -> ResetNeededError:
@@ -358,7 +374,7 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
             return ResetNeededError("call reset() before the first action")
         return ResetNeededError("the episode has ended; call reset() before the next action")
 
-    def _draw(self) -> Any:
+    def picture(self) -> Any:
         """Return the present state as a fresh RGB array; games without pictures leave it out."""
         raise RagenError(f"{type(self).__name__} has no pictures; its render mode is ansi")
 

@@ -12,7 +12,7 @@ from ragen_envs.game.errors import RagenError
 from ragen_envs.game.free_text import FreeText
 from ragen_envs.game.oracle import Budget
 from ragen_envs.game.text import GRID
-from ragen_envs.levels.splits import TRAIN, find_level
+from ragen_envs.levels.splits import TRAIN
 
 __all__ = [
     "LEGAL",
@@ -58,9 +58,7 @@ class WordGameEnv(GameEnv[str]):
     - ``legality(action)``: whether an action may be played now, and if not, why;
     - ``available()``: all legal actions, or examples if there are too many;
     - ``play_legal(action)``: the rules, for actions that are legal;
-    - ``success``: whether the goal is reached;
-    - ``draw_level(stream)`` and ``start(level)``: a random level in text form, and the state that it begins
-      with.
+    - ``success``: whether the goal is reached.
 
     An illegal action changes nothing, earns nothing and counts as a step; ``action_is_valid`` is then
     False and ``reason`` says why. The observation is the state as text, of at most 131,072 characters.
@@ -69,8 +67,6 @@ class WordGameEnv(GameEnv[str]):
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}
     max_action_characters: ClassVar[int] = MAX_ACTION_CHARACTERS
     _reason: str = ""
-    _played: str = ""
-    """The level of this episode in text form."""
 
     def __init__(self, split: str = TRAIN, render_mode: str | None = None) -> None:
         super().__init__(split, render_mode)
@@ -93,18 +89,6 @@ class WordGameEnv(GameEnv[str]):
     @abstractmethod
     def success(self) -> bool:
         """Whether the goal is reached."""
-
-    @abstractmethod
-    def draw_level(self, stream: int) -> tuple[str, int]:
-        """Return a random level in text form, of any split, and the advanced stream."""
-
-    @abstractmethod
-    def start(self, level: str) -> None:
-        """Set the state to a level in text form.
-
-        Raises:
-            InstanceError: The text is not a level of this game.
-        """
 
     def legal(self, action: str) -> Legality:
         """Return whether an action may be played in the current state, and if not, why.
@@ -148,25 +132,12 @@ class WordGameEnv(GameEnv[str]):
                 break
         return tuple(chosen)
 
-    def _draw_level(self, stream: int, split: str) -> int:
-        if self._fixed is not None:
-            self._load(self._fixed)
-            return stream
-        level, stream = find_level(split, stream, self.draw_level, self.level_key)
-        self._load(level)
-        return stream
-
-    def _load(self, level: str) -> None:
-        self.start(level)
-        self._played = level
-
-    def _level(self) -> str:
-        return self._played
-
-    def _observe(self) -> str:
+    def observe(self) -> str:
+        """Return the observation; see the base."""
         return self.text.observation(self, GRID, self.text.vocabularies["standard"])
 
-    def _info(self, effective: bool) -> dict[str, Any]:
+    def info(self, effective: bool) -> dict[str, Any]:
+        """Return the info; see the class."""
         reason, self._reason = self._reason, ""
         return {
             "success": self.success,

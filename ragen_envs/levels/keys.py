@@ -15,8 +15,8 @@ from ragen_envs.levels.seeding import STREAM_MASK
 
 __all__ = [
     "grid_key",
+    "hashed",
     "symmetries",
-    "text_key",
 ]
 
 _WEIGHT_ENTROPY: Final = 0x5A6E5
@@ -39,9 +39,10 @@ def key_weights(height: int, width: int) -> NDArray[np.int64]:
     return weights.astype(np.int64)
 
 
-def text_key(text: str) -> int:
-    """Return the key of a level by a text that is equal for equal levels, in [0, 2^63)."""
-    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+def hashed(key: str | bytes | int) -> int:
+    """Return a number in [0, 2^63) that is equal for equal keys, and random otherwise."""
+    data = key if isinstance(key, bytes) else str(key).encode()
+    digest = hashlib.blake2b(data, digest_size=8).digest()
     return int.from_bytes(digest, "big") & STREAM_MASK
 
 

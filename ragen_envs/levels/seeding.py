@@ -8,8 +8,9 @@ no intermediate value reaches 2^63 (numba lets LLVM assume that signed integers 
 """
 
 import zlib
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 __all__ = [
     "STREAM_MASK",
     "SUITE_VERSION",
+    "Rng",
     "advance",
     "advanced",
     "below",
@@ -25,6 +27,8 @@ __all__ = [
     "uniform",
     "word",
 ]
+
+_T = TypeVar("_T")
 
 SUITE_VERSION: Final = 2
 """Part of every stream and every record: results of different suite versions are not comparable."""
@@ -124,3 +128,37 @@ def jump(stream: int, noise: int) -> int:
         return stream
     words = np.random.SeedSequence((stream, noise)).generate_state(1, np.uint64)
     return int(words[0]) & STREAM_MASK
+
+
+class Rng:
+    """Random numbers of a stream, by the names that numpy's generators use for them.
+
+    They depend on nothing but the stream: not on the version of numpy, nor on the machine.
+    """
+
+    def __init__(self, stream: int) -> None:
+        self.stream = stream
+
+    def integers(self, low: int, high: int | None = None) -> int:
+        """Return an integer in [low, high), or in [0, low) without ``high``."""
+        if high is None:
+            low, high = 0, low
+        self.stream = advance(self.stream)
+        return low + below(self.stream, high - low)
+
+    def random(self) -> float:
+        """Return a float in [0, 1)."""
+        self.stream = advance(self.stream)
+        return uniform(self.stream)
+
+    def choice(self, items: Sequence[_T]) -> _T:
+        """Return one of some items."""
+        return items[self.integers(len(items))]
+
+    def sample(self, items: Sequence[_T], count: int) -> list[_T]:
+        """Return ``count`` different items, in random order."""
+        left = list(items)
+        for place in range(count):
+            chosen = self.integers(place, len(left))
+            left[place], left[chosen] = left[chosen], left[place]
+        return left[:count]

@@ -7,17 +7,15 @@ a list of held-out levels. Bandits are the exception: the names of their arms de
 two splits.
 """
 
-from collections.abc import Callable
 from typing import Any, Final
 
-from ragen_envs.game.errors import GenerationError, InstanceError
+from ragen_envs.game.errors import InstanceError
 
 __all__ = [
     "SPLITS",
     "TEST",
     "TRAIN",
     "VALIDATION",
-    "find_level",
     "split_code",
     "split_of",
 ]
@@ -50,30 +48,6 @@ def split_code(key: int) -> int:
 def split_of(key: int) -> str:
     """Return the name of the split that owns a level key."""
     return SPLITS[split_code(key)]
-
-
-def find_level(
-    split: str, stream: int, draw: Callable[[int], tuple[str, int]], key: Callable[[str], int]
-) -> tuple[str, int]:
-    """Draw levels until one is of a split; return it and the advanced stream.
-
-    Args:
-        split: One of ``SPLITS``.
-        stream: State of the random numbers.
-        draw: Makes a level in text form; returns it and the advanced stream.
-        key: Returns the key of a level.
-
-    Raises:
-        GenerationError: None of ``MAX_DRAWS`` levels was.
-    """
-    for _ in range(MAX_DRAWS):
-        level, stream = draw(stream)
-        if split_of(key(level)) == split:
-            return level, stream
-    raise GenerationError(
-        f"none of {MAX_DRAWS} generated levels belongs to the split '{split}'; a game needs levels with many "
-        "different keys"
-    )
 
 
 def read_split(split: Any) -> str:

@@ -109,15 +109,15 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
         if seed is not None:
             self._stream = seeding.new_stream(split, self.distribution, read_integer("seed", seed))
         assert self._stream is not None
-        self._stream = seeding.jump(self._draw_level(self._stream, split), noise)
+        self._stream = seeding.jump(self._start_fresh(self._stream, split), noise)
         self._origin = (split, seed, noise)
         self.split = split
         self.rounds = 0
         self.agents = list(self.possible_agents)
         seats = range(self.players)
         return (
-            {agent: self._observe(seat) for agent, seat in zip(self.agents, seats, strict=True)},
-            {agent: self._info(seat) for agent, seat in zip(self.agents, seats, strict=True)},
+            {agent: self.observe(seat) for agent, seat in zip(self.agents, seats, strict=True)},
+            {agent: self.info(seat) for agent, seat in zip(self.agents, seats, strict=True)},
         )
 
     def step(self, actions: Mapping[str, Any]) -> Step:
@@ -139,17 +139,17 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
             if agent not in actions:
                 raise RagenError(f"the action of {agent}, who is in the game, is missing")
             chosen[self.seat_of(agent)] = read_action(actions[agent], self.names)
-        rewards, out = self._play(chosen)
+        rewards, out = self.play(chosen)
         self.rounds += 1
         late = self.rounds >= self.limit
         seats = {agent: self.seat_of(agent) for agent in playing}
         self.agents = [] if late else [agent for agent in playing if not out[seats[agent]]]
         return (
-            {agent: self._observe(seat) for agent, seat in seats.items()},
+            {agent: self.observe(seat) for agent, seat in seats.items()},
             {agent: rewards[seat] for agent, seat in seats.items()},
             {agent: out[seat] for agent, seat in seats.items()},
             {agent: late and not out[seat] for agent, seat in seats.items()},
-            {agent: self._info(seat) for agent, seat in seats.items()},
+            {agent: self.info(seat) for agent, seat in seats.items()},
         )
 
     def render(self) -> Any:
@@ -167,7 +167,7 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
                 return words
             print(words)
             return None
-        return self._draw() if self.render_mode == "rgb_array" else None
+        return self.picture() if self.render_mode == "rgb_array" else None
 
     def close(self) -> None:
         """Do nothing: no game holds anything open."""
@@ -200,9 +200,8 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
     def instance(self) -> Instance:
         """The level being played and where it comes from."""
         split, seed, noise = self._origin
-        level = self._level()
-        key = f"{self.level_key(level):016x}"
-        return Instance(self.distribution, split, None, seed, noise, level, key)
+        key = f"{self.key(self.level):016x}"
+        return Instance(self.distribution, split, None, seed, noise, self.level, key)
 
     @abstractmethod
     def oracle(self, seat: int) -> Advice:
@@ -217,7 +216,7 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
         """
 
     @abstractmethod
-    def level_key(self, level: str) -> int:
+    def key(self, level: str) -> int:
         """Return the key of a level in text form, in [0, 2^63)."""
 
     @abstractmethod
@@ -229,25 +228,26 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
         """Return how many rounds an episode on the present level has, if ``max_cycles`` is None."""
 
     @abstractmethod
-    def _draw_level(self, stream: int, split: str) -> int:
+    def _start_fresh(self, stream: int, split: str) -> int:
         """Draw a fresh level of a split, make it the state, and return the advanced stream."""
 
+    @property
     @abstractmethod
-    def _level(self) -> str:
+    def level(self) -> str:
         """Return the initial level of this episode in text form."""
 
     @abstractmethod
-    def _play(self, actions: Sequence[int]) -> tuple[list[float], list[bool]]:
+    def play(self, actions: Sequence[int]) -> tuple[list[float], list[bool]]:
         """Play one action a seat; return each seat's reward and whether it is out of the game."""
 
     @abstractmethod
-    def _observe(self, seat: int) -> Any:
+    def observe(self, seat: int) -> Any:
         """Return what a seat sees as a fresh object."""
 
     @abstractmethod
-    def _info(self, seat: int) -> dict[str, Any]:
+    def info(self, seat: int) -> dict[str, Any]:
         """Return the info of a seat."""
 
     @abstractmethod
-    def _draw(self) -> Any:
+    def picture(self) -> Any:
         """Return the state as a fresh RGB array."""

@@ -60,7 +60,8 @@ class MultiAgentBoardEnv(MultiAgentEnv):
         space = spaces.Box(0, highest, (self.height, self.width), np.uint8)
         self._set_spaces(space, len(self.names))
 
-    def _observe(self, seat: int) -> NDArray[np.uint8]:
+    def observe(self, seat: int) -> NDArray[np.uint8]:
+        """Return the cell codes as the seat sees them, (height, width)."""
         return np.frombuffer(self.cells_of(seat), np.uint8).reshape(self.height, self.width).copy()
 
     def _draw_players(

@@ -20,7 +20,7 @@ CORRIDOR = (Path(__file__).parents[2] / "docs/examples/corridor.py").read_text("
 GAME = ["--game", "mine/CorridorText-v0", "--episodes", "4"]
 REWARD = "return float(done), done"
 ADVICE = "return Advice(run, value, value if way else 0.0)"
-KEY = "return (low * 1_000_003 + high) * 0x9E3779B97F4A7C15 & ((1 << 63) - 1)"
+KEY = "return str(min((here, coin), (self.length - 1 - here, self.length - 1 - coin)))"
 INFO = 'return {"success": success, "action_is_valid": True, "action_is_effective": effective}'
 RULES = 'return "You walk along a corridor. Reach the coin. Rewards: 1 at the coin, otherwise 0."'
 
@@ -83,7 +83,7 @@ def corridor(tmp_path, monkeypatch):
             "the action 'Left', but its actions must",
         ),
         ("self.length = length", "raise OSError('no map')", "cannot be made: OSError: no map"),
-        (KEY, "return 'a'", "CorridorEnv._draw_level raised TypeError: "),
+        (KEY, "return here[0]", "CorridorEnv.level_key raised TypeError: "),
         (INFO, "return None", "its info is None, but must be a dict"),
         (RULES, "return None", "its text.rules returned None, but must return a str"),
         ('return "".join(cells)', "return cells", "its text.observation returned ['"),
@@ -95,7 +95,11 @@ def corridor(tmp_path, monkeypatch):
         ("return NAMES", "return ('go', 'GO')", "must differ by more than upper and lower case"),
         ("return NAMES", "return ('Go || on', 'Right')", "without '||'"),
         ("return NAMES", "return (0, 1)", "its text.actions returned (0, 1), but"),
-        ("self.player = self.start", "self.spot", "CorridorEnv._load raised AttributeError: "),
+        (
+            "self.player, self.coin = map",
+            "self.spot = map",
+            "CorridorEnv.observe raised AttributeError: ",
+        ),
         (
             "_corridor:CorridorEnv",
             "_corridor:Nope",
@@ -122,9 +126,7 @@ def corridor(tmp_path, monkeypatch):
             f"{ADVICE}\n\n    def max_return(self, budget=None):\n        return -3.0",
             "max_return is -3.0, but must not be below",
         ),
-        (KEY, "return -5", "level_key returned -5, but must return an int in [0, 2^63)"),
         (KEY, "return 7", "none of 10000 generated levels belongs to the split 'test'"),
-        ("find_level(split,", "find_level('train',", "a level of the split 'train' for 'test'"),
         ('"success": success', '"success": "yes"', "its info has success='yes', but it must be a"),
         (
             '    vocabularies: ClassVar = {"standard": CELLS}',
@@ -132,11 +134,6 @@ def corridor(tmp_path, monkeypatch):
             "CorridorText, has no 'vocabularies'",
         ),
         ("def legend(", "def legends(", "its text face, CorridorText, has no 'legend'"),
-        (
-            "        self._load(level)\n        return stream",
-            "        self._load(level)",
-            "CorridorEnv._draw_level returned None, but must return the advanced stream, an int",
-        ),
         (
             "length: int = 12,",
             "length: int = 12, history: int = 2,",
@@ -158,7 +155,8 @@ def test_a_turn_that_loses_the_game_has_no_value(corridor):
     ends = "return float(done), done or self.player in (0, self.length - 1)"
     assert main([*corridor(REWARD, ends), "games"]) == 0
     env = gym.make("mine/Corridor-v0").unwrapped
-    env._load("1 5 12")
+    env.reset(seed=0)
+    env.start("1 5")
     budget = Budget(actions=20, turns=5, actions_per_turn=5)
     assert [env.turn_value(actions, budget) for actions in ((0,), (1,), (1, 1, 1, 1))] == [0, 1, 1]
     assert env.player == 1

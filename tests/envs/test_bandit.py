@@ -246,9 +246,9 @@ def test_bad_levels(level):
 
 def test_key_ignores_the_order():
     env = BanditEnv()
-    assert env.level_key("Nurse/Spy") == env.level_key("Spy/Nurse")
+    assert env.key("Nurse/Spy") == env.key("Spy/Nurse")
     pairs = [pair for names in arm_names().values() for pair in product(*names)]
-    keys = {env.level_key(f"{a}/{b}") for a, b in pairs}
+    keys = {env.key(f"{a}/{b}") for a, b in pairs}
     assert len(keys) == len(pairs) == 96 * 96 + 32 * 32 + 48 * 48
     assert all(0 <= key < 2**63 for key in keys)
 
@@ -295,5 +295,5 @@ def test_the_order_of_the_arms_in_a_pack_does_not_depend_on_the_names():
 
 def test_the_rows_of_a_pack_go_through_all_pairs():
     env = BanditEnv()
-    keys = [env.level_key(row["level"]) for row in islice(rows("validation"), 5000)]
+    keys = [env.key(row["level"]) for row in islice(rows("validation"), 5000)]
     assert len(set(keys)) == len(keys) == 32 * 32

@@ -163,7 +163,7 @@ def test_the_random_policy_earns_what_the_baseline_says(game, settings_):
 
 def test_games_of_other_packages_need_none():
     class Other(GameEnv):
-        act = level_key = _draw_level = _load = _level = _observe = _info = None
+        act = start = observe = info = None
 
         def oracle(self, budget=None):
             return SimpleNamespace(expected_return=0.25)

@@ -154,7 +154,7 @@ def test_single_envs_and_conversations(env_id, copied):
     env.reset(seed=11)
     if any(env.step(some_action(env, 1))[2:4]):
         env.reset()
-    before = frozen(env.unwrapped._observe())
+    before = frozen(env.unwrapped.observe())
     twin, idle = copied(env), copied(env)
     for number in range(30):
         action = some_action(env, number)
@@ -163,7 +163,7 @@ def test_single_envs_and_conversations(env_id, copied):
         if left[2] or left[3]:
             assert_same(env.reset(), twin.reset())
     assert twin.unwrapped.instance == env.unwrapped.instance
-    assert_same(idle.unwrapped._observe(), before)
+    assert_same(idle.unwrapped.observe(), before)
     if env_id in TEXTS:
         assert twin.get_wrapper_attr("messages") == env.get_wrapper_attr("messages")
 

@@ -153,7 +153,7 @@ def test_a_turn_back_undoes_a_turn(scramble, action):
     env, before, _ = start(level.text())
     if env.step(action)[2]:
         return
-    assert not np.array_equal(env._observe(), before)
+    assert not np.array_equal(env.observe(), before)
     np.testing.assert_array_equal(env.step(action ^ 1)[0], before)
 
 
@@ -232,13 +232,13 @@ def test_keys_ignore_how_a_cube_is_held_mirrored_and_named(scramble, names, way,
     if cube.solved:
         return
     env, _, _ = start(cube.text())
-    key = env.level_key(cube.text())
+    key = env.key(cube.text())
     fewest = len(env.oracle(Budget(14, 1, 14)).actions)
     if mirrored:
         cube.look_in_a_mirror()
     ways = ways_to_hold(cube.text())
     other = ways[way % len(ways)].translate(str.maketrans(LETTERS, "".join(names)))
-    assert env.level_key(other) == key
+    assert env.key(other) == key
     assert len(start(other)[0].oracle(Budget(14, 1, 14)).actions) == fewest
 
 
@@ -246,7 +246,7 @@ def test_keys_tell_levels_apart():
     """Of all cubes within 4 turns those that look the same in no way have different keys."""
     env = CubeEnv()
     texts = [text for text, fewest in brute_force(4).items() if fewest]
-    pairs = {(env.level_key(text), canonical(text)) for text in texts}
+    pairs = {(env.key(text), canonical(text)) for text in texts}
     assert len(pairs) == len({key for key, _ in pairs}) == len({form for _, form in pairs})
     assert len(pairs) == 1 + 3 + 6 + 17
 
@@ -257,9 +257,7 @@ def test_the_slow_cube_can_be_held_in_24_ways():
 
 def test_packs_hold_every_level():
     env = CubeEnv()
-    keys = {
-        split: {env.level_key(row.level) for row in load_pack("cube-8", split)} for split in SPLITS
-    }
+    keys = {split: {env.key(row.level) for row in load_pack("cube-8", split)} for split in SPLITS}
     assert sum(map(len, keys.values())) == 2702
     for split in SPLITS:
         for seed in range(150):
@@ -290,7 +288,7 @@ def test_levels_need_at_most_as_many_turns_as_were_made(scramble):
 
 
 def test_one_turn_makes_one_level_of_one_split():
-    (owner,) = {split_of(CubeEnv().level_key(scrambled([a]).text())) for a in range(6)}
+    (owner,) = {split_of(CubeEnv().key(scrambled([a]).text())) for a in range(6)}
     CubeEnv(scramble=1).reset(seed=0, options={"split": owner})
     for split in set(SPLITS) - {owner}:
         with pytest.raises(GenerationError, match=r"scramble=1.*larger scramble"):

@@ -85,7 +85,7 @@ def test_examples_are_training_levels_and_begin_with_different_actions(game):
     env = started(game, demonstrations=8)
     game_env = env.unwrapped
     packs = [load_pack(game_env.distribution, split) for split in (VALIDATION, TEST)]
-    held_out = {game_env.level_key(entry.level) for pack in packs for entry in pack}
+    held_out = {game_env.key(entry.level) for pack in packs for entry in pack}
     for example in env.examples:
         assert example.instance.split == TRAIN
         assert int(example.instance.key, 16) not in held_out
@@ -257,13 +257,13 @@ def test_a_level_whose_size_has_no_others_is_refused():
 
 def test_only_the_levels_that_are_shown_are_drawn(monkeypatch):
     drawn = []
-    draw = MastermindEnv._draw
+    draw = MastermindEnv.picture
 
     def counted(self):
         drawn.append(self.instance.level)
         return draw(self)
 
-    monkeypatch.setattr(MastermindEnv, "_draw", counted)
+    monkeypatch.setattr(MastermindEnv, "picture", counted)
     env = started("ragen/MastermindText-v0", observation="image", demonstrations=2, max_turns=9)
     shown = [example.instance.level for example in env.examples]
     assert sorted(drawn) == sorted([*shown, env.unwrapped.instance.level])

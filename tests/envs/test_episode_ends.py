@@ -40,12 +40,12 @@ def test_no_action_after_the_end(env_id, face):
     for seed in range(3):
         env.reset(seed=seed)
         finish(env)
-        before, info = game._observe(), game._info(effective=False)
+        before, info = game.observe(), game.info(effective=False)
         for action in (0, 1):
             with pytest.raises(ResetNeededError, match=r"episode has ended.*reset\(\)"):
                 step(action)
-        assert np.all(game._observe() == before)
-        assert game._info(effective=False) == info
+        assert np.all(game.observe() == before)
+        assert game.info(effective=False) == info
     env.reset()
     step(numeric_action(env, 1))
 

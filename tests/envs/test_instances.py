@@ -50,7 +50,7 @@ EVERY = FROZEN + [text_id for text_id in text_ids() if gym.spec(text_id).kwargs[
 
 def keys_of(distribution, split):
     env = gym.make(PACKS[distribution]).unwrapped
-    return [env.level_key(instance.level) for instance in load_pack(distribution, split)]
+    return [env.key(instance.level) for instance in load_pack(distribution, split)]
 
 
 def test_manifest_lists_every_file():
@@ -135,7 +135,7 @@ def test_reset_loads_the_instance(env_id):
             assert (instance.split, instance.index, instance.noise) == (split, index, 0)
             assert instance.seed is None
             assert instance.distribution == env.unwrapped.distribution
-            assert int(instance.key, 16) == env.unwrapped.level_key(instance.level)
+            assert int(instance.key, 16) == env.unwrapped.key(instance.level)
             assert len(instance.key) == 16
 
 
@@ -273,7 +273,7 @@ def test_level_keys_ignore_symmetries(turns, mirrored, index):
         image = np.rot90(cells, turns)
         image = image[:, ::-1] if mirrored else image
         env = gym.make(env_id).unwrapped
-        assert env.level_key("/".join(map("".join, image))) == env.level_key(level)
+        assert env.key("/".join(map("".join, image))) == env.key(level)
 
 
 @given(st.integers(0, 1023), st.data())
@@ -284,22 +284,22 @@ def test_sokoban_keys_see_the_room_and_not_the_frame(index, data):
     top, bottom, left, right = (data.draw(st.integers(1, 5)) for _ in range(4))
     framed = np.pad(room, ((top, bottom), (left, right)), constant_values="#")
     env = SokobanEnv()
-    assert env.level_key("/".join(map("".join, framed))) == env.level_key(level)
+    assert env.key("/".join(map("".join, framed))) == env.key(level)
 
 
 def test_sokoban_keys_do_not_see_floor_out_of_reach():
     env = SokobanEnv()
-    closed = env.level_key("#######/#PXO###/#######/#######/#######")
-    assert env.level_key("#######/#PXO#_#/#####_#/#_#####/#######") == closed
-    assert env.level_key("#######/#PXO#_#/#___#_#/#######/#######") != closed
-    assert env.level_key("#######/#POX###/#######/#######/#######") != closed
+    closed = env.key("#######/#PXO###/#######/#######/#######")
+    assert env.key("#######/#PXO#_#/#####_#/#_#####/#######") == closed
+    assert env.key("#######/#PXO#_#/#___#_#/#######/#######") != closed
+    assert env.key("#######/#POX###/#######/#######/#######") != closed
 
 
 def test_start_and_goal_count_in_lake_keys():
     env = FrozenLakeEnv()
-    assert env.level_key("P___/____/____/___G") == env.level_key("G___/____/____/___P")
-    assert env.level_key("P___/____/____/__G_") != env.level_key("P___/____/____/___G")
-    assert env.level_key("P___/____/____/__G_") != env.level_key("G___/____/____/__P_")
+    assert env.key("P___/____/____/___G") == env.key("G___/____/____/___P")
+    assert env.key("P___/____/____/__G_") != env.key("P___/____/____/___G")
+    assert env.key("P___/____/____/__G_") != env.key("G___/____/____/__P_")
 
 
 @pytest.mark.parametrize("distribution", KEYED)

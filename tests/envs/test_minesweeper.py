@@ -195,15 +195,15 @@ def test_opening_a_zero_opens_all_around_it():
 
 def test_the_board_as_text():
     env = start("*..*./...../...../o..../.....")
-    assert env._observe() == "#####\n11111\n00000\n00000\n00000"
+    assert env.observe() == "#####\n11111\n00000\n00000\n00000"
     env = start("*.*../...../...../o..../.....")
     env.step("r1c1")
-    assert "*" in env._observe()
+    assert "*" in env.observe()
 
 
 def test_opening_an_open_cell_does_nothing():
     env = start("*.*../...../...../o..../.....")
-    before = env._observe()
+    before = env.observe()
     observation, reward, ended, _, info = env.step("open r5c5")
     assert (observation, reward, ended) == (before, 0.0, False)
     assert (info["action_is_valid"], info["action_is_effective"]) == (True, False)

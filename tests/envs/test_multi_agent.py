@@ -277,12 +277,12 @@ def test_wrong_calls_are_named_and_change_nothing(env_id):
     with pytest.raises(InstanceError, match="split is 'dev'"):
         env.reset(options={"split": "dev"})
     env.reset(seed=0)
-    before = [env._observe(0), env.rounds]
+    before = [env.observe(0), env.rounds]
     with pytest.raises(RagenError, match="the action of player_1, who is in the game, is missing"):
         env.step({"player_0": 0})
     with pytest.raises(RagenError, match="action is 99"):
         env.step({**dict.fromkeys(env.agents, 0), "player_1": 99})
-    assert_same([env._observe(0), env.rounds], before)
+    assert_same([env.observe(0), env.rounds], before)
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_splits_never_share_a_family():
         rows = load_pack("webshop-1000", split)
         found = set()
         for row in rows:
-            assert split_of(env.level_key(row.level)) == split
+            assert split_of(env.key(row.level)) == split
             found.add(shop[shop.numbers[json.loads(row.level)[1]]].family)
         families[split] = found
     assert not families["train"] & families["test"]
@@ -242,7 +242,7 @@ def test_every_form_of_a_page_shows_what_can_be_clicked(mode):
     for seed in range(8):
         env.reset(seed=seed)
         for _ in range(10):
-            shown = env._observe()
+            shown = env.observe()
             assert env.goal.instruction in shown.replace("&amp;", "&")
             for label in buttons(env.page, env.catalogue):
                 escaped = label.replace("<", "&lt;").replace(">", "&gt;")
@@ -309,7 +309,7 @@ def test_what_was_wrong_is_named(env):
     _, reward, _, _, info = click(env, "Buy Now")
     assert info["wrong"] == "option"
     assert reward == info["score"] < 1
-    text = env._observe()
+    text = env.observe()
     assert f"You bought {env.goal.product.id}. Score: {reward:.3g}; wrong: option." in text
 
 

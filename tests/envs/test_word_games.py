@@ -49,7 +49,7 @@ def talk(game, **settings):
 @pytest.mark.parametrize("action", BAD)
 def test_illegal_actions_change_nothing_and_say_why(env_id, action):
     env = started(env_id)
-    before, best = env._observe(), env.oracle()
+    before, best = env.observe(), env.oracle()
     found = env.legal(action)
     assert not found.is_legal
     assert found.reason

@@ -127,7 +127,7 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
         """Return what is left of the chance of success after a turn: 1 for the better arm, else 0."""
         return self._value_without_chance(actions, budget)
 
-    def level_key(self, level: str) -> int:
+    def key(self, level: str) -> int:
         """Return the key of a pair of names in text form, in [0, 2^63)."""
         return generator.pair_key(text.decode_level(level))
 
@@ -142,15 +142,16 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
     def _succeeded(self) -> bool:
         return self.chosen is not None and self._kinds[self.chosen] == self._better()
 
-    def _draw_level(self, stream: int, split: str) -> int:
+    def _start_fresh(self, stream: int, split: str) -> int:
         if self._fixed is not None:
-            self._load(self._fixed)
+            self.start(self._fixed)
             return stream
         names, stream = generator.generate(stream, split)
-        self._load("/".join(names))
+        self.start("/".join(names))
         return stream
 
-    def _load(self, level: str) -> None:
+    def start(self, level: str) -> None:
+        """Set the state to a level in text form."""
         self.names = text.decode_level(level)
         risky = 1 if self.names[0] not in generator.risky_names() else 0
         gamble = risky if self.gamble == "sounds_risky" else 1 - risky
@@ -158,14 +159,18 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
         self.chosen = None
         self.paid = None
 
-    def _level(self) -> str:
+    @property
+    def level(self) -> str:
+        """The initial level of this episode in text form."""
         return "/".join(self.names)
 
-    def _observe(self) -> NDArray[np.int64]:
+    def observe(self) -> NDArray[np.int64]:
+        """Return the observation; see the base."""
         known, unknown = generator.name_indices(), len(generator.all_names())
         return np.array([known.get(name, unknown) for name in self.names])
 
-    def _info(self, effective: bool) -> dict[str, Any]:
+    def info(self, effective: bool) -> dict[str, Any]:
+        """Return the info; see the class."""
         return {
             "success": self._succeeded(),
             "action_is_valid": True,
@@ -173,7 +178,8 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
             "gambled": self.chosen is not None and self._kinds[self.chosen] == RISKY,
         }
 
-    def _draw(self) -> NDArray[np.uint8]:
+    def picture(self) -> NDArray[np.uint8]:
+        """Draw the state."""
         from ragen_envs.games.bandit import image
 
         return image.render(self.names, self.chosen, self.paid)

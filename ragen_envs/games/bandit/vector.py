@@ -74,8 +74,8 @@ class BanditVectorEnv(GameVectorEnv):
 
     def _decode(self, level: str) -> NDArray[np.int64]:
         """Return the indices of the two names and which arm is the gamble."""
-        self.single._load(level)
-        return np.array([*self.single._observe(), 1 - self.single.sure_arm])
+        self.single.start(level)
+        return np.array([*self.single.observe(), 1 - self.single.sure_arm])
 
     def _write(self, ids: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
         self._observations[ids] = rows[:, :2]
@@ -87,7 +87,7 @@ class BanditVectorEnv(GameVectorEnv):
     def _show(self, i: int) -> None:
         names = generator.all_names()
         shown = self.single._fixed or "/".join(names[k] for k in self._observations[i])
-        self.single._load(shown)
+        self.single.start(shown)
         chosen = int(self._state[kernels.CHOSEN, i])
         if chosen >= 0:
             self.single.chosen, self.single.paid = chosen, float(self._paid[i])

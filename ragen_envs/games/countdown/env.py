@@ -6,8 +6,7 @@ from ragen_envs.game.arguments import read_count, read_text
 from ragen_envs.game.oracle import Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.game.word_game import Legality, WordGameEnv
 from ragen_envs.games.countdown import dynamics, image, solver, text
-from ragen_envs.levels import seeding
-from ragen_envs.levels.keys import text_key
+from ragen_envs.levels.seeding import Rng
 from ragen_envs.levels.splits import TRAIN
 from ragen_envs.pictures.drawing import Image
 
@@ -108,28 +107,24 @@ class CountdownEnv(WordGameEnv):
         """Return what uniformly random legal operations are worth."""
         return solver.random_baseline(self.numbers, self.target, as_budget(budget))
 
-    def level_key(self, level: str) -> int:
-        """Return the key of a level's numbers, whatever its target, in [0, 2^63)."""
-        return text_key(f"countdown {text.decode_level(level)[0]}")
+    def level_key(self, level: str) -> str:
+        """Return the numbers of a level, whatever its target."""
+        return f"countdown {text.decode_level(level)[0]}"
 
-    def draw_level(self, stream: int) -> tuple[str, int]:
-        """Return a level that needs at least two operations, and the advanced stream."""
+    def draw_level(self, rng: Rng) -> str:
+        """Return a level that needs at least two operations."""
         low, high = TARGETS
         while True:
-            drawn = []
-            for _ in range(self.count):
-                stream = seeding.advance(stream)
-                drawn.append(1 + seeding.below(stream, LARGEST))
-            stream = seeding.advance(stream)
-            target = low + seeding.below(stream, high - low + 1)
-            numbers = tuple(sorted(drawn))
+            numbers = tuple(sorted(rng.integers(1, LARGEST + 1) for _ in range(self.count)))
+            target = rng.integers(low, high + 1)
             if (solver.fewest(numbers, target) or 0) >= 2:
-                return text.encode_level(numbers, target), stream
+                return text.encode_level(numbers, target)
 
     def start(self, level: str) -> None:
         """Set the state to a level in text form."""
         self.numbers, self.target = text.decode_level(level)
 
-    def _draw(self) -> Image:
-        given, _ = text.decode_level(self._level())
+    def picture(self) -> Image:
+        """Draw the state."""
+        given, _ = text.decode_level(self.level)
         return image.render(self.numbers, self.target, len(given))

@@ -15,10 +15,10 @@ def rows(numbers: int, split: str) -> Iterator[Row]:
     env = CountdownEnv(numbers)
     stream = seeding.new_stream(split, f"pack {env.distribution}", 0)
     while True:
-        stream = env._draw_level(stream, split)
+        stream = env._start_fresh(stream, split)
         chance = random_chance(env.numbers, env.target, min(USUAL.reach, numbers - 1))
         moves = fewest(env.numbers, env.target)
-        yield {"level": env._level(), "moves": moves, "chance": round(chance, 6)}
+        yield {"level": env.level, "moves": moves, "chance": round(chance, 6)}
 
 
 PACKS: Final[dict[str, Recipe]] = {"countdown-4": partial(rows, 4)}

@@ -119,34 +119,40 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
         """Return what is left of the chance of success after a turn; nothing in it is up to chance."""
         return self._value_without_chance(actions, budget)
 
-    def level_key(self, level: str) -> int:
+    def key(self, level: str) -> int:
         """Return the key of a level in text form, in [0, 2^63)."""
         return cube_key(text.decode_level(level))
 
-    def _draw_level(self, stream: int, split: str) -> int:
+    def _start_fresh(self, stream: int, split: str) -> int:
         if self._fixed is not None:
-            self._load(self._fixed)
+            self.start(self._fixed)
             return stream
         self._initial, stream = generator.generate(self.scramble, stream, split)
         self.state = self._initial
         return stream
 
-    def _load(self, level: str) -> None:
+    def start(self, level: str) -> None:
+        """Set the state to a level in text form."""
         self._initial = self.state = text.decode_level(level)
 
-    def _level(self) -> str:
+    @property
+    def level(self) -> str:
+        """The initial level of this episode in text form."""
         return text.encode_level(self._initial)
 
-    def _observe(self) -> NDArray[np.int64]:
+    def observe(self) -> NDArray[np.int64]:
+        """Return the observation; see the base."""
         return np.frombuffer(self.state, np.uint8).astype(np.int64)
 
-    def _info(self, effective: bool) -> dict[str, Any]:
+    def info(self, effective: bool) -> dict[str, Any]:
+        """Return the info; see the class."""
         return {
             "success": is_solved(self.state),
             "action_is_valid": True,
             "action_is_effective": effective,
         }
 
-    def _draw(self) -> NDArray[np.uint8]:
+    def picture(self) -> NDArray[np.uint8]:
+        """Draw the state."""
         cells = np.frombuffer(text.unfolded(self.state), np.uint8)
         return self.tile_set().render(cells.reshape(-1, text.WIDTH))

@@ -155,7 +155,7 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     @property
     def board(self) -> NDArray[np.uint8]:
         """The present cell codes, (height, width), a copy."""
-        return self._observe()
+        return self.observe()
 
     def oracle(self, budget: Budget | int | None = None) -> Advice:
         """Return the best run of actions and the largest probability to reach the goal."""
@@ -179,11 +179,11 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
             directions, budget,
         )  # fmt: skip
 
-    def level_key(self, level: str) -> int:
+    def key(self, level: str) -> int:
         """Return the key of a level in text form, in [0, 2^63)."""
         return generator.map_key(*text.decode_level(level))
 
-    def _draw_level(self, stream: int, split: str) -> int:
+    def _start_fresh(self, stream: int, split: str) -> int:
         if self._fixed is not None:
             self._start(*self._fixed_start)
             return stream
@@ -191,7 +191,8 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         self._start(tiles, start)
         return stream
 
-    def _load(self, level: str) -> None:
+    def start(self, level: str) -> None:
+        """Set the state to a level in text form."""
         tiles, _, _, start = text.decode_level(level)
         self._start(tiles, start)
 
@@ -211,10 +212,13 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         self.__dict__.update(state)
         self._moves = moves(self.height, self.width)
 
-    def _level(self) -> str:
+    @property
+    def level(self) -> str:
+        """The initial level of this episode in text form."""
         return text.encode_level(self.tiles, self.width, self._initial_position)
 
-    def _observe(self) -> NDArray[np.uint8]:
+    def observe(self) -> NDArray[np.uint8]:
+        """Return the observation; see the base."""
         return (self._seen[self.position] or self._look())()
 
     def _look(self) -> Callable[[], NDArray[np.uint8]]:
@@ -222,18 +226,20 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         self._seen[self.position] = seen.copy
         return seen.copy
 
-    def _info(self, effective: bool) -> dict[str, Any]:
+    def info(self, effective: bool) -> dict[str, Any]:
+        """Return the info; see the class."""
         return self._infos[effective]()
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         """Let subclasses with other moves read success off the map, not off the last move."""
         super().__init_subclass__(**keywords)
-        if cls.act is not FrozenLakeEnv.act and cls._info is FrozenLakeEnv._info:
-            cls._info = cls._info_of_place  # type: ignore[method-assign]
+        if cls.act is not FrozenLakeEnv.act and cls.info is FrozenLakeEnv.info:
+            cls.info = cls._info_of_place  # type: ignore[method-assign]
 
     def _info_of_place(self, effective: bool) -> dict[str, Any]:
         success = self.tiles[self.position] == dynamics.GOAL
         return {**self._infos[effective](), "success": success}
 
-    def _draw(self) -> NDArray[np.uint8]:
-        return self.tile_set().render(self._observe())
+    def picture(self) -> NDArray[np.uint8]:
+        """Draw the state."""
+        return self.tile_set().render(self.observe())

@@ -9,8 +9,7 @@ from ragen_envs.game.arguments import read_text
 from ragen_envs.game.oracle import Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.game.word_game import Legality, WordGameEnv
 from ragen_envs.games.mastermind import dynamics, text
-from ragen_envs.levels import seeding
-from ragen_envs.levels.keys import text_key
+from ragen_envs.levels.seeding import Rng
 from ragen_envs.levels.splits import TRAIN
 from ragen_envs.pictures.drawing import Image
 
@@ -114,14 +113,13 @@ class MastermindEnv(WordGameEnv):
         guesses = [code for code in map(dynamics.read_code, actions) if code is not None]
         return value_after(self.guesses, guesses, budget)
 
-    def level_key(self, level: str) -> int:
-        """Return the key of a code, in [0, 2^63)."""
-        return text_key(f"mastermind {text.decode_level(level)}")
+    def level_key(self, level: str) -> str:
+        """Return the code."""
+        return f"mastermind {text.decode_level(level)}"
 
-    def draw_level(self, stream: int) -> tuple[str, int]:
-        """Return a code, and the advanced stream."""
-        stream = seeding.advance(stream)
-        return dynamics.CODES[seeding.below(stream, len(dynamics.CODES))], stream
+    def draw_level(self, rng: Rng) -> str:
+        """Return a code."""
+        return rng.choice(dynamics.CODES)
 
     def start(self, level: str) -> None:
         """Set the state to a level in text form."""
@@ -132,7 +130,8 @@ class MastermindEnv(WordGameEnv):
         """Return a uniformly random code."""
         return " ".join(dynamics.CODES[int(rng.integers(len(dynamics.CODES)))])
 
-    def _draw(self) -> Image:
+    def picture(self) -> Image:
+        """Draw the state."""
         from ragen_envs.games.mastermind import image
 
         return image.render(self.guesses)

@@ -14,8 +14,8 @@ def rows(split: str) -> Iterator[Row]:
     env = MastermindEnv()
     stream = seeding.new_stream(split, f"pack {env.distribution}", 0)
     while True:
-        stream = env._draw_level(stream, split)
-        yield {"level": env._level(), "moves": guesses_needed(env._level())}
+        stream = env._start_fresh(stream, split)
+        yield {"level": env.level, "moves": guesses_needed(env.level)}
 
 
 PACKS: Final[dict[str, Recipe]] = {"mastermind-4-6": rows}

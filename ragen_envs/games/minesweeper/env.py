@@ -11,8 +11,8 @@ from ragen_envs.game.places import place_name
 from ragen_envs.game.word_game import Legality, WordGameEnv
 from ragen_envs.games.minesweeper import dynamics, text
 from ragen_envs.games.minesweeper.dynamics import ALL, AROUND, CELLS, SIDE
-from ragen_envs.levels import seeding
 from ragen_envs.levels.keys import grid_key
+from ragen_envs.levels.seeding import Rng
 from ragen_envs.levels.splits import TRAIN
 from ragen_envs.pictures.drawing import Image
 
@@ -152,33 +152,32 @@ class MinesweeperEnv(WordGameEnv):
         cells = [cell for cell in map(dynamics.cell_of, actions) if cell is not None]
         return value_after(self.mined, self.opened, cells, budget)
 
-    def level_key(self, level: str) -> int:
+    def key(self, level: str) -> int:
         """Return the key of the mines and the open cells up to symmetry, in [0, 2^63)."""
         mines, first = text.decode_level(level)
         opened = dynamics.opened_by(mines, first)
         cells = bytes((mines >> cell & 1) + 2 * (opened >> cell & 1) for cell in range(CELLS))
         return grid_key(cells, SIDE, SIDE)
 
-    def draw_level(self, stream: int) -> tuple[str, int]:
-        """Return a board, and the advanced stream."""
+    def draw_level(self, rng: Rng) -> str:
+        """Return a board."""
         while True:
             left, mines = list(range(CELLS)), 0
             for _ in range(self.mines):
-                stream = seeding.advance(stream)
-                mines |= 1 << left.pop(seeding.below(stream, len(left)))
+                mines |= 1 << left.pop(rng.integers(len(left)))
             starts = [cell for cell in left if not mines & AROUND[cell]]
             if not starts:
                 continue
-            stream = seeding.advance(stream)
-            first = starts[seeding.below(stream, len(starts))]
+            first = rng.choice(starts)
             if ALL & ~dynamics.opened_by(mines, first) != mines:
-                return text.encode_level(mines, first), stream
+                return text.encode_level(mines, first)
 
     def start(self, level: str) -> None:
         """Set the state to a level in text form."""
         self.mined, first = text.decode_level(level)
         self.opened = dynamics.opened_by(self.mined, first)
 
-    def _draw(self) -> Image:
+    def picture(self) -> Image:
+        """Draw the state."""
         cells = np.frombuffer(self.shown(), np.uint8)
         return self.tile_set().render(cells.reshape(SIDE, SIDE))

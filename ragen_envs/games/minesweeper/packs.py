@@ -14,9 +14,9 @@ def rows(mines: int, split: str) -> Iterator[Row]:
     env = MinesweeperEnv(mines)
     stream = seeding.new_stream(split, f"pack {env.distribution}", 0)
     while True:
-        stream = env._draw_level(stream, split)
+        stream = env._start_fresh(stream, split)
         env._over = False
-        yield {"level": env._level(), "optimum": round(env.oracle().value, 6)}
+        yield {"level": env.level, "optimum": round(env.oracle().value, 6)}
 
 
 PACKS: Final[dict[str, Recipe]] = {"minesweeper-5x5-3": partial(rows, 3)}

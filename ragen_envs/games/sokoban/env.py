@@ -180,7 +180,7 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     @property
     def board(self) -> NDArray[np.uint8]:
         """The present cell codes, (height, width), a copy."""
-        return self._observe()
+        return self.observe()
 
     def oracle(self, budget: Budget | int | None = None) -> Advice:
         """Return the first actions of a shortest solution; value is 1 if it fits the budget, else 0.
@@ -190,13 +190,13 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         """
         from ragen_envs.games.sokoban.oracle import advise
 
-        return advise(self._observe(), self._left, self.reward, as_budget(budget))
+        return advise(self.observe(), self._left, self.reward, as_budget(budget))
 
     def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline | None:
         """Return what random actions are worth; None if very many states are within reach."""
         from ragen_envs.games.sokoban.oracle import random_baseline
 
-        return random_baseline(self._observe(), self._left, self.reward, as_budget(budget))
+        return random_baseline(self.observe(), self._left, self.reward, as_budget(budget))
 
     def max_return(self, budget: Budget | int | None = None) -> float:
         """Return the largest sum of rewards, whether it solves the level or not.
@@ -205,20 +205,20 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         """
         from ragen_envs.games.sokoban.oracle import max_return
 
-        found = max_return(self._observe(), self._left, self.reward, as_budget(budget))
+        found = max_return(self.observe(), self._left, self.reward, as_budget(budget))
         return super().max_return(budget) if found is None else found
 
     def turn_value(self, actions: Sequence[int], budget: Budget) -> float:
         """Return what is left of the chance of success after a turn; nothing in it is up to chance."""
         return self._value_without_chance(actions, budget)
 
-    def level_key(self, level: str) -> int:
+    def key(self, level: str) -> int:
         """Return the key of a level in text form, in [0, 2^63)."""
         return level_key(*text.decode_level(level))
 
-    def _draw_level(self, stream: int, split: str) -> int:
+    def _start_fresh(self, stream: int, split: str) -> int:
         if self._fixed is not None:
-            self._load(self._fixed)
+            self.start(self._fixed)
             return stream
         draw = generate
         if self.law.nodes > PLAIN_NODES:
@@ -227,7 +227,8 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         self._start(board)
         return stream
 
-    def _load(self, level: str) -> None:
+    def start(self, level: str) -> None:
+        """Set the state to a level in text form."""
         self._start(text.decode_level(level)[0])
 
     def _start(self, board: bytearray) -> None:
@@ -253,17 +254,22 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         if "_board" in state:
             self._show_board(self._board)
 
-    def _level(self) -> str:
+    @property
+    def level(self) -> str:
+        """The initial level of this episode in text form."""
         return text.encode_level(self._initial, self.width)
 
-    def _observe(self) -> NDArray[np.uint8]:
+    def observe(self) -> NDArray[np.uint8]:
+        """Return the observation; see the base."""
         return self._view.copy()
 
-    def _info(self, effective: bool) -> dict[str, Any]:
+    def info(self, effective: bool) -> dict[str, Any]:
+        """Return the info; see the class."""
         return self._infos[self._left][effective]()
 
-    def _draw(self) -> NDArray[np.uint8]:
-        return self.tile_set().render(self._observe())
+    def picture(self) -> NDArray[np.uint8]:
+        """Draw the state."""
+        return self.tile_set().render(self.observe())
 
 
 @lru_cache

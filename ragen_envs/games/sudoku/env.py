@@ -8,7 +8,7 @@ from ragen_envs.game.arguments import read_count, read_rows
 from ragen_envs.game.oracle import Advice, Budget, as_budget
 from ragen_envs.game.word_game import Legality, WordGameEnv
 from ragen_envs.games.sudoku import dynamics, generator, text
-from ragen_envs.levels.keys import text_key
+from ragen_envs.levels.seeding import Rng
 from ragen_envs.levels.splits import TRAIN
 from ragen_envs.pictures.drawing import Image
 
@@ -119,20 +119,20 @@ class SudokuEnv(WordGameEnv):
 
         return advise(self.grid, as_budget(budget))
 
-    def level_key(self, level: str) -> int:
-        """Return the key of a puzzle up to symmetry, in [0, 2^63)."""
+    def level_key(self, level: str) -> str:
+        """Return the puzzle that stands for all that are equal up to symmetry."""
         puzzle = dynamics.canonical(text.decode_level(level))
-        return text_key("sudoku " + "".join(map(str, puzzle)))
+        return "sudoku " + "".join(map(str, puzzle))
 
-    def draw_level(self, stream: int) -> tuple[str, int]:
-        """Return a puzzle with one solution, and the advanced stream."""
-        grid, stream = generator.generate(self.clues, stream)
-        return text.encode_level(grid), stream
+    def draw_level(self, rng: Rng) -> str:
+        """Return a puzzle with one solution."""
+        return text.encode_level(generator.generate(self.clues, rng))
 
     def start(self, level: str) -> None:
         """Set the state to a level in text form."""
         self.grid = text.decode_level(level)
 
-    def _draw(self) -> Image:
+    def picture(self) -> Image:
+        """Draw the state."""
         cells = np.frombuffer(self.grid, np.uint8)
         return self.tile_set().render(cells.reshape(dynamics.SIDE, dynamics.SIDE))

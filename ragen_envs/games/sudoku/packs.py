@@ -14,8 +14,8 @@ def rows(clues: int, split: str) -> Iterator[Row]:
     env = SudokuEnv(clues)
     stream = seeding.new_stream(split, f"pack {env.distribution}", 0)
     while True:
-        stream = env._draw_level(stream, split)
-        yield {"level": env._level(), "moves": env.grid.count(0)}
+        stream = env._start_fresh(stream, split)
+        yield {"level": env.level, "moves": env.grid.count(0)}
 
 
 PACKS: Final[dict[str, Recipe]] = {"sudoku-6": partial(rows, 6)}

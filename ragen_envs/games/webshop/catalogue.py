@@ -5,17 +5,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
 from ragen_envs.games.webshop.vocabulary import BRANDS, DEPARTMENTS, OPTIONS, SERIES, Shelf, bare
-from ragen_envs.levels import seeding
+from ragen_envs.levels.seeding import Rng, new_stream
 
 FAMILY: Final = 5
 """Products of a family: one, and four that differ from it in one thing each."""
 FOUND: Final = 2
 """The search finds a product by so many of its four attributes; its page lists the others."""
 
-_T = TypeVar("_T")
 _CENTS: Final = (0, 49, 95, 99)
 _SENTENCES: Final = (
     "From the {series} line by {brand}. Key facts: {a}, {b}.",
@@ -124,30 +123,6 @@ class Catalogue(Sequence[Product]):
         return self.content_hash[:8]
 
 
-class Draws:
-    """Random choices from a stream."""
-
-    def __init__(self, stream: int) -> None:
-        self.stream = stream
-
-    def below(self, bound: int) -> int:
-        """Return an integer in [0, bound)."""
-        self.stream = seeding.advance(self.stream)
-        return seeding.below(self.stream, bound)
-
-    def one(self, choices: Sequence[_T]) -> _T:
-        """Return one of some things."""
-        return choices[self.below(len(choices))]
-
-    def some(self, choices: Sequence[_T], count: int) -> list[_T]:
-        """Return ``count`` different ones of some things, in a random order."""
-        left = list(choices)
-        for place in range(count):
-            chosen = place + self.below(len(left) - place)
-            left[place], left[chosen] = left[chosen], left[place]
-        return left[:count]
-
-
 @dataclass(frozen=True)
 class _Design:
     """What a product is, before it is put into words."""
@@ -173,36 +148,36 @@ def make_catalogue(products: int, seed: int = 0) -> Catalogue:
         products: How many, at least 5.
         seed: Of the catalogue, >= 0.
     """
-    order = Draws(seeding.new_stream("webshop catalogue", f"order of {products}", seed))
-    places = order.some(range(products), products)
+    order = Rng(new_stream("webshop catalogue", f"order of {products}", seed))
+    places = order.sample(range(products), products)
     made: list[Product] = []
     for family in range(math.ceil(products / FAMILY)):
-        draws = Draws(seeding.new_stream("webshop catalogue", f"family {family}", seed))
-        for design in _family(draws)[: products - len(made)]:
-            made.append(_worded(design, places[len(made)], f"{seed}-{family}", draws))
+        rng = Rng(new_stream("webshop catalogue", f"family {family}", seed))
+        for design in _family(rng)[: products - len(made)]:
+            made.append(_worded(design, places[len(made)], f"{seed}-{family}", rng))
     made.sort(key=lambda product: product.id)
     return Catalogue(made, (make_catalogue, (products, seed)))
 
 
-def _family(draws: Draws) -> list[_Design]:
-    department = draws.one(DEPARTMENTS)
-    shelf = draws.one(department.shelves)
-    nouns = [bare(noun) for noun in draws.some(shelf.nouns, 2)]
+def _family(rng: Rng) -> list[_Design]:
+    department = rng.choice(DEPARTMENTS)
+    shelf = rng.choice(department.shelves)
+    nouns = [bare(noun) for noun in rng.sample(shelf.nouns, 2)]
     known = dict.fromkeys((*shelf.attributes, *department.attributes))
-    attributes = tuple(draws.some(list(known), 5))
-    options = tuple((name, _values(draws, OPTIONS[name])) for name in shelf.options)
+    attributes = tuple(rng.sample(list(known), 5))
+    options = tuple((name, _values(rng, OPTIONS[name])) for name in shelf.options)
     base = _Design(
-        department.name, shelf.name, nouns[0], draws.one(BRANDS), draws.one(SERIES), attributes[:4],
-        options, _price(draws, shelf),
+        department.name, shelf.name, nouns[0], rng.choice(BRANDS), rng.choice(SERIES), attributes[:4],
+        options, _price(rng, shelf),
     )  # fmt: skip
-    place = FOUND + draws.below(4 - FOUND)
+    place = FOUND + rng.integers(4 - FOUND)
     swapped = (*attributes[:place], attributes[4], *attributes[place + 1 : 4])
-    changed = draws.below(len(options))
+    changed = rng.integers(len(options))
     others = tuple(
-        (name, _other_values(draws, OPTIONS[name], values) if i == changed else values)
+        (name, _other_values(rng, OPTIONS[name], values) if i == changed else values)
         for i, (name, values) in enumerate(options)
     )
-    dearer = round(base.price * (1.5 + draws.below(100) / 100), 2)
+    dearer = round(base.price * (1.5 + rng.integers(100) / 100), 2)
     return [
         base,
         _changed(base, attributes=swapped),
@@ -216,27 +191,27 @@ def _changed(design: _Design, **changes: Any) -> _Design:
     return _Design(**{**design.__dict__, **changes})
 
 
-def _values(draws: Draws, known: Sequence[str]) -> tuple[str, ...]:
-    chosen = draws.some(known, 3 + draws.below(min(3, len(known) - 2)))
+def _values(rng: Rng, known: Sequence[str]) -> tuple[str, ...]:
+    chosen = rng.sample(known, 3 + rng.integers(min(3, len(known) - 2)))
     return tuple(sorted(chosen, key=known.index))
 
 
-def _other_values(draws: Draws, known: Sequence[str], taken: Sequence[str]) -> tuple[str, ...]:
+def _other_values(rng: Rng, known: Sequence[str], taken: Sequence[str]) -> tuple[str, ...]:
     """Return values without one or two of those taken."""
-    kept = draws.some(taken, max(1, len(taken) - 1 - draws.below(2)))
+    kept = rng.sample(taken, max(1, len(taken) - 1 - rng.integers(2)))
     left = [value for value in known if value not in taken]
-    added = draws.some(left, min(len(left), 1))
+    added = rng.sample(left, min(len(left), 1))
     return tuple(sorted((*kept, *added), key=known.index))
 
 
-def _price(draws: Draws, shelf: Shelf) -> float:
+def _price(rng: Rng, shelf: Shelf) -> float:
     """Return a price, uniform on a logarithmic scale."""
     low, high = map(math.log, shelf.prices)
-    dollars = int(math.exp(low + (high - low) * draws.below(10_000) / 10_000))
-    return dollars + draws.one(_CENTS) / 100
+    dollars = int(math.exp(low + (high - low) * rng.integers(10_000) / 10_000))
+    return dollars + rng.choice(_CENTS) / 100
 
 
-def _worded(design: _Design, number: int, family: str, draws: Draws) -> Product:
+def _worded(design: _Design, number: int, family: str, rng: Rng) -> Product:
     a, b, c, d = design.attributes
     words = {"noun": design.noun, "series": design.series, "brand": design.brand}
     return Product(
@@ -247,9 +222,9 @@ def _worded(design: _Design, number: int, family: str, draws: Draws) -> Product:
         attributes=design.attributes,
         options=design.options,
         price=design.price,
-        rating=(30 + draws.below(21)) / 10,
-        description=draws.one(_SENTENCES).format(a=a, b=b, **words),
+        rating=(30 + rng.integers(21)) / 10,
+        description=rng.choice(_SENTENCES).format(a=a, b=b, **words),
         bullets=tuple(f"{each.capitalize()}." for each in (a, c, d)),
-        reviews=tuple(draws.some(_PRAISE, 2)),
+        reviews=tuple(rng.sample(_PRAISE, 2)),
         family=family,
     )

@@ -10,10 +10,10 @@ from ragen_envs.game.errors import RagenError
 from ragen_envs.game.oracle import Advice, Budget, as_budget
 from ragen_envs.game.word_game import Legality, WordGameEnv
 from ragen_envs.games.webshop import dynamics, text
-from ragen_envs.games.webshop.catalogue import FAMILY, Catalogue, Draws, make_catalogue
+from ragen_envs.games.webshop.catalogue import FAMILY, Catalogue, make_catalogue
 from ragen_envs.games.webshop.goals import Goal, decode_goal, draw_goal, encode_goal
 from ragen_envs.games.webshop.reward import Verdict, judge
-from ragen_envs.levels.keys import text_key
+from ragen_envs.levels.seeding import Rng
 from ragen_envs.levels.splits import TRAIN
 from ragen_envs.pictures.drawing import Image
 
@@ -190,18 +190,14 @@ class WebShopEnv(WordGameEnv):
         binary = self.reward == "binary"
         return advise(self.catalogue, self.goal, self.page, as_budget(budget), binary)
 
-    def level_key(self, level: str) -> int:
-        """Return the key of the family of the goal's product, in [0, 2^63)."""
-        goal = decode_goal(level, self.catalogue)
-        return text_key(f"webshop {goal.product.family}")
+    def level_key(self, level: str) -> str:
+        """Return the family of the goal's product: its products belong to one split."""
+        return f"webshop {decode_goal(level, self.catalogue).product.family}"
 
-    def draw_level(self, stream: int) -> tuple[str, int]:
-        """Return a goal in text form, and the advanced stream."""
-        if self.goals:
-            draws = Draws(stream)
-            return encode_goal(draws.one(self.goals), self.catalogue), draws.stream
-        goal, stream = draw_goal(self.catalogue, stream)
-        return encode_goal(goal, self.catalogue), stream
+    def draw_level(self, rng: Rng) -> str:
+        """Return a goal in text form."""
+        goal = rng.choice(self.goals) if self.goals else draw_goal(self.catalogue, rng)
+        return encode_goal(goal, self.catalogue)
 
     def start(self, level: str) -> None:
         """Make a goal the customer's, on the search page."""
@@ -209,10 +205,11 @@ class WebShopEnv(WordGameEnv):
         self.page = dynamics.Page()
         self.verdict = None
 
-    def _info(self, effective: bool) -> dict[str, Any]:
+    def info(self, effective: bool) -> dict[str, Any]:
+        """Return the info; see the class."""
         wrong = () if self.verdict is None else self.verdict.wrong(self.goal)
         score = 0.0 if self.verdict is None else self.verdict.score
-        return {**super()._info(effective), "score": score, "wrong": ", ".join(wrong)}
+        return {**super().info(effective), "score": score, "wrong": ", ".join(wrong)}
 
     def _frame(self) -> Any:
         if self.render_mode == "html":
@@ -221,7 +218,8 @@ class WebShopEnv(WordGameEnv):
             return page_html(self.goal.instruction, self.page, self.catalogue)
         return super()._frame()
 
-    def _draw(self) -> Image:
+    def picture(self) -> Image:
+        """Draw the state."""
         from ragen_envs.games.webshop.image import render
 
         return render(self.goal.instruction, self.page, self.catalogue)

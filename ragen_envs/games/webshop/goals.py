@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from ragen_envs.game.errors import InstanceError
-from ragen_envs.games.webshop.catalogue import FOUND, Catalogue, Draws, Product
+from ragen_envs.games.webshop.catalogue import FOUND, Catalogue, Product
 from ragen_envs.games.webshop.vocabulary import DEPARTMENTS, bare
+from ragen_envs.levels.seeding import Rng
 
 _STEPS: Final = 4
 """The limit of the price is drawn from so many multiples of ten above it."""
@@ -40,24 +41,23 @@ class Goal:
         return self
 
 
-def draw_goal(catalogue: Catalogue, stream: int) -> tuple[Goal, int]:
-    """Return a goal for a random product, and the advanced stream.
+def draw_goal(catalogue: Catalogue, rng: Rng) -> Goal:
+    """Draw a goal for a random product.
 
     The product is uniform. One to three of its attributes are asked for, at least one of which only its
     own page lists, and a value of each of its options. The limit is the larger of two from the first
     four multiples of ten above the price, as published.
     """
-    draws = Draws(stream)
-    product: Product = draws.one(catalogue.products)
-    hidden = draws.one(product.attributes[FOUND:])
+    product: Product = rng.choice(catalogue.products)
+    hidden = rng.choice(product.attributes[FOUND:])
     others = [each for each in product.attributes if each != hidden]
-    asked = [hidden, *draws.some(others, draws.below(3))]
-    attributes = tuple(draws.some(asked, len(asked)))
-    options = tuple((name, draws.one(values)) for name, values in product.options)
+    asked = [hidden, *rng.sample(others, rng.integers(3))]
+    attributes = tuple(rng.sample(asked, len(asked)))
+    options = tuple((name, rng.choice(values)) for name, values in product.options)
     above = int(product.price) // 10 * 10
-    limit = max(above + 10 * (1 + draws.below(_STEPS)) for _ in range(2))
-    words = _instruction(draws.one(_OPENINGS), product, attributes, options, limit)
-    return Goal(product, attributes, options, limit, words), draws.stream
+    limit = max(above + 10 * (1 + rng.integers(_STEPS)) for _ in range(2))
+    words = _instruction(rng.choice(_OPENINGS), product, attributes, options, limit)
+    return Goal(product, attributes, options, limit, words)
 
 
 def _instruction(

@@ -20,7 +20,7 @@ def rows(products: int, split: str) -> Iterator[Row]:
     env = WebShopEnv(products)
     stream = seeding.new_stream(split, f"pack {env.distribution}", 0)
     while True:
-        stream = env._draw_level(stream, split)
+        stream = env._start_fresh(stream, split)
         found = offers(env.catalogue, env.goal)
         best = len(perfect(env.catalogue, env.goal))
         near = sum(
@@ -28,7 +28,7 @@ def rows(products: int, split: str) -> Iterator[Row]:
         )
         plan = best_plan(env.catalogue, env.goal, Page(), 100)
         yield {
-            "level": env._level(), "moves": len(plan.actions), "perfect": best, "near": near
+            "level": env.level, "moves": len(plan.actions), "perfect": best, "near": near
         }  # fmt: skip
 
 

@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragen_envs.game.errors import RagenError
-from ragen_envs.games.webshop.catalogue import Catalogue, Draws, Product
+from ragen_envs.games.webshop.catalogue import Catalogue, Product
 from ragen_envs.games.webshop.goals import Goal
-from ragen_envs.levels.keys import text_key
+from ragen_envs.levels.keys import hashed
+from ragen_envs.levels.seeding import Rng
 
 PRODUCTS: Final = ("items_shuffle.json", "items_shuffle_1000.json")
 ATTRIBUTES: Final = ("items_ins_v2.json", "items_ins_v2_1000.json")
@@ -166,7 +167,7 @@ def _price(given: Any, asin: str, where: str) -> float:
     if not all(map(math.isfinite, amounts)):
         raise RagenError(f"{where}: 'pricing' must be a price in dollars, but is {given!r:.60}")
     low, high = min(amounts[:2]), max(amounts[:2])
-    share = text_key(f"webshop price {asin}") % 1_000_001 / 1_000_000
+    share = hashed(f"webshop price {asin}") % 1_000_001 / 1_000_000
     return round(low + (high - low) * share, 2)
 
 
@@ -235,10 +236,10 @@ def _goal(
     It is the larger of two of the first four multiples of ten above the price. Where there are not two
     up to ``_HIGHEST_LIMIT``, any price is right.
     """
-    draws = Draws(text_key(f"webshop limit {product.id} {words}"))
+    rng = Rng(hashed(f"webshop limit {product.id} {words}"))
     above = int(product.price) // 10 * 10
     steps = [limit for limit in range(above + 10, above + 50, 10) if limit <= _HIGHEST_LIMIT]
-    limit = max(draws.some(steps, 2)) if len(steps) >= 2 else None
+    limit = max(rng.sample(steps, 2)) if len(steps) >= 2 else None
     wanted = tuple(each.lower() for each in attributes)
     about = "" if limit is None else f", and price lower than {limit} dollars"
     text = f"{' '.join(words.split()).strip('. ')}{about}."

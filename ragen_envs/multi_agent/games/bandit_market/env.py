@@ -111,11 +111,11 @@ class BanditMarketEnv(MultiAgentEnv):
         """Return whether the seat's last choice was a best reply to the others'."""
         return self.choices is not None and is_best_reply(self.means, self.choices, seat)
 
-    def level_key(self, level: str) -> int:
+    def key(self, level: str) -> int:
         """Return the key of a market in text form, in [0, 2^63)."""
         return generator.market_key(text.decode_level(level))
 
-    def _draw_level(self, stream: int, split: str) -> int:
+    def _start_fresh(self, stream: int, split: str) -> int:
         self.offers = self._fixed or ()
         if self._fixed is None:
             self.offers, stream = generator.generate(self.arms, stream, split)
@@ -127,10 +127,13 @@ class BanditMarketEnv(MultiAgentEnv):
     def _budget(self) -> int:
         return ROUNDS
 
-    def _level(self) -> str:
+    @property
+    def level(self) -> str:
+        """The initial level of this episode in text form."""
         return text.encode_level(self.offers)
 
-    def _play(self, actions: Sequence[int]) -> tuple[list[float], list[bool]]:
+    def play(self, actions: Sequence[int]) -> tuple[list[float], list[bool]]:
+        """Play one round."""
         assert self._stream is not None
         pots = []
         for _, arm in self.offers:
@@ -141,7 +144,8 @@ class BanditMarketEnv(MultiAgentEnv):
         self.pots = tuple(pot if n else 0.0 for pot, n in zip(pots, counts, strict=True))
         return share(self.pots, self.choices), [False] * self.players
 
-    def _observe(self, seat: int) -> NDArray[np.float32]:  # noqa: ARG002
+    def observe(self, seat: int) -> NDArray[np.float32]:  # noqa: ARG002
+        """Return the observation; see the base."""
         counts = counts_of(self.choices or (), self.arms)
         rows = [
             (arm.pays, arm.chance, count, pot)
@@ -149,7 +153,8 @@ class BanditMarketEnv(MultiAgentEnv):
         ]
         return np.array(rows, np.float32)
 
-    def _info(self, seat: int) -> dict[str, Any]:
+    def info(self, seat: int) -> dict[str, Any]:
+        """Return the info; see the class."""
         chosen = None if self.choices is None else self.choices[seat]
         return {
             "success": self.success(seat),
@@ -157,7 +162,8 @@ class BanditMarketEnv(MultiAgentEnv):
             "rounds_left": self.rounds_left,
         }
 
-    def _draw(self) -> NDArray[np.uint8]:
+    def picture(self) -> NDArray[np.uint8]:
+        """Draw the state."""
         from ragen_envs.multi_agent.games.bandit_market import image
 
         return image.render(self.offers, self.choices, self.pots)

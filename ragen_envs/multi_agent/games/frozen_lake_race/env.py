@@ -155,11 +155,11 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
         cells[mine] = self.tiles[mine] + PLAYER
         return cells
 
-    def level_key(self, level: str) -> int:
+    def key(self, level: str) -> int:
         """Return the key of a level in text form, equal up to symmetry and the order of the seats."""
         return generator.lake_key(*text.decode_level(level))
 
-    def _draw_level(self, stream: int, split: str) -> int:
+    def _start_fresh(self, stream: int, split: str) -> int:
         lake = self._fixed
         if lake is None:
             lake, stream = generator.generate(
@@ -175,10 +175,13 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
     def _budget(self) -> int:
         return ROUNDS
 
-    def _level(self) -> str:
+    @property
+    def level(self) -> str:
+        """The initial level of this episode in text form."""
         return text.encode_level(self._lake, self.width)
 
-    def _play(self, actions: Sequence[int]) -> tuple[list[float], list[bool]]:
+    def play(self, actions: Sequence[int]) -> tuple[list[float], list[bool]]:
+        """Play one round."""
         assert self._stream is not None
         directions = []
         for action in actions:
@@ -194,7 +197,8 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
         ]
         return score(self.tiles, self.positions, self.finish)
 
-    def _info(self, seat: int) -> dict[str, Any]:
+    def info(self, seat: int) -> dict[str, Any]:
+        """Return the info; see the class."""
         return {
             "success": self.success(seat),
             "action_is_effective": self._moved[seat],
@@ -202,7 +206,8 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
             "rounds_left": self.rounds_left,
         }
 
-    def _draw(self) -> NDArray[np.uint8]:
+    def picture(self) -> NDArray[np.uint8]:
+        """Draw the state."""
         from ragen_envs.games.frozen_lake.image import TILES
 
         cells = bytearray(self.tiles)

@@ -124,7 +124,7 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
                 cells[cell] += text.OTHER
         return cells
 
-    def level_key(self, level: str) -> int:
+    def key(self, level: str) -> int:
         """Return the key of a level in text form, equal up to symmetry and the order of the seats."""
         board, _, width = text.decode_level(level)
         return level_key(board, len(board) // width, width)
@@ -149,7 +149,7 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
         ]
         return sum(rewards, 0.0)
 
-    def _draw_level(self, stream: int, split: str) -> int:
+    def _start_fresh(self, stream: int, split: str) -> int:
         if self._fixed is not None:
             board, movers, _ = self._fixed
             rounds = generator.budget(bytes(board), movers, self.width)
@@ -172,16 +172,20 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
     def _budget(self) -> int:
         return self._initial.rounds
 
-    def _level(self) -> str:
+    @property
+    def level(self) -> str:
+        """The initial level of this episode in text form."""
         return text.encode_level(self._initial.board, self._initial.movers, self.width)
 
-    def _play(self, actions: Sequence[int]) -> tuple[list[float], list[bool]]:
+    def play(self, actions: Sequence[int]) -> tuple[list[float], list[bool]]:
+        """Play one round."""
         self._moved, self._left, reward = play_round(
             self.board, self.movers, actions, self.width, self._left
         )
         return [reward] * self.players, [self._left == 0] * self.players
 
-    def _info(self, seat: int) -> dict[str, Any]:
+    def info(self, seat: int) -> dict[str, Any]:
+        """Return the info; see the class."""
         return {
             "success": self._left == 0,
             "action_is_effective": self._moved[seat],
@@ -189,7 +193,8 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
             "rounds_left": self.rounds_left,
         }
 
-    def _draw(self) -> NDArray[np.uint8]:
+    def picture(self) -> NDArray[np.uint8]:
+        """Draw the state."""
         from ragen_envs.games.sokoban.image import TILES
 
         return self._draw_players(TILES, self.board, self.movers)

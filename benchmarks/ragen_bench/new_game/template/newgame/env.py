@@ -13,8 +13,8 @@ from ragen_envs.game.arguments import read_count
 from ragen_envs.game.base import GameEnv, read_action
 from ragen_envs.game.errors import InstanceError
 from ragen_envs.game.oracle import Advice, Budget, as_budget
-from ragen_envs.levels.seeding import STREAM_MASK, advance, below
-from ragen_envs.levels.splits import TRAIN, find_level
+from ragen_envs.levels.seeding import Rng
+from ragen_envs.levels.splits import TRAIN
 
 
 class NewGameEnv(GameEnv[NDArray[np.int64]]):
@@ -84,37 +84,24 @@ class NewGameEnv(GameEnv[NDArray[np.int64]]):
         """Return what is left of the chance of success after a turn; the game has no chance."""
         return self._value_without_chance(actions, budget)
 
-    def level_key(self, level: str) -> int:
-        """Return the key of a level, equal for its mirror image, in [0, 2^63)."""
+    def level_key(self, level: str) -> str:
+        """Return the smaller of a level and its mirror image."""
         player, coin = _decode(level)
-        mirrored = (self.length - 1 - player, self.length - 1 - coin)
-        low, high = min((player, coin), mirrored)
-        return (low * 1_000_003 + high) * 0x9E3779B97F4A7C15 & STREAM_MASK
+        return str(min((player, coin), (self.length - 1 - player, self.length - 1 - coin)))
 
-    def _draw_level(self, stream: int, split: str) -> int:
-        level, stream = find_level(split, stream, self._draw_any, self.level_key)
-        self._load(level)
-        return stream
+    def draw_level(self, rng: Rng) -> str:
+        """Return two different cells."""
+        player, coin = rng.sample(range(self.length), 2)
+        return f"{player} {coin}"
 
-    def _draw_any(self, stream: int) -> tuple[str, int]:
-        """Draw two different cells; return the level and the advanced stream."""
-        stream = advance(stream)
-        player = below(stream, self.length)
-        stream = advance(stream)
-        coin = (player + 1 + below(stream, self.length - 1)) % self.length
-        return f"{player} {coin}", stream
-
-    def _load(self, level: str) -> None:
+    def start(self, level: str) -> None:
+        """Set the state to a level in text form."""
         self.player, self.coin = _decode(level)
-        self._initial = level
 
-    def _level(self) -> str:
-        return self._initial
-
-    def _observe(self) -> NDArray[np.int64]:
+    def observe(self) -> NDArray[np.int64]:
         return np.array([self.player, self.coin])
 
-    def _info(self, effective: bool) -> dict[str, Any]:
+    def info(self, effective: bool) -> dict[str, Any]:
         success = self.player == self.coin
         return {"success": success, "action_is_valid": True, "action_is_effective": effective}
 

@@ -44,7 +44,7 @@ def test_oracle_is_as_good_as_every_sequence_of_actions(budget):
         env.reset(seed=seed)
         value, level, best = env.oracle(budget).value, env.instance.level, 0.0
         for actions in product(range(env.action_space.n), repeat=budget.reach):
-            env._load(level)
+            env.start(level)
             for action in actions:
                 reward, ended, _ = env.act(action)
                 best = max(best, reward)

@@ -4,9 +4,8 @@ from newgame.dynamics import fewest, legality, read_action, step
 from newgame.text import NewGameText
 from ragen_envs.game.arguments import read_count
 from ragen_envs.game.errors import InstanceError
-from ragen_envs.levels.keys import text_key
 from ragen_envs.game.oracle import Advice, Budget, as_budget
-from ragen_envs.levels.seeding import advance, below
+from ragen_envs.levels.seeding import Rng
 from ragen_envs.levels.splits import TRAIN
 from ragen_envs.game.word_game import Legality, WordGameEnv
 
@@ -82,21 +81,11 @@ class NewGameEnv(WordGameEnv):
         value = float(plan is not None and len(plan) <= limits.reach)
         return Advice(actions[: limits.this_turn], value, 0.0 if self.success else value)
 
-    def level_key(self, level: str) -> int:
-        """Return the key of a level, which decides its split."""
-        return text_key(f"newgame {level}")
-
-    def draw_level(self, stream: int) -> tuple[str, int]:
-        """Return a random level in text form, and the advanced stream."""
-        coins, due = [], 0
-        for _ in range(self.count):
-            stream = advance(stream)
-            coins.append(VALUES[below(stream, len(VALUES))])
-        for coin in coins:
-            stream = advance(stream)
-            due += coin * below(stream, 2)
-        due = due or coins[0]
-        return f"{due}: {' '.join(map(str, sorted(coins)))}", stream
+    def draw_level(self, rng: Rng) -> str:
+        """Return a random level in text form."""
+        coins = sorted(rng.choice(VALUES) for _ in range(self.count))
+        due = sum(coin for coin in coins if rng.integers(2)) or coins[0]
+        return f"{due}: {' '.join(map(str, coins))}"
 
     def start(self, level: str) -> None:
         """Set the state to a level in text form."""
