@@ -163,12 +163,12 @@ def corridor(monkeypatch):
 
 
 def test_a_game_without_one_of_its_parts_names_it(corridor):
-    class NoKey(corridor.CorridorEnv):
-        level_key = GameEnv.level_key
+    class NoOracle(corridor.CorridorEnv):
+        oracle = GameEnv.oracle
 
-    gym.register("mine/NoKey-v0", NoKey)
-    with pytest.raises(RagenError, match=r"mine/NoKey-v0 is incomplete: .*level_key"):
-        make("mine/NoKey-v0")
+    gym.register("mine/NoOracle-v0", NoOracle)
+    with pytest.raises(RagenError, match=r"mine/NoOracle-v0 is incomplete: .*oracle"):
+        make("mine/NoOracle-v0")
 
 
 def test_a_game_without_levels_by_index_is_told_how_to_have_them(corridor):
