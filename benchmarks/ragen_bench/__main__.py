@@ -110,27 +110,8 @@ def _run_command(arguments: Sequence[str] | None) -> int:
     except Exception as error:
         # Errors of the command line's usage; their class moved between versions of typer.
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):
-            return _fail((error.format_message() or "see ragen --help") + _renaming(error))
+            return _fail(error.format_message() or "see ragen --help")
         raise
-
-
-_RENAMED = {
-    "--key-variable": "--api-key-env",
-    "--tries": "--max-retries, which does not count the first attempt",
-    "--max-cost": "--cost-limit",
-    "--max-tokens": "--token-limit for the whole run, or --max-reply-tokens for one reply",
-    "--max-time": "--time-limit",
-    "--on": "--backend",
-}
-"""Options of earlier versions and what replaces them."""
-
-
-def _renaming(error: Any) -> str:
-    """Return what to use in place of an option that was renamed, or nothing."""
-    use = _RENAMED.get(getattr(error, "option_name", ""), "")
-    command = getattr(getattr(error, "ctx", None), "command", None)
-    known = {name for option in getattr(command, "params", ()) for name in option.opts}
-    return f"; use {use}" if use.split(" ")[0].rstrip(",") in known else ""
 
 
 def _fail(message: str) -> int:

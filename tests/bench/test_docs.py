@@ -110,7 +110,7 @@ def test_wrong_commands_of_a_page_are_seen():
         "```bash\nragen --import a.py bench --agent x \\\n  --tires 2   # of old\n"
         "ragen leaderboard check && ragen leaderboard chekc\n"
         "OMP=1 python examples/starpo_minimal.py --seed=0 --sede 1\n```\n`python benchmarks/no.py`\n"
-        "`ragen match\n--no-resume --no-such`"
+        "`ragen match\n--retry-errors --no-such`"
     )
     found = list(commands(page))
     ragen = [unknown_to_ragen(words) for name, *words in found if name == "ragen"]

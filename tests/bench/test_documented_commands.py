@@ -165,8 +165,9 @@ def test_commands_are_read_as_a_shell_reads_them():
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
-        ("ragen bench --episodes 32 --agent x", "ragen bench --episodes 2 --agent x"),
-        ("ragen bench --agent x", "ragen bench --agent x --episodes 2"),
+        ("ragen bench --episodes 32 --agent x", "ragen bench --episodes 2 --agent x --game Sokoban"),
+        ("ragen bench --agent x --game Cube", "ragen bench --agent x --game Cube --episodes 2"),
+        ("ragen bench --suite mine.yaml", "ragen bench --suite mine.yaml --episodes 2"),
         ("ragen bench --agent openai:M --out runs/mine", "ragen bench --agent openai:M --out runs/mine"),
         ("ragen starter blank webshop layers=5", "ragen starter blank webshop conversations=4 layers=1"),
         ("ragen reproduce table3 --quick", "ragen reproduce table3 --quick --results results --dry-run"),

@@ -27,7 +27,7 @@ INTERRUPTED, DOES_NOT_FIT = 130, 2
 KEY = "sk-of-the-tests"
 LIMIT = 240
 """Seconds that one command may take."""
-ENTRIES = ("random", "starter")
+ENTRIES = ("random",)
 """Published entries that commands of the leaderboard find."""
 PLAIN_RUN = "bench --agent random --agent starter --game Bandit --episodes 2".split()
 TABLE_RUN = "bench --agent openai:MODEL --game Sokoban --setting max_turns=1".split()

@@ -21,6 +21,9 @@ OPTIONS = {
     "endpoint.py": {"--seconds": "0.1", "--waves": "1"},
 }
 """By a word of the command."""
+ONE_GAME = {"bench": "Sokoban", "match": "FrozenLakeRace"}
+"""The game that a subcommand plays in a test where the page plays a whole suite of the project."""
+OWN_SUITES = ("core", "match")
 PAPER_MODEL = "path/to/qwen"
 """Folder with the config of the paper's model, which a plan of its memory would download."""
 WHOLE = ("runs/mine", "runs/my-endpoint")
@@ -38,6 +41,8 @@ def small(words, port):
     for name, options in OPTIONS.items():
         if any(name in (word, Path(word).name) for word in words[:5]) and not _is_whole(words):
             words = _with_options(words, options)
+    if words[1:2] and words[1] in ONE_GAME and _plays_a_whole_suite(words):
+        words = [*words, "--game", ONE_GAME[words[1]]]
     if "--waves" in words:
         words = ["8" if word == "256" else word for word in words]
     if words[1:2] in (["sweep"], ["reproduce"]) and "--no-run" not in words:
@@ -67,6 +72,11 @@ def _with_options(words, options):
         else:
             words += [name, value]
     return words
+
+
+def _plays_a_whole_suite(words):
+    suite = words[words.index("--suite") + 1] if "--suite" in words else OWN_SUITES[0]
+    return suite in OWN_SUITES and "--game" not in words and not _is_whole(words)
 
 
 def _is_whole(words):

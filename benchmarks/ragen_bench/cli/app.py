@@ -1,6 +1,8 @@
 """The command line. Commands import what they need when they run, so that help is quick."""
 
-from typing import Annotated
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -9,13 +11,13 @@ from ragen_bench.cli.compare import compare
 from ragen_bench.cli.explain import explain
 from ragen_bench.cli.export import export
 from ragen_bench.cli.games import games
-from ragen_bench.cli.help_text import help_text
 from ragen_bench.cli.leaderboard import leaderboard_app
 from ragen_bench.cli.match import match
 from ragen_bench.cli.models import models_app
 from ragen_bench.cli.new_game import new_game
 from ragen_bench.cli.play import play
 from ragen_bench.cli.power import power
+from ragen_bench.cli.report import report
 from ragen_bench.cli.reproduce import reproduce
 from ragen_bench.cli.sft import sft
 from ragen_bench.cli.show import show
@@ -23,7 +25,6 @@ from ragen_bench.cli.starter import starter_app
 from ragen_bench.cli.submit import submit
 from ragen_bench.cli.sweep import sweep
 from ragen_bench.cli.train import train
-from ragen_bench.cli.training_report import report
 from ragen_bench.cli.verify import verify
 from ragen_bench.cli.view import view
 from ragen_envs import __version__
@@ -34,14 +35,29 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-for command in (
-    bench, match, show, view, explain, export, compare, verify, play, games, new_game, train, sft, sweep,
-    reproduce, power, report, submit,
-):  # fmt: skip
-    app.command(help=help_text(command))(command)
-app.add_typer(starter_app, name="starter")
-app.add_typer(models_app, name="models")
-app.add_typer(leaderboard_app, name="leaderboard")
+PANELS: Final[dict[str, tuple[Callable[..., None] | typer.Typer, ...]]] = {
+    "Score": (bench, show, compare, verify, match, power),
+    "Understand": (view, explain, export),
+    "Games": (games, play, new_game),
+    "Train": (train, report, sft, models_app, starter_app),
+    "Paper": (reproduce, sweep),
+    "Publish": (submit, leaderboard_app),
+}
+"""The commands by the panel of ``ragen --help`` that lists them."""
+
+
+def _help_text(command: Callable[..., Any]) -> str:
+    """Return a command's docstring with one line per paragraph, which wraps at the terminal's width."""
+    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+for panel, commands in PANELS.items():
+    for command in commands:
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, rich_help_panel=panel)
+        else:
+            app.command(help=_help_text(command), rich_help_panel=panel)(command)
 
 
 def _print_version(requested: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ragen_bench.cli.option_groups import expand_groups
-from ragen_bench.cli.placement import BackendOption, check_placement
+from ragen_bench.cli.placement import RAY, BackendOption, check_placement
 from ragen_bench.cli.run_options import (
     BenchAgents,
     BudgetOptions,
@@ -46,6 +46,7 @@ def bench(
         typer.Option(
             min=0,
             metavar="N",
+            rich_help_panel=RAY,
             help="GPUs that each chunk of levels requests from Ray: a whole number, or a fraction.",
             show_default="0",
         ),

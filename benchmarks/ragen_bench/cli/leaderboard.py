@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from ragen_bench.leaderboard.entry import Entry
 
 leaderboard_app = typer.Typer(
-    help="Check the published entries and build the leaderboard site.", no_args_is_help=True
+    name="leaderboard",
+    help="Check the published entries and build the leaderboard site.",
+    no_args_is_help=True,
 )
 _SITE = Path("runs/leaderboard")
 _RESULTS = Path("benchmarks/results")

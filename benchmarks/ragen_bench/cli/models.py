@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
-models_app = typer.Typer(help="Small pretrained models, without a model hub.", no_args_is_help=True)
+models_app = typer.Typer(
+    name="models", help="Small pretrained models, without a model hub.", no_args_is_help=True
+)
 
 
 @models_app.command()

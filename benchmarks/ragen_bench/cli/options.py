@@ -1,21 +1,31 @@
 """Single options that several commands share."""
 
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import typer
 
 from ragen_bench.console.formats import Format
 
+_OUTPUT: Final = "Output"
+
 RunArgument: TypeAlias = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 FormatOption: TypeAlias = Annotated[
     Format,
     typer.Option(
-        "--format", metavar="FORMAT", help="Format of the table: table, markdown, csv or json."
+        "--format",
+        metavar="FORMAT",
+        rich_help_panel=_OUTPUT,
+        help="Format of the table: table, markdown, csv or json.",
     ),
 ]
 WideOption: TypeAlias = Annotated[
-    bool, typer.Option("--wide", help="Show all columns, however narrow the terminal is.")
+    bool,
+    typer.Option(
+        "--wide",
+        rich_help_panel=_OUTPUT,
+        help="Show all columns, however narrow the terminal is.",
+    ),
 ]
 SettingOption: TypeAlias = Annotated[
     list[str] | None,
@@ -35,7 +45,4 @@ RecipeOption: TypeAlias = Annotated[
     typer.Option(
         help="A tested recipe, in place of a game: sokoban, smollm2-bandit or smollm2-sokoban."
     ),
-]
-ResumeOption: TypeAlias = Annotated[
-    bool, typer.Option(help="Resume an existing run directory, or exit with an error.")
 ]

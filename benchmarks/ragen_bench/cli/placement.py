@@ -1,6 +1,6 @@
 """Where work is done: in this process, or on a Ray cluster."""
 
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
@@ -9,10 +9,13 @@ from ragen_envs.game.errors import RagenError
 if TYPE_CHECKING:
     from ragen_bench.verification.run_verification import Replay
 
+RAY: Final = "Ray"
+
 BackendOption: TypeAlias = Annotated[
     str,
     typer.Option(
         metavar="local|ray",
+        rich_help_panel=RAY,
         help="ray: on the cluster at RAY_ADDRESS, or on this machine if that is not set.",
     ),
 ]

@@ -8,7 +8,6 @@ import typer
 from ragen_agents.policies import BudgetReachedError
 from ragen_bench.cli.endpoint_options import cache_file
 from ragen_bench.cli.interruption import InterruptedCommandError
-from ragen_bench.cli.resuming import check_resume
 from ragen_bench.cli.run_options import EndpointOptions, RunOptions
 from ragen_bench.cli.show import print_run
 from ragen_bench.config.run_config import BaseConfig, ConfigT, MatchConfig, default_directory
@@ -35,7 +34,6 @@ def run_and_report(
         InterruptedCommandError: The run was interrupted.
     """
     folder = options.out or default_directory(config)
-    check_resume(folder, options.resume)
     replies = cache_file(endpoint, folder, config.suite.sampling)
     try:
         play_missing(folder, config, play, make_players, budget, replies, options.retry_errors)

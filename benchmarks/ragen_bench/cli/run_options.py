@@ -9,7 +9,6 @@ import typer
 from ragen_bench.cli.completion import complete_agent, complete_game
 from ragen_bench.cli.options import (
     FormatOption,
-    ResumeOption,
     RunDirectoryOption,
     SettingOption,
     WideOption,
@@ -69,7 +68,6 @@ class RunOptions:
         int | None,
         typer.Option(metavar="N", help="Maximum tokens per reply, instead of the suite's."),
     ] = None
-    resume: ResumeOption = True
     retry_errors: Annotated[
         bool,
         typer.Option(

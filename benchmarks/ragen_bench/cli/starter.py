@@ -9,6 +9,7 @@ import typer
 from ragen_bench.cli.completion import complete_game
 
 starter_app = typer.Typer(
+    name="starter",
     help="The small model that comes with the suite, and others to train from scratch.",
     no_args_is_help=True,
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, cast, get_args
 
 import typer
 
-from ragen_bench.cli.placement import BackendOption, check_placement
+from ragen_bench.cli.placement import RAY, BackendOption, check_placement
 
 if TYPE_CHECKING:
     from ragen_bench.sweeps.sweep_run import Backend, SweepRun
@@ -67,7 +67,7 @@ class PlacementOptions:
     gpus: Annotated[
         float | None,
         typer.Option(
-            min=0, metavar="N",
+            min=0, metavar="N", rich_help_panel=RAY,
             help="GPUs that each task requests from Ray: a whole number, or a fraction of one.",
             show_default="1 at the paper's scale, otherwise 0",
         ),

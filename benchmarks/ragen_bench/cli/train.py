@@ -11,7 +11,7 @@ import typer
 
 from ragen_bench.cli.completion import complete_game
 from ragen_bench.cli.interruption import InterruptedCommandError
-from ragen_bench.cli.options import RecipeOption, ResumeOption, RunDirectoryOption
+from ragen_bench.cli.options import RecipeOption, RunDirectoryOption
 
 if TYPE_CHECKING:
     from ragen_agents.starpo import TrainConfig, Trainer
@@ -48,7 +48,6 @@ def train(
         ),
     ] = None,
     out: RunDirectoryOption = None,
-    resume: ResumeOption = True,
     plan: Annotated[
         bool,
         typer.Option(
@@ -76,7 +75,6 @@ def train(
     (standard deviation of the return within groups), gradient (norm), and the seconds of an iteration.
     """
     from ragen_agents.starpo.run.run_directory import default_run_dir
-    from ragen_bench.cli.resuming import check_resume
     from ragen_bench.training.run_summary import run_summary
     from ragen_envs.game.errors import RagenError
 
@@ -87,7 +85,6 @@ def train(
     if device_memory is not None or devices != 1:
         raise RagenError("--device-memory and --devices are for --plan")
     folder = out or default_run_dir(config)
-    check_resume(folder, resume)
     _train(folder, config)
     if os.environ.get("RANK", "0") == "0":
         print("\n".join(run_summary(folder)), file=sys.stderr)
