@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, model_validator
 from safetensors import SafetensorError
 
 from ragen_agents.engines.cpu.decoding import stop_token_ids
-from ragen_agents.engines.out_of_memory import is_out_of_memory
+from ragen_agents.engines.device import is_out_of_memory
 from ragen_agents.model_files.tokenizer_files import save_tokenizer
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.growth import begun, extend
@@ -250,7 +250,7 @@ def _arguments(config: SftConfig, work: Path, grouped: bool) -> "TrainingArgumen
     import torch
     from transformers import TrainingArguments, set_seed
 
-    from ragen_agents.engines.precision import warn_of_slow_bfloat16
+    from ragen_agents.engines.device import warn_of_slow_bfloat16
 
     set_seed(config.seed)
     micro = min(config.micro_batch, config.batch_size)

@@ -7,7 +7,7 @@ from typing import Any, Final
 from datasets import Dataset
 
 from ragen_agents.engines.cpu.decoding import stop_token_ids
-from ragen_agents.engines.cpu.transformers_engine import TransformersEngine
+from ragen_agents.engines.cpu.engine import TransformersEngine
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.collect import Collector, GroupSpec
 from ragen_agents.rollout.growth import FULL

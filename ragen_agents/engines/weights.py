@@ -1,6 +1,14 @@
-"""What an engine is sent of a model, and how it is checked that it arrived."""
+"""The weights that an engine is sent, and the checks that they arrived.
 
-from collections.abc import Iterator, Sequence
+`named_weights` yields what the trainer hands over. An engine in this process is checked by sums over the bits
+of each layer (`check_sums`), a server by the hashes that it reports (`ArrivalCheck`), and both by the
+log-probabilities of a fixed prompt (`check_scores`).
+"""
+
+import hashlib
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -157,3 +165,156 @@ def check_scores(
             f"{TOLERANCE[precision]:g}: the engine does not have these weights"
         )
     return gap
+
+
+_CHUNK: Final = 1 << 22
+"""Elements hashed at the same time."""
+_FIRST: Final = -0x61C8864680B583EB
+_SECOND: Final = -0x40A7B892E31B1A47
+"""Odd multipliers of a mixer of 64 bits, as signed numbers (SplitMix64, doi:10.1145/2660193.2660195)."""
+_BITS: Final = {2: torch.int16, 4: torch.int32}
+_SHOWN: Final = 3
+
+Sums = dict[str, int]
+"""A number of 64 bits for each place: a layer, or a weight outside of all layers."""
+
+
+def sum_of(weight: Tensor) -> int:
+    """Return the sum of a weight's hashed elements; zeros count nothing.
+
+    Args:
+        weight: Of any shape, in a precision of 16 or 32 bits.
+    """
+    flat = weight.detach().reshape(-1)
+    bits = flat.view(_BITS[weight.element_size()])
+    total = torch.zeros((), dtype=torch.int64, device=weight.device)
+    for chunk in bits.split(_CHUNK):
+        mixed = chunk.long() * _FIRST
+        mixed ^= mixed >> 32
+        mixed *= _SECOND
+        mixed ^= mixed >> 29
+        total += mixed.sum()
+    return int(total)
+
+
+def place_of(name: str) -> str:
+    """Return the place that a weight of some name belongs to, in the trainer and in an engine."""
+    layer = re.search(r"\.(\d+)\.", name)
+    return f"layer {layer.group(1)}" if layer else ".".join(name.split(".")[-2:])
+
+
+def add_to(sums: Sums, name: str, weight: Tensor) -> None:
+    """Add a weight to the sum of its place."""
+    place = place_of(name)
+    sums[place] = (sums.get(place, 0) + sum_of(weight)) % 2**64
+
+
+def noted(weights: Iterable[tuple[str, Tensor]], sums: Sums) -> Iterator[tuple[str, Tensor]]:
+    """Pass weights on, and add each to the sums."""
+    for name, weight in weights:
+        add_to(sums, name, weight)
+        yield name, weight
+
+
+def check_sums(sent: Mapping[str, int], found: Mapping[str, int], label: str) -> None:
+    """Check that an engine holds the weights that were sent.
+
+    A place that only one side has must equal one of the other's: a head tied to the embedding, which one of
+    them stores twice.
+
+    Args:
+        sent: Of what the trainer has handed over.
+        found: Of what the engine holds.
+        label: Of the version of the weights, for people.
+
+    Raises:
+        EngineError: It holds others.
+    """
+    wrong = [place for place in sent.keys() & found.keys() if sent[place] != found[place]]
+    for ours, theirs in ((sent, found), (found, sent)):
+        wrong += [p for p in ours.keys() - theirs.keys() if ours[p] not in theirs.values()]
+    if wrong or not sent:
+        more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+        where = ", ".join(sorted(wrong)[:_SHOWN]) + more if wrong else "all layers"
+        raise EngineError(
+            f"after version '{label}' of the weights was sent, vLLM holds others in {where}: the engine does "
+            "not have these weights"
+        )
+
+
+_EMPTY: Final = hashlib.sha256().hexdigest()
+"""Hash of a weight that a server on a CPU keeps in a packed copy only."""
+_VOCABULARY_BLOCK: Final = 64
+"""Rows to a multiple of which vLLM pads embeddings."""
+
+Digests = dict[str, str]
+
+
+def digest_of(weight: Tensor) -> str:
+    """Return the SHA-256 of a weight's bytes."""
+    flat = weight.detach().cpu().contiguous().view(-1)
+    return hashlib.sha256(flat.view(torch.uint8).numpy().data).hexdigest()
+
+
+def digests_of(weights: Mapping[str, Tensor], vocabulary: int) -> Digests:
+    """Return the hashes of a model's weights; "" where vLLM pads a weight with rows of zeros.
+
+    Args:
+        weights: By the names of a saved folder.
+        vocabulary: Rows of an embedding.
+    """
+    pads = vocabulary % _VOCABULARY_BLOCK != 0
+    return {
+        name: "" if pads and weight.shape[:1] == (vocabulary,) else digest_of(weight)
+        for name, weight in weights.items()
+    }
+
+
+class ArrivalCheck:
+    """Compares what a server tells of its weights with what was sent, from one hand-over to the next."""
+
+    def __init__(self) -> None:
+        self._before: tuple[Digests, Digests] | None = None
+
+    def check(self, sent: Digests, found: Mapping[str, str], label: str) -> None:
+        """Check every replica of a server.
+
+        Args:
+            sent: By the names of a saved folder.
+            found: By those names after what vLLM names a worker by, such as ``dp0:pp0:pcp0:tp0:``.
+            label: Of the version of the weights, for people.
+
+        Raises:
+            EngineError: A replica holds other weights.
+        """
+        sharded = any(":tp0:" not in key for key in found)
+        wrong = self._unchanged(sent, found) if sharded else _different(sent, found)
+        if wrong:
+            raise EngineError(
+                f"after version '{label}' of the weights was sent, the server holds others in {wrong[0]} and "
+                f"{len(wrong) - 1} more: the engine does not have these weights"
+            )
+        self._before = sent, dict(found)
+
+    def _unchanged(self, sent: Digests, found: Mapping[str, str]) -> list[str]:
+        """Return the places that were sent anew and are as before on a worker."""
+        if self._before is None:
+            return []
+        sent_before, found_before = self._before
+        renewed = {place_of(name) for name in sent if sent[name] != sent_before.get(name)}
+        stale: dict[str, bool] = defaultdict(lambda: True)
+        for key, digest in found.items():
+            worker, _, name = key.rpartition(":")
+            place = f"{worker}:{place_of(name)}"
+            stale[place] &= digest == found_before.get(key) and digest != _EMPTY
+        return [
+            place for place, same in stale.items() if same and place.rpartition(":")[2] in renewed
+        ]
+
+
+def _different(sent: Digests, found: Mapping[str, str]) -> list[str]:
+    return [
+        key
+        for key, digest in found.items()
+        if (own := sent.get(key.rpartition(":")[2])) and digest not in (own, _EMPTY)
+    ]

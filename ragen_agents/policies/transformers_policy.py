@@ -12,9 +12,8 @@ from transformers.utils import logging as transformers_logging
 from ragen_agents.chat_template import ChatTemplate
 from ragen_agents.engines.cpu.decoding import Decoder, stop_token_ids
 from ragen_agents.engines.cpu.prefix_cache import PrefixCache
-from ragen_agents.engines.cpu.replies import Sample
-from ragen_agents.engines.out_of_memory import is_out_of_memory
-from ragen_agents.engines.precision import avoid_cudnn_attention, has_bfloat16
+from ragen_agents.engines.cpu.sampling import Sample
+from ragen_agents.engines.device import avoid_cudnn_attention, has_bfloat16, is_out_of_memory
 from ragen_agents.policies.base import Sampling
 from ragen_agents.policies.language_model import LanguageModelPolicy, not_loaded
 

@@ -44,7 +44,7 @@ from ragen_agents.starpo.presets import PRESETS, SCALES
 if TYPE_CHECKING:
     from ragen_agents.engines.base import Completion, Engine, TokenRequest
     from ragen_agents.engines.cpu.decoding import stop_token_ids
-    from ragen_agents.engines.cpu.transformers_engine import TransformersEngine
+    from ragen_agents.engines.cpu.engine import TransformersEngine
     from ragen_agents.rollout.chat import ChatCodec
     from ragen_agents.rollout.collect import Collector, GroupSpec, RewardFunction
     from ragen_agents.rollout.trajectory import Trajectory
@@ -79,7 +79,7 @@ _LAZY = {
     "TrainBatch": "starpo.update.batch",
     "Trainer": "starpo.trainer",
     "Trajectory": "rollout.trajectory",
-    "TransformersEngine": "engines.cpu.transformers_engine",
+    "TransformersEngine": "engines.cpu.engine",
     "TurnReward": "starpo.parts.rewards",
     "batch_totals": "starpo.update.loss",
     "group_returns": "starpo.run.metrics",

@@ -9,7 +9,7 @@ import torch
 from accelerate import Accelerator
 
 from ragen_agents.engines import Engine
-from ragen_agents.engines.cpu.transformers_engine import TransformersEngine
+from ragen_agents.engines.cpu.engine import TransformersEngine
 from ragen_agents.engines.weights import PROBE_LENGTH
 from ragen_agents.model_source import model_source
 from ragen_agents.rollout.chat import ChatCodec

@@ -10,7 +10,7 @@ from accelerate.utils import broadcast_object_list, gather_object
 from torch.distributed import distributed_c10d
 
 from ragen_agents.engines.base import EngineError
-from ragen_agents.engines.out_of_memory import is_out_of_memory
+from ragen_agents.engines.device import is_out_of_memory
 from ragen_agents.rollout.collect import Collector, GroupSpec
 from ragen_agents.rollout.trajectory import Trajectory
 from ragen_agents.starpo.run.out_of_memory import MemoryRanOutError

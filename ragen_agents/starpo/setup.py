@@ -11,7 +11,7 @@ from accelerate import Accelerator, InitProcessGroupKwargs
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker
 from torch import nn
 
-from ragen_agents.engines.precision import warn_of_slow_bfloat16
+from ragen_agents.engines.device import warn_of_slow_bfloat16
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.signatures import takes
 from ragen_agents.starpo.config import TrainConfig, check_conversation, check_split

@@ -10,7 +10,7 @@ import torch
 
 from ragen_agents.engines.base import Engine, EngineError
 from ragen_agents.engines.cpu.decoding import stop_token_ids
-from ragen_agents.engines.out_of_memory import is_out_of_memory
+from ragen_agents.engines.device import is_out_of_memory
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.collect import Collector, RewardFunction
 from ragen_agents.rollout.trajectory import Trajectory

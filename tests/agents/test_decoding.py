@@ -11,13 +11,12 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from training_runs import trainer  # noqa: E402
 
 from ragen_agents.engines import TokenRequest  # noqa: E402
-from ragen_agents.engines.cpu import decoding, llama_forward  # noqa: E402
+from ragen_agents.engines.cpu import decoding, forward  # noqa: E402
 from ragen_agents.engines.cpu.decoding import Decoder  # noqa: E402
-from ragen_agents.engines.cpu.forward import ModuleForward  # noqa: E402
-from ragen_agents.engines.cpu.llama_forward import LlamaForward  # noqa: E402
+from ragen_agents.engines.cpu.engine import TransformersEngine  # noqa: E402
+from ragen_agents.engines.cpu.forward import LlamaForward, ModuleForward  # noqa: E402
 from ragen_agents.engines.cpu.prefix_cache import PrefixCache  # noqa: E402
 from ragen_agents.engines.cpu.sampling import draw  # noqa: E402
-from ragen_agents.engines.cpu.transformers_engine import TransformersEngine  # noqa: E402
 
 VOCABULARY, END, PAD = 50, 1, 0
 KINDS = ("llama", "mistral", "qwen2", "qwen3")
@@ -76,7 +75,7 @@ def test_the_direct_pass_is_the_models_own(kind, monkeypatch):
     direct = Decoder(model, frozenset({END}), PAD, 1.0, 12)
     ours = played(direct, prompts(9))
     assert isinstance(direct._forward, LlamaForward)
-    monkeypatch.setattr(llama_forward, "_KNOWN", frozenset())
+    monkeypatch.setattr(forward, "_KNOWN", frozenset())
     plain = Decoder(model, frozenset({END}), PAD, 1.0, 12)
     same(ours, played(plain, prompts(9)))
     assert isinstance(plain._forward, ModuleForward)
@@ -134,7 +133,7 @@ def waits_of(decoder, monkeypatch):
 def test_nothing_waits_for_the_device_between_checks(model, known, temperature, monkeypatch):
     monkeypatch.setitem(decoding._STEPS_BETWEEN_CHECKS, "cpu", 8)
     if not known:
-        monkeypatch.setattr(llama_forward, "_KNOWN", frozenset())
+        monkeypatch.setattr(forward, "_KNOWN", frozenset())
     counts = []
     for steps in (9, 9 + 32):
         decoder = Decoder(model, frozenset(), PAD, temperature, steps)

@@ -12,10 +12,10 @@ transformers = pytest.importorskip("transformers")
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS  # noqa: E402
 
 from ragen_agents.engines import TokenRequest  # noqa: E402
-from ragen_agents.engines.cpu import attention, decoding, llama_forward  # noqa: E402
+from ragen_agents.engines.cpu import attention, decoding, forward  # noqa: E402
 from ragen_agents.engines.cpu.decoding import Decoder  # noqa: E402
+from ragen_agents.engines.cpu.engine import TransformersEngine  # noqa: E402
 from ragen_agents.engines.cpu.prefix_cache import PrefixCache  # noqa: E402
-from ragen_agents.engines.cpu.transformers_engine import TransformersEngine  # noqa: E402
 
 VOCABULARY, END, PAD = 50, 1, 0
 
@@ -252,7 +252,7 @@ def test_requests_of_several_temperatures_are_all_answered(model):
 
 @pytest.mark.parametrize("key_heads", [1, 2, 4])
 def test_grouped_attention_is_eager_attention(key_heads, monkeypatch):
-    monkeypatch.setattr(llama_forward, "_KNOWN", frozenset())
+    monkeypatch.setattr(forward, "_KNOWN", frozenset())
     torch.manual_seed(4)
     config = transformers.Qwen2Config(
         vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
@@ -273,7 +273,7 @@ def test_grouped_attention_is_eager_attention(key_heads, monkeypatch):
 
 
 def test_grouped_attention_is_used_while_decoding_and_only_then(model, monkeypatch):
-    monkeypatch.setattr(llama_forward, "_KNOWN", frozenset())
+    monkeypatch.setattr(forward, "_KNOWN", frozenset())
     seen = []
     plain = attention.sdpa_attention_forward
     monkeypatch.setattr(

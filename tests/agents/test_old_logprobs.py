@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("trl")
 
-from ragen_agents.engines.cpu.transformers_engine import TransformersEngine  # noqa: E402
+from ragen_agents.engines.cpu.engine import TransformersEngine  # noqa: E402
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged  # noqa: E402
 from ragen_agents.starpo.callbacks import ReportMetrics  # noqa: E402
 from ragen_agents.starpo.rollout_step import training_groups  # noqa: E402

@@ -16,7 +16,7 @@ from fake_vllm_server import VllmServer  # noqa: E402
 from ragen_bench.__main__ import main  # noqa: E402
 
 from ragen_agents.engines import EngineError, TokenRequest  # noqa: E402
-from ragen_agents.engines.cpu.transformers_engine import TransformersEngine  # noqa: E402
+from ragen_agents.engines.cpu.engine import TransformersEngine  # noqa: E402
 from ragen_agents.engines.vllm import server as vllm_server  # noqa: E402
 from ragen_agents.engines.vllm.served import WEIGHTS, ServedEngine  # noqa: E402
 from ragen_agents.engines.vllm.server import ServedModel  # noqa: E402

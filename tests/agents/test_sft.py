@@ -212,7 +212,7 @@ def test_bfloat16_without_instructions_for_it_is_warned_of(
     fast, tiny, tmp_path, monkeypatch, caplog
 ):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    monkeypatch.setattr("ragen_agents.engines.precision.has_bfloat16", lambda: fast)
+    monkeypatch.setattr("ragen_agents.engines.device.has_bfloat16", lambda: fast)
     config = SftConfig(
         game="ragen/BanditText-v0", model=str(tiny), demonstrations=2, batch_size=2, epochs=1,
         lora_rank=0, precision="bfloat16",

@@ -11,7 +11,9 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 peft = pytest.importorskip("peft")
 
-from ragen_agents.starpo.update import passes, tree_attention  # noqa: E402
+from ragen_agents.engines.cpu import tree_pass  # noqa: E402
+from ragen_agents.engines.cpu.token_tree import TokenTree  # noqa: E402
+from ragen_agents.starpo.update import passes  # noqa: E402
 from ragen_agents.starpo.update.models import ActorCritic  # noqa: E402
 from ragen_agents.starpo.update.passes import (  # noqa: E402
     hidden_states,
@@ -20,7 +22,6 @@ from ragen_agents.starpo.update.passes import (  # noqa: E402
     trunk_of,
 )
 from ragen_agents.starpo.update.token_scores import token_scores  # noqa: E402
-from ragen_agents.starpo.update.token_tree import TokenTree  # noqa: E402
 
 SIZES = {
     "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
@@ -157,7 +158,7 @@ def test_bfloat16_rounds_a_tree_as_it_rounds_rows():
 )  # fmt: skip
 def test_other_models_pass_rows(family, more, monkeypatch):
     model = random_model(family, **more)
-    monkeypatch.setattr(passes, "llama_states", None)
+    monkeypatch.setattr(passes, "tree_states", None)
     ids, real, start = some_rows()
     chosen = chosen_of(real, start)
     states = states_before(trunk_of(model), ids, real, chosen, start)
@@ -167,7 +168,7 @@ def test_other_models_pass_rows(family, more, monkeypatch):
 def test_layers_that_are_computed_again_pass_rows(monkeypatch):
     model = random_model("Llama")
     recompute_layers(model)
-    monkeypatch.setattr(passes, "llama_states", None)
+    monkeypatch.setattr(passes, "tree_states", None)
     ids, real, start = some_rows()
     assert len(states_before(trunk_of(model), ids, real, chosen_of(real, start), start)) == 40
 
@@ -183,24 +184,24 @@ def test_without_the_kernel_models_pass_rows(fault, monkeypatch):
             raise RuntimeError("another signature")
         return query * 0, query[..., 0] * 0
 
-    monkeypatch.setattr(tree_attention, "_attend", attend)
-    tree_attention.has_kernel.cache_clear()
-    monkeypatch.setattr(passes, "llama_states", None)
+    monkeypatch.setattr(tree_pass, "_attend", attend)
+    tree_pass.has_kernel.cache_clear()
+    monkeypatch.setattr(passes, "tree_states", None)
     model = random_model("Llama")
     ids, real, start = some_rows()
     try:
         assert len(states_before(trunk_of(model), ids, real, chosen_of(real, start), start)) == 40
     finally:
-        tree_attention.has_kernel.cache_clear()
+        tree_pass.has_kernel.cache_clear()
 
 
 @pytest.mark.parametrize(
     "context", [torch.no_grad, torch.inference_mode, partial(torch.autocast, "cpu", torch.bfloat16)]
 )
 def test_the_kernel_is_found_in_every_context(context):
-    tree_attention.has_kernel.cache_clear()
+    tree_pass.has_kernel.cache_clear()
     with context():
-        assert tree_attention.has_kernel()
+        assert tree_pass.has_kernel()
 
 
 def test_scores_of_a_critic_of_its_own_are_those_of_rows(monkeypatch):

@@ -10,7 +10,7 @@ from ragen_bench.__main__ import main  # noqa: E402
 from training_runs import lines, trainer  # noqa: E402
 
 from ragen_agents.engines import EngineError, TokenRequest  # noqa: E402
-from ragen_agents.engines.cpu.transformers_engine import TransformersEngine  # noqa: E402
+from ragen_agents.engines.cpu.engine import TransformersEngine  # noqa: E402
 from ragen_agents.engines.vllm import local as vllm_local  # noqa: E402
 from ragen_agents.engines.vllm.engine import VllmEngine  # noqa: E402
 from ragen_envs.game.errors import RagenError  # noqa: E402

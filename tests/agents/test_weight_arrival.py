@@ -14,9 +14,14 @@ from fake_vllm_engine import sleeping_model  # noqa: E402
 
 from ragen_agents.engines import EngineError  # noqa: E402
 from ragen_agents.engines.vllm.engine import VllmEngine  # noqa: E402
-from ragen_agents.engines.weight_digests import ArrivalCheck, digests_of  # noqa: E402
-from ragen_agents.engines.weight_sums import check_sums, noted, sum_of  # noqa: E402
-from ragen_agents.engines.weights import named_weights  # noqa: E402
+from ragen_agents.engines.weights import (  # noqa: E402  # noqa: E402
+    ArrivalCheck,
+    check_sums,
+    digests_of,
+    named_weights,
+    noted,
+    sum_of,
+)
 from ragen_envs.game.errors import RagenError  # noqa: E402
 
 

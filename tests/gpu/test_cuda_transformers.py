@@ -10,7 +10,7 @@ pytest.importorskip("transformers")
 
 from vllm_rollouts import TOKENS, answers, beside, collect, requests  # noqa: E402
 
-from ragen_agents.engines.cpu.transformers_engine import TransformersEngine  # noqa: E402
+from ragen_agents.engines.cpu.engine import TransformersEngine  # noqa: E402
 
 
 @pytest.mark.parametrize("game", ["Sokoban", "FrozenLake"])

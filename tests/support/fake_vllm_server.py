@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from ragen_agents.engines.cpu.decoding import Decoder
-from ragen_agents.engines.weight_digests import digest_of
+from ragen_agents.engines.weights import digest_of
 
 VERSION = "0.32.0"
 

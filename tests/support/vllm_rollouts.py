@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ragen_agents.engines import TokenRequest
-from ragen_agents.engines.cpu.transformers_engine import TransformersEngine
+from ragen_agents.engines.cpu.engine import TransformersEngine
 from ragen_agents.rollout.collect import Collector, GroupSpec
 from ragen_agents.starpo.config import Reward
 from ragen_agents.starpo.parts.rewards import TurnReward

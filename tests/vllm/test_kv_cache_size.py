@@ -8,7 +8,7 @@ from transformers import Gemma3TextConfig, LlamaConfig, Qwen2Config
 from vllm.v1.core import kv_cache_utils
 from vllm.v1.kv_cache_interface import FullAttentionSpec, SlidingWindowSpec
 
-from ragen_agents.engines.vllm.kv_cache_size import KvCacheShape
+from ragen_agents.engines.vllm.memory import KvCacheShape
 
 SHAPES = {
     "Qwen2.5-0.5B": Qwen2Config(

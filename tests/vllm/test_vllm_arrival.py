@@ -5,7 +5,7 @@ import torch
 from vllm_rollouts import TOKENS
 
 from ragen_agents.engines import EngineError
-from ragen_agents.engines.precision import has_bfloat16
+from ragen_agents.engines.device import has_bfloat16
 from ragen_agents.engines.vllm.engine import VllmEngine
 from ragen_agents.engines.vllm.local import LocalSettings, load_local
 from ragen_agents.engines.weights import TOLERANCE, check_scores, named_weights, probe, probed

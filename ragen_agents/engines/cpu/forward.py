@@ -1,10 +1,14 @@
 """Passes of tokens through a model with keys and values kept."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
+
+from ragen_agents.engines.cpu.attention import attend, attend_many
+from ragen_agents.engines.cpu.key_values import GrowingLayer
+from ragen_agents.engines.weights import TOLERANCE, probe
 
 
 class Known(NamedTuple):
@@ -97,3 +101,137 @@ class ModuleForward:
             return known.causal_bias(queries, self._model.dtype)
         slots = known.slots.shape[1]
         return known.bias(0, slots, self._model.dtype) if known.gaps else None
+
+
+_KNOWN: Final = frozenset({"llama", "mistral", "qwen2", "qwen3"})
+"""Types of models that are built alike."""
+_STATIC_ROTATIONS: Final = frozenset({"default", "linear", "llama3", "yarn"})
+"""Kinds of rotary embeddings that do not depend on the length of the sequence."""
+
+
+def forward_of(model: Any, windowed: bool) -> Forward:
+    """Return the fastest pass that gives a model's own logits.
+
+    Args:
+        model: A causal language model in evaluation mode.
+        windowed: Whether its attention has a window.
+
+    The two are compared without gradients and in the precision of the caller.
+    """
+    plain = ModuleForward(model, windowed)
+    if windowed or not is_like_llama(model.config):
+        return plain
+    direct = LlamaForward(model)
+    return direct if _agree(direct, plain, model) else plain
+
+
+def is_like_llama(config: Any) -> bool:
+    """Return whether a model is of a type that is built like Llama, by its config."""
+    if config.model_type not in _KNOWN:
+        return False
+    rotations = getattr(config, "rope_parameters", None) or {}
+    return rotations.get("rope_type", "default") in _STATIC_ROTATIONS
+
+
+def _agree(one: Forward, other: Forward, model: Any) -> bool:
+    """Return whether two passes give the same log-probabilities after a fixed prompt and one token more."""
+    ids = torch.tensor([probe(model)], device=model.device)
+    found = []
+    for forward in (one, other):
+        cache = Cache(layer_class_to_replicate=GrowingLayer)
+        known = Known(torch.ones_like(ids, dtype=torch.bool), 0)
+        logs = []
+        for start, end in ((0, ids.shape[1] - 1), (ids.shape[1] - 1, ids.shape[1])):
+            positions = torch.arange(start, end, device=ids.device)[None]
+            logs.append(forward(ids[:, start:end], positions, cache, known.part(1, end)))
+        found.append(torch.cat(logs))
+    gap = (found[0].float().log_softmax(-1) - found[1].float().log_softmax(-1)).abs().mean()
+    precision = "float32" if found[0].dtype == torch.float32 else "bfloat16"
+    return float(gap) <= TOLERANCE[precision]
+
+
+class LlamaForward:
+    """Passes through a model of one of the known types.
+
+    Args:
+        model: It, with or without adapters.
+    """
+
+    def __init__(self, model: Any) -> None:
+        base = model.get_base_model() if hasattr(model, "get_base_model") else model
+        self._trunk = getattr(base, base.base_model_prefix)
+        self._head = base.get_output_embeddings()
+
+    def __call__(self, ids: Tensor, positions: Tensor, cache: Cache, known: Known) -> Tensor:
+        """Read tokens; see `Forward`."""
+        trunk = self._trunk
+        states = trunk.embed_tokens(ids)
+        cos, sin = trunk.rotary_emb(states, positions)
+        half = sin.shape[-1] // 2
+        sin = torch.cat([-sin[..., :half], sin[..., half:]], dim=-1)
+        rotation = (cos[:, :, None], sin[:, :, None])
+        bias = self._bias(ids, cache, known, states.dtype)
+        for place, layer in enumerate(trunk.layers):
+            if place == len(cache.layers):
+                cache.layers.append(GrowingLayer())
+            normed = _normed(layer.input_layernorm, states)
+            attended = _attention(layer.self_attn, normed, rotation, cache.layers[place], bias)
+            states = states + layer.self_attn.o_proj(attended)
+            states = states + layer.mlp(_normed(layer.post_attention_layernorm, states))
+        logits: Tensor = self._head(_normed(trunk.norm, states[:, -1]))
+        return logits
+
+    def _bias(self, ids: Tensor, cache: Cache, known: Known, dtype: torch.dtype) -> Tensor | None:
+        if known.is_plain(ids.shape[1]):
+            return None
+        if ids.shape[1] > 1:
+            groups = self._trunk.layers[0].self_attn.num_key_value_groups
+            return known.causal_bias(ids.shape[1], dtype).repeat(1, 1, groups, 1)
+        layers: list[Any] = cache.layers
+        common = layers[0].common if layers else None
+        start = 0 if common is None else common[0].shape[1]
+        return known.bias(start, known.gaps, dtype) if known.gaps > start else None
+
+
+def _attention(
+    module: Any, states: Tensor, rotation: tuple[Tensor, Tensor], layer: Any, bias: Tensor | None
+) -> Tensor:
+    """Return what the heads attend to, (rows, n, query heads * head size), and keep keys and values."""
+    size = module.head_dim
+    query = module.q_proj(states).unflatten(-1, (-1, size))
+    key = module.k_proj(states).unflatten(-1, (-1, size))
+    value = module.v_proj(states).unflatten(-1, (-1, size))
+    if hasattr(module, "q_norm"):
+        query, key = _normed(module.q_norm, query), _normed(module.k_norm, key)
+    heads = query.shape[2]
+    rotated = _rotated(torch.cat([query, key], dim=2), rotation)
+    query, key = rotated[:, :, :heads], rotated[:, :, heads:]
+    keys, values = layer.update(key.transpose(1, 2), value.transpose(1, 2))
+    if states.shape[1] == 1:
+        return attend(query[:, 0], keys, values, bias, module.scaling).flatten(1)[:, None]
+    many = attend_many(query.transpose(1, 2), keys, values, bias, module.scaling)
+    return many.transpose(1, 2).flatten(2)
+
+
+def _rotated(states: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
+    """Return heads (rows, n, heads, size) rotated by cos and signed sin, (rows, n, 1, size) each."""
+    cos, sin = rotation
+    rolled = states.roll(states.shape[-1] // 2, -1)
+    return torch.addcmul(states * cos, rolled, sin).to(states.dtype)
+
+
+def _normed(norm: Any, states: Tensor) -> Tensor:
+    """Return states divided by their root mean square; rms_norm of torch takes twice as long on a CPU."""
+    precise = states.float()
+    size = torch.linalg.vector_norm(precise, dim=-1, keepdim=True)
+    factor = (size.square() / states.shape[-1] + norm.variance_epsilon).rsqrt()
+    normed: Tensor = norm.weight * (precise * factor).to(states.dtype)
+    return normed
+
+
+def has_windows(config: Any) -> bool:
+    """Return whether the attention of some layers has a window, by a text model's config."""
+    kinds = getattr(config, "layer_types", None) or ["sliding_attention"]
+    windowed = getattr(config, "sliding_window", None) is not None
+    chunked = getattr(config, "attention_chunk_size", None) is not None
+    return (windowed and "sliding_attention" in kinds) or chunked

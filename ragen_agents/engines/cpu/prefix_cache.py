@@ -8,7 +8,7 @@ import torch
 
 from ragen_agents.engines.cpu.decoding import Decoder, fresh_tokens
 from ragen_agents.engines.cpu.key_values import KeyValues
-from ragen_agents.engines.cpu.replies import Sample
+from ragen_agents.engines.cpu.sampling import Sample
 
 _SPARE: Final = 64
 """Tokens of a reply for which there is room before buffers grow."""

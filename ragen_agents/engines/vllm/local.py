@@ -24,7 +24,7 @@ from ragen_agents.engines.vllm.memory import (
     needs_of,
     share_of_device,
 )
-from ragen_agents.engines.weight_sums import Sums, add_to, check_sums, noted
+from ragen_agents.engines.weights import Sums, add_to, check_sums, noted
 from ragen_envs.game.errors import RagenError, first_line
 
 _CPU_BLOCK: Final = 32

@@ -7,6 +7,7 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from threading import Thread
 from typing import Any, Final, Protocol, TypeVar
 
 import torch
@@ -15,10 +16,15 @@ from safetensors.torch import save_file
 
 from ragen_agents.engines.base import Completion, EngineError, TokenRequest
 from ragen_agents.engines.vllm.api import UNLABELLED, sampling_fields
-from ragen_agents.engines.vllm.background_loop import BackgroundLoop
 from ragen_agents.engines.vllm.server import ServedModel
-from ragen_agents.engines.weight_digests import Digests, digests_of
-from ragen_agents.engines.weights import check_scores, named_weights, probe, probed
+from ragen_agents.engines.weights import (
+    Digests,
+    check_scores,
+    digests_of,
+    named_weights,
+    probe,
+    probed,
+)
 from ragen_envs.game.errors import RagenError, first_line
 
 WEIGHTS: Final = "weights-for-server"
@@ -265,3 +271,31 @@ def _write(model: Any, folder: Path, precision: str) -> _Sent:
         raise EngineError(f"'{folder}' cannot be written: {first_line(error)}") from error
     vocabulary = model.config.get_text_config().vocab_size
     return _Sent(digests_of(tensors, vocabulary), probe(model), probed(model))
+
+
+class BackgroundLoop:
+    """Runs asynchronous work, also where the caller's thread has a running loop, as in a notebook."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="engine-requests", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for work and return what it returns; an interrupt cancels it.
+
+        Raises:
+            BaseException: What the work raised.
+        """
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # does nothing unless the wait itself was interrupted
+            raise
+
+    def close(self) -> None:
+        """Stop the loop and its thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()

@@ -16,8 +16,7 @@ from ragen_agents.bounded_http import bounded
 from ragen_agents.engines.base import EngineError
 from ragen_agents.engines.vllm import api as api
 from ragen_agents.engines.vllm.api import Finished
-from ragen_agents.engines.weight_digests import ArrivalCheck, Digests
-from ragen_agents.engines.weights import TOLERANCE
+from ragen_agents.engines.weights import TOLERANCE, ArrivalCheck, Digests
 from ragen_envs.game.errors import RagenError
 
 CONCURRENCY: Final = 256

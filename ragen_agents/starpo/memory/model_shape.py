@@ -7,8 +7,7 @@ import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from ragen_agents.engines.cpu.llama_forward import is_like_llama
-from ragen_agents.engines.cpu.windows import has_windows
+from ragen_agents.engines.cpu.tree_pass import suits_trees
 from ragen_agents.model_source import model_source
 from ragen_envs.game.errors import RagenError, first_line
 
@@ -124,7 +123,7 @@ def shape_of(config: Any) -> ModelShape:
         norms=norms.count((widths["hidden"],)) // layers,
         head_norms=any("q_norm" in n for n, _ in model.named_parameters()),
         context=int(getattr(text, "max_position_embeddings", 1 << 30)),
-        reads_trees=is_like_llama(text) and not has_windows(text),
+        reads_trees=suits_trees(text),
     )
 
 

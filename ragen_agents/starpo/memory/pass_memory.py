@@ -5,22 +5,84 @@ Attention stores no scores of tokens times tokens: the fused kernels of PyTorch,
 queries, keys, values, their result and the mask as numbers.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Final
 
-from ragen_agents.starpo.memory import tree_memory
 from ragen_agents.starpo.memory.model_shape import ModelShape
-from ragen_agents.starpo.memory.pass_size import FLOAT32, Arithmetic, PassSize
 
+FLOAT32: Final = 4
+"""Bytes of a number."""
 _LOGIT_COPIES = 3
 """Tensors as large as the logits that are alive at once in the backward pass of the output head."""
 _SCORE_COPIES = 3
 """The same where nothing is learned."""
 
 
+@dataclass(frozen=True)
+class PassSize:
+    """The rows that are passed at once."""
+
+    rows: int
+    prompts: int
+    """Different prompts; rows with equal ones share the pass over it."""
+    before: int
+    """Tokens of a prompt."""
+    after: int
+    """Tokens that follow it on a row."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that are computed."""
+        return self.prompts * self.before + self.rows * self.after
+
+    @property
+    def key_tokens(self) -> int:
+        """Tokens whose keys and values attention reads."""
+        return self.prompts * self.before + self.rows * (self.before + self.after)
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of a query and a key in the attention masks."""
+        return self.prompts * self.before**2 + self.rows * self.after * (self.before + self.after)
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """How a pass computes."""
+
+    bfloat16: bool
+    """Whether products are in bfloat16 (autocast)."""
+    rank: int = 0
+    """Of the adapters; 0 where all weights learn."""
+    recomputed: bool = False
+    """Whether layers keep only their input for the backward pass."""
+    float32_head: bool = False
+    """Whether logits are computed in float32 although products are in bfloat16."""
+    tree: bool = False
+    """Whether tokens are passed as a tree, which is so on a CPU."""
+    split: bool = False
+    """Whether weights are split over processes."""
+
+    @property
+    def product(self) -> int:
+        """Bytes of a number in products."""
+        return 2 if self.bfloat16 else FLOAT32
+
+    @property
+    def state(self) -> int:
+        """Bytes of a number in the states between layers; frozen weights in bfloat16 leave them so."""
+        return 2 if self.bfloat16 and self.rank else FLOAT32
+
+    @property
+    def casts_weights(self) -> bool:
+        """Whether autocast makes a bfloat16 copy of float32 weights that learn."""
+        return self.bfloat16 and not self.rank
+
+
 def layer_activations(shape: ModelShape, how: Arithmetic, size: PassSize) -> int:
     """Return what one layer keeps for its backward pass."""
     if how.tree:
-        return tree_memory.layer_activations(shape, how, size)
+        return tree_layer_activations(shape, how, size)
     wide = shape.query_width
     numbers = _norms(shape, how) + _linear_inputs(shape, how) + 2 * wide * how.product
     numbers += 3 * shape.intermediate * how.product
@@ -81,7 +143,7 @@ def trunk_backward(shape: ModelShape, how: Arithmetic, size: PassSize) -> int:
 def _layer_backward(shape: ModelShape, how: Arithmetic, size: PassSize) -> int:
     """Return what a layer's backward pass needs beside what was kept."""
     if how.tree:
-        return tree_memory.layer_backward(shape, size)
+        return tree_layer_backward(shape, size)
     learned = size.rows * size.after
     found = learned * (shape.intermediate * how.product + 2 * shape.hidden * how.state)
     if not how.rank:
@@ -145,3 +207,31 @@ def _forward(shape: ModelShape, how: Arithmetic, tokens: int) -> int:
     """Return the temporary tensors of a layer that keeps nothing."""
     wide = (4 if how.rank else 3) * shape.intermediate
     return tokens * (2 * shape.hidden * how.state + wide * how.product)
+
+
+def tree_layer_activations(shape: ModelShape, how: Arithmetic, size: PassSize) -> int:
+    """Return what one layer keeps for its backward pass."""
+    numbers = 2 * shape.hidden * how.state + _tree_linear_inputs(shape, how)
+    numbers += (2 * shape.query_width + 2 * shape.key_width) * FLOAT32
+    numbers += 3 * shape.intermediate * how.product
+    if shape.head_norms:
+        numbers += (shape.query_width + shape.key_width) * how.product
+    return size.tokens * numbers
+
+
+def _tree_linear_inputs(shape: ModelShape, how: Arithmetic) -> int:
+    """Return the bytes a token that linear layers keep of what they read."""
+    if not how.bfloat16:
+        return FLOAT32 * (2 * shape.hidden + shape.intermediate + 7 * how.rank)
+    # Autocast rounds the input of each linear layer by itself: three times for queries, keys and values.
+    rounded = 5 * shape.hidden + shape.query_width + shape.intermediate
+    return 2 * (rounded + 7 * how.rank)
+
+
+def tree_layer_backward(shape: ModelShape, size: PassSize) -> int:
+    """Return what a layer's backward pass needs beside what was kept: for attention, or what follows it."""
+    rows = size.rows * size.after
+    paths = rows + size.rows * size.before
+    attention = 4 * paths * shape.key_width + 6 * rows * shape.query_width
+    forward = 3 * size.tokens * shape.intermediate
+    return FLOAT32 * max(attention, forward)

@@ -3,14 +3,20 @@
 from dataclasses import dataclass
 from typing import Final
 
-from ragen_agents.engines.cpu.batch import READ_TOGETHER
+from ragen_agents.engines.cpu.decoding import READ_TOGETHER
+from ragen_agents.engines.cpu.tree_pass import has_kernel
 from ragen_agents.engines.vllm.memory import MemoryNeeds
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.memory.model_shape import ModelShape
-from ragen_agents.starpo.memory.pass_memory import generating_pass, learning_pass, scoring_pass
-from ragen_agents.starpo.memory.pass_size import FLOAT32, Arithmetic, PassSize
+from ragen_agents.starpo.memory.pass_memory import (
+    FLOAT32,
+    Arithmetic,
+    PassSize,
+    generating_pass,
+    learning_pass,
+    scoring_pass,
+)
 from ragen_agents.starpo.update.models import LOGIT_CHUNK
-from ragen_agents.starpo.update.tree_attention import has_kernel
 
 GIB: Final = 2**30
 PHASES: Final = ("rollout", "scores", "update", "step")

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from ragen_agents.engines.out_of_memory import is_out_of_memory
+from ragen_agents.engines.device import is_out_of_memory
 from ragen_agents.engines.weights import named_weights
 from ragen_agents.model_files.tokenizer_files import save_tokenizer
 from ragen_agents.starpo.processes import together

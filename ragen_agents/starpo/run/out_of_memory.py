@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from ragen_agents.engines.out_of_memory import is_out_of_memory
+from ragen_agents.engines.device import is_out_of_memory
 from ragen_agents.starpo.config import TrainConfig
 from ragen_envs.game.errors import RagenError
 

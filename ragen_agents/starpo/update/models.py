@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
-from ragen_agents.engines.precision import avoid_cudnn_attention
+from ragen_agents.engines.device import avoid_cudnn_attention
 from ragen_agents.engines.weights import PROBE_LENGTH, TOLERANCE, logprobs_of, probe
 from ragen_agents.model_source import model_source
 from ragen_agents.starpo.config import TrainConfig

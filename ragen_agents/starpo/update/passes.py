@@ -9,8 +9,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers.cache_utils import Cache, DynamicLayer
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from ragen_agents.starpo.update.llama_pass import llama_states, reads_trees
-from ragen_agents.starpo.update.token_tree import TokenTree
+from ragen_agents.engines.cpu.tree_pass import reads_trees, tree_states
 from ragen_envs.game.errors import RagenError
 
 
@@ -32,8 +31,7 @@ def states_before(trunk: Any, ids: Tensor, real: Tensor, chosen: Tensor, start: 
     """
     before = torch.nn.functional.pad(chosen[:, 1:], (0, 1))
     if reads_trees(trunk):
-        tree = TokenTree.of(ids, real, start)
-        return llama_states(trunk, tree, tree.places[before])
+        return tree_states(trunk, ids, real, start, before)
     return hidden_states(trunk, ids, real, start)[before]
 
 

@@ -1,4 +1,4 @@
-"""The arithmetic of engines and trainers."""
+"""The device that a model computes on: its arithmetic, and errors when its memory is used up."""
 
 import logging
 from collections.abc import Iterator
@@ -65,3 +65,17 @@ def computing_in(precision: torch.dtype | None, model: nn.Module) -> Iterator[No
     finally:
         for weight in frozen:
             weight.requires_grad_(False)
+
+
+_SIGNS: Final = (
+    "DefaultCPUAllocator", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "'out of memory'",
+)  # fmt: skip
+"""In messages of errors that have no class of their own: of the processor's memory, and of CUDA's where it is
+not PyTorch's allocator that lacks it, but CUDA itself, cuBLAS or NCCL ("Cuda failure 2 'out of memory'")."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error says that a device or the processor has no memory left."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _SIGNS)

@@ -1,19 +1,117 @@
-"""Attention within a tree of tokens, with gradients, on a CPU.
+"""The pass of models built like Llama on a CPU, with gradients: each different token is read once.
 
-A node's queries attend to the keys above it and to its own. These are two calls of PyTorch's kernel, whose
-results are merged by the log-sums that it returns (FlashAttention, arXiv 2205.14135). In the backward pass
-each call is given the merged result and log-sum, so that its gradients are those of its part of the whole.
+transformers' own pass takes rows of equal length. This one takes the tree of tokens that rows make up: its
+tokens go through the matrix products as one list without padding, and only attention sees the tree. The
+model's own embeddings, projections and feed-forward layers are called, so that adapters and autocast take
+part.
+
+In attention, a node's queries attend to the keys above it and to its own. These are two calls of PyTorch's
+kernel, whose results are merged by the log-sums that it returns (FlashAttention, arXiv 2205.14135). In the
+backward pass each call is given the merged result and log-sum, so that its gradients are those of its part of
+the whole.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
 
-from ragen_agents.starpo.update.token_tree import TokenTree
+from ragen_agents.engines.cpu.forward import has_windows, is_like_llama
+from ragen_agents.engines.cpu.token_tree import TokenTree
+
+
+def reads_trees(trunk: Any) -> bool:
+    """Return whether `tree_states` gives a model's own states, on its device and as it is set up."""
+    return (
+        trunk.device.type == "cpu"
+        and suits_trees(trunk.config)
+        and trunk.config._attn_implementation == "sdpa"
+        # Passes of split layers, and of those that are computed again, go through the layers themselves.
+        and not isinstance(trunk.layers[0], FSDPModule)
+        and not isinstance(trunk.layers[0].forward, partial)
+        and has_kernel()
+    )
+
+
+def suits_trees(config: Any) -> bool:
+    """Return whether a text model is of a type whose tokens can be passed as a tree, by its config."""
+    return is_like_llama(config) and not has_windows(config)
+
+
+def tree_states(trunk: Any, ids: Tensor, real: Tensor, start: int, wanted: Tensor) -> Tensor:
+    """Return the last hidden states of some tokens, (n, width), row by row.
+
+    Args:
+        trunk: The model below its output head; see `reads_trees`.
+        ids: (B, T) token ids.
+        real: (B, T) bool, False for padding; without gaps on any row.
+        start: Column at which the prompts end.
+        wanted: (B, T) bool: n tokens.
+    """
+    tree = TokenTree.of(ids, real, start)
+    states = trunk.embed_tokens(tree.ids)
+    cos, sin = (each[0, :, None] for each in trunk.rotary_emb(states[None], tree.positions[None]))
+    half = sin.shape[-1] // 2
+    rotation = (cos, torch.cat([-sin[..., :half], sin[..., half:]], dim=-1))
+    for layer in trunk.layers:
+        normed = _normed(layer.input_layernorm, states)
+        states = states + _attention(layer.self_attn, normed, rotation, tree)
+        states = states + layer.mlp(_normed(layer.post_attention_layernorm, states))
+    return _normed(trunk.norm, states.index_select(0, tree.places[wanted]))
+
+
+def _attention(
+    module: Any, states: Tensor, rotation: tuple[Tensor, Tensor], tree: TokenTree
+) -> Tensor:
+    query, key, value = (
+        project(states).unflatten(-1, (-1, module.head_dim))
+        for project in (module.q_proj, module.k_proj, module.v_proj)
+    )
+    if hasattr(module, "q_norm"):
+        query, key = _normed(module.q_norm, query), _normed(module.k_norm, key)
+    query, key = (_rotated(each, rotation) for each in (query, key))
+    attended = tree_attention(query, key, value, tree, module.scaling)
+    projected: Tensor = module.o_proj(attended.flatten(1).to(states.dtype))
+    return projected
+
+
+def _rotated(states: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
+    cos, sin = rotation
+    return torch.addcmul(states * cos, states.roll(states.shape[-1] // 2, -1), sin)
+
+
+def _normed(norm: Any, states: Tensor) -> Tensor:
+    normed: Tensor = _Norm.apply(states, norm.weight, norm.variance_epsilon)  # type: ignore[no-untyped-call]
+    return normed
+
+
+class _Norm(torch.autograd.Function):
+    """Divides states by their root mean square, and keeps no more than them for the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+        """Return the normed states times the weight."""
+        precise = states.float()
+        size = torch.linalg.vector_norm(precise, dim=-1, keepdim=True)
+        factor = (size.square() / states.shape[-1] + epsilon).rsqrt()
+        ctx.save_for_backward(states, weight, factor)
+        normed: Tensor = weight * (precise * factor).to(states.dtype)
+        return normed
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients of states and weight."""
+        states, weight, factor = ctx.saved_tensors
+        normed = states.float() * factor
+        to_weight = (gradient * normed).flatten(0, -2).sum(0)
+        scaled = gradient.float() * weight
+        along = torch.linalg.vecdot(scaled, normed)[..., None] / states.shape[-1]
+        to_states = (scaled - normed * along) * factor
+        return to_states.to(states.dtype), to_weight.to(weight.dtype), None
 
 
 def tree_attention(
