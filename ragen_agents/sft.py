@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from safetensors import SafetensorError
 
 from ragen_agents.engines.cpu.decoding import stop_token_ids
 from ragen_agents.engines.device import is_out_of_memory
-from ragen_agents.model_files.tokenizer_files import save_tokenizer
-from ragen_agents.rollout.chat import ChatCodec
-from ragen_agents.rollout.growth import begun, extend
+from ragen_agents.model_files.folders import save_tokenizer
+from ragen_agents.rollout.chat import ChatCodec, begun, extend
 from ragen_agents.rollout.trajectory import Row, Trajectory
-from ragen_agents.run_files.locks import exclusive_lock
-from ragen_agents.run_files.renamed_keys import RenamedKeys
+from ragen_agents.run_files.files import exclusive_lock
 from ragen_agents.starpo.config import check_conversation, check_split
 from ragen_envs.conversation import ConversationWrapper, format_reply, make
 from ragen_envs.game.errors import RagenError
@@ -33,13 +31,12 @@ _TRIES: Final = 20
 """Levels tried for each demonstration that is wanted."""
 
 
-class SftConfig(RenamedKeys):
+class SftConfig(BaseModel):
     """A supervised run. The defaults are the paper's where it states them."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
     )
-    _renamed = {"batch": "batch_size", "lora": "lora_rank"}
 
     game: str
     """Id of a conversation env."""

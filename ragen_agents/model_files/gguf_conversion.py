@@ -7,8 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from ragen_agents.model_files.cache import Provenance, cached_folder, make_cached
-from ragen_agents.model_files.tokenizer_files import save_tokenizer
+from ragen_agents.model_files.folders import Provenance, cached_folder, make_cached, save_tokenizer
 from ragen_envs.game.errors import RagenError, first_line, install_hint
 
 SUFFIX: Final = ".gguf"

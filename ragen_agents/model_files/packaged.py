@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from ragen_agents.model_files.cache import Provenance, cached_folder, make_cached
+from ragen_agents.model_files.folders import Provenance, cached_folder, make_cached
 from ragen_agents.model_files.gguf_conversion import check_packages, convert, sha256_of
 from ragen_envs.game.errors import RagenError
 

@@ -3,7 +3,7 @@
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, cast
 
-from ragen_agents.model_source import find_model, known_models
+from ragen_agents.model_files.source import find_model, known_models
 from ragen_agents.policies.base import (
     AsyncPolicy,
     BudgetReachedError,
@@ -71,10 +71,10 @@ def make_policy(agent: str, sampling: Sampling) -> Policy:
         )
     try:
         if agent != model:
-            from ragen_agents.policies.vllm_policy import VllmPolicy
+            from ragen_agents.policies.language_models import VllmPolicy
 
             return VllmPolicy(source, sampling, agent)
-        from ragen_agents.policies.transformers_policy import TransformersPolicy
+        from ragen_agents.policies.language_models import TransformersPolicy
 
         return TransformersPolicy(source, sampling, agent)
     except ImportError as error:

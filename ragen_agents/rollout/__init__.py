@@ -2,9 +2,8 @@
 
 from ragen_agents.rollout.episode import Episode, EpisodeKey, InstanceRecord, TurnRecord
 from ragen_agents.rollout.episode_runner import EpisodeRunner, EpisodeSpec, make_env, sampling_seed
-from ragen_agents.rollout.independent import play_independently
-from ragen_agents.rollout.lockstep import play_batch
 from ragen_agents.rollout.match_record import MatchKey, MatchRecord, SeatRecord
+from ragen_agents.rollout.play import play_batch, play_independently
 
 __all__ = [
     "Episode",

@@ -5,8 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from ragen_agents.rollout.chat import ChatCodec
-from ragen_agents.rollout.growth import FULL
+from ragen_agents.rollout.chat import FULL, ChatCodec
 from ragen_envs.conversation import ConversationWrapper, format_reply
 from ragen_envs.game.text import action_texts
 

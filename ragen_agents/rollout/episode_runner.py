@@ -6,8 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from ragen_agents.policies.base import Reply, Request
-from ragen_agents.rollout.episode import Episode, InstanceRecord, TurnRecord
-from ragen_agents.rollout.turn_record import describe_error, record_turn
+from ragen_agents.rollout.episode import (
+    Episode,
+    InstanceRecord,
+    TurnRecord,
+    describe_error,
+    record_turn,
+)
 from ragen_envs import SUITE_VERSION
 from ragen_envs.conversation import (
     ConversationVector,

@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable
 from importlib import resources
-from typing import Any, TypeVar, get_args
+from typing import Any, Final, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -165,3 +165,42 @@ def _model_at(model: type[BaseModel], where: list[str]) -> type[BaseModel] | Non
 def one_line(error: object) -> str:
     """Return a message without line breaks."""
     return " ".join(str(error).split())
+
+
+def merged(*layers: dict[str, Any]) -> dict[str, Any]:
+    """Return nested settings merged; later ones override earlier ones."""
+    whole: dict[str, Any] = {}
+    for layer in layers:
+        for name, value in layer.items():
+            below = whole.get(name)
+            if isinstance(value, dict) and isinstance(below, dict):
+                whole[name] = merged(below, value)
+            else:
+                whole[name] = value
+    return whole
+
+
+_UNSET: Final = object()
+
+
+def differences_of(there: dict[str, Any], here: dict[str, Any]) -> str | None:
+    """Return the first field in which two configs, as plain data, differ, or None."""
+    return _first_difference(there, here, "")
+
+
+def _first_difference(there: object, here: object, where: str) -> str | None:
+    if isinstance(there, dict) and isinstance(here, dict):
+        for name in [*there, *(n for n in here if n not in there)]:
+            inside = f"{where}.{name}" if where else str(name)
+            found = _first_difference(there.get(name, _UNSET), here.get(name, _UNSET), inside)
+            if found is not None:
+                return found
+        # The order of the tasks is the order of the episodes.
+        return None if list(there) == list(here) else f"the order of {where}"
+    if there == here or all(value is None or value is _UNSET for value in (there, here)):
+        return None
+    return f"{where} is {_shown(there)} there and {_shown(here)} now"
+
+
+def _shown(value: object) -> str:
+    return "not set" if value is _UNSET else f"{value!r:.120}"

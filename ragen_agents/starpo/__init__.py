@@ -9,7 +9,7 @@ docs/training.md has both.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ragen_agents.run_files.layers import merged
+from ragen_agents.run_files.yaml_files import merged
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.math.losses import TokenLoss
 from ragen_agents.starpo.parts.aggregations import (

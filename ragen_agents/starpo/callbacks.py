@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragen_agents.rollout.trajectory import Trajectory
-from ragen_agents.run_files.metrics_file import ITERATION
+from ragen_agents.run_files.records import ITERATION
 from ragen_agents.signatures import takes
 from ragen_agents.starpo.evaluation import EVALUATED
 from ragen_envs.game.errors import RagenError

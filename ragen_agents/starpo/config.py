@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from ragen_agents.engines.vllm.api import check_extra
-from ragen_agents.run_files.renamed_keys import RenamedKeys
 from ragen_agents.starpo.math.losses import KlEstimator, MaskLevel
 from ragen_agents.starpo.parts.aggregations import AGGREGATIONS
 from ragen_agents.starpo.parts.estimators import ESTIMATORS
@@ -38,7 +37,7 @@ PolicyLossName = Annotated[str, AfterValidator(POLICY_LOSSES.check), _names(POLI
 AggregationName = Annotated[str, AfterValidator(AGGREGATIONS.check), _names(AGGREGATIONS)]
 
 
-class _Section(RenamedKeys):
+class _Section(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
     )
@@ -46,11 +45,6 @@ class _Section(RenamedKeys):
 
 class Rollout(_Section):
     """How trajectories are collected."""
-
-    _renamed = {
-        "groups": "rollout.prompts_per_iteration",
-        "members": "rollout.group_size",
-    }
 
     prompts_per_iteration: Positive = 8
     """Initial states of an iteration, one group each (P in the paper: 8)."""
@@ -85,8 +79,6 @@ class Vllm(_Section):
 class Server(_Section):
     """Where the servers are if ``engine`` is vllm-server. Nothing here affects results."""
 
-    _renamed = {"patience": "server.outage_timeout"}
-
     url: str | Annotated[list[str], Field(min_length=1)] = "http://127.0.0.1:8000"
     """Root URL of the server, or a list of several, which share the episodes."""
     folder: str | None = None
@@ -113,8 +105,6 @@ class Server(_Section):
 class Filter(_Section):
     """Groups used for training."""
 
-    _renamed = {"keep": "filter.ratio"}
-
     kind: FilterName = "none"
     """Name of a registered filter."""
     ratio: Share = 0.25
@@ -136,8 +126,6 @@ class Filter(_Section):
 class Advantage(_Section):
     """How returns become advantages."""
 
-    _renamed = {"kind": "advantage.estimator"}
-
     estimator: EstimatorName = "gae"
     """Name of a registered estimator."""
     gamma: Unit = 1.0
@@ -156,16 +144,6 @@ class Advantage(_Section):
 
 class Loss(_Section):
     """What is minimised."""
-
-    _renamed = {
-        "entropy": "loss.entropy_coef",
-        "kl_coefficient": "loss.kl_coef",
-        "importance_cap": "loss.tis_cap",
-        "clip_low": "loss.clip_ratio_low",
-        "clip_high": "loss.clip_ratio_high",
-        "value_clip": "loss.cliprange_value",
-        "aggregation": "loss.agg_mode",
-    }
 
     policy_loss: PolicyLossName = "ppo-clip"
     """Name of a registered policy loss."""
@@ -203,13 +181,6 @@ class Loss(_Section):
 
 class Update(_Section):
     """How the weights change."""
-
-    _renamed = {
-        "batch": "update.mini_batch_size",
-        "max_gradient": "update.max_grad_norm",
-        "micro_tokens": "update.max_tokens_per_micro_batch",
-        "patience": "update.max_nonfinite_steps",
-    }
 
     mini_batch_size: Positive = 32
     """Trajectories per optimizer step (E in the paper: 32)."""
@@ -266,8 +237,6 @@ class Update(_Section):
 class Critic(_Section):
     """The value model, for estimators that need one."""
 
-    _renamed = {"coefficient": "critic.vf_coef"}
-
     kind: Literal["separate", "shared"] = "separate"
     """A separate model that starts as the policy's trunk, or a head on the policy's trunk."""
     vf_coef: Amount = 0.5
@@ -312,12 +281,6 @@ class Evaluation(_Section):
 class Monitor(_Section):
     """When the echo-trap monitor warns, and what happens then (docs/training.md)."""
 
-    _renamed = {
-        "spread_floor": "monitor.reward_std_floor",
-        "gradient_spike": "monitor.grad_norm_spike",
-        "reward_drop": "monitor.success_floor",
-    }
-
     window: Positive = 5
     """Number of latest iterations that are compared with as many at the start."""
     reward_std_floor: Share = 0.3
@@ -347,8 +310,6 @@ class Monitor(_Section):
 
 class TrainConfig(_Section):
     """A training run."""
-
-    _renamed = {"shard": "fsdp", "keep": "save_total_limit"}
 
     format: Literal[1] = 1
     """Version of the run directory's layout."""

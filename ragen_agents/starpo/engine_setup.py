@@ -11,7 +11,7 @@ from accelerate import Accelerator
 from ragen_agents.engines import Engine
 from ragen_agents.engines.cpu.engine import TransformersEngine
 from ragen_agents.engines.weights import PROBE_LENGTH
-from ragen_agents.model_source import model_source
+from ragen_agents.model_files.source import model_source
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.conversation_length import longest_conversation
 from ragen_agents.starpo.config import TrainConfig
@@ -120,7 +120,7 @@ def _served(
 ) -> Engine:  # fmt: skip
     from ragen_agents.engines.vllm.served import ServedEngine
     from ragen_agents.engines.vllm.server import ServedModel
-    from ragen_agents.policies.endpoint.endpoint_settings import check_base_url
+    from ragen_agents.policies.endpoint.settings import check_base_url
 
     server = config.server
     urls, leads = server_share(

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ragen_agents.model_source import model_source, weights_digest
+from ragen_agents.model_files.source import model_source, weights_digest
 from ragen_agents.starpo.config import TrainConfig
 from ragen_envs.game.errors import RagenError
 

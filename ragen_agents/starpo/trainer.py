@@ -14,7 +14,7 @@ from ragen_agents.engines.device import is_out_of_memory
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.collect import Collector, RewardFunction
 from ragen_agents.rollout.trajectory import Trajectory
-from ragen_agents.run_files.metrics_file import read_metrics
+from ragen_agents.run_files.records import read_metrics
 from ragen_agents.starpo.callbacks import Callback, call_with_metrics, checked_callbacks
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.engine_setup import check_processes, engine_context, make_engine

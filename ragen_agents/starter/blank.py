@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ragen_agents.model_files.tokenizer_files import save_tokenizer
+from ragen_agents.model_files.folders import save_tokenizer
 from ragen_agents.starpo.config import check_conversation
 from ragen_envs.conversation import format_reply, make
 from ragen_envs.game.errors import RagenError
@@ -52,7 +52,7 @@ def write_blank(config: BlankConfig, out: Path) -> None:
 
     from ragen_agents.starter.model_build import as_llama, new_model
     from ragen_agents.starter.recipe import Recipe
-    from ragen_agents.starter.word_tokenizer import CONTEXT, build_word_tokenizer
+    from ragen_agents.starter.tokenizer import CONTEXT, build_word_tokenizer
 
     if out.exists():
         raise RagenError(f"'{out}' already exists; choose another --out")

@@ -10,7 +10,7 @@ from chat_templates import CHATML, QWEN25, SHAPES, THINKS, stops_of, tokenizer_w
 from ragen_agents.chat_template import ChatTemplate, template_ids  # noqa: E402
 from ragen_agents.engines.scripted import ScriptedEngine  # noqa: E402
 from ragen_agents.policies.base import Request, Sampling  # noqa: E402
-from ragen_agents.policies.language_model import LanguageModelPolicy  # noqa: E402
+from ragen_agents.policies.language_models import LanguageModelPolicy  # noqa: E402
 from ragen_agents.rollout.chat import ChatCodec  # noqa: E402
 from ragen_agents.rollout.collect import Collector, GroupSpec  # noqa: E402
 from ragen_agents.starpo.config import Reward  # noqa: E402

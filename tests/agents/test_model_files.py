@@ -19,11 +19,11 @@ from ragen_bench.__main__ import main  # noqa: E402
 from ragen_bench.config.agents import weights_of  # noqa: E402
 
 from ragen_agents.model_files import gguf_conversion, packaged  # noqa: E402
-from ragen_agents.model_files.cache import make_cached, models_folder  # noqa: E402
+from ragen_agents.model_files.folders import make_cached, models_folder  # noqa: E402
 from ragen_agents.model_files.gguf_conversion import sha256_of  # noqa: E402
 from ragen_agents.model_files.packaged import PACKAGED, PackagedModel  # noqa: E402
-from ragen_agents.model_source import find_model, model_source, weights_digest  # noqa: E402
-from ragen_agents.run_files.locks import exclusive_lock  # noqa: E402
+from ragen_agents.model_files.source import find_model, model_source, weights_digest  # noqa: E402
+from ragen_agents.run_files.files import exclusive_lock  # noqa: E402
 from ragen_agents.starpo import TrainConfig  # noqa: E402
 from ragen_agents.starpo.update.models import load_policy  # noqa: E402
 from ragen_envs.game.errors import RagenError  # noqa: E402

@@ -14,7 +14,7 @@ from ragen_bench.__main__ import main  # noqa: E402
 
 from ragen_agents.rollout.chat import ChatCodec  # noqa: E402
 from ragen_agents.rollout.trajectory import CONTEXT  # noqa: E402
-from ragen_agents.run_files.locks import exclusive_lock  # noqa: E402
+from ragen_agents.run_files.files import exclusive_lock  # noqa: E402
 from ragen_agents.sft import SftConfig, demonstrations, train  # noqa: E402
 from ragen_agents.sft_trainer import (  # noqa: E402
     IGNORED,

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragen_agents.model_source import weights_digest
+from ragen_agents.model_files.source import weights_digest
 from ragen_agents.starter import STARTER, STARTER_0_2
-from ragen_agents.starter.demonstrations import SHARES, Mixture, demonstrate
+from ragen_agents.starter.demonstrations import SHARES, WORDS, Mixture, demonstrate, name_pair
 from ragen_agents.starter.model_build import IGNORED, encode, tokenizer_texts
-from ragen_agents.starter.names import WORDS, name_pair
 from ragen_agents.starter.recipe import Recipe
 from ragen_agents.starter.tokenizer import build_tokenizer
 from ragen_envs.conversation import parse_reply
@@ -195,7 +194,7 @@ def test_starter_meets_its_bar(game, readable, least, most):
 def test_a_turn_that_begins_with_think_is_continued():
     pytest.importorskip("torch")
     from ragen_agents.policies import Sampling
-    from ragen_agents.policies.transformers_policy import TransformersPolicy
+    from ragen_agents.policies.language_models import TransformersPolicy
     from ragen_agents.rollout import EpisodeSpec, play_batch
 
     policy = TransformersPolicy(STARTER, Sampling(0, 200), dtype="float32")
@@ -216,7 +215,7 @@ def test_a_turn_that_begins_with_think_is_continued():
 def test_what_was_played_before_changes_no_reply():
     pytest.importorskip("torch")
     from ragen_agents.policies import Sampling
-    from ragen_agents.policies.transformers_policy import TransformersPolicy
+    from ragen_agents.policies.language_models import TransformersPolicy
     from ragen_agents.rollout import EpisodeSpec, play_batch
 
     def texts(policy, levels):
@@ -276,7 +275,7 @@ def test_an_interrupted_build_resumes_and_makes_the_same_model(tmp_path, caplog,
 
 
 def test_a_build_does_not_resume_from_passes_of_another_recipe(tmp_path):
-    from ragen_agents.starter.build_passes import Passes
+    from ragen_agents.starter.model_build import Passes
     from ragen_agents.starter.recipe import Stage
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(STARTER)

@@ -7,9 +7,9 @@ torch = pytest.importorskip("torch")
 from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
 from ragen_agents.engines.cpu.decoding import Decoder  # noqa: E402
-from ragen_agents.policies import Request, Sampling, transformers_policy  # noqa: E402
+from ragen_agents.policies import Request, Sampling, language_models  # noqa: E402
 from ragen_agents.rollout.episode_runner import EpisodeSpec  # noqa: E402
-from ragen_agents.rollout.lockstep import play_batch  # noqa: E402
+from ragen_agents.rollout.play import play_batch  # noqa: E402
 from ragen_agents.starter import STARTER  # noqa: E402
 from ragen_envs.conversation import make  # noqa: E402
 from ragen_envs.game.errors import RagenError  # noqa: E402
@@ -22,7 +22,7 @@ def test_a_model_runs_in_the_type_it_is_saved_in_where_that_is_fast(
 ):
     AutoTokenizer.from_pretrained(STARTER).save_pretrained(tmp_path)
     AutoModelForCausalLM.from_pretrained(STARTER, dtype=saved).save_pretrained(tmp_path)
-    monkeypatch.setattr(transformers_policy, "has_bfloat16", lambda: fast)
+    monkeypatch.setattr(language_models, "has_bfloat16", lambda: fast)
     used = []
     load = AutoModelForCausalLM.from_pretrained
 
@@ -30,8 +30,8 @@ def test_a_model_runs_in_the_type_it_is_saved_in_where_that_is_fast(
         used.append(options["dtype"])
         return load(*arguments, **options)
 
-    monkeypatch.setattr(transformers_policy.AutoModelForCausalLM, "from_pretrained", loaded)
-    policy = transformers_policy.TransformersPolicy(tmp_path, Sampling(0, 4), device="cpu")
+    monkeypatch.setattr(language_models.AutoModelForCausalLM, "from_pretrained", loaded)
+    policy = language_models.TransformersPolicy(tmp_path, Sampling(0, 4), device="cpu")
     assert used == ["bfloat16" if fast and saved == "bfloat16" else "float32"]
     env = make("ragen/BanditText-v0")
     env.reset(seed=0)
@@ -59,9 +59,9 @@ def with_room_for(rows, monkeypatch):
 def test_fewer_conversations_are_played_at_a_time_where_memory_runs_out(tiny, monkeypatch, caplog):
     """Every episode of the batch was recorded as an error before."""
     specs = [EpisodeSpec("lake", "ragen/FrozenLakeText-v0", i) for i in range(7)]
-    whole = play_batch(specs, transformers_policy.TransformersPolicy(tiny, Sampling(1, 4)), 0)
+    whole = play_batch(specs, language_models.TransformersPolicy(tiny, Sampling(1, 4)), 0)
     tried = with_room_for(2, monkeypatch)
-    policy = transformers_policy.TransformersPolicy(tiny, Sampling(1, 4))
+    policy = language_models.TransformersPolicy(tiny, Sampling(1, 4))
     parts = play_batch(specs, policy, 0)
     assert tried[:3] == [7, 3, 1]
     assert set(tried[3:]) == {1}
@@ -74,7 +74,7 @@ def test_fewer_conversations_are_played_at_a_time_where_memory_runs_out(tiny, mo
 
 def test_a_single_conversation_that_does_not_fit_is_an_error(tiny, monkeypatch):
     with_room_for(0, monkeypatch)
-    policy = transformers_policy.TransformersPolicy(tiny, Sampling(1, 4))
+    policy = language_models.TransformersPolicy(tiny, Sampling(1, 4))
     env = make("ragen/BanditText-v0")
     env.reset(seed=0)
     with pytest.raises(torch.OutOfMemoryError):
@@ -87,4 +87,4 @@ def test_a_model_that_does_not_fit_is_one_line(tiny, monkeypatch):
 
     monkeypatch.setattr(torch.nn.Module, "to", full)
     with pytest.raises(RagenError, match="could not be loaded: CUDA out of memory"):
-        transformers_policy.TransformersPolicy(tiny, Sampling(1, 4))
+        language_models.TransformersPolicy(tiny, Sampling(1, 4))

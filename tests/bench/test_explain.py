@@ -15,7 +15,7 @@ from ragen_bench.leaderboard.store import read_entry
 from ragen_agents.policies import CONTROLS
 from ragen_agents.policies.base import Reply
 from ragen_agents.rollout import EpisodeSpec
-from ragen_agents.rollout.lockstep import play_batch
+from ragen_agents.rollout.play import play_batch
 from ragen_envs import SUITE_VERSION
 
 PLAYED = [

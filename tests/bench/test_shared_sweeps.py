@@ -15,8 +15,8 @@ from ragen_bench.sweeps.sweep_config import load_sweep
 from ragen_bench.sweeps.tasks import Choice, plan
 from results import make_result
 
-from ragen_agents.policies.transformers_policy import TransformersPolicy
-from ragen_agents.run_files.atomic import write_atomically
+from ragen_agents.policies.language_models import TransformersPolicy
+from ragen_agents.run_files.files import write_atomically
 from ragen_agents.starpo import ESTIMATORS, Estimator, register_estimator
 from ragen_agents.starpo.parts.own_parts import registered_parts
 from ragen_envs.game.errors import RagenError

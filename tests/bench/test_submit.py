@@ -17,7 +17,7 @@ from ragen_bench.config.run_config import RunConfig
 from ragen_bench.leaderboard import submission
 from ragen_bench.leaderboard.endpoints import published_settings
 
-from ragen_agents.policies.endpoint.endpoint_settings import EndpointSettings
+from ragen_agents.policies.endpoint.settings import EndpointSettings
 from ragen_envs.game.errors import RagenError
 
 ABOUT = {

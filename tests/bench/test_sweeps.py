@@ -219,7 +219,6 @@ def test_another_game_is_trained_on_and_tested_on_itself():
             "cell 'a': config: unknown option 'rollouts'",
         ),
         ({"cells": {"a": {"iterations_divisor": 0}}}, "cells.a.iterations_divisor"),
-        ({"cells": {"a": {"members": 4}}}, "members was renamed; use group_size"),
         (
             {"train": {}, "cells": {"a": {"group_size": 7}}},
             "cell 'a': group_size is 7, but must divide the 64 traj",

@@ -12,7 +12,7 @@ from fake_vllm_engine import FakeVllmEngine, sleeping_model
 from transformers import AutoModelForCausalLM
 
 from ragen_agents.engines.vllm import local as vllm_local
-from ragen_agents.policies import vllm_policy
+from ragen_agents.policies import language_models
 
 
 def load(source, settings):
@@ -25,5 +25,5 @@ vllm, params = ModuleType("vllm"), ModuleType("vllm.sampling_params")
 vllm.SamplingParams = lambda **fields: SimpleNamespace(fields=fields)
 params.RequestOutputKind = SimpleNamespace(FINAL_ONLY=2)
 sys.modules |= {"vllm": vllm, "vllm.sampling_params": params}
-vllm_local.load_local = vllm_policy.load_local = load
-vllm_policy.check_version = lambda: None
+vllm_local.load_local = language_models.load_local = load
+language_models.check_version = lambda: None

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from ragen_agents.policies.endpoint.endpoint_settings import (
+from ragen_agents.policies.endpoint.settings import (
     OPENAI_URL,
     Connection,
     EndpointSettings,

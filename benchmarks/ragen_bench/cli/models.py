@@ -29,7 +29,7 @@ def get(
 @models_app.command("list")
 def list_models() -> None:
     """List the starter models and the models in the cache: name, parameters, size and path."""
-    from ragen_agents.model_files.cache import cached_models
+    from ragen_agents.model_files.folders import cached_models
     from ragen_agents.starter import STARTERS
 
     models = [*STARTERS.items(), *cached_models()]

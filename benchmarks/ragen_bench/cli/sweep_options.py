@@ -82,7 +82,7 @@ def make_run(
     Raises:
         RagenError: An option has a wrong value.
     """
-    from ragen_agents.model_source import is_model_path
+    from ragen_agents.model_files.source import is_model_path
     from ragen_bench.sweeps.sweep_config import ScaleName, load_sweep
     from ragen_bench.sweeps.sweep_run import DEFAULT_ROOT, SweepRun
     from ragen_bench.sweeps.tasks import Choice

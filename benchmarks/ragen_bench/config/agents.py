@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ragen_agents.model_source import is_model_path, local_folder, weights_digest
+from ragen_agents.model_files.source import is_model_path, local_folder, weights_digest
 from ragen_agents.policies import (
     CONTROLS,
     VLLM,
@@ -16,12 +16,12 @@ from ragen_agents.policies import (
     UnknownAgentError,
     make_policy,
 )
-from ragen_agents.policies.endpoint.endpoint_settings import (
+from ragen_agents.policies.endpoint.settings import (
     OPENAI_URL,
     Connection,
     EndpointSettings,
+    read_key,
 )
-from ragen_agents.policies.endpoint.key import read_key
 from ragen_agents.policies.python_agent import is_python_agent, load_agent, source_of
 from ragen_bench.config.suites import SamplingSettings, Task
 from ragen_envs.game.errors import RagenError

@@ -6,8 +6,7 @@ from typing import Any
 
 import yaml
 
-from ragen_agents.run_files.layers import merged
-from ragen_agents.run_files.yaml_files import check_depth
+from ragen_agents.run_files.yaml_files import check_depth, merged
 from ragen_envs.game.errors import RagenError
 
 

@@ -8,11 +8,10 @@ from typing import Annotated, Final, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ragen_agents.policies.endpoint.endpoint_settings import EndpointSettings
+from ragen_agents.policies.endpoint.settings import EndpointSettings
 from ragen_agents.rollout import EpisodeKey, MatchKey
 from ragen_agents.run_files import CONFIG
-from ragen_agents.run_files.differences import differences_of
-from ragen_agents.run_files.yaml_files import load_yaml, validate
+from ragen_agents.run_files.yaml_files import differences_of, load_yaml, validate
 from ragen_bench.config.agents import OPENAI, weights_of
 from ragen_bench.config.suite_versions import check_readable
 from ragen_bench.config.suites import Suite

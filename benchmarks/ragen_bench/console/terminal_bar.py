@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from rich.console import Console
 from rich.progress import Progress
 
-from ragen_agents.run_files.resource_context import ResourceContext
+from ragen_agents.run_files.files import ResourceContext
 from ragen_bench.console.log_handler import logs_on
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from ragen_agents.policies import CONTROLS
-from ragen_agents.policies.endpoint.endpoint_settings import EndpointSettings
+from ragen_agents.policies.endpoint.settings import EndpointSettings
 from ragen_bench.evaluation.level_clusters import level_clusters, repeated_levels_note
 from ragen_bench.evaluation.pairing import Pair, Side, check_versions, pair_episodes
 from ragen_bench.evaluation.run_table import old_version, read_run

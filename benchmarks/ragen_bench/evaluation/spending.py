@@ -9,7 +9,7 @@ from typing import BinaryIO, Final, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ragen_agents.policies import Reply
-from ragen_agents.run_files.resource_context import ResourceContext
+from ragen_agents.run_files.files import ResourceContext
 from ragen_agents.run_files.yaml_files import load_yaml, validate
 from ragen_envs.game.errors import RagenError
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from ragen_agents.policies.endpoint.endpoint_settings import EndpointSettings
+from ragen_agents.policies.endpoint.settings import EndpointSettings
 from ragen_envs.game.errors import RagenError
 
 _SECRET: Final = re.compile(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ragen_agents.run_files.atomic import new_folder
+from ragen_agents.run_files.files import new_folder
 from ragen_bench.config.control_games import controls_of
 from ragen_bench.config.suite_versions import is_old
 from ragen_bench.config.suites import load_suite

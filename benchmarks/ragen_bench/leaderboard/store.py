@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
 from ragen_agents.rollout import Episode
-from ragen_agents.run_files.atomic import new_folder
+from ragen_agents.run_files.files import new_folder
 from ragen_agents.run_files.yaml_files import validate
 from ragen_bench.config.run_config import ENTRY
 from ragen_bench.config.suite_versions import check_playable

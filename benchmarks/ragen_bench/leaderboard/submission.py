@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import Episode
-from ragen_agents.run_files.metrics_file import read_metrics
+from ragen_agents.run_files.records import read_metrics
 from ragen_agents.run_files.yaml_files import load_yaml, validate
 from ragen_bench.config.run_config import ENTRY, AgentEntry, RunConfig
 from ragen_bench.config.suite_versions import check_playable

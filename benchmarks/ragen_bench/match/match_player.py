@@ -6,8 +6,7 @@ from typing import Final
 
 from ragen_agents.policies import CONTROLS, AsyncPolicy, Policy
 from ragen_agents.rollout import MatchKey, MatchRecord
-from ragen_agents.rollout.match_lockstep import play_matches
-from ragen_agents.rollout.match_runner import MatchSpec, make_match_env
+from ragen_agents.rollout.match_runner import MatchSpec, make_match_env, play_matches
 from ragen_bench.config.run_config import MatchConfig
 from ragen_bench.config.suites import Suite, check_tasks
 from ragen_bench.evaluation.blocking import run_blocking

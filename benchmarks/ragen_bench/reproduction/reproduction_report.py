@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ragen_agents.run_files.atomic import write_atomically
+from ragen_agents.run_files.files import write_atomically
 from ragen_bench.console.formats import Grid, markdown
 from ragen_bench.reproduction.beside import Beside
 from ragen_bench.reproduction.claim_costs import claims_data

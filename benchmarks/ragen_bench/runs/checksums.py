@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from ragen_agents.run_files.atomic import write_atomically
+from ragen_agents.run_files.files import write_atomically
 from ragen_bench.runs.records import EpisodeT, Record
 from ragen_envs.game.errors import RagenError
 

@@ -10,12 +10,9 @@ from typing import Any, Final, Generic
 from ragen_agents.policies.python_agent import is_python_agent
 from ragen_agents.rollout import Episode, EpisodeKey, MatchKey, MatchRecord
 from ragen_agents.run_files import CONFIG, ENVIRONMENT
-from ragen_agents.run_files.atomic import write_atomically
-from ragen_agents.run_files.differences import differences_of
-from ragen_agents.run_files.locks import exclusive_lock
-from ragen_agents.run_files.provenance import describe_provenance
-from ragen_agents.run_files.resource_context import ResourceContext
-from ragen_agents.run_files.yaml_files import dump_yaml
+from ragen_agents.run_files.files import ResourceContext, exclusive_lock, write_atomically
+from ragen_agents.run_files.records import describe_provenance
+from ragen_agents.run_files.yaml_files import differences_of, dump_yaml
 from ragen_bench.config.agents import folder_of
 from ragen_bench.config.run_config import (
     AnyConfig,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragen_agents.run_files import ENVIRONMENT
-from ragen_agents.run_files.atomic import write_atomically
+from ragen_agents.run_files.files import write_atomically
 from ragen_envs.game.errors import RagenError
 
 _LATER: Final = "continued_with"

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragen_agents.run_files import CONFIG
-from ragen_agents.run_files.atomic import write_atomically
-from ragen_agents.run_files.locks import exclusive_lock
+from ragen_agents.run_files.files import exclusive_lock, write_atomically
 from ragen_bench.config.run_config import AnyConfig
 from ragen_bench.runs.checksums import CHECKSUMS, Checksums
 from ragen_bench.runs.directory import EPISODES, check_run

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ragen_agents.run_files.atomic import opened_alone, write_atomically
-from ragen_agents.run_files.differences import differences_of
+from ragen_agents.run_files.files import opened_alone, write_atomically
+from ragen_agents.run_files.yaml_files import differences_of
 from ragen_agents.starpo.config import resources_of
 from ragen_bench.sweeps.results import TaskResult, parse_result
 from ragen_bench.sweeps.tasks import SweepTask

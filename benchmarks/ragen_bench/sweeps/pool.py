@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from ragen_agents.run_files.atomic import write_atomically
+from ragen_agents.run_files.files import write_atomically
 from ragen_bench.sweeps.jobs import LOG, Job, Launcher
 from ragen_bench.sweeps.results import RESULT, check_same, parse_task
 from ragen_bench.sweeps.tasks import SweepTask

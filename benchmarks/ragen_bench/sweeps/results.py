@@ -9,9 +9,8 @@ from typing import Any, Final, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ragen_agents.rollout import Episode
-from ragen_agents.run_files.atomic import write_atomically
-from ragen_agents.run_files.differences import differences_of
-from ragen_agents.run_files.yaml_files import explain
+from ragen_agents.run_files.files import write_atomically
+from ragen_agents.run_files.yaml_files import differences_of, explain
 from ragen_agents.starpo.run.gradient_probe import BUCKETS
 from ragen_agents.starpo.run.run_directory import check_registered_parts
 from ragen_agents.starpo.update.loss import Term

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Literal, NamedTuple
 
-from ragen_agents.run_files.metrics_file import METRICS
+from ragen_agents.run_files.records import METRICS
 from ragen_bench.sweeps.archive import Borrowed
 from ragen_bench.sweeps.results import TRAIN, TaskResult, read_result
 from ragen_bench.sweeps.sweep_config import ScaleName, Sweep

@@ -8,7 +8,6 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from ragen_agents.run_files.renamed_keys import RenamedKeys
 from ragen_agents.run_files.yaml_files import bundled_names, check_path, load_yaml, validate
 from ragen_agents.starpo import PRESETS
 from ragen_bench.config.suites import Name, Task, load_suite
@@ -39,14 +38,8 @@ class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class Cell(_Model, RenamedKeys):
+class Cell(_Model):
     """One setting that is compared with the others."""
-
-    _renamed = {
-        "members": "group_size",
-        "shorter": "iterations_divisor",
-        "faster": "learning_rate_factor",
-    }
 
     design: Literal["as published", "controlled"] = "as published"
     """Whether this is how the paper did it, or how the question can be answered."""

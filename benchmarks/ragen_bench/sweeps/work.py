@@ -23,7 +23,7 @@ from typing import Final
 from ragen_agents.allocator import keep_freed_memory
 from ragen_agents.policies import CONTROLS, VLLM
 from ragen_agents.rollout import Episode
-from ragen_agents.run_files.locks import InUseError, exclusive_lock
+from ragen_agents.run_files.files import InUseError, exclusive_lock
 from ragen_bench.config.extensions import import_from_environment
 from ragen_bench.console.log_handler import logs_on_stderr
 from ragen_bench.sweeps.results import (
@@ -79,8 +79,7 @@ def _end_with_standard_input() -> None:
 def _do(task: SweepTask) -> None:
     if read_result(Path(), task) is not None:
         return  # another command has done it meanwhile
-    from ragen_agents.run_files.metrics_file import read_metrics
-    from ragen_agents.run_files.provenance import describe_provenance
+    from ragen_agents.run_files.records import describe_provenance, read_metrics
     from ragen_bench.config.agents import weights_of
 
     agents, ended = task.agents, None

@@ -13,7 +13,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ragen_agents.run_files.metrics_file import read_metrics
+from ragen_agents.run_files.records import read_metrics
 from ragen_agents.starpo import TrainConfig
 from ragen_agents.starpo.run.journal import SAMPLES
 from ragen_agents.starpo.run.run_directory import load_train_config

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ragen_agents.run_files.metrics_file import read_metrics
+from ragen_agents.run_files.records import read_metrics
 from ragen_agents.sft import SftConfig
 from ragen_agents.starpo import TrainConfig
 from ragen_agents.starpo.run.checkpoint import latest

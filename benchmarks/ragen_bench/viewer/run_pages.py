@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragen_agents.rollout import Episode
-from ragen_agents.run_files.atomic import new_folder
+from ragen_agents.run_files.files import new_folder
 from ragen_bench.analysis.ledger import Ledger
 from ragen_bench.analysis.summary import (
     Explained,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragen_agents.rollout.match_record import MatchRecord, SeatRecord
-from ragen_agents.run_files.atomic import new_folder
+from ragen_agents.run_files.files import new_folder
 from ragen_bench.console.escaping import escape_unprintable
 from ragen_bench.match.match_table import MatchRun
 from ragen_bench.viewer.run_pages import refuse_other_folder

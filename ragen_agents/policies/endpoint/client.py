@@ -1,7 +1,11 @@
-"""One request to an endpoint: sent by the openai client, bounded in time and size, errors typed."""
+"""One request to an endpoint: sent by the openai client, bounded in time and size, read with typed errors.
+
+An answer comes from elsewhere and is never trusted.
+"""
 
 import asyncio
-from dataclasses import replace
+import json
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import httpx2
@@ -12,19 +16,196 @@ from openai import (
     AsyncOpenAI,
     DefaultAsyncHttpxClient,
 )
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 
 from ragen_agents.bounded_http import bounded
-from ragen_agents.policies.endpoint.answers import Answer, read_answer
-from ragen_agents.policies.endpoint.endpoint_settings import Connection
 from ragen_agents.policies.endpoint.errors import (
+    PromptTooLongError,
     TroubleError,
     UnreachableError,
     WebPageError,
     error_of,
     message_of,
 )
-from ragen_agents.policies.endpoint.key import Key
+from ragen_agents.policies.endpoint.settings import Connection, Key
 from ragen_agents.policies.endpoint.tools import ToolCall
+
+_CUT_OFF: Final = frozenset({"length", "max_tokens", "max_output_tokens"})
+_OUT_OF_CONTEXT: Final = frozenset({"model_context_window_exceeded", "model_length"})
+_FINISHED: Final = frozenset(
+    {
+        "", "stop", "eos", "eos_token", "end_turn", "stop_sequence", "complete",
+        "tool_calls", "tool_use", "function_call",
+        "content_filter", "safety", "sensitive", "refusal", "recitation", "prohibited_content", "blocklist",
+    }
+)  # fmt: skip
+"""Reasons, in lower case, for which servers end a reply that the model has finished or a filter has taken."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+
+
+class _ContentPart(_Part):
+    text: str | None = None
+    thinking: Any = None
+    """Parts again, or a text: how Mistral sends what a model thought."""
+
+
+class _Function(_Part):
+    name: str
+    arguments: str = ""
+
+    @field_validator("arguments", mode="before")
+    @classmethod
+    def _as_text(cls, arguments: object) -> object:
+        """Return arguments as JSON text. Some servers send an object, or null if there are none."""
+        if arguments is None:
+            return ""
+        return json.dumps(arguments) if isinstance(arguments, dict) else arguments
+
+
+class _Call(_Part):
+    function: _Function
+
+
+class _Message(_Part):
+    content: str | list[_ContentPart] | None = None
+    tool_calls: list[_Call] | None = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+
+
+class _Choice(_Part):
+    message: _Message
+    finish_reason: str | None = None
+    error: Any = None
+
+
+class Usage(_Part):
+    """Tokens as the server counted them."""
+
+    prompt_tokens: int = Field(ge=0, le=1 << 40)
+    completion_tokens: int = Field(ge=0, le=1 << 40)
+    total_tokens: int | None = Field(default=None, ge=0, le=1 << 40)
+
+    @property
+    def written(self) -> int:
+        """Tokens that the model wrote, with thoughts that some servers count in the total alone."""
+        return max(self.completion_tokens, (self.total_tokens or 0) - self.prompt_tokens)
+
+
+class _Completion(_Part):
+    choices: list[_Choice] = Field(min_length=1)
+    usage: Any = None
+
+
+class _Failure(_Part):
+    error: Any = None
+
+
+_USAGE = TypeAdapter(Usage)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The part of a completion that matters here."""
+
+    text: str
+    reasoning: str | None
+    """What the model thought apart from its reply."""
+    cut_off: bool
+    """Whether a token limit cut the reply off."""
+    usage: Usage | None
+    """None if the server does not say."""
+    calls: tuple[ToolCall, ...] = ()
+    """Calls of tools."""
+
+
+def read_answer(body: bytes) -> Answer:
+    """Read the body of a completion.
+
+    Raises:
+        TroubleError: It is not JSON in UTF-8, not a completion with a reply, or the server reports that it
+            failed to complete the reply.
+        PromptTooLongError: The reply ran into the end of the model's context.
+    """
+    try:
+        completion = _Completion.model_validate_json(body)
+    except ValidationError as error:
+        _check_no_error(body)
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise TroubleError(f"unreadable answer: {where} {first['msg']}".strip()) from None
+    choice = completion.choices[0]
+    reason = (choice.finish_reason or "").lower()
+    _check_finished(choice, reason)
+    return Answer(
+        text=_text(choice.message.content),
+        reasoning=_thoughts(choice.message),
+        cut_off=reason in _CUT_OFF,
+        usage=_usage(completion.usage),
+        calls=tuple(
+            ToolCall(call.function.name, call.function.arguments)
+            for call in choice.message.tool_calls or ()
+        ),
+    )
+
+
+def _check_no_error(body: bytes) -> None:
+    """Raise the error that a server reports in place of a completion, although the status is 200."""
+    try:
+        found = _Failure.model_validate_json(body)
+    except ValidationError:
+        return
+    if found.error:
+        raise _reported(found.error)
+
+
+def _reported(error: Any) -> TroubleError:
+    said = error.get("message") if isinstance(error, dict) else None
+    return TroubleError(f"the server reports an error in its answer: {said or error}")
+
+
+def _check_finished(choice: _Choice, reason: str) -> None:
+    """Raise unless the model or its limit of tokens has ended the reply."""
+    if choice.error:
+        raise _reported(choice.error)
+    if reason in _OUT_OF_CONTEXT:
+        raise PromptTooLongError(f"the reply ended with finish_reason '{reason}'")
+    if reason not in _FINISHED | _CUT_OFF:
+        raise TroubleError(
+            f"the server did not complete its reply: finish_reason '{choice.finish_reason}'"
+        )
+
+
+def _text(content: str | list[_ContentPart] | None) -> str:
+    """Return the text of a reply, which some servers send in parts."""
+    return (
+        "".join(part.text or "" for part in content) if isinstance(content, list) else content or ""
+    )
+
+
+def _thoughts(message: _Message) -> str | None:
+    """Return what the model thought apart from its reply, in whatever field a server sends it."""
+    thoughts = message.reasoning_content or message.reasoning
+    if not thoughts and isinstance(message.content, list):
+        thoughts = "".join(_thought(part.thinking) for part in message.content) or None
+    return thoughts if isinstance(thoughts, str) else None
+
+
+def _thought(found: Any) -> str:
+    if isinstance(found, list):
+        return "".join(_thought(part.get("text")) for part in found if isinstance(part, dict))
+    return found if isinstance(found, str) else ""
+
+
+def _usage(found: Any) -> Usage | None:
+    try:
+        return _USAGE.validate_python(found)
+    except ValidationError:
+        return None
+
 
 MAX_ANSWER: Final = 1 << 22
 """Most bytes of an answer; 65 536 characters are the most that a reply may have."""

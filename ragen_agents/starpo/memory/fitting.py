@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from ragen_agents.run_files.layers import merged
+from ragen_agents.run_files.yaml_files import merged
 from ragen_agents.starpo.config import MOST_TOKENS, TrainConfig
 from ragen_agents.starpo.memory.training_memory import GIB, MemoryPlan
 from ragen_envs.game.errors import RagenError

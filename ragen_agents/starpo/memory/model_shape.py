@@ -8,7 +8,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from ragen_agents.engines.cpu.tree_pass import suits_trees
-from ragen_agents.model_source import model_source
+from ragen_agents.model_files.source import model_source
 from ragen_envs.game.errors import RagenError, first_line
 
 

@@ -13,10 +13,9 @@ from transformers import AutoTokenizer, GenerationConfig
 
 from ragen_agents.engines.cpu.decoding import stop_token_ids
 from ragen_agents.engines.vllm.memory import MemoryNeeds, needs_of
-from ragen_agents.model_source import local_folder, model_source
-from ragen_agents.rollout.chat import ChatCodec
+from ragen_agents.model_files.source import local_folder, model_source
+from ragen_agents.rollout.chat import FULL, ChatCodec
 from ragen_agents.rollout.conversation_length import longest_conversation
-from ragen_agents.rollout.growth import FULL
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.memory.fitting import Planner, fit
 from ragen_agents.starpo.memory.model_shape import UnknownShapeError, read_config, shape_of

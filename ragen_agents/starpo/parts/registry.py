@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import yaml
 
-from ragen_agents.rollout.completion_checks import is_finite
+from ragen_agents.rollout.collect import is_finite
 from ragen_agents.signatures import takes
 from ragen_envs.game.errors import RagenError
 

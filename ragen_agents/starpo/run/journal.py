@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Final, Self
 
 from ragen_agents.rollout.trajectory import Trajectory
-from ragen_agents.run_files.metrics_file import ITERATION, METRICS
+from ragen_agents.run_files.records import ITERATION, METRICS
 from ragen_agents.starpo.run.checkpoint import Progress
 from ragen_agents.starpo.run.trackers import open_trackers
 from ragen_envs.game.errors import RagenError

@@ -9,14 +9,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from ragen_agents.model_source import local_folder
+from ragen_agents.model_files.source import local_folder
 from ragen_agents.run_files import CONFIG, ENVIRONMENT
-from ragen_agents.run_files.atomic import write_atomically
-from ragen_agents.run_files.differences import differences_of
-from ragen_agents.run_files.locks import exclusive_lock
-from ragen_agents.run_files.metrics_file import METRICS, read_metrics
-from ragen_agents.run_files.provenance import describe_provenance
-from ragen_agents.run_files.yaml_files import dump_yaml, load_yaml, validate
+from ragen_agents.run_files.files import exclusive_lock, write_atomically
+from ragen_agents.run_files.records import METRICS, describe_provenance, read_metrics
+from ragen_agents.run_files.yaml_files import differences_of, dump_yaml, load_yaml, validate
 from ragen_agents.starpo.config import TrainConfig, resources_of
 from ragen_agents.starpo.parts.own_parts import OwnPart, registered_parts
 from ragen_envs.game.errors import RagenError

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from ragen_agents.run_files.metrics_file import ITERATION, METRICS, read_metrics
+from ragen_agents.run_files.records import ITERATION, METRICS, read_metrics
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.processes import same_in_all, together
 from ragen_agents.starpo.run import checkpoint

@@ -15,7 +15,7 @@ from transformers.utils import logging as transformers_logging
 
 from ragen_agents.engines.device import avoid_cudnn_attention
 from ragen_agents.engines.weights import PROBE_LENGTH, TOLERANCE, logprobs_of, probe
-from ragen_agents.model_source import model_source
+from ragen_agents.model_files.source import model_source
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.update.adapters import (
     CRITIC,

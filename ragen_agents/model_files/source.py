@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 from typing import Final
 
-from ragen_agents.model_files.cache import PROVENANCE
+from ragen_agents.model_files.folders import PROVENANCE
 from ragen_agents.model_files.gguf_conversion import SUFFIX, converted, remembered_sha256
 from ragen_agents.model_files.packaged import PACKAGED, packaged_folder
 from ragen_agents.starter import STARTER, STARTERS

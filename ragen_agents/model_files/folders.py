@@ -1,4 +1,4 @@
-"""The user's cache of model folders, each named by the hash of the GGUF file that it was made from."""
+"""Model folders: the user's cache, where each is named by the hash of its GGUF file, and their tokenizers."""
 
 import json
 import os
@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ragen_agents.run_files.locks import exclusive_lock
-from ragen_envs.game.errors import RagenError
+from ragen_agents.run_files.files import exclusive_lock
+from ragen_envs.game.errors import RagenError, first_line
 
 CACHE_VARIABLE: Final = "RAGEN_CACHE"
 """Environment variable that names another folder for the cache."""
@@ -99,3 +99,18 @@ def make_cached(folder: Path, make: Callable[[Path], Path]) -> Path:
         with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=folder.parent) as scratch:
             make(Path(scratch)).rename(folder)
     return folder
+
+
+def save_tokenizer(tokenizer: Any, folder: Path) -> None:
+    """Write a tokenizer of transformers into a model folder.
+
+    Raises:
+        OSError: It cannot be written, for example because the disk is full.
+    """
+    try:
+        tokenizer.save_pretrained(folder)
+    except Exception as error:
+        if type(error) is not Exception:
+            raise
+        # The tokenizers library has no class of its own for what the system refuses.
+        raise OSError(first_line(error)) from error

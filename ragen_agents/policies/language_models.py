@@ -1,0 +1,237 @@
+"""Causal language models with a chat template as policies: in transformers, and in vLLM."""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from safetensors import SafetensorError
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers.utils import logging as transformers_logging
+
+from ragen_agents.chat_template import ChatTemplate
+from ragen_agents.engines import Completion, TokenRequest
+from ragen_agents.engines.cpu.decoding import Decoder, stop_token_ids
+from ragen_agents.engines.cpu.prefix_cache import PrefixCache
+from ragen_agents.engines.cpu.sampling import Sample
+from ragen_agents.engines.device import avoid_cudnn_attention, has_bfloat16, is_out_of_memory
+from ragen_agents.engines.vllm.api import check_version
+from ragen_agents.engines.vllm.engine import VllmEngine
+from ragen_agents.engines.vllm.local import LocalSettings, load_local
+from ragen_agents.policies.base import Reply, Request, Sampling
+from ragen_envs.game.errors import RagenError, first_line
+
+_WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*.bin")
+
+
+class LanguageModelPolicy(ABC):
+    """A causal language model with a chat template.
+
+    Args:
+        source: Folder of a saved model, or a hub id.
+        sampling: How to decode.
+        name: How tables call it; the folder's name by default.
+        batch_size: Conversations generated together.
+
+    Raises:
+        RagenError: The folder holds no weights, or the model has no chat template.
+    """
+
+    _template: ChatTemplate  # made by each kind of model, which knows what ends its turns
+
+    def __init__(
+        self, source: str | Path, sampling: Sampling, name: str | None, batch_size: int
+    ) -> None:
+        _check_folder(Path(source))
+        self.name = name or Path(source).name
+        self.batch_size = batch_size
+        self.sampling = sampling
+        try:
+            self._tokenizer: Any = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        except (OSError, ValueError) as error:
+            raise not_loaded(source, error) from error
+        if self._tokenizer.chat_template is None:
+            raise RagenError(f"model '{source}' has no chat template; save one with its tokenizer")
+        self._context = 1 << 30
+
+    def act(self, requests: Sequence[Request]) -> list[Reply]:
+        """Generate the replies of at most ``batch_size`` requests together."""
+        prompts = [self._template.prompt(request.messages, request.prefix) for request in requests]
+        room = self._context - self.sampling.max_tokens
+        fits = [i for i, prompt in enumerate(prompts) if len(prompt) <= room]
+        replies = [Reply("", len(prompt), 0, overflow=True) for prompt in prompts]
+        if fits:
+            written = self._write([prompts[i] for i in fits], [requests[i].seed for i in fits])
+            for i, (ids, stopped) in zip(fits, written, strict=True):
+                replies[i] = self._reply(prompts[i], ids, stopped)
+        return replies
+
+    @abstractmethod
+    def _write(self, prompts: list[list[int]], seeds: list[int]) -> list[tuple[list[int], bool]]:
+        """Return the sampled ids of each prompt, and whether the model ended its turn."""
+
+    def _reply(self, prompt: list[int], ids: list[int], stopped: bool) -> Reply:
+        tokens = ids[:-1] if stopped else ids
+        return Reply(self._template.read(tokens), len(prompt), len(ids), cut_off=not stopped)
+
+
+def not_loaded(source: str | Path, error: Exception) -> RagenError:
+    """Return the error of a model that could not be loaded."""
+    return RagenError(f"model '{source}' could not be loaded: {first_line(error)}")
+
+
+def _check_folder(folder: Path) -> None:
+    if folder.is_dir() and not any(any(folder.glob(pattern)) for pattern in _WEIGHTS):
+        raise RagenError(f"model folder '{folder}' holds no weights (model.safetensors)")
+
+
+_LOG: Final = logging.getLogger("ragen.policies")
+
+
+class TransformersPolicy(LanguageModelPolicy):
+    """Batched generation from a local or hub model with a chat template.
+
+    Args:
+        source: Folder of a saved model, or a hub id.
+        sampling: How to decode.
+        name: How tables call it; the folder's name by default.
+        batch_size: Conversations generated together; halved where the memory is not enough for so many.
+        device: "cpu", "cuda", or "auto" for the GPU if there is one.
+        dtype: "float32", "bfloat16", "float16", or "auto": bfloat16 on a GPU; on a CPU bfloat16 if the
+            weights are saved in it and the processor has instructions for it, else float32.
+
+    Raises:
+        RagenError: The folder holds no weights, or the model has no chat template.
+    """
+
+    def __init__(
+        self,
+        source: str | Path,
+        sampling: Sampling,
+        name: str | None = None,
+        batch_size: int = 128,
+        device: str = "auto",
+        dtype: str = "auto",
+    ) -> None:
+        super().__init__(source, sampling, name, batch_size)
+        transformers_logging.disable_progress_bar()
+        avoid_cudnn_attention()
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        try:
+            if dtype == "auto":
+                dtype = _cpu_dtype(source) if device == "cpu" else "bfloat16"
+            model: Any = AutoModelForCausalLM.from_pretrained(
+                source, dtype=dtype, trust_remote_code=False
+            )
+            model.eval().to(device)
+        except (OSError, ValueError, SafetensorError) as error:
+            raise not_loaded(source, error) from error
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise not_loaded(source, error) from error
+        self._context = int(getattr(model.config, "max_position_embeddings", 1 << 30))
+        stops = stop_token_ids(model.generation_config, self._tokenizer)
+        self._template = ChatTemplate(self._tokenizer, stops)
+        pad = self._tokenizer.pad_token_id or 0
+        self._decoder = Decoder(model, stops, pad, sampling.temperature, sampling.max_tokens)
+        self._prefix_cache = PrefixCache()
+
+    def _write(self, prompts: list[list[int]], seeds: list[int]) -> list[tuple[list[int], bool]]:
+        written: list[tuple[list[int], bool]] = []
+        while len(written) < len(prompts):
+            part = slice(len(written), len(written) + self.batch_size)
+            samples = self._sampled(prompts[part], seeds[part])
+            if samples is None:
+                self._take_fewer(len(prompts[part]) // 2)
+            else:
+                written += [(sample.ids, sample.finish == "stop") for sample in samples]
+        return written
+
+    def _sampled(self, prompts: list[list[int]], seeds: list[int]) -> list[Sample] | None:
+        """Return a sample for each prompt, or None if the memory is not enough for several of them."""
+        try:
+            return self._prefix_cache.sample(self._decoder, prompts, seeds)
+        except (RuntimeError, MemoryError) as error:
+            if len(prompts) == 1 or not is_out_of_memory(error):
+                raise
+        return None
+
+    def _take_fewer(self, count: int) -> None:
+        """Generate fewer replies together from now on, after memory ran out."""
+        self.batch_size = count
+        self.release()
+        torch.cuda.empty_cache()
+        _LOG.warning(
+            "out of memory; %s generates %d replies at a time from now on", self.name, count
+        )
+
+    def release(self) -> None:
+        """Release the keys and values of the conversations."""
+        self._prefix_cache.clear()
+
+
+def _cpu_dtype(source: str | Path) -> str:
+    """Return the type in which a model runs on this processor."""
+    saved = AutoConfig.from_pretrained(source, trust_remote_code=False).dtype
+    return "bfloat16" if saved == torch.bfloat16 and has_bfloat16() else "float32"
+
+
+class VllmPolicy(LanguageModelPolicy):
+    """Generation by vLLM, in this process, from a local or hub model with a chat template.
+
+    Args:
+        source: Folder of a saved model, or a hub id.
+        sampling: How to decode.
+        name: How tables call it; the folder's name by default.
+        batch_size: Conversations generated together.
+        precision: "float32", "bfloat16", or "auto": float32 on the CPU, else bfloat16.
+        cache_gib: Memory for keys and values, in GiB; None for as much as the conversations need and is free.
+
+    Raises:
+        RagenError: vLLM is missing, of an unknown version, or cannot load the model; the folder holds no
+            weights; the model has no chat template.
+    """
+
+    def __init__(
+        self,
+        source: str | Path,
+        sampling: Sampling,
+        name: str | None = None,
+        batch_size: int = 256,
+        precision: str = "auto",
+        cache_gib: float | None = None,
+    ) -> None:
+        check_version()
+        super().__init__(source, sampling, name, batch_size)
+        try:
+            config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+        except (OSError, ValueError) as error:
+            raise not_loaded(source, error) from error
+        try:
+            generation = GenerationConfig.from_pretrained(source)
+        except OSError:  # a model may be saved without one
+            generation = GenerationConfig.from_model_config(config)
+        stops = stop_token_ids(generation, self._tokenizer)
+        self._template = ChatTemplate(self._tokenizer, stops)
+        settings = LocalSettings(None, batch_size, precision, cache_gib, sleeps=False)
+        model = load_local(source, settings)
+        own = int(getattr(config, "max_position_embeddings", 1 << 30))
+        self._context = min(own, model.context)
+        self._engine = VllmEngine(model, stops, sampling.max_tokens)
+
+    def _write(self, prompts: list[list[int]], seeds: list[int]) -> list[tuple[list[int], bool]]:
+        pairs = enumerate(zip(prompts, seeds, strict=True))
+        self._engine.submit(
+            [
+                TokenRequest(i, prompt, seed, self.sampling.temperature)
+                for i, (prompt, seed) in pairs
+            ]
+        )
+        found: dict[int, Completion] = {}
+        while done := self._engine.poll():
+            found |= {completion.key: completion for completion in done}
+        return [(found[i].ids, found[i].finish == "stop") for i in range(len(prompts))]

@@ -1,0 +1,120 @@
+"""Files and folders that are written whole or not at all, by one process at a time."""
+
+import fcntl
+import logging
+import os
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Final, Self
+
+from ragen_envs.game.errors import RagenError
+
+_LOG: Final = logging.getLogger("ragen.locks")
+
+
+class InUseError(RagenError):
+    """Another process holds the lock of a directory."""
+
+
+@contextmanager
+def exclusive_lock(path: Path, wait: bool = False) -> Iterator[BinaryIO]:
+    """Open a file for appending and hold its lock until the end of the block.
+
+    The operating system releases the lock when the process ends, however it ends.
+
+    Args:
+        path: The file.
+        wait: Whether to wait while another process holds the lock.
+
+    Raises:
+        InUseError: Another process holds the lock.
+        OSError: The file cannot be opened.
+    """
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not wait:
+                raise InUseError(f"'{path.parent}' is in use by another command") from None
+            _LOG.info("waiting for another command that uses '%s'", path.parent)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield file
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file that is there whole or not at all; text as UTF-8.
+
+    Of several processes that write the same file at once, the last one's content stays.
+    """
+    temporary = path.with_suffix(".tmp")
+    with opened_alone(temporary) as file:
+        file.truncate(0)
+        file.write(content.encode() if isinstance(content, str) else content)
+        file.flush()
+        os.fsync(file.fileno())
+        temporary.replace(path)
+
+
+@contextmanager
+def opened_alone(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for appending, once no other process has it open in this way.
+
+    This holds for files that are replaced while they are open, too.
+    """
+    while True:
+        with exclusive_lock(path, wait=True) as file:
+            if _is_at(path, file):
+                yield file
+                return
+
+
+def _is_at(path: Path, file: BinaryIO) -> bool:
+    """Return whether an open file still has its name; its last writer may have renamed it."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder that takes the place of another one, if any, when it is complete."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as temporary:
+        new, old = Path(temporary) / "new", Path(temporary) / "old"
+        new.mkdir()
+        yield new
+        if folder.exists():
+            folder.rename(old)
+        try:
+            new.rename(folder)
+        except BaseException:
+            if old.exists():
+                old.rename(folder)
+            raise
+
+
+class ResourceContext(ABC):
+    """A context manager whose resources an ``ExitStack`` releases, also when opening one of them fails."""
+
+    def __enter__(self) -> Self:
+        with ExitStack() as resources:
+            self._open(resources)
+            self._resources = resources.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._resources.close()
+
+    @abstractmethod
+    def _open(self, resources: ExitStack) -> None:
+        """Open what is needed and register how it is released."""
