@@ -1,14 +1,14 @@
 """The tokenizers of small models trained from scratch: byte-level BPE on the texts of the games.
 
-Text is split into pieces, within which tokens are merged. In the starter model's, a piece is a run of words or
-a single other character, and merges cross words and the commas between them (as in SuperBPE, Liu et al. 2025),
-so the sentences that every prompt repeats become few tokens, while each board symbol, digit and punctuation
-mark stays a token of its own. Any other text falls back to pieces and, in the end, to bytes.
+Text is split into pieces, within which tokens are merged. In the starter model's, a piece is a run of words
+or a single other character, and merges cross words and the commas between them (as in SuperBPE, Liu et al.
+2025), so the sentences that every prompt repeats become few tokens, while each board symbol, digit and
+punctuation mark stays a token of its own. Any other text falls back to pieces and, in the end, to bytes.
 
-A tokenizer for one game has a token for each word, name with a number and repeated line. Text is read in lower
-case, so a word that is asked for and the same word in a title are one token, and what the model writes is in
-lower case. A word takes the space that follows it, not the one before it, so a value reads the same in a list
-and between brackets.
+A tokenizer for one game has a token for each word, name with a number and repeated line. Text is read in
+lower case, so a word that is asked for and the same word in a title are one token, and what the model
+writes is in lower case. A word takes the space that follows it, not the one before it, so a value reads the
+same in a list and between brackets.
 """
 
 from collections import Counter
