@@ -4,8 +4,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Real
-from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from ragen_agents.engines.base import Completion, Engine, EngineError, TokenRequest
 from ragen_agents.rollout.chat import ChatCodec, begun, extend
@@ -22,107 +21,6 @@ from ragen_envs.conversation.wrapper import Message
 from ragen_envs.game.errors import InstanceError, RagenError
 from ragen_envs.game.oracle import Budget
 from ragen_envs.levels.seeding import new_stream
-
-_ROUNDING: Final = 1e-3
-"""Log-probabilities of almost certain tokens may exceed 0 by so much."""
-
-
-def check_completions(
-    completions: Sequence[Completion],
-    waiting: set[int],
-    vocabulary: int | None,
-    version: int,
-    max_tokens: int,
-) -> None:
-    """Check what an engine returned.
-
-    Args:
-        completions: All that it returned at once.
-        waiting: Keys of the requests that have no completion yet.
-        vocabulary: Number of tokens that the model knows; None checks no upper bound.
-        version: Of the weights that must have written them.
-        max_tokens: Most tokens of a reply.
-
-    Raises:
-        RagenError: A trajectory cannot be built from it.
-    """
-    if not isinstance(completions, Sequence):  # a generator could be read only once
-        raise _no_completions(completions)
-    seen: set[int] = set()
-    for completion in completions:
-        if not isinstance(completion, Completion):
-            raise _no_completions(completion)
-        key = completion.key
-        if key not in waiting or key in seen:
-            raise RagenError(
-                f"the engine returned a completion with the key {key}, which was not requested"
-            )
-        seen.add(key)
-        where = f"the engine returned a completion for the key {key} with"
-        _check_ids(completion.ids, where, vocabulary)
-        if len(completion.ids) > max_tokens:
-            raise RagenError(
-                f"{where} {len(completion.ids)} tokens, but a reply has at most {max_tokens} "
-                "(rollout.max_tokens)"
-            )
-        if completion.version != version:
-            raise RagenError(
-                f"{where} version={completion.version!r:.80}, but the engine has the weights {version}"
-            )
-        _check_logprobs(completion.logprobs, len(completion.ids), where)
-        if completion.finish not in ("stop", "length"):
-            raise RagenError(
-                f"{where} finish={completion.finish!r:.80}, but it must be 'stop' or 'length'"
-            )
-        _check_entropies(completion.entropies, len(completion.ids), where)
-
-
-def _no_completions(found: Any) -> RagenError:
-    return RagenError(
-        f"the engine returned {found!r:.80}, but must return a list of ragen_agents.engines.base.Completion"
-    )
-
-
-def is_finite(value: Any) -> bool:
-    """Return whether a value is a finite number, within the range of a float."""
-    try:
-        return isinstance(value, Real) and math.isfinite(value)
-    except OverflowError:
-        return False
-
-
-def _check_ids(ids: Any, where: str, vocabulary: int | None) -> None:
-    if not isinstance(ids, list) or any(type(token) is not int or token < 0 for token in ids):
-        raise RagenError(f"{where} the ids {ids!r:.80}, but they must be a list of int")
-    if vocabulary is not None and max(ids, default=0) >= vocabulary:
-        raise RagenError(
-            f"{where} the id {max(ids)}, but the model has {vocabulary} tokens: ids must be smaller"
-        )
-
-
-def _check_logprobs(logprobs: Any, length: int, where: str) -> None:
-    if not isinstance(logprobs, list) or len(logprobs) != length:
-        raise RagenError(f"{where} {length} ids, but the logprobs {logprobs!r:.80}")
-    for number in logprobs:
-        if not is_finite(number) or number > _ROUNDING:
-            diverged = isinstance(number, float) and math.isnan(number)
-            advice = "; if the model's training has diverged, lower update.learning_rate"
-            raise RagenError(
-                f"{where} the logprob {number!r:.80}, but it must be a finite number, 0 or less"
-                f"{advice if diverged else ''}"
-            )
-
-
-def _check_entropies(entropies: Any, length: int, where: str) -> None:
-    if entropies is None:
-        return
-    if not isinstance(entropies, list) or len(entropies) != length:
-        raise RagenError(
-            f"{where} {length} ids, but the entropies {entropies!r:.80}; return one for each id, or None"
-        )
-    for number in entropies:
-        if not is_finite(number):
-            raise RagenError(f"{where} the entropy {number!r:.80}, but it must be a finite number")
 
 
 @runtime_checkable
@@ -180,7 +78,6 @@ class Collector:
         seed_purpose: Purpose string of the sampling seeds, which derive from it and from iteration, group,
             member and turn.
         reward: Computes the parts of a turn's reward.
-        vocabulary: Size of the model's vocabulary; with None, sampled ids have no upper bound.
     """
 
     engine: Engine
@@ -191,7 +88,6 @@ class Collector:
     temperature: float
     seed_purpose: str
     reward: RewardFunction
-    vocabulary: int | None = None
     clock: Clock = field(default_factory=Clock)
     _envs: list[ConversationWrapper] = field(default_factory=list)
 
@@ -278,9 +174,7 @@ class Collector:
             if not completions:
                 raise EngineError("the engine returned no reply although requests are queued")
             waiting = {key for key, one in enumerate(trajectories) if one.end is None}
-            check_completions(
-                completions, waiting, self.vocabulary, self.engine.version, self.max_tokens
-            )
+            _check(completions, waiting)
             self._receive(games, trajectories, completions)
             for completion in completions:
                 if trajectories[completion.key].end is None:
@@ -345,18 +239,36 @@ class Collector:
             extend(trajectory, self.codec, env, asked.messages, reply, closed)
 
 
-def _checked_parts(parts: Any) -> dict[str, float]:
-    """Return the parts of a reward as numbers.
+def _check(completions: Sequence[Completion], waiting: set[int]) -> None:
+    """Check that an engine, perhaps the user's, returned what it was asked for.
+
+    Args:
+        completions: All that it returned at once.
+        waiting: Keys of the requests that have no completion yet.
 
     Raises:
-        RagenError: They are no mapping, or one of them has no name or is no finite number.
+        RagenError: A key was not requested, or the log-probabilities are not one finite number a token.
     """
-    if not isinstance(parts, Mapping) or any(not isinstance(name, str) for name in parts):
-        raise RagenError(
-            f"the reward returned {parts!r:.80}, but must return a mapping of names to finite numbers"
-        )
+    for completion in completions:
+        where = f"the engine returned a completion for the key {completion.key}"
+        if completion.key not in waiting:
+            raise RagenError(f"{where}, which was not requested")
+        waiting.remove(completion.key)
+        if len(completion.logprobs) != len(completion.ids):
+            raise RagenError(
+                f"{where} with {len(completion.ids)} ids, but {len(completion.logprobs)} logprobs"
+            )
+        if not all(map(math.isfinite, completion.logprobs)):
+            raise RagenError(
+                f"{where} with logprobs that are not finite; if the model's training has diverged, lower "
+                "update.learning_rate"
+            )
+
+
+def _checked_parts(parts: Mapping[str, float]) -> dict[str, float]:
+    """Return the parts of a reward, perhaps the user's, or raise `RagenError` if one is not finite."""
     for name, value in parts.items():
-        if not is_finite(value):
+        if not math.isfinite(value):
             raise RagenError(
                 f"the reward returned {value!r:.80} for '{name}', but must return finite numbers"
             )

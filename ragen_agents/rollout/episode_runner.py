@@ -18,8 +18,6 @@ from ragen_envs.conversation import (
     ConversationVector,
     ConversationWrapper,
     EndReason,
-    Picture,
-    TurnResult,
     make,
 )
 from ragen_envs.conversation.game_errors import incomplete, named_errors
@@ -112,12 +110,11 @@ class References(NamedTuple):
         return found
 
 
-class UserMessage(NamedTuple):
-    """The message that waits for a reply."""
+class Answer(NamedTuple):
+    """The reply of a policy, or the error instead."""
 
-    text: str
-    pictures: Sequence[Picture]
-    """The picture beside each user message so far; empty if observations are text."""
+    reply: Reply | Exception
+    seconds: float
 
 
 class EpisodeRunner:
@@ -145,13 +142,6 @@ class EpisodeRunner:
         seed = sampling_seed(self.run_seed, self.spec, len(self.turns))
         env = self.env
         return Request(env.messages, seed, env, tuple(env.pictures), env.settings.prefix)
-
-    def add_turn(
-        self, message: UserMessage, reply: Reply, result: TurnResult, seconds: float
-    ) -> None:
-        """Record a message, the reply that took so many seconds, and what the reply did."""
-        self.turns.append(record_turn(*message, reply, result, self.env.names, seconds))
-        self.end = result.end
 
     def fail(self, error: Exception) -> None:
         """End the episode because of an error, which is part of its record."""
@@ -183,40 +173,31 @@ class EpisodeRunner:
         )
 
 
-def checked_reply(reply: object) -> Reply:
-    """Return what a policy has returned for a request.
-
-    Raises:
-        TypeError: It is not a `Reply`.
-    """
-    if not isinstance(reply, Reply):
-        raise TypeError(f"the policy returned {reply!r:.80}, but must return a Reply")
-    return reply
-
-
-def play_replies(
-    runners: Sequence[EpisodeRunner], replies: Sequence[Reply], seconds: float
-) -> None:
+def play_answers(runners: Sequence[EpisodeRunner], answers: Sequence[Answer]) -> None:
     """Play one reply in each of the episodes and record what it did.
 
-    A game that breaks ends its episode as an error.
+    The error of a policy, or of a game that breaks, ends its episode.
 
     Args:
         runners: Episodes that go on.
-        replies: One for each episode.
-        seconds: What each reply took.
+        answers: One for each episode.
     """
-    for runner, reply in zip(runners, replies, strict=True):
-        runner.end = EndReason.OVERFLOW if reply.overflow else None
-    played = [(r, reply) for r, reply in zip(runners, replies, strict=True) if not reply.overflow]
-    if not played:
-        return
-    messages = [UserMessage(runner.env.user, runner.env.pictures) for runner, _ in played]
-    results = ConversationVector([runner.env for runner, _ in played]).play(
-        [reply.text for _, reply in played], truncated=[reply.cut_off for _, reply in played]
+    played = []
+    for runner, (reply, seconds) in zip(runners, answers, strict=True):
+        if isinstance(reply, Exception):
+            runner.fail(reply)
+        elif reply.overflow:
+            runner.end = EndReason.OVERFLOW
+        else:
+            played.append((runner, reply, seconds, runner.env.user, runner.env.pictures))
+    results = ConversationVector([runner.env for runner, *_ in played]).play(
+        [reply.text for _, reply, *_ in played],
+        truncated=[reply.cut_off for _, reply, *_ in played],
     )
-    for (runner, reply), message, result in zip(played, messages, results, strict=True):
+    for (runner, reply, seconds, user, pictures), result in zip(played, results, strict=True):
         if isinstance(result, Exception):
             runner.fail(result)
         else:
-            runner.add_turn(message, reply, result, seconds)
+            names = runner.env.names
+            runner.turns.append(record_turn(user, pictures, reply, result, names, seconds))
+            runner.end = result.end

@@ -1,7 +1,6 @@
 """One game of several players while it is played, an agent on each seat, and what it leaves."""
 
 import asyncio
-import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,10 +16,10 @@ from ragen_agents.policies.base import (
     Reply,
     Request,
 )
-from ragen_agents.policies.controls import Control
 from ragen_agents.rollout.episode import InstanceRecord, TurnRecord, describe_error, record_turn
-from ragen_agents.rollout.episode_runner import checked_reply
+from ragen_agents.rollout.episode_runner import Answer
 from ragen_agents.rollout.match_record import MatchRecord, SeatRecord
+from ragen_agents.rollout.play import act, ask
 from ragen_envs import SUITE_VERSION
 from ragen_envs.conversation import EndReason, TurnResult
 from ragen_envs.game.errors import RagenError
@@ -44,13 +43,6 @@ class MatchSpec:
     split: str = "test"
     env_kwargs: dict[str, Any] = field(default_factory=dict, hash=False)
     """Keywords for the env, over those of its id."""
-
-
-class SeatReply(NamedTuple):
-    """What an agent replied on a seat, or the error instead."""
-
-    reply: Reply | Exception
-    seconds: float
 
 
 def seat_seed(run_seed: int, spec: MatchSpec, seat: int, turn: int) -> int:
@@ -121,7 +113,7 @@ class MatchRunner:
             if self._seats[number].end is None
         }
 
-    def play(self, answers: Mapping[int, SeatReply]) -> None:
+    def play(self, answers: Mapping[int, Answer]) -> None:
         """Play a round with the replies of all seats that were asked.
 
         A game that breaks ends the match of all who are in it as an error.
@@ -158,7 +150,7 @@ class MatchRunner:
     def _seed(self, number: int) -> int:
         return seat_seed(self.run_seed, self.spec, number, len(self._seats[number].turns))
 
-    def _said(self, number: int, answer: SeatReply) -> Reply | None:
+    def _said(self, number: int, answer: Answer) -> Reply | None:
         """Return the reply of a seat that was asked, or None if it has none, and none any more."""
         state, reply = self._seats[number], answer.reply
         if isinstance(reply, Exception):
@@ -251,15 +243,15 @@ async def _play_out(
 
 async def _ask_all(
     asked: Sequence[_SeatRequest], policies: Mapping[str, Policy | AsyncPolicy]
-) -> dict[int, dict[int, SeatReply]]:
+) -> dict[int, dict[int, Answer]]:
     """Return the answers of a round by the identity of the match and by seat."""
     of_agent: defaultdict[str, list[_SeatRequest]] = defaultdict(list)
     for one in asked:
         of_agent[one.agent].append(one)
     everything = [_ask(policies[agent], part) for agent, part in of_agent.items()]
-    found = await asyncio.gather(*everything, return_exceptions=True)
-    answers: defaultdict[int, dict[int, SeatReply]] = defaultdict(dict)
-    for part, given in zip(of_agent.values(), found, strict=True):
+    answered = await asyncio.gather(*everything, return_exceptions=True)
+    answers: defaultdict[int, dict[int, Answer]] = defaultdict(dict)
+    for part, given in zip(of_agent.values(), answered, strict=True):
         if isinstance(given, BaseException):
             raise given
         for one, answer in zip(part, given, strict=True):
@@ -267,56 +259,21 @@ async def _ask_all(
     return answers
 
 
-async def _ask(policy: Policy | AsyncPolicy, asked: Sequence[_SeatRequest]) -> list[SeatReply]:
+async def _ask(policy: Policy | AsyncPolicy, asked: Sequence[_SeatRequest]) -> list[Answer]:
     requests = [one.request for one in asked]
     if not isinstance(policy, AsyncPolicy):
         size = policy.batch_size
         pieces = [requests[start : start + size] for start in range(0, len(requests), size)]
-        return [answer for piece in pieces for answer in _act(policy, piece)]
+        return [answer for piece in pieces for answer in act(policy, piece)]
     places = asyncio.Semaphore(policy.concurrency)
-    everything = [_reply(policy, request, places) for request in requests]
-    found = await asyncio.gather(*everything, return_exceptions=True)
-    stops = [given for given in found if isinstance(given, BaseException)]
+
+    async def ask_in_turn(request: Request) -> Answer:
+        async with places:
+            return await ask(policy, request)
+
+    answers = await asyncio.gather(*map(ask_in_turn, requests), return_exceptions=True)
+    stops = [given for given in answers if isinstance(given, BaseException)]
     # What stops the run matters more than a budget that is reached at the same time.
     for stop in sorted(stops, key=lambda stop: isinstance(stop, BudgetReachedError)):
         raise stop
-    return [given for given in found if isinstance(given, SeatReply)]
-
-
-def _act(policy: Policy, requests: Sequence[Request]) -> list[SeatReply]:
-    """Ask a local policy for a batch.
-
-    What it raises is its answer on every seat of the batch; a control is asked again for each seat.
-    """
-    started = time.perf_counter()
-    try:
-        replies = policy.act(requests)
-        seconds = (time.perf_counter() - started) / len(requests)
-        pairs = zip(requests, replies, strict=True)
-        return [SeatReply(_checked(reply), seconds) for _, reply in pairs]
-    except RagenError:
-        raise
-    except Exception as error:
-        if len(requests) > 1 and isinstance(policy, Control):
-            return [answer for request in requests for answer in _act(policy, [request])]
-        return [SeatReply(error, 0.0) for _ in requests]
-
-
-def _checked(reply: object) -> Reply | Exception:
-    try:
-        return checked_reply(reply)
-    except (TypeError, ValueError) as error:
-        return error
-
-
-async def _reply(policy: AsyncPolicy, request: Request, places: asyncio.Semaphore) -> SeatReply:
-    async with places:
-        started = time.perf_counter()
-        try:
-            reply = checked_reply(await policy.reply(request))
-        except RagenError:
-            raise
-        except Exception as error:
-            return SeatReply(error, 0.0)
-    waited = time.perf_counter() - started
-    return SeatReply(reply, waited if reply.seconds is None else reply.seconds)
+    return [given for given in answers if isinstance(given, Answer)]

@@ -16,12 +16,15 @@ from ragen_agents.policies.base import (
 from ragen_agents.policies.controls import Control
 from ragen_agents.rollout.episode import Episode
 from ragen_agents.rollout.episode_runner import (
+    Answer,
     EpisodeRunner,
     EpisodeSpec,
-    checked_reply,
-    play_replies,
+    play_answers,
 )
 from ragen_envs.game.errors import GameError, RagenError
+
+Keep = Callable[[Sequence[Episode]], None]
+"""Writes episodes that have ended; called in another thread, one call at a time."""
 
 
 def play_batch(specs: Sequence[EpisodeSpec], policy: Policy, run_seed: int) -> list[Episode]:
@@ -42,38 +45,53 @@ def play_batch(specs: Sequence[EpisodeSpec], policy: Policy, run_seed: int) -> l
 
 def _play_out(runners: Sequence[EpisodeRunner], policy: Policy) -> None:
     while waiting := [runner for runner in runners if runner.end is None]:
-        _play_turn(waiting[: policy.batch_size], policy)
+        batch = waiting[: policy.batch_size]
+        play_answers(batch, act(policy, [runner.request() for runner in batch]))
 
 
-def _play_turn(batch: Sequence[EpisodeRunner], policy: Policy) -> None:
+def act(policy: Policy, requests: Sequence[Request]) -> list[Answer]:
+    """Ask a local policy for a batch of replies.
+
+    What it raises is its answer to every request of the batch; a control is asked again for each.
+
+    Raises:
+        RagenError: Raised by the policy, unless the error is of a game.
+    """
     started = time.perf_counter()
     try:
-        replies = _replies(policy, [runner.request() for runner in batch])
+        replies = policy.act(requests)
+        if not isinstance(replies, Sequence) or len(replies) != len(requests):
+            raise TypeError(
+                f"the policy returned {replies!r:.80} for {len(requests)} requests, but must return a list "
+                "of as many Reply"
+            )
     except Exception as error:
         if isinstance(error, RagenError) and not isinstance(error, GameError):
             raise
-        if len(batch) > 1 and isinstance(policy, Control):
-            for runner in batch:
-                _play_turn([runner], policy)
-            return
-        for runner in batch:
-            runner.fail(error)
-        return
-    seconds = (time.perf_counter() - started) / len(batch)
-    play_replies(batch, replies, seconds)
+        if len(requests) > 1 and isinstance(policy, Control):
+            return [answer for request in requests for answer in act(policy, [request])]
+        return [Answer(error, 0.0) for _ in requests]
+    seconds = (time.perf_counter() - started) / len(requests)
+    return [Answer(_checked(reply), seconds) for reply in replies]
 
 
-def _replies(policy: Policy, requests: list[Request]) -> list[Reply]:
-    replies = policy.act(requests)
-    if not isinstance(replies, Sequence) or isinstance(replies, str):
-        raise TypeError(f"the policy returned {replies!r:.80}, but must return a list of Reply")
-    if len(replies) != len(requests):
-        raise ValueError(f"the policy returned {len(replies)} replies for {len(requests)} requests")
-    return [checked_reply(reply) for reply in replies]
+def _checked(reply: Reply) -> Reply | Exception:
+    if isinstance(reply, Reply):
+        return reply
+    return TypeError(f"the policy returned {reply!r:.80}, but must return a Reply")
 
 
-Keep = Callable[[Sequence[Episode]], None]
-"""Writes episodes that have ended; called in another thread, one call at a time."""
+async def ask(policy: AsyncPolicy, request: Request) -> Answer:
+    """Ask for one reply; what the policy raises is its answer, unless it is a `RagenError`."""
+    started = time.perf_counter()
+    try:
+        reply = await policy.reply(request)
+    except RagenError:
+        raise
+    except Exception as error:
+        return Answer(error, 0.0)
+    waited = time.perf_counter() - started
+    return Answer(reply, waited if reply.seconds is None else reply.seconds)
 
 
 async def play_independently(
@@ -122,16 +140,7 @@ async def play_independently(
 async def _play(spec: EpisodeSpec, policy: AsyncPolicy, run_seed: int) -> Episode:
     runner = EpisodeRunner(spec, run_seed)
     while runner.end is None:
-        started = time.perf_counter()
-        try:
-            reply = checked_reply(await policy.reply(runner.request()))
-        except RagenError:
-            raise
-        except Exception as error:
-            runner.fail(error)
-        else:
-            waited = time.perf_counter() - started
-            play_replies([runner], [reply], waited if reply.seconds is None else reply.seconds)
+        play_answers([runner], [await ask(policy, runner.request())])
     return runner.record(policy.name)
 
 
@@ -146,14 +155,14 @@ async def _write(
 
 def _take_all(ended: asyncio.Queue[Episode | None]) -> list[Episode]:
     """Take the episodes that are there; a None stays last."""
-    found: list[Episode] = []
+    episodes: list[Episode] = []
     while not ended.empty():
         episode = ended.get_nowait()
         if episode is None:
             ended.put_nowait(None)
             break
-        found.append(episode)
-    return found
+        episodes.append(episode)
+    return episodes
 
 
 def _first(error: BaseException) -> BaseException:

@@ -152,7 +152,6 @@ class Trainer:
         )
         self._own_context = int(getattr(policy.config, "max_position_embeddings", 1 << 30))
         self._context = self._own_context
-        self._vocabulary = int(policy.config.get_text_config().vocab_size)
         if engine is None:
             self._context = engine_context(config, self._make_env, self.codec, self._own_context)
         check_fits(config, self._make_env, self.codec, self._context)
@@ -466,7 +465,7 @@ class Trainer:
     def _collector(self, temperature: float, draws: str) -> Collector:
         return Collector(
             self.engine, self.codec, self._make_env, self._context, self.config.rollout.max_tokens,
-            temperature, draws, self._reward, self._vocabulary,
+            temperature, draws, self._reward,
         )  # fmt: skip
 
     def _saved(self, folder: Path) -> None:

@@ -232,63 +232,29 @@ def test_an_instance_that_does_not_exist_is_the_callers_error(codec):
     ("wrong", "words"),
     [
         ({"key": 7}, "the key 7, which was not requested"),
-        ({"logprobs": [0.0]}, r"\d+ ids, but the logprobs \[0\.0\]"),
-        ({"logprobs": None}, r"\d+ ids, but the logprobs None"),
-        ({"ids": "text"}, "the ids 'text', but they must be a list of int"),
-        ({"ids": [1.0, 2.0]}, r"must be a list of int"),
+        ({"logprobs": [0.0]}, r"\d+ ids, but 1 logprobs"),
         (
             {"ids": [5, 6], "logprobs": [0.0, float("nan")]},
-            "the logprob nan, .* lower update.learning_rate",
+            "not finite; .* lower update.learning_rate",
         ),
-        ({"ids": [5, 6], "logprobs": [0.0, None]}, "the logprob None"),
-        ({"ids": [5, 6], "logprobs": [0.0, 5.0]}, "the logprob 5.0, .* 0 or less"),
-        ({"ids": [5, 9999], "logprobs": [0.0, 0.0]}, "the id 9999, but the model has 2432 tokens"),
-        ({"finish": "eos"}, "finish='eos', but it must be 'stop' or 'length'"),
-        ({"version": 99}, "version=99, but the engine has the weights 0"),
-        ({"ids": [5] * 500, "logprobs": [0.0] * 500}, "500 tokens, but a reply has at most"),
-        ({"entropies": [0.1]}, r"\d+ ids, but the entropies \[0\.1\]"),
-        ({"entropies": "some"}, "the entropies 'some'"),
-        ({"ids": [5], "logprobs": [0.0], "entropies": [float("nan")]}, "the entropy nan"),
-        ({"ids": [5], "logprobs": [0.0], "entropies": [None]}, "the entropy None"),
     ],
 )
 def test_what_an_engine_returns_is_checked(wrong, words, codec):
     games = collector(codec, by_seed)
-    games.vocabulary = 2432
     poll = games.engine.poll
     games.engine.poll = lambda: [replace(completion, **wrong) for completion in poll()]
     with pytest.raises(RagenError, match=f"the engine returned a completion .*{words}"):
         games.collect([GroupSpec(0, 2, {"seed": 1})], 0)
 
 
-def test_an_engine_that_returns_no_completions_is_refused(codec):
-    games = collector(codec, by_seed)
-    games.engine.poll = lambda: [("a reply", 1)]
-    with pytest.raises(RagenError, match=r"the engine returned \('a reply', 1\), but must return"):
-        games.collect([GroupSpec(0, 1, {"seed": 1})], 0)
-
-
-def test_an_engine_that_returns_an_iterator_is_refused(codec):
-    games = collector(codec, by_seed)
-    poll = games.engine.poll
-    games.engine.poll = lambda: iter(poll())
-    with pytest.raises(
-        RagenError, match=r"the engine returned <list_iterator .*must return a list"
-    ):
-        games.collect([GroupSpec(0, 1, {"seed": 1})], 0)
-
-
-@pytest.mark.parametrize("parts", [None, 0.5, [("game", 1.0)], {1: 0.5}, {"game": "much"}])
-def test_parts_that_are_no_named_numbers_are_refused(parts, codec):
+def test_parts_that_are_not_finite_are_refused(codec):
     class Wrong(TurnReward):
         def parts(self, before, reply, result):
-            return parts
+            return {"game": float("nan")}
 
     games = collector(codec, by_seed)
     games.reward = Wrong(Reward())
-    with pytest.raises(
-        RagenError, match=r"the reward returned .*, but must return .*finite numbers"
-    ):
+    with pytest.raises(RagenError, match=r"the reward returned nan for 'game', .*finite numbers"):
         games.collect([GroupSpec(0, 1, {"seed": 1})], 0)
 
 

@@ -309,9 +309,9 @@ def test_an_agent_that_cannot_be_made_is_named(agent, said, added, fails):
 @pytest.mark.parametrize(
     ("agent", "said"),
     [
-        ("hare", "the policy returned 1 replies for 3 requests"),
+        ("hare", "for 3 requests, but must return a list of as many Reply"),
         ("strings", "the policy returned 'x', but must return a Reply"),
-        ("mute", "the policy returned None, but must return a list of Reply"),
+        ("mute", "the policy returned None for 3 requests, but must return a list"),
     ],
 )
 def test_what_is_no_list_of_replies_ends_the_episodes(agent, said, added, capsys):

@@ -1,4 +1,4 @@
-"""What can go wrong with a request, and what it affects: this try, this episode, or the run."""
+"""Errors of requests, by what they affect: this try, this episode, or the run."""
 
 import email.utils
 import json
@@ -56,32 +56,16 @@ class RequestFailedError(Exception):
     """One request failed where others do not: an error of its episode."""
 
 
-class AuthenticationFailedError(RagenError):
-    """The endpoint does not accept the key."""
+class EndpointError(RagenError):
+    """The endpoint answers no request of this run: it is down, or refuses the key or the settings."""
 
 
-class ForbiddenError(AuthenticationFailedError):
+class ForbiddenError(EndpointError):
     """The endpoint does not answer this request for this key: all requests are affected, or one prompt."""
 
 
-class RedirectedError(RagenError):
-    """The endpoint sends requests elsewhere."""
-
-
-class UnknownModelError(RagenError):
+class UnknownModelError(EndpointError):
     """The endpoint does not have the model, or there is no endpoint at this URL."""
-
-
-class QuotaError(RagenError):
-    """The account has no money left."""
-
-
-class RefusedSettingsError(RagenError):
-    """The endpoint refuses every request with these settings."""
-
-
-class EndpointDownError(RagenError):
-    """The endpoint answers nothing."""
 
 
 def message_of(answer: APIStatusError) -> str:
@@ -109,16 +93,16 @@ def error_of(answer: APIStatusError, message: str, model: str, moved: str) -> Ex
     status, code = answer.status_code, f"{answer.code} {answer.type}"
     said = f"HTTP {status}{': ' if message else ''}{message}"
     if 300 <= status < 400:
-        return RedirectedError(
+        return EndpointError(
             f"the endpoint redirects to {moved[:200] or 'an unnamed place'} (HTTP {status}), but redirects "
             "are not followed; to use that endpoint, pass it as --base-url"
         )
     if status == 403:
         return ForbiddenError(f"the endpoint refused the request: {said}")
     if status == 401:
-        return AuthenticationFailedError(f"the endpoint does not accept the key: {said}")
+        return EndpointError(f"the endpoint does not accept the key: {said}")
     if status == 402 or "insufficient_quota" in code:
-        return QuotaError(f"the account has no credit left: {said}")
+        return EndpointError(f"the account has no credit left: {said}")
     if status == 404 or "model_not_found" in code:
         return _unknown(answer, message, model)
     if status == 429:
@@ -130,7 +114,7 @@ def error_of(answer: APIStatusError, message: str, model: str, moved: str) -> Ex
     return RejectedError(said)
 
 
-def first_contact_error(where: str, base_url: str, error: TroubleError) -> EndpointDownError | None:
+def first_contact_error(where: str, base_url: str, error: TroubleError) -> EndpointError | None:
     """Return why an endpoint that has not answered yet never will, or None if it may.
 
     Args:
@@ -139,9 +123,7 @@ def first_contact_error(where: str, base_url: str, error: TroubleError) -> Endpo
         error: What happened to the request.
     """
     if isinstance(error, UnreachableError):
-        return EndpointDownError(
-            f"{where} cannot be reached: {error}; check --base-url and the server"
-        )
+        return EndpointError(f"{where} cannot be reached: {error}; check --base-url and the server")
     if not isinstance(error, WebPageError):
         return None
     hint = (
@@ -150,7 +132,7 @@ def first_contact_error(where: str, base_url: str, error: TroubleError) -> Endpo
         if base_url.endswith("/v1")
         else _needs_v1(base_url)
     )
-    return EndpointDownError(f"{where} answered with a web page instead of JSON; {hint}")
+    return EndpointError(f"{where} answered with a web page instead of JSON; {hint}")
 
 
 def _needs_v1(base_url: str) -> str:

@@ -13,11 +13,10 @@ from ragen_agents.pictures import data_url
 from ragen_agents.policies.base import Reply, Request, Sampling
 from ragen_agents.policies.endpoint.client import Answer, Client
 from ragen_agents.policies.endpoint.errors import (
-    EndpointDownError,
+    EndpointError,
     ForbiddenError,
     LimitedError,
     PromptTooLongError,
-    RefusedSettingsError,
     RejectedError,
     RequestFailedError,
     TroubleError,
@@ -219,16 +218,16 @@ class EndpointPolicy:
         try:
             await self._persist(small, _PROBE_RETRIES)
         except RejectedError as error:
-            raise RefusedSettingsError(
+            raise EndpointError(
                 f"{self._where} refuses these settings: {error}; --extra-body changes what is sent"
             ) from None
         except TroubleError:
-            raise EndpointDownError(
+            raise EndpointError(
                 f"{self._where} does not answer, after {self._max_retries + 1} attempts: {failed}; finished "
                 "episodes are kept, and the same command resumes the run"
             ) from None
         except PromptTooLongError as error:
-            raise RefusedSettingsError(
+            raise EndpointError(
                 f"{self._where} rejects even the prompt 'Hello' as too long: {error}; lower "
                 "--max-reply-tokens, or serve the model with a longer context"
             ) from None

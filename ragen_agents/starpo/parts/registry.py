@@ -7,7 +7,6 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import yaml
 
-from ragen_agents.rollout.collect import is_finite
 from ragen_agents.signatures import takes
 from ragen_envs.game.errors import RagenError
 
@@ -81,7 +80,8 @@ class Registry(Generic[PartT]):
             )
         params = getattr(part, "params", {})
         if not isinstance(params, Mapping) or not all(
-            isinstance(name, str) and is_finite(value) for name, value in params.items()
+            isinstance(name, str) and isinstance(value, int | float)
+            for name, value in params.items()
         ):
             raise RagenError(
                 f"{where} the params {params!r:.80}, but they must map names to finite numbers"
