@@ -171,8 +171,8 @@ class ChatTemplate:
             if whole[: len(shown)] != shown or end is None or whole[end] != self._close:
                 return False
             if reply in (_THOUGHT, _LONG_THOUGHT):
-                said = self._decoded(whole[len(shown) : end])
-                if said.strip() != turn["content"].removeprefix(self._opening).strip():
+                shown_reply = self._decoded(whole[len(shown) : end])
+                if shown_reply.strip() != turn["content"].removeprefix(self._opening).strip():
                     return False
             if tuple(whole[end + 1 :]) != self._tail("v"):
                 return False

@@ -97,26 +97,26 @@ def demonstrations(config: SftConfig, codec: ChatCodec) -> list[Trajectory]:
     Raises:
         RagenError: The game has too few levels that can be solved within its budget.
     """
-    found: list[Trajectory] = []
+    solved: list[Trajectory] = []
     number = 0
     for part, kwargs in enumerate(config.variants or [{}], start=1):
         env = make(config.game, **{**config.env_kwargs, **kwargs})
         check_split(env.unwrapped)
         wanted = config.demonstrations * part // max(1, len(config.variants))
-        while len(found) < wanted and number < _TRIES * config.demonstrations:
+        while len(solved) < wanted and number < _TRIES * config.demonstrations:
             env.reset(seed=new_stream(f"sft {config.seed}", config.game, number))
             rng = np.random.default_rng((config.seed, number))
             number += 1
-            trajectory = _play(env, codec, len(found), config.noise, rng)
+            trajectory = _play(env, codec, len(solved), config.noise, rng)
             if trajectory.success or not config.solved_only:
-                found.append(trajectory)
-    if len(found) == config.demonstrations:
-        return found
+                solved.append(trajectory)
+    if len(solved) == config.demonstrations:
+        return solved
     advice = (
         f"; noise is {config.noise}: lower it, or set solved_only=false" if config.noise else ""
     )
     raise RagenError(
-        f"the oracle solved only {len(found)} of {_TRIES * config.demonstrations} levels of {config.game}, "
+        f"the oracle solved only {len(solved)} of {_TRIES * config.demonstrations} levels of {config.game}, "
         f"but demonstrations is {config.demonstrations}{advice}"
     )
 

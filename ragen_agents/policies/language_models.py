@@ -231,7 +231,7 @@ class VllmPolicy(LanguageModelPolicy):
                 for i, (prompt, seed) in pairs
             ]
         )
-        found: dict[int, Completion] = {}
+        completions: dict[int, Completion] = {}
         while done := self._engine.poll():
-            found |= {completion.key: completion for completion in done}
-        return [(found[i].ids, found[i].finish == "stop") for i in range(len(prompts))]
+            completions |= {completion.key: completion for completion in done}
+        return [(completions[i].ids, completions[i].finish == "stop") for i in range(len(prompts))]

@@ -104,8 +104,8 @@ def load_agent(agent: str, concurrency: int) -> PythonPolicy:
     _make_importable()
     module, _, name = agent.partition(":")
     try:
-        found: Any = getattr(importlib.import_module(module), name)
-        function = found().reply if isinstance(found, type) else found
+        agent_object: Any = getattr(importlib.import_module(module), name)
+        function = agent_object().reply if isinstance(agent_object, type) else agent_object
     except (Exception, SystemExit) as error:
         raise RagenError(
             f"agent '{agent}' cannot be made: {type(error).__name__}: {error}"

@@ -48,14 +48,14 @@ def _follow_ups(
     env: ConversationWrapper, codec: ChatCodec, rng: np.random.Generator, cut_off: bool
 ) -> list[int]:
     """Play an episode to its end and return the tokens between each reply and the next."""
-    found = []
+    lengths = []
     while env.end is None:
         valid = env.settings.invalid == "end" or rng.random() < 0.5
         reply = _valid_reply(env, rng) if valid else str(rng.choice(_INVALID))
         env.play(reply, truncated=cut_off)
         if env.end is None:
-            found.append(_tokens(env, codec))
-    return found
+            lengths.append(_tokens(env, codec))
+    return lengths
 
 
 def _valid_reply(env: ConversationWrapper, rng: np.random.Generator) -> str:

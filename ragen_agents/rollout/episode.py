@@ -204,8 +204,8 @@ def record_turn(
 def describe_error(error: Exception) -> str:
     """Return an error as a record keeps it."""
     try:
-        said = str(error)
+        message = str(error)
     except Exception:  # of a class of the user's
-        said = "its message cannot be read"
-    text = f"{type(error).__name__}: {said}"[:2000]
+        message = "its message cannot be read"
+    text = f"{type(error).__name__}: {message}"[:2000]
     return text.encode(errors="backslashreplace").decode()  # a lone surrogate could not be written

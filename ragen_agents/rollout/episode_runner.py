@@ -82,22 +82,25 @@ class References(NamedTuple):
         game = env.unwrapped
         with named_errors(game):
             chance, advice = env.random_baseline(), env.oracle()
-            found = cls(
+            references = cls(
                 optimal_success=advice.value,
                 optimal_return=env.max_return(),
                 random_success=None if chance is None else chance.success,
                 random_return=None if chance is None else chance.expected_return,
             )
-            for name, number in found._asdict().items():
+            for name, number in references._asdict().items():
                 if number is None:
                     continue
                 if not math.isfinite(number):
                     raise incomplete(game, f"{name} is {number}, but must be a finite number")
                 if "success" in name and not 0 <= number <= _ONE:
                     raise incomplete(game, f"{name} is {number}, but must be a probability")
-            best, paid = found.optimal_success, found.optimal_return
-            if found.random_success is not None and found.random_success > best + _ROUNDING:
-                random = found.random_success
+            best, paid = references.optimal_success, references.optimal_return
+            if (
+                references.random_success is not None
+                and references.random_success > best + _ROUNDING
+            ):
+                random = references.random_success
                 raise incomplete(
                     game, f"random_success is {random}, but must not exceed optimal_success, {best}"
                 )
@@ -107,7 +110,7 @@ class References(NamedTuple):
                     game,
                     f"max_return is {paid}, but must not be below the oracle's expected_return, {promised}",
                 )
-        return found
+        return references
 
 
 class Answer(NamedTuple):

@@ -119,8 +119,8 @@ class MatchRunner:
         A game that breaks ends the match of all who are in it as an error.
         """
         asked = {number: self.env.seats[number].user for number in answers}
-        said = {number: self._said(number, answer) for number, answer in answers.items()}
-        spoken = {number: reply for number, reply in said.items() if reply is not None}
+        heard = {number: self._said(number, answer) for number, answer in answers.items()}
+        spoken = {number: reply for number, reply in heard.items() if reply is not None}
         agents = self.env.possible_agents
         replies = dict.fromkeys(self.env.agents, "")
         replies |= {agents[number]: reply.text for number, reply in spoken.items()}

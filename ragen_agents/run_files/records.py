@@ -31,7 +31,7 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
         raise RagenError(f"'{folder}' is not a training run: it has no {METRICS}") from error
     except UnicodeDecodeError as error:
         raise RagenError(f"'{folder / METRICS}' is corrupt: {error}") from error
-    found = []
+    iterations = []
     for number, line in enumerate(lines[:-1], 1):
         where = f"{folder / METRICS} line {number} is corrupt"
         try:
@@ -42,8 +42,8 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
             raise RagenError(
                 f"{where}: it must be a mapping with an {ITERATION}, but is {line:.80}"
             )
-        found.append(metrics)
-    return found
+        iterations.append(metrics)
+    return iterations
 
 
 _PACKAGES: Final = (

@@ -183,23 +183,23 @@ def merged(*layers: dict[str, Any]) -> dict[str, Any]:
 _UNSET: Final = object()
 
 
-def differences_of(there: dict[str, Any], here: dict[str, Any]) -> str | None:
+def differences_of(kept: dict[str, Any], new: dict[str, Any]) -> str | None:
     """Return the first field in which two configs, as plain data, differ, or None."""
-    return _first_difference(there, here, "")
+    return _first_difference(kept, new, "")
 
 
-def _first_difference(there: object, here: object, where: str) -> str | None:
-    if isinstance(there, dict) and isinstance(here, dict):
-        for name in [*there, *(n for n in here if n not in there)]:
+def _first_difference(kept: object, new: object, where: str) -> str | None:
+    if isinstance(kept, dict) and isinstance(new, dict):
+        for name in [*kept, *(n for n in new if n not in kept)]:
             inside = f"{where}.{name}" if where else str(name)
-            found = _first_difference(there.get(name, _UNSET), here.get(name, _UNSET), inside)
-            if found is not None:
-                return found
+            difference = _first_difference(kept.get(name, _UNSET), new.get(name, _UNSET), inside)
+            if difference is not None:
+                return difference
         # The order of the tasks is the order of the episodes.
-        return None if list(there) == list(here) else f"the order of {where}"
-    if there == here or all(value is None or value is _UNSET for value in (there, here)):
+        return None if list(kept) == list(new) else f"the order of {where}"
+    if kept == new or all(value is None or value is _UNSET for value in (kept, new)):
         return None
-    return f"{where} is {_shown(there)} there and {_shown(here)} now"
+    return f"{where} is {_shown(kept)} there and {_shown(new)} now"
 
 
 def _shown(value: object) -> str:

@@ -77,7 +77,7 @@ def conversations(config: BlankConfig) -> list[str]:
     texts = []
     for number in range(config.conversations):
         env.reset(seed=new_stream(f"blank {config.seed}", config.game, number))
-        told = [message["content"] for message in env.messages]
+        lines = [message["content"] for message in env.messages]
         while env.end is None:
             actions = env.oracle().actions
             if not actions or rng.random() < _RANDOM:
@@ -85,6 +85,6 @@ def conversations(config: BlankConfig) -> list[str]:
             thought = explain(env.unwrapped, actions, env.budget) if env.settings.think else None
             reply = format_reply(action_texts(env.names, actions), thought)
             env.play(reply)
-            told += [reply, env.user]
-        texts.append("\n".join(told))
+            lines += [reply, env.user]
+        texts.append("\n".join(lines))
     return texts

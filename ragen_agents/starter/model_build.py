@@ -112,9 +112,9 @@ def tokenizer_texts(chats: Sequence[Messages]) -> Iterator[str]:
     """
     markup = re.compile(r"</?\w+>| \|\| ")
     for chat in chats:
-        told = "\n".join(message["content"] for message in chat[1:])
-        found = [name for pair in re.findall(r"Arms: (\w+), (\w+)", told) for name in pair]
-        names = re.compile("|".join(found) if found else "$^")
+        text = "\n".join(message["content"] for message in chat[1:])
+        arms = [name for pair in re.findall(r"Arms: (\w+), (\w+)", text) for name in pair]
+        names = re.compile("|".join(arms) if arms else "$^")
         yield from (names.sub("", markup.sub("\n", message["content"])) for message in chat)
         yield from ("system", "user", "assistant")
     yield from WORDS * 200

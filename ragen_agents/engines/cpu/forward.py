@@ -136,7 +136,7 @@ def is_like_llama(config: Any) -> bool:
 def _agree(one: Forward, other: Forward, model: Any) -> bool:
     """Return whether two passes give the same log-probabilities after a fixed prompt and one token more."""
     ids = torch.tensor([probe(model)], device=model.device)
-    found = []
+    logits = []
     for forward in (one, other):
         cache = Cache(layer_class_to_replicate=GrowingLayer)
         known = Known(torch.ones_like(ids, dtype=torch.bool), 0)
@@ -144,9 +144,9 @@ def _agree(one: Forward, other: Forward, model: Any) -> bool:
         for start, end in ((0, ids.shape[1] - 1), (ids.shape[1] - 1, ids.shape[1])):
             positions = torch.arange(start, end, device=ids.device)[None]
             logs.append(forward(ids[:, start:end], positions, cache, known.part(1, end)))
-        found.append(torch.cat(logs))
-    gap = (found[0].float().log_softmax(-1) - found[1].float().log_softmax(-1)).abs().mean()
-    precision = "float32" if found[0].dtype == torch.float32 else "bfloat16"
+        logits.append(torch.cat(logs))
+    gap = (logits[0].float().log_softmax(-1) - logits[1].float().log_softmax(-1)).abs().mean()
+    precision = "float32" if logits[0].dtype == torch.float32 else "bfloat16"
     return float(gap) <= TOLERANCE[precision]
 
 

@@ -54,21 +54,21 @@ class PrefixCache:
         nowhere = [(0, 0)] * len(prompts)
         if self._past is None or not decoder.reads_in_parts:
             return nowhere
-        found = self._longest_beginnings(prompts)
-        left = sum(len(prompt) - n for prompt, (_, n) in zip(prompts, found, strict=True))
-        return found if left < fresh_tokens(prompts) else nowhere
+        beginnings = self._longest_beginnings(prompts)
+        left = sum(len(prompt) - n for prompt, (_, n) in zip(prompts, beginnings, strict=True))
+        return beginnings if left < fresh_tokens(prompts) else nowhere
 
     def _longest_beginnings(self, prompts: Sequence[list[int]]) -> list[tuple[int, int]]:
         order = sorted(range(len(self._read)), key=self._read.__getitem__)
         read = [self._read[row] for row in order]
-        found = []
+        beginnings = []
         for prompt in prompts:
             # In their order, the row that shares most is a neighbour of the prompt.
             place = bisect_left(read, prompt)
             near = [i for i in (place - 1, place) if 0 <= i < len(read)]
             shared, best = max((_shared(read[i], prompt), i) for i in near)
-            found.append((order[best], shared))
-        return found
+            beginnings.append((order[best], shared))
+        return beginnings
 
     def _taken(self, places: list[tuple[int, int]], spare: int) -> KeyValues | None:
         """Take the keys and values out of the cache, so that they do not lie beside those that grow."""

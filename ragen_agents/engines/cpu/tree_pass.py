@@ -160,14 +160,14 @@ def _is_right() -> bool:
     weights = products.masked_fill(~seen, float("-inf")).softmax(-1)
     expected = torch.einsum("hqk,khd->qhd", weights, value.repeat_interleave(2, 1))
     try:
-        found = tree_attention(query, key, value, tree, 0.5)
-        gradients = torch.autograd.grad(found.square().sum(), given)
+        attended = tree_attention(query, key, value, tree, 0.5)
+        gradients = torch.autograd.grad(attended.square().sum(), given)
     except (AttributeError, RuntimeError, TypeError):
         return False
     return all(
         torch.allclose(one, other, atol=1e-4)
         for one, other in zip(
-            [found, *gradients],
+            [attended, *gradients],
             [expected, *torch.autograd.grad(expected.square().sum(), given)],
             strict=True,
         )
@@ -186,8 +186,8 @@ class _TreeAttention(torch.autograd.Function):
             attended, log_sum = torch.empty_like(queries), queries.new_empty(queries.shape[:3])
             parts = path.parts()
             for heads in _sharing_keys(queries, path):
-                found = [_attend(queries[:, heads], part, scaling) for part in parts]
-                attended[:, heads], log_sum[:, heads] = _merged(found)
+                attended_parts = [_attend(queries[:, heads], part, scaling) for part in parts]
+                attended[:, heads], log_sum[:, heads] = _merged(attended_parts)
             whole[level.tokens] = level.unpadded(attended)
             log_sums.append(log_sum)
         ctx.save_for_backward(query, key, value, whole, *log_sums)
@@ -271,17 +271,17 @@ class _Path:
 
 def _paths(key: Tensor, value: Tensor, tree: TokenTree) -> list[_Path]:
     """Return keys and values of what the nodes of each level attend to."""
-    found: list[_Path] = []
+    paths: list[_Path] = []
     for level in tree.levels:
         keys, values, real, above = level.padded(key), level.padded(value), level.real, 0
         if level.parents is not None:
-            earlier, nodes = found[level.parents.level], level.parents.nodes
+            earlier, nodes = paths[level.parents.level], level.parents.nodes
             above = earlier.real.shape[1]
             keys = torch.cat([earlier.key.index_select(0, nodes), keys], 2)
             values = torch.cat([earlier.value.index_select(0, nodes), values], 2)
             real = torch.cat([earlier.real.index_select(0, nodes), real], 1)
-        found.append(_Path(keys, values, real, above))
-    return found
+        paths.append(_Path(keys, values, real, above))
+    return paths
 
 
 def _attend(queries: Tensor, part: _Part, scaling: float) -> tuple[Tensor, Tensor]:

@@ -58,13 +58,13 @@ def check_version() -> None:
     Raises:
         RagenError: It is not.
     """
-    found = next((v for name in _DISTRIBUTIONS if (v := _version(name))), None)
-    if found is None:
+    version = next((v for name in _DISTRIBUTIONS if (v := _version(name))), None)
+    if version is None:
         raise RagenError(
             f"vLLM is not installed; {install_hint('vllm')}, or on a machine without a GPU as "
             "docs/engines.md says"
         )
-    check_supported(found, "is installed")
+    check_supported(version, "is installed")
 
 
 def check_supported(version: str, where: str) -> None:
@@ -244,8 +244,8 @@ class Scored(BaseModel):
         """Return the log-probability of each token but the first; `ValueError` if one is missing."""
         if len(self.prompt_logprobs) != len(ids):
             raise ValueError("the log-probabilities are of another prompt")
-        found = zip(self.prompt_logprobs[1:], ids[1:], strict=True)
-        return [_at(place, token) for place, token in found]
+        pairs = zip(self.prompt_logprobs[1:], ids[1:], strict=True)
+        return [_at(place, token) for place, token in pairs]
 
 
 def _at(place: dict[int, _Place] | None, token: int) -> float:

@@ -149,8 +149,8 @@ class LocalModel:
                 "reload_weights", kwargs={"weights_iterator": noted(weights, sent)}
             )
             reading = partial(_weight_sums, dtype=getattr(torch, self.precision))
-            for found in self._engine.collective_rpc(reading):
-                check_sums(sent, found, label)
+            for held in self._engine.collective_rpc(reading):
+                check_sums(sent, held, label)
             if self._state == "empty":
                 self._engine.wake_up(["kv_cache"])
             self._state = "awake"

@@ -147,8 +147,8 @@ class ServedEngine:
             self._has_written = True
             try:
                 self._sent = _write(model, self._folder, self._servers[0].precision)
-            except RagenError as found:
-                error = found
+            except RagenError as failure:
+                error = failure
         self._processes.agree(error)
         self._sent = self._processes.from_first(self._sent)
         self._processes.agree(self._attempt(self._load_all()) if self._leads else None)
@@ -193,10 +193,10 @@ class ServedEngine:
     async def _check(self, context: int) -> None:
         for server in self._servers:
             await server.check(context)
-        found = {server.precision for server in self._servers}
-        if len(found) > 1:
+        dtypes = {server.precision for server in self._servers}
+        if len(dtypes) > 1:
             raise RagenError(
-                f"the servers have different dtypes, {' and '.join(sorted(found))}; start all with one"
+                f"the servers have different dtypes, {' and '.join(sorted(dtypes))}; start all with one"
             )
 
     async def _load_all(self) -> None:
@@ -217,10 +217,10 @@ class ServedEngine:
             request.seed, request.temperature, self._max_tokens, self._stop_token_ids
         )
         while True:
-            found = await server.reply(str(next(self._names)), request.ids, fields)
-            if self._is_ours(found.label):
+            reply = await server.reply(str(next(self._names)), request.ids, fields)
+            if self._is_ours(reply.label):
                 return Completion(
-                    request.key, found.ids, found.logprobs, found.finish, self.version
+                    request.key, reply.ids, reply.logprobs, reply.finish, self.version
                 )
             async with self._restoring:
                 await self._restore(server)

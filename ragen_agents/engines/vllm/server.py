@@ -80,13 +80,13 @@ class ServedModel:
         finally:
             self._outage_timeout = patience
         self.precision = served.dtype.removeprefix("torch.")
-        for name, found, wanted in (
+        for name, value, wanted in (
             ("dtype", self.precision, tuple(TOLERANCE)),
             ("logprobs-mode", served.logprobs_mode, ("processed_logprobs",)),
         ):
-            if found not in wanted:
+            if value not in wanted:
                 raise RagenError(
-                    f"the server at {self.url} has {name} {found}; start it with --{name} "
+                    f"the server at {self.url} has {name} {value}; start it with --{name} "
                     + " or ".join(wanted)
                 )
         if served.max_model_len < context:
@@ -106,7 +106,7 @@ class ServedModel:
     async def score(self, ids: Sequence[int]) -> list[float]:
         """Return the log-probability of each token but the first, untempered, in nats."""
         body = {"token_ids": list(ids), "sampling_params": api.scoring_fields()}
-        return await self._ask(api.GENERATE, body, api.Scored, lambda found: found.scores(ids))
+        return await self._ask(api.GENERATE, body, api.Scored, lambda answer: answer.scores(ids))
 
     async def load(self, folder: Path, label: str, sent: Digests) -> None:
         """Let the server abort what it does, forget it, and take over the weights in a folder.
@@ -121,8 +121,8 @@ class ServedModel:
         """
         for route, body in api.reloading(folder, label):
             await self._ask(route, body, api.Done, lambda _: None)
-        found = await self._ask(api.CHECKSUMS, api.hashing(), api.Checksums, lambda found: found)
-        self._arrival.check(sent, found.checksums, label)
+        answer = await self._ask(api.CHECKSUMS, api.hashing(), api.Checksums, lambda answer: answer)
+        self._arrival.check(sent, answer.checksums, label)
 
     async def label(self) -> str:
         """Return the label of the weights that the server has."""
@@ -137,7 +137,7 @@ class ServedModel:
         await self._client.aclose()
 
     async def _get(self, route: str, kind: type[AnswerT]) -> AnswerT:
-        return await self._ask(route, None, kind, lambda found: found, "GET")
+        return await self._ask(route, None, kind, lambda answer: answer, "GET")
 
     async def _ask(
         self,
@@ -152,14 +152,14 @@ class ServedModel:
             try:
                 async with self._room, asyncio.timeout(self._timeout):
                     response = await self._client.request(method, route, json=body)
-                found = read(kind.model_validate_json(self._content(route, response)))
+                answer = read(kind.model_validate_json(self._content(route, response)))
             except TimeoutError:
                 self._bear(f"{route}: no answer in {self._timeout:g} s")
             except (_TroubleError, ValueError, httpx2.HTTPError) as error:
                 self._bear(f"{route}: {_line(error)}")
             else:
                 self._silent_since = None
-                return found
+                return answer
             await asyncio.sleep(min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(number, 10)))
         raise AssertionError("unreachable")
 
@@ -167,11 +167,11 @@ class ServedModel:
         status = response.status_code
         if status == 200:
             return response.content or b"{}"
-        said = f"HTTP {status}: {_message(response)}"
+        message = f"HTTP {status}: {_message(response)}"
         if status in _PASSING and (status != 500 or route == api.GENERATE):
-            raise _TroubleError(said)
+            raise _TroubleError(message)
         raise EngineError(
-            f"the server at {self.url} refuses {route}: {said}; it must be started with {api.SERVE}"
+            f"the server at {self.url} refuses {route}: {message}; it must be started with {api.SERVE}"
         )
 
     def _bear(self, trouble: str) -> None:

@@ -155,16 +155,16 @@ def read_answer(body: bytes) -> Answer:
 def _check_no_error(body: bytes) -> None:
     """Raise the error that a server reports in place of a completion, although the status is 200."""
     try:
-        found = _Failure.model_validate_json(body)
+        failure = _Failure.model_validate_json(body)
     except ValidationError:
         return
-    if found.error:
-        raise _reported(found.error)
+    if failure.error:
+        raise _reported(failure.error)
 
 
 def _reported(error: Any) -> TroubleError:
-    said = error.get("message") if isinstance(error, dict) else None
-    return TroubleError(f"the server reports an error in its answer: {said or error}")
+    message = error.get("message") if isinstance(error, dict) else None
+    return TroubleError(f"the server reports an error in its answer: {message or error}")
 
 
 def _check_finished(choice: _Choice, reason: str) -> None:
@@ -194,15 +194,15 @@ def _thoughts(message: _Message) -> str | None:
     return thoughts if isinstance(thoughts, str) else None
 
 
-def _thought(found: Any) -> str:
-    if isinstance(found, list):
-        return "".join(_thought(part.get("text")) for part in found if isinstance(part, dict))
-    return found if isinstance(found, str) else ""
+def _thought(thinking: Any) -> str:
+    if isinstance(thinking, list):
+        return "".join(_thought(part.get("text")) for part in thinking if isinstance(part, dict))
+    return thinking if isinstance(thinking, str) else ""
 
 
-def _usage(found: Any) -> Usage | None:
+def _usage(given: Any) -> Usage | None:
     try:
-        return _USAGE.validate_python(found)
+        return _USAGE.validate_python(given)
     except ValidationError:
         return None
 
@@ -252,8 +252,8 @@ class Client:
             raise TroubleError(f"no answer in {self._timeout:g} s") from None
         except APIStatusError as error:
             moved = self._line(error.response.headers.get("location", ""))
-            said = self._line(message_of(error))
-            raise error_of(error, said, str(body.get("model")), moved) from None
+            message = self._line(message_of(error))
+            raise error_of(error, message, str(body.get("model")), moved) from None
         except APIConnectionError as error:
             cause = error.__cause__ or error
             kind = UnreachableError if isinstance(cause, httpx2.ConnectError) else TroubleError

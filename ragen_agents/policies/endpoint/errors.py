@@ -73,12 +73,12 @@ def message_of(answer: APIStatusError) -> str:
 
     Others say it in ``detail`` (FastAPI), or as the text itself (text-generation-inference, xAI).
     """
-    said = answer.body
-    if isinstance(said, dict):
-        said = said.get("message") or said.get("detail") or said
-    if isinstance(said, str):
-        return "" if said.lstrip().startswith("<") else said  # a web page
-    return json.dumps(said) if said else ""
+    body = answer.body
+    if isinstance(body, dict):
+        body = body.get("message") or body.get("detail") or body
+    if isinstance(body, str):
+        return "" if body.lstrip().startswith("<") else body  # a web page
+    return json.dumps(body) if body else ""
 
 
 def error_of(answer: APIStatusError, message: str, model: str, moved: str) -> Exception:
@@ -91,27 +91,27 @@ def error_of(answer: APIStatusError, message: str, model: str, moved: str) -> Ex
         moved: Where it redirects to, in text that may be shown; empty if it does not say.
     """
     status, code = answer.status_code, f"{answer.code} {answer.type}"
-    said = f"HTTP {status}{': ' if message else ''}{message}"
+    report = f"HTTP {status}{': ' if message else ''}{message}"
     if 300 <= status < 400:
         return EndpointError(
             f"the endpoint redirects to {moved[:200] or 'an unnamed place'} (HTTP {status}), but redirects "
             "are not followed; to use that endpoint, pass it as --base-url"
         )
     if status == 403:
-        return ForbiddenError(f"the endpoint refused the request: {said}")
+        return ForbiddenError(f"the endpoint refused the request: {report}")
     if status == 401:
-        return EndpointError(f"the endpoint does not accept the key: {said}")
+        return EndpointError(f"the endpoint does not accept the key: {report}")
     if status == 402 or "insufficient_quota" in code:
-        return EndpointError(f"the account has no credit left: {said}")
+        return EndpointError(f"the account has no credit left: {report}")
     if status == 404 or "model_not_found" in code:
         return _unknown(answer, message, model)
     if status == 429:
-        return LimitedError(said, retry_after(answer.response.headers))
+        return LimitedError(report, retry_after(answer.response.headers))
     if status in (408, 409, 425) or status >= 500:
-        return TroubleError(said)
+        return TroubleError(report)
     if _RUN_ON.search(f"{code} {message}"):
-        return PromptTooLongError(said)
-    return RejectedError(said)
+        return PromptTooLongError(report)
+    return RejectedError(report)
 
 
 def first_contact_error(where: str, base_url: str, error: TroubleError) -> EndpointError | None:
@@ -141,13 +141,13 @@ def _needs_v1(base_url: str) -> str:
 
 def _unknown(answer: APIStatusError, message: str, model: str) -> UnknownModelError:
     status, url = answer.status_code, str(answer.request.url)
-    said = f"HTTP {status} from {url}{': ' if message else ''}{message}"
+    report = f"HTTP {status} from {url}{': ' if message else ''}{message}"
     base = url.removesuffix("/chat/completions")
     if model in message:
-        return UnknownModelError(said)
+        return UnknownModelError(report)
     if base.endswith("/v1"):
-        return UnknownModelError(f"{said}; does the server have the model '{model}'?")
-    return UnknownModelError(f"{said}; {_needs_v1(base)}")
+        return UnknownModelError(f"{report}; does the server have the model '{model}'?")
+    return UnknownModelError(f"{report}; {_needs_v1(base)}")
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -65,12 +65,12 @@ def reply_text(content: str, calls: Sequence[ToolCall], think: bool) -> str:
 
 def _actions(call: ToolCall) -> list[str]:
     try:
-        found = json.loads(call.arguments)["actions"]
+        given = json.loads(call.arguments)["actions"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return [call.arguments]
-    if call.name != ACT or not isinstance(found, list):
+    if call.name != ACT or not isinstance(given, list):
         return [call.arguments]
-    actions = [action if isinstance(action, str) else json.dumps(action) for action in found]
+    actions = [action if isinstance(action, str) else json.dumps(action) for action in given]
     try:
         "".join(actions).encode()
     except UnicodeEncodeError:  # escapes of half a character
@@ -80,17 +80,17 @@ def _actions(call: ToolCall) -> list[str]:
 
 def as_calls(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a chat in which the assistant's replies are calls and what follows them is their result."""
-    found: list[dict[str, Any]] = []
+    chat: list[dict[str, Any]] = []
     for number, message in enumerate(messages):
         if number == 0 and message["role"] == "system":
-            found.append({**message, "content": message["content"] + INSTRUCTION})
+            chat.append({**message, "content": message["content"] + INSTRUCTION})
         elif message["role"] == "assistant" and (reply := _REPLY.fullmatch(message["content"])):
-            found.append(_call(f"call_{number}", reply[1], reply[2]))
-        elif message["role"] == "user" and found and "tool_calls" in found[-1]:
-            found += _result(found[-1]["tool_calls"][0]["id"], message)
+            chat.append(_call(f"call_{number}", reply[1], reply[2]))
+        elif message["role"] == "user" and chat and "tool_calls" in chat[-1]:
+            chat += _result(chat[-1]["tool_calls"][0]["id"], message)
         else:
-            found.append(dict(message))
-    return found
+            chat.append(dict(message))
+    return chat
 
 
 def _result(call: str, message: dict[str, Any]) -> list[dict[str, Any]]:

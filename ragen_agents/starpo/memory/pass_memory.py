@@ -94,10 +94,10 @@ def _norms(shape: ModelShape, how: Arithmetic) -> int:
     """Return the bytes a token that the norms of a layer keep: their input, and it normed if they learn."""
     learned = 0 if how.rank else how.state
     norm = FLOAT32 + learned
-    found = shape.norms * shape.hidden * norm
+    total = shape.norms * shape.hidden * norm
     if shape.head_norms:
-        found += (shape.query_width + shape.key_width) * norm
-    return found
+        total += (shape.query_width + shape.key_width) * norm
+    return total
 
 
 def _linear_inputs(shape: ModelShape, how: Arithmetic) -> int:
@@ -145,15 +145,15 @@ def _layer_backward(shape: ModelShape, how: Arithmetic, size: PassSize) -> int:
     if how.tree:
         return tree_layer_backward(shape, size)
     learned = size.rows * size.after
-    found = learned * (shape.intermediate * how.product + 2 * shape.hidden * how.state)
+    total = learned * (shape.intermediate * how.product + 2 * shape.hidden * how.state)
     if not how.rank:
-        found += shape.hidden * shape.intermediate * (FLOAT32 + how.product)
+        total += shape.hidden * shape.intermediate * (FLOAT32 + how.product)
     if how.recomputed:
-        found += layer_activations(shape, how, replace(size, prompts=0))
-        found += _cast_weights(shape, how) // shape.layers
+        total += layer_activations(shape, how, replace(size, prompts=0))
+        total += _cast_weights(shape, how) // shape.layers
     if how.rank and how.bfloat16:  # adapters read in float32
-        found += learned * shape.intermediate * FLOAT32
-    return found
+        total += learned * shape.intermediate * FLOAT32
+    return total
 
 
 def head_backward(shape: ModelShape, how: Arithmetic, tokens: int) -> int:

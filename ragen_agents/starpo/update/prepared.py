@@ -127,7 +127,7 @@ def _estimate(
     if config.loss.kl == "reward" and reference_logprobs is not None:
         gap = kl_estimate(scores.logprobs, reference_logprobs, config.loss.kl_estimator)
         rewards = rewards - config.loss.kl_coef * torch.where(batch.mask, gap, 0.0)
-    found = estimator.function(
+    given = estimator.function(
         EstimatorInput(  # copies, so that an estimator that writes into them changes nothing else
             rewards=rewards,
             values=scores.values.clone() if estimator.needs_critic else None,
@@ -141,7 +141,7 @@ def _estimate(
             params={**estimator.params, **config.advantage.params},
         )
     )
-    estimate = check_estimate(found, estimator, batch.mask)
+    estimate = check_estimate(given, estimator, batch.mask)
     dtype, targets = scores.logprobs.dtype, estimate.value_targets
     estimate = replace(
         estimate, advantages=estimate.advantages.to(dtype),
