@@ -1,1 +1,1 @@
-"""Who plays the games, and how they learn."""
+"""Agents that play the games, and training for them."""

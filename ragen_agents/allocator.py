@@ -1,4 +1,4 @@
-"""Keeps freed memory in the process, because each pass of a model needs as much as the one before."""
+"""Keep freed memory in the process, because each pass of a model needs as much as the one before."""
 
 import ctypes
 import os
@@ -15,7 +15,7 @@ _STEP: Final = 64 << 20
 
 
 def keep_freed_memory() -> None:
-    """Let the C library keep freed memory, instead of returning it to the system.
+    """Make the C library keep freed memory, instead of returning it to the system.
 
     The system clears each page before a process gets it again. Without that, SmolLM2 imitates in 115 s
     instead of 128 s on two cores; for models as small as the starter it makes little difference. The

@@ -90,7 +90,7 @@ class ChatTemplate:
         return ids
 
     def bridge(self, user: str, closed: bool, prefix: str = "") -> list[int]:
-        """Return what follows a reply: a close unless the model wrote it, the user's message, a start.
+        """Return the tokens after a reply: a close unless the model wrote it, the user's message, a start.
 
         It needs a template that appends.
 
@@ -105,7 +105,7 @@ class ChatTemplate:
     def continuation(
         self, before: Sequence[int], reply: str, after: Sequence[int]
     ) -> list[int] | None:
-        """Return what follows a reply in the next prompt, from the token that ends the turn.
+        """Return the tokens after a reply in the next prompt, from the one that ends the turn.
 
         Args:
             before: The prompt that was replied to.
@@ -180,7 +180,7 @@ class ChatTemplate:
         return True
 
     def _read_tail(self, user: str) -> tuple[int, ...]:
-        """Return what the template puts after the token that ends a reply."""
+        """Return the tokens that the template puts after the one that ends a reply."""
         chat = [*_BASE, self._turn(_THOUGHT), {"role": "user", "content": user}]
         whole = self._template(chat)
         end = self._end(whole, len(self._begun))
@@ -253,6 +253,6 @@ def template_ids(tokenizer: Any, messages: Sequence[Mapping[str, Any]], reply: b
 
 
 def _shared(first: Sequence[int], second: Sequence[int]) -> int:
-    """Return how many first tokens two prompts share."""
+    """Count the first tokens that two prompts share."""
     pairs = enumerate(zip(first, second, strict=False))
     return next((i for i, (a, b) in pairs if a != b), min(len(first), len(second)))

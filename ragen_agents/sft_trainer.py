@@ -66,7 +66,7 @@ def labelled_all(rows: Sequence[Row]) -> list[dict[str, list[int]]]:
 
 
 def common_beginning(ids: Tensor, labels: Tensor) -> int:
-    """Return how many columns are equal in all rows, up to the first label; at least 1.
+    """Count the first columns that are equal in all rows, up to the first label; at least 1.
 
     Args:
         ids: (B, T) token ids.

@@ -1,4 +1,4 @@
-"""Whether a function of the caller's can be called as the project calls it."""
+"""Signatures of the caller's functions."""
 
 import inspect
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The protocol between what collects trajectories and what generates tokens."""
+"""The protocol between the collection of trajectories and the engines that generate tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -12,7 +12,7 @@ _LOG: Final = logging.getLogger("ragen.engines")
 
 
 def avoid_cudnn_attention() -> None:
-    """Have PyTorch attend by its other kernels, in the whole process.
+    """Disable cuDNN's attention kernels in the whole process.
 
     cuDNN is the default on an H100 from torch 2.11 on. Its gradients are NaN for some lengths of rows under a
     mask (https://github.com/pytorch/pytorch/issues/196678), and it builds a plan for every new shape.

@@ -41,7 +41,7 @@ class Provenance:
 
 
 def read_provenance(folder: Path) -> dict[str, Any] | None:
-    """Return where the weights of a cached model come from, or None for any other folder.
+    """Return the origin of the weights of a cached model, or None for any other folder.
 
     Raises:
         RagenError: The file that says so is damaged.

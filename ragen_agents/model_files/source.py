@@ -1,4 +1,4 @@
-"""Where a model is that a config names, and what identifies its weights."""
+"""The folder of a model that a config names, and the hash of its weights."""
 
 import hashlib
 from pathlib import Path

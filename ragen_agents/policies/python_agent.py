@@ -52,7 +52,7 @@ class PythonPolicy:
         self.name = name
         self.concurrency = concurrency
         self._function = function
-        self._has_told = False
+        self._has_warned = False
 
     async def reply(self, request: Request) -> Reply:
         """Ask for one reply; see `AsyncPolicy`."""
@@ -76,8 +76,8 @@ class PythonPolicy:
                 raise
             raise RuntimeError(f"the agent raised {error!r}") from error
         except Exception as error:
-            if not self._has_told:
-                self._has_told = True
+            if not self._has_warned:
+                self._has_warned = True
                 _LOG.warning(
                     "an exception in %s; further ones are only counted", self.name, exc_info=True
                 )
@@ -153,7 +153,7 @@ def source_of(agent: str) -> bytes:
 
 
 def _make_importable() -> None:
-    """Let modules of the current directory be imported, as ``python -m`` does."""
+    """Make modules of the current directory importable, as ``python -m`` does."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)

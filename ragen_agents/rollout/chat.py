@@ -1,4 +1,7 @@
-"""From messages to token ids and back, without ever tokenising again what a model has written."""
+"""Conversations as tokens: prompts, replies and their text, and trajectories that grow turn by turn.
+
+Text that a model has written is never tokenised again.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -28,7 +28,7 @@ class RewardFunction(Protocol):
     """Computes the parts of a turn's reward. What a turn earns is their sum; each part is logged."""
 
     def before(self, env: ConversationWrapper) -> Any:
-        """Return what must be remembered of the state that the model is about to reply to."""
+        """Return whatever `parts` needs of the state that the model is about to reply to."""
 
     def parts(self, before: Any, reply: str, result: TurnResult) -> dict[str, float]:
         """Return the weighted parts, given what was remembered, the reply and what it did."""

@@ -1,4 +1,4 @@
-"""How long a game's conversations can become, in tokens."""
+"""The length that a game's conversations can reach, in tokens."""
 
 from collections.abc import Sequence
 from typing import Final

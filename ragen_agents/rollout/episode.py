@@ -45,7 +45,7 @@ class RecordModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def model_post_init(self, _context: Any, /) -> None:
-        """Let all records share one set of names, which is most of the memory of a long run."""
+        """Share one set of names among all records, which is most of the memory of a long run."""
         object.__setattr__(self, "__pydantic_fields_set__", _NAMES)
 
 

@@ -1,4 +1,4 @@
-"""One episode while it is played, and what it leaves: however it is played, the record is the same."""
+"""One episode while it is played, and its record, which is the same however it is played."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""One game of several players while it is played, an agent on each seat, and what it leaves."""
+"""Matches: games of several players with an agent on each seat, played in lock-step."""
 
 import asyncio
 from collections import defaultdict
@@ -106,7 +106,7 @@ class MatchRunner:
         self._seats = [_SeatState(agent) for agent in spec.lineup]
 
     def requests(self) -> dict[int, Request]:
-        """Return what each seat is asked now; nothing once the match is over."""
+        """Return the request to each seat that is asked now; none once the match is over."""
         return {
             number: Request(seat.messages, self._seed(number), seat, prefix=seat.settings.prefix)
             for number, seat in enumerate(self.env.seats)

@@ -106,7 +106,7 @@ def _demonstrate_chunk(stage: Stage, seed: tuple[int, ...], count: int) -> list[
 
 
 def tokenizer_texts(chats: Sequence[Messages]) -> Iterator[str]:
-    """Yield what the tokenizer is trained on: the games' texts, and the words that name arms once more.
+    """Yield the tokenizer's training texts: the games' texts, and the words that name arms once more.
 
     Names are cut out of the bandits' texts, so that each is merged as one of the words and no more.
     """

@@ -1,4 +1,4 @@
-"""How the starter model is made: its passes, its size and its seed."""
+"""The recipe of the starter model: its passes, its size and its seed."""
 
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -61,5 +61,5 @@ class Recipe:
     intermediate_size: int = 384
 
     def until(self, count: int) -> dict[str, Any]:
-        """Return what the weights after the first ``count`` stages depend on, as plain data."""
+        """Return the settings that the weights after the first ``count`` stages depend on, as plain data."""
         return asdict(replace(self, stages=self.stages[:count]))

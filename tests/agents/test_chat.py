@@ -6,9 +6,9 @@ transformers = pytest.importorskip("transformers")
 pytest.importorskip("torch")
 
 from chat_templates import CHATML, QWEN25, SHAPES, THINKS, stops_of, tokenizer_with  # noqa: E402
+from scripted_engine import ScriptedEngine  # noqa: E402
 
 from ragen_agents.chat_template import ChatTemplate, template_ids  # noqa: E402
-from ragen_agents.engines.scripted import ScriptedEngine  # noqa: E402
 from ragen_agents.policies.base import Request, Sampling  # noqa: E402
 from ragen_agents.policies.language_models import LanguageModelPolicy  # noqa: E402
 from ragen_agents.rollout.chat import ChatCodec  # noqa: E402

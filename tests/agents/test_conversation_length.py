@@ -5,10 +5,10 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from scripted_engine import ScriptedEngine  # noqa: E402
 from training_runs import trainer  # noqa: E402
 
 from ragen_agents.engines.cpu.decoding import stop_token_ids  # noqa: E402
-from ragen_agents.engines.scripted import ScriptedEngine  # noqa: E402
 from ragen_agents.rollout.chat import ChatCodec  # noqa: E402
 from ragen_agents.rollout.collect import Collector, GroupSpec  # noqa: E402
 from ragen_agents.rollout.conversation_length import longest_conversation  # noqa: E402

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS  # noqa: E402
 
 from ragen_agents.engines import TokenRequest  # noqa: E402
-from ragen_agents.engines.cpu import attention, decoding, forward  # noqa: E402
+from ragen_agents.engines.cpu import forward  # noqa: E402
 from ragen_agents.engines.cpu.decoding import Decoder  # noqa: E402
 from ragen_agents.engines.cpu.engine import TransformersEngine  # noqa: E402
 from ragen_agents.engines.cpu.prefix_cache import PrefixCache  # noqa: E402
@@ -193,14 +192,16 @@ def test_what_all_prompts_begin_with_is_kept_once(model, monkeypatch):
     batch = [[*rules, 40 + i, *range(2, 4 + i)] for i in range(6)]
     seeds = list(range(6))
     shared, repeated = PrefixCache(), PrefixCache()
-    decoder = Decoder(model, frozenset({END}), PAD, 1.0, 12)
+    decoder, plain = (Decoder(model, frozenset({END}), PAD, 1.0, 12) for _ in range(2))
+    with monkeypatch.context() as patch:
+        patch.setattr(forward, "_KNOWN", frozenset())
+        _, past = plain.run(batch, seeds)  # by the model's own pass, from now on
+    assert not past.common_count
     _, past = decoder.run(batch, seeds)
     assert past.common_count == len(rules)
     for turn in range(3):
         found = shared.sample(decoder, batch, seeds)
-        with monkeypatch.context() as patch:
-            patch.setattr(decoding, "_PASSES_KEYS_ON", frozenset())
-            expected = repeated.sample(decoder, batch, seeds)
+        expected = repeated.sample(plain, batch, seeds)
         assert [s.ids for s in found] == [s.ids for s in expected]
         for one, other in zip(found, expected, strict=True):
             assert one.logprobs == pytest.approx(other.logprobs, abs=1e-5)
@@ -248,45 +249,6 @@ def test_requests_of_several_temperatures_are_all_answered(model):
         decoder = Decoder(model, frozenset({END}), PAD, temperature, 12)
         assert found[key].ids == decoder.run([prompt], [key])[0][0].ids
     assert found[1].ids == found[4].ids
-
-
-@pytest.mark.parametrize("key_heads", [1, 2, 4])
-def test_grouped_attention_is_eager_attention(key_heads, monkeypatch):
-    monkeypatch.setattr(forward, "_KNOWN", frozenset())
-    torch.manual_seed(4)
-    config = transformers.Qwen2Config(
-        vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=key_heads, initializer_range=0.3,
-    )  # fmt: skip
-    grouped = transformers.Qwen2ForCausalLM(config).eval()
-    assert grouped.config._attn_implementation == "sdpa"
-    eager = copy.deepcopy(grouped)
-    eager.set_attn_implementation("eager")
-    for batch in (prompts(6), [prompts(1)[0]] * 3):  # with padding, and without
-        ours, theirs = (
-            Decoder(model, frozenset({END}), PAD, 1.0, 12).run(batch, list(range(len(batch))))[0]
-            for model in (grouped, eager)
-        )
-        assert [s.ids for s in ours] == [s.ids for s in theirs]
-        for one, other in zip(ours, theirs, strict=True):
-            assert one.logprobs == pytest.approx(other.logprobs, abs=1e-5)
-
-
-def test_grouped_attention_is_used_while_decoding_and_only_then(model, monkeypatch):
-    monkeypatch.setattr(forward, "_KNOWN", frozenset())
-    seen = []
-    plain = attention.sdpa_attention_forward
-    monkeypatch.setattr(
-        attention,
-        "sdpa_attention_forward",
-        lambda *a, **k: seen.append(a[1].shape[2]) or plain(*a, **k),
-    )
-    Decoder(model, frozenset(), PAD, 1.0, 5).run(prompts(3), [0, 1, 2])
-    assert min(seen) > 1
-    assert (
-        ALL_ATTENTION_FUNCTIONS["sdpa"]
-        is transformers.integrations.sdpa_attention.sdpa_attention_forward
-    )
 
 
 def test_a_window_of_attention_sees_tokens_and_no_padding():

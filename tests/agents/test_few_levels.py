@@ -5,7 +5,8 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from ragen_agents.engines.scripted import ScriptedEngine  # noqa: E402
+from scripted_engine import ScriptedEngine  # noqa: E402
+
 from ragen_agents.rollout.chat import ChatCodec  # noqa: E402
 from ragen_agents.rollout.collect import Collector  # noqa: E402
 from ragen_agents.starpo import TrainConfig  # noqa: E402

@@ -12,9 +12,9 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from scripted_engine import ScriptedEngine  # noqa: E402
 from training_runs import lines, trainer  # noqa: E402
 
-from ragen_agents.engines.scripted import ScriptedEngine  # noqa: E402
 from ragen_agents.starpo import (  # noqa: E402
     FILTERS,
     Callback,

@@ -17,8 +17,8 @@ from credit.continuations import Place, replies, values  # noqa: E402
 from credit.oracle import oracle_advantages  # noqa: E402
 from credit.report import summary, table  # noqa: E402
 from credit.turns import AuditedTurn  # noqa: E402
+from scripted_engine import ScriptedEngine  # noqa: E402
 
-from ragen_agents.engines.scripted import ScriptedEngine  # noqa: E402
 from ragen_agents.rollout.chat import ChatCodec  # noqa: E402
 from ragen_agents.rollout.collect import Collector, GroupSpec  # noqa: E402
 from ragen_agents.starpo.config import Reward  # noqa: E402

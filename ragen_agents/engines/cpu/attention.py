@@ -8,15 +8,11 @@ Rows that begin with the same tokens keep their keys and values once, and the qu
 one matrix product (Hydragen, arXiv 2402.05099).
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 
 class Parted(NamedTuple):
@@ -99,62 +95,3 @@ def attend_many(
     grouped = query.reshape(len(query), keys.shape[1], -1, query.shape[3])
     attended = scaled_dot_product_attention(grouped, keys, values, attn_mask=bias, scale=scaling)
     return attended.view(query.shape)
-
-
-def grouped_attention(
-    module: torch.nn.Module,
-    query: Tensor,
-    key: Tensor | Parted,
-    value: Tensor | Parted,
-    attention_mask: Tensor | None,
-    dropout: float = 0.0,
-    scaling: float | None = None,
-    **kwargs: Any,
-) -> tuple[Tensor, None]:
-    """Attend as ``sdpa`` of transformers does, which it calls for all but steps of one query a row.
-
-    Args:
-        module: The layer.
-        query: (rows, query heads, queries, head size).
-        key: (rows, key heads, slots, head size); query heads are a multiple of the key heads. In parts where
-            there is one query a row and rows begin alike.
-        value: As ``key``.
-        attention_mask: (rows, 1, queries, all slots), added to the products where there is one query a row;
-            or None. Other shapes are left to ``sdpa``.
-        dropout: Chance that a weight is dropped.
-        scaling: Of the products, by default the inverse root of the head size.
-        kwargs: What else a layer passes to ``sdpa``.
-
-    Returns:
-        (rows, queries, query heads, head size), and no weights.
-    """
-    _, heads, queries, size = query.shape
-    scaling = size**-0.5 if scaling is None else scaling
-    if isinstance(key, Parted):
-        bias = None if attention_mask is None else attention_mask[..., key.common.shape[1] :]
-        return attend(query[:, :, 0], key, value, bias, scaling)[:, None], None
-    assert isinstance(value, Tensor)
-    by_head = attention_mask is not None and attention_mask.shape[1] != 1
-    if queries > 1 or heads == key.shape[1] or by_head or kwargs.get("position_bias") is not None:
-        return sdpa_attention_forward(
-            module, query, key, value, attention_mask, dropout, scaling, **kwargs
-        )
-    shared = query.unflatten(1, (key.shape[1], -1))[:, :, :, 0]
-    attended = scaled_dot_product_attention(
-        shared, key, value, attn_mask=attention_mask, dropout_p=dropout, scale=scaling
-    )
-    return attended.flatten(1, 2)[:, None], None
-
-
-@contextmanager
-def shared_keys() -> Iterator[None]:
-    """Let models that attend with ``sdpa`` do so while the context is open."""
-    before = ALL_ATTENTION_FUNCTIONS["sdpa"]
-    if before is grouped_attention:  # another thread decodes, and will put back what was there
-        yield
-        return
-    ALL_ATTENTION_FUNCTIONS["sdpa"] = grouped_attention
-    try:
-        yield
-    finally:
-        ALL_ATTENTION_FUNCTIONS["sdpa"] = before

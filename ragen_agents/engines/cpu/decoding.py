@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.nn.functional import pad as padded
 from transformers.cache_utils import Cache
 
-from ragen_agents.engines.cpu.attention import shared_keys
-from ragen_agents.engines.cpu.forward import Forward, Known, forward_of, has_windows
+from ragen_agents.engines.cpu.forward import Forward, Known, LlamaForward, forward_of, has_windows
 from ragen_agents.engines.cpu.key_values import GrowingLayer, KeyValues
 from ragen_agents.engines.cpu.sampling import Replies, Sample, draw
 from ragen_agents.engines.device import computing_in
@@ -109,7 +108,7 @@ class Batch:
         return self._known
 
     def keep(self, is_open: Tensor, left: int) -> None:
-        """Let rows that have ended change places with open ones behind them, and go on with the others.
+        """Swap rows that have ended with open ones behind them, and continue with the others.
 
         Args:
             is_open: (n,) bool, which of the rows are.
@@ -138,8 +137,6 @@ class Batch:
         return KeyValues.of(self._cache, mask, self._order.argsort())
 
 
-_PASSES_KEYS_ON: Final = frozenset({"gemma", "llama", "mistral", "qwen2", "qwen3"})
-"""Types of models known to hand what a cache returns to the attention function, and to nothing else."""
 _STEPS_BETWEEN_CHECKS: Final = {"cpu": 1, "other": 8}
 """After so many steps it is asked which rows are open; a GPU stops working while it is asked."""
 _LEFT: Final = 7 / 8
@@ -171,12 +168,6 @@ class Decoder:
         """
         return not has_windows(self.model.config.get_text_config())
 
-    @property
-    def keeps_common_once(self) -> bool:
-        """Whether keys of what all rows begin with are kept once; the model must let them pass."""
-        config = self.model.config
-        return config.model_type in _PASSES_KEYS_ON and config._attn_implementation == "sdpa"
-
     def run(
         self, chunks: Sequence[Sequence[int]], seeds: Sequence[int], past: KeyValues | None = None
     ) -> tuple[list[Sample], KeyValues]:
@@ -190,7 +181,7 @@ class Decoder:
         Returns:
             One sample a row; keys and values of all that was read, without each row's last token.
         """
-        with computing_in(self.precision, self.model), shared_keys():
+        with computing_in(self.precision, self.model):
             batch, logits = self._start(chunks, past)
             del past
             replies = self._sample(batch, logits, seeds)
@@ -236,7 +227,7 @@ class Decoder:
             return None
         batch = self._batch(1)
         batch.read([ids], self.pad)
-        if self.keeps_common_once:
+        if isinstance(self._forward, LlamaForward):
             return batch.key_values().shared_by(rows)
         return batch.key_values().select(
             torch.zeros(rows, dtype=torch.int64, device=self.model.device)
@@ -260,13 +251,13 @@ def _all_ended(batch: Batch, replies: Replies) -> bool:
 
 
 def fresh_tokens(prompts: Sequence[Sequence[int]]) -> int:
-    """Return how many tokens are read where nothing was read before."""
+    """Count the tokens to read where nothing was read before."""
     distinct = set(map(tuple, prompts))
     return sum(map(len, distinct)) - (len(distinct) - 1) * _shared_beginning(list(distinct))
 
 
 def _shared_beginning(prompts: Sequence[Sequence[int]]) -> int:
-    """Return how many tokens all prompts begin with, without the last one of any."""
+    """Count the tokens that all prompts begin with, without the last one of any."""
     shortest = min(map(len, prompts)) - 1
     first = prompts[0]
     return next(

@@ -1,4 +1,10 @@
-"""Passes of tokens through a model with keys and values kept."""
+"""Passes of tokens through a model with keys and values kept: by its own code, or by ours if like Llama.
+
+transformers makes masks and rotations, and copies keys, as if a pass were long, and in a step of one token a
+row this takes longer than the model. `LlamaForward` calls the model's own embeddings, projections and
+feed-forward layers, so that adapters and new weights take part, and writes out what lies between them: norms,
+rotations and attention to kept keys and values.
+"""
 
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -21,7 +27,7 @@ class Known(NamedTuple):
 
     @classmethod
     def of(cls, slots: Tensor) -> "Known":
-        """Return where the tokens of rows lie; waits for the device."""
+        """Find the gaps of rows; waits for the device."""
         gaps = (~slots.all(dim=0)).nonzero()
         return cls(slots, int(gaps.max()) + 1 if len(gaps) else 0)
 
@@ -34,13 +40,13 @@ class Known(NamedTuple):
         return Known(self.slots[:rows, :slots], min(self.gaps, slots))
 
     def bias(self, start: int, end: int, dtype: torch.dtype) -> Tensor:
-        """Return what is added to the products of some slots in a step, (rows, 1, 1, end - start)."""
+        """Return the bias of the products of some slots in a step, (rows, 1, 1, end - start)."""
         nothing = torch.zeros((), dtype=dtype, device=self.slots.device)
         bias = nothing.where(self.slots[:, start:end], float("-inf"))
         return bias[:, None, None]
 
     def causal_bias(self, queries: int, dtype: torch.dtype) -> Tensor:
-        """Return what is added to the products of the last slots' queries: (rows, 1, queries, slots)."""
+        """Return the bias of the products of the last slots' queries: (rows, 1, queries, slots)."""
         slots = self.slots.shape[1]
         column = torch.arange(slots, device=self.slots.device)
         place = column[slots - queries :, None]
@@ -196,7 +202,7 @@ class LlamaForward:
 def _attention(
     module: Any, states: Tensor, rotation: tuple[Tensor, Tensor], layer: Any, bias: Tensor | None
 ) -> Tensor:
-    """Return what the heads attend to, (rows, n, query heads * head size), and keep keys and values."""
+    """Return the attended values, (rows, n, query heads * head size), and keep keys and values."""
     size = module.head_dim
     query = module.q_proj(states).unflatten(-1, (-1, size))
     key = module.k_proj(states).unflatten(-1, (-1, size))

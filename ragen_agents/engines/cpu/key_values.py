@@ -135,7 +135,7 @@ class KeyValues:
 
     @classmethod
     def of(cls, cache: Cache, mask: Tensor, places: Tensor) -> "KeyValues":
-        """Return what a cache holds, without copying."""
+        """Return the keys and values of a cache, without copying."""
         layers: list[Any] = cache.layers
         common = [layer.common for layer in layers if layer.common is not None]
         return cls([layer.buffers for layer in layers], mask, places, common)

@@ -80,7 +80,7 @@ class PrefixCache:
 
 
 def _shared(read: list[int], prompt: list[int]) -> int:
-    """Return how many tokens of a prompt were read, without its last one."""
+    """Count the tokens of a prompt that were read, without its last one."""
     most = min(len(read), len(prompt) - 1)
     if read[:most] == prompt[:most]:
         return most

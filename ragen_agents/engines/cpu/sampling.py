@@ -1,4 +1,4 @@
-"""Drawing tokens from logits, on their device and without waiting for it."""
+"""Draw tokens from logits and collect them, on their device and without waiting for it."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -112,7 +112,7 @@ class Replies:
         return self._tokens[self._steps - 1].index_select(0, rows)
 
     def are_open(self, rows: Tensor) -> Tensor:
-        """Return which of some rows have not ended, bool."""
+        """Return a bool for each of some rows, True until it has ended."""
         return self._open.index_select(0, rows)
 
     def counts(self) -> Tensor:
@@ -122,7 +122,7 @@ class Replies:
         return torch.where(self._open, self._steps, first)
 
     def samples(self) -> list[Sample]:
-        """Return what the rows have written."""
+        """Return the sample of each row."""
         written = (self._tokens, self._logprobs, self._entropies)
         tokens, logprobs, entropies = (each.t().tolist() for each in written)
         ends = zip(self.counts().tolist(), self._open.tolist(), strict=True)

@@ -179,7 +179,7 @@ class _TreeAttention(torch.autograd.Function):
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, tree: TokenTree, scaling: float
     ) -> Tensor:
-        """Return what the heads attend to."""
+        """Return the attended values."""
         whole, log_sums = torch.empty_like(query), []
         for level, path in zip(tree.levels, _paths(key, value, tree), strict=True):
             queries = level.padded(query)
@@ -249,7 +249,7 @@ class _Path:
         return replace(self, key=torch.zeros_like(self.key), value=torch.zeros_like(self.value))
 
     def parts(self) -> list[_Part]:
-        """Return what is above, if anything is, and the nodes' own."""
+        """Return the part above, if there is one, and the nodes' own."""
         above, own = slice(0, self.above), slice(self.above, None)
         last = _Part(own, self.key[:, :, own], self.value[:, :, own], True, None)
         if not self.above:
@@ -285,7 +285,7 @@ def _paths(key: Tensor, value: Tensor, tree: TokenTree) -> list[_Path]:
 
 
 def _attend(queries: Tensor, part: _Part, scaling: float) -> tuple[Tensor, Tensor]:
-    """Return what is attended to, and the logarithms of the sums that the weights were divided by."""
+    """Return the attended values, and the logarithms of the sums that divided the weights."""
     attended, log_sum = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
         queries, part.key, part.value, 0.0, part.causal, attn_mask=part.bias, scale=scaling
     )
@@ -306,7 +306,7 @@ def _differentiate(
 
 
 def _merged(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """Return what is attended to over all parts, and the logarithm of the whole sum."""
+    """Return the attended values over all parts, and the logarithm of the whole sum."""
     (attended, log_sum), *others = parts
     for other, other_sum in others:
         whole = torch.logaddexp(log_sum, other_sum)

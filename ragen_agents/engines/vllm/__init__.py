@@ -1,1 +1,6 @@
-"""vLLM as an engine, in this process or behind a server."""
+"""Rollouts by vLLM.
+
+In this process: ``engine`` drives the model of ``local``, whose share of a device is from ``memory``. On
+servers: ``served`` shares out requests, ``server`` speaks to one URL. ``api`` has the versions and the
+format of messages.
+"""

@@ -1,8 +1,8 @@
-"""Which vLLM is supported, what it is asked for, and what it answers over HTTP.
+"""The supported versions of vLLM, the requests to it, and its answers over HTTP.
 
 Written for and run with vLLM 0.32.0. Its interfaces for reinforcement learning move between minor
-versions, so others are refused before anything is loaded. What depends on the version in this process is in
-``vllm_local``.
+versions, so others are refused before anything is loaded. Code that depends on the version in this
+process is in ``engines.vllm.local``.
 """
 
 from collections.abc import Iterable, Sequence

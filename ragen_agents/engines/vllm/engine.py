@@ -1,55 +1,15 @@
 """Rollouts by vLLM: each reply is returned as soon as it is done."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from ragen_agents.engines.base import Completion, EngineError, TokenRequest
 from ragen_agents.engines.vllm.api import Finished, sampling_fields
+from ragen_agents.engines.vllm.local import LocalModel
 from ragen_agents.engines.weights import check_scores, named_weights, probe, probed
-
-
-class VllmModel(Protocol):
-    """vLLM's copy of a model in this process."""
-
-    precision: str
-    """Its arithmetic, a key of ``weights.TOLERANCE``."""
-
-    @property
-    def needs_weights(self) -> bool:
-        """Whether it has dropped its weights, so that `reload` must come before the next request."""
-
-    def add(self, name: str, ids: Sequence[int], fields: dict[str, Any]) -> None:
-        """Queue a request; the name is the caller's, the fields those of `sampling_fields`."""
-
-    def step(self) -> list[Finished]:
-        """Work for a while on what is queued and return the replies that are done, which may be none."""
-
-    def score(self, ids: Sequence[int]) -> list[float]:
-        """Return the log-probability of each token but the first, untempered, in nats.
-
-        Called when nothing is queued.
-        """
-
-    def reload(self, weights: Iterable[tuple[str, Tensor]], label: str) -> None:
-        """Forget what is queued and what was computed with the old weights, and take over new ones.
-
-        Raises:
-            EngineError: They did not arrive.
-        """
-
-    def sleep(self, keep_weights: bool) -> None:
-        """Leave memory to others until the next request, where the device can.
-
-        Args:
-            keep_weights: Whether the weights survive; else ``needs_weights`` may be true afterwards.
-        """
-
-    def close(self) -> None:
-        """End what was begun here."""
 
 
 class VllmEngine:
@@ -64,7 +24,7 @@ class VllmEngine:
         max_tokens: Most tokens of one reply.
     """
 
-    def __init__(self, model: VllmModel, stop_token_ids: frozenset[int], max_tokens: int) -> None:
+    def __init__(self, model: LocalModel, stop_token_ids: frozenset[int], max_tokens: int) -> None:
         self.version = 0
         self._again = 0
         self._model, self._stop_token_ids, self._max_tokens = model, stop_token_ids, max_tokens

@@ -1,6 +1,6 @@
 """vLLM in this process: how it is loaded, driven, given new weights and put to sleep.
 
-Written for and run with vLLM 0.32.0, like ``vllm_api``.
+Written for and run with vLLM 0.32.0, like ``engines.vllm.api``.
 """
 
 import os
@@ -70,11 +70,11 @@ class LocalSettings:
     sleeps: bool = True
     """Whether others need the device's memory between requests."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """More arguments of vLLM's engine; see `vllm_api.check_extra`."""
+    """More arguments of vLLM's engine; see `engines.vllm.api.check_extra`."""
 
 
 class LocalModel:
-    """A model in vLLM's engine, in this process; see `VllmModel` and `load_local`.
+    """A model in vLLM's engine, in this process; see `load_local`.
 
     Args:
         engine: vLLM's.
@@ -294,7 +294,7 @@ def _weight_sums(worker: Any, dtype: torch.dtype) -> Sums:
 
 
 def _unpacked(module: Any, dtype: torch.dtype) -> Tensor:
-    """Return what a linear layer on a CPU computes with: its packed copy cannot be read, only applied."""
+    """Return the weight of a linear layer on a CPU, whose packed copy cannot be read, only applied."""
     size = module.embedding_dim if hasattr(module, "embedding_dim") else module.input_size
     weight: Tensor = module.cpu_linear(torch.eye(size, dtype=dtype), module.weight, None)
     return weight

@@ -1,4 +1,9 @@
-"""How much memory vLLM is given on a device that it shares with the trainer."""
+"""Memory of vLLM: keys and values by a model's config, and its share of a device beside the trainer.
+
+vLLM 0.32 keeps keys and values in whole blocks of tokens. Where some layers attend to a window only, it
+sorts the layers into groups of equal size, each with blocks of its own, and fills the last group of a
+kind with layers that do not exist.
+"""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -45,7 +50,7 @@ class MemoryShare(NamedTuple):
 
 
 def needs_of(config: Any, precision: str, context: int | None, sequences: int) -> MemoryNeeds:
-    """Return what a model needs in vLLM.
+    """Compute the memory that a model needs in vLLM.
 
     Args:
         config: A transformers config.

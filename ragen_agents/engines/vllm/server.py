@@ -109,7 +109,7 @@ class ServedModel:
         return await self._ask(api.GENERATE, body, api.Scored, lambda answer: answer.scores(ids))
 
     async def load(self, folder: Path, label: str, sent: Digests) -> None:
-        """Let the server abort what it does, forget it, and take over the weights in a folder.
+        """Load the weights in a folder into the server, which aborts and forgets its requests.
 
         Args:
             folder: The server sees it under the same path.
@@ -129,7 +129,7 @@ class ServedModel:
         return (await self._get(api.LABEL, api.WeightInfo)).weight_version
 
     def forget_outage(self) -> None:
-        """Let the next failure be the first of its outage."""
+        """Count the next failure as the first of its outage."""
         self._silent_since = None
 
     async def close(self) -> None:
@@ -197,7 +197,7 @@ def _client(url: str) -> httpx2.AsyncClient:
 
 
 def _message(response: httpx2.Response) -> str:
-    """Return what a server says of its refusal, if it says it as vLLM does."""
+    """Return the message of a refusal, if it has the form of vLLM's."""
     try:
         return _line(json.loads(response.content)["error"]["message"])
     except (ValueError, KeyError, TypeError):

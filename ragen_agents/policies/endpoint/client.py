@@ -187,7 +187,7 @@ def _text(content: str | list[_ContentPart] | None) -> str:
 
 
 def _thoughts(message: _Message) -> str | None:
-    """Return what the model thought apart from its reply, in whatever field a server sends it."""
+    """Return the reasoning beside the reply, in whatever field a server sends it."""
     thoughts = message.reasoning_content or message.reasoning
     if not thoughts and isinstance(message.content, list):
         thoughts = "".join(_thought(part.thinking) for part in message.content) or None

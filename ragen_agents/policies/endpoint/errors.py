@@ -69,9 +69,9 @@ class UnknownModelError(EndpointError):
 
 
 def message_of(answer: APIStatusError) -> str:
-    """Return what the server says in an answer that is not a success; the client reads only ``message``.
+    """Return the message of an answer that is not a success; the client reads only ``message``.
 
-    Others say it in ``detail`` (FastAPI), or as the text itself (text-generation-inference, xAI).
+    Other servers put it into ``detail`` (FastAPI), or as the text itself (text-generation-inference, xAI).
     """
     body = answer.body
     if isinstance(body, dict):
@@ -82,7 +82,7 @@ def message_of(answer: APIStatusError) -> str:
 
 
 def error_of(answer: APIStatusError, message: str, model: str, moved: str) -> Exception:
-    """Return what an answer that is not a success means.
+    """Return the error that an answer without success means.
 
     Args:
         answer: The answer.
@@ -115,7 +115,7 @@ def error_of(answer: APIStatusError, message: str, model: str, moved: str) -> Ex
 
 
 def first_contact_error(where: str, base_url: str, error: TroubleError) -> EndpointError | None:
-    """Return why an endpoint that has not answered yet never will, or None if it may.
+    """Return the error of an endpoint that has not answered yet and never will, or None if it may.
 
     Args:
         where: The agent and its endpoint.

@@ -234,7 +234,7 @@ class EndpointPolicy:
 
 
 def _body(model: str, sampling: Sampling, settings: EndpointSettings) -> dict[str, Any]:
-    """Return what all requests have in common."""
+    """Return the fields that all requests have in common."""
     body: dict[str, Any] = {
         "model": model,
         "temperature": sampling.temperature,

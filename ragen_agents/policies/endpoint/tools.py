@@ -94,7 +94,7 @@ def as_calls(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _result(call: str, message: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what follows a call: the result of a tool can hold no picture."""
+    """Return the messages after a call: the result of a tool can hold no picture."""
     if isinstance(message["content"], str):
         return [{**message, "role": "tool", "tool_call_id": call}]
     return [{"role": "tool", "tool_call_id": call, "content": "See below."}, message]

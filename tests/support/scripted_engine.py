@@ -36,7 +36,7 @@ class ScriptedEngine:
         finish: Literal["stop", "length"] = "stop" if stopped else "length"
         return [Completion(request.key, ids, [0.0] * len(ids), finish, self.version)]
 
-    def sync(self, model: Any, version: int) -> None:  # noqa: ARG002
+    def sync(self, model: Any, version: int) -> None:
         """Take over the version; there are no weights."""
         self.version = version
 
