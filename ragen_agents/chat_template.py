@@ -8,7 +8,7 @@ from typing import Any, Final
 from jinja2.exceptions import TemplateError
 
 from ragen_envs.conversation.parser import THINK_PREFIX
-from ragen_envs.conversation.wrapper import Message
+from ragen_envs.conversation.protocol import Message
 from ragen_envs.game.errors import RagenError
 
 _DATE: Final = date(2024, 7, 26)

@@ -15,7 +15,7 @@ from ragen_agents.starpo.config import Reward
 from ragen_agents.starpo.parts.rewards import TurnReward
 from ragen_envs.adapters.text_only import make_text_only
 from ragen_envs.conversation import ConversationWrapper
-from ragen_envs.conversation.wrapper import Message
+from ragen_envs.conversation.protocol import Message
 from ragen_envs.game.errors import RagenError
 
 _ONE_ROW: Final = (

@@ -10,7 +10,7 @@ from ragen_agents.chat_template import ChatTemplate
 from ragen_agents.rollout.trajectory import Trajectory
 from ragen_envs.conversation import ConversationWrapper, whole_turn
 from ragen_envs.conversation.parser import THINK_PREFIX
-from ragen_envs.conversation.wrapper import Message
+from ragen_envs.conversation.protocol import Message
 from ragen_envs.game.errors import RagenError
 
 

@@ -17,7 +17,7 @@ from ragen_envs.conversation import (
     TurnResult,
     whole_turn,
 )
-from ragen_envs.conversation.wrapper import Message
+from ragen_envs.conversation.protocol import Message
 from ragen_envs.game.errors import InstanceError, RagenError
 from ragen_envs.game.oracle import Budget
 from ragen_envs.levels.seeding import new_stream

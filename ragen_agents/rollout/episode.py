@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from ragen_agents.pictures import picture_hash
 from ragen_agents.policies.base import MAX_TOKENS, Reply
 from ragen_envs.conversation import EndReason, Picture
-from ragen_envs.conversation.wrapper import TurnResult
+from ragen_envs.conversation.protocol import TurnResult
 from ragen_envs.game.text import action_texts
 
 SCHEMA_VERSION: Final = 3

@@ -1,13 +1,19 @@
 """Any game as a conversation: prompts, replies, defects. ``make`` is the way in."""
 
 from ragen_envs.conversation.defects import Defect, SoftDefect
-from ragen_envs.conversation.end_reason import ConversationEnd, EndReason
 from ragen_envs.conversation.factory import make, make_vector
 from ragen_envs.conversation.parser import ParsedReply, format_reply, parse_reply, whole_turn
-from ragen_envs.conversation.protocol import Conversation
+from ragen_envs.conversation.protocol import (
+    Conversation,
+    ConversationEnd,
+    EndReason,
+    Message,
+    Picture,
+    TurnResult,
+)
 from ragen_envs.conversation.settings import ConversationSettings
 from ragen_envs.conversation.vector import ConversationVector
-from ragen_envs.conversation.wrapper import ConversationWrapper, Picture, TurnResult
+from ragen_envs.conversation.wrapper import ConversationWrapper
 from ragen_envs.game.free_text import FreeText
 
 __all__ = [
@@ -19,6 +25,7 @@ __all__ = [
     "Defect",
     "EndReason",
     "FreeText",
+    "Message",
     "ParsedReply",
     "Picture",
     "SoftDefect",

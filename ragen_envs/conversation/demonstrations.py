@@ -1,4 +1,4 @@
-"""Worked examples: first turns of training levels, with the replies of the game's oracle."""
+"""Choose worked examples: first turns of training levels, with the replies of the game's oracle."""
 
 import pickle
 from collections import Counter
@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragen_envs.conversation.parser import format_reply
-from ragen_envs.conversation.prompt import example_prompt, turn_prompt
+from ragen_envs.conversation.prompt import example_prompt, state_text, turn_prompt
 from ragen_envs.conversation.settings import ConversationSettings, resolve_symbols
-from ragen_envs.conversation.state_text import state_text
 from ragen_envs.game.base import GameEnv, Instance
 from ragen_envs.game.errors import RagenError, SolverLimitError
 from ragen_envs.game.oracle import Action, Budget

@@ -1,7 +1,7 @@
-"""Making conversations: the one function that turns a game into text in, text out."""
+"""Make conversations: one function turns a game into text in, text out."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -107,17 +107,6 @@ def _find_spec(env_id: str) -> EnvSpec:
         ) from error
 
 
-def _check_names(spec: EnvSpec, creator: Callable[..., object], keywords: Iterable[str]) -> None:
-    """Raise `RagenError` for a keyword that neither the game nor its conversation has."""
-    parameters = inspect.signature(creator).parameters
-    if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
-        return
-    for name in keywords:
-        if name not in parameters:
-            known = ", ".join([*SETTING_NAMES, *parameters])
-            raise RagenError(f"{spec.id} has no setting '{name}'; known are {known}")
-
-
 def _create(spec: EnvSpec, keywords: Mapping[str, Any]) -> gym.Env[Any, Any]:
     """Make a game without the wrappers, and so without the time limit, that ``gym.make`` adds."""
     creator = creator_of(spec)
@@ -131,13 +120,8 @@ def _create(spec: EnvSpec, keywords: Mapping[str, Any]) -> gym.Env[Any, Any]:
     try:
         env: gym.Env[Any, Any] = creator(**{**spec.kwargs, **keywords})
     except TypeError as error:
-        if getattr(creator, "__abstractmethods__", ()):
-            raise RagenError(f"{spec.id} is incomplete: {error}") from None
-        _check_names(spec, creator, keywords)
-        raise RagenError(
-            f"{spec.id} does not take these keywords ({error}); conversation settings are "
-            f"{', '.join(SETTING_NAMES)}"
-        ) from None
+        known = ", ".join([*SETTING_NAMES, *inspect.signature(creator).parameters])
+        raise RagenError(f"{spec.id} cannot be made: {error}; its settings are {known}") from None
     except (RagenError, ImportError, MemoryError):
         raise
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What a game does wrong, as one error that names its class and method."""
+"""Name the class and method of a game that fails, for whoever wrote the game."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,52 +47,19 @@ def _method(game: object, error: Exception) -> str:
     return type(game).__name__
 
 
-def check_face(game: object, face: object) -> None:
-    """Raise `GameError` if a game's text face lacks a part."""
-    for name in ("vocabularies", "rules", "legend", "actions", "observation"):
-        if not hasattr(face, name):
-            raise incomplete(game, f"text face, {type(face).__name__}, has no '{name}'")
-
-
-def checked_text(game: object, method: str, text: object) -> str:
-    """Return what a method of a game's text face has returned.
-
-    Raises:
-        GameError: It is no string, or one that UTF-8 cannot encode.
-    """
-    if not isinstance(text, str):
-        raise incomplete(game, f"text.{method} returned {text!r:.80}, but must return a str")
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise incomplete(
-                game, f"text.{method} returned {text!r:.80}, which UTF-8 cannot encode"
-            ) from None
-    return text
-
-
-def checked_names(game: object, names: Any, count: int | None = None) -> tuple[str, ...]:
-    """Return the names of a game's actions, of which there must be ``count`` if that is given.
+def checked_names(game: object, names: Any, count: int | None) -> tuple[str, ...]:
+    """Return the names of a game's actions, of which there must be ``count`` unless it is None.
 
     Raises:
         GameError: They cannot be told apart in a reply, or there are more or fewer.
     """
-    if not isinstance(names, tuple) or not names or not all(map(_is_readable, names)):
+    readable = isinstance(names, tuple) and all(map(_is_readable, names))
+    if not readable or len({name.casefold() for name in names}) != (count or len(names) or 1):
         raise incomplete(
             game,
-            f"text.actions returned {names!r:.80}, but must return a tuple of names without '||' and "
-            "without spaces around them",
-        )
-    if len({name.casefold() for name in names}) < len(names):
-        raise incomplete(
-            game,
-            f"text.actions returned {names!r:.80}, but the names must differ by more than upper and lower "
-            "case, which replies need not keep",
-        )
-    if count is not None and len(names) != count:
-        raise incomplete(
-            game, f"text.actions returned {len(names)} names, but action_space has {count} actions"
+            f"text.actions returned {names!r:.80}, but must return a tuple with a name for each "
+            f"{'form of action' if count is None else f'of the {count} actions'}, without '||', without "
+            "spaces around it, and different from the others by more than upper and lower case",
         )
     return cast("tuple[str, ...]", names)
 

@@ -1,4 +1,4 @@
-"""From a reply to actions. Total: any string gives actions and two lists of named defects.
+"""Read a reply: any string gives actions and two lists of named defects.
 
 The form is ``<think>…</think><answer>A || B</answer>``, without the first part when thinking is off.
 Tags and action names are matched whatever their case. Text outside the tags is allowed. Everything else
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeVar
 
-from ragen_envs.conversation.answer import read_actions, usual_actions
 from ragen_envs.conversation.characters import FULL_WIDTH, INVISIBLE, usual_characters
 from ragen_envs.conversation.defects import Defect, SoftDefect
+from ragen_envs.conversation.vocabulary import read_actions, usual_actions
 from ragen_envs.conversation.words import WordReader
 from ragen_envs.game.oracle import Action
 
@@ -91,33 +91,33 @@ def parse_reply(
         usual = usual_actions(answer, names, actions_per_turn)
         if usual is not None:
             return ParsedReply(usual, (), thought)
-    found: set[Defect] = set()
+    defects: set[Defect] = set()
     soft: set[SoftDefect] = set()
     if truncated:
-        found.add(Defect.TRUNCATED)
+        defects.add(Defect.TRUNCATED)
     if len(reply) > MAX_REPLY_CHARACTERS:
-        found.add(Defect.TOO_LONG)
+        defects.add(Defect.TOO_LONG)
         reply = reply[:MAX_REPLY_CHARACTERS]
     if not usual_characters(reply).strip():
-        found.add(Defect.EMPTY)
-        defects = _in_order(Defect, found)
-        return ParsedReply((), defects, "")
+        defects.add(Defect.EMPTY)
+        named = _in_order(Defect, defects)
+        return ParsedReply((), named, "")
     if plain is not None:
         thought, answer = plain.groups()
     else:
-        thought, rest = _split_thought(whole_turn(reply, prefix), think, found, soft)
-        answer = _find_answer(rest, found, soft)
+        thought, rest = _split_thought(whole_turn(reply, prefix), think, defects, soft)
+        answer = _find_answer(rest, defects, soft)
     actions: tuple[Action, ...] = ()
     reason = ""
     if answer is not None:
         if isinstance(names, WordReader):
-            actions, reason = names.read(answer, actions_per_turn, found, soft)
+            actions, reason = names.read(answer, actions_per_turn, defects, soft)
         else:
-            actions = read_actions(answer, names, actions_per_turn, found, soft)
-    defects, tolerated = _in_order(Defect, found), _in_order(SoftDefect, soft)
+            actions = read_actions(answer, names, actions_per_turn, defects, soft)
+    named, tolerated = _in_order(Defect, defects), _in_order(SoftDefect, soft)
     if penalise_soft:
-        return ParsedReply(actions, (*defects, *tolerated), thought, reason=reason)
-    return ParsedReply(actions, defects, thought, tolerated, reason)
+        return ParsedReply(actions, (*named, *tolerated), thought, reason=reason)
+    return ParsedReply(actions, named, thought, tolerated, reason)
 
 
 def whole_turn(reply: str, prefix: str) -> str:
@@ -127,8 +127,8 @@ def whole_turn(reply: str, prefix: str) -> str:
     return prefix + reply
 
 
-def _in_order(kind: type[_Name], found: set[_Name]) -> tuple[_Name, ...]:
-    return tuple(defect for defect in kind if defect in found) if found else ()
+def _in_order(kind: type[_Name], names: set[_Name]) -> tuple[_Name, ...]:
+    return tuple(name for name in kind if name in names) if names else ()
 
 
 def _search(
@@ -141,39 +141,39 @@ def _search(
 
 
 def _split_thought(
-    reply: str, think: bool, found: set[Defect], soft: set[SoftDefect]
+    reply: str, think: bool, defects: set[Defect], soft: set[SoftDefect]
 ) -> tuple[str, str]:
     """Return the thought and the text in which the answer is looked for."""
     opening = _search(_THINK_OPEN, reply, 0, soft)
     answer = _ANSWER_OPEN.search(reply)
     if opening is None or (answer is not None and answer.start() < opening.start()):
         if think:
-            found.add(Defect.NO_THINK)
+            defects.add(Defect.NO_THINK)
         elif opening is not None:
-            found.add(Defect.UNEXPECTED_THINK)
+            defects.add(Defect.UNEXPECTED_THINK)
         return "", reply
     if not think:
-        found.add(Defect.UNEXPECTED_THINK)
+        defects.add(Defect.UNEXPECTED_THINK)
     closing = _search(_THINK_CLOSE, reply, opening.end(), soft)
     if closing is not None:
         return reply[opening.end() : closing.start()], reply[closing.end() :]
-    found.add(Defect.UNCLOSED_THINK)
+    defects.add(Defect.UNCLOSED_THINK)
     if answer is None:
         return reply[opening.end() :], ""
     return reply[opening.end() : answer.start()], reply[answer.start() :]
 
 
-def _find_answer(text: str, found: set[Defect], soft: set[SoftDefect]) -> str | None:
+def _find_answer(text: str, defects: set[Defect], soft: set[SoftDefect]) -> str | None:
     opening = _search(_ANSWER_OPEN, text, 0, soft)
     if opening is None:
-        found.add(Defect.NO_ANSWER)
+        defects.add(Defect.NO_ANSWER)
         return None
     closing = _search(_ANSWER_CLOSE, text, opening.end(), soft)
     if closing is None:
-        found.add(Defect.UNCLOSED_ANSWER)
+        defects.add(Defect.UNCLOSED_ANSWER)
         return text[opening.end() :]
     if _search(_ANSWER_OPEN, text, opening.end(), soft) is not None:
-        found.add(Defect.TWO_ANSWERS)
+        defects.add(Defect.TWO_ANSWERS)
     return text[opening.end() : closing.start()]
 
 

@@ -1,12 +1,12 @@
-"""The prompts: one system message, then one user message per turn."""
+"""Write the prompts: one system message, then one user message per turn."""
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from ragen_envs.conversation.defects import Defect, SoftDefect
 from ragen_envs.conversation.settings import ConversationSettings
-from ragen_envs.game.text import COORDINATES, IMAGE
+from ragen_envs.game.text import COORDINATES, GRID, IMAGE, Symbols, TextFace
 
 _DEFECTS: Final[dict[str, str]] = {
     Defect.EMPTY: "empty reply",
@@ -19,6 +19,7 @@ _DEFECTS: Final[dict[str, str]] = {
     Defect.TWO_ANSWERS: "more than one <answer>",
 }
 """Words for defects whose name does not say it all."""
+_IN_PICTURE: Final = "The picture shows the current state of the game."
 
 
 @lru_cache(maxsize=1024)
@@ -63,12 +64,12 @@ def _limits(settings: ConversationSettings) -> str:
 
 def _reply_format(settings: ConversationSettings) -> str:
     if settings.most_per_turn > 1:
-        how = "Reply in this format, with actions separated by ||:"
+        request = "Reply in this format, with actions separated by ||:"
         answer = "<answer>action || action</answer>"
     else:
-        how, answer = "Reply in this format:", "<answer>action</answer>"
+        request, answer = "Reply in this format:", "<answer>action</answer>"
     thought = "<think>your reasoning</think>" if settings.think else ""
-    return f"{how}\n{thought}{answer}"
+    return f"{request}\n{thought}{answer}"
 
 
 def _invalid_reply(settings: ConversationSettings, in_words: bool) -> str:
@@ -86,6 +87,15 @@ def _invalid_reply(settings: ConversationSettings, in_words: bool) -> str:
     unknown = "illegal" if in_words else "unknown"
     subject = f"An invalid reply (wrong format, {unknown} action or {extra} actions)"
     return f"{subject} {effects[settings.invalid]}."
+
+
+def state_text(face: TextFace, game: Any, form: str, symbols: Symbols) -> str:
+    """Return the present state of an unwrapped game in the form of the setting ``observation``."""
+    if form == IMAGE:
+        if face.legend(symbols):
+            return _IN_PICTURE
+        form = GRID
+    return face.observation(game, form, symbols)
 
 
 def turn_prompt(observation: str, turn: int, left: int, settings: ConversationSettings) -> str:
@@ -126,12 +136,12 @@ def feedback(
     ``reason`` is why an action is illegal, or "".
     """
     names = executed if all(effective) else list(map(_marked, executed, effective))
-    told = f"Executed: {', '.join(names)}. " if names else ""
+    text = f"Executed: {', '.join(names)}. " if names else ""
     if defects:
         reasons = ", ".join(map(describe_defect, defects)) + (f": {reason}" if reason else "")
         nothing = "" if names else ", so no action was executed"
-        told = f"Your reply was invalid ({reasons}){nothing}. {told}"
-    return f"{told}Reward: {reward:.6g}."
+        text = f"Your reply was invalid ({reasons}){nothing}. {text}"
+    return f"{text}Reward: {reward:.6g}."
 
 
 def _marked(name: str, effective: bool) -> str:

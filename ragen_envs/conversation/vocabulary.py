@@ -9,16 +9,19 @@ All of this takes time linear in the text.
 import re
 import unicodedata
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
 from ragen_envs.conversation.characters import usual_characters
-from ragen_envs.conversation.defects import SoftDefect
+from ragen_envs.conversation.defects import Defect, SoftDefect
 
 _SPACE: Final = " \t\r\n\v\f"
 _MARKDOWN: Final = "*`"
-WRAPPING: Final = _SPACE + _MARKDOWN + "\"'.,;:()[]{}"
+_WRAPPING: Final = _SPACE + _MARKDOWN + "\"'.,;:()[]{}"
 """Characters that may surround the name of an action."""
+_NOTHING: Final = _WRAPPING + "|"
+_SHORT: Final = 128
+"""Most characters of an answer that is remembered."""
 
 _SEPARATORS: Final = {
     SoftDefect.LINE_BREAKS: r"[\r\n\v\f\x85\u2028\u2029]+",
@@ -42,6 +45,70 @@ _ARROWS: Final = {
 _ARROW_STYLE: Final = re.compile(f"(?<=[{''.join(_ARROWS)}])[\ufe0e\ufe0f]")
 _ARROW_BETWEEN: Final = re.compile("[→➡]")
 _NEVER: Final = "(?!)"
+
+
+def usual_actions(
+    answer: str, names: Sequence[str], actions_per_turn: int
+) -> tuple[int, ...] | None:
+    """Return the actions of an answer without any defect; arguments as of ``read_actions``."""
+    read = _read_short if len(answer) <= _SHORT else _read_names
+    actions = read(answer, tuple(names))
+    return actions if actions is not None and len(actions) <= actions_per_turn else None
+
+
+def read_actions(
+    answer: str,
+    names: Sequence[str],
+    actions_per_turn: int,
+    defects: set[Defect],
+    soft: set[SoftDefect],
+) -> tuple[int, ...]:
+    """Return the actions of an answer, at most as many as a turn may have.
+
+    Args:
+        answer: The text between the answer tags.
+        names: The game's action names.
+        actions_per_turn: Maximum number of actions.
+        defects: Where defects are added.
+        soft: Where soft defects are added.
+    """
+    usual = usual_actions(answer, names, actions_per_turn)
+    if usual is not None:
+        return usual
+    if not usual_characters(answer).strip(_NOTHING):
+        defects.add(Defect.EMPTY_ANSWER)
+        return ()
+    actions: list[int] = []
+    vocabulary = _vocabulary(tuple(names))
+    for part in answer.split("||"):
+        reading = vocabulary.read(part)
+        room = actions_per_turn - len(actions)
+        if reading is None:
+            defects.add(Defect.UNKNOWN_ACTION)
+            break
+        if not reading.actions:
+            defects.add(Defect.EMPTY_ACTION)
+            continue
+        if room:
+            soft |= reading.soft
+        actions += reading.actions[:room]
+        if len(reading.actions) > room:
+            defects.add(Defect.TOO_MANY_ACTIONS)
+            break
+    return tuple(actions)
+
+
+def _read_names(answer: str, names: tuple[str, ...]) -> tuple[int, ...] | None:
+    return _vocabulary(names).read_names(answer)
+
+
+_read_short: Final = lru_cache(maxsize=4096)(_read_names)
+"""Remembers answers: agents give the same short ones again and again."""
+
+
+@lru_cache(maxsize=1024)
+def _vocabulary(names: tuple[str, ...]) -> "Vocabulary":
+    return Vocabulary(names)
 
 
 class Reading(NamedTuple):
@@ -73,8 +140,8 @@ class Vocabulary:
 
     @cached_property
     def _normalised(self) -> dict[str, int]:
-        found = [_normalised(name) for name in self._usual]
-        return {name: number for number, name in enumerate(found) if found.count(name) == 1}
+        names = [_normalised(name) for name in self._usual]
+        return {name: number for number, name in enumerate(names) if names.count(name) == 1}
 
     @cached_property
     def _separator(self) -> re.Pattern[str]:
@@ -134,10 +201,10 @@ class Vocabulary:
                 return Reading(known, soft | {SoftDefect.BRACKETED_LIST})
         actions: list[int] = []
         for piece in self._split(text, soft):
-            found = self._read_piece(piece, soft)
-            if found is None:
+            read = self._read_piece(piece, soft)
+            if read is None:
                 return None
-            actions += found
+            actions += read
         _name_brackets(text, soft)
         return Reading(actions, soft)
 
@@ -226,8 +293,8 @@ def _markers(names: Sequence[str]) -> dict[SoftDefect, re.Pattern[str]]:
 
 def _unwrap(text: str, soft: set[SoftDefect]) -> str:
     """Return a text without the characters that surround it, which are added to the soft defects."""
-    start = len(text) - len(text.lstrip(WRAPPING))
-    bare = text.strip(WRAPPING)
+    start = len(text) - len(text.lstrip(_WRAPPING))
+    bare = text.strip(_WRAPPING)
     around = (text[:start] + text[start + len(bare) :]).strip(_SPACE)
     if any(sign in around for sign in _MARKDOWN):
         soft.add(SoftDefect.MARKDOWN)

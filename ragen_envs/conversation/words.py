@@ -1,4 +1,4 @@
-"""Replies to a game whose actions are words: texts between ``||``, each legal where it would run."""
+"""Read replies to a game whose actions are words: texts between ``||``, each legal where it would run."""
 
 import copy
 import re
@@ -39,27 +39,27 @@ class WordReader:
         self._game = game
 
     def read(
-        self, answer: str, actions_per_turn: int, found: set[Defect], soft: set[SoftDefect]
+        self, answer: str, actions_per_turn: int, defects: set[Defect], soft: set[SoftDefect]
     ) -> tuple[tuple[str, ...], str]:
         """Return the actions of an answer, at most as many as a turn may have, and why one is illegal.
 
-        Arguments as of ``ragen_envs.conversation.answer.read_actions``.
+        Arguments as of ``ragen_envs.conversation.vocabulary.read_actions``.
         """
         parts = _parts(self._game, answer, soft)
         if not any(parts):
-            found.add(Defect.EMPTY_ANSWER)
+            defects.add(Defect.EMPTY_ANSWER)
             return (), ""
         if not all(parts):
-            found.add(Defect.EMPTY_ACTION)
+            defects.add(Defect.EMPTY_ACTION)
         game, ended = self._game, False
         actions: list[str] = []
         for part in filter(None, parts):
             if len(actions) == actions_per_turn:
-                found.add(Defect.TOO_MANY_ACTIONS)
+                defects.add(Defect.TOO_MANY_ACTIONS)
                 break
             action, reason = (part, "") if ended else _legal_form(game, part, soft)
             if reason:
-                found.add(Defect.ILLEGAL_ACTION)
+                defects.add(Defect.ILLEGAL_ACTION)
                 return tuple(actions), reason
             actions.append(action)
             if len(actions) < len(parts) and not ended:
@@ -70,13 +70,13 @@ class WordReader:
 
 def _parts(game: WordGameEnv, answer: str, soft: set[SoftDefect]) -> list[str]:
     """Return the texts of the actions, without a code fence around them that is no action itself."""
-    parts, found = _split(answer)
+    parts, separators = _split(answer)
     fence = _FENCE.fullmatch(answer.strip())
     if fence is not None and not _begins_legally(game, parts):
-        inside, found_inside = _split(fence.group(1))
+        inside, within = _split(fence.group(1))
         if _begins_legally(game, inside):
-            parts, found = inside, found_inside | {SoftDefect.MARKDOWN}
-    soft |= found
+            parts, separators = inside, within | {SoftDefect.MARKDOWN}
+    soft |= separators
     return parts
 
 

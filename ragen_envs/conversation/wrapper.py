@@ -1,16 +1,15 @@
-"""Any game with a text face as a conversation: text in, text out."""
+"""Play any game with a text face as a conversation: text in, text out."""
 
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
-from math import isfinite, nan
-from typing import Any, NamedTuple, SupportsFloat, TypeVar
+from collections.abc import Callable
+from math import isfinite
+from typing import Any, SupportsFloat, TypeVar
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
-from numpy.typing import NDArray
 
 from ragen_envs.conversation import prompt
 from ragen_envs.conversation.demonstrations import (
@@ -18,11 +17,8 @@ from ragen_envs.conversation.demonstrations import (
     example_messages,
     worked_examples,
 )
-from ragen_envs.conversation.end_reason import ConversationEnd, EndReason
 from ragen_envs.conversation.game_errors import (
-    check_face,
     checked_names,
-    checked_text,
     incomplete,
     named_errors,
     raise_named,
@@ -33,52 +29,28 @@ from ragen_envs.conversation.parser import (
     parse_reply,
     whole_turn,
 )
+from ragen_envs.conversation.protocol import (
+    MAX_TEXT,
+    ConversationEnd,
+    EndReason,
+    Message,
+    Picture,
+    TurnResult,
+)
 from ragen_envs.conversation.settings import ConversationSettings, resolve_symbols
-from ragen_envs.conversation.state_text import state_text
 from ragen_envs.conversation.words import WordReader
 from ragen_envs.game.base import GameEnv
-from ragen_envs.game.errors import GameError, NeverResetError, RagenError, ResetNeededError
+from ragen_envs.game.errors import RagenError, ResetNeededError
 from ragen_envs.game.free_text import FreeText
 from ragen_envs.game.oracle import Action, Advice, Budget, RandomBaseline
 from ragen_envs.game.text import IMAGE, TextFace, action_texts
 from ragen_envs.game.word_game import WordGameEnv
 
-Message = dict[str, str]
-"""A chat message with the keys ``role`` and ``content``."""
-
-Picture = NDArray[np.uint8]
-"""An RGB picture, uint8 (H, W, 3)."""
-
-MAX_TEXT: int = 1 << 20
-Told = TypeVar("Told")
-_ONE = 1 + 1e-9
-"""A probability of 1, as rounded sums give it."""
+_Answer = TypeVar("_Answer")
 
 
-class TurnResult(NamedTuple):
-    """The result of one reply."""
-
-    parsed: ParsedReply
-    executed: tuple[Action, ...]
-    """The actions that ran."""
-    effective: tuple[bool, ...]
-    """Whether each of them changed the state."""
-    rewards: tuple[float, ...]
-    """The game's reward of each."""
-    penalty: float
-    """The format penalty charged, 0 or negative."""
-    end: ConversationEnd | None
-    """Why the episode ended, or None if it has not ended."""
-    text: str
-    """The next user message, or the closing text."""
-
-    @property
-    def reward(self) -> float:
-        """Sum of the game's rewards and the penalty."""
-        return sum(self.rewards) + self.penalty
-
-
-def _refuse_nesting(env: gym.Env[Any, Any]) -> None:
+def _check_env(env: gym.Env[Any, Any], settings: ConversationSettings) -> None:
+    """Raise `RagenError` if an env cannot be played as a conversation with these settings."""
     layer = env
     while isinstance(layer, gym.Wrapper):
         if isinstance(layer, ConversationWrapper):
@@ -87,14 +59,12 @@ def _refuse_nesting(env: gym.Env[Any, Any]) -> None:
                 "ragen_envs.conversation.make the text id with other settings"
             )
         layer = layer.env
-
-
-def _check_pictures(env: gym.Env[Any, Any]) -> None:
-    known = env.metadata.get("render_modes", ())
-    if "rgb_array" not in known or env.render_mode != "rgb_array":
+    if not hasattr(layer, "text"):
+        raise RagenError(f"{env} has no text face; see docs/add-a-game.md")
+    if settings.observation == IMAGE and env.render_mode != "rgb_array":
         raise RagenError(
-            f"observation is 'image', but {env} has the render mode {env.render_mode!r} of "
-            f"{', '.join(known)}; it must be rgb_array"
+            f"observation is 'image', but {env} has the render mode {env.render_mode!r}; it must be "
+            "rgb_array"
         )
 
 
@@ -122,7 +92,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         **settings: Fields of ``ConversationSettings``.
 
     Raises:
-        RagenError: The env is a conversation or has no text face, or a setting is unknown or wrong.
+        RagenError: The env is a conversation or has no text face, or a setting has a wrong value.
     """
 
     env: gym.Env[Any, Any]
@@ -130,31 +100,20 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     def __init__(self, env: gym.Env[Any, Any], **settings: Any) -> None:
         RecordConstructorArgs.__init__(self, **settings)
         gym.Wrapper.__init__(self, env)
-        _refuse_nesting(env)
-        try:
-            self.settings = ConversationSettings(**settings)
-        except TypeError:
-            known = ", ".join(ConversationSettings.__dataclass_fields__)
-            raise RagenError(
-                f"unknown conversation setting among {', '.join(settings)}; known are {known}"
-            ) from None
-        face = getattr(env.unwrapped, "text", None)
-        if face is None:
-            raise RagenError(f"{env} has no text face; see docs/add-a-game.md")
-        check_face(env.unwrapped, face)
-        if self.settings.observation == IMAGE:
-            _check_pictures(env)
-        self._bare = env.unwrapped  # a chain of properties
-        self.face: TextFace = face
-        self.symbols = resolve_symbols(self.settings.symbols, face.vocabularies)
+        self.settings = ConversationSettings(**settings)
+        _check_env(env, self.settings)
+        game: Any = env.unwrapped
+        self._bare = game  # unwrapped is a chain of properties
+        self.face: TextFace = game.text
+        with named_errors(game):
+            self.symbols = resolve_symbols(self.settings.symbols, self.face.vocabularies)
         self.observation_space: spaces.Space[str] = FreeText(MAX_TEXT)
         self.action_space: spaces.Space[str] = FreeText(MAX_REPLY_CHARACTERS)
         self.names: tuple[str, ...] = ()
-        game = env.unwrapped
         self._reader = WordReader(game) if isinstance(game, WordGameEnv) else None
         self.end: ConversationEnd | None = None
         self.success = False
-        self._played = 0
+        self._played = self._actions_used = 0
         last = min(self.settings.history_turns, sys.maxsize - 1)  # a longer queue cannot be made
         kept = {"full": None, "last": last, "none": 0}[self.settings.history]
         # What the history setting never shows again is not kept.
@@ -171,20 +130,18 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     ) -> tuple[str, dict[str, Any]]:
         """Start an episode of the game; options are the game's."""
         _, info = self.env.reset(seed=seed, options=options)
-        self._played = 0
+        self._played = self._actions_used = 0
         self._turns.clear()
-        self._actions_used = 0
         self.end = None
-        self.success = self._read_flag(info, "success")
-        game = self.unwrapped
+        self.success = bool(info["success"])
+        game = self._bare
         space = self.env.action_space
         count = int(space.n) if isinstance(space, spaces.Discrete) else None
         self.names = checked_names(game, self.face.actions(game), count)
-        legend = checked_text(game, "legend", self.face.legend(self.symbols))
-        rules = checked_text(game, "rules", self.face.rules(game))
         self.system = prompt.system_prompt(
-            rules, legend, self.names, self.settings, in_words=self._reader is not None
-        )
+            self.face.rules(game), self.face.legend(self.symbols), self.names, self.settings,
+            in_words=self.in_words,
+        )  # fmt: skip
         self._pictures.clear()
         self._look()
         left = self.settings.max_actions
@@ -217,7 +174,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             run = self._allowed(parsed)
             effective, rewards = self._run(run)
         except Exception as error:  # not a context manager, which takes longer than some turns
-            raise_named(self.unwrapped, error)
+            raise_named(self._bare, error)
         executed = run[: len(rewards)]
         valid = parsed.is_valid
         penalty = 0.0 if valid else float(settings.format_penalty)
@@ -227,9 +184,9 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         if self.end is None:
             self.end = self._limit_end(valid)
         ran = action_texts(self.names, executed)
-        reason = self._told_reason(parsed) if parsed.reason else ""
-        told = prompt.feedback(ran, effective, parsed.defects, sum(rewards) + penalty, reason)
-        self.user = self._next_text(told)
+        reward = sum(rewards) + penalty
+        feedback = prompt.feedback(ran, effective, parsed.defects, reward, self._reason(parsed))
+        self.user = self._next_text(feedback)
         return TurnResult(parsed, executed, effective, rewards, penalty, self.end, self.user)
 
     def turn_value(self, reply: str, truncated: bool = False) -> float | None:
@@ -238,21 +195,16 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         Arguments and errors are those of ``play``; nothing is played. None if the game does not
         compute it. See ``GameEnv.turn_value``.
         """
-        game = self.unwrapped
+        game = self._bare
         with named_errors(game):
             parsed = self._read(reply, truncated)
             if not parsed.is_valid and self.settings.invalid == "end":
                 return 0.0
             if not isinstance(game, GameEnv):
                 return None
-            value = self._asked(
+            return self._ask(
                 "turn_value", lambda: game.turn_value(self._allowed(parsed), self.budget)
             )
-            if value is not None and not 0 <= value <= _ONE:
-                raise self._incomplete(
-                    f"turn_value returned {value!r:.80}, but must return a probability"
-                )
-            return value
 
     def _read(self, reply: str, truncated: bool) -> ParsedReply:
         self.check(reply)
@@ -267,7 +219,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         """Return the actions of a reply that may run."""
         return () if parsed.defects and self.settings.invalid != "penalise" else parsed.actions
 
-    def _told_reason(self, parsed: ParsedReply) -> str:
+    def _reason(self, parsed: ParsedReply) -> str:
         """Return why an action is illegal, or "" if that would tell what actions lead to that did not run."""
         return parsed.reason if self._allowed(parsed) or not parsed.actions else ""
 
@@ -294,54 +246,21 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         for action in actions:
             if game is not None:
                 reward, terminated, changed = game.act(action)
-                if terminated is not False or (changed is not True and changed is not False):
-                    changed = self._flag("is_effective", changed)
-                    terminated = self._flag("terminated", terminated)
             else:
-                _, reward, ended, cut, self._game_info = self.env.step(action)
-                changed = self._read_flag(self._game_info, "action_is_effective")
-                terminated = self._flag("terminated", ended)
-                truncated = self._flag("truncated", cut)
-            effective.append(changed)
-            if type(reward) is not float or not isfinite(reward):
-                reward = self._finite(reward)
-            rewards.append(reward)
+                _, reward, terminated, truncated, self._game_info = self.env.step(action)
+                changed = self._game_info["action_is_effective"]
+            if not isfinite(reward):
+                raise incomplete(self._bare, f"reward is {reward}, but must be a finite number")
+            effective.append(bool(changed))
+            rewards.append(float(reward))
             if terminated or truncated:
                 self.end = EndReason.TERMINATED if terminated else EndReason.TRUNCATED
                 break
         if actions:
             if game is not None:
-                self._game_info = game.info(changed)
-            self.success = self._read_flag(self._game_info, "success")
+                self._game_info = game.info(effective[-1])
+            self.success = bool(self._game_info["success"])
         return tuple(effective), tuple(rewards)
-
-    def _finite(self, reward: Any) -> float:
-        try:
-            number = nan if isinstance(reward, str) else float(reward)
-        except (TypeError, ValueError):
-            number = nan
-        if not isfinite(number):
-            raise self._incomplete(f"reward is {reward!r:.80}, but must be a finite number")
-        return number
-
-    def _flag(self, name: str, value: Any) -> bool:
-        """Return a flag that a step of the game has returned."""
-        if not isinstance(value, bool | np.bool_):
-            raise self._incomplete(f"{name} is {value!r:.80}, but must be a bool")
-        return bool(value)
-
-    def _read_flag(self, info: dict[str, Any], name: str) -> bool:
-        """Return a flag that the info of every game must have."""
-        if not isinstance(info, dict):
-            raise self._incomplete(f"info is {info!r:.80}, but must be a dict")
-        if name not in info:
-            raise self._incomplete(f"info has no key '{name}'")
-        if not isinstance(info[name], bool | np.bool_):
-            raise self._incomplete(f"info has {name}={info[name]!r:.80}, but it must be a bool")
-        return bool(info[name])
-
-    def _incomplete(self, what: str) -> GameError:
-        return incomplete(self.unwrapped, what)
 
     def _limit_end(self, valid: bool) -> ConversationEnd | None:
         settings = self.settings
@@ -350,29 +269,23 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         spent = self._played == settings.max_turns or self._actions_used == settings.max_actions
         return EndReason.BUDGET if spent else None
 
-    def _next_text(self, told: str) -> str:
+    def _next_text(self, feedback: str) -> str:
         state = self.state_text()
         self._look()
         if self.end is not None:
-            return prompt.final_prompt(told, self.success, state)
+            return prompt.final_prompt(feedback, self.success, state)
         left = self._actions_left
-        asked = prompt.turn_prompt(state, self._played + 1, left, self.settings)
-        return f"{told}\n{asked}"
+        request = prompt.turn_prompt(state, self._played + 1, left, self.settings)
+        return f"{feedback}\n{request}"
 
     def state_text(self) -> str:
         """Return the game's current state in the format and symbols of the settings."""
-        self._check_started()
-        game, form = self._bare, self.settings.observation
-        return checked_text(game, "observation", state_text(self.face, game, form, self.symbols))
+        return prompt.state_text(self.face, self._bare, self.settings.observation, self.symbols)
 
     def _look(self) -> None:
         """Keep the picture of the state that the next user message tells."""
         if self.settings.observation == IMAGE:
             self._pictures.append(np.asarray(self.env.render(), np.uint8))
-
-    def _check_started(self) -> None:
-        if not self.names:
-            raise NeverResetError("call reset() before using the conversation")
 
     @property
     def in_words(self) -> bool:
@@ -386,7 +299,6 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     @property
     def budget(self) -> Budget:
         """Turns and actions that are left."""
-        self._check_started()
         return Budget(
             actions=self._actions_left,
             turns=self.settings.max_turns - self._played,
@@ -396,7 +308,6 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     @property
     def messages(self) -> list[Message]:
         """The chat that ends with the message to reply to, under the history setting."""
-        self._check_started()
         examples = self.examples
         chat = [{"role": "system", "content": self.system}]
         if examples:
@@ -427,8 +338,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
 
     def random_actions(self, rng: np.random.Generator, count: int) -> tuple[Action, ...]:
         """Return ``count`` random actions: uniform and independent, or, for words, each legal in turn."""
-        self._check_started()
-        game = self.unwrapped
+        game = self._bare
         if isinstance(game, WordGameEnv):
             with named_errors(game):
                 return game.random_actions(rng, count)
@@ -442,73 +352,49 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         """Return the game's optimum under the remaining turns and actions; after the end, the success.
 
         Raises:
-            ResetNeededError: No episode has begun.
-            RagenError: The game has no oracle, or its oracle fails or returns something else.
+            RagenError: The game has no oracle, or its oracle fails.
         """
-        oracle = getattr(self.unwrapped, "oracle", None)
-        if oracle is None:
-            raise self._incomplete("class has no oracle(budget)")
-        budget = self.budget
+        game = self._bare
+        if not hasattr(game, "oracle"):
+            raise incomplete(game, "class has no oracle(budget)")
         if self.end is not None:
             return Advice((), float(self.success), 0.0)
-        with named_errors(self.unwrapped):
-            advice = self._asked("oracle", lambda: oracle(budget))
-        if not isinstance(advice, Advice):
-            raise self._incomplete(f"oracle returned {advice!r:.80}, but must return an Advice")
-        if len(advice.actions) > budget.this_turn:
-            raise self._incomplete(
-                f"oracle returned {len(advice.actions)} actions, but must return at most {budget.this_turn} "
-                "(budget.this_turn)"
-            )
-        self._check_advised(advice.actions)
-        if advice.value > 0 and not advice.actions:
-            raise self._incomplete(
-                f"oracle returned the value {advice.value!r:.80} without actions; it must be 0 then"
-            )
-        return advice
+        with named_errors(game):
+            advice: Advice = self._ask("oracle", lambda: game.oracle(self.budget))
+            return advice
 
-    def _check_advised(self, actions: Sequence[Any]) -> None:
-        """Check that an oracle's actions are texts, or numbers of actions that the game has."""
-        kind: Any = str if self.in_words else int | np.integer
-        for action in actions:
-            if not isinstance(action, kind) or not (self.in_words or 0 <= action < len(self.names)):
-                wanted = "texts" if self.in_words else f"from 0 to {len(self.names) - 1}"
-                raise self._incomplete(
-                    f"oracle returned the action {action!r:.80}, but its actions must be {wanted}"
-                )
-
-    def _asked(self, method: str, ask: Callable[[], Told]) -> Told:
+    def _ask(self, method: str, ask: Callable[[], _Answer]) -> _Answer:
         """Return what a method of the game says about its state, and check that the state is unchanged."""
         before = self.state_text()
-        told = ask()
+        answer = ask()
         if self.state_text() != before:
-            raise self._incomplete(f"{method} changed the state of the game, but must not")
-        return told
+            raise incomplete(self._bare, f"{method} changed the state of the game, but must not")
+        return answer
 
     def random_baseline(self) -> RandomBaseline | None:
         """Return the value of random play under the remaining budget; None if it is not available."""
-        game = self.unwrapped
+        game = self._bare
         if not isinstance(game, GameEnv):
             return None
         if self.end is not None:
             return RandomBaseline(float(self.success), 0.0)
-        return self._asked("random_baseline", lambda: game.random_baseline(self.budget))
+        return self._ask("random_baseline", lambda: game.random_baseline(self.budget))
 
     def max_return(self) -> float:
         """Return the largest expected sum of the game's rewards under the remaining budget."""
         if self.end is not None:
             return 0.0
-        game = self.unwrapped
+        game = self._bare
         if not isinstance(game, GameEnv):
             return self.oracle().expected_return
-        return self._asked("max_return", lambda: game.max_return(self.budget))
+        return self._ask("max_return", lambda: game.max_return(self.budget))
 
     def _infos(
         self, game: dict[str, Any], parsed: ParsedReply | None, executed: tuple[str, ...],
         effective: bool,
     ) -> dict[str, Any]:  # fmt: skip
         self._game_info = game
-        reason = self._told_reason(parsed) if parsed is not None and "reason" in game else ""
+        reason = self._reason(parsed) if parsed is not None and "reason" in game else ""
         return {
             **game,
             **({"reason": reason} if reason else {}),

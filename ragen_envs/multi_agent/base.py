@@ -1,4 +1,4 @@
-"""What the multi-agent games share: seats, seeding, splits, the budget of rounds."""
+"""Define the base of the multi-agent games: seats, seeding, splits, the budget of rounds."""
 
 import secrets
 from abc import ABC, abstractmethod
@@ -8,10 +8,10 @@ from typing import Any, ClassVar, NamedTuple
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
-from ragen_envs.game.arguments import read_choice, read_count, read_render_mode
+from ragen_envs.game.arguments import read_count, read_render_mode
 from ragen_envs.game.base import Instance, read_action, read_integer
 from ragen_envs.game.before_reset import after_reset, check_methods
-from ragen_envs.game.errors import InstanceError, RagenError, ResetNeededError
+from ragen_envs.game.errors import InstanceError, ResetNeededError
 from ragen_envs.game.oracle import Advice
 from ragen_envs.game.text import GRID, TextFace
 from ragen_envs.levels import seeding
@@ -127,8 +127,7 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
             actions: The action of every agent that is still in the game.
 
         Raises:
-            RagenError: An agent has no action, or one that the game does not have. Nothing has
-                changed then.
+            RagenError: An agent has an action that the game does not have. Nothing has changed then.
             ResetNeededError: Nobody is in the game: it has not begun, or it has ended.
         """
         if not self.agents:
@@ -136,8 +135,6 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
         playing = self.agents
         chosen = [len(self.names) - 1] * self.players
         for agent in playing:
-            if agent not in actions:
-                raise RagenError(f"the action of {agent}, who is in the game, is missing")
             chosen[self.seat_of(agent)] = read_action(actions[agent], self.names)
         rewards, out = self.play(chosen)
         self.rounds += 1
@@ -173,16 +170,8 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
         """Do nothing: no game holds anything open."""
 
     def seat_of(self, agent: str) -> int:
-        """Return the seat of an agent.
-
-        Raises:
-            RagenError: There is no such agent.
-        """
-        return self.possible_agents.index(read_choice("agent", agent, self.possible_agents))
-
-    def _read_seat(self, seat: Any) -> int:
-        """Return the number of a seat, or raise `RagenError` if there is no such seat."""
-        return read_count("seat", seat, 0, self.players - 1)
+        """Return the seat of an agent."""
+        return self.possible_agents.index(agent)
 
     @property
     @after_reset
@@ -211,7 +200,6 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
             seat: Number of the seat, from 0; ``seat_of`` returns that of an agent.
 
         Raises:
-            RagenError: There is no such seat.
             ResetNeededError: No episode has begun.
         """
 

@@ -1,4 +1,4 @@
-"""A multi-agent game as conversations: every seat gets text and answers with text."""
+"""Play a multi-agent game as conversations: every seat gets text and answers with text."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,11 +6,9 @@ from typing import Any
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
-from ragen_envs.conversation.end_reason import ConversationEnd, EndReason
 from ragen_envs.conversation.parser import MAX_REPLY_CHARACTERS
+from ragen_envs.conversation.protocol import MAX_TEXT, ConversationEnd, EndReason, TurnResult
 from ragen_envs.conversation.settings import ConversationSettings
-from ragen_envs.conversation.wrapper import MAX_TEXT, TurnResult
-from ragen_envs.game.errors import RagenError
 from ragen_envs.game.free_text import FreeText
 from ragen_envs.game.text import action_texts
 from ragen_envs.multi_agent.base import Infos, MultiAgentEnv, Step
@@ -66,17 +64,17 @@ class MultiAgentConversation(ParallelEnv[str, Any, str]):
     ) -> tuple[dict[str, Any], Infos]:
         """Start an episode; seed and options are the game's."""
         observations, infos = self.game.reset(seed, options)
-        told = {
+        first = {
             agent: {"observation": observations[agent], "text": seat.start()}
             for agent, seat in zip(self.agents, self.seats, strict=True)
         }
         new = {"action_is_valid": True, "defects": (), "soft_defects": (), "executed": ()}
-        return told, {agent: {**info, **new} for agent, info in infos.items()}
+        return first, {agent: {**info, **new} for agent, info in infos.items()}
 
     def step(self, actions: Mapping[str, str]) -> Step:
         """Play one reply of every agent that is still in the game."""
         (observations, _, out, late, infos), results = self._round(actions, {})
-        told = {
+        following = {
             agent: {"observation": observations[agent], "text": result.text}
             for agent, result in results.items()
         }
@@ -89,7 +87,7 @@ class MultiAgentConversation(ParallelEnv[str, Any, str]):
                 "soft_defects": tuple(str(defect) for defect in result.parsed.soft_defects),
                 "executed": action_texts(names, result.executed),
             }
-        return told, rewards, out, late, infos
+        return following, rewards, out, late, infos
 
     def play(
         self, replies: Mapping[str, str], truncated: Mapping[str, bool] | None = None
@@ -99,20 +97,13 @@ class MultiAgentConversation(ParallelEnv[str, Any, str]):
         Args:
             replies: By agent.
             truncated: Whose model was cut off by its token limit.
-
-        Raises:
-            RagenError: An agent in the game has no reply, or one that is not a string.
         """
         return self._round(replies, truncated or {})[1]
 
     def _round(
         self, replies: Mapping[str, str], truncated: Mapping[str, bool]
     ) -> tuple[Step, dict[str, TurnResult]]:
-        playing = self.agents
-        for agent in playing:
-            if agent not in replies:
-                raise RagenError(f"the reply of {agent}, who is in the game, is missing")
-        seats = {agent: self.seats[self.game.seat_of(agent)] for agent in playing}
+        seats = {agent: self.seats[self.game.seat_of(agent)] for agent in self.agents}
         parsed = {
             agent: seat.read(replies[agent], truncated.get(agent, False))
             for agent, seat in seats.items()

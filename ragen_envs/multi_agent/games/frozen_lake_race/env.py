@@ -121,9 +121,8 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
         """Return an optimal action of a seat and what it is worth; see the class.
 
         Raises:
-            RagenError: There are not two players, or the map is too large, or there is no such seat.
+            RagenError: There are not two players, or the map is too large.
         """
-        seat = self._read_seat(seat)
         if self.players != 2:
             raise RagenError(f"the oracle is for 2 players, but there are {self.players}")
         best = oracle.optimum(

@@ -103,7 +103,6 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
 
     def oracle(self, seat: int) -> Advice:
         """Return the seat's part of the shortest joint plan; see the class."""
-        seat = self._read_seat(seat)
         plan = self._plan_from_here()
         if self._left == 0:
             return Advice((STAY,), 1.0, 0.0)
