@@ -160,7 +160,9 @@ def test_a_reward_that_is_no_number_ends_the_episode(reward, corridor, capsys):
 
 
 def test_an_oracle_that_fails_later_ends_the_episodes_of_its_agent_only(corridor, capsys):
-    late = "if str(self.player) != self.instance.level.split()[0]:\n            return None\n        "
+    late = (
+        "if str(self.player) != self.instance.level.split()[0]:\n            return None\n        "
+    )
     imported = corridor(ADVICE, late + ADVICE)
     agents = ["--agent", "oracle", "--agent", "random"]
     assert main([*imported, "bench", *GAME[:-1], "12", *agents, "--out", "run"]) == 0

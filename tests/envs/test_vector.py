@@ -575,7 +575,7 @@ def test_read_only_install(tmp_path):
     package, home = tmp_path / "site", tmp_path / "home"
     source = Path(ragen_envs.__file__).parent
     shutil.copytree(source, package / "ragen_envs", ignore=shutil.ignore_patterns("__pycache__"))
-    for folder in [package / "ragen_envs", *(package / "ragen_envs").iterdir()]:
+    for folder in [package / "ragen_envs", *(package / "ragen_envs").rglob("*")]:
         if folder.is_dir():
             (folder / "__pycache__").write_text("nothing can be kept here, whoever asks")
     home.mkdir()
