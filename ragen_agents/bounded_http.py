@@ -6,16 +6,14 @@ from typing import Any
 import httpx2
 
 
-class TooLongError(httpx2.RequestError):
-    """An answer is longer than any that is expected."""
-
-
 def bounded(limit: int) -> Callable[[httpx2.Response], Awaitable[None]]:
     """Return a client's hook that lets no more than ``limit`` bytes of an answer be read."""
 
     async def hook(response: httpx2.Response) -> None:
         if response.headers.get("content-encoding", "identity") != "identity":
-            raise TooLongError("the answer is compressed, although no compression was requested")
+            raise httpx2.RequestError(
+                "the answer is compressed, although no compression was requested"
+            )
         response.stream = _Bounded(response.stream, limit)
 
     return hook
@@ -30,7 +28,7 @@ class _Bounded(httpx2.AsyncByteStream):
         async for part in self._stream:
             size += len(part)
             if size > self._limit:
-                raise TooLongError(f"the answer has more than {self._limit} bytes")
+                raise httpx2.RequestError(f"the answer has more than {self._limit} bytes")
             yield part
 
     async def aclose(self) -> None:

@@ -1,6 +1,5 @@
 """A small model without training, whose tokenizer knows the texts of one game."""
 
-import shutil
 from pathlib import Path
 from typing import Any, Final
 
@@ -8,6 +7,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ragen_agents.model_files.folders import save_tokenizer
+from ragen_agents.run_files.files import new_folder
 from ragen_agents.starpo.config import check_conversation
 from ragen_envs.conversation import format_reply, make
 from ragen_envs.game.errors import RagenError
@@ -62,12 +62,10 @@ def write_blank(config: BlankConfig, out: Path) -> None:
     shape = Recipe(hidden_size=width, intermediate_size=2 * width, layers=config.layers)
     model = new_model(shape, tokenizer)
     model.config.max_position_embeddings = CONTEXT
-    work = out.with_name(out.name + ".writing")
-    shutil.rmtree(work, ignore_errors=True)
-    as_llama(model).save_pretrained(work)
-    save_tokenizer(tokenizer, work)
-    (work / "blank.json").write_text(config.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    work.rename(out)
+    with new_folder(out) as work:
+        as_llama(model).save_pretrained(work)
+        save_tokenizer(tokenizer, work)
+        (work / "blank.json").write_text(config.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
 def conversations(config: BlankConfig) -> list[str]:

@@ -223,14 +223,15 @@ GARBAGE = {
 }
 
 
-@pytest.mark.parametrize("kind", GARBAGE)
-def test_garbage_is_no_reply(kind, tiny, policy, tmp_path, monkeypatch):
+def test_garbage_is_no_reply(tiny, policy, tmp_path, monkeypatch):
     with VllmServer(tiny) as server:
         engine = engine_of(server, tmp_path, policy, patience=0.1)
-        engine.sync(policy, 1)
-        monkeypatch.setattr(server, "post_inference_v1_generate", lambda *_: GARBAGE[kind])
-        with pytest.raises(EngineError, match="the server does not answer"):
-            answers(engine, requests(2))
+        for version, (kind, reply) in enumerate(GARBAGE.items(), 1):
+            engine.sync(policy, version)
+            monkeypatch.setattr(server, "post_inference_v1_generate", lambda *_, it=reply: it)
+            with pytest.raises(EngineError, match="the server does not answer"):
+                pytest.fail(f"{kind} was taken for {answers(engine, requests(2))}")
+            monkeypatch.undo()
         engine.close()
 
 
