@@ -9,6 +9,11 @@ import torch
 from torch import nn
 
 _LOG: Final = logging.getLogger("ragen.engines")
+_SIGNS: Final = (
+    "DefaultCPUAllocator", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "'out of memory'",
+)  # fmt: skip
+"""In messages of errors that have no class of their own: of the processor's memory, and of CUDA's where it is
+not PyTorch's allocator that lacks it, but CUDA itself, cuBLAS or NCCL ("Cuda failure 2 'out of memory'")."""
 
 
 def avoid_cudnn_attention() -> None:
@@ -65,13 +70,6 @@ def computing_in(precision: torch.dtype | None, model: nn.Module) -> Iterator[No
     finally:
         for weight in frozen:
             weight.requires_grad_(False)
-
-
-_SIGNS: Final = (
-    "DefaultCPUAllocator", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "'out of memory'",
-)  # fmt: skip
-"""In messages of errors that have no class of their own: of the processor's memory, and of CUDA's where it is
-not PyTorch's allocator that lacks it, but CUDA itself, cuBLAS or NCCL ("Cuda failure 2 'out of memory'")."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -24,6 +24,20 @@ TOLERANCE: Final = {"float32": 1e-3, "bfloat16": 0.5}
 """Largest mean difference of log-probabilities, in nats, by the engine's arithmetic. Rounding makes about
 1e-6 in float32, and up to 0.14 in bfloat16; weights under wrong names make several nats."""
 _REFUSED: Final = "which cannot be merged for an engine; use plain LoRA on linear layers"
+_CHUNK: Final = 1 << 22
+"""Elements hashed at the same time."""
+_FIRST: Final = -0x61C8864680B583EB
+_SECOND: Final = -0x40A7B892E31B1A47
+"""Odd multipliers of a mixer of 64 bits, as signed numbers (SplitMix64, doi:10.1145/2660193.2660195)."""
+_BITS: Final = {2: torch.int16, 4: torch.int32}
+_SHOWN: Final = 3
+Sums = dict[str, int]
+"""A number of 64 bits for each place: a layer, or a weight outside of all layers."""
+_EMPTY: Final = hashlib.sha256().hexdigest()
+"""Hash of a weight that a server on a CPU keeps in a packed copy only."""
+_VOCABULARY_BLOCK: Final = 64
+"""Rows to a multiple of which vLLM pads embeddings."""
+Digests = dict[str, str]
 
 
 @torch.no_grad()
@@ -167,18 +181,6 @@ def check_scores(
     return gap
 
 
-_CHUNK: Final = 1 << 22
-"""Elements hashed at the same time."""
-_FIRST: Final = -0x61C8864680B583EB
-_SECOND: Final = -0x40A7B892E31B1A47
-"""Odd multipliers of a mixer of 64 bits, as signed numbers (SplitMix64, doi:10.1145/2660193.2660195)."""
-_BITS: Final = {2: torch.int16, 4: torch.int32}
-_SHOWN: Final = 3
-
-Sums = dict[str, int]
-"""A number of 64 bits for each place: a layer, or a weight outside of all layers."""
-
-
 def sum_of(weight: Tensor) -> int:
     """Return the sum of a weight's hashed elements; zeros count nothing.
 
@@ -242,14 +244,6 @@ def check_sums(sent: Mapping[str, int], held: Mapping[str, int], label: str) -> 
         )
 
 
-_EMPTY: Final = hashlib.sha256().hexdigest()
-"""Hash of a weight that a server on a CPU keeps in a packed copy only."""
-_VOCABULARY_BLOCK: Final = 64
-"""Rows to a multiple of which vLLM pads embeddings."""
-
-Digests = dict[str, str]
-
-
 def digest_of(weight: Tensor) -> str:
     """Return the SHA-256 of a weight's bytes."""
     flat = weight.detach().cpu().contiguous().view(-1)
@@ -300,13 +294,13 @@ class ArrivalCheck:
         """Return the places that were sent anew and are as before on a worker."""
         if self._before is None:
             return []
-        sent_before, found_before = self._before
+        sent_before, reported_before = self._before
         renewed = {place_of(name) for name in sent if sent[name] != sent_before.get(name)}
         stale: dict[str, bool] = defaultdict(lambda: True)
         for key, digest in reported.items():
             worker, _, name = key.rpartition(":")
             place = f"{worker}:{place_of(name)}"
-            stale[place] &= digest == found_before.get(key) and digest != _EMPTY
+            stale[place] &= digest == reported_before.get(key) and digest != _EMPTY
         return [
             place for place, same in stale.items() if same and place.rpartition(":")[2] in renewed
         ]

@@ -19,6 +19,9 @@ from ragen_envs.game.errors import RagenError
 
 Progress = Callable[[int, int], None]
 """Called with the bytes downloaded and their total."""
+_LOOK: Final = 0.5
+"""Seconds between two looks at how far a download is."""
+_LOG: Final = logging.getLogger("ragen.models")
 
 
 @dataclass(frozen=True)
@@ -49,9 +52,6 @@ PACKAGED: Final = {
     )
 }
 """Models that ``ragen models get`` downloads, by the name under which they then play and learn."""
-_LOOK: Final = 0.5
-"""Seconds between two looks at how far a download is."""
-_LOG: Final = logging.getLogger("ragen.models")
 
 
 def packaged_folder(name: str) -> Path:

@@ -24,6 +24,7 @@ from ragen_agents.policies.base import Reply, Request, Sampling
 from ragen_envs.game.errors import RagenError, first_line
 
 _WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*.bin")
+_LOG: Final = logging.getLogger("ragen.policies")
 
 
 class LanguageModelPolicy(ABC):
@@ -85,9 +86,6 @@ def not_loaded(source: str | Path, error: Exception) -> RagenError:
 def _check_folder(folder: Path) -> None:
     if folder.is_dir() and not any(any(folder.glob(pattern)) for pattern in _WEIGHTS):
         raise RagenError(f"model folder '{folder}' holds no weights (model.safetensors)")
-
-
-_LOG: Final = logging.getLogger("ragen.policies")
 
 
 class TransformersPolicy(LanguageModelPolicy):

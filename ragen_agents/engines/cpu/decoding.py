@@ -1,4 +1,4 @@
-"""Rows of tokens that are read and decoded together."""
+"""Sample from a causal language model, many rows at once, each with a seed of its own."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +18,10 @@ from ragen_agents.engines.device import computing_in
 
 READ_TOGETHER: Final = {True: 1024, False: 8192}
 """Tokens that are read together, padding included: on a processor, and on a GPU."""
+_STEPS_BETWEEN_CHECKS: Final = {"cpu": 1, "other": 8}
+"""Steps after which the open rows are counted; a GPU stops working meanwhile."""
+_LEFT: Final = 7 / 8
+"""Share of open rows at which those that have ended leave."""
 
 
 class Batch:
@@ -135,12 +139,6 @@ class Batch:
             fed = torch.arange(self._fed, device=self._device)
             mask = torch.cat([mask, fed < counts[self._order, None] - 1], dim=1)
         return KeyValues.of(self._cache, mask, self._order.argsort())
-
-
-_STEPS_BETWEEN_CHECKS: Final = {"cpu": 1, "other": 8}
-"""After so many steps it is asked which rows are open; a GPU stops working while it is asked."""
-_LEFT: Final = 7 / 8
-"""Share of open rows at which those that have ended leave."""
 
 
 @dataclass(frozen=True)

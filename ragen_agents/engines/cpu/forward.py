@@ -16,6 +16,11 @@ from ragen_agents.engines.cpu.attention import attend, attend_many
 from ragen_agents.engines.cpu.key_values import GrowingLayer
 from ragen_agents.engines.weights import TOLERANCE, probe
 
+_KNOWN: Final = frozenset({"llama", "mistral", "qwen2", "qwen3"})
+"""Types of models that are built alike."""
+_STATIC_ROTATIONS: Final = frozenset({"default", "linear", "llama3", "yarn"})
+"""Kinds of rotary embeddings that do not depend on the length of the sequence."""
+
 
 class Known(NamedTuple):
     """Which slots hold a token of the row."""
@@ -107,12 +112,6 @@ class ModuleForward:
             return known.causal_bias(queries, self._model.dtype)
         slots = known.slots.shape[1]
         return known.bias(0, slots, self._model.dtype) if known.gaps else None
-
-
-_KNOWN: Final = frozenset({"llama", "mistral", "qwen2", "qwen3"})
-"""Types of models that are built alike."""
-_STATIC_ROTATIONS: Final = frozenset({"default", "linear", "llama3", "yarn"})
-"""Kinds of rotary embeddings that do not depend on the length of the sequence."""
 
 
 def forward_of(model: Any, windowed: bool) -> Forward:

@@ -25,6 +25,10 @@ _USUAL: Final = 4096
 """Tokens of a conversation where no bound is known."""
 _SMALLEST_CACHE: Final = 64 * 2**20
 _LOWER: Final = "vllm.cache_gib, vllm.max_model_len or rollout.max_tokens"
+BYTES_PER_ELEMENT: Final = {"float32": 4, "float16": 2, "bfloat16": 2}
+"""Bytes of a number, by the name of its precision."""
+BLOCK: Final = 32
+"""Tokens of a block; vLLM uses 16 on GPUs, which rounds less."""
 
 
 @dataclass(frozen=True)
@@ -156,12 +160,6 @@ def _parameters(config: Any) -> int:
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     return sum(parameter.numel() for parameter in model.parameters())
-
-
-BYTES_PER_ELEMENT: Final = {"float32": 4, "float16": 2, "bfloat16": 2}
-"""Bytes of a number, by the name of its precision."""
-BLOCK: Final = 32
-"""Tokens of a block; vLLM uses 16 on GPUs, which rounds less."""
 
 
 @dataclass(frozen=True)

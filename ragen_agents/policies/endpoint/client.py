@@ -40,6 +40,9 @@ _FINISHED: Final = frozenset(
     }
 )  # fmt: skip
 """Reasons, in lower case, for which servers end a reply that the model has finished or a filter has taken."""
+MAX_ANSWER: Final = 1 << 22
+"""Most bytes of an answer; 65 536 characters are the most that a reply may have."""
+_MAX_MESSAGE: Final = 300
 
 
 class _Part(BaseModel):
@@ -205,11 +208,6 @@ def _usage(given: Any) -> Usage | None:
         return _USAGE.validate_python(given)
     except ValidationError:
         return None
-
-
-MAX_ANSWER: Final = 1 << 22
-"""Most bytes of an answer; 65 536 characters are the most that a reply may have."""
-_MAX_MESSAGE: Final = 300
 
 
 class Client:

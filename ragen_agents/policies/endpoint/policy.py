@@ -27,6 +27,17 @@ from ragen_agents.policies.endpoint.settings import Connection, EndpointSettings
 from ragen_agents.policies.endpoint.tools import as_calls, reply_text, tools_of
 from ragen_envs.game.errors import RagenError
 
+_LOG: Final = logging.getLogger("ragen.endpoint")
+FIRST_DELAY: Final = 0.5
+"""Seconds before the first retry; doubled for each further one."""
+LONGEST_DELAY: Final = 60.0
+_PROBE_RETRIES: Final = 2
+_SEEDS: Final = 1 << 31
+"""Seeds of more than 31 bits are not taken by every server."""
+_CHARACTERS_PER_TOKEN: Final = 4
+_CONTINUE: Final = {"continue_final_message": True, "add_generation_prompt": False}
+"""What vLLM and SGLang need to continue the last message; others continue an assistant's by themselves."""
+
 
 class Gate:
     """A semaphore that adapts; requests are sent inside ``async with``.
@@ -83,19 +94,6 @@ class Gate:
     def speed_up(self) -> None:
         """Count an answer; as many as are in flight raise the limit by one."""
         self.limit = min(self._most, self.limit + 1 / self.limit)
-
-
-_LOG: Final = logging.getLogger("ragen.endpoint")
-
-FIRST_DELAY: Final = 0.5
-"""Seconds before the first retry; doubled for each further one."""
-LONGEST_DELAY: Final = 60.0
-_PROBE_RETRIES: Final = 2
-_SEEDS: Final = 1 << 31
-"""Seeds of more than 31 bits are not taken by every server."""
-_CHARACTERS_PER_TOKEN: Final = 4
-_CONTINUE: Final = {"continue_final_message": True, "add_generation_prompt": False}
-"""What vLLM and SGLang need to continue the last message; others continue an assistant's by themselves."""
 
 
 class EndpointPolicy:

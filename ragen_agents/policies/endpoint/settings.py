@@ -16,6 +16,10 @@ from ragen_envs.game.errors import RagenError
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 _OURS: Final = ("messages", "model", "n", "stream")
+KEY_VARIABLE: Final = "OPENAI_API_KEY"
+_HIDDEN: Final = "[key]"
+_SHORTEST: Final = 8
+"""Shorter ones are words that stand for no key, such as EMPTY, and may well be part of a reply."""
 
 
 class EndpointSettings(BaseModel):
@@ -81,12 +85,6 @@ def check_base_url(url: str) -> str:
             "keys come from the environment"
         )
     return url.rstrip("/")
-
-
-KEY_VARIABLE: Final = "OPENAI_API_KEY"
-_HIDDEN: Final = "[key]"
-_SHORTEST: Final = 8
-"""Shorter ones are words that stand for no key, such as EMPTY, and may well be part of a reply."""
 
 
 @dataclass(frozen=True)
