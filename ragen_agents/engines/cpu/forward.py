@@ -6,6 +6,7 @@ feed-forward layers, so that adapters and new weights take part, and writes out 
 rotations and attention to kept keys and values.
 """
 
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
 import torch
@@ -171,10 +172,7 @@ class LlamaForward:
         """Read tokens; see `Forward`."""
         trunk = self._trunk
         states = trunk.embed_tokens(ids)
-        cos, sin = trunk.rotary_emb(states, positions)
-        half = sin.shape[-1] // 2
-        sin = torch.cat([-sin[..., :half], sin[..., half:]], dim=-1)
-        rotation = (cos[:, :, None], sin[:, :, None])
+        rotation = rotation_of(trunk, states, positions)
         bias = self._bias(ids, cache, known, states.dtype)
         for place, layer in enumerate(trunk.layers):
             if place == len(cache.layers):
@@ -198,16 +196,38 @@ class LlamaForward:
         return known.bias(start, known.gaps, dtype) if known.gaps > start else None
 
 
+def rotation_of(trunk: Any, states: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the cosines and the signed sines that rotate heads, (rows, n, 1, head size) each."""
+    cos, sin = trunk.rotary_emb(states, positions)
+    half = sin.shape[-1] // 2
+    sin = torch.cat([-sin[..., :half], sin[..., half:]], dim=-1)
+    return cos[:, :, None], sin[:, :, None]
+
+
+def heads_of(
+    module: Any, states: Tensor, normed: Callable[[Any, Tensor], Tensor]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return queries, keys and values of a layer before rotation, (..., heads, head size) each.
+
+    Args:
+        module: The layer's attention.
+        states: (..., width).
+        normed: Applies a norm to states, for models with norms of queries and keys.
+    """
+    query, key, value = (
+        project(states).unflatten(-1, (-1, module.head_dim))
+        for project in (module.q_proj, module.k_proj, module.v_proj)
+    )
+    if hasattr(module, "q_norm"):
+        query, key = normed(module.q_norm, query), normed(module.k_norm, key)
+    return query, key, value
+
+
 def _attention(
     module: Any, states: Tensor, rotation: tuple[Tensor, Tensor], layer: Any, bias: Tensor | None
 ) -> Tensor:
     """Return the attended values, (rows, n, query heads * head size), and keep keys and values."""
-    size = module.head_dim
-    query = module.q_proj(states).unflatten(-1, (-1, size))
-    key = module.k_proj(states).unflatten(-1, (-1, size))
-    value = module.v_proj(states).unflatten(-1, (-1, size))
-    if hasattr(module, "q_norm"):
-        query, key = _normed(module.q_norm, query), _normed(module.k_norm, key)
+    query, key, value = heads_of(module, states, _normed)
     heads = query.shape[2]
     rotated = _rotated(torch.cat([query, key], dim=2), rotation)
     query, key = rotated[:, :, :heads], rotated[:, :, heads:]

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
-from ragen_agents.engines.cpu.forward import has_windows, is_like_llama
+from ragen_agents.engines.cpu.forward import has_windows, heads_of, is_like_llama, rotation_of
 from ragen_agents.engines.cpu.token_tree import TokenTree
 
 
@@ -54,9 +54,8 @@ def tree_states(trunk: Any, ids: Tensor, real: Tensor, start: int, wanted: Tenso
     """
     tree = TokenTree.of(ids, real, start)
     states = trunk.embed_tokens(tree.ids)
-    cos, sin = (each[0, :, None] for each in trunk.rotary_emb(states[None], tree.positions[None]))
-    half = sin.shape[-1] // 2
-    rotation = (cos, torch.cat([-sin[..., :half], sin[..., half:]], dim=-1))
+    cos, sin = rotation_of(trunk, states[None], tree.positions[None])
+    rotation = (cos[0], sin[0])
     for layer in trunk.layers:
         normed = _normed(layer.input_layernorm, states)
         states = states + _attention(layer.self_attn, normed, rotation, tree)
@@ -67,12 +66,7 @@ def tree_states(trunk: Any, ids: Tensor, real: Tensor, start: int, wanted: Tenso
 def _attention(
     module: Any, states: Tensor, rotation: tuple[Tensor, Tensor], tree: TokenTree
 ) -> Tensor:
-    query, key, value = (
-        project(states).unflatten(-1, (-1, module.head_dim))
-        for project in (module.q_proj, module.k_proj, module.v_proj)
-    )
-    if hasattr(module, "q_norm"):
-        query, key = _normed(module.q_norm, query), _normed(module.k_norm, key)
+    query, key, value = heads_of(module, states, _normed)
     query, key = (_rotated(each, rotation) for each in (query, key))
     attended = tree_attention(query, key, value, tree, module.scaling)
     projected: Tensor = module.o_proj(attended.flatten(1).to(states.dtype))
