@@ -193,6 +193,8 @@ def play_answers(runners: Sequence[EpisodeRunner], answers: Sequence[Answer]) ->
             runner.end = EndReason.OVERFLOW
         else:
             played.append((runner, reply, seconds, runner.env.user, runner.env.pictures))
+    if not played:
+        return
     results = ConversationVector([runner.env for runner, *_ in played]).play(
         [reply.text for _, reply, *_ in played],
         truncated=[reply.cut_off for _, reply, *_ in played],
