@@ -13,7 +13,7 @@ GPU_SOURCE = $(if $(WHEELS),--no-index --find-links $(abspath $(WHEELS)))
 DIST := .venv-dist
 QUIET := --quiet --disable-pip-version-check
 
-.PHONY: install bench real test faults test-vllm test-integrations test-inspect test-endpoint test-site gpu gpu-wheels lint docs docs-site tutorials dist packs leaderboard-entries speed gradients credit clean
+.PHONY: install bench real test faults test-vllm test-integrations test-inspect test-endpoint test-site gpu gpu-rehearsal gpu-wheels lint docs docs-site tutorials dist packs leaderboard-entries speed gradients credit clean
 
 install: $(VENV)/.installed
 
@@ -69,12 +69,14 @@ test-site: install
 	command -v $${CHROMIUM:-chromium} || (apt-get update && apt-get install -y --no-install-recommends chromium)
 	RAGEN_BROWSER=1 $(BIN)/python -m pytest tests/bench/test_site.py tests/bench/test_view.py tests/bench/test_view_transcripts.py tests/bench/test_shop_browser.py
 
-# CUDA tests, training and speed on a GPU, in at most 25 minutes; writes docs/performance-gpu.md. The same command
+# CUDA tests, training and speed on a GPU, in at most 15 minutes; writes docs/performance-gpu.md. The same command
 # goes on after a failure. WHEELS=folder installs without an index, from what make gpu-wheels has collected.
+# docs/maintainers/gpu-runs.md runs the same without an installation.
 gpu:
 	@$(PYTHON) benchmarks/gpu_check/device.py
 	$(MAKE) $(GPU)/.installed
-	PATH="$(abspath $(GPU)/bin):$$PATH" PYTHONPATH=benchmarks $(GPU)/bin/python -m gpu_check
+	export PATH="$(abspath $(GPU)/bin):$$PATH" PYTHONPATH=benchmarks; \
+	python -m gpu_check; code=$$?; python -m gpu_check page .benchmarks/gpu/results; exit $$code
 
 $(GPU)/.installed: pyproject.toml constraints/gpu.txt
 	test -x $(GPU)/bin/python || $(PYTHON) -m venv $(GPU)
@@ -85,6 +87,19 @@ $(GPU)/.installed: pyproject.toml constraints/gpu.txt
 gpu-wheels:
 	@test -n "$(WHEELS)" || { echo "name a folder: make gpu-wheels WHEELS=wheels"; exit 2; }
 	$(PYTHON) -m pip download $(QUIET) --no-deps --only-binary :all: --dest $(WHEELS) -r constraints/gpu.txt
+
+# Both calls of docs/maintainers/gpu-runs.md without a GPU: in a fresh clone, with tiny sizes, and with vLLM's CPU build
+# if make test-vllm has installed it. SITE=folder has further packages, REHEARSAL=python is another interpreter.
+REHEARSAL ?= $(if $(wildcard $(VLLM)/.installed),$(abspath $(VLLM)/bin/python),$(abspath $(BIN)/python))
+STAGES := ceilings,gradients,tests,update,update-more,iteration,starter
+gpu-rehearsal:
+	rm -rf .benchmarks/rehearsal
+	git clone --quiet . .benchmarks/rehearsal/clone
+	cd .benchmarks/rehearsal/clone && export PYTHONPATH="$(SITE):$$PWD:$$PWD/benchmarks" OMP_NUM_THREADS=1 && code=0; \
+	for stages in $(STAGES) vllm,$(STAGES); do \
+		$(REHEARSAL) -m gpu_check --tiny --stages $$stages --results ../results --work ../work || code=1; \
+	done; \
+	$(REHEARSAL) -m gpu_check page ../results --to ../page.md; exit $$code
 
 # Hundreds of sequences of faults, drawn at random: about ten minutes.
 faults: install

@@ -1,1 +1,1 @@
-"""What `make gpu` runs: CUDA tests, training, speed at the paper's scale, and a page of what was found."""
+"""Tests and measurements on a GPU, a process each, and the page of results: ``python -m gpu_check``."""

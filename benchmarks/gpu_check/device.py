@@ -43,6 +43,14 @@ def missing(driver: int, compiler: str | None, headers: Path) -> str | None:
     return None
 
 
+def lacking() -> str | None:
+    """Return what this machine lacks, or None."""
+    if not gpus():
+        return "a CUDA GPU, but the driver shows none"
+    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
+    return missing(_driver(), compiler, Path(sysconfig.get_path("include")))
+
+
 def _driver() -> int:
     version = ctypes.c_int()
     ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
@@ -51,10 +59,7 @@ def _driver() -> int:
 
 def main() -> int:
     """Return 0 if all is there, else say what is not and return 2."""
-    lacks: str | None = "a CUDA GPU, but the driver shows none"
-    if gpus():
-        compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
-        lacks = missing(_driver(), compiler, Path(sysconfig.get_path("include")))
+    lacks = lacking()
     if lacks is None:
         return 0
     print(f"make gpu needs {lacks}", file=sys.stderr)

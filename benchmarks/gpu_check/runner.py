@@ -1,138 +1,134 @@
-"""Runs stages one after another, whatever becomes of each, and keeps what they found."""
+"""Runs stages one after another, whatever becomes of each, within a time for all of them."""
 
 import json
 import os
-import shutil
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
-from gpu_check.stages import Stage
+from gpu_check.console import Console
+from gpu_check.results import Outcome, Results, tail
+from gpu_check.stages import Attempt, Stage
 
-_GRACE = 10.0
+_GRACE: Final = 5.0
 """Seconds between asking a stage to end and killing it."""
+_LEAST_SHARE: Final = 0.3
+_LEAST: Final = 60.0
+"""A stage is begun if this share of its limit, or so many seconds, are left."""
+_PLAIN: Final = Attempt("", {}, {})
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How a stage ended."""
-
-    name: str
-    title: str
+class _Run(NamedTuple):
     status: str
-    """"passed", "failed" or "timed out"."""
-    seconds: float
-    found: dict[str, Any] = field(default_factory=dict)
-    """Its findings; empty if it left none."""
-    log: str = ""
-    """File with all that it said."""
+    found: dict[str, Any]
+    log: Path
 
 
-def run_all(
-    stages: Sequence[Stage], root: Path, work: Path, made_on: dict[str, str]
-) -> list[Outcome]:
-    """Run the stages that have not passed yet, and return all outcomes.
+class Runner:
+    """Runs stages.
 
     Args:
-        stages: In their order.
-        root: Of the checkout, where they are run.
-        work: Folder for results. What other hardware or another commit has left there is removed.
-        made_on: The hardware and versions.
+        root: Of the checkout.
+        work: Folder for logs and other large files.
+        common: Options of all stages.
+        made_on: Hardware and versions.
+        deadline: When all must have ended, on the clock of `time.monotonic`.
+        patience: Factor of the limits of stages.
     """
-    _clear(work, made_on)
-    outcomes = []
-    for number, stage in enumerate(stages, 1):
-        head = f"[{number}/{len(stages)}] {stage.title}"
-        outcome = _kept(stage, work)
-        if outcome is not None:
-            print(f"{head}: passed before, kept", flush=True)
-        else:
-            print(f"{head}: at most {stage.limit / 60:.0f} minutes", flush=True)
-            outcome = _run(stage, root, work)
-            print(f"{head}: {outcome.status} after {outcome.seconds:.0f} s", flush=True)
-        outcomes.append(outcome)
-    return outcomes
+
+    def __init__(
+        self, root: Path, work: Path, common: Sequence[str], made_on: dict[str, str], deadline: float,
+        patience: float = 1.0,
+    ) -> None:  # fmt: skip
+        self._patience = patience
+        self._root, self._work, self._common = root, work, common
+        self._made_on, self._deadline = made_on, deadline
+
+    def run_all(self, stages: Sequence[Stage], results: Results, console: Console) -> None:
+        """Run the stages that have not passed before, and add their outcomes to the results."""
+        for stage in stages:
+            if results.passed_before(stage.name, self._made_on):
+                console.line(f"{stage.name}: passed before")
+                continue
+            outcome = self._run(stage)
+            results.add(outcome)
+            why = f": {outcome.why}" if outcome.why else ""
+            console.line(f"{stage.name}: {outcome.status}, {outcome.seconds:.0f} s{why}")
+            if outcome.status in ("failed", "timed out"):
+                console.excerpt(tail(self._work / outcome.log, 8000))
+
+    def _run(self, stage: Stage) -> Outcome:
+        if stage.lacks:
+            return Outcome(stage.name, stage.title, "skipped", why=stage.lacks)
+        started = time.monotonic()
+        tried: list[str] = []
+        run: _Run | None = None
+        for attempt in stage.attempts or (_PLAIN,):
+            limit = min(stage.limit * self._patience, self._deadline - time.monotonic())
+            if limit < min(_LEAST_SHARE * stage.limit, _LEAST):
+                break
+            run = self._try(stage, attempt, limit)
+            tried.append(attempt.label)
+            if not stage.attempts or "start" in run.found:
+                break
+        seconds = time.monotonic() - started
+        if run is None:
+            return Outcome(stage.name, stage.title, "skipped", why="no time was left")
+        why = _reason(run.found)
+        if stage.attempts and len(tried) > 1:
+            began = f"started with {tried[-1]}" if "start" in run.found else "never started"
+            why = f"{began} after {', '.join(tried[:-1])} had failed{why and '; ' + why}"
+        found = {**run.found, "tried": tried} if stage.attempts else run.found
+        return Outcome(
+            stage.name, stage.title, run.status, seconds, why, found, self._made_on, run.log.name,
+        )  # fmt: skip
+
+    def _try(self, stage: Stage, attempt: Attempt, limit: float) -> _Run:
+        name = f"{stage.name}-{attempt.label.replace(' ', '-')}".rstrip("-")
+        findings, log = self._work / f"{name}.json", self._work / f"{name}.log"
+        findings.unlink(missing_ok=True)
+        command = stage.command(findings, self._common)
+        if stage.attempts:
+            command += ["--extra", json.dumps(attempt.extra)]
+        with log.open("w", encoding="utf-8") as file:
+            process = subprocess.Popen(
+                command, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                env=os.environ | {"PYTHONUNBUFFERED": "1"} | attempt.environment, cwd=self._root,
+                start_new_session=True,
+            )  # fmt: skip
+            status = _ended(process, limit)
+        found = json.loads(findings.read_text()) if findings.exists() else {}
+        if status == "passed" and not found:
+            status = "failed"
+        return _Run(status, found, log)
 
 
-def _clear(work: Path, made_on: dict[str, str]) -> None:
-    note = work / "made-on.json"
-    here = json.dumps(made_on, indent=1)
-    if not note.exists() or note.read_text() != here:
-        shutil.rmtree(work, ignore_errors=True)
-        work.mkdir(parents=True)
-        note.write_text(here)
-
-
-def _kept(stage: Stage, work: Path) -> Outcome | None:
+def _ended(process: "subprocess.Popen[bytes]", limit: float) -> str:
+    """Wait for a process, end it when its time is over, and end all that it has started."""
     try:
-        outcome = Outcome(**json.loads(_file(stage, work).read_text()))
-    except (OSError, ValueError, TypeError):
-        return None
-    return outcome if outcome.status == "passed" else None
-
-
-def _run(stage: Stage, root: Path, work: Path) -> Outcome:
-    log = work / f"{stage.name}.log"
-    if stage.leaves is not None:
-        stage.leaves.unlink(missing_ok=True)
-    started = time.monotonic()
-    status = _status(stage, root, log)
-    found: dict[str, Any] = {}
-    try:
-        found = stage.read()
-    except (OSError, ValueError, KeyError) as error:
-        print(f"  no result: {error}", flush=True)
-        status = "failed" if status == "passed" else status
-    seconds = time.monotonic() - started
-    outcome = Outcome(stage.name, stage.title, status, seconds, found, str(log))
-    _file(stage, work).write_text(json.dumps(asdict(outcome), indent=1) + "\n")
-    return outcome
-
-
-def _file(stage: Stage, work: Path) -> Path:
-    return work / f"{stage.name}.json"
-
-
-def _status(stage: Stage, root: Path, log: Path) -> str:
-    """Run a stage's command, show what it says and write it down; returns how it ended."""
-    late = threading.Event()
-    with (
-        log.open("w", encoding="utf-8") as file,
-        subprocess.Popen(
-            stage.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-            env=os.environ | stage.environment, cwd=root, start_new_session=True,
-        ) as process,
-    ):  # fmt: skip
-        watch = threading.Timer(stage.limit, _end, (process, late))
-        watch.start()
-        try:
-            for line in process.stdout or ():
-                file.write(line)
-                file.flush()
-                print(f"  {line}", end="", flush=True)
-            code = process.wait()
-        finally:
-            watch.cancel()
-            _signal(process, signal.SIGKILL)  # also what it has left running
-    if late.is_set():
+        code = process.wait(limit)
+        return "passed" if code == 0 else "failed"
+    except subprocess.TimeoutExpired:
+        _signal(process, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE)
         return "timed out"
-    return "passed" if code == 0 else "failed"
+    finally:
+        _signal(process, signal.SIGKILL)
+        process.wait()
 
 
-def _end(process: "subprocess.Popen[str]", late: threading.Event) -> None:
-    late.set()
-    _signal(process, signal.SIGTERM)
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(_GRACE)
-    _signal(process, signal.SIGKILL)
-
-
-def _signal(process: "subprocess.Popen[str]", number: int) -> None:
+def _signal(process: "subprocess.Popen[bytes]", number: int) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, number)
+
+
+def _reason(found: dict[str, Any]) -> str:
+    """Return what a stage says is wrong, in a line, or what it did when it was ended."""
+    running = found.get("running")
+    ended = f"ended during {running}" if running else ""
+    return "; ".join(filter(None, (str(found.get("wrong", ""))[:200], ended)))

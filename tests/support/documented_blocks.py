@@ -19,6 +19,7 @@ NOT_RUN = [
     (r"make (install|test)\b", "continuous integration runs it"),
     (r"make bench\b", "make test installs the same, and tests/bench/test_bench.py plays these agents"),
     (r"make gpu\b", "needs a GPU; tests/bench/test_gpu_check.py rehearses it on a CPU"),
+    (r"python3? -m gpu_check\b", "needs a GPU; tests/bench/test_gpu_check.py rehearses it on a CPU"),
     (r"make gpu-wheels\b", "downloads several gigabytes"),
     (r"make credit\b", "takes 45 minutes; tests/bench/test_credit.py runs its parts"),
     (r"python -m credit\b", "trains a critic for a minute; tests/bench/test_credit.py runs its parts"),
