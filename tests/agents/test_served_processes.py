@@ -1,7 +1,6 @@
 """Training in two processes with servers: what one process learns, also through a server's death."""
 
 import shutil
-import subprocess
 
 import pytest
 
@@ -11,6 +10,7 @@ pytest.importorskip("httpx2")
 
 from fake_vllm_server import VllmServer  # noqa: E402
 from training_runs import (  # noqa: E402
+    alone,
     assert_same_run,
     command,
     in_two_processes,
@@ -33,7 +33,7 @@ def whole(tiny, tmp_path_factory):
     """The run of one process."""
     out = tmp_path_factory.mktemp("whole") / "run"
     with VllmServer(tiny) as server:
-        subprocess.run(arguments(tiny, out, server.root), check=True, capture_output=True)
+        alone(arguments(tiny, out, server.root))
     return out
 
 

@@ -13,7 +13,15 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from training_runs import assert_same_run, command, in_two_processes, lines, trainer
+from training_runs import (
+    alone,
+    assert_same_run,
+    command,
+    in_two_processes,
+    lines,
+    trainer,
+    under_torchrun,
+)
 
 from ragen_agents.engines.base import EngineError
 from ragen_agents.starpo import processes
@@ -27,8 +35,8 @@ FAST = ("update.learning_rate=1e-3", "update.critic_learning_rate=1e-3", "save_e
 
 def test_two_processes_learn_what_one_does(tiny, tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
-    subprocess.run(command(tiny, one, *FAST, iterations=2), check=True, capture_output=True)
-    in_two_processes(command(tiny, two, *FAST, iterations=2))
+    alone(command(tiny, one, *FAST, iterations=2))
+    under_torchrun(command(tiny, two, *FAST, iterations=2))
     assert_same_run(one, two, 2)
 
 
@@ -98,14 +106,13 @@ def test_processes_that_split_the_weights_learn_what_one_does(more, tiny, tmp_pa
     one, two = tmp_path / "one", tmp_path / "two"
     arguments = [*FAST, *more, "update.old_logprobs=trainer"]  # as split weights need
     for iterations in (1, 3, 4):
-        alone = command(tiny, one, *arguments, iterations=iterations)
-        subprocess.run(alone, check=True, capture_output=True)
+        alone(command(tiny, one, *arguments, iterations=iterations))
         if iterations == 1:
             shutil.copytree(one, two)
         if iterations == 3:
             in_two_processes(command(tiny, two, *arguments, "fsdp=true", iterations=3))
             assert_same_run(one, two, 3)
-    subprocess.run(command(tiny, two, *arguments, iterations=4), check=True, capture_output=True)
+    alone(command(tiny, two, *arguments, iterations=4))
     assert_same_run(one, two, 4)
 
 
@@ -156,8 +163,7 @@ os._exit(code)
 def whole(tiny, tmp_path_factory):
     """The run of one process."""
     out = tmp_path_factory.mktemp("whole") / "run"
-    alone = command(tiny, out, *FAST, "save_every=9", iterations=2)
-    subprocess.run(alone, check=True, capture_output=True)
+    alone(command(tiny, out, *FAST, "save_every=9", iterations=2))
     return out
 
 
@@ -248,7 +254,7 @@ def test_a_machine_that_sees_an_older_disk_does_not_resume_from_it(tiny, tmp_pat
     """The processes would go on from different iterations, and learn nothing that makes sense."""
     (tmp_path / "older.py").write_text(OLDER)
     out = tmp_path / "run"
-    subprocess.run(command(tiny, out, *FAST, iterations=2), check=True, capture_output=True)
+    alone(command(tiny, out, *FAST, iterations=2))
     again = command(tiny, out, *FAST, iterations=3)
     said = in_two_processes([sys.executable, tmp_path / "older.py", *again[3:]], succeeds=False)
     assert said.count("error: the processes see different checkpoints in") == 2, said

@@ -1,9 +1,7 @@
 """A folder like a checkout in which the commands of a page run, each in a forked process."""
 
-import multiprocessing
 import os
 import re
-import runpy
 import shutil
 import signal
 import socket
@@ -11,22 +9,17 @@ import string
 import subprocess
 import sys
 import time
-import traceback
 import urllib.request
-from contextlib import suppress
-from pathlib import Path
 
 from checkout import ROOT
 from documented_blocks import commands, reason_of
 from documented_sizes import small
-from fault_injection import PRELOAD
+from forked import LIMIT, start
 
 from ragen_agents.starter import STARTER
 
 INTERRUPTED, DOES_NOT_FIT = 130, 2
 KEY = "sk-of-the-tests"
-LIMIT = 240
-"""Seconds that one command may take."""
 ENTRIES = ("random",)
 """Published entries that commands of the leaderboard find."""
 PLAIN_RUN = "bench --agent random --agent starter --game Bandit --episodes 2".split()
@@ -151,15 +144,13 @@ class Shell:
         self._call(" ".join(words), ["ragen", *words], {})
 
     def _call(self, line, words, variables):
-        log = self.folder / "log.txt"
+        log, typed = self.folder / "log.txt", self.folder / "typed.txt"
         log.write_text("")
+        typed.write_text("quit\n")  # what leaves a command that asks a person
+        program = ["-m", "ragen_bench", *words[1:]] if words[0] == "ragen" else words[1:]
         environment = {**self._environment, **variables}
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(PRELOAD)
-        arguments = (words, str(self.cwd), environment, str(log))
-        process = context.Process(target=_child, args=arguments)
         began = time.monotonic()
-        process.start()
+        process = start(program, stdout=log, stdin=typed, cwd=self.cwd, environment=environment)
         try:
             was_visited = _serves(words) and _visited(process, log)
             process.join(LIMIT)
@@ -222,56 +213,3 @@ def _visited(process, log):
             return is_page
         time.sleep(0.1)
     return False
-
-
-def _child(words, cwd, environment, log):
-    """What the process of a command does: it becomes a program of that name."""
-    os.environ.pop("RAY_ADDRESS", None)
-    os.environ.update(environment)
-    os.chdir(cwd)
-    for number in (1, 2):
-        os.dup2(os.open(log, os.O_WRONLY | os.O_APPEND), number)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.path[:0] = [os.path.abspath(path) for path in environment["PYTHONPATH"].split(":") if path]
-    _take_input(log)
-    code = 1
-    try:
-        import torch
-
-        torch.set_num_threads(1)
-        code = _program(words)
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException:
-        traceback.print_exc()
-    with suppress(Exception):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(code)
-
-
-def _take_input(log):
-    """Let what asks a person read that the person leaves."""
-    typed = Path(log).with_name("typed.txt")
-    typed.write_text("quit\n")
-    os.dup2(os.open(typed, os.O_RDONLY), 0)
-    sys.stdin = os.fdopen(0, closefd=False)
-
-
-def _program(words):
-    name, *arguments = words
-    if name == "ragen":
-        from ragen_bench.__main__ import main
-
-        return main(arguments)
-    if arguments[0] == "-m":
-        sys.path.insert(0, os.getcwd())
-        sys.argv = arguments[1:]
-        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
-    else:
-        sys.path.insert(0, str(Path(arguments[0]).resolve().parent))
-        sys.argv = arguments
-        runpy.run_path(arguments[0], run_name="__main__")
-    return 0

@@ -2,7 +2,6 @@
 
 import errno
 import json
-import multiprocessing
 import os
 import random
 import resource
@@ -11,6 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from forked import context
 from hypothesis import strategies as st
 
 SIGNALS = ("SIGKILL", "SIGTERM", "SIGINT")
@@ -22,10 +22,6 @@ KINDS = (*SIGNALS, *OPERATIONS, *OTHERS)
 
 CRASHED = 137
 _LASTING = ("fsync", "replace", "rename", "truncate")
-PRELOAD = [
-    "torch", "transformers", "ragen_agents.starpo.trainer", "ragen_bench.cli.app", "openai",
-    "ragen_bench.evaluation.runner", "ragen_bench.match.match_table", "ragen_bench.evaluation.run_table",
-]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -73,12 +69,10 @@ class Calm:
 
 def run(words, scratch, fault=None, usual=None, **environment):
     """Run a command to its end in a forked process; returns how it ended, and what it took."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOAD)
     log = Path(scratch) / "log"
     log.write_text("")
     log.with_suffix(".json").write_text("{}")
-    process = context.Process(target=_child, args=(words, str(log), fault, usual, environment))
+    process = context().Process(target=_child, args=(words, str(log), fault, usual, environment))
     began = time.monotonic()
     process.start()
     if fault is not None and fault.kind in SIGNALS:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from forked import run
+from torch.distributed import TCPStore
 from transformers import AutoModelForCausalLM
 
 from ragen_agents.starpo import PRESETS, TrainConfig, merged
@@ -68,17 +70,37 @@ def two_processes_environment():
     return {**os.environ, **more}
 
 
-def in_two_processes(arguments, succeeds=True):
-    """Run what follows python in a command under torchrun.
+def alone(arguments):
+    """Run what follows python in a command in a process of its own."""
+    (done,) = run((arguments[1:], {"OMP_NUM_THREADS": "1"}))
+    assert done.returncode == 0, done.stderr
 
-    Returns what both print, or what they say of their failure.
-    """
+
+def under_torchrun(arguments):
+    """Run what follows python in a command under torchrun, in two processes."""
     done = subprocess.run(
         torchrun(arguments), capture_output=True, text=True, env=two_processes_environment(),
         timeout=300, check=False,
     )  # fmt: skip
-    assert (done.returncode == 0) == succeeds, done.stderr
-    return done.stdout if succeeds else done.stderr
+    assert done.returncode == 0, done.stderr
+
+
+def in_two_processes(arguments, succeeds=True):
+    """Run what follows python in a command in two processes, with the variables that torchrun sets.
+
+    Returns what both print, or what they say of their failure. Both end by themselves.
+    """
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    shared = {
+        **two_processes_environment(), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_RUN_ID": "tests", "TORCHELASTIC_USE_AGENT_STORE": "True",
+    }  # fmt: skip
+    both = [{**shared, "RANK": rank, "LOCAL_RANK": rank} for rank in ("0", "1")]
+    done = run(*((arguments[1:], environment) for environment in both))
+    said = "".join(each.stderr for each in done)
+    assert all((each.returncode == 0) == succeeds for each in done), said
+    return "".join(each.stdout for each in done) if succeeds else said
 
 
 def on_two_machines(arguments):
