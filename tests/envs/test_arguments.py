@@ -2,129 +2,139 @@
 
 import math
 import re
-import sys
+from functools import partial
 
 import gymnasium as gym
 import numpy as np
 import pettingzoo
 import pytest
 
+from ragen_envs.game import arguments
 from ragen_envs.game.errors import RagenError
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES
-from ragen_envs.registration import GAMES, text_ids
+from ragen_envs.registration import GAMES
 
 NUMERIC = [game.id for game in GAMES]
 COMPILED = [game.id for game in GAMES if game.vector_entry_point]
 TABLES = [env_id for game in MULTI_AGENT_GAMES for env_id in (game.id, game.text_id)]
 
-NO_INTEGERS = (True, False, np.True_, math.nan, math.inf, 2.0, "2", None, [2, 2, 2])
-NO_NUMBERS = (True, False, math.nan, math.inf, -math.inf, "0.5", None, [0.5], 10**400)
-NO_NAMES = ("foo", "", 1, True, math.nan, ["sparse"])
-NO_LEVELS = (True, 3, "######", [1, 2], [], math.nan, [["#"]])
-NO_TEXTS = (True, 3, 1.5, ["a"], b"a")
+# One wrong value for each argument, through every face; the readers below know more of them.
 FIELDS = {
     "Sokoban": {
-        "size": NO_INTEGERS, "boxes": NO_INTEGERS, "level": NO_LEVELS, "reward": NO_NAMES,
-        "generator": NO_NAMES, "search_depth": tuple(v for v in NO_INTEGERS if v is not None),
+        "size": 2.0, "boxes": True, "level": "######", "reward": "foo", "generator": ["sparse"],
+        "search_depth": "2",
     },
-    "FrozenLake": {
-        "size": NO_INTEGERS, "p": NO_NUMBERS, "success_rate": NO_NUMBERS, "level": NO_LEVELS
-    },
-    "Cube": {"scramble": NO_INTEGERS, "level": NO_LEVELS},
-    "Countdown": {"numbers": NO_INTEGERS, "level": NO_TEXTS},
-    "Mastermind": {"level": NO_TEXTS},
-    "Sudoku": {"clues": NO_INTEGERS, "level": NO_LEVELS},
-    "Minesweeper": {"mines": NO_INTEGERS, "level": NO_LEVELS},
+    "FrozenLake": {"size": None, "p": "0.5", "success_rate": math.nan, "level": [1, 2]},
+    "Cube": {"scramble": "2", "level": []},
+    "Countdown": {"numbers": 2.0, "level": 3},
+    "Mastermind": {"level": ["a"]},
+    "Sudoku": {"clues": True, "level": [["#"]]},
+    "Minesweeper": {"mines": math.inf, "level": 3},
     "WebShop": {
-        "products": NO_INTEGERS, "catalogue_seed": NO_INTEGERS, "observation_mode": NO_NAMES,
-        "reward": NO_NAMES, "hints": (1, 0, None, "yes"), "level": NO_TEXTS, "data": (True, 3, ["a"]),
+        "products": 2.0, "catalogue_seed": "2", "observation_mode": 1, "reward": "", "hints": 1,
+        "level": b"a", "data": 3,
     },
-    "Bandit": {
-        "sure": NO_NUMBERS, "jackpot": NO_NUMBERS, "chance": NO_NUMBERS, "gamble": NO_NAMES,
-        "level": NO_LEVELS,
-    },
+    "Bandit": {"sure": True, "jackpot": 10**400, "chance": None, "gamble": True, "level": True},
 }  # fmt: skip
-SINGLE = [
-    (game, field, value)
-    for game, known in FIELDS.items()
-    for field, values in known.items()
-    for value in values
-]
 
 
 def refusal(field, value):
     return pytest.raises(RagenError, match=re.escape(f"{field} is {value!r}, but must be"))
 
 
-@pytest.mark.parametrize("suffix", ["", "Text"])
-@pytest.mark.parametrize(("game", "field", "value"), SINGLE)
-def test_single_envs_and_conversations(game, field, value, suffix):
-    with refusal(field, value):
-        gym.make(f"ragen/{game}{suffix}-v0", **{field: value})
+@pytest.mark.parametrize(
+    ("game", "field", "value"),
+    [(game, *each) for game, known in FIELDS.items() for each in known.items()],
+)
+def test_single_envs_conversations_and_vector_envs(game, field, value):
+    for make in (
+        partial(gym.make, f"ragen/{game}-v0"),
+        partial(gym.make, f"ragen/{game}Text-v0"),
+        partial(gym.make_vec, f"ragen/{game}-v0", num_envs=2),
+    ):
+        with refusal(field, value):
+            make(**{field: value})
 
 
-@pytest.mark.parametrize(("game", "field", "value"), SINGLE)
-def test_vector_envs(game, field, value):
-    with refusal(field, value):
-        gym.make_vec(f"ragen/{game}-v0", num_envs=2, **{field: value})
+@pytest.mark.parametrize("value", [True, np.True_, math.nan, 2.0, "2", None, [2, 2, 2], 1, 9])
+def test_integers(value):
+    with refusal("boxes", value):
+        arguments.read_count("boxes", value, 2, 8)
+
+
+@pytest.mark.parametrize("value", [False, math.nan, -math.inf, "0.5", None, [0.5], 10**400, 1.5])
+def test_numbers(value):
+    with refusal("p", value):
+        arguments.read_number("p", value, 0, 1)
+
+
+@pytest.mark.parametrize("value", ["foo", "", 1, math.nan, ["sparse"]])
+def test_names(value):
+    with refusal("reward", value):
+        arguments.read_choice("reward", value, ("dense", "sparse"))
+
+
+@pytest.mark.parametrize("value", [True, 3, "######", [1, 2], [], [["#"]]])
+def test_levels_of_rows(value):
+    with refusal("level", value):
+        arguments.read_rows(value)
 
 
 def test_every_argument_of_every_game_is_covered():
     covered = {"render_mode", "split"}  # below, and in test_splits.py
     for game in GAMES:
         name = next(name for name in FIELDS if game.name.startswith(name))
-        arguments = game.env_class.__init__.__annotations__.keys() - {"return"}
-        assert arguments <= FIELDS[name].keys() | covered, game.name
+        taken = game.env_class.__init__.__annotations__.keys() - {"return"}
+        assert taken <= FIELDS[name].keys() | covered, game.name
 
 
-@pytest.mark.parametrize("value", [(6, True), (True, 6), (6.0, 6), (6, math.nan), "66", (), {6: 6}])
+@pytest.mark.parametrize("value", [(6, True), (6.0, 6), "66", ()])
 @pytest.mark.parametrize("env_id", ["ragen/Sokoban-v0", "ragen/FrozenLake-v0"])
 def test_pairs_of_sides(env_id, value):
     with refusal("size", value):
         gym.make(env_id, size=value)
 
 
-@pytest.mark.parametrize("value", [True, math.nan, math.inf, "1", None])
+@pytest.mark.parametrize("value", [True, math.inf, "1"])
 def test_weights_of_the_reward(value):
     weights = {"per_action": 0, "box_on": 1, "box_off": -1, "solved": value}
     with refusal("reward['solved']", value):
         gym.make("ragen/Sokoban-v0", reward=weights)
 
 
-@pytest.mark.parametrize("mode", ["foo", "", 3, True, ["ansi"]])
-@pytest.mark.parametrize("env_id", [*NUMERIC, *text_ids()])
+@pytest.mark.parametrize("env_id", [*NUMERIC, "ragen/SokobanText-v0"])
 @pytest.mark.filterwarnings("ignore:.*is not in the possible render_modes")
-def test_render_modes(env_id, mode):
+def test_render_modes(env_id):
     make = gym.envs.registration.load_env_creator(gym.spec(env_id).entry_point)
-    with pytest.raises(
-        RagenError, match=r"render_mode is .*None or one of ansi, (html, )?rgb_array"
-    ):
-        make(**gym.spec(env_id).kwargs, render_mode=mode)
-    if isinstance(mode, str):
-        with pytest.raises(RagenError, match="render_mode is"):
-            gym.make(env_id, render_mode=mode)
+    for mode in ("foo", ["ansi"]):
+        with pytest.raises(
+            RagenError, match=r"render_mode is .*None or one of ansi, (html, )?rgb_array"
+        ):
+            make(**gym.spec(env_id).kwargs, render_mode=mode)
+    with pytest.raises(RagenError, match="render_mode is"):
+        gym.make(env_id, render_mode="foo")
     if env_id in COMPILED:
         with pytest.raises(RagenError, match="render_mode is"):
-            gym.make_vec(env_id, num_envs=2, render_mode=mode)
+            gym.make_vec(env_id, num_envs=2, render_mode="foo")
 
 
-VECTOR = [
-    *(("num_envs", value) for value in (True, 0, -1, 1.0, "2", None, math.nan)),
-    *(("max_episode_steps", value) for value in (True, False, 0, -2, 1.0, "5", math.nan)),
-    *(("copy", value) for value in (1, 0, None, "yes", np.True_)),
-    *(("autoreset_mode", value) for value in ("foo", 1, True, None)),
-]
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("num_envs", True), ("num_envs", 0), ("num_envs", 1.0),
+        ("max_episode_steps", False), ("max_episode_steps", -2), ("max_episode_steps", "5"),
+        ("copy", 1), ("copy", np.True_), ("autoreset_mode", "foo"),
+    ],
+)  # fmt: skip
+def test_arguments_of_vector_envs(field, value):
+    for env_id in COMPILED:
+        make = gym.envs.registration.load_env_creator(gym.spec(env_id).vector_entry_point)
+        with refusal(field, value):
+            make(**{"num_envs": 2, **gym.spec(env_id).kwargs, field: value})
 
 
-@pytest.mark.parametrize(("field", "value"), VECTOR)
-@pytest.mark.parametrize("env_id", COMPILED)
-def test_arguments_of_vector_envs(env_id, field, value):
-    make = gym.envs.registration.load_env_creator(gym.spec(env_id).vector_entry_point)
-    with pytest.raises(RagenError, match=re.escape(f"{field} is {value!r}, but must be")):
-        make(**{"num_envs": 2, **gym.spec(env_id).kwargs, field: value})
-
-
-@pytest.mark.parametrize("limit", [sys.maxsize, 2**64])
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", [2**64])
 @pytest.mark.parametrize("env_id", COMPILED)
 def test_limits_that_no_episode_reaches(env_id, limit):
     envs = gym.make_vec(env_id, num_envs=2, max_episode_steps=limit)
@@ -134,48 +144,38 @@ def test_limits_that_no_episode_reaches(env_id, limit):
 
 
 PLAYERS = {
-    "sokoban_coop": {"size": NO_INTEGERS, "boxes": NO_INTEGERS, "level": (True, 3, ["P"])},
+    "sokoban_coop": {"size": 2.0, "boxes": True, "level": 3},
     "frozen_lake_race": {
-        "size": NO_INTEGERS, "p": NO_NUMBERS, "success_rate": NO_NUMBERS, "finish": NO_NAMES,
-        "level": (True, 3, ["P"]),
+        "size": None, "p": "0.5", "success_rate": math.nan, "finish": "foo", "level": ["P"],
     },
-    "bandit_market": {"arms": NO_INTEGERS, "level": (True, 3, ["P"])},
+    "bandit_market": {"arms": "2", "level": True},
 }  # fmt: skip
-SHARED = {
-    "players": NO_INTEGERS,
-    "max_cycles": tuple(value for value in NO_INTEGERS if value is not None),
-    "render_mode": ("foo", "", 3, True, ["ansi"]),
-}
+SHARED = {"players": 2.0, "max_cycles": True, "render_mode": "foo"}
 
 
-@pytest.mark.parametrize("text", [False, True])
 @pytest.mark.parametrize(
     ("game", "field", "value"),
-    [
-        (game, field, value)
-        for game, known in PLAYERS.items()
-        for field, values in {**known, **SHARED}.items()
-        for value in values
-    ],
+    [(game, *each) for game, known in PLAYERS.items() for each in (known | SHARED).items()],
 )
-def test_games_for_several_players(game, field, value, text):
-    env_id = f"ragen/{game}_text-v0" if text else f"ragen/{game}-v0"
-    with refusal(field, value):
-        pettingzoo.make("parallel", env_id, **{field: value})
-    if not text:
+def test_games_for_several_players(game, field, value):
+    for face, env_id in (
+        ("parallel", f"ragen/{game}-v0"),
+        ("parallel", f"ragen/{game}_text-v0"),
+        ("aec", f"ragen/{game}-v0"),
+    ):
         with refusal(field, value):
-            pettingzoo.make("aec", env_id, **{field: value})
+            pettingzoo.make(face, env_id, **{field: value})
 
 
 @pytest.mark.parametrize("env_id", TABLES)
 def test_human_rendering_prints_the_text(env_id, capsys):
-    shown, told = (
+    shown, text = (
         pettingzoo.make("parallel", env_id, render_mode=mode) for mode in ("human", "ansi")
     )
     shown.reset(seed=0)
-    told.reset(seed=0)
+    text.reset(seed=0)
     assert shown.render() is None
-    assert capsys.readouterr().out == f"{told.render()}\n"
+    assert capsys.readouterr().out == f"{text.render()}\n"
 
 
 def test_numbers_of_numpy_are_numbers():

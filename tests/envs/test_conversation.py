@@ -440,7 +440,7 @@ def test_play_before_reset():
 
 
 @given(st.lists(REPLIES, max_size=6), st.sampled_from(["penalise", "discard", "end"]))
-@settings(QUICK, max_examples=60)
+@settings(QUICK, max_examples=30)
 def test_any_text_can_be_played(replies, invalid):
     env = sokoban(invalid=invalid, max_turns=7, format_penalty=-1)
     for reply in replies:

@@ -66,8 +66,12 @@ def play_vector(envs, steps, seed):
     ]
 
 
-@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
-@pytest.mark.parametrize("copied", COPIES)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("copied", "mode"),
+    [(pickled, AutoresetMode.NEXT_STEP), (copy.deepcopy, AutoresetMode.SAME_STEP)],
+    ids=["pickle", "deepcopy"],
+)
 @pytest.mark.parametrize(("env_id", "kwargs"), VARIANTS)
 def test_vector_envs(env_id, kwargs, copied, mode):
     envs = gym.make_vec(env_id, num_envs=3, autoreset_mode=mode, max_episode_steps=5, **kwargs)

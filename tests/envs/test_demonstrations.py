@@ -48,11 +48,11 @@ def replayed(game, env, example):
     return again, again.play(example.reply)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("game", SUITE)
 @pytest.mark.parametrize("think", [True, False])
 def test_examples_are_valid_replies_to_first_turns_and_solve_what_they_claim(game, think):
-    env = started(game, demonstrations=5, think=think)
-    assert len(env.examples) == 5
+    env = started(game, demonstrations=8 if think else 5, think=think)
     for example in env.examples:
         again, result = replayed(game, env, example)
         assert result.parsed.is_valid
@@ -62,14 +62,15 @@ def test_examples_are_valid_replies_to_first_turns_and_solve_what_they_claim(gam
         if "Solved." in example.reply or "the goal" in example.reply:
             assert again.success
     if game not in NEVER_IN_A_TURN:
-        assert sum(example.solves for example in env.examples) >= 4
-    assert len({example.instance.key for example in env.examples}) == 5
+        assert sum(example.solves for example in env.examples) >= 0.8 * len(env.examples)
+    assert len({example.instance.key for example in env.examples}) == (8 if think else 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("game", SUITE)
 def test_fewer_examples_are_the_first_of_more_in_every_episode(game):
-    most = started(game, demonstrations=5)
-    for count in (1, 2):
+    most = started(game, demonstrations=8)
+    for count in (2,):
         env = make(game, demonstrations=count)
         for options in ({"split": "test", "index": 3}, {"split": "validation", "index": 0}):
             env.reset(options=options)
@@ -80,6 +81,7 @@ def test_fewer_examples_are_the_first_of_more_in_every_episode(game):
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("game", SUITE)
 def test_examples_are_training_levels_and_begin_with_different_actions(game):
     env = started(game, demonstrations=8)
@@ -108,6 +110,7 @@ def _names(env, example):
     return game.text.actions(game)
 
 
+@pytest.mark.slow
 def test_processes_agree_whatever_the_hash_seed():
     source = (
         "import json, ragen_envs.conversation as c\n"
@@ -255,6 +258,7 @@ def test_a_level_whose_size_has_no_others_is_refused():
         started("ragen/SokobanText-v0", level=level, demonstrations=1)
 
 
+@pytest.mark.slow
 def test_only_the_levels_that_are_shown_are_drawn(monkeypatch):
     drawn = []
     draw = MastermindEnv.picture
@@ -273,6 +277,7 @@ def test_only_the_levels_that_are_shown_are_drawn(monkeypatch):
         assert np.array_equal(example.picture, draw(game))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "level", "distribution"),
     [
@@ -322,8 +327,9 @@ def test_a_game_without_levels_and_oracle_is_refused():
         ConversationWrapper(Foreign(), demonstrations=1).reset(seed=0)
 
 
+@pytest.mark.slow
 def test_examples_are_bounded():
     for game in SUITE:
-        env = started(game, demonstrations=16)
+        env = started(game, demonstrations=8)
         shown = sum(len(message["content"]) for message in env.messages[1:-1])
-        assert shown < 16 * 900
+        assert shown < 8 * 900

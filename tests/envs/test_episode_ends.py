@@ -102,10 +102,9 @@ def test_no_round_after_the_end_of_a_game_for_several(env_id):
             env.step(actions)
 
 
-@pytest.mark.parametrize("mode", [None, "ansi", "rgb_array"])
 @pytest.mark.parametrize("env_id", [*NUMERIC, *TEXTS])
-def test_check_env(env_id, mode):
-    env = gym.make(env_id, render_mode=mode)
+def test_check_env(env_id):
+    env = gym.make(env_id, render_mode="ansi")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         # A conversation is a wrapper, which is what this warning is about.

@@ -2,6 +2,7 @@ import hashlib
 import json
 import shutil
 import sys
+from functools import cache
 from pathlib import Path
 
 import gymnasium as gym
@@ -48,6 +49,7 @@ WITHOUT_REPEATS = ["bandit", "cube-8"]
 EVERY = FROZEN + [text_id for text_id in text_ids() if gym.spec(text_id).kwargs["game"] in FROZEN]
 
 
+@cache
 def keys_of(distribution, split):
     env = gym.make(PACKS[distribution]).unwrapped
     return [env.key(instance.level) for instance in load_pack(distribution, split)]
@@ -73,6 +75,7 @@ def test_every_pack_has_a_recipe():
     assert set(recipes()) == set(PACKS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("distribution", KEYED)
 def test_splits_are_disjoint(distribution):
     keys = {split: set(keys_of(distribution, split)) for split in SPLITS}
@@ -188,11 +191,11 @@ def test_unknown_split_and_distribution():
 def copied(tmp_path, monkeypatch):
     shutil.copytree(FOLDER, tmp_path / "packs")
     monkeypatch.setattr(instances.resources, "files", lambda _: tmp_path)
-    for cache in (load_pack, manifest):
-        cache.cache_clear()
+    for kept in (load_pack, manifest):
+        kept.cache_clear()
     yield tmp_path / "packs"
-    for cache in (load_pack, manifest):
-        cache.cache_clear()
+    for kept in (load_pack, manifest):
+        kept.cache_clear()
 
 
 def test_the_copy_is_accepted(copied):
@@ -302,6 +305,7 @@ def test_start_and_goal_count_in_lake_keys():
     assert env.key("P___/____/____/__G_") != env.key("G___/____/____/__P_")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("distribution", KEYED)
 def test_fresh_levels_are_train_levels(distribution):
     env = gym.make(PACKS[distribution])
@@ -311,7 +315,7 @@ def test_fresh_levels_are_train_levels(distribution):
         for k in keys_of(distribution, split)
     }  # fmt: skip
     env.reset(seed=0)
-    for seed in range(120):
+    for seed in range(40):
         env.reset(seed=seed if seed % 2 else None)
         found = int(env.unwrapped.instance.key, 16)
         assert split_of(found) == "train"
@@ -322,7 +326,7 @@ def test_fresh_levels_are_train_levels(distribution):
 @pytest.mark.parametrize("distribution", KEYED)
 def test_fresh_levels_of_a_split_belong_to_it(distribution, split):
     env = gym.make(PACKS[distribution])
-    for seed in range(15):
+    for seed in range(6):
         env.reset(seed=seed, options={"split": split})
         assert env.unwrapped.instance.split == split
         assert split_of(int(env.unwrapped.instance.key, 16)) == split
@@ -376,10 +380,11 @@ def test_splits_are_equally_hard(distribution):
     assert max(means) - min(means) < 0.02
 
 
-SHORT = {"train": 100, "validation": 30, "test": 40}
+SHORT = {"train": 20, "validation": 8, "test": 10}
 SHORTEST = {"train": 3, "validation": 1, "test": 2}
 
 
+@pytest.mark.slow
 def test_building_gives_the_shipped_files(monkeypatch, caplog):
     monkeypatch.setattr(build, "COUNTS", SHORT)
     caplog.set_level("INFO", "ragen.instances")
@@ -393,7 +398,7 @@ def test_building_gives_the_shipped_files(monkeypatch, caplog):
         assert listed[name] == {
             "instances": count, "sha256": hashlib.sha256(data).hexdigest(),
         }  # fmt: skip
-    assert "sokoban-8x8-2-depth10.test: 40 instances" in caplog.messages
+    assert "sokoban-8x8-2-depth10.test: 10 instances" in caplog.messages
 
 
 def test_build_check(monkeypatch, capsys, tmp_path):

@@ -12,9 +12,9 @@ from ragen_envs.games.frozen_lake import FrozenLakeEnv
 
 
 def advice_on_many_lakes():
-    """Return the oracle's runs, exact values and chances of random play of 60 starts."""
+    """Return the oracle's runs, exact values and chances of random play of 25 starts."""
     env, found = FrozenLakeEnv(), []
-    for seed in range(60):
+    for seed in range(25):
         env.reset(seed=seed)
         budget = Budget(10, 5, 5)
         advice = env.oracle(budget)
@@ -24,6 +24,7 @@ def advice_on_many_lakes():
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processor", ["Prescott", "Haswell"])
 def test_every_processor_gives_the_same_advice(processor):
     code = "import test_lake_processors as t; print(t.advice_on_many_lakes())"

@@ -242,7 +242,7 @@ def test_free_text():
 def test_the_oracle_plays_every_game_to_its_end(env_id):
     env = gym.make(env_id).env.env
     values, surprises = [], []
-    for index in range(25):
+    for index in range(9):
         env.reset(options={"split": "test", "index": index})
         first, total = env.oracle(), 0.0
         while env.end is None:
@@ -256,9 +256,9 @@ def test_the_oracle_plays_every_game_to_its_end(env_id):
         surprises.append((env.success - first.value, total - first.expected_return))
         if first.value in (0, 1):
             assert env.success == first.value
-    error = 4 * np.std(surprises, axis=0) / 5  # 0 where the game has no chance
+    error = 4 * np.std(surprises, axis=0) / 3  # 0 where the game has no chance
     assert (np.abs(np.mean(surprises, axis=0)) <= error + 1e-9).all()
-    assert sum(values) > 3
+    assert sum(values) > 1
 
 
 def test_every_game_has_a_text_id():

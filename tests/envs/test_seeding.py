@@ -203,6 +203,7 @@ def draw_rooms(attempt, make, height, width, boxes, law, weights):
     return rooms
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GENERATORS)
 def test_compiled_sokoban_generator_agrees(name):
     importlib.import_module("ragen_envs.games.sokoban.kernels")  # makes the parts compilable
@@ -263,7 +264,7 @@ def digest(ids, frozen):
     found = hashlib.sha256()
     for env_id in ids:
         env = gym.make(env_id)
-        for seed in range(6):
+        for seed in range(3):
             for log in (
                 episode(env, 12, seed, seed=seed),
                 episode(env, 12, seed),
@@ -285,16 +286,17 @@ def here():
     return digest(EVERY, frozen=1)
 
 
-@pytest.mark.parametrize("salt", ["0", "1"])
-def test_same_in_another_process(salt, here):
+@pytest.mark.slow
+def test_same_in_another_process(here):
     code = "import test_seeding as t; print(t.digest(t.EVERY, frozen=1))"
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True,
-        cwd=Path(__file__).parent, env={**os.environ, "PYTHONHASHSEED": salt, "PYTHONPATH": str(SUPPORT)},
+        cwd=Path(__file__).parent, env={**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": str(SUPPORT)},
     )  # fmt: skip
     assert ran.stdout.strip() == here
 
 
+@pytest.mark.slow
 def test_same_in_another_order(here):
     for env_id in reversed(NUMERIC):
         episode(gym.make(env_id), 3, 0, seed=99)

@@ -55,6 +55,7 @@ def up_to_symmetry(cells):
     return min("/".join(map("".join, image)) for image in images)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("distribution", "change", "twins"),
     [

@@ -62,14 +62,19 @@ def test_a_rollout_before_the_reset_is_refused():
         envs.rollout(np.zeros((1, 2), np.int64))
 
 
-@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("env_id", "settings"),
+    ("env_id", "settings", "mode"),
     [
-        ("ragen/Sokoban-v0", {"reward": "shaped"}),
-        ("ragen/Sokoban-v0", {"level": ["######", "#PX_O#", "#____#", "######"]}),
-        ("ragen/FrozenLake-v0", {"level": ["P_O", "___", "O_G"]}),
-        ("ragen/Bandit-v0", {"level": ["Teacher", "Pirate"]}),
+        ("ragen/Sokoban-v0", {"reward": "shaped"}, AutoresetMode.NEXT_STEP),
+        ("ragen/Sokoban-v0", {"reward": "shaped"}, AutoresetMode.SAME_STEP),
+        (
+            "ragen/Sokoban-v0",
+            {"level": ["######", "#PX_O#", "#____#", "######"]},
+            AutoresetMode.SAME_STEP,
+        ),
+        ("ragen/FrozenLake-v0", {"level": ["P_O", "___", "O_G"]}, AutoresetMode.NEXT_STEP),
+        ("ragen/Bandit-v0", {"level": ["Teacher", "Pirate"]}, AutoresetMode.SAME_STEP),
     ],
 )
 def test_threads_and_blocks_change_no_result(env_id, settings, mode):

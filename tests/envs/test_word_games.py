@@ -312,6 +312,7 @@ print(json.dumps(told))
 """
 
 
+@pytest.mark.slow
 def test_the_same_whatever_the_hash_seed():
     found = [
         subprocess.run(
