@@ -13,7 +13,7 @@ from ragen_agents.rollout.collect import Collector, GroupSpec
 from ragen_agents.rollout.trajectory import CONTEXT, Trajectory
 from ragen_agents.starpo.config import Reward
 from ragen_agents.starpo.parts.rewards import TurnReward
-from ragen_envs.adapters.text_only import make_text_only
+from ragen_envs.adapters.shared import make_text_only
 from ragen_envs.conversation import ConversationWrapper
 from ragen_envs.conversation.protocol import Message
 from ragen_envs.game.errors import RagenError

@@ -1,4 +1,4 @@
-"""A game as an OpenEnv server, and the client that plays it.
+"""Serve a game with OpenEnv, and play it as its client.
 
 ``uvicorn --factory ragen_envs.adapters.openenv_server:app`` serves the game that the environment variable
 ``RAGEN_GAME`` names, ``ragen/SokobanText-v0`` if there is none; each session has its own copy.
@@ -15,7 +15,7 @@ from openenv.core.env_server import create_fastapi_app
 from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import Action, Observation, State
 
-from ragen_envs.adapters.text_only import make_text_only
+from ragen_envs.adapters.shared import make_text_only
 from ragen_envs.game.errors import RagenError
 from ragen_envs.registration import game_of
 
@@ -70,7 +70,7 @@ class GameEnvironment(Environment[GameAction, GameObservation, State]):
         """
         text, info = self._env.reset(seed=seed, options=options)
         self._state = State(episode_id=episode_id or str(uuid4()), step_count=0)
-        return self._told(text, info, None, done=False)
+        return self._observation(text, info, None, done=False)
 
     def step(
         self,
@@ -81,14 +81,14 @@ class GameEnvironment(Environment[GameAction, GameObservation, State]):
         """Play one reply."""
         text, reward, terminated, truncated, info = self._env.step(action.reply)
         self._state.step_count += 1
-        return self._told(text, info, float(reward), done=terminated or truncated)
+        return self._observation(text, info, float(reward), done=terminated or truncated)
 
     @property
     def state(self) -> State:
         """The episode's name and how many replies were played."""
         return self._state
 
-    def _told(
+    def _observation(
         self, text: str, info: dict[str, Any], reward: float | None, done: bool
     ) -> GameObservation:
         return GameObservation(
@@ -104,9 +104,9 @@ class GameClient(EnvClient[GameAction, GameObservation, State]):
         return {"reply": action.reply}
 
     def _parse_result(self, payload: dict[str, Any]) -> StepResult[GameObservation]:
-        told = {name: payload[name] for name in ("reward", "done")}
-        observation = GameObservation(**payload["observation"], **told)
-        return StepResult(observation=observation, **told)
+        result = {name: payload[name] for name in ("reward", "done")}
+        observation = GameObservation(**payload["observation"], **result)
+        return StepResult(observation=observation, **result)
 
     def _parse_state(self, payload: dict[str, Any]) -> State:
         return State(**payload)

@@ -1,4 +1,4 @@
-"""The compiled vector games as vector envs of stable-baselines3."""
+"""Play the compiled vector games as vector envs of stable-baselines3."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -62,14 +62,14 @@ class GameVecEnv(VecEnv):
         """Play the actions."""
         observations, rewards, terminated, truncated, infos = self.vector.step(self._actions)
         dones = terminated | truncated
-        told: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        ended: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         for i in np.flatnonzero(dones).tolist():
-            told[i] = {
+            ended[i] = {
                 "terminal_observation": infos["final_obs"][i],
                 "TimeLimit.truncated": bool(truncated[i] and not terminated[i]),
                 "success": bool(infos["final_info"]["success"][i]),
             }
-        return observations, rewards.astype(np.float32), dones, told
+        return observations, rewards.astype(np.float32), dones, ended
 
     def close(self) -> None:
         """Close the copies."""

@@ -1,4 +1,4 @@
-"""Games as tools of TRL's ``GRPOTrainer``.
+"""Play games as tools of TRL's ``GRPOTrainer``.
 
 ``environment_factory=partial(GameTools, "ragen/SokobanText-v0")``: the model plays by calling the tool
 ``act``, so its chat template must know tools. Where it is to answer in text, as everywhere else in the
@@ -7,8 +7,7 @@ suite, use the rollout function of ``ragen_agents.adapters.trl_rollouts``.
 
 from typing import Any
 
-from ragen_envs.adapters.noise import draw_noise
-from ragen_envs.adapters.text_only import check_whole_history, make_text_only
+from ragen_envs.adapters.shared import check_whole_history, draw_noise, make_text_only
 from ragen_envs.conversation import format_reply
 from ragen_envs.conversation.prompt import introduction
 from ragen_envs.game.errors import RagenError

@@ -1,4 +1,4 @@
-"""Games as a verifiers taskset and environment; the game plays the user.
+"""Play games as a verifiers taskset and environment; the game takes the user's part.
 
 The package ``environments/ragen_games`` exports these classes under the name by which verifiers loads them:
 ``vf-eval ragen-games --env.taskset.game ragen/SokobanText-v0``.
@@ -12,8 +12,7 @@ from openai import AsyncOpenAI
 from verifiers.v1.dialects.chat import message_to_wire
 from verifiers.v1.runtimes import ProgramResult, SubprocessConfig
 
-from ragen_envs.adapters.noise import draw_noise
-from ragen_envs.adapters.text_only import check_whole_history, make_text_only
+from ragen_envs.adapters.shared import check_whole_history, draw_noise, make_text_only
 from ragen_envs.conversation import ConversationWrapper
 
 

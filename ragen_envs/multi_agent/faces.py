@@ -1,4 +1,4 @@
-"""The faces of a multi-agent game that PettingZoo's users know."""
+"""Make the faces of a multi-agent game that PettingZoo's users know."""
 
 from typing import Any
 

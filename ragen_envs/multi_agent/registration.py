@@ -1,4 +1,4 @@
-"""Every multi-agent id of the suite, in one table."""
+"""List every multi-agent id of the suite, in one table, and register them."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,4 +1,4 @@
-"""The rules of the market: an arm's payoff is shared by all who pull it."""
+"""Play the market: all who pull an arm share its payoff."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The market of bandits as a PettingZoo environment."""
+"""Define the market of bandits as a PettingZoo environment."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Markets from a stream: the bandits' names of the split, with payoffs that differ."""
+"""Draw markets: the bandits' names of the split, with payoffs that differ."""
 
 import zlib
 from collections.abc import Sequence

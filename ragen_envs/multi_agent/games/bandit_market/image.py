@@ -1,4 +1,4 @@
-"""The market as a picture: a stall for each arm, a disc for each player who chose it."""
+"""Draw the market: a stall for each arm, a disc for each player who chose it."""
 
 from collections.abc import Sequence
 

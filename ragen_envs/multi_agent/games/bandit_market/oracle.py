@@ -1,4 +1,4 @@
-"""Equilibria of the market, a congestion game (Rosenthal 1973) in which each player uses one arm."""
+"""Compute equilibria of the market, a congestion game (Rosenthal 1973)."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The market in words."""
+"""Write the market in words."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

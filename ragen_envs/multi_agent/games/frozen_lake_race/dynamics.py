@@ -1,4 +1,4 @@
-"""The rules of the race over the ice: those of FrozenLake, all walkers at the same time."""
+"""Play the race over the ice: FrozenLake's rules, all walkers at the same time."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -30,29 +30,29 @@ def walk_all(
         positions: Where each walker is.
         directions: FrozenLake's directions, or ``STAY``, by walker.
     """
-    there = [
+    wanted = [
         here if direction == STAY or tiles[here] != FROZEN else table[4 * here + direction]
         for here, direction in zip(positions, directions, strict=True)
     ]
-    while blocked := _blocked(tiles, positions, there):
+    while blocked := _blocked(tiles, positions, wanted):
         for walker in blocked:
-            there[walker] = positions[walker]
-    return there
+            wanted[walker] = positions[walker]
+    return wanted
 
 
-def _blocked(tiles: Sequence[int], positions: Sequence[int], there: Sequence[int]) -> list[int]:
+def _blocked(tiles: Sequence[int], positions: Sequence[int], wanted: Sequence[int]) -> list[int]:
     """Return the walkers that move where another one is, comes to, or comes from the other way."""
-    found = []
-    for walker, (here, goal) in enumerate(zip(positions, there, strict=True)):
+    blocked = []
+    for walker, (here, goal) in enumerate(zip(positions, wanted, strict=True)):
         if goal == here or tiles[goal] != FROZEN:
             continue
-        others = [other for other in range(len(there)) if other != walker]
+        others = [other for other in range(len(wanted)) if other != walker]
         if any(
-            there[other] == goal or (there[other] == here and positions[other] == goal)
+            wanted[other] == goal or (wanted[other] == here and positions[other] == goal)
             for other in others
         ):
-            found.append(walker)
-    return found
+            blocked.append(walker)
+    return blocked
 
 
 def direction_of(action: int, success_rate: float, draw: float) -> int:
@@ -63,7 +63,7 @@ def direction_of(action: int, success_rate: float, draw: float) -> int:
 def score(
     tiles: Sequence[int], positions: Sequence[int], finish: str
 ) -> tuple[list[float], list[bool]]:
-    """Return each walker's reward for being there, and whether it is out of the game.
+    """Return each walker's reward for its position, and whether it is out of the game.
 
     ``FIRST``: those who arrive share 1 and the race is over; who falls is out. ``ALL``: when all have
     arrived each gets 1; one fall ends the game.
@@ -76,5 +76,5 @@ def score(
         return [float(all(arrived))] * count, [over] * count
     if any(arrived):
         share = 1.0 / sum(arrived)
-        return [share if there else 0.0 for there in arrived], [True] * count
+        return [share if first else 0.0 for first in arrived], [True] * count
     return [0.0] * count, fallen

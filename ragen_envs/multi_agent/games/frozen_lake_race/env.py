@@ -1,4 +1,4 @@
-"""The race over the ice as a PettingZoo environment."""
+"""Define the race over the ice as a PettingZoo environment."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -189,7 +189,7 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
         before = self.positions
         self.positions = walk_all(self.tiles, self._ways, before, directions)
         pairs = list(zip(before, self.positions, strict=True))
-        self._moved = [here != there for here, there in pairs]
+        self._moved = [here != after for here, after in pairs]
         self._slipped = [
             taken != action and self.tiles[here] == FROZEN
             for taken, action, (here, _) in zip(directions, actions, pairs, strict=True)

@@ -1,4 +1,4 @@
-"""Maps of the race: FrozenLake's, with starts that are equally far from the goal."""
+"""Draw maps of the race: FrozenLake's, with starts that are equally far from the goal."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -26,14 +26,14 @@ def distances(tiles: Sequence[int], height: int, width: int) -> dict[int, int]:
     """Return the fewest steps to the goal from every frozen tile that has a path, without slipping."""
     table = ways(height, width)
     goal = tiles.index(GOAL)
-    found = {goal: 0}
+    steps = {goal: 0}
     queue = [goal]
     for here in queue:
-        for there in table[4 * here : 4 * here + 4]:
-            if there not in found and tiles[there] == FROZEN:
-                found[there] = found[here] + 1
-                queue.append(there)
-    return found
+        for next_ in table[4 * here : 4 * here + 4]:
+            if next_ not in steps and tiles[next_] == FROZEN:
+                steps[next_] = steps[here] + 1
+                queue.append(next_)
+    return steps
 
 
 def lake_key(lake: Lake, height: int, width: int) -> int:

@@ -1,4 +1,4 @@
-"""Zero-sum matrix games, solved exactly.
+"""Solve zero-sum matrix games exactly.
 
 Shapley and Snow (1950): every matrix game has optimal strategies that make some square submatrix
 equalising, and after a shift to positive payoffs that submatrix is regular. The solver tries pure

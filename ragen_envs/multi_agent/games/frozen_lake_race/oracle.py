@@ -1,4 +1,4 @@
-"""The exact optimum of the race for two walkers, by backward induction over the rounds left.
+"""Solve the race for two walkers exactly, by backward induction over the rounds left.
 
 Who is first wins: a zero-sum game in the difference of the payoffs, solved in every joint state and
 for every number of rounds left (Shapley 1953). All must arrive: a decision problem of the team.
@@ -56,8 +56,8 @@ def optimum(
         optimum(tiles, height, width, success_rate, finish, fewer)
     after = optimum(tiles, height, width, success_rate, finish, rounds - 1)
     running = np.flatnonzero(~ended)
-    law, there = _law(success_rate), _moves(tiles, height, width)[:, :, running]
-    games = np.einsum("ad,deS,be->Sab", law, after.values[there], law)
+    law, reached = _law(success_rate), _moves(tiles, height, width)[:, :, running]
+    games = np.einsum("ad,deS,be->Sab", law, after.values[reached], law)
     values, first, second = payoffs.copy(), nothing.copy(), nothing.copy()
     if finish == ALL:
         best = games.reshape(len(running), -1).argmax(axis=1)
@@ -70,7 +70,9 @@ def optimum(
         values[running], first[running], second[running] = solve(games)
     returns = paid.copy()
     chosen = [_shares(each[running]) @ law for each in (first, second)]
-    returns[:, running] = np.einsum("Sd,pdeS,Se->pS", chosen[0], after.returns[:, there], chosen[1])
+    returns[:, running] = np.einsum(
+        "Sd,pdeS,Se->pS", chosen[0], after.returns[:, reached], chosen[1]
+    )
     return Optimum(values, (first, second), returns)
 
 
@@ -82,7 +84,7 @@ def _shares(strategies: Floats) -> Floats:
 
 @lru_cache(maxsize=64)
 def _ends(tiles: bytes, finish: str) -> tuple[NDArray[np.bool_], Floats]:
-    """Return which joint states end the game, (cells^2,), and what each seat is paid there, (2, cells^2)."""
+    """Return which joint states end the game, (cells^2,), and what each seat is paid, (2, cells^2)."""
     cells = range(len(tiles))
     scores = [score(tiles, state, finish) for state in product(cells, cells)]
     ended = np.array([all(out) for _, out in scores])
@@ -93,12 +95,12 @@ def _ends(tiles: bytes, finish: str) -> tuple[NDArray[np.bool_], Floats]:
 def _moves(tiles: bytes, height: int, width: int) -> NDArray[np.int64]:
     """Return where directions lead, (5, 5, cells^2)."""
     cells, table = range(len(tiles)), ways(height, width)
-    found = np.empty((_MOVES, _MOVES, len(tiles) ** 2), np.int64)
+    reached = np.empty((_MOVES, _MOVES, len(tiles) ** 2), np.int64)
     for number, state in enumerate(product(cells, cells)):
         for pair in product(range(_MOVES), repeat=2):
             first, second = walk_all(tiles, table, state, pair)
-            found[(*pair, number)] = first * len(tiles) + second
-    return found
+            reached[(*pair, number)] = first * len(tiles) + second
+    return reached
 
 
 def _law(success_rate: float) -> Floats:

@@ -1,4 +1,4 @@
-"""The race over the ice in words: symbols, rules, board and coordinates."""
+"""Write the race over the ice in words: symbols, rules, board and coordinates."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -60,10 +60,10 @@ class FrozenLakeRaceText(SeatBoardText):
     def coordinates(self, env: Any) -> str:
         """Return the places of everything but frozen tiles."""
         game = env.game
-        found = seats_of(game.positions, env.seat)
+        places = seats_of(game.positions, env.seat)
         for name, code in (("goal", GOAL), ("hole", HOLE)):
-            found[name] = [cell for cell, tile in enumerate(game.tiles) if tile == code]
-        return places_text(found, game.height, game.width, "Tiles not listed are frozen.")
+            places[name] = [cell for cell, tile in enumerate(game.tiles) if tile == code]
+        return places_text(places, game.height, game.width, "Tiles not listed are frozen.")
 
 
 def encode_level(lake: Lake, width: int) -> str:

@@ -1,4 +1,4 @@
-"""The rules of cooperative Sokoban: those of Sokoban, one mover after the other."""
+"""Play cooperative Sokoban: Sokoban's rules, one mover after the other."""
 
 from collections.abc import Iterable, MutableSequence
 from typing import Final

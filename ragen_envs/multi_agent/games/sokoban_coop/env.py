@@ -1,4 +1,4 @@
-"""Cooperative Sokoban as a PettingZoo environment."""
+"""Define cooperative Sokoban as a PettingZoo environment."""
 
 from collections.abc import Sequence
 from typing import Any

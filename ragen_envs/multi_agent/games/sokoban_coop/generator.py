@@ -1,4 +1,4 @@
-"""Levels of cooperative Sokoban: Sokoban's rooms with more movers, kept if one alone is too slow."""
+"""Draw levels of cooperative Sokoban: rooms with more movers, kept if one alone is too slow."""
 
 from functools import lru_cache
 from typing import Final, NamedTuple

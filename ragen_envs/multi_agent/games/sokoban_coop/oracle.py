@@ -1,4 +1,4 @@
-"""Shortest joint plans of cooperative Sokoban, by breadth-first search over rounds."""
+"""Plan cooperative Sokoban: shortest joint plans, by breadth-first search over rounds."""
 
 from functools import lru_cache
 from itertools import product
@@ -60,13 +60,13 @@ def joint_plan(
         following = []
         for state in layer:
             for actions in choices:
-                there, solved = _after(state, actions, width)
-                if there in origins or not _can_be_solved(there[0], useful):
+                reached, solved = _after(state, actions, width)
+                if reached in origins or not _can_be_solved(reached[0], useful):
                     continue
-                origins[there] = (state, actions)
-                following.append(there)
+                origins[reached] = (state, actions)
+                following.append(reached)
                 if solved:
-                    return _trace(origins, there)
+                    return _trace(origins, reached)
             if len(origins) > max_states:
                 raise SolverLimitError(
                     f"max_states is {max_states}, too few to plan for {len(movers)} movers"
@@ -78,15 +78,15 @@ def joint_plan(
 @lru_cache(maxsize=4096)
 def _useful_cells(board: bytes, width: int) -> frozenset[int]:
     """Return the cells from which a box, alone on the board, can be pushed onto some target."""
-    found = {i for i, code in enumerate(board) if code in _TARGETS}
-    queue = list(found)
+    useful = {i for i, code in enumerate(board) if code in _TARGETS}
+    queue = list(useful)
     for cell in queue:
         for offset in offsets(width):
             box, pusher = cell - offset, cell - 2 * offset
-            if box not in found and board[box] != WALL and board[pusher] != WALL:
-                found.add(box)
+            if box not in useful and board[box] != WALL and board[pusher] != WALL:
+                useful.add(box)
                 queue.append(box)
-    return frozenset(found)
+    return frozenset(useful)
 
 
 def _can_be_solved(board: bytes, useful: frozenset[int]) -> bool:
@@ -118,7 +118,7 @@ def fewest_moves_alone(board: bytes, movers: tuple[int, ...], width: int, limit:
 
     None is returned when no one can do it alone in ``limit`` moves.
     """
-    found = []
+    lengths = []
     for mover in movers:
         cells = np.frombuffer(board, np.uint8).reshape(-1, width).copy()
         flat = cells.reshape(-1)
@@ -127,5 +127,5 @@ def fewest_moves_alone(board: bytes, movers: tuple[int, ...], width: int, limit:
                 flat[other] = FLOOR if flat[other] == PLAYER else TARGET
         plan = solve(cells, max_moves=limit)
         if plan is not None:
-            found.append(len(plan))
-    return min(found, default=None)
+            lengths.append(len(plan))
+    return min(lengths, default=None)

@@ -1,4 +1,4 @@
-"""Cooperative Sokoban in words: symbols, rules, board and coordinates."""
+"""Write cooperative Sokoban in words: symbols, rules, board and coordinates."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -62,10 +62,10 @@ class SokobanCoopText(SeatBoardText):
             "target": (TARGET, BOX_ON_TARGET, PLAYER_ON_TARGET),
             "wall": (WALL,),
         }
-        found = seats_of(game.movers, env.seat)
+        places = seats_of(game.movers, env.seat)
         for name, wanted in codes.items():
-            found[name] = [cell for cell, code in enumerate(game.board) if code in wanted]
-        return places_text(found, game.height, game.width, "Cells not listed are empty.")
+            places[name] = [cell for cell, code in enumerate(game.board) if code in wanted]
+        return places_text(places, game.height, game.width, "Cells not listed are empty.")
 
 
 def encode_level(board: bytes | bytearray, movers: tuple[int, ...], width: int) -> str:

@@ -1,10 +1,13 @@
-"""Games for libraries that pass on texts, but no pictures."""
+"""Make games for libraries that send texts only and play a level several times at once."""
 
-from typing import Any
+import random
+from typing import Any, Final
 
 from ragen_envs.conversation import ConversationWrapper, make
 from ragen_envs.game.errors import RagenError
 from ragen_envs.game.text import FORMATS, IMAGE
+
+_NOISE_BITS: Final = 48
 
 
 def make_text_only(env_id: str, **settings: Any) -> ConversationWrapper:
@@ -28,3 +31,13 @@ def check_whole_history(env: ConversationWrapper) -> None:
         raise RagenError(
             f"history is '{history}', but must be 'full': every earlier turn is sent to the model"
         )
+
+
+def draw_noise() -> int:
+    """Return a number of random events for one episode, in [0, 2^48); two are hardly ever equal.
+
+    Members of a group that share their luck are compared by it: where a gamble pays nobody, its group learns
+    to avoid it, whatever it is worth. The number is from Python's ``random``, which trainers seed, in every
+    process differently.
+    """
+    return random.getrandbits(_NOISE_BITS)
