@@ -295,8 +295,11 @@ BAD_ACTIONS = [
 ]
 
 
-@pytest.mark.parametrize("env_id", [SOKOBAN, LAKE, BANDIT])
-@pytest.mark.parametrize("actions", BAD_ACTIONS, ids=repr)
+@pytest.mark.parametrize(
+    ("env_id", "actions"),
+    [*((SOKOBAN, each) for each in BAD_ACTIONS), (LAKE, [0, 4, 0]), (BANDIT, [0, 2, 0])],
+    ids=repr,
+)
 def test_bad_actions(env_id, actions):
     envs = gym.make_vec(env_id, num_envs=3)
     before, _ = envs.reset(seed=0)
@@ -365,7 +368,6 @@ def test_step_before_reset():
 
 BAD_RESETS = [
     ({"seed": -1}, "seed is -1"),
-    ({"seed": True}, "seed is True"),
     ({"seed": 1.5}, "seed is 1.5"),
     ({"seed": [1, 2]}, "2 items"),
     ({"seed": [1, 2, "x"]}, "seed is 'x'"),
@@ -375,7 +377,6 @@ BAD_RESETS = [
     ({"options": {"index": -1}}, "index is -1"),
     ({"options": {"index": np.array([0, 1, 10**6])}}, "index is 1000000"),
     ({"options": {"noise": 0.5}}, "noise is 0.5"),
-    ({"options": {"noise": True}}, "noise is True"),
     ({"options": {"reset_mask": [True, True, True]}}, "reset_mask"),
     ({"options": {"reset_mask": np.array([1, 1, 1])}}, "reset_mask"),
     ({"options": {"reset_mask": np.array([True])}}, "reset_mask"),
