@@ -12,7 +12,7 @@ from ragen_envs.conversation.protocol import Message
 from ragen_envs.game.errors import RagenError
 
 _DATE: Final = date(2024, 7, 26)
-"""What templates that tell the date tell: a prompt that changed at midnight could not be replayed. It is
+"""Date of templates that show one: a prompt that changed at midnight could not be replayed. It is
 what Llama's tell where there is no clock."""
 
 _MESSAGES: Final = 8192

@@ -12,7 +12,7 @@ class TokenRequest:
     """A prompt that waits for a reply, in tokens."""
 
     key: int
-    """Who asks; its completion has the same."""
+    """Number of the requester; the completion has the same."""
     ids: list[int]
     """The whole prompt."""
     seed: int
@@ -27,7 +27,7 @@ class Completion:
 
     key: int
     ids: list[int]
-    """What was sampled, with the token that ends a turn if the model wrote one; each below the size of the
+    """The sampled tokens, with the one that ends a turn if the model wrote one; each below the size of the
     model's vocabulary."""
     logprobs: list[float]
     """Log-probability of each token under the distribution that it was drawn from, in nats; of greedy

@@ -1,6 +1,6 @@
 """The weights that an engine is sent, and the checks that they arrived.
 
-`named_weights` yields what the trainer hands over. An engine in this process is checked by sums over the bits
+`named_weights` yields the trainer's weights. An engine in this process is checked by sums over the bits
 of each layer (`check_sums`), a server by the hashes that it reports (`ArrivalCheck`), and both by the
 log-probabilities of a fixed prompt (`check_scores`).
 """
@@ -225,8 +225,8 @@ def check_sums(sent: Mapping[str, int], held: Mapping[str, int], label: str) -> 
     them stores twice.
 
     Args:
-        sent: Of what the trainer has handed over.
-        held: Of what the engine holds.
+        sent: Of the trainer's weights.
+        held: Of the engine's weights.
         label: Of the version of the weights, for people.
 
     Raises:
@@ -265,7 +265,7 @@ def digests_of(weights: Mapping[str, Tensor], vocabulary: int) -> Digests:
 
 
 class ArrivalCheck:
-    """Compares what a server tells of its weights with what was sent, from one hand-over to the next."""
+    """Compares the hashes of a server's weights with those that were sent, from one version to the next."""
 
     def __init__(self) -> None:
         self._before: tuple[Digests, Digests] | None = None

@@ -24,7 +24,7 @@ class Provenance:
     """Where the weights of a cached model come from."""
 
     name: str
-    """How lists call the model."""
+    """Name of the model in lists."""
     file: str
     """Name of the GGUF file."""
     sha256: str

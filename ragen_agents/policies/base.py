@@ -59,7 +59,7 @@ class Reply:
     overflow: bool = False
     """Whether the prompt left no room in the model's context; the text is then ignored."""
     reasoning: str | None = None
-    """What the model thought apart from the text, or None."""
+    """The reasoning beside the text, or None."""
     tokens_estimated: bool = False
     """Whether the token counts are estimates."""
     seconds: float | None = None
@@ -86,9 +86,9 @@ class Policy(Protocol):
     """A policy that plays many conversations in a batch, such as a model in this process."""
 
     name: str
-    """How tables call it."""
+    """Its name in tables."""
     batch_size: int
-    """How many conversations ``act`` is given at most."""
+    """Most conversations that ``act`` is given."""
 
     def act(self, requests: Sequence[Request]) -> list[Reply]:
         """Return one reply for each request, in their order.
@@ -110,9 +110,9 @@ class AsyncPolicy(Protocol):
     """A policy that plays each conversation independently, such as a model behind an endpoint."""
 
     name: str
-    """How tables call it."""
+    """Its name in tables."""
     concurrency: int
-    """How many conversations are open at most."""
+    """Most conversations that are open at once."""
 
     async def reply(self, request: Request) -> Reply:
         """Return the reply to one request; many calls run concurrently.
@@ -134,7 +134,7 @@ class BudgetReachedError(RagenError):
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a language model decodes."""
+    """Sampling of a language model."""
 
     temperature: float = 0.5
     """0 is greedy decoding (paper: 0.5 in evaluation, 1 in training)."""

@@ -32,8 +32,8 @@ class LanguageModelPolicy(ABC):
 
     Args:
         source: Folder of a saved model, or a hub id.
-        sampling: How to decode.
-        name: How tables call it; the folder's name by default.
+        sampling: Temperature and most tokens of a reply.
+        name: Its name in tables; the folder's name by default.
         batch_size: Conversations generated together.
 
     Raises:
@@ -93,8 +93,8 @@ class TransformersPolicy(LanguageModelPolicy):
 
     Args:
         source: Folder of a saved model, or a hub id.
-        sampling: How to decode.
-        name: How tables call it; the folder's name by default.
+        sampling: Temperature and most tokens of a reply.
+        name: Its name in tables; the folder's name by default.
         batch_size: Conversations generated together; halved where the memory is not enough for so many.
         device: "cpu", "cuda", or "auto" for the GPU if there is one.
         dtype: "float32", "bfloat16", "float16", or "auto": bfloat16 on a GPU; on a CPU bfloat16 if the
@@ -183,8 +183,8 @@ class VllmPolicy(LanguageModelPolicy):
 
     Args:
         source: Folder of a saved model, or a hub id.
-        sampling: How to decode.
-        name: How tables call it; the folder's name by default.
+        sampling: Temperature and most tokens of a reply.
+        name: Its name in tables; the folder's name by default.
         batch_size: Conversations generated together.
         precision: "float32", "bfloat16", or "auto": float32 on the CPU, else bfloat16.
         cache_gib: Memory for keys and values, in GiB; None for as much as the conversations need and is free.

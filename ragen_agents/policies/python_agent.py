@@ -27,7 +27,7 @@ Function = Callable[[Request], Awaitable[str | Reply]]
 
 
 class _Closed:
-    """What an agent gets in place of the conversation, which knows the best reply and can be stepped."""
+    """The stand-in that an agent gets for the conversation, which knows the best reply and can be stepped."""
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
@@ -43,9 +43,9 @@ class PythonPolicy:
     """Asks an async function of a request for each reply.
 
     Args:
-        name: How tables call it.
+        name: Its name in tables.
         function: Returns a text, or a `Reply` to say more.
-        concurrency: How many calls are under way at most.
+        concurrency: Most calls under way at once.
     """
 
     def __init__(self, name: str, function: Function, concurrency: int) -> None:

@@ -76,7 +76,7 @@ def extend(
     Args:
         trajectory: Ends with the reply.
         codec: The model's chat template.
-        env: Has played the reply and goes on.
+        env: Has played the reply and has not ended.
         before: The messages that were replied to.
         reply: Its text.
         closed: Whether the model wrote the token that ends its turn.

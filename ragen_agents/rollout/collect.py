@@ -49,7 +49,7 @@ class GroupSpec:
 
 
 class _Asked(NamedTuple):
-    """What a reply is given to."""
+    """The messages, state and budget that a reply answers."""
 
     messages: list[Message]
     state: str

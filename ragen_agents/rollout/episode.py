@@ -76,7 +76,7 @@ class TurnRecord(RecordModel):
     reply: str
     """The raw reply, without the beginning of the turn that the setting ``think_prefix`` gives."""
     reasoning: str | None = None
-    """What a reasoning model thought apart from its reply, or None. No part of what is played."""
+    """The reasoning of a model beside its reply, or None. It is not played."""
     cut_off: bool = False
     """Whether the model was cut off by its token limit."""
     prompt_tokens: int | None = Field(default=None, ge=0, le=MAX_TOKENS)

@@ -29,7 +29,7 @@ _ROUNDING: Final = 1e-6
 
 @dataclass(frozen=True)
 class EpisodeSpec:
-    """What to play: a game, its settings and an instance."""
+    """A game, its settings and an instance to play."""
 
     task: str
     """Row of the suite."""
@@ -65,7 +65,7 @@ def make_env(spec: EpisodeSpec) -> ConversationWrapper:
 
 
 class References(NamedTuple):
-    """What an episode is measured against: exact numbers of the level under the whole budget."""
+    """Exact numbers of a level under the whole budget, against which an episode is measured."""
 
     optimal_success: float
     optimal_return: float
@@ -124,7 +124,7 @@ class EpisodeRunner:
     """One episode: the request that waits for a reply, the replies so far, the record at the end.
 
     Args:
-        spec: What is played.
+        spec: The episode.
         run_seed: Seed from which the seeds of the requests are derived.
 
     Raises:
@@ -182,7 +182,7 @@ def play_answers(runners: Sequence[EpisodeRunner], answers: Sequence[Answer]) ->
     The error of a policy, or of a game that breaks, ends its episode.
 
     Args:
-        runners: Episodes that go on.
+        runners: Episodes that have not ended.
         answers: One for each episode.
     """
     played = []

@@ -33,7 +33,7 @@ Keep = Callable[[Sequence[MatchRecord]], None]
 
 @dataclass(frozen=True)
 class MatchSpec:
-    """What to play, and with which agents."""
+    """A game of several players, a level and the agents that play it."""
 
     task: str
     """Row of the suite."""
@@ -94,7 +94,7 @@ class MatchRunner:
     then on: it is no success, and the others play on.
 
     Args:
-        spec: What is played; the lineup must have an agent for each seat.
+        spec: The match; the lineup must have an agent for each seat.
         run_seed: Seed from which the seeds of the requests are derived.
 
     Raises:
@@ -208,7 +208,7 @@ async def play_matches(
     ``concurrency`` at a time. A policy that raises fails on the seats that it was asked for.
 
     Args:
-        specs: What is played.
+        specs: The matches.
         policies: By the names in the lineups.
         run_seed: Seed from which the seeds of the requests are derived.
         keep: Given the matches that a round has ended.

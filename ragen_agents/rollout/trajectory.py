@@ -13,7 +13,7 @@ CONTEXT = -1
 
 @dataclass
 class TrajectoryTurn:
-    """What one reply was and did."""
+    """One reply and its effects."""
 
     reply: str
     rewards: dict[str, float]
@@ -23,13 +23,13 @@ class TrajectoryTurn:
     effective: bool
     """Whether some action changed the state."""
     actions: int
-    """How many actions ran."""
+    """Number of actions that ran."""
     cut_off: bool
     """Whether the token limit ended the reply."""
     state: str = ""
     """The state that was replied to, as text, without what is left of turns and actions."""
     budget: Budget | None = None
-    """What was left of turns and actions; None where it is not known."""
+    """Turns and actions that were left; None where unknown."""
 
     @property
     def reward(self) -> float:
@@ -46,7 +46,7 @@ class Row(NamedTuple):
 
     @property
     def prompt(self) -> int:
-        """How many tokens precede the first that the model wrote."""
+        """Number of tokens before the first that the model wrote."""
         return next((i for i, turn in enumerate(self.turn_ids) if turn != CONTEXT), len(self.ids))
 
 
@@ -79,9 +79,9 @@ class Trajectory:
     starts: list[int] = field(default_factory=lambda: [0])
     """Place of the first token of each row."""
     replies: int = 0
-    """How many replies were appended."""
+    """Number of replies that were appended."""
     end: EndReason | None = None
-    """Why it ended; None until then."""
+    """The reason of the end; None until then."""
     success: bool = False
     error: str | None = None
 
@@ -99,7 +99,7 @@ class Trajectory:
 
     @property
     def written(self) -> int:
-        """How many tokens the model wrote."""
+        """Number of tokens that the model wrote."""
         return sum(turn != CONTEXT for turn in self.turn_ids)
 
     @property

@@ -3,6 +3,6 @@
 from typing import Final
 
 CONFIG: Final = "config.yaml"
-"""What decides the run."""
+"""The settings that decide a run."""
 ENVIRONMENT: Final = "environment.json"
-"""What the run was made with: versions, machine, commit."""
+"""The versions, machine and commit that made a run."""

@@ -54,7 +54,7 @@ def describe_provenance(models: Mapping[str, Path] | None = None) -> dict[str, A
     """Return package versions, machine and commit as plain data, without importing any package.
 
     Args:
-        models: Folders of models by name; it is told which GGUF file those in the cache were made from.
+        models: Folders of models by name; cached ones are listed with the GGUF file that they were made from.
     """
     sources = {name: read_provenance(folder) for name, folder in (models or {}).items()}
     made = {name: source for name, source in sources.items() if source is not None}

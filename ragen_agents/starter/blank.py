@@ -20,7 +20,7 @@ kinds of states."""
 
 
 class BlankConfig(BaseModel):
-    """How an untrained model is made."""
+    """The settings of an untrained model."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -29,7 +29,7 @@ class BlankConfig(BaseModel):
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Keywords of the env, over those of its id."""
     conversations: int = Field(2000, ge=1)
-    """How many conversations the tokenizer is trained on, on training levels."""
+    """Conversations on training levels that the tokenizer is trained on."""
     layers: int = Field(4, ge=1)
     hidden_size: int = Field(96, ge=8, multiple_of=8)
     """Width of the model, which has four heads."""

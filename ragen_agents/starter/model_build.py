@@ -56,7 +56,7 @@ class Passes:
 
     @property
     def done(self) -> int:
-        """How many passes of this recipe are kept."""
+        """Number of passes of this recipe that are kept."""
         count = 0
         while count < len(self._recipe.stages) and self._is_kept(count + 1):
             count += 1

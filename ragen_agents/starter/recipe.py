@@ -19,12 +19,12 @@ class Stage:
     """Whether the user's messages are not learned either."""
     batch_size: int = 16
     averaged: int = 1
-    """How many passes its weights are the mean of: its own and the last ones before."""
+    """Number of passes whose weights are averaged: its own and the last ones before."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the starter model is made. The shipped one is made by the defaults."""
+    """The settings that make the starter model; the shipped one has the defaults."""
 
     seed: int = 0
     stages: tuple[Stage, ...] = (

@@ -25,14 +25,14 @@ _LEFT: Final = 7 / 8
 
 
 class Batch:
-    """Rows in lock-step. The first ones are open and go on; those that have ended lie behind them.
+    """Rows in lock-step. The first ones are open; those that have ended lie behind them.
 
     Args:
         forward: Passes tokens through the model.
         count: Number of rows.
         device: Of the model.
         past: Keys and values of what the rows have read so far, which are taken over.
-        feeds: How often rows will be fed at most.
+        feeds: Most times that rows will be fed.
     """
 
     def __init__(

@@ -69,7 +69,7 @@ def _width(vocabulary: int) -> int:
 
 @dataclass
 class Sample:
-    """What one row has written."""
+    """The reply of one row."""
 
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)

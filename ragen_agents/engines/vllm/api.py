@@ -22,7 +22,7 @@ UNLABELLED: Final = "default"
 SERVE: Final = (
     "VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --enable-scale-out --logprobs-mode processed_logprobs"
 )
-"""How a server is started; a line for people."""
+"""The command that starts a server; a line for people."""
 GENERATE: Final = "/inference/v1/generate"
 VERSION: Final = "/version"
 SETTINGS: Final = "/server_info?config_format=json"
@@ -189,7 +189,7 @@ class ServerInfo(BaseModel):
 
     @property
     def model(self) -> _ModelSettings:
-        """How the model is served."""
+        """The settings of the served model."""
         return self.vllm_config.served
 
 

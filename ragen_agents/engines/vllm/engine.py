@@ -34,7 +34,7 @@ class VllmEngine:
         self._asked: dict[str, TokenRequest] = {}
 
     def submit(self, requests: Sequence[TokenRequest]) -> None:
-        """Queue requests; weights that were dropped when the engine rested are handed over again."""
+        """Queue requests; weights that were dropped while the engine slept are sent again."""
         if requests and self._model.needs_weights:
             self._hand_over()
         for request in requests:

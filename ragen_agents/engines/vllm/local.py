@@ -52,7 +52,7 @@ _LOWER: Final = (
 
 @dataclass(frozen=True)
 class LocalSettings:
-    """How vLLM is started."""
+    """Settings that vLLM is started with."""
 
     context: int | None
     """Most tokens of a prompt and its reply together; None for the model's own, or as much of it as fits

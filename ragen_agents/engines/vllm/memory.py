@@ -33,7 +33,7 @@ BLOCK: Final = 32
 
 @dataclass(frozen=True)
 class MemoryNeeds:
-    """What vLLM needs, in bytes."""
+    """Memory that vLLM needs, in bytes."""
 
     weights: int
     working: int
@@ -45,7 +45,7 @@ class MemoryNeeds:
 
 
 class MemoryShare(NamedTuple):
-    """What vLLM is started with."""
+    """Memory that vLLM is started with."""
 
     cache: int
     """Bytes for keys and values."""
@@ -125,7 +125,7 @@ def share_of_device(
     if cache < needs.least_cache:
         raise RagenError(
             f"vLLM needs a cache of {_gib(needs.least_cache)} GiB for one conversation of full length, but "
-            f"{_gib(max(0, cache))} GiB are there for it beside the trainer and vLLM's weights; "
+            f"{_gib(max(0, cache))} GiB are free for it beside the trainer and vLLM's weights; "
             + _advice(cache_gib)
         )
     claimed = min(limit, needs.weights + needs.working + cache)
@@ -164,7 +164,7 @@ def _parameters(config: Any) -> int:
 
 @dataclass(frozen=True)
 class KvCacheShape:
-    """What decides how large a model's keys and values are."""
+    """Sizes that decide how large a model's keys and values are."""
 
     layers: int
     """Layers that are stored, those that only fill a group included."""

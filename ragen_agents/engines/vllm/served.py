@@ -30,7 +30,7 @@ from ragen_envs.game.errors import RagenError, first_line
 WEIGHTS: Final = "weights-for-server"
 """Folder that holds the weights which the servers have."""
 _RESTARTS: Final = 3
-"""How often a server may lose one version of the weights. One that always dies is no help."""
+"""Most times that a server may lose one version of the weights. One that always dies is no help."""
 _WAIT: Final = 0.2
 """Seconds between two looks at a server that another process gives the weights."""
 
@@ -59,7 +59,7 @@ class Processes(Protocol):
 
 @dataclass(frozen=True)
 class _Sent:
-    """What every process knows of the weights that were written."""
+    """The written weights, as far as every process knows them."""
 
     digests: Digests = field(default_factory=dict)
     probe: list[int] = field(default_factory=list)

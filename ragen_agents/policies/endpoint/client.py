@@ -116,7 +116,7 @@ class Answer:
 
     text: str
     reasoning: str | None
-    """What the model thought apart from its reply."""
+    """The reasoning beside the reply."""
     cut_off: bool
     """Whether a token limit cut the reply off."""
     usage: Usage | None

@@ -20,7 +20,7 @@ _RUN_ON: Final = re.compile(
     r"|maximum (model|prompt) length|input length .{0,40}maximum allowed length",
     re.IGNORECASE,
 )
-"""How servers say that a prompt is too long: vLLM, SGLang, llama.cpp, TGI, and hosted services."""
+"""Messages that mean a prompt is too long: of vLLM, SGLang, llama.cpp, TGI, and hosted services."""
 
 
 class TroubleError(Exception):

@@ -36,7 +36,7 @@ _SEEDS: Final = 1 << 31
 """Seeds of more than 31 bits are not taken by every server."""
 _CHARACTERS_PER_TOKEN: Final = 4
 _CONTINUE: Final = {"continue_final_message": True, "add_generation_prompt": False}
-"""What vLLM and SGLang need to continue the last message; others continue an assistant's by themselves."""
+"""Fields by which vLLM and SGLang continue the last message; others do so by themselves."""
 
 
 class Gate:
@@ -105,12 +105,12 @@ class EndpointPolicy:
     answered, only this episode has failed; otherwise the run stops.
 
     Args:
-        name: How tables call it.
+        name: Its name in tables.
         model: Name of the model at the endpoint.
-        sampling: How it decodes.
-        settings: What else it is asked.
+        sampling: Its sampling.
+        settings: Further settings of requests.
         key: The key.
-        connection: How it is talked to.
+        connection: Limits of the connection.
 
     Raises:
         RagenError: The settings show the key.

@@ -23,7 +23,7 @@ _SHORTEST: Final = 8
 
 
 class EndpointSettings(BaseModel):
-    """What decides an endpoint's replies, besides the model, its sampling and the seed."""
+    """Settings that decide an endpoint's replies, besides the model, its sampling and the seed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -48,12 +48,12 @@ class EndpointSettings(BaseModel):
 
 @dataclass(frozen=True)
 class Connection:
-    """How an endpoint is talked to. Nothing here decides a reply."""
+    """Limits of the connection to an endpoint. Nothing here decides a reply."""
 
     timeout: float = 180.0
     """Seconds that one request may take, > 0."""
     max_retries: int = 9
-    """How often a request that fails is sent again, >= 0."""
+    """Most retries of a request that fails, >= 0."""
     concurrency: int = 32
     """Episodes that are open at most, and so requests in flight, >= 1."""
 
