@@ -11,7 +11,8 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 peft = pytest.importorskip("peft")
 
-from ragen_agents.engines.cpu import tree_pass  # noqa: E402
+from ragen_agents.engines.cpu import packed_attention, tree_pass  # noqa: E402
+from ragen_agents.engines.cpu.packed_attention import Packed  # noqa: E402
 from ragen_agents.engines.cpu.token_tree import TokenTree  # noqa: E402
 from ragen_agents.starpo.update import passes  # noqa: E402
 from ragen_agents.starpo.update.models import ActorCritic  # noqa: E402
@@ -145,6 +146,70 @@ def test_bfloat16_rounds_a_tree_as_it_rounds_rows():
             rows, tree = of_rows(*given), states_before(*given)
     assert (rows - exact).abs().mean() > 0
     assert (tree - exact).abs().mean() < 1.5 * (rows - exact).abs().mean()
+
+
+def test_the_nodes_of_a_packed_tree_see_the_rows_that_end_with_them():
+    ids, real, start = some_rows()
+    tree = TokenTree.of(ids, real, start)
+    packed = Packed.of(tree)
+    paths = packed.seen.tensor_split(packed.key_starts[1:-1].tolist())
+    nodes = torch.arange(len(tree.ids)).tensor_split(packed.query_starts[1:-1].tolist())
+    assert (packed.longest_node, packed.longest_path) == (12, 9 + 7 + 12)
+    for node, path in zip(nodes, paths, strict=True):
+        assert torch.equal(path[-len(node) :], node)
+        assert torch.equal(tree.positions[path], torch.arange(len(path)))
+    rows = {tuple(places[here].tolist()) for places, here in zip(tree.places, real, strict=True)}
+    assert rows <= {tuple(path.tolist()) for path in paths}
+
+
+def one_node_after_another(query, keys, values, packed, scaling):
+    """What the kernel of CUDA does with packed nodes: causal masks that end with their sequences."""
+    queries = query.tensor_split(packed.query_starts[1:-1].tolist())
+    ends = packed.key_starts[1:-1].tolist()
+    attended = []
+    for q, k, v in zip(queries, keys.tensor_split(ends), values.tensor_split(ends), strict=True):
+        mask = torch.ones(len(q), len(k), dtype=torch.bool).tril(len(k) - len(q))
+        heads = (each.transpose(0, 1)[None] for each in (q, k, v))
+        found = torch.nn.functional.scaled_dot_product_attention(
+            *heads, attn_mask=mask, scale=scaling, enable_gqa=True
+        )
+        attended.append(found[0].transpose(0, 1))
+    return torch.cat(attended)
+
+
+def of_packed(trunk, ids, real, chosen, start):
+    before = torch.nn.functional.pad(chosen[:, 1:], (0, 1))
+    return tree_pass.tree_states(trunk, ids, real, start, before)
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_packed_tree_is_rounded_as_rows_are(family, recompute, monkeypatch):
+    """In states and gradients, with layers that keep what they computed and that compute it again."""
+    monkeypatch.setattr(packed_attention, "_attend", one_node_after_another)
+    monkeypatch.setattr(
+        tree_pass,
+        "_attention_in",
+        lambda tree: partial(packed_attention.packed_attention, Packed.of(tree)),
+    )
+    model = random_model(family, initializer_range=0.05)
+    if recompute:
+        recompute_layers(model)
+    ids, real, start = some_rows()
+    given = (trunk_of(model), ids, real, chosen_of(real, start), start)
+
+    def passed(function):
+        states = function(*given)
+        (states.float() * torch.linspace(-1, 1, states.numel()).view_as(states)).sum().backward()
+        gradients = [p.grad.flatten() for p in model.parameters() if p.grad is not None]
+        model.zero_grad(set_to_none=True)
+        return states.detach(), torch.cat(gradients)
+
+    exact = passed(of_rows)
+    with torch.autocast("cpu", torch.bfloat16):
+        rows, packed = passed(of_rows), passed(of_packed)
+    for one, other, right in zip(rows, packed, exact, strict=True):
+        assert 0 < (other - right).norm() < 1.5 * (one - right).norm() < 0.05 * right.norm()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Rows of tokens as a tree, in which what several rows have in common is one node."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -61,6 +61,11 @@ class TokenTree:
     """Parents come before their children."""
     places: Tensor
     """(R, T) int64: where the tokens of the rows are in the tree; 0 for padding."""
+
+    def to(self, device: torch.device) -> "TokenTree":
+        """Return the tree with its tokens on a device; the levels stay where they are."""
+        ids, positions, places = (x.to(device) for x in (self.ids, self.positions, self.places))
+        return replace(self, ids=ids, positions=positions, places=places)
 
     @classmethod
     def of(cls, ids: Tensor, real: Tensor, start: int) -> "TokenTree":

@@ -1,17 +1,17 @@
-"""The pass of models built like Llama on a CPU, with gradients: each different token is read once.
+"""The pass of models built like Llama, with gradients: each different token is read once.
 
 transformers' own pass takes rows of equal length. This one takes the tree of tokens that rows make up: its
 tokens go through the matrix products as one list without padding, and only attention sees the tree. The
 model's own embeddings, projections and feed-forward layers are called, so that adapters and autocast take
 part.
 
-In attention, a node's queries attend to the keys above it and to its own. These are two calls of PyTorch's
+In attention on a CPU, a node's queries attend to the keys above it and to its own. These are two calls of PyTorch's
 kernel, whose results are merged by the log-sums that it returns (FlashAttention, arXiv 2205.14135). In the
 backward pass each call is given the merged result and log-sum, so that its gradients are those of its part of
-the whole.
+the whole. On CUDA one call serves all nodes; see ``packed_attention``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -19,22 +19,41 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
+from torch.utils.checkpoint import checkpoint
 
 from ragen_agents.engines.cpu.forward import has_windows, heads_of, is_like_llama, rotation_of
+from ragen_agents.engines.cpu.packed_attention import Packed, packed_attention
 from ragen_agents.engines.cpu.token_tree import TokenTree
+
+
+Attend = Callable[[Tensor, Tensor, Tensor, float], Tensor]
+"""Attends with the queries, keys and values of a tree, and the factor of their products."""
 
 
 def reads_trees(trunk: Any) -> bool:
     """Return whether `tree_states` gives a model's own states, on its device and as it is set up."""
     return (
-        trunk.device.type == "cpu"
-        and suits_trees(trunk.config)
+        suits_trees(trunk.config)
         and trunk.config._attn_implementation == "sdpa"
-        # Passes of split layers, and of those that are computed again, go through the layers themselves.
+        # Passes of split layers go through the layers themselves.
         and not isinstance(trunk.layers[0], FSDPModule)
-        and not isinstance(trunk.layers[0].forward, partial)
-        and has_kernel()
+        and (_packs(trunk) if trunk.device.type == "cuda" else _attends_on_cpu(trunk))
     )
+
+
+def _attends_on_cpu(trunk: Any) -> bool:
+    recomputed = _is_recomputed(trunk.layers[0])
+    return trunk.device.type == "cpu" and not recomputed and has_kernel()
+
+
+def _packs(trunk: Any) -> bool:
+    size = trunk.layers[0].self_attn.head_dim
+    rounds = torch.is_autocast_enabled("cuda")
+    return rounds and size <= 256 and size % 8 == 0 and has_packed_kernel()
+
+
+def _is_recomputed(layer: Any) -> bool:
+    return isinstance(layer.forward, partial)  # as `recompute_layers` leaves it
 
 
 def suits_trees(config: Any) -> bool:
@@ -52,24 +71,46 @@ def tree_states(trunk: Any, ids: Tensor, real: Tensor, start: int, wanted: Tenso
         start: Column at which the prompts end.
         wanted: (B, T) bool: n tokens.
     """
-    tree = TokenTree.of(ids, real, start)
+    tree = TokenTree.of(ids.cpu(), real.cpu(), start).to(ids.device)
+    attend = _attention_in(tree)
     states = trunk.embed_tokens(tree.ids)
     cos, sin = rotation_of(trunk, states[None], tree.positions[None])
     rotation = (cos[0], sin[0])
     for layer in trunk.layers:
-        normed = _normed(layer.input_layernorm, states)
-        states = states + _attention(layer.self_attn, normed, rotation, tree)
-        states = states + layer.mlp(_normed(layer.post_attention_layernorm, states))
+        if torch.is_grad_enabled() and _is_recomputed(layer):
+            states = checkpoint(
+                _passed, layer, states, rotation, attend,
+                use_reentrant=False, preserve_rng_state=False,
+            )  # fmt: skip
+        else:
+            states = _passed(layer, states, rotation, attend)
     return _normed(trunk.norm, states.index_select(0, tree.places[wanted]))
 
 
+def _attention_in(tree: TokenTree) -> Attend:
+    """Return the attention of the device that a tree is on."""
+    if tree.ids.is_cuda:
+        return partial(packed_attention, Packed.of(tree))
+    return partial(tree_attention, tree)
+
+
+def _passed(layer: Any, states: Tensor, rotation: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
+    """Return what a layer makes of states."""
+    normed = _normed(layer.input_layernorm, states)
+    states = states + _attention(layer.self_attn, normed, rotation, attend)
+    after: Tensor = states + layer.mlp(_normed(layer.post_attention_layernorm, states))
+    return after
+
+
 def _attention(
-    module: Any, states: Tensor, rotation: tuple[Tensor, Tensor], tree: TokenTree
+    module: Any, states: Tensor, rotation: tuple[Tensor, Tensor], attend: Attend
 ) -> Tensor:
     query, key, value = heads_of(module, states, _normed)
     query, key = (_rotated(each, rotation) for each in (query, key))
-    attended = tree_attention(query, key, value, tree, module.scaling)
-    projected: Tensor = module.o_proj(attended.flatten(1).to(states.dtype))
+    attended = attend(query, key, value, module.scaling).flatten(1)
+    if not attended.is_cuda:
+        attended = attended.to(states.dtype)
+    projected: Tensor = module.o_proj(attended)
     return projected
 
 
@@ -109,16 +150,16 @@ class _Norm(torch.autograd.Function):
 
 
 def tree_attention(
-    query: Tensor, key: Tensor, value: Tensor, tree: TokenTree, scaling: float
+    tree: TokenTree, query: Tensor, key: Tensor, value: Tensor, scaling: float
 ) -> Tensor:
     """Attend in float32.
 
     Args:
+        tree: Has the tokens.
         query: (N, query heads, head size), of the tokens of the tree; as many query heads share each key
             head, and they follow one another.
         key: (N, key heads, head size).
         value: As ``key``.
-        tree: Has the tokens.
         scaling: Factor of the products.
 
     Returns:
@@ -134,32 +175,46 @@ def tree_attention(
 def has_kernel() -> bool:
     """Return whether PyTorch's kernel, which is not of its public interface, does what is needed here."""
     with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False):
-        return _is_right()
+        return _is_right(torch.device("cpu"), tolerance=1e-4)
 
 
-def _is_right() -> bool:
-    """Compare a small tree with a softmax over all products."""
+@lru_cache(maxsize=1)
+def has_packed_kernel() -> bool:
+    """Return the same of the kernel of CUDA, which older GPUs lack."""
+    if torch.cuda.get_device_capability() < (8, 0):
+        return False
+    with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cuda", enabled=False):
+        return _is_right(torch.device("cuda"), tolerance=0.1)
+
+
+def _is_right(device: torch.device, tolerance: float) -> bool:
+    """Compare attention in a small tree, and its gradients, with a softmax over all products.
+
+    Args:
+        device: Of the tree.
+        tolerance: Most difference of numbers that are about 1 in size.
+    """
     ids = torch.tensor([[1, 2, 3, 4], [1, 2, 5, 0], [1, 6, 7, 8]])
     tree = TokenTree.of(ids, ids != 0, 2)
     drawn = torch.Generator().manual_seed(0)
     shapes = [(len(tree.ids), heads, 8) for heads in (4, 2, 2)]
     query, key, value = given = [
-        torch.randn(shape, generator=drawn, requires_grad=True) for shape in shapes
+        torch.randn(shape, generator=drawn).to(device).requires_grad_() for shape in shapes
     ]
     seen = torch.zeros(len(tree.ids), len(tree.ids), dtype=torch.bool)
     for places, real in zip(tree.places, ids != 0, strict=True):
         row = places[real]
         seen[row[:, None], row] |= torch.ones(len(row), len(row), dtype=torch.bool).tril()
     products = torch.einsum("qhd,khd->hqk", query, key.repeat_interleave(2, 1)) * 0.5
-    weights = products.masked_fill(~seen, float("-inf")).softmax(-1)
+    weights = products.masked_fill(~seen.to(device), float("-inf")).softmax(-1)
     expected = torch.einsum("hqk,khd->qhd", weights, value.repeat_interleave(2, 1))
     try:
-        attended = tree_attention(query, key, value, tree, 0.5)
+        attended = _attention_in(tree.to(device))(query, key, value, 0.5).float()
         gradients = torch.autograd.grad(attended.square().sum(), given)
     except (AttributeError, RuntimeError, TypeError):
         return False
     return all(
-        torch.allclose(one, other, atol=1e-4)
+        torch.allclose(one, other, atol=tolerance)
         for one, other in zip(
             [attended, *gradients],
             [expected, *torch.autograd.grad(expected.square().sum(), given)],
