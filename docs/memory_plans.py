@@ -68,5 +68,5 @@ def _cell(config: TrainConfig, sizes: Sizes, gib: int) -> str:
     found = fitted(config, planner)
     plan = planner(found)
     if plan.fits:
-        return f"{found.update.micro_batch_tokens:,}"
+        return f"{found.update.micro_batch_tokens:,}{' †' if found.update.recomputes else ''}"
     return f"no: {plan.least[plan.worst] / GIB:.0f} GiB"

@@ -24,7 +24,7 @@ Amount = Annotated[float, Field(ge=0)]
 Above = Annotated[float, Field(gt=0)]
 Params = dict[str, float]
 MOST_TOKENS = 16384
-"""Tokens of a forward pass by default, where they fit."""
+"""Tokens of a forward pass by default on a CPU."""
 
 
 def _names(registry: Registry[Any]) -> WithJsonSchema:
@@ -208,9 +208,10 @@ class Update(_Section):
     """Maximum norm of the gradients, clipped separately for policy and critic."""
     max_tokens_per_micro_batch: Positive | None = None
     """Maximum number of tokens in a forward pass, padding included. Affects memory and speed only. By
-    default 16384, or on a GPU as many of them as the memory plan allows (docs/engines.md)."""
-    gradient_checkpointing: bool = False
-    """Whether each decoder layer is recomputed in the backward pass. Affects memory and speed only."""
+    default 16384, or on a GPU as many as the memory plan allows (docs/engines.md)."""
+    gradient_checkpointing: bool | Literal["auto"] = "auto"
+    """Whether each decoder layer is recomputed in the backward pass. auto: if the memory plan needs it
+    (docs/engines.md). Affects memory and speed only."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Arithmetic of the trainer's passes and of rollouts with engine=transformers (autocast). Trained
     weights stay in float32. Frozen weights (those below LoRA adapters, and the linear layers of the
@@ -227,6 +228,11 @@ class Update(_Section):
     rounding only."""
     max_nonfinite_steps: Positive = 3
     """Consecutive optimizer steps with a non-finite gradient after which the run stops."""
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether layers are recomputed; "auto" is no where no plan has decided."""
+        return self.gradient_checkpointing is True
 
     @property
     def micro_batch_tokens(self) -> int:

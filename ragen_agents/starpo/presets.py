@@ -37,7 +37,7 @@ SCALES: Final[dict[str, dict[str, Any]]] = {
     "paper": {
         "model": "hf:Qwen/Qwen2.5-0.5B-Instruct",
         "rollout": {"max_tokens": 256},
-        "update": {"precision": "bfloat16", "gradient_checkpointing": True},
+        "update": {"precision": "bfloat16"},
     },
 }
 """Model and learning rates: a starter model on a CPU, or the paper's."""

@@ -1,7 +1,6 @@
 """The memory plan: what it counts, compared with what training allocates, and what it refuses."""
 
 import json
-from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -79,8 +78,14 @@ def on_gpu(config, gib, shape=None, **more):
     )
 
 
+RECOMPUTED = {"update": {"gradient_checkpointing": True}}
+KEPT = {"update": {"gradient_checkpointing": False}}
+
+
 def paper(*layers):
-    return TrainConfig(**merged(SCALES["paper"], PRESETS["starpo-s"], {"game": GAME}, *layers))
+    """Settings of the paper, with layers that are computed again."""
+    common = (SCALES["paper"], PRESETS["starpo-s"], {"game": GAME}, RECOMPUTED)
+    return TrainConfig(**merged(*common, *layers))
 
 
 @pytest.mark.parametrize("model", [LLAMA, QWEN3], ids=["llama", "qwen3"])
@@ -193,17 +198,60 @@ def test_a_split_policy_is_whole_only_where_it_generates():
 
 def test_chosen_micro_batches_are_the_largest_that_fit():
     config = paper({"lora": LORA})
-    needs = [on_gpu(None, gib)(fitted(config, on_gpu(None, gib))).fits for gib in (14, 16, 24)]
-    tokens = [fitted(config, on_gpu(None, gib)).update.micro_batch_tokens for gib in (14, 16, 24)]
-    assert needs == [True] * 3
-    assert all(a < b for a, b in pairwise(tokens[:2])) or tokens[0] < tokens[2]
-    for gib, chosen in zip((14, 16), tokens, strict=False):
-        if chosen < 16384:
-            larger = paper(
-                {"lora": LORA, "update": {"max_tokens_per_micro_batch": chosen + LENGTHS.whole}}
-            )
-            assert not on_gpu(None, gib)(larger).fits
-    assert tokens[2] == 16384
+    tokens = [fitted(config, on_gpu(None, gib)).update.micro_batch_tokens for gib in (11, 12, 13)]
+    assert tokens == sorted(set(tokens))
+    for gib, chosen in zip((11, 12, 13), tokens, strict=True):
+        sizes = [{"update": {"max_tokens_per_micro_batch": chosen + n}} for n in (0, LENGTHS.whole)]
+        plans = [on_gpu(None, gib)(paper({"lora": LORA}, size)) for size in sizes]
+        assert chosen < 16384
+        assert [plan.fits for plan in plans] == [True, False]
+
+
+def test_more_tokens_than_usual_are_chosen_where_they_leave_some_memory_free():
+    config = paper({"lora": LORA})
+    tokens = [fitted(config, on_gpu(None, gib)).update.micro_batch_tokens for gib in (20, 24, 80)]
+    assert 16384 < tokens[0] < tokens[1] < tokens[2] == 65536
+    plan = on_gpu(None, 24)(fitted(config, on_gpu(None, 24)))
+    assert 0.75 * plan.device.memory < plan.least["update"] < 0.85 * plan.device.memory
+
+
+def test_layers_are_recomputed_only_where_passes_would_be_small_without():
+    auto = paper({"lora": LORA}, {"update": {"gradient_checkpointing": "auto"}})
+    chosen = [fitted(auto, on_gpu(None, gib)).update for gib in (20, 24, 40, 80)]
+    again = [update.gradient_checkpointing for update in chosen]
+    assert again == sorted(again, reverse=True)
+    assert again[0] is True
+    assert again[-1] is False
+    assert all(update.micro_batch_tokens >= 8192 for update in chosen)
+    few = paper({"lora": LORA}, {"update": {"max_tokens_per_micro_batch": 2048}}, KEPT)
+    few = few.model_copy(
+        update={"update": few.update.model_copy(update={"gradient_checkpointing": "auto"})}
+    )
+    assert fitted(few, on_gpu(None, 20)).update.gradient_checkpointing is False
+    for given in (RECOMPUTED, KEPT):
+        kept = fitted(paper({"lora": LORA}, given), on_gpu(None, 40)).update
+        assert kept.gradient_checkpointing is given["update"]["gradient_checkpointing"]
+
+
+def test_a_cpu_recomputes_layers_only_where_nothing_fits_without():
+    shape = shape_of(Qwen2Config(**QWEN_3B))
+
+    def recomputes(gib):
+        device = Device(gib * GIB, False)
+        auto = paper({"lora": LORA}, {"update": {"gradient_checkpointing": "auto"}})
+        found = fitted(auto, lambda c: plan_memory(c, shape, LENGTHS, device, own_engine=True))
+        assert found.update.max_tokens_per_micro_batch == 16384
+        return found.update.gradient_checkpointing
+
+    assert recomputes(20)
+    assert not recomputes(200)
+
+
+def test_what_is_recomputed_anyway_is_no_advice():
+    config = paper({"update": {"gradient_checkpointing": "auto"}})
+    with pytest.raises(DoesNotFitError, match=r"would fit with lora\.rank=64") as refused:
+        fit(config, on_gpu(config, 24))
+    assert "gradient_checkpointing" not in str(refused.value)
 
 
 def test_a_given_size_is_kept_and_a_cpu_takes_the_default():
@@ -217,7 +265,7 @@ def test_a_given_size_is_kept_and_a_cpu_takes_the_default():
 
 
 def test_a_run_that_does_not_fit_is_told_what_would():
-    config = paper({"update": {"gradient_checkpointing": False}})
+    config = paper(KEPT)
     with pytest.raises(DoesNotFitError, match=r"needs .* GiB .*, but the GPU has 24\.0") as refused:
         fit(config, on_gpu(config, 24))
     assert "lora.rank=64" in str(refused.value)
@@ -229,10 +277,10 @@ def test_a_run_that_does_not_fit_is_told_what_would():
 def test_smaller_micro_batches_are_named_first():
     tokens = {"update": {"max_tokens_per_micro_batch": 16384}, "lora": LORA}
     config = paper(tokens)
-    told = advice(config, on_gpu(config, 14))
+    told = advice(config, on_gpu(config, 12))
     assert told.startswith("it would fit with update.max_tokens_per_micro_batch=")
     named = int(told.rpartition("=")[2])
-    assert named == most_tokens(config, on_gpu(config, 14)) < 16384
+    assert named == most_tokens(config, on_gpu(config, 12)) < 16384
 
 
 def test_too_many_episodes_are_named_where_nothing_else_helps(capsys):
@@ -330,7 +378,7 @@ def test_other_architectures_are_left_to_try(model):
 
 def test_all_processes_take_the_micro_batches_of_the_smallest_device(monkeypatch):
     """Each passes its share of the same micro-batches, so their devices must not choose differently."""
-    config = TrainConfig(game=GAME, model=str(STARTER), rollout={"group_size": 4})
+    config = TrainConfig(game=GAME, model=str(STARTER), rollout={"group_size": 4}, **KEPT)
     monkeypatch.setattr(planning, "this_device", lambda: Device(int(0.8 * GIB), True))
     small = Device(int(0.75 * GIB), True)
     monkeypatch.setattr(planning, "gather_object", lambda mine: [*mine, small.memory])
@@ -373,7 +421,7 @@ def test_trainer_refuses_before_it_loads_a_model(monkeypatch, tmp_path):
 
 def test_trainer_takes_the_plans_micro_batches(monkeypatch, tmp_path):
     monkeypatch.setattr(planning, "this_device", lambda: Device(int(0.8 * GIB), True))
-    config = TrainConfig(game=GAME, model=str(STARTER), rollout={"group_size": 4})
+    config = TrainConfig(game=GAME, model=str(STARTER), rollout={"group_size": 4}, **KEPT)
     trainer = Trainer(config, tmp_path / "run")
     trainer.close()
     assert 256 <= trainer.config.update.max_tokens_per_micro_batch < 16384

@@ -105,6 +105,8 @@ def _lengths(config: TrainConfig, sizes: Sizes) -> Iterator[str]:
 def _micro_batches(config: TrainConfig, found: TrainConfig) -> Iterator[str]:
     chosen = "" if config.update.max_tokens_per_micro_batch else ", chosen by the plan"
     yield f"micro-batches of up to {found.update.micro_batch_tokens} tokens{chosen}"
+    if found.update.recomputes and not config.update.recomputes:
+        yield "layers are recomputed in the backward pass, chosen by the plan"
 
 
 def _verdict(plan: MemoryPlan) -> str:

@@ -5,10 +5,10 @@ tokens go through the matrix products as one list without padding, and only atte
 model's own embeddings, projections and feed-forward layers are called, so that adapters and autocast take
 part.
 
-In attention on a CPU, a node's queries attend to the keys above it and to its own. These are two calls of PyTorch's
-kernel, whose results are merged by the log-sums that it returns (FlashAttention, arXiv 2205.14135). In the
-backward pass each call is given the merged result and log-sum, so that its gradients are those of its part of
-the whole. On CUDA one call serves all nodes; see ``packed_attention``.
+In attention on a CPU, a node's queries attend to the keys above it and to its own. These are two calls of
+PyTorch's kernel, whose results are merged by the log-sums that it returns (FlashAttention, arXiv 2205.14135).
+In the backward pass each call is given the merged result and log-sum, so that its gradients are those of its
+part of the whole. On CUDA one call serves all nodes; see ``packed_attention``.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +24,6 @@ from torch.utils.checkpoint import checkpoint
 from ragen_agents.engines.cpu.forward import has_windows, heads_of, is_like_llama, rotation_of
 from ragen_agents.engines.cpu.packed_attention import Packed, packed_attention
 from ragen_agents.engines.cpu.token_tree import TokenTree
-
 
 Attend = Callable[[Tensor, Tensor, Tensor, float], Tensor]
 """Attends with the queries, keys and values of a tree, and the factor of their products."""

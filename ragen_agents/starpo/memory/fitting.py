@@ -12,6 +12,12 @@ Planner = Callable[[TrainConfig], MemoryPlan]
 """Plans a config for a given model, game and device."""
 _STEP: Final = 256
 """Chosen numbers of tokens are multiples of this."""
+_MOST_ON_GPU: Final = 65_536
+"""Most tokens of a chosen micro-batch; larger passes gain nothing."""
+_FILLED: Final = 0.85
+"""Share of a GPU up to which more than ``MOST_TOKENS`` are chosen."""
+_ENOUGH: Final = 8192
+"""Tokens with which a pass keeps a GPU busy, so that layers need not be recomputed for more."""
 _REMEDIES: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     ("update.gradient_checkpointing=true", {"update": {"gradient_checkpointing": True}}),
     ("fsdp=true", {"fsdp": True}),
@@ -34,11 +40,24 @@ class DoesNotFitError(RagenError):
 
 
 def fitted(config: TrainConfig, planner: Planner) -> TrainConfig:
-    """Return a config whose ``update.max_tokens_per_micro_batch`` is set: if it was not, the most that fits.
+    """Return a config that says what it left to the plan: tokens of a micro-batch, and checkpointing.
 
-    It depends on all memory of the device, not on what is free, so that it is the same at each start. Where
-    none fits it is the smallest.
+    Both depend on all memory of the device, not on what is free, so that they are the same at each start.
+    Layers are only recomputed where less than ``_ENOUGH`` tokens fit without. Where nothing fits, the config
+    is the smallest.
     """
+    if config.update.gradient_checkpointing != "auto":
+        return _with_fitting_tokens(config, planner)
+    kept, again = (
+        _with_fitting_tokens(_with_update(config, gradient_checkpointing=recompute), planner)
+        for recompute in (False, True)
+    )
+    enough = min(_ENOUGH, again.update.micro_batch_tokens)
+    is_enough = kept.update.micro_batch_tokens >= enough
+    return kept if is_enough and planner(kept).fits else again
+
+
+def _with_fitting_tokens(config: TrainConfig, planner: Planner) -> TrainConfig:
     if config.update.max_tokens_per_micro_batch is not None:
         return config
     is_cuda = planner(config).device.is_cuda
@@ -74,6 +93,8 @@ def refusal(config: TrainConfig, planner: Planner) -> str | None:
 
 def advice(config: TrainConfig, planner: Planner) -> str:
     """Return with which settings a run that does not fit would, as a part of a message."""
+    if config.update.gradient_checkpointing == "auto":
+        config = _with_update(config, gradient_checkpointing=True)
     for names, changed in _smaller(config, planner):
         tokens = most_tokens(changed, planner)
         if tokens is None:
@@ -99,13 +120,26 @@ def _fewer_episodes(config: TrainConfig) -> TrainConfig | None:
 
 
 def most_tokens(config: TrainConfig, planner: Planner) -> int | None:
-    """Return the largest micro-batch with which a run fits, up to what is set or by default; None if none."""
-    low, high = 0, config.update.micro_batch_tokens // _STEP
-    if planner(config).fits:
-        return config.update.micro_batch_tokens
+    """Return the largest micro-batch with which a run fits, up to what is set or by default; None if none.
+
+    More than ``MOST_TOKENS`` are only chosen if they leave a share of the device free: they gain little, and
+    a plan can be wrong.
+    """
+    given = config.update.max_tokens_per_micro_batch
+    most = given or (_MOST_ON_GPU if planner(config).device.is_cuda else MOST_TOKENS)
+
+    def fits(tokens: int) -> bool:
+        plan = planner(_with_tokens(config, tokens))
+        needed, there = plan.least[plan.worst], plan.device.memory
+        is_bold = given is None and tokens > MOST_TOKENS
+        return needed <= (there * _FILLED if is_bold else there)
+
+    if fits(most):
+        return most
+    low, high = 0, most // _STEP
     while low < high:
         middle = (low + high + 1) // 2
-        if planner(_with_tokens(config, middle * _STEP)).fits:
+        if fits(middle * _STEP):
             low = middle
         else:
             high = middle - 1
@@ -144,6 +178,9 @@ def _changed(config: TrainConfig, change: dict[str, Any]) -> TrainConfig:
     return TrainConfig(**merged(config.model_dump(), change))
 
 
-def _with_tokens(config: TrainConfig, tokens: int | None) -> TrainConfig:
-    update = config.update.model_copy(update={"max_tokens_per_micro_batch": tokens})
-    return config.model_copy(update={"update": update})
+def _with_tokens(config: TrainConfig, tokens: int) -> TrainConfig:
+    return _with_update(config, max_tokens_per_micro_batch=tokens)
+
+
+def _with_update(config: TrainConfig, **changes: int | bool) -> TrainConfig:
+    return config.model_copy(update={"update": config.update.model_copy(update=changes)})

@@ -59,7 +59,9 @@ class Arithmetic:
     float32_head: bool = False
     """Whether logits are computed in float32 although products are in bfloat16."""
     tree: bool = False
-    """Whether tokens are passed as a tree, which is so on a CPU."""
+    """Whether tokens are passed as a tree with the attention of a CPU."""
+    packed: bool = False
+    """Whether tokens are passed as a tree with the attention of CUDA, in bfloat16."""
     split: bool = False
     """Whether weights are split over processes."""
 
@@ -81,7 +83,7 @@ class Arithmetic:
 
 def layer_activations(shape: ModelShape, how: Arithmetic, size: PassSize) -> int:
     """Return what one layer keeps for its backward pass."""
-    if how.tree:
+    if how.tree or how.packed:
         return tree_layer_activations(shape, how, size)
     wide = shape.query_width
     numbers = _norms(shape, how) + _linear_inputs(shape, how) + 2 * wide * how.product
@@ -119,7 +121,8 @@ def trunk_activations(shape: ModelShape, how: Arithmetic, size: PassSize) -> int
     ends = 2 * states * FLOAT32 + learned * how.state
     if how.recomputed:
         beginnings = size.prompts * size.before * 2 * shape.key_width * how.product
-        return ends + shape.layers * (states * how.state + beginnings)
+        kept = states * how.state + (0 if how.packed else beginnings)
+        return ends + shape.layers * kept
     return ends + shape.layers * layer_activations(shape, how, size) + _cast_weights(shape, how)
 
 
@@ -144,12 +147,16 @@ def _layer_backward(shape: ModelShape, how: Arithmetic, size: PassSize) -> int:
     """Return what a layer's backward pass needs beside what was kept."""
     if how.tree:
         return tree_layer_backward(shape, size)
-    learned = size.rows * size.after
+    # Rows are differentiated before their prompts, a packed tree all at once.
+    learned = size.tokens if how.packed else size.rows * size.after
     total = learned * (shape.intermediate * how.product + 2 * shape.hidden * how.state)
     if not how.rank:
         total += shape.hidden * shape.intermediate * (FLOAT32 + how.product)
+    if how.packed:
+        total = max(total, packed_attention_backward(shape, size))
     if how.recomputed:
-        total += layer_activations(shape, how, replace(size, prompts=0))
+        again = size if how.packed else replace(size, prompts=0)
+        total += layer_activations(shape, how, again)
         total += _cast_weights(shape, how) // shape.layers
     if how.rank and how.bfloat16:  # adapters read in float32
         total += learned * shape.intermediate * FLOAT32
@@ -212,11 +219,15 @@ def _forward(shape: ModelShape, how: Arithmetic, tokens: int) -> int:
 def tree_layer_activations(shape: ModelShape, how: Arithmetic, size: PassSize) -> int:
     """Return what one layer keeps for its backward pass."""
     numbers = 2 * shape.hidden * how.state + _tree_linear_inputs(shape, how)
-    numbers += (2 * shape.query_width + 2 * shape.key_width) * FLOAT32
     numbers += 3 * shape.intermediate * how.product
     if shape.head_norms:
         numbers += (shape.query_width + shape.key_width) * how.product
-    return size.tokens * numbers
+    if (
+        how.packed
+    ):  # what is attended to is what the next layer reads, and paths have keys of their own
+        numbers += shape.query_width * how.product
+        return size.tokens * numbers + size.key_tokens * 2 * shape.key_width * how.product
+    return size.tokens * (numbers + (2 * shape.query_width + 2 * shape.key_width) * FLOAT32)
 
 
 def _tree_linear_inputs(shape: ModelShape, how: Arithmetic) -> int:
@@ -235,3 +246,9 @@ def tree_layer_backward(shape: ModelShape, size: PassSize) -> int:
     attention = 4 * paths * shape.key_width + 6 * rows * shape.query_width
     forward = 3 * size.tokens * shape.intermediate
     return FLOAT32 * max(attention, forward)
+
+
+def packed_attention_backward(shape: ModelShape, size: PassSize) -> int:
+    """Return what the kernel of CUDA needs: sums for queries, and bfloat16 for each head of each path."""
+    queries = size.tokens * shape.query_width * (FLOAT32 + 2 * 2)
+    return queries + size.key_tokens * (2 * shape.query_width * 2 + 2 * shape.key_width * FLOAT32)

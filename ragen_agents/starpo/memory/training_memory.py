@@ -128,7 +128,7 @@ def plan_memory(
     size = largest_pass(config, conversations, config.update.mini_batch_size)
     activations, logits = learning_pass(shape, how, size, LOGIT_CHUNK)
     update = {**passed, "gradients": gradients, "activations": activations, "logits": logits}
-    step = {**passed, "gradients": gradients, "activations": _step(config, shape, device, devices)}
+    step = {**passed, "gradients": gradients, "activations": _step(shape, device)}
     if own_engine:
         rollout, least = held, sum(held.values())
     else:
@@ -143,14 +143,15 @@ def arithmetic(
 ) -> Arithmetic:
     """Return how the passes of a run compute."""
     split = config.fsdp and devices > 1
+    bfloat16, recomputed = config.update.precision == "bfloat16", config.update.recomputes
+    trees = shape.reads_trees and not split
     return Arithmetic(
-        bfloat16=config.update.precision == "bfloat16",
+        bfloat16=bfloat16,
         rank=0 if config.lora is None else config.lora.rank,
-        recomputed=config.update.gradient_checkpointing,
+        recomputed=recomputed,
         float32_head=config.has_float32_head(device.is_cuda),
-        tree=shape.reads_trees
-        and not (device.is_cuda or split or config.update.gradient_checkpointing)
-        and has_kernel(),
+        tree=trees and not (device.is_cuda or recomputed) and has_kernel(),
+        packed=trees and device.is_cuda and bfloat16,
         split=split,
     )
 
@@ -198,14 +199,11 @@ def _weights(config: TrainConfig, shape: ModelShape) -> tuple[int, int, int]:
     return base + FLOAT32 * adapter, FLOAT32 * adapter * apart, adapter * (1 + apart)
 
 
-def _step(config: TrainConfig, shape: ModelShape, device: Device, devices: int) -> int:
-    """Return the temporary tensors of an optimizer step: of all weights of a model at once on a GPU."""
-    if not device.is_cuda:
-        return FLOAT32 * max(shape.vocab_size, shape.intermediate) * shape.hidden
-    learned = shape.parameters
-    if config.lora is not None:
-        learned = config.lora.rank * shape.adapter_width
-    return FLOAT32 * learned // (devices if config.fsdp else 1)
+def _step(shape: ModelShape, device: Device) -> int:
+    """Return the temporary tensors of an optimizer step, which is one kernel on a GPU."""
+    return (
+        0 if device.is_cuda else FLOAT32 * max(shape.vocab_size, shape.intermediate) * shape.hidden
+    )
 
 
 def _rollout(

@@ -68,7 +68,7 @@ class Learner:
             for models in filter(None, (self.models, self.reference)):
                 split(models, layers, accelerator)
         self.models.to(accelerator.device)
-        if config.update.gradient_checkpointing:
+        if config.update.recomputes:
             recompute_layers(self.models)
         update = config.update
         self.optimizer = make_optimizer(
