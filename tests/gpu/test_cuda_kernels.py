@@ -5,10 +5,17 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from ragen_agents.engines.cpu import tree_pass  # noqa: E402
 from ragen_agents.starpo.config import Update  # noqa: E402
 from ragen_agents.starpo.update.head_product import head_product  # noqa: E402
 from ragen_agents.starpo.update.models import chunked_logprobs  # noqa: E402
 from ragen_agents.starpo.update.optimizers import make_optimizer  # noqa: E402
+from ragen_agents.starpo.update.passes import (  # noqa: E402
+    hidden_states,
+    recompute_layers,
+    states_before,
+    trunk_of,
+)
 
 
 def drawn(*shape):
@@ -79,3 +86,61 @@ def test_the_optimizer_takes_the_steps_of_a_cpu(device):
         changed.append([weight.detach().cpu() for weight in weights])
     for ours, theirs in zip(*changed, strict=True):
         assert torch.allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_the_kernel_of_packed_rows_is_there_and_right(cuda):
+    """Else rows are passed with a mask, and no result shows it."""
+    assert torch.cuda.get_device_capability() >= (8, 0)
+    assert tree_pass.has_packed_kernel()
+
+
+def shaped_like_qwen():
+    """Two layers with the heads of Qwen2.5-0.5B: fourteen that share two keys."""
+    torch.manual_seed(0)
+    config = transformers.Qwen2Config(
+        hidden_size=896, intermediate_size=512, num_hidden_layers=2, num_attention_heads=14,
+        num_key_value_heads=2, vocab_size=500, initializer_range=0.05,
+    )  # fmt: skip
+    return transformers.AutoModelForCausalLM.from_config(config).eval()
+
+
+def rows_of_two_groups():
+    """Four rows a group of two prompts, with padding on both sides."""
+    ids = torch.randint(500, (8, 400), generator=torch.Generator().manual_seed(1))
+    ids[:4, :100], ids[4:, :100] = ids[0, :100], ids[4, :100]
+    ids[:, 10:60] = ids[0, 10:60]
+    real = torch.ones_like(ids, dtype=torch.bool)
+    real[4:, :10] = False
+    for row in range(8):
+        real[row, 400 - 35 * row :] = False
+    chosen = real.clone()
+    chosen[:, :100] = False
+    return ids, real, chosen, 100
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_packed_rows_are_rounded_as_padded_rows_are(recompute, device):
+    """States and gradients of a pass in bfloat16, against one in float32 on a CPU."""
+    ids, real, chosen, start = rows_of_two_groups()
+
+    def of_rows(trunk, ids, real, chosen, start):
+        return hidden_states(trunk, ids, real, start)[:, :-1][chosen[:, 1:]]
+
+    def passed(function, place, rounds):
+        model = shaped_like_qwen().to(place)
+        if recompute:
+            recompute_layers(model)
+        given = [each.to(place) for each in (ids, real, chosen)]
+        with torch.autocast(place.type, torch.bfloat16, enabled=rounds):
+            if place.type == "cuda" and rounds:
+                assert tree_pass.reads_trees(trunk_of(model))
+            states = function(trunk_of(model), *given, start)
+        factors = torch.linspace(-1, 1, states.numel(), device=place).view_as(states)
+        (states.float() * factors).sum().backward()
+        gradients = [p.grad.flatten() for p in model.parameters() if p.grad is not None]
+        return states.detach().cpu().double(), torch.cat(gradients).cpu().double()
+
+    exact = passed(of_rows, torch.device("cpu"), False)
+    rows, packed = passed(of_rows, device, True), passed(states_before, device, True)
+    for padded, ours, right in zip(rows, packed, exact, strict=True):
+        assert gap(ours, right) < 1.5 * gap(padded, right) < 0.05
