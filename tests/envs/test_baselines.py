@@ -118,6 +118,7 @@ def chance_to_solve(state, steps):
     return sum(chance_to_solve(turned(state, action), steps - 1) for action in range(6)) / 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scramble", [1, 2, 3, 5])
 def test_cube_against_every_sequence(scramble):
     env = CubeEnv(scramble=scramble)

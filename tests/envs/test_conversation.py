@@ -439,6 +439,7 @@ def test_play_before_reset():
         env.play(say("Up"))
 
 
+@pytest.mark.slow
 @given(st.lists(REPLIES, max_size=6), st.sampled_from(["penalise", "discard", "end"]))
 @settings(QUICK, max_examples=30)
 def test_any_text_can_be_played(replies, invalid):

@@ -68,6 +68,7 @@ def assert_same_state(ours, theirs):
     assert ours.unwrapped.instance == theirs.unwrapped.instance
 
 
+@pytest.mark.slow
 @settings(QUICK, max_examples=40)
 @given(st.sampled_from(GAME_IDS), st.integers(1, 4), SETTINGS, st.data())
 def test_a_vector_is_as_many_wrappers(game, count, kwargs, data):

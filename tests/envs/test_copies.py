@@ -109,6 +109,7 @@ def test_copies_before_the_first_reset(env_id):
     assert_same(twin.reset(seed=5), envs.reset(seed=5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_id", ["ragen/Sokoban-v0", "ragen/FrozenLake-v0"])
 def test_a_pickled_vector_env_plays_on_in_another_process(env_id, tmp_path):
     envs = gym.make_vec(env_id, num_envs=3)

@@ -180,6 +180,7 @@ def brute_force(limit):
     return found
 
 
+@pytest.mark.slow
 def test_the_oracle_agrees_with_brute_force():
     for text, fewest in brute_force(4).items():
         if fewest:
@@ -242,6 +243,7 @@ def test_keys_ignore_how_a_cube_is_held_mirrored_and_named(scramble, names, way,
     assert len(start(other)[0].oracle(Budget(14, 1, 14)).actions) == fewest
 
 
+@pytest.mark.slow
 def test_keys_tell_levels_apart():
     """Of all cubes within 4 turns those that look the same in no way have different keys."""
     env = CubeEnv()

@@ -102,6 +102,7 @@ def test_no_round_after_the_end_of_a_game_for_several(env_id):
             env.step(actions)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_id", [*NUMERIC, *TEXTS])
 def test_check_env(env_id):
     env = gym.make(env_id, render_mode="ansi")

@@ -196,6 +196,7 @@ def test_raw_maps_freeze_with_p(p):
     assert stats.chisquare(goals).pvalue > 1e-4
 
 
+@pytest.mark.slow
 def test_generated_maps_are_random_maps_with_a_path():
     rng = np.random.default_rng(0)
     wanted = np.zeros(16, int)
@@ -500,6 +501,7 @@ def follow(env):
     return env.success
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limits", [(5, 5, 10), (4, 2, 6), (10, 1, 10)])
 def test_value_is_the_success_of_following_the_oracle(limits):
     turns, per_turn, most = limits

@@ -105,6 +105,7 @@ def test_split_shares():
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("distribution", ["sokoban-6x6-1", "sokoban-8x8-2-depth10"])
 def test_sokoban_moves_are_shortest(distribution, split):
@@ -322,6 +323,7 @@ def test_fresh_levels_are_train_levels(distribution):
         assert found not in held
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("distribution", KEYED)
 def test_fresh_levels_of_a_split_belong_to_it(distribution, split):

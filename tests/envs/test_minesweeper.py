@@ -98,6 +98,7 @@ def numbers(cells):
     return frozenset(cell for cell in CELL if cells >> cell & 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", [*range(10), 12, 13, 15, 21, 28])
 def test_the_probability_to_win_agrees_with_a_slow_search(index):
     row = load_pack("minesweeper-5x5-3", "test")[index]
@@ -113,6 +114,7 @@ def test_the_probability_to_win_agrees_with_a_slow_search(index):
     assert row.facts["optimum"] == pytest.approx(value, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_oracle_wins_as_often_as_it_says():
     env, values, wins = MinesweeperEnv(), [], []
     for seed in range(144):

@@ -124,6 +124,7 @@ def test_coop_counts_boxes_that_begin_on_a_target():
     assert infos["player_0"]["boxes_on_target"] == 0
 
 
+@pytest.mark.slow
 def test_a_team_can_and_nobody_alone():
     env = SokobanCoopEnv()
     for seed in range(3):
@@ -395,6 +396,7 @@ def test_optimal_teams_arrive_as_often_as_they_should():
     assert abs(arrived / 200 - value) < 4 * math.sqrt(value * (1 - value) / 200)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("finish", [FIRST, ALL])
 @pytest.mark.parametrize("seed", [1, 4])
 def test_two_oracles_are_paid_what_they_expect(seed, finish):
@@ -454,6 +456,7 @@ def test_nobody_gains_by_leaving_the_pure_equilibrium(means, players):
         assert payoff(means, other, seat) <= payoff(means, chosen, seat) + 1e-12
 
 
+@pytest.mark.slow
 @given(MEANS, st.integers(2, 5))
 @settings(max_examples=40, deadline=None)
 def test_all_arms_in_use_pay_the_same_in_the_mixed_equilibrium(means, players):

@@ -112,6 +112,7 @@ AROUND = st.lists(
 ).map("".join)
 
 
+@pytest.mark.slow
 @given(st.tuples(AROUND, AROUND, AROUND, AROUND, AROUND), st.integers(1, 3), st.booleans())
 @settings(QUICK, max_examples=400)
 def test_what_follows_the_last_tag_changes_nothing(parts, limit, think):
@@ -128,6 +129,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", HOSTILE, ids=ascii)
 def test_parsing_hostile_replies_is_quick(piece):
     began = time.process_time()

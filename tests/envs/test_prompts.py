@@ -238,6 +238,7 @@ def test_free_text():
     assert FreeText(MAX_REPLY_CHARACTERS) == ConversationWrapper(SokobanEnv()).action_space
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_id", TEXTS)
 def test_the_oracle_plays_every_game_to_its_end(env_id):
     env = gym.make(env_id).env.env

@@ -118,6 +118,7 @@ def start(rows, **settings_):
     return env, board, info
 
 
+@pytest.mark.slow
 @given(boards(), ACTIONS)
 @settings(QUICK, max_examples=300)
 def test_steps_agree_with_the_slow_game(rows, actions):
@@ -174,6 +175,7 @@ def test_observations_are_fresh():
     assert env.board.any()
 
 
+@pytest.mark.slow
 @given(boards(side=5, most_boxes=2))
 @settings(QUICK, max_examples=150)
 def test_solver_agrees_with_slow_search(rows):

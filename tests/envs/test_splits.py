@@ -99,6 +99,7 @@ def both(env_id, mode, **kwargs):
     return ours, SyncVectorEnv(makers, autoreset_mode=mode)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("env_id", COMPILED)

@@ -32,6 +32,7 @@ def slow_grids():
             yield bytes(digit for row in grid for digit in row)
 
 
+@pytest.mark.slow
 def test_there_are_288_filled_grids():
     assert sorted(complete_grids()) == sorted(slow_grids())
     assert len(complete_grids()) == 288

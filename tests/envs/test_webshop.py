@@ -55,6 +55,7 @@ def test_the_catalogue_is_what_it_was():
     assert make_catalogue(1000).content_hash.startswith(HASH_OF_1000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", ["0", "1"])
 def test_the_catalogue_does_not_depend_on_the_process(seed):
     module = "ragen_envs.games.webshop.catalogue"

@@ -166,6 +166,7 @@ def test_a_folder_may_be_relative(folder, monkeypatch):
         load(".")
 
 
+@pytest.mark.slow
 def test_published_data_do_not_depend_on_the_process(folder):
     code = (
         "import sys; from ragen_envs.games.webshop import load; env = load(sys.argv[1]);"

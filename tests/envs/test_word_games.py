@@ -88,6 +88,7 @@ def test_legality_needs_an_episode(env_id):
         gym.make(env_id).unwrapped.legal("x")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("game", [game.name for game in WORDS])
 @given(text=st.text(max_size=300))
 @QUICK
