@@ -112,16 +112,19 @@ def _create(spec: EnvSpec, keywords: Mapping[str, Any]) -> gym.Env[Any, Any]:
     creator = creator_of(spec)
     if creator is None:
         raise RagenError(f"{spec.id} has vector envs only; a conversation needs single ones")
-    for name in inspect.signature(creator).parameters:
+    parameters = inspect.signature(creator).parameters
+    takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    for name in parameters:
         if name in SETTING_NAMES:
             raise RagenError(
                 f"{spec.id} has the argument '{name}', which is the name of a conversation setting; rename it"
             )
+    for name in keywords:
+        if name not in parameters and not takes_all:
+            known = ", ".join([*SETTING_NAMES, *parameters])
+            raise RagenError(f"{spec.id} has no setting '{name}'; known are {known}")
     try:
         env: gym.Env[Any, Any] = creator(**{**spec.kwargs, **keywords})
-    except TypeError as error:
-        known = ", ".join([*SETTING_NAMES, *inspect.signature(creator).parameters])
-        raise RagenError(f"{spec.id} cannot be made: {error}; its settings are {known}") from None
     except (RagenError, ImportError, MemoryError):
         raise
     except Exception as error:
