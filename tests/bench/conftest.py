@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -57,14 +58,28 @@ def fails(capsys):
 QUICK_TO_NOTICE = {"health_check_period_ms": 500, "health_check_failure_threshold": 3}
 
 
-@pytest.fixture
-def cluster(monkeypatch):
+@contextmanager
+def two_machines():
     """Two machines on this one: two raylets with their own ports and stores, a CPU each."""
     cluster_utils = pytest.importorskip("ray.cluster_utils")
-
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
     head = {"num_cpus": 1, "_system_config": QUICK_TO_NOTICE, "include_dashboard": False}
-    made = cluster_utils.Cluster(initialize_head=True, head_node_args=head)
-    made.second = made.add_node(num_cpus=1)
-    yield made
-    made.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("RAY_ADDRESS", raising=False)
+        made = cluster_utils.Cluster(initialize_head=True, head_node_args=head)
+        made.second = made.add_node(num_cpus=1)
+        yield made
+        made.shutdown()
+
+
+@pytest.fixture
+def cluster():
+    """Two machines of a test's own, of which it may kill one."""
+    with two_machines() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def machines():
+    """Two machines that tests share."""
+    with two_machines() as made:
+        yield made

@@ -16,9 +16,9 @@ BASE = "(top level)"
 """Modules of ``ragen_bench`` that lie in no wing and that every wing may import."""
 ENTRY = "__main__"
 ORDER = (
-    BASE, "config", "console", "stats", "runs", "evaluation", "match", "verification",
-    "analysis", "export", "viewer", "training", "sweeps", "reproduction",
-    "leaderboard", "new_game", "cli", ENTRY,
+    BASE, "config", "console", "stats", "runs", "evaluation", "verification", "analysis",
+    "export", "viewer", "training", "sweeps", "reproduction", "leaderboard", "new_game",
+    "play", "cli", ENTRY,
 )  # fmt: skip
 """A wing of ``ragen_bench`` imports only itself and wings before it."""
 

@@ -8,9 +8,9 @@ import pytest
 pytest.importorskip("torch")
 
 from ragen_bench.reproduction.claims import judge
+from ragen_bench.reproduction.findings import joined
 from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.run_measures import collapsed_at, happened, scalar_of
-from ragen_bench.reproduction.success_findings import joined
 from ragen_bench.stats.mixed_effects import mixed_effects_difference
 from results import PAPERS, SHRINKS, judged, outcome, results_of, runs_of
 

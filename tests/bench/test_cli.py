@@ -13,7 +13,7 @@ import pytest
 import yaml
 from ragen_bench.__main__ import main
 from ragen_bench.cli import app
-from ragen_bench.console.human_play import read_actions
+from ragen_bench.play.terminal import read_actions
 from typer.testing import CliRunner
 
 from ragen_agents.starter import STARTER

@@ -114,10 +114,3 @@ def test_without_any_success_a_level_counts_once():
     none = wilson_mean(np.zeros(LEVELS * EACH), clusters=CLUSTERS)
     assert none.low == none.estimate == 0
     assert none.high > wilson(0, LEVELS).high > wilson(0, LEVELS * EACH).high
-
-
-def test_clusters_must_fit():
-    with pytest.raises(ValueError, match="lengths differ"):
-        wilson_mean([0.0, 1.0, 1.0], clusters=np.array([0, 1]))
-    with pytest.raises(ValueError, match="two clusters"):
-        bootstrap_mean([0.0, 1.0], seed=0, clusters=np.array([0, 0]))

@@ -9,8 +9,7 @@ import pytest
 from entries import ENTRIES
 from ragen_bench.__main__ import main
 from ragen_bench.analysis.ledger import Blunder, NoLedgerError, ledger
-from ragen_bench.leaderboard.entry_run import read_explainable
-from ragen_bench.leaderboard.store import read_entry
+from ragen_bench.leaderboard.store import read_entry, read_explainable
 
 from ragen_agents.policies import CONTROLS
 from ragen_agents.policies.base import Reply

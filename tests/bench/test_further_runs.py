@@ -10,10 +10,9 @@ from scipy import stats
 
 pytest.importorskip("torch")
 
-from ragen_bench.reproduction.claim_costs import claims_data
-from ragen_bench.reproduction.claims import judge
+from ragen_bench.reproduction.claims import claims_data, judge
+from ragen_bench.reproduction.findings import more_runs, p_of_gap, p_of_shares, p_of_shift
 from ragen_bench.reproduction.measurements import Runs
-from ragen_bench.reproduction.remedies import more_runs, p_of_gap, p_of_shares, p_of_shift
 from ragen_bench.reproduction.reproduction_config import load_reproduction
 from ragen_bench.sweeps.state import Cost
 from ragen_bench.sweeps.sweep_run import SweepRun

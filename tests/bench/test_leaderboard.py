@@ -7,23 +7,25 @@ import os
 from pathlib import Path
 
 import pytest
-from entries import ENTRIES, as_model, change, copy_of, pack, read, unpack, write
+from entries import ENTRIES, LEVELS, SMALL, as_model, change, pack, read, small_copy, unpack, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ragen_bench.__main__ import main
-from ragen_bench.leaderboard import untrusted
-from ragen_bench.leaderboard.entry_schema import entry_schema
+from ragen_bench.leaderboard import check, store
+from ragen_bench.leaderboard.entry import EntryError, entry_schema
 from ragen_bench.leaderboard.pages import training_words
-from ragen_bench.leaderboard.rules import EntryError
 from ragen_bench.leaderboard.store import read_entry
 
 from ragen_agents.starter.demonstrations import SHARES
 from ragen_envs import SUITE_VERSION
 
+EPISODES = 9 * SMALL
+
 
 @pytest.fixture
-def entry(tmp_path):
-    return copy_of("random", tmp_path)
+def entry(tmp_path, monkeypatch):
+    monkeypatch.setattr(LEVELS, SMALL)
+    return small_copy("random", tmp_path)
 
 
 @pytest.fixture
@@ -201,7 +203,7 @@ def test_bad_json_is_named(entry, text, named, rejected):
         ("[" * 100_000, "line 3 is nested too deeply"),
         ("{}", "line 3 is corrupt"),
         ('"' + "x" * (1 << 21) + '"', f"line 3 has more than {1 << 21} bytes"),
-        ("0\n" * 100_000, "101152 episodes, but must have 1152"),
+        ("0\n" * 100_000, f"{100_000 + EPISODES} episodes, but must have {EPISODES}"),
         ("", "line 3 is not JSON"),
     ],
 )
@@ -253,9 +255,9 @@ def test_bad_lines_are_named(entry, line, named, rejected):
         (lambda e: e["config"]["suite"].update(description="<b>"), "config.suite.description"),
         (
             lambda e: e["config"]["suite"].update(episodes=64),
-            "needs 128: play it again with --episodes 128",
+            f"needs {SMALL}: play it again with --episodes {SMALL}",
         ),
-        (lambda e: e["config"]["suite"].update(episodes=10**9), "but an entry needs 128"),
+        (lambda e: e["config"]["suite"].update(episodes=10**9), f"but an entry needs {SMALL}"),
         (
             lambda e: [e["config"]["suite"]["tasks"].pop(game) for game in ("Bandit", "Sokoban")],
             "the run lacks Bandit, Sokoban: an entry plays all games of the suite 'core'; play it again "
@@ -310,8 +312,8 @@ def _first_turn(**fields):
 @pytest.mark.parametrize(
     ("how", "named"),
     [
-        (lambda e: e.pop(), "1151 episodes, but must have 1152"),
-        (lambda e: e.append(e[0]), "1153 episodes, but must have 1152"),
+        (lambda e: e.pop(), f"{EPISODES - 1} episodes, but must have {EPISODES}"),
+        (lambda e: e.append(e[0]), f"{EPISODES + 1} episodes, but must have {EPISODES}"),
         (lambda e: e.__setitem__(1, e[0]), "line 2 repeats line 1"),
         (lambda e: e[0].update(attempt=1), "line 1 is random / Bandit / instance 0, attempt 1"),
         (lambda e: e[0]["instance"].update(index=5000), "instance 5000"),
@@ -351,7 +353,7 @@ def test_a_model_that_says_it_is_a_control_is_rejected(entry, rejected):
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=300))
 def test_no_bytes_get_further_than_an_entry_error(data):
-    for read_any in (untrusted.parse_json, untrusted.unpack):
+    for read_any in (store.parse_json, store.unpack):
         with contextlib.suppress(EntryError):
             read_any(data, "it")
 
@@ -374,17 +376,16 @@ def test_token_counts_are_bounded(entry, field, value, rejected):
 def test_an_entry_that_breaks_the_check_does_not_hide_the_others(
     entry, tmp_path, capsys, monkeypatch
 ):
-    from ragen_bench.leaderboard import entry_check
 
-    other = copy_of("noop", tmp_path)
-    real = entry_check.read_entry
+    other = small_copy("noop", tmp_path)
+    real = check.read_entry
 
     def read_or_break(folder):
         if folder == entry:
             raise RecursionError("too deep")
         return real(folder)
 
-    monkeypatch.setattr(entry_check, "read_entry", read_or_break)
+    monkeypatch.setattr(check, "read_entry", read_or_break)
     assert main(["leaderboard", "check", str(entry), str(other)]) == 1
     shown = capsys.readouterr()
     assert f"REJECTED {entry}: RecursionError: too deep" in shown.err
@@ -400,7 +401,7 @@ def test_an_entry_that_breaks_the_check_does_not_hide_the_others(
 )  # fmt: skip
 def test_two_titles_that_look_alike_are_refused(entry, tmp_path, capsys, alike):
     first = as_model(entry, "first")
-    second = as_model(copy_of("noop", tmp_path), "second", reply="noop")
+    second = as_model(small_copy("noop", tmp_path), "second", reply="noop")
     change(first, lambda e: e["about"].update(title="My Agent"))
     change(second, lambda e: e["about"].update(title=alike))
     assert main(["leaderboard", "check", str(first), str(second)]) == 1
@@ -416,16 +417,16 @@ def test_errors_are_capped(entry, rejected, error):
     """Episodes that exceed the context count too, or lost ones could be declared to have done so."""
     agent = as_model(entry, "flaky")
     episodes = read(agent)
-    for episode in episodes[: len(episodes) // 40]:
+    for episode in episodes[:2]:
         episode.update(end="error" if error else "overflow", error=error, success=False)
     write(agent, episodes)
-    found = rejected(agent)
-    assert "28 of 1152 episodes ended in an error or exceeded the context, but at most 2%" in found
+    message = f"2 of {EPISODES} episodes ended in an error or exceeded the context, but at most 2%"
+    assert message in rejected(agent)
 
 
 def test_cells_cannot_be_formulas(tmp_path):
     import pandas as pd
-    from ragen_bench.leaderboard.downloads import write_table
+    from ragen_bench.leaderboard.site import write_table
 
     write_table(
         tmp_path, "t", pd.DataFrame({"title": ["=1+1", "@x", "fine", "-2"], "n": [-1, 2, 3, 4]})

@@ -3,8 +3,7 @@
 import itertools
 
 from ragen_bench.leaderboard.charts import MOST, lengths_plot, tokens_plot
-from ragen_bench.leaderboard.lengths import LengthRow
-from ragen_bench.leaderboard.standings import Standing
+from ragen_bench.leaderboard.standings import LengthRow, Standing
 from ragen_bench.stats.intervals import Interval
 
 

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 from ragen_bench.console.log_handler import logs_on, logs_on_stderr, stderr_console
-from ragen_bench.console.terminal_bar import TerminalBar
+from ragen_bench.console.progress import TerminalBar
 from rich.console import Console
 from rich.progress import Progress
 

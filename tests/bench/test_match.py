@@ -15,7 +15,7 @@ from interrupted_runs import cut
 from ragen_bench.__main__ import main
 from ragen_bench.config import agents
 from ragen_bench.config.run_config import load_config
-from ragen_bench.match.match_table import read_match_run, summarise_matches
+from ragen_bench.evaluation.match_table import read_match_run, summarise_matches
 from ragen_bench.runs.directory import missing_agents
 
 from ragen_agents.policies import OraclePolicy, RandomPolicy, Reply, ScriptedPolicy

@@ -169,19 +169,6 @@ def test_repeated_levels_do_not_count_as_independent():
     assert clustered.high - clustered.low > 3 * (naive.high - naive.low)
 
 
-@pytest.mark.parametrize(
-    "sample", [np.zeros(5), np.zeros((0, 5)), np.zeros((2, 1)), [[0, math.nan]]]
-)
-def test_what_is_no_sample_is_refused(sample):
-    with pytest.raises(ValueError, match="sample"):
-        mixed_effects_rate(sample)
-
-
-def test_samples_of_different_levels_are_refused():
-    with pytest.raises(ValueError, match="levels differ"):
-        mixed_effects_difference(np.zeros((2, 5)), np.zeros((2, 6)))
-
-
 def test_power_is_that_of_simulated_experiments():
     rng = np.random.default_rng(7)
     draws = rng.normal(0, 1, (20_000, 2, 4))

@@ -15,10 +15,9 @@ pytest.importorskip("matplotlib")
 from ragen_bench.__main__ import main
 from ragen_bench.reproduction.claims import judge
 from ragen_bench.reproduction.figures import draw_curves, line_styles
-from ragen_bench.reproduction.html_page import sample_episodes
 from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import bundled_reproductions, load_reproduction
-from ragen_bench.reproduction.reproduction_report import kept_reports
+from ragen_bench.reproduction.reproduction_report import kept_reports, sample_episodes
 from ragen_bench.reproduction.success_table import table_grid, tabulate
 from ragen_bench.sweeps.archive import add_to_archive, archive_path, read_archive
 from ragen_bench.sweeps.state import TaskState

@@ -8,9 +8,13 @@ import pytest
 import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ragen_bench.stats.chance import at_most_by_chance
 from ragen_bench.stats.intervals import wilson
-from ragen_bench.stats.scores import normalised_interval, normalised_score, success_score
+from ragen_bench.stats.scores import (
+    at_most_by_chance,
+    normalised_interval,
+    normalised_score,
+    success_score,
+)
 
 RETURNS = st.floats(-1e3, 1e3, allow_nan=False).map(lambda x: round(x, 3))
 quick = settings(max_examples=60, deadline=None)

@@ -6,7 +6,7 @@ import urllib.request
 
 import pytest
 from ragen_bench.__main__ import main
-from ragen_bench.console.browser_play import ShopSession, serve_shop
+from ragen_bench.play.browser import ShopSession, serve_shop
 
 from ragen_envs.conversation import make
 from ragen_envs.game.errors import RagenError

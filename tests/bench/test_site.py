@@ -9,12 +9,13 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from functools import partial
 from html.parser import HTMLParser
 from urllib.parse import unquote, urlsplit
 
 import pandas as pd
 import pytest
-from entries import ENTRIES, read
+from entries import ENTRIES, LEVELS, read, small_copy
 from PIL import Image
 from processes import interruptible
 from ragen_bench.__main__ import main
@@ -23,6 +24,8 @@ from site_entries import make_entries
 
 from ragen_agents.rollout.episode_runner import EpisodeSpec, make_env
 
+FEW = 32
+"""Levels of each game."""
 PAGES = (
     "index.html", "about.html", "games/Sokoban.html", "entries/hero.html", "episodes/hero/Sokoban.html",
     "beside/Sokoban.html", "results/index.html", "results/figure10.html",
@@ -31,7 +34,10 @@ PAGES = (
 
 @pytest.fixture(scope="module")
 def entries(tmp_path_factory):
-    return make_entries(tmp_path_factory.mktemp("leaderboards"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LEVELS, FEW)
+        copy = partial(small_copy, levels=FEW)
+        yield make_entries(tmp_path_factory.mktemp("leaderboards"), copy)
 
 
 @pytest.fixture(scope="module")
@@ -373,7 +379,7 @@ def test_episodes_are_filtered_and_linked_to(visit, entries):
     solved = [e for e in read(entries / "twin") if e["task"] == "FrozenLake" and e["success"]]
     page.locator("#outcome").select_option("solved")
     assert page.locator("#episodes a").count() == len(solved)
-    assert f"{len(solved)} of 128" in page.locator("#count").inner_text()
+    assert f"{len(solved)} of {FEW}" in page.locator("#count").inner_text()
     page.locator("#defect").select_option("*")
     assert page.locator("#episodes a").count() == 0
     page.locator("#game").select_option("Sokoban.html")

@@ -5,11 +5,15 @@ import re
 from dataclasses import replace
 
 import pytest
-from ragen_bench.leaderboard.decisions import ledgers_of, with_decisions
-from ragen_bench.leaderboard.lengths import by_length
 from ragen_bench.leaderboard.overall import below_random, mean_score, overall_standings
 from ragen_bench.leaderboard.pages import Pages
-from ragen_bench.leaderboard.standings import samples_of, standings
+from ragen_bench.leaderboard.standings import (
+    by_length,
+    ledgers_of,
+    samples_of,
+    standings,
+    with_decisions,
+)
 from ragen_bench.leaderboard.store import StoredEntry, read_entry
 from ragen_bench.stats.intervals import wilson
 from site_entries import make_entries

@@ -83,12 +83,6 @@ def test_wilson_covers_the_true_rate(n):
     assert 0.78 < np.mean((low <= rates) & (rates <= high)) < 0.82
 
 
-@pytest.mark.parametrize("arguments", [(0, 0), (1, -1), (-1, 5), (6, 5), (1, 5, 1.0), (1, 5, 0.0)])
-def test_wilson_refuses(arguments):
-    with pytest.raises(ValueError, match=r"trial|successes|confidence"):
-        rs.wilson(*arguments)
-
-
 # --- mean returns --------------------------------------------------------------------------------
 
 
@@ -171,13 +165,6 @@ def test_bootstrap_mean_refuses(values):
         rs.bootstrap_mean(values, seed=0)
 
 
-def test_out_of_range_settings_are_refused():
-    with pytest.raises(ValueError, match="resamples"):
-        rs.bootstrap_mean([1.0], resamples=0, seed=0)
-    with pytest.raises(ValueError, match="confidence"):
-        rs.bootstrap_mean([1.0], 95, seed=0)
-
-
 # --- pass@k --------------------------------------------------------------------------------------
 
 
@@ -208,13 +195,6 @@ def test_pass_k_is_unbiased(rate, attempts, data):
 def test_pass_k_stays_exact_for_many_attempts():
     assert rs.pass_at_k(1, 5000, 2500) == 0.5
     assert rs.pass_hat_k(4999, 5000, 2500) == 0.5
-
-
-@pytest.mark.parametrize("arguments", [(0, 0, 1), (1, 4, 0), (1, 4, 5), (5, 4, 1), (-1, 4, 1)])
-def test_pass_k_refuses(arguments):
-    for function in (rs.pass_at_k, rs.pass_hat_k):
-        with pytest.raises(ValueError, match="must be in"):
-            function(*arguments)
 
 
 # --- paired comparisons --------------------------------------------------------------------------
@@ -316,20 +296,6 @@ def test_mcnemar_interval_covers_the_true_difference(probabilities):
     low, high, _ = simulated_tables(probabilities, n=40, count=2000, seed=3).T
     truth = probabilities[1] - probabilities[2]
     assert 0.935 < np.mean((low <= truth) & (truth <= high)) < 0.975
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "message"),
-    [
-        ([True], [True, False], "lengths"),
-        ([], [], "booleans"),
-        ([1.0], [0.0], "booleans"),
-        ([[True]], [[True]], "booleans"),
-    ],
-)
-def test_mcnemar_refuses(a, b, message):
-    with pytest.raises(ValueError, match=message):
-        paired.mcnemar_exact(a, b)
 
 
 def all_sign_flips(differences):
@@ -484,12 +450,6 @@ def test_holm_controls_false_rejections_in_a_family():
     assert 0.035 < np.mean(adjusted[:, 3:].min(axis=1) <= 0.05) < 0.06  # Bonferroni: 0.03
 
 
-@pytest.mark.parametrize("p_values", [[[0.1]], [0.1, math.nan], [-0.1], [1.1]])
-def test_holm_refuses(p_values):
-    with pytest.raises(ValueError, match=r"p.values must be"):
-        paired.holm(p_values)
-
-
 @quick
 @given(st.lists(st.booleans(), min_size=1, max_size=60), st.floats(0.5, 0.999))
 def test_wilson_mean_of_zeros_and_ones_is_wilson(values, confidence):
@@ -517,9 +477,3 @@ def test_wilson_mean_of_shares_covers():
         found = rs.wilson_mean(np.stack([first, second]).mean(axis=0))
         hits += found.low <= 0.7 <= found.high
     assert hits >= 0.93 * 400
-
-
-@pytest.mark.parametrize("values", [[], [1.1], [-0.1], [math.nan], [[0.5]]])
-def test_wilson_mean_refuses(values):
-    with pytest.raises(ValueError, match="must be"):
-        rs.wilson_mean(values)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from entries import ENTRIES, read, unpack
+from entries import LEVELS, SMALL, read, small_copy, unpack
 from interrupted_runs import cut
 from ragen_bench.__main__ import main
 from ragen_bench.config.run_config import RunConfig
 from ragen_bench.leaderboard import submission
-from ragen_bench.leaderboard.endpoints import published_settings
+from ragen_bench.leaderboard.submission import published_settings
 
 from ragen_agents.policies.endpoint.settings import EndpointSettings
 from ragen_envs.game.errors import RagenError
@@ -27,10 +27,18 @@ ABOUT = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_levels():
+    """Let entries have few levels, which are quick to replay."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LEVELS, SMALL)
+        yield
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "run"
-    assert main(["bench", "--agent", "random", "--episodes", "128", "--out", str(out)]) == 0
+    assert main(["bench", "--agent", "random", "--episodes", str(SMALL), "--out", str(out)]) == 0
     return out
 
 
@@ -52,8 +60,8 @@ def test_a_run_becomes_an_entry_and_keeps_its_words(run, tmp_path, capsys):
     assert sorted(path.name for path in entries.iterdir()) == ["random"]
     first = (entries / "random" / "entry.json").read_bytes()
     shown = json.loads(first)
-    assert shown["config"]["suite"]["episodes"] == 128
-    assert sum(r["episodes"] for r in shown["results"].values()) == 128 * 9
+    assert shown["config"]["suite"]["episodes"] == SMALL
+    assert sum(r["episodes"] for r in shown["results"].values()) == SMALL * 9
     assert {**shown["about"], **said, "date": "2026-11-24"} == shown["about"]
     assert str(run) not in first.decode()
     assert main(["submit", f"{run}:random", "--entries", str(entries)]) == 2
@@ -80,10 +88,8 @@ def test_an_entry_keeps_the_curves_of_its_training(run, tmp_path):
     ]
     assert main([*arguments, "--replace"]) == 0
     assert json.loads((entries / "random" / "entry.json").read_text())["training"] == told
-    assert (
-        main(["leaderboard", "build", "--entries", str(entries), "--out", str(tmp_path / "site")])
-        == 0
-    )
+    built = ["--results", str(tmp_path), "--out", str(tmp_path / "site")]
+    assert main(["leaderboard", "build", "--entries", str(entries), *built]) == 0
     page = (tmp_path / "site" / "entries" / "random.html").read_text()
     assert "validation levels, iteration 4: 75.0%" in page
     assert main([*arguments, "--replace", "--training", str(run)]) == 2
@@ -92,7 +98,7 @@ def test_an_entry_keeps_the_curves_of_its_training(run, tmp_path):
 def test_curves_are_kept_by_the_entrys_name_and_not_the_agents(run, tmp_path, monkeypatch):
     entries, kept = tmp_path / "entries", []
     monkeypatch.setattr(submission, "submit", lambda *given: kept.append(given[2]) or tmp_path)
-    shutil.copytree(ENTRIES / "starpo-s-bandit", entries / "starpo-s-bandit")
+    small_copy("starpo-s-bandit", entries)
     words = about(tmp_path, name="starpo-s-bandit", trained_on=[])
     arguments = ["--about", words, "--entries", str(entries), "--replace"]
     assert main(["submit", f"{run}:random", *arguments]) == 0
@@ -172,7 +178,9 @@ def test_an_entry_names_all_versions_that_played_it(run, tmp_path):
     assert packages == {**now["packages"], "python": now["python"], "numpy": numpy}
 
 
-def test_messages_of_errors_are_not_published(run, tmp_path):
+def test_messages_of_errors_are_not_published(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("ragen_bench.leaderboard.check.MAX_ERRORS", 0.2)
+
     def fail(episode):
         if episode["instance"]["index"] == 0:
             episode.update(turns=[], success=False, episode_return=0.0, closing="", end="error")
@@ -220,7 +228,7 @@ def test_an_unfinished_run_cannot_be_submitted(run, tmp_path, capsys):
     words = about(tmp_path, name="random", trained_on=[])
     entries = tmp_path / "entries"
     assert main(["submit", str(part), "--about", words, "--entries", str(entries)]) == 2
-    assert "3 of 1152 episodes are missing" in capsys.readouterr().err
+    assert f"3 of {SMALL * 9} episodes are missing" in capsys.readouterr().err
     assert not entries.exists()
 
 
@@ -239,7 +247,8 @@ def test_an_entry_says_what_an_endpoint_was_asked(run, tmp_path):
     text = (entries / "chance" / "entry.json").read_text()
     assert "base_url" not in text
     assert json.loads(text)["config"]["agents"][0]["endpoint"] == settings
-    assert main(["leaderboard", "build", "--entries", str(entries), "--out", str(site)]) == 0
+    built = ["--entries", str(entries), "--results", str(tmp_path), "--out", str(site)]
+    assert main(["leaderboard", "build", *built]) == 0
     page = html.unescape((site / "entries" / "chance.html").read_text())
     assert 'seed 0, stop ["\\n", "it\'s"], every request merged with {"temperature": 2.0' in page
     assert "acts by tool calls</dd>" in page

@@ -7,7 +7,8 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from ragen_bench.sweeps import jobs, ray_jobs
+from ragen_bench.evaluation import ray_cluster
+from ragen_bench.sweeps import jobs
 from ragen_bench.sweeps.sweep_config import load_sweep
 from ragen_bench.sweeps.sweep_run import SweepRun
 from ragen_bench.sweeps.tasks import Choice
@@ -29,6 +30,6 @@ def test_rays_tasks_see_the_gpus_that_they_request(gpus, hidden, monkeypatch, tm
     seen = []
     task = SimpleNamespace(remote=lambda _, environment: seen.append(environment))
     cluster = SimpleNamespace(slots=1, ray=None, remote=lambda *_, **__: task)
-    monkeypatch.setattr(ray_jobs, "RayCluster", lambda *_: cluster)
-    ray_jobs.OnRay(1, gpus).start(tmp_path)
+    monkeypatch.setattr(ray_cluster, "RayCluster", lambda *_: cluster)
+    ray_cluster.RayLauncher(1, gpus, jobs.run_process).start(tmp_path)
     assert ["CUDA_VISIBLE_DEVICES" in environment for environment in seen] == [hidden]

@@ -11,8 +11,7 @@ import yaml
 from ragen_bench.__main__ import main
 from ragen_bench.config import agents
 from ragen_bench.config.run_config import RunConfig, load_config
-from ragen_bench.runs.directory import RunDirectory
-from ragen_bench.runs.failed_episodes import set_errors_aside
+from ragen_bench.runs.directory import RunDirectory, set_errors_aside
 from ragen_bench.runs.records import read_records
 from ragen_bench.verification.run_verification import replay_here
 
@@ -216,7 +215,7 @@ def test_what_is_not_of_the_run_is_named_where_a_replay_runs_ahead(run, field, m
     def at_once(*arguments):
         return iter(list(replay_here(*arguments)))
 
-    monkeypatch.setattr("ragen_bench.cli.verify.replayer", lambda _: at_once)
+    monkeypatch.setattr("ragen_bench.verification.run_verification.replayer", lambda _: at_once)
     episodes = read(run)
     _put(episodes[7], **{field: "Chess"})
     write(run, episodes)
@@ -493,7 +492,7 @@ def test_setting_errors_aside_can_be_killed_anywhere(step, tmp_path, monkeypatch
     run = bench(tmp_path / "run", agents=["hf:broken/model"])
     with monkeypatch.context() as patched:
         killed_at("ragen_bench.runs.checksums.write_atomically")
-        killed_at("ragen_bench.runs.failed_episodes.write_atomically")
+        killed_at("ragen_bench.runs.directory.write_atomically")
         killed_at("pathlib.Path.unlink")
         with pytest.raises(_KilledError):
             set_errors_aside(run, load_config(run))

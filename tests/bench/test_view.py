@@ -12,7 +12,7 @@ import pytest
 from interrupted_runs import cut
 from processes import interruptible
 from ragen_bench.__main__ import main
-from ragen_bench.leaderboard.entry_run import read_explainable
+from ragen_bench.leaderboard.store import read_explainable
 
 from ragen_envs.game.errors import SolverLimitError
 from ragen_envs.games.sokoban.env import SokobanEnv

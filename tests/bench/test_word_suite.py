@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from ragen_bench.__main__ import main
-from ragen_bench.console.human_play import play_game
+from ragen_bench.play.terminal import play_game
 from rich.console import Console
 
 from ragen_agents.policies.shop_rules import RulePolicy

@@ -1,16 +1,46 @@
 """Entries as a careful forger would write them: with all hashes that belong to their contents."""
 
+import atexit
 import hashlib
 import json
 import lzma
 import shutil
+import tempfile
+from functools import cache
 from pathlib import Path
 
+from ragen_bench.leaderboard.check import results_of
+
+from ragen_agents.rollout import Episode
+
+LEVELS = "ragen_bench.leaderboard.entry.LEVELS"
+SMALL = 8
 ENTRIES = Path(__file__).parents[2] / "leaderboards"
 
 
 def copy_of(name, root):
     return Path(shutil.copytree(ENTRIES / name, root / name))
+
+
+def small_copy(name, root, levels=SMALL):
+    """Copy an entry with its first levels alone, for tests that set `LEVELS` to as many."""
+    return Path(shutil.copytree(_small(name, levels), root / name))
+
+
+@cache
+def _small(name, levels):
+    folder = copy_of(name, Path(tempfile.mkdtemp(prefix="small-entry-")))
+    atexit.register(shutil.rmtree, folder.parent)
+    episodes = [e for e in read(folder) if e["instance"]["index"] < levels]
+    write(folder, episodes)
+    results = results_of(map(Episode.model_validate_json, map(json.dumps, episodes)))
+
+    def shorten(entry):
+        entry["config"]["suite"]["episodes"] = levels
+        entry["results"] = {game: result.model_dump() for game, result in results.items()}
+
+    change(folder, shorten)
+    return folder
 
 
 def unpack(folder):
@@ -22,10 +52,10 @@ def pack(folder, data):
     change(folder, lambda entry: entry.update(episodes_sha256=hashlib.sha256(data).hexdigest()))
 
 
-def change(folder, how):
+def change(folder, edit):
     path = folder / "entry.json"
     entry = json.loads(path.read_text())
-    how(entry)
+    edit(entry)
     path.write_text(json.dumps(entry, indent=1))
 
 

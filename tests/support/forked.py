@@ -13,7 +13,7 @@ from pathlib import Path
 
 PRELOAD = [
     "torch", "transformers", "ragen_agents.starpo.trainer", "ragen_bench.cli.app", "openai",
-    "ragen_bench.evaluation.runner", "ragen_bench.match.match_table", "ragen_bench.evaluation.run_table",
+    "ragen_bench.evaluation.runner", "ragen_bench.evaluation.match_table", "ragen_bench.evaluation.run_table",
 ]  # fmt: skip
 LIMIT = 240
 """Seconds that a program may take."""

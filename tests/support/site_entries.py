@@ -19,15 +19,18 @@ def prompt(folder, **settings):
     write(folder, [{**episode, "env_kwargs": settings} for episode in read(folder)])
 
 
-def make_entries(root):
-    """Make two controls, a rogue that plays like chance, its twin, and a hero that plays like the oracle."""
+def make_entries(root, copy=copy_of):
+    """Make two controls, a rogue that plays like chance, its twin, and a hero that plays like the oracle.
+
+    ``copy`` copies a published entry, or the beginning of one.
+    """
     for name, source, reply in (
         ("rogue", "random", PAYLOAD), ("twin", "random", "wise"), ("hero", "oracle", None),
     ):  # fmt: skip
-        as_model(copy_of(source, root), name, reply)
+        as_model(copy(source, root), name, reply)
     change(root / "hero", lambda entry: entry["about"].update(trained_on=["Sokoban"]))
     change(root / "hero", lambda e: e["config"]["suite"]["sampling"].update(max_tokens=100))
     prompt(root / "hero", think_prefix=True)
     for name in ("random", "oracle"):
-        copy_of(name, root)
+        copy(name, root)
     return root

@@ -1,1 +1,1 @@
-"""What agents did, judged by the exact oracle: regret, luck, and where episodes were lost."""
+"""Judge decisions by the exact oracle: regret, luck, and the turns that lost episodes."""

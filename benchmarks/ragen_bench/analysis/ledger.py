@@ -1,4 +1,4 @@
-"""The ledger of an episode: what each turn cost, by the exact oracle, and what chance gave or took.
+"""Compute the ledger of an episode: the cost of each turn, by the exact oracle, and the share of chance.
 
 With V the largest probability of success that any agent has from a state under what is left of turns and
 actions, and Q what is left of it in expectation once a turn has committed to its actions,
@@ -13,20 +13,14 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
-from ragen_agents.rollout import Episode, EpisodeSpec
+from ragen_agents.rollout import Episode
 from ragen_agents.rollout.episode_runner import make_env
-from ragen_bench.config.suite_versions import is_old
+from ragen_bench.runs.records import replay_spec
 from ragen_envs.conversation import ConversationWrapper, EndReason
 from ragen_envs.game.errors import RagenError, SolverLimitError
 from ragen_envs.game.text import action_texts
 
-__all__ = [
-    "Blunder",
-    "Decision",
-    "Ledger",
-    "NoLedgerError",
-    "ledger",
-]
+__all__ = ["Blunder", "Decision", "Ledger", "NoLedgerError", "ledger"]
 
 _ROUNDING: Final = 1e-12
 """Values that differ by less are equal: they are sums of products of probabilities."""
@@ -37,12 +31,12 @@ class NoLedgerError(RagenError):
 
 
 class Blunder(StrEnum):
-    """How a turn lost an episode that could still be solved."""
+    """The way in which a turn lost an episode that could still be solved."""
 
     DEADLOCK = "deadlock"
     """No number of actions can win from where it led."""
     OVERRUN = "overrun"
-    """What is left of turns and actions is too little."""
+    """Too few turns and actions are left."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +50,9 @@ class Decision:
     after: float
     """V after it; 1 or 0 where the episode ended."""
     plan: tuple[str, ...]
-    """What the oracle would have played."""
+    """The oracle's actions."""
     blunder: Blunder | None
-    """How the turn lost the episode, if it did: V was above 0, and Q is 0."""
+    """Set if the turn lost the episode: V was above 0, and Q is 0."""
 
     @property
     def regret(self) -> float:
@@ -67,7 +61,7 @@ class Decision:
 
     @property
     def luck(self) -> float:
-        """What chance added or removed: 0 on average, and always 0 if success does not depend on chance."""
+        """Success by chance: 0 on average, and always 0 if success does not depend on chance."""
         return self.after - self.committed
 
 
@@ -124,22 +118,15 @@ def ledger(episode: Episode) -> Ledger:
     """Play an episode again and return its ledger.
 
     Args:
-        episode: A record of the current suite version that did not end in an error.
+        episode: A record that did not end in an error.
 
     Raises:
-        NoLedgerError: It is of another suite version, or ended in an error or before the first reply; or
+        NoLedgerError: It ended in an error or before the first reply; or
             its game does not compute values, or not under its limits.
         RagenError: Replaying the replies differs from the record; ``ragen verify`` says where.
     """
     _check(episode)
-    instance = episode.instance
-    assert instance.index is not None
-    env = make_env(
-        EpisodeSpec(
-            episode.task, episode.env_id, instance.index, instance.split, instance.noise,
-            episode.attempt, episode.env_kwargs,
-        )
-    )  # fmt: skip
+    env = make_env(replay_spec(episode))
     try:
         return Ledger(episode, tuple(_decisions(episode, env)))
     except SolverLimitError as error:
@@ -147,10 +134,6 @@ def ledger(episode: Episode) -> Ledger:
 
 
 def _check(episode: Episode) -> None:
-    if is_old(episode.suite_version):
-        raise NoLedgerError(
-            f"they are of suite version {episode.suite_version}, which cannot be replayed"
-        )
     if episode.end is EndReason.OVERFLOW:
         raise NoLedgerError("they exceeded the model's context")
     if episode.end is EndReason.ERROR:
@@ -160,7 +143,7 @@ def _check(episode: Episode) -> None:
 
 
 def _decisions(episode: Episode, env: ConversationWrapper) -> list[Decision]:
-    found = []
+    decisions = []
     for number, turn in enumerate(episode.turns, start=1):
         advice = env.oracle()
         committed = env.turn_value(turn.reply, turn.cut_off)
@@ -175,11 +158,11 @@ def _decisions(episode: Episode, env: ConversationWrapper) -> list[Decision]:
         after = float(env.success) if result.end is not None else env.oracle().value
         blunder = _blunder(env) if committed <= _ROUNDING < advice.value else None
         plan = action_texts(env.names, advice.actions)
-        found.append(Decision(advice.value, committed, after, plan, blunder))
-    return found
+        decisions.append(Decision(advice.value, committed, after, plan, blunder))
+    return decisions
 
 
 def _blunder(env: ConversationWrapper) -> Blunder:
-    """Return how a game was lost whose last turn left no chance."""
+    """Return the kind of blunder by which the last turn lost a game."""
     value: float = env.unwrapped.oracle().value  # type: ignore[attr-defined]
     return Blunder.OVERRUN if value > 0 else Blunder.DEADLOCK

@@ -1,4 +1,4 @@
-"""The ledgers of a run, summed up: a row for each game and agent, and the episodes to look at first."""
+"""Sum up the ledgers of a run: a row for each game and agent, and the episodes to look at first."""
 
 import math
 from collections import Counter
@@ -15,12 +15,7 @@ from ragen_bench.analysis.ledger import Blunder, Ledger, NoLedgerError, ledger
 from ragen_bench.console.escaping import escape_unprintable
 from ragen_bench.evaluation.level_clusters import level_clusters
 from ragen_bench.evaluation.run_table import Run, mean
-from ragen_bench.stats.intervals import (
-    Interval,
-    bootstrap_mean,
-    bounds_of_several,
-    success_rate,
-)
+from ragen_bench.stats.intervals import Interval, bootstrap_mean, bounds_of_several, success_rate
 from ragen_envs.conversation.prompt import describe_defect
 
 _RESAMPLES: Final = 2000
@@ -35,7 +30,7 @@ DECISIONS: Final = ("corrected", "corrected_low", "corrected_high", "regret", "b
 
 
 class Explained(NamedTuple):
-    """What was found out about a run."""
+    """The ledgers of a run."""
 
     ledgers: Mapping[tuple[str, str], Sequence[Ledger]]
     """By agent and game, in the order of the levels; only episodes that have one."""
@@ -93,10 +88,10 @@ def summarise_ledgers(run: Run, explained: Explained) -> pd.DataFrame:
             "game": task,
             "agent": agent.name,
             "n": len(sample),
-            "judged": len(found := explained.ledgers.get((agent.name, task), ())),
+            "judged": len(judged := explained.ledgers.get((agent.name, task), ())),
             "success": mean([episode.success for episode in sample.values()]),
             "valid": mean([not t.defects for episode in sample.values() for t in episode.turns]),
-            **(ledger_columns(found) if found else {}),
+            **(ledger_columns(judged) if judged else {}),
         }
         for task in run.config.suite.tasks
         for agent in run.config.agents
@@ -108,15 +103,15 @@ def summarise_ledgers(run: Run, explained: Explained) -> pd.DataFrame:
 def ledger_columns(ledgers: Sequence[Ledger]) -> dict[str, Any]:
     """Return the columns of `summarise_ledgers` on one agent's decisions in a game, at least one episode."""
     corrected = corrected_score(ledgers)
-    lost = [(found, turn) for found in ledgers if (turn := found.lost_at) is not None]
-    kinds = [found.decisions[turn].blunder for found, turn in lost]
-    wasted = [tokens for found, _ in lost if (tokens := found.wasted_tokens) is not None]
+    lost = [(each, turn) for each in ledgers if (turn := each.lost_at) is not None]
+    kinds = [each.decisions[turn].blunder for each, turn in lost]
+    wasted = [tokens for each, _ in lost if (tokens := each.wasted_tokens) is not None]
     return {
-        "optimal": mean([found.start for found in ledgers]),
+        "optimal": mean([each.start for each in ledgers]),
         "corrected": corrected.estimate,
         "corrected_low": corrected.low,
         "corrected_high": corrected.high,
-        "regret": mean([decision.regret for found in ledgers for decision in found.decisions]),
+        "regret": mean([decision.regret for each in ledgers for decision in each.decisions]),
         "blunders": len(lost) / len(ledgers),
         "deadlocks": kinds.count(Blunder.DEADLOCK) / len(ledgers),
         "overruns": kinds.count(Blunder.OVERRUN) / len(ledgers),
@@ -133,8 +128,8 @@ def with_decisions(data: pd.DataFrame, run: Run, explained: Explained) -> pd.Dat
         run: The run.
         explained: What `explain_run` returns.
     """
-    found = summarise_ledgers(run, explained)
-    return data.merge(found[["game", "agent", *DECISIONS]], on=["game", "agent"], how="left")
+    judged = summarise_ledgers(run, explained)
+    return data.merge(judged[["game", "agent", *DECISIONS]], on=["game", "agent"], how="left")
 
 
 def corrected_score(ledgers: Sequence[Ledger], failed: Sequence[Episode] = ()) -> Interval:
@@ -147,13 +142,13 @@ def corrected_score(ledgers: Sequence[Ledger], failed: Sequence[Episode] = ()) -
         ledgers: Of the episodes that were played to their ends.
         failed: Episodes that count as 0, as they do in success; there must be one of either.
     """
-    episodes = [*(found.episode for found in ledgers), *failed]
+    episodes = [*(each.episode for each in ledgers), *failed]
     clusters = level_clusters(episodes)
-    if all(abs(found.luck) < 1e-9 for found in ledgers):
+    if all(abs(each.luck) < 1e-9 for each in ledgers):
         return success_rate([episode.success for episode in episodes], clusters)
-    values = [*(found.corrected for found in ledgers), *(0.0 for _ in failed)]
-    found = bootstrap_mean(values, resamples=_RESAMPLES, seed=0, clusters=clusters)
-    return bounds_of_several(found, len({episode.instance.key for episode in episodes}))
+    values = [*(each.corrected for each in ledgers), *(0.0 for _ in failed)]
+    each = bootstrap_mean(values, resamples=_RESAMPLES, seed=0, clusters=clusters)
+    return bounds_of_several(each, len({episode.instance.key for episode in episodes}))
 
 
 def most_instructive(explained: Explained, agent: str, count: int) -> list[Ledger]:
@@ -163,7 +158,7 @@ def most_instructive(explained: Explained, agent: str, count: int) -> list[Ledge
     was shortest, which are the easiest that were missed.
     """
     games = [
-        iter(sorted((found for found in ledgers if _cost(found) > 0), key=_importance))
+        iter(sorted((each for each in ledgers if _cost(each) > 0), key=_importance))
         for (name, _), ledgers in explained.ledgers.items()
         if name == agent
     ]
@@ -171,27 +166,27 @@ def most_instructive(explained: Explained, agent: str, count: int) -> list[Ledge
 
 
 def instructive_agents(agents: Iterable[str], controls: Collection[str] = CONTROLS) -> list[str]:
-    """Return whose turns to look at: all but the controls, or the controls if there are no others."""
+    """Return the agents to look at: all but the controls, or the controls if there are no others."""
     names = list(agents)
     return [name for name in names if name not in controls] or names
 
 
 def invalid_reply(turn: TurnRecord) -> str:
-    """Return what was wrong with a turn's reply, in brackets after a space, or "" if it was valid."""
+    """Describe the defects of a turn's reply, in brackets after a space, or return "" if it was valid."""
     if not turn.defects:
         return ""
     defects = ", ".join(map(describe_defect, turn.defects))
     return f" (invalid reply: {escape_unprintable(defects)})"
 
 
-def _cost(found: Ledger) -> float:
-    return round(found.decisions[found.worst].regret, 9)
+def _cost(judged: Ledger) -> float:
+    return round(judged.decisions[judged.worst].regret, 9)
 
 
-def _importance(found: Ledger) -> tuple[float, int, int]:
-    return -_cost(found), len(found.decisions[found.worst].plan), found.worst
+def _importance(judged: Ledger) -> tuple[float, int, int]:
+    return -_cost(judged), len(judged.decisions[judged.worst].plan), judged.worst
 
 
 def _taken_in_turn(games: Iterable[Iterator[Ledger]]) -> Iterator[Ledger]:
     for row in zip_longest(*games):
-        yield from (found for found in row if found is not None)
+        yield from (each for each in row if each is not None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ragen_bench.cli.option_groups import expand_groups
-from ragen_bench.cli.placement import RAY, BackendOption, check_placement
+from ragen_bench.cli.options import RAY, BackendOption
 from ragen_bench.cli.run_options import (
     BenchAgents,
     BudgetOptions,
@@ -22,8 +22,7 @@ from ragen_envs.game.errors import install_hint
 if TYPE_CHECKING:
     from ragen_bench.config.agents import Remote
     from ragen_bench.config.run_config import RunConfig
-    from ragen_bench.evaluation.resume import MakePlayers
-    from ragen_bench.evaluation.runner import Player
+    from ragen_bench.evaluation.runner import MakePlayers, Player
 
 
 @expand_groups
@@ -61,6 +60,7 @@ def bench(
     from ragen_bench.config.agents import check_sight, make_policies, normalise_agents
     from ragen_bench.config.run_config import make_config
     from ragen_bench.config.suites import adapt_suite, check_suite, load_suite
+    from ragen_bench.evaluation.ray_cluster import check_placement
     from ragen_bench.evaluation.runner import play_run
     from ragen_envs.registration import text_ids
 
@@ -92,8 +92,7 @@ def _on_ray(config: "RunConfig", remote: "Remote", gpus: float) -> "MakePlayers[
     """Return what makes players on a cluster, which is connected to where there is work left."""
 
     def make(agents: Iterable[str]) -> "dict[str, Player]":
-        from ragen_bench.evaluation.ray_cluster import RayCluster
-        from ragen_bench.evaluation.ray_player import players_on
+        from ragen_bench.evaluation.ray_cluster import RayCluster, players_on
 
         weights = {agent.name: agent.weights for agent in config.agents}
         missing = {name: weights[name] for name in agents}

@@ -19,9 +19,9 @@ _SHOWN: Final = 5
 def explain(run: RunArgument, style: FormatOption = Format.TABLE, wide: WideOption = False) -> None:
     """Show where agents lost, according to the exact oracle: regret, blunders, luck-corrected success."""
     from ragen_bench.analysis.summary import explain_run, summarise_ledgers
-    from ragen_bench.console.row_bar import bar
+    from ragen_bench.console.progress import bar
     from ragen_bench.evaluation.run_table import incomplete
-    from ragen_bench.leaderboard.entry_run import read_explainable
+    from ragen_bench.leaderboard.store import read_explainable
 
     read = read_explainable(run)
     with bar("explaining") as tick:

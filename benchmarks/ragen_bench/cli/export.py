@@ -21,7 +21,7 @@ def export(
 
     View them with inspect view --log-dir DIR.
     """
-    from ragen_bench.console.row_bar import bar
+    from ragen_bench.console.progress import bar
     from ragen_bench.evaluation.run_table import read_run
     from ragen_bench.export.inspect_logs import write_inspect_logs
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ragen_bench.cli.options import EntriesOption
-from ragen_bench.cli.placement import BackendOption, replayer
+from ragen_bench.cli.options import BackendOption, EntriesOption
 
 if TYPE_CHECKING:
     from ragen_bench.leaderboard.entry import Entry
@@ -34,12 +33,12 @@ def check(
 
     Episodes of older suite versions cannot be replayed; only their numbers are recomputed.
     """
-    from ragen_bench.config.suite_versions import is_old
     from ragen_bench.console.escaping import escape_unprintable
-    from ragen_bench.console.row_bar import bar
-    from ragen_bench.leaderboard.entry_check import check_entry
-    from ragen_bench.leaderboard.rules import EntryError, check_titles
+    from ragen_bench.console.progress import bar
+    from ragen_bench.leaderboard.check import check_entry
+    from ragen_bench.leaderboard.entry import EntryError, check_titles
     from ragen_bench.leaderboard.store import entry_folders
+    from ragen_bench.verification.run_verification import replayer
 
     replay_all = replayer(backend)
     rejected = False
@@ -58,7 +57,7 @@ def check(
             checked.append(stored.entry)
             config, games = stored.entry.config, len(stored.entry.results)
             counts = f"{len(stored.records)} episodes of {games} games"
-            if is_old(config.suite_version):
+            if not stored.entry.is_current:
                 print(
                     f"OLD {folder}: {counts} of suite version {config.suite_version}, not replayed"
                 )
@@ -76,7 +75,7 @@ def check(
 @leaderboard_app.command()
 def schema() -> None:
     """Print the JSON Schema of an entry."""
-    from ragen_bench.leaderboard.entry_schema import entry_schema
+    from ragen_bench.leaderboard.entry import entry_schema
 
     print(entry_schema(), end="")
 
@@ -100,7 +99,7 @@ def build(
     ] = None,
 ) -> None:
     """Check all entries and write a static site that needs no server and makes no requests."""
-    from ragen_bench.console.row_bar import bar
+    from ragen_bench.console.progress import bar
     from ragen_bench.leaderboard.site import build_site
     from ragen_envs.game.errors import RagenError
 
@@ -119,7 +118,7 @@ def serve(
     port: Annotated[int, typer.Option(min=1, max=65535)] = 8000,
 ) -> None:
     """Serve a built site on localhost, until Ctrl-C."""
-    from ragen_bench.viewer.serving import serve_folder
+    from ragen_bench.viewer.templates import serve_folder
     from ragen_envs.game.errors import RagenError
 
     if not (site / "index.html").is_file():

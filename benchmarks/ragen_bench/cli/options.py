@@ -8,6 +8,7 @@ import typer
 from ragen_bench.console.formats import Format
 
 _OUTPUT: Final = "Output"
+RAY: Final = "Ray"
 
 RunArgument: TypeAlias = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 FormatOption: TypeAlias = Annotated[
@@ -32,6 +33,14 @@ SettingOption: TypeAlias = Annotated[
     typer.Option(
         metavar="FIELD=VALUE",
         help="Setting of the conversation or the game, such as think=false; may be repeated.",
+    ),
+]
+BackendOption: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        metavar="local|ray",
+        rich_help_panel=RAY,
+        help="ray: on the cluster at RAY_ADDRESS, or on this machine if that is not set.",
     ),
 ]
 EntriesOption: TypeAlias = Annotated[

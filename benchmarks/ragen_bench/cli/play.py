@@ -44,11 +44,11 @@ def play(
     from rich.console import Console
 
     from ragen_bench.config.overrides import read_overrides
-    from ragen_bench.console.human_play import open_game, play_game
+    from ragen_bench.play.terminal import open_game, play_game
 
     env = open_game(game, index, split, seed, read_overrides(setting or []))
     if browser:
-        from ragen_bench.console.browser_play import play_in_browser
+        from ragen_bench.play.browser import play_in_browser
 
         play_in_browser(env, port, print)
         return
@@ -59,7 +59,7 @@ def play(
 def _reader(env: "ConversationWrapper") -> AbstractContextManager[Callable[[], str]]:
     """Return what reads a turn: keys of a terminal, or lines where there is none."""
     if sys.stdin.isatty() and find_spec("termios") is not None:
-        from ragen_bench.console.keys import KeyReader
+        from ragen_bench.play.terminal import KeyReader
 
         return KeyReader(env)
     return nullcontext(_read_line)

@@ -11,8 +11,8 @@ from ragen_bench.cli.interruption import InterruptedCommandError
 from ragen_bench.cli.run_options import EndpointOptions, RunOptions
 from ragen_bench.cli.show import print_run
 from ragen_bench.config.run_config import BaseConfig, ConfigT, MatchConfig, default_directory
-from ragen_bench.evaluation.budget import Budget
-from ragen_bench.evaluation.resume import MakePlayers, Play, PlayerT, play_missing
+from ragen_bench.evaluation.runner import MakePlayers, Play, PlayerT, play_missing
+from ragen_bench.evaluation.spending import Budget
 
 STOPPED: Final = 3
 """Exit code of a run that stopped at its budget."""

@@ -29,10 +29,8 @@ def print_run(folder: Path, style: Format, wide: bool = False) -> int:
 
 def _print_bench(folder: Path, style: Format, wide: bool) -> int:
     from ragen_bench.analysis.summary import explain_run, with_decisions
-    from ragen_bench.console.row_bar import bar
-    from ragen_bench.evaluation.oracle_notes import oracle_notes
-    from ragen_bench.evaluation.purchase_notes import purchase_notes
-    from ragen_bench.evaluation.reply_notes import reply_notes, with_defects
+    from ragen_bench.console.progress import bar
+    from ragen_bench.evaluation.notes import oracle_notes, purchase_notes, reply_notes, with_defects
     from ragen_bench.evaluation.run_table import notes, read_run, summarise
     from ragen_bench.runs.environments import version_notes
 
@@ -54,8 +52,14 @@ def _print_bench(folder: Path, style: Format, wide: bool) -> int:
 
 
 def _print_matches(folder: Path, style: Format, wide: bool) -> int:
-    from ragen_bench.match import cross_play_grids
-    from ragen_bench.match.match_table import match_notes, read_match_run, summarise_matches
+    from ragen_bench.evaluation.match_table import (
+        cross_play_grid,
+        match_notes,
+        read_match_run,
+        reply_grid,
+        seat_grid,
+        summarise_matches,
+    )
     from ragen_bench.runs.environments import version_notes
 
     run = read_match_run(folder)
@@ -67,12 +71,10 @@ def _print_matches(folder: Path, style: Format, wide: bool) -> int:
         print_table(data, Grid([], [], 0), style, "", notes, facts)
         return failed
     tables = {
-        f"Success %, {_title(run.config)}, {folder}": cross_play_grids.cross_play_grid(
-            data, "success"
-        ),
-        "Return": cross_play_grids.cross_play_grid(data, "return"),
-        "Success % by seat": cross_play_grids.seat_grid(data),
-        "Replies": cross_play_grids.reply_grid(data),
+        f"Success %, {_title(run.config)}, {folder}": cross_play_grid(data, "success"),
+        "Return": cross_play_grid(data, "return"),
+        "Success % by seat": seat_grid(data),
+        "Replies": reply_grid(data),
     }
     for title, grid in tables.items():
         if style is Format.MARKDOWN:

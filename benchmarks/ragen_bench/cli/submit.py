@@ -33,7 +33,7 @@ def submit(
     ] = False,
 ) -> None:
     """Turn an agent's run into a leaderboard entry and check it as ragen leaderboard check does."""
-    from ragen_bench.console.row_bar import bar
+    from ragen_bench.console.progress import bar
     from ragen_bench.evaluation.comparison import read_side
     from ragen_bench.leaderboard.submission import read_description, read_training, submit
 

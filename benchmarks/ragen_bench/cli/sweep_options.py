@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, cast, get_args
 
 import typer
 
-from ragen_bench.cli.placement import RAY, BackendOption, check_placement
+from ragen_bench.cli.options import RAY, BackendOption
 
 if TYPE_CHECKING:
     from ragen_bench.sweeps.sweep_run import Backend, SweepRun
@@ -83,6 +83,7 @@ def make_run(
         RagenError: An option has a wrong value.
     """
     from ragen_agents.model_files.source import is_model_path
+    from ragen_bench.evaluation.ray_cluster import check_placement
     from ragen_bench.sweeps.sweep_config import ScaleName, load_sweep
     from ragen_bench.sweeps.sweep_run import DEFAULT_ROOT, SweepRun
     from ragen_bench.sweeps.tasks import Choice

@@ -4,8 +4,7 @@ import sys
 
 import typer
 
-from ragen_bench.cli.options import RunArgument
-from ragen_bench.cli.placement import BackendOption, replayer
+from ragen_bench.cli.options import BackendOption, RunArgument
 from ragen_envs.game.errors import RagenError
 
 
@@ -13,14 +12,13 @@ def verify(run: RunArgument, backend: BackendOption = "local") -> None:
     """Replay a run and recompute every number; exit 1 at the first that differs."""
     from ragen_bench.config.run_config import ENTRY
     from ragen_bench.console.escaping import escape_unprintable
-    from ragen_bench.console.row_bar import bar
-    from ragen_bench.leaderboard.store import refuse_replay
+    from ragen_bench.console.progress import bar
     from ragen_bench.runs.environments import versions_of
-    from ragen_bench.verification.run_verification import MismatchError, verify_run
+    from ragen_bench.verification.run_verification import MismatchError, replayer, verify_run
 
     replay_all = replayer(backend)
     if (run / ENTRY).is_file():
-        refuse_replay(run)
+        raise RagenError(f"'{run}' is a leaderboard entry; ragen leaderboard check replays it")
     try:
         with bar("verifying") as tick:
             found = verify_run(run, tick, replay_all)

@@ -35,7 +35,7 @@ def view(
     To view several runs together, they must be runs of ragen bench with the same settings. If several of
     them have an agent of the same name, it is shown as RUN:AGENT.
     """
-    from ragen_bench.viewer.serving import serve_folder
+    from ragen_bench.viewer.templates import serve_folder
 
     if out is not None:
         _write(runs, out)
@@ -48,8 +48,8 @@ def view(
 
 
 def _write(runs: list[Path], out: Path) -> None:
-    from ragen_bench.console.row_bar import bar
-    from ragen_bench.leaderboard.entry_run import read_explainable
+    from ragen_bench.console.progress import bar
+    from ragen_bench.leaderboard.store import read_explainable
     from ragen_bench.viewer.run_pages import write_run_pages
     from ragen_envs.game.errors import RagenError
 
@@ -82,8 +82,8 @@ def _command(run: Path) -> Literal["bench", "match", "train"]:
 
 
 def _write_conversations(run: Path, command: Literal["match", "train"], out: Path) -> None:
+    from ragen_bench.evaluation.match_table import read_match_run
     from ragen_bench.evaluation.run_table import incomplete
-    from ragen_bench.match.match_table import read_match_run
     from ragen_bench.viewer.transcripts import (
         match_transcripts,
         read_training_samples,

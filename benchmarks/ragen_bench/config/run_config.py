@@ -13,7 +13,6 @@ from ragen_agents.rollout import EpisodeKey, MatchKey
 from ragen_agents.run_files import CONFIG
 from ragen_agents.run_files.yaml_files import differences_of, load_yaml, validate
 from ragen_bench.config.agents import OPENAI, weights_of
-from ragen_bench.config.suite_versions import check_readable
 from ragen_bench.config.suites import Suite
 from ragen_envs import SUITE_VERSION
 from ragen_envs.game.errors import RagenError
@@ -171,7 +170,7 @@ def load_config(folder: Path) -> AnyConfig:
     """Read the config of a run.
 
     Raises:
-        RagenError: There is no run, or it is of a suite version that cannot be read.
+        RagenError: There is no run, or it is of another suite version.
         EditedConfigError: Its config was edited.
     """
     path = folder / CONFIG
@@ -195,7 +194,11 @@ def load_config(folder: Path) -> AnyConfig:
             f"model, give it to ragen bench --agent, such as {folder}/best"
         )
     version = data.get("suite_version") if isinstance(data, dict) else None
-    check_readable(f"'{folder}' is a run", version)
+    if isinstance(version, int) and version != SUITE_VERSION:
+        raise RagenError(
+            f"'{folder}' is a run of suite version {version}, but this is suite version {SUITE_VERSION}; "
+            "results of different versions are not comparable"
+        )
     digest = data.pop("digest", None) if isinstance(data, dict) else None
     config: AnyConfig
     if isinstance(data, dict) and data.get("kind") == "match":

@@ -1,1 +1,1 @@
-"""What a person sees and types in a terminal."""
+"""Print tables, progress and log records in a terminal."""

@@ -1,4 +1,4 @@
-"""Tables as people and programs want them: on the terminal, Markdown, CSV, JSON."""
+"""Print tables for people and programs: on the terminal, as Markdown, CSV and JSON."""
 
 import json
 import math
@@ -17,7 +17,7 @@ from ragen_bench.console.escaping import escape_unprintable
 
 
 class Format(StrEnum):
-    """How a table is printed."""
+    """Format of a printed table."""
 
     TABLE = "table"
     MARKDOWN = "markdown"
@@ -30,7 +30,7 @@ _EXACT_DIGITS: Final = 9
 _NARROWEST: Final = 24
 """Characters of the narrowest column of sentences."""
 _BREAK: Final = re.compile(r" (?=[\[(][-+\d]|against )")
-"""Where a number may be cut into lines: before its interval, and before what it is compared with."""
+"""Places where a number may be cut into lines: before its interval, and before what it is compared with."""
 _INTERVAL: Final = re.compile(r"[ \n]\[[^]]*\]")
 
 
@@ -40,7 +40,7 @@ class Grid(NamedTuple):
     header: list[str]
     rows: list[list[str]]
     left: int
-    """How many columns are names, aligned left."""
+    """Number of columns that are names, aligned left."""
     hideable: tuple[str, ...] = ()
     """Columns that a narrow terminal leaves out, the first to go first."""
     wrapped: tuple[str, ...] = ()
@@ -114,8 +114,8 @@ def print_table(
         print(data.to_csv(index=False), end="")
         return
     if style is Format.JSON:
-        found = {**(facts or {}), "notes": list(notes), "rows": plain_rows(data)}
-        print(json.dumps(found, indent=1))
+        members = {**(facts or {}), "notes": list(notes), "rows": plain_rows(data)}
+        print(json.dumps(members, indent=1))
         return
     grid, notes = grid.escaped(), [_printable(note) for note in notes]
     if style is Format.MARKDOWN:
@@ -160,8 +160,8 @@ def _print_rich(grid: Grid, title: str, notes: Sequence[str], wide: bool) -> Non
             grid = grid.without_intervals()
             hidden.append("intervals")
     if hidden:
-        how = "--wide or --format markdown shows them"
-        notes = [*notes, f"left out at {console.width} columns: {', '.join(hidden)}; {how}"]
+        hint = "--wide or --format markdown shows them"
+        notes = [*notes, f"left out at {console.width} columns: {', '.join(hidden)}; {hint}"]
     # Long lines are better than numbers that are cut off.
     least = _least_width(console, grid) if console.is_terminal else _width(console, grid)
     width = console.width

@@ -1,4 +1,4 @@
-"""Records of the ``ragen`` loggers as lines on standard error, above a live display where there is one."""
+"""Print records of the ``ragen`` loggers on standard error, above a live display where there is one."""
 
 import logging
 import time

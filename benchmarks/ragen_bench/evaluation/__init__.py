@@ -1,1 +1,1 @@
-"""Play what a run lacks, within its limits, and summarise it."""
+"""Play the missing episodes of a run within its limits, and summarise it."""

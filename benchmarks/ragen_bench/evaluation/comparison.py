@@ -1,26 +1,97 @@
 """Compare two agents on the instances that both have played."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+import gymnasium as gym
 import numpy as np
 import pandas as pd
 
 from ragen_agents.policies import CONTROLS
 from ragen_agents.policies.endpoint.settings import EndpointSettings
+from ragen_agents.rollout import Episode
+from ragen_bench.config.suites import Task
 from ragen_bench.evaluation.level_clusters import level_clusters, repeated_levels_note
-from ragen_bench.evaluation.pairing import Pair, Side, check_versions, pair_episodes
-from ragen_bench.evaluation.run_table import old_version, read_run
+from ragen_bench.evaluation.run_table import Run, Sample, read_run
 from ragen_bench.stats.intervals import bounds_of_several
 from ragen_bench.stats.paired import ALPHA, PairedResult, compare_rates, holm, paired_bootstrap
+from ragen_envs.conversation.settings import ConversationSettings
 from ragen_envs.game.errors import RagenError
 
-__all__ = [
-    "Side",
-    "compare_sides",
-    "read_side",
-]
+_NOT_SET: Final = object()
+Pair = list[tuple[Episode, Episode]]
+"""Episodes of the same instance."""
+
+
+class Side(NamedTuple):
+    """One side of a comparison: an agent of a run."""
+
+    run: Run
+    agent: str
+
+    def __str__(self) -> str:
+        return f"{self.run.folder}:{self.agent}"
+
+
+def check_splits(a: Run, b: Run) -> None:
+    """Raise `RagenError` unless two runs are of one split."""
+    splits = [run.config.suite.split for run in (a, b)]
+    if splits[0] != splits[1]:
+        raise RagenError(
+            f"the runs were played on different splits: {splits[0]} in {a.folder}, {splits[1]} in "
+            f"{b.folder}"
+        )
+
+
+def pair_episodes(a: Side, b: Side, task: str) -> Pair:
+    """Return the episodes of the instances of a task that both sides have played.
+
+    Raises:
+        RagenError: The runs played the task under other settings, or other levels of it.
+    """
+    first: Sample = a.run.samples.get((a.agent, task), {})
+    second: Sample = b.run.samples.get((b.agent, task), {})
+    shared = [index for index in first if index in second]
+    if not shared:
+        return []
+    differs = _differing(a.run, b.run, task)
+    if differs:
+        raise RagenError(f"'{task}' was played under different settings in the two runs: {differs}")
+    pairs = [(first[index], second[index]) for index in shared]
+    for one, other in pairs:
+        if one.instance != other.instance:
+            raise RagenError(
+                f"'{task}' instance {one.instance.index} is another level in {a.run.folder} than in "
+                f"{b.run.folder}; run ragen verify on both to find out which is wrong"
+            )
+    return pairs
+
+
+def _differing(a: Run, b: Run, task: str) -> str:
+    """Describe the difference of two tasks, or return ""; a setting that a task omits is that of its id."""
+    ours, theirs = (run.config.suite.tasks[task] for run in (a, b))
+    if ours.env != theirs.env:
+        return f"env is {ours.env} in {a.folder} and {theirs.env} in {b.folder}"
+    return "; ".join(
+        f"{name} is {_shown(one)} in {a.folder} and {_shown(other)} in {b.folder}"
+        for name in dict.fromkeys([*ours.settings, *theirs.settings])
+        if (one := _setting_of(ours, name)) != (other := _setting_of(theirs, name))
+    )
+
+
+def _setting_of(task: Task, name: str) -> Any:
+    if name in task.settings:
+        return task.settings[name]
+    spec = gym.registry.get(task.env)
+    defaults = {**asdict(ConversationSettings()), **(spec.kwargs if spec else {})}
+    return defaults.get(name, _NOT_SET)
+
+
+def _shown(setting: Any) -> str:
+    return "not set" if setting is _NOT_SET else f"{setting!r:.60}"
+
 
 _UNDECIDED: Final = "undecided"
 """The verdict on a pair whose p-value decides nothing."""
@@ -80,12 +151,12 @@ def compare_sides(a: Side, b: Side) -> tuple[pd.DataFrame, list[str]]:
         not defined are nan.
 
     Raises:
-        RagenError: Both sides are the same; the runs are of different suite versions or have no game in
+        RagenError: Both sides are the same; the runs are of different splits or have no game in
             common; or a game was played under other settings.
     """
     if a.agent == b.agent and a.run.folder.resolve() == b.run.folder.resolve():
         raise RagenError(f"both sides are {a}; name two agents, or two runs")
-    check_versions(a.run, b.run)
+    check_splits(a.run, b.run)
     pairs = {task: pair for task in a.run.config.suite.tasks if (pair := pair_episodes(a, b, task))}
     if not pairs:
         raise RagenError(f"{a} and {b} have no instance in common")
@@ -142,7 +213,6 @@ def _notes(a: Side, b: Side, pairs: Mapping[str, Pair]) -> list[str]:
     alone = [task for task in {**ours, **theirs} if (task in ours) != (task in theirs)]
     apart = [task for task in ours if task in theirs and task not in pairs]
     notes = [
-        *old_version(a.run.config),
         f"A = {a}",
         f"B = {b}",
         f"{_UNDECIDED}: not significant, Holm-adjusted p above {ALPHA:g}",
@@ -195,7 +265,7 @@ def _decoding_differences(a: Side, b: Side) -> str:
 
 
 def _request(side: Side) -> dict[str, Any]:
-    """Return what an agent's requests to an endpoint add to the sampling; nothing for a local model."""
+    """Return the settings that an agent's endpoint adds to the sampling; none for a local model."""
     agent = next(agent for agent in side.run.config.agents if agent.name == side.agent)
     settings = (agent.endpoint or EndpointSettings()).model_dump(exclude={"base_url"})
     body = settings.pop("extra_body")

@@ -1,4 +1,4 @@
-"""Which episodes share a level."""
+"""Find the episodes that share a level."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -1,17 +1,26 @@
-"""A Ray cluster, whose machines see the folders of runs and models under the same paths."""
+"""Work on a Ray cluster, whose machines see the folders of runs and models under the same paths."""
 
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, cast
 
+from ragen_agents.policies import Policy
+from ragen_agents.policies.python_agent import is_python_agent
+from ragen_agents.rollout import Episode, EpisodeKey
+from ragen_bench.config.agents import OPENAI, Remote, make_policies, weights_of
+from ragen_bench.config.extensions import import_from_environment
+from ragen_bench.config.suites import SamplingSettings, Suite
 from ragen_bench.config.task_environment import task_environment
+from ragen_bench.evaluation.runner import Player, play_chunk
 from ragen_envs.game.errors import RagenError, first_line, install_hint
 
 _RETRIES: Final = 5
-"""How often Ray repeats a call whose machine or process was lost."""
+"""Times that Ray repeats a call whose machine or process was lost."""
 _AHEAD: Final = 4
 """Calls that are submitted for each that fits, so that a machine that joins has work."""
 
@@ -50,7 +59,7 @@ class RayCluster:
         return self.ray.remote(**self._resources, **options)(function)
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what a pure function returns on some machine.
+        """Call a pure function on some machine and return its result.
 
         Raises:
             RagenError: The function raised one, or its machine was lost too often.
@@ -60,7 +69,7 @@ class RayCluster:
     def map(
         self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]
     ) -> Iterator[Any]:
-        """Yield what a pure function returns for each tuple of arguments, in their order.
+        """Yield the result of a pure function for each tuple of arguments, in their order.
 
         A call whose machine is lost is repeated elsewhere.
 
@@ -89,6 +98,20 @@ class RayCluster:
             ) from error
 
 
+def check_placement(backend: str, gpus: float | None) -> None:
+    """Check the options ``--backend`` and ``--gpus``.
+
+    Raises:
+        RagenError: They are wrong.
+    """
+    if backend not in ("local", "ray"):
+        raise RagenError(f"--backend is '{backend}', but must be local or ray")
+    if gpus is not None and backend == "local":
+        raise RagenError(
+            f"--gpus is {gpus:g}, but is only for --backend ray: tasks request GPUs from Ray"
+        )
+
+
 def _connected() -> Any:
     try:
         import ray
@@ -110,3 +133,148 @@ def _fitting(machine: dict[str, float], threads: int, gpus: float) -> int:
     """Return the number of tasks that fit on a machine at the same time."""
     by_cpu = machine.get("CPU", 0) // threads
     return int(min(by_cpu, machine.get("GPU", 0) // gpus) if gpus else by_cpu)
+
+
+_LOST: Final = 1
+"""Exit code of a task whose machine or process was lost."""
+
+
+class RayLauncher:
+    """Runs a function of a folder as tasks on Ray that can be polled and cancelled.
+
+    Each waits until a machine has the resources that it requests. Ray's own retries are off: the pool of a
+    sweep retries a task that is lost.
+
+    Args:
+        threads: CPUs that each task requests, and threads that it uses, >= 1.
+        gpus: GPUs that each task requests: a whole number, or a fraction of one.
+        run: Does the work of a folder under environment variables, and returns its exit code.
+
+    Raises:
+        RagenError: Ray is not installed or cannot be reached, or no machine is large enough for a task.
+    """
+
+    def __init__(
+        self, threads: int, gpus: float, run: Callable[[Path, dict[str, str]], int]
+    ) -> None:
+        cluster = RayCluster(threads, gpus)
+        self.slots = cluster.slots
+        self._ray = cluster.ray
+        self._environment = task_environment(threads, hides_gpus=not gpus)
+        self._run = cluster.remote(run, max_retries=0)
+
+    def start(self, folder: Path) -> "RayJob":
+        """Submit the work of a folder to Ray."""
+        return RayJob(self._ray, self._run.remote(folder, self._environment))
+
+
+class RayJob:
+    """A submitted task."""
+
+    def __init__(self, ray: Any, reference: Any) -> None:
+        self._ray, self._reference = ray, reference
+        self.why = ""
+
+    def poll(self) -> int | None:
+        """Return the exit code, or None while it waits or runs."""
+        ended, _ = self._ray.wait([self._reference], timeout=0)
+        return self._code() if ended else None
+
+    def cancel(self) -> None:
+        """Cancel it. The process of the task exits with Ray's worker, which holds its standard input."""
+        self._ray.cancel(self._reference, force=True)
+
+    def wait(self) -> None:
+        """Wait until Ray's worker has ended."""
+        self._code()
+
+    def _code(self) -> int:
+        try:
+            return int(self._ray.get(self._reference))
+        except self._ray.exceptions.RayError as error:
+            self.why = (str(error).strip() or type(error).__name__).splitlines()[-1]
+            return _LOST
+
+
+class RayPlayer:
+    """Plays the chunks of one agent on a cluster.
+
+    A chunk is a task: it can be played anywhere, and again after its machine was lost, with the same
+    episodes. The agent is loaded on the cluster at once, so that a model that is missing there is an
+    error before anything is played.
+
+    Args:
+        cluster: Where.
+        agent: A control, or a local model.
+        weights: Hash of the model's files here, or None.
+        sampling: Of the replies.
+
+    Raises:
+        RagenError: The agent cannot be loaded there, or has other weights.
+    """
+
+    def __init__(
+        self, cluster: RayCluster, agent: str, weights: str | None, sampling: SamplingSettings
+    ) -> None:
+        self._cluster = cluster
+        self._agent = (agent, weights, sampling)
+        self.batch_size: int = cluster.call(_batch_size, *self._agent)
+
+    def play_chunks(
+        self, chunks: Iterable[Sequence[EpisodeKey]], suite: Suite
+    ) -> Iterator[list[Episode]]:
+        """Yield the episodes of each chunk, in their order."""
+        calls = ((*self._agent, list(chunk), suite) for chunk in chunks)
+        return self._cluster.map(_play, calls)
+
+
+def players_on(
+    cluster: RayCluster,
+    agents: Mapping[str, str | None],
+    sampling: SamplingSettings,
+    remote: Remote,
+) -> dict[str, Player]:
+    """Return the players of agents: on a cluster where they can be loaded anywhere, else in this process.
+
+    Models behind endpoints and Python agents are asked from here.
+
+    Args:
+        cluster: Where.
+        agents: Their names and the hashes of their weights.
+        sampling: Of the replies.
+        remote: How endpoints are queried.
+
+    Raises:
+        RagenError: An agent cannot be loaded.
+    """
+    here = [name for name in agents if name.startswith(OPENAI) or is_python_agent(name)]
+    players: dict[str, Player] = {**make_policies(here, sampling, remote)}
+    for name, weights in agents.items():
+        if name not in here:
+            players[name] = RayPlayer(cluster, name, weights, sampling)
+    return players
+
+
+@lru_cache(maxsize=1)
+def _policy(agent: str, weights: str | None, sampling: SamplingSettings) -> Policy:
+    """Load an agent; a process that plays several of its chunks loads it once."""
+    import_from_environment()
+    if weights is not None and weights_of(agent) != weights:
+        raise RagenError(
+            f"the files of '{agent}' differ from those of the machine that began the run"
+        )
+    return cast("Policy", make_policies([agent], sampling, Remote())[agent])
+
+
+def _batch_size(agent: str, weights: str | None, sampling: SamplingSettings) -> int:
+    return _policy(agent, weights, sampling).batch_size
+
+
+def _play(
+    agent: str,
+    weights: str | None,
+    sampling: SamplingSettings,
+    chunk: list[EpisodeKey],
+    suite: Suite,
+) -> list[Episode]:
+    return play_chunk(_policy(agent, weights, sampling), chunk, suite)

@@ -1,4 +1,4 @@
-"""Replies that were paid for once: a cache in sqlite, which several runs may share."""
+"""Cache paid replies in sqlite; several runs may share the file."""
 
 import hashlib
 import json
@@ -52,8 +52,8 @@ class Cached:
         """Return the reply that is there, or ask for it and keep it."""
         key = self._key(request)
         try:
-            found = self._replies.execute("SELECT reply FROM replies WHERE key = ?", (key,))
-            row = found.fetchone()
+            rows = self._replies.execute("SELECT reply FROM replies WHERE key = ?", (key,))
+            row = rows.fetchone()
             if row is not None and not (kept := _REPLY.validate_json(row[0])).overflow:
                 return kept
             reply = await self._policy.reply(request)

@@ -1,4 +1,4 @@
-"""The table of a run: a row for each agent and task, computed from ``episodes.jsonl``."""
+"""Compute the table of a run from ``episodes.jsonl``: a row for each agent and task."""
 
 import itertools
 import math
@@ -11,24 +11,14 @@ import pandas as pd
 
 from ragen_agents.rollout import Episode
 from ragen_bench.config.control_games import control_notes
-from ragen_bench.config.run_config import BaseConfig, MatchConfig, RunConfig, load_config
-from ragen_bench.config.suite_versions import incomparable, is_old
+from ragen_bench.config.run_config import MatchConfig, RunConfig, load_config
 from ragen_bench.evaluation.level_clusters import level_clusters, shared_levels_note
 from ragen_bench.runs.directory import EPISODES, read_own_episodes
-from ragen_bench.stats.intervals import (
-    Interval,
-    pass_at_k,
-    pass_hat_k,
-    success_rate,
-)
+from ragen_bench.stats.intervals import Interval, pass_at_k, pass_hat_k, success_rate
 from ragen_bench.stats.scores import success_score
 from ragen_envs.game.errors import RagenError
 
-__all__ = [
-    "Run",
-    "read_run",
-    "summarise",
-]
+__all__ = ["Run", "read_run", "summarise"]
 
 REFERENCE: Final = "random"
 """The agent whose exact success rate has the score 0; its episodes stand in where that is not available."""
@@ -61,11 +51,11 @@ def read_run(folder: Path) -> Run:
     config = load_config(folder)
     if isinstance(config, MatchConfig):
         raise RagenError(f"'{folder}' is a run of ragen match, whose table ragen show prints")
-    found = read_own_episodes(folder, config)
+    records = read_own_episodes(folder, config)
     samples: dict[tuple[str, str], dict[int | None, Episode]] = defaultdict(dict)
-    for episode in found.episodes:
+    for episode in records.episodes:
         samples[episode.agent, episode.task][place(episode)] = episode
-    return Run(folder, config, dict(samples), found.torn)
+    return Run(folder, config, dict(samples), records.torn)
 
 
 def place(episode: Episode) -> int | None:
@@ -167,12 +157,7 @@ EXACT: Final = ("random_success", "random_return", "optimal_success", "optimal_r
 
 
 def _exact(episodes: Sequence[Episode], field: str) -> float:
-    """Return the mean of an exact expectation, or nan if an episode lacks it.
-
-    Records before version 3 hold the oracle's return in place of the optimal one.
-    """
-    if field == "optimal_return" and any(episode.schema_version < 3 for episode in episodes):
-        return math.nan
+    """Return the mean of an exact expectation, or nan if an episode lacks it."""
     known = [value for e in episodes if (value := getattr(e, field)) is not None]
     return mean(known) if len(known) == len(episodes) else math.nan
 
@@ -230,9 +215,9 @@ def _has_estimates(run: Run, agent: str) -> bool:
 
 def notes(run: Run) -> list[str]:
     """Return the notes below the table."""
-    found = old_version(run.config)
+    lines: list[str] = []
     if (attempts := run.config.attempts) > 1:
-        found.append(
+        lines.append(
             f"{attempts} attempts at each level: success is that of one attempt (pass@1); pass@k and "
             f"pass^k are the shares of levels solved in at least one and in all of the {attempts} attempts"
         )
@@ -241,15 +226,15 @@ def notes(run: Run) -> list[str]:
         for (_, task), sample in run.samples.items()
         if any(episode.random_success is None for episode in sample.values())
     }
-    found += [_reference_note(run, task) for task in run.config.suite.tasks if task in sampled]
-    found += control_notes(run.config.suite.tasks)
-    found += [
+    lines += [_reference_note(run, task) for task in run.config.suite.tasks if task in sampled]
+    lines += control_notes(run.config.suite.tasks)
+    lines += [
         f"the token counts of {agent} are estimates"
         for agent in dict.fromkeys(agent for agent, _ in run.samples)
         if _has_estimates(run, agent)
     ]
-    found += shared_levels_note(run.samples)
-    return found + incomplete(run.missing, len(run.config.keys), run.torn)
+    lines += shared_levels_note(run.samples)
+    return lines + incomplete(run.missing, len(run.config.keys), run.torn)
 
 
 def _reference_note(run: Run, task: str) -> str:
@@ -268,16 +253,11 @@ def _reference_note(run: Run, task: str) -> str:
     return note
 
 
-def old_version(config: BaseConfig) -> list[str]:
-    """Return the note about a run of an older suite version."""
-    return [incomparable(config.suite_version)] if is_old(config.suite_version) else []
-
-
 def incomplete(missing: int, total: int, torn: bool) -> list[str]:
     """Return the notes about an interrupted run."""
-    found = []
+    lines = []
     if missing:
-        found.append(f"unfinished: {missing} of {total} episodes are missing")
+        lines.append(f"unfinished: {missing} of {total} episodes are missing")
     if torn:
-        found.append(f"the last line of {EPISODES} is incomplete and was skipped")
-    return found
+        lines.append(f"the last line of {EPISODES} is incomplete and was skipped")
+    return lines

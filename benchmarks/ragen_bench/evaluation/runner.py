@@ -1,35 +1,84 @@
 """Play the missing episodes of a run."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
+
+from anyio.from_thread import start_blocking_portal
 
 from ragen_agents.policies import AsyncPolicy, Policy
-from ragen_agents.rollout import Episode, EpisodeKey, play_batch, play_independently
+from ragen_agents.rollout import Episode, EpisodeKey, MatchRecord, play_batch, play_independently
 from ragen_bench.config.agents import chunk_size
-from ragen_bench.config.run_config import AgentEntry, ConfigT, RunConfig
+from ragen_bench.config.run_config import ConfigT, RunConfig
 from ragen_bench.config.suites import Suite, task_spec
-from ragen_bench.evaluation.blocking import run_blocking
-from ragen_bench.evaluation.budget import Budget, Metered
+from ragen_bench.console.progress import RunProgress
 from ragen_bench.evaluation.response_cache import Cached
-from ragen_bench.evaluation.spending import Ledger
-from ragen_bench.runs.directory import RunDirectory
+from ragen_bench.evaluation.spending import Budget, Ledger, Metered
+from ragen_bench.runs.directory import RunDirectory, missing_agents, set_errors_aside
 from ragen_bench.runs.picture_files import Pictured
 
+_LOG: Final = logging.getLogger("ragen.evaluation")
 
-class RunObserver(Protocol):
-    """Receives the progress of a run."""
 
-    def start(self, agent: str, task: str, done: int, total: int) -> None:
-        """Start a task of which some episodes may already exist."""
+@dataclass(frozen=True)
+class RunPlay(Generic[ConfigT]):
+    """A run that is being played, by ``ragen bench`` or ``ragen match``, and what it may spend."""
 
-    def advance(self, episodes: int) -> None:
-        """Count episodes that were played and written."""
+    run: RunDirectory[ConfigT]
+    progress: RunProgress
+    ledger: Ledger
+    budget: Budget
+    cache: Path | None
+    """File of the response cache, or None."""
 
-    def finish(self) -> None:
-        """End the task."""
+    def keep(self, episodes: Sequence[Episode | MatchRecord]) -> None:
+        """Write the episodes that are new, and count them."""
+        new = [episode for episode in episodes if episode.key not in self.run.done]
+        self.run.append(new)
+        self.progress.advance(len(new))
+
+    def wrap(self, name: str, policy: AsyncPolicy) -> AsyncPolicy:
+        """Wrap an agent's policy so that it counts its spending, caches replies and saves pictures."""
+        agent = next(agent for agent in self.run.config.agents if agent.name == name)
+        policy = Metered(policy, self.ledger, self.budget)
+        if self.cache is not None and agent.endpoint is not None:
+            policy = Cached(policy, self.cache, agent, self.run.config.suite.sampling)
+        return Pictured(policy, self.run.folder)
+
+    def finish(self, work: Callable[[], Awaitable[None]], policies: Iterable[AsyncPolicy]) -> None:
+        """Wait for asynchronous work as long as the budget allows, then close its policies.
+
+        Raises:
+            BudgetReachedError: The time is over.
+        """
+
+        async def within_time() -> None:
+            try:
+                async with asyncio.timeout(self.budget.seconds_left):
+                    await work()
+            except TimeoutError:
+                self.budget.check_time()
+                raise
+            finally:
+                for policy in policies:
+                    await policy.close()
+
+        if not _is_in_loop():
+            asyncio.run(within_time())
+            return
+        with start_blocking_portal() as portal:  # a loop in another thread, as beside a notebook's
+            portal.call(within_time)
+
+
+def _is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 @runtime_checkable
@@ -46,150 +95,112 @@ class ChunkPlayer(Protocol):
 
 
 Player = Policy | AsyncPolicy | ChunkPlayer
-"""What plays the episodes of an agent."""
+"""Plays the episodes of an agent."""
 
 
-@dataclass(frozen=True)
-class RunLimits:
-    """What a run may spend on replies, and where paid replies are cached."""
-
-    ledger: Ledger
-    budget: Budget
-    cache: Path | None
-    """File of the response cache, or None."""
-
-
-def play_run(
-    run: RunDirectory[RunConfig],
-    players: Mapping[str, Player],
-    observer: RunObserver,
-    limits: RunLimits,
-) -> None:
+def play_run(play: RunPlay[RunConfig], players: Mapping[str, Player]) -> None:
     """Play every missing episode.
 
     Args:
-        run: The open run.
+        play: The run.
         players: Of each agent with work left.
-        observer: Receives the progress.
-        limits: What the run may spend.
 
     Raises:
         BudgetReachedError: The budget was reached before the end.
         RagenError: The run cannot continue.
     """
-    for agent in run.config.agents:
+    for agent in play.run.config.agents:
         player = players.get(agent.name)
         if isinstance(player, AsyncPolicy):
-            _play_all(run, agent, player, observer, limits)
+            _play_all(play, agent.name, player)
             continue
-        for task in run.config.suite.tasks:
-            _play_task(run, agent.name, player, task, observer, limits.budget)
+        for task in play.run.config.suite.tasks:
+            _play_task(play, agent.name, player, task)
 
 
-def wrap_policy(
-    policy: AsyncPolicy, agent: AgentEntry, run: RunDirectory[ConfigT], limits: RunLimits
-) -> AsyncPolicy:
-    """Wrap a policy so that it counts its spending, caches replies and saves pictures."""
-    policy = Metered(policy, limits.ledger, limits.budget)
-    if limits.cache is not None and agent.endpoint is not None:
-        policy = Cached(policy, limits.cache, agent, run.config.suite.sampling)
-    return Pictured(policy, run.folder)
-
-
-def _play_all(
-    run: RunDirectory[RunConfig],
-    agent: AgentEntry,
-    policy: AsyncPolicy,
-    observer: RunObserver,
-    limits: RunLimits,
-) -> None:
+def _play_all(play: RunPlay[RunConfig], agent: str, policy: AsyncPolicy) -> None:
     """Play all tasks of an agent whose episodes do not wait for one another."""
-    suite = run.config.suite
-    keys = [key for key in run.config.keys if key.agent == agent.name]
-    missing = [key for key in keys if key not in run.done]
+    config = play.run.config
+    suite = config.suite
+    keys = [key for key in config.keys if key.agent == agent]
+    missing = [key for key in keys if key not in play.run.done]
     games = f"{len(suite.tasks)} game{'s' if len(suite.tasks) != 1 else ''}"
-    observer.start(agent.name, games, len(keys) - len(missing), len(keys))
-
-    def keep(episodes: Sequence[Episode]) -> None:
-        run.append(episodes)
-        observer.advance(len(episodes))
-
-    policy = wrap_policy(policy, agent, run, limits)
+    play.progress.start(agent, games, len(keys) - len(missing), len(keys))
+    wrapped = play.wrap(agent, policy)
     specs = (task_spec(suite, key.task, key.instance or 0, key.attempt) for key in missing)
-
-    async def play() -> None:
-        try:
-            async with asyncio.timeout(limits.budget.seconds_left):
-                await play_independently(specs, policy, suite.seed, keep)
-        except TimeoutError:
-            limits.budget.check_time()
-            raise
-        finally:
-            await policy.close()
-
     try:
-        run_blocking(play)
+        play.finish(lambda: play_independently(specs, wrapped, suite.seed, play.keep), [wrapped])
     finally:
-        observer.finish()
+        play.progress.finish()
 
 
 def _play_task(
-    run: RunDirectory[RunConfig],
-    agent: str,
-    player: Policy | ChunkPlayer | None,
-    task: str,
-    observer: RunObserver,
-    budget: Budget,
+    play: RunPlay[RunConfig], agent: str, player: Policy | ChunkPlayer | None, task: str
 ) -> None:
-    keys = run.config.keys_of(agent, task)
-    observer.start(agent, task, sum(key in run.done for key in keys), len(keys))
+    """Play the chunks of a task of which something is missing, each as a whole."""
+    suite, done = play.run.config.suite, play.run.done
+    keys = play.run.config.keys_of(agent, task)
+    play.progress.start(agent, task, sum(key in done for key in keys), len(keys))
     if player is not None:
-        _play_chunks(
-            run,
-            player,
-            _missing_chunks(run, keys, chunk_size(agent, player.batch_size)),
-            observer,
-            budget,
-        )
-    observer.finish()
-
-
-def _missing_chunks(
-    run: RunDirectory[RunConfig], keys: list[EpisodeKey], size: int
-) -> list[list[EpisodeKey]]:
-    """Return the chunks of which something is missing. Each is played as a whole."""
-    chunks = [keys[start : start + size] for start in range(0, len(keys), size)]
-    return [chunk for chunk in chunks if any(key not in run.done for key in chunk)]
-
-
-def _play_chunks(
-    run: RunDirectory[RunConfig],
-    player: Policy | ChunkPlayer,
-    chunks: list[list[EpisodeKey]],
-    observer: RunObserver,
-    budget: Budget,
-) -> None:
-    """Play chunks, and write what is missing of them."""
-    suite = run.config.suite
-    if isinstance(player, ChunkPlayer):
-        played = player.play_chunks(chunks, suite)
-    else:
-        played = _play_here(player, chunks, suite)
-    for _ in chunks:
-        budget.check_time()
-        episodes = [episode for episode in next(played) if episode.key not in run.done]
-        run.append(episodes)
-        observer.advance(len(episodes))
-
-
-def _play_here(
-    policy: Policy, chunks: Iterable[Sequence[EpisodeKey]], suite: Suite
-) -> Iterator[list[Episode]]:
-    for chunk in chunks:
-        yield play_chunk(policy, chunk, suite)
+        size = chunk_size(agent, player.batch_size)
+        chunks = [keys[start : start + size] for start in range(0, len(keys), size)]
+        missing = [chunk for chunk in chunks if any(key not in done for key in chunk)]
+        if isinstance(player, ChunkPlayer):
+            played = player.play_chunks(missing, suite)
+        else:
+            played = (play_chunk(player, chunk, suite) for chunk in missing)
+        for _ in missing:
+            play.budget.check_time()
+            play.keep(next(played))
+    play.progress.finish()
 
 
 def play_chunk(policy: Policy, keys: Sequence[EpisodeKey], suite: Suite) -> list[Episode]:
     """Play the episodes of a chunk together."""
     specs = [task_spec(suite, key.task, key.instance or 0, key.attempt) for key in keys]
     return play_batch(specs, policy, suite.seed)
+
+
+PlayerT = TypeVar("PlayerT")
+Play = Callable[[RunPlay[ConfigT], Mapping[str, PlayerT]], None]
+"""Plays the missing episodes of a run, as `play_run` does."""
+MakePlayers = Callable[[Iterable[str]], Mapping[str, PlayerT]]
+"""Makes the players of some agents, such as their policies."""
+
+
+def play_missing(
+    folder: Path,
+    config: ConfigT,
+    play: Play[ConfigT, PlayerT],
+    make_players: MakePlayers[PlayerT],
+    budget: Budget,
+    cache: Path | None,
+    retry_errors: bool = False,
+) -> None:
+    """Play the missing episodes. Models are loaded first, so that a failed load changes nothing.
+
+    Args:
+        folder: The run directory.
+        config: The run's.
+        play: `play_run`, or `ragen_bench.evaluation.match_player.play_match_run`.
+        make_players: Loads the agents that have episodes left.
+        budget: What the run may spend.
+        cache: File of the response cache, or None.
+        retry_errors: Play the episodes that ended in an error or exceeded the context again.
+
+    Raises:
+        BudgetReachedError: The budget was reached before the end.
+        RagenError: The run cannot continue.
+    """
+    progress = RunProgress()
+    players = make_players(missing_agents(folder, config, retry_errors))
+    if retry_errors:
+        count = set_errors_aside(folder, config)
+        _LOG.info("retrying %d failed episode%s", count, "s" if count != 1 else "")
+    with RunDirectory(folder, config) as run, Ledger(folder) as ledger:
+        try:
+            with progress.of(len(run.done), len(config.keys)):
+                play(RunPlay(run, progress, ledger, budget, cache), players)
+        finally:
+            if ledger.tokens:
+                _LOG.info("spent: %s", ledger.summary(budget.prices))

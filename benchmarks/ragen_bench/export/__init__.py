@@ -1,1 +1,1 @@
-"""Runs in the formats of other harnesses."""
+"""Export runs to the formats of other harnesses."""

@@ -1,4 +1,4 @@
-"""Runs as logs of Inspect (inspect_ai), one for each agent and game, for its viewer and its analyses."""
+"""Export runs as logs of Inspect (inspect_ai), one for each agent and game."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -152,14 +152,17 @@ def _sample(episode: Episode, agent: str) -> EvalSample:
 
 
 def _messages(episode: Episode) -> list[ChatMessage]:
-    found: list[ChatMessage] = [ChatMessageSystem(content=episode.system)]
+    messages: list[ChatMessage] = [ChatMessageSystem(content=episode.system)]
     for user, reply in episode.examples:
-        found += [ChatMessageUser(content=user), ChatMessageAssistant(content=reply)]
+        messages += [ChatMessageUser(content=user), ChatMessageAssistant(content=reply)]
     for turn in episode.turns:
-        found += [ChatMessageUser(content=turn.user), ChatMessageAssistant(content=_content(turn))]
+        messages += [
+            ChatMessageUser(content=turn.user),
+            ChatMessageAssistant(content=_content(turn)),
+        ]
     if episode.closing:
-        found.append(ChatMessageUser(content=episode.closing))
-    return found
+        messages.append(ChatMessageUser(content=episode.closing))
+    return messages
 
 
 def _content(turn: TurnRecord) -> str | list[Content]:

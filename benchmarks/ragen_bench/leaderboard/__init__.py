@@ -1,1 +1,1 @@
-"""Published results with their replies: made from runs, checked by playing them again, shown as pages."""
+"""Make leaderboard entries from runs, check them by replaying, and show them as pages."""

@@ -1,4 +1,4 @@
-"""The table over all games: entries by the mean of their scores, each game counting the same."""
+"""Compute the table over all games: entries by the mean of their scores, each game counting the same."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,16 +12,10 @@ from ragen_bench.evaluation.level_clusters import level_clusters
 from ragen_bench.evaluation.run_table import REFERENCE, Sample, chance_of
 from ragen_bench.leaderboard.standings import Samples, Standing, pooled, rank_entries, standings
 from ragen_bench.leaderboard.store import StoredEntry
-from ragen_bench.stats.chance import at_most_by_chance
 from ragen_bench.stats.clusters import cluster_sums, number_clusters
-from ragen_bench.stats.intervals import (
-    FloatArray,
-    Interval,
-    bootstrap_means,
-    percentile_interval,
-)
+from ragen_bench.stats.intervals import FloatArray, Interval, bootstrap_means, percentile_interval
 from ragen_bench.stats.paired import ALPHA, sign_flip
-from ragen_bench.stats.scores import success_bounds
+from ragen_bench.stats.scores import at_most_by_chance, success_bounds
 
 _RESAMPLES: Final = 10_000
 
@@ -33,7 +27,7 @@ class _Levels(NamedTuple):
     """The levels of all games on which an entry has a score, in one row each."""
 
     games: int
-    """How many games there are."""
+    """Number of games."""
     game: npt.NDArray[np.intp]
     """Number of the game, of shape (n,)."""
     solved: FloatArray
@@ -56,13 +50,13 @@ def overall_standings(entries: Sequence[StoredEntry], games: Games) -> list[Stan
     scores = {name: mean_score(games, name) for name in rows}
     scored = [name for name, score in scores.items() if not math.isnan(score.estimate)]
     ranks = rank_entries(scored, lambda a, b, n: _compare(games, a, b, n))
-    found = []
+    table = []
     for name, standing in rows.items():
         score = scores[name]
         columns = {"score": score.estimate, "score_low": score.low, "score_high": score.high}
         rank, tied = ranks.get(name, (None, False))
-        found.append(standing._replace(rank=rank, tied=tied, row={**standing.row, **columns}))
-    return sorted(found, key=lambda s: (-_or_lowest(s.row["score"]), s.name))
+        table.append(standing._replace(rank=rank, tied=tied, row={**standing.row, **columns}))
+    return sorted(table, key=lambda s: (-_or_lowest(s.row["score"]), s.name))
 
 
 def mean_score(games: Games, name: str) -> Interval:
@@ -88,7 +82,7 @@ def mean_score(games: Games, name: str) -> Interval:
 
 
 def _sampling_width(levels: _Levels) -> tuple[float, float]:
-    """Return how far the interval of the mean score reaches down and up, by square-and-add of the games'."""
+    """Return the reach of the mean score's interval down and up, by square-and-add of the games'."""
     below, above = [], []
     for game in range(levels.games):
         rows = np.flatnonzero(levels.game == game).tolist()
@@ -106,7 +100,7 @@ def below_random(entries: Sequence[StoredEntry]) -> list[str]:
     The test is exact, one-sided at 2.5%, and takes the chance of random play on each level. A game whose
     chances are not exact gets no note.
     """
-    found = []
+    lines = []
     for stored in entries:
         for game in stored.entry.about.trained_on:
             episodes = [r.episode for r in stored.records if r.episode.task == game]
@@ -116,12 +110,12 @@ def below_random(entries: Sequence[StoredEntry]) -> list[str]:
             solved = sum(episode.success for episode in episodes)
             p = at_most_by_chance(solved, chances, level_clusters(episodes))
             if p <= ALPHA / 2:
-                found.append(
+                lines.append(
                     f"{stored.entry.about.title} plays {game}, which it was trained on, worse than random: "
                     f"it solves {solved} of {len(episodes)} levels, random play "
                     f"{number(sum(chances), 1)} on average (exact test, p = {p:.2g})"
                 )
-    return found
+    return lines
 
 
 def _compare(games: Games, first: str, second: str, resamples: int) -> tuple[float, float]:

@@ -1,31 +1,31 @@
-"""The pages of the site, from their templates."""
+"""Write the pages of the site from their templates."""
 
+import json
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ragen_agents.policies import CONTROLS
+from ragen_agents.policies.endpoint.settings import EndpointSettings
 from ragen_agents.rollout import EpisodeKey
 from ragen_bench.analysis.ledger import Ledger
 from ragen_bench.config.control_games import control_notes, controls_of
-from ragen_bench.config.suite_versions import is_old
 from ragen_bench.config.suites import Suite
 from ragen_bench.evaluation.run_table import REFERENCE
 from ragen_bench.leaderboard.charts import (
     HEIGHT,
     MOST,
+    PREVIEW,
+    SIZE,
     WIDTH,
     lengths_plot,
     tokens_plot,
     training_plot,
 )
-from ragen_bench.leaderboard.endpoints import endpoint_options, endpoint_words
-from ragen_bench.leaderboard.lengths import by_length
-from ragen_bench.leaderboard.old_versions import OldTable
+from ragen_bench.leaderboard.entry import LEVELS, MAX_ERRORS, prompt_settings, prompt_words
 from ragen_bench.leaderboard.overall import below_random
-from ragen_bench.leaderboard.preview import PREVIEW, SIZE
-from ragen_bench.leaderboard.rules import LEVELS, MAX_ERRORS, prompt_settings, prompt_words
-from ragen_bench.leaderboard.standings import Samples, Standing
+from ragen_bench.leaderboard.standings import Samples, Standing, by_length
 from ragen_bench.leaderboard.store import StoredEntry
 from ragen_bench.viewer.run_pages import beside_values, viewer_values
 from ragen_bench.viewer.templates import page_templates
@@ -45,7 +45,7 @@ def _ranked(names: Iterable[str]) -> list[str]:
 
 
 def training_words(trained_on: Sequence[str], games: Iterable[str]) -> str:
-    """Return what an agent was trained on, by the games that it was not where these are fewer."""
+    """Name the games that an agent was trained on, or those that it was not where they are fewer."""
     others = [game for game in games if game not in trained_on]
     if not trained_on:
         return "–"
@@ -63,7 +63,7 @@ class Pages:
         entries: All entries of the present suite version.
         suite: What all entries play.
         reports: The tables and figures of the paper of which there are results.
-        old: Tables of the entries of older suite versions.
+        old: Titles of the entries of older suite versions, which have no tables.
         url: Where the site will be, or None if that is not known.
     """
 
@@ -73,13 +73,11 @@ class Pages:
         entries: Sequence[StoredEntry],
         suite: Suite,
         reports: "Sequence[Report]",
-        old: Mapping[int, OldTable],
+        old: Sequence[str],
         url: str | None = None,
     ) -> None:
         self._out, self._reports, self._old = out, reports, old
-        described = {s.entry.about.name: s.entry for s in entries} | {
-            s.entry.about.name: s.entry for table in old.values() for s in table.entries
-        }
+        described = {s.entry.about.name: s.entry for s in entries}
         self._titles = {s.entry.about.name: s.entry.about.title for s in entries}
         self._entries, self._suite = entries, suite
         self._environment = page_templates()
@@ -100,7 +98,7 @@ class Pages:
         )  # fmt: skip
 
     def write_index(self, overall: Sequence[Standing], tables: Tables) -> None:
-        """Write the first page: the table over all games, what they add up to, and older versions."""
+        """Write the first page: the table over all games, and what they add up to."""
         trained = [s for s in self._entries if s.entry.about.trained_on]
         scores = {
             game: {row.name: row.row["score"] for row in rows} for game, rows in tables.items()
@@ -155,7 +153,6 @@ class Pages:
             "entry.html",
             entry=stored.entry,
             rows=rows,
-            old=is_old(stored.entry.config.suite_version),
             plot=None if training is None else training_plot(training),
         )
 
@@ -221,3 +218,30 @@ class Pages:
         target = self._out / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
+
+
+def endpoint_words(endpoint: EndpointSettings) -> list[str]:
+    """Return in words what requests have besides the sampling, such as ``stop ["###"]``."""
+    words = [f"stop {json.dumps(endpoint.stop)}"] if endpoint.stop else []
+    if endpoint.extra_body:
+        words.append(f"every request merged with {json.dumps(endpoint.extra_body)}")
+    if endpoint.tools:
+        words.append("acts by tool calls")
+    return words
+
+
+def endpoint_options(endpoint: EndpointSettings) -> list[str]:
+    """Return the options of ``ragen bench`` that make these settings, quoted for a shell."""
+    words = [word for text in endpoint.stop for word in ("--stop", _quoted(text))]
+    if endpoint.extra_body:
+        words += ["--extra-body", shlex.quote(json.dumps(endpoint.extra_body))]
+    if endpoint.tools:
+        words.append("--tools")
+    return words
+
+
+def _quoted(text: str) -> str:
+    """Return a text as a shell reads it, on one line."""
+    if text.isprintable():
+        return shlex.quote(text)
+    return "$'" + json.dumps(text)[1:-1].replace("'", r"\'") + "'"

@@ -1,29 +1,86 @@
-"""The leaderboard as a site: checked, written whole or not at all, and without any request to elsewhere."""
+"""Check all entries and write the leaderboard site with its downloads."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from ragen_agents.run_files.files import new_folder
+import pandas as pd
+import pyarrow as pa
+from pyarrow import parquet
+
 from ragen_bench.config.control_games import controls_of
-from ragen_bench.config.suite_versions import is_old
 from ragen_bench.config.suites import load_suite
-from ragen_bench.leaderboard.decisions import ledgers_of, with_decisions
-from ragen_bench.leaderboard.downloads import episodes_table, standings_table, write_table
-from ragen_bench.leaderboard.entry_check import Tick, check_entry
-from ragen_bench.leaderboard.old_versions import old_tables
+from ragen_bench.leaderboard.charts import PREVIEW, draw_preview
+from ragen_bench.leaderboard.check import Tick, check_entry
+from ragen_bench.leaderboard.entry import SUITE, EntryError, check_titles
 from ragen_bench.leaderboard.overall import overall_standings
 from ragen_bench.leaderboard.pages import Pages
-from ragen_bench.leaderboard.preview import PREVIEW, draw_preview
-from ragen_bench.leaderboard.rules import SUITE, EntryError, check_titles
-from ragen_bench.leaderboard.standings import samples_of, standings
+from ragen_bench.leaderboard.standings import (
+    Standing,
+    ledgers_of,
+    samples_of,
+    standings,
+    with_decisions,
+)
 from ragen_bench.leaderboard.store import StoredEntry, entry_folders
-from ragen_bench.viewer.run_pages import refuse_other_folder
-from ragen_bench.viewer.templates import write_assets
+from ragen_bench.viewer.templates import new_site, refuse_other_folder
 from ragen_envs.game.errors import RagenError, install_hint
 
 if TYPE_CHECKING:
     from ragen_bench.reproduction.reproduction_report import Report
+
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+"""Beginnings of what spreadsheets calculate."""
+
+
+def write_table(folder: Path, name: str, table: pd.DataFrame) -> None:
+    """Write a table as ``NAME.csv`` and ``NAME.parquet``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    table.map(_inert).to_csv(folder / f"{name}.csv", index=False)
+    parquet.write_table(
+        pa.Table.from_pandas(table, preserve_index=False), folder / f"{name}.parquet"
+    )
+
+
+def _inert(cell: object) -> object:
+    """Return a cell as a text that no spreadsheet takes for a formula."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
+
+
+def standings_table(tables: Mapping[str, Sequence[Standing]]) -> pd.DataFrame:
+    """Return all rows of tables by the name of their game."""
+    rows_of_games = [
+        {"game": game, "entry": row.name, "title": row.title, "rank": row.rank, **row.row}
+        for game, rows in tables.items()
+        for row in rows
+    ]
+    columns = None if rows_of_games else ["game", "entry", "title", "rank"]
+    return pd.DataFrame(rows_of_games, columns=columns).astype({"rank": "Int64"})
+
+
+def episodes_table(entries: Sequence[StoredEntry]) -> pd.DataFrame:
+    """Return one row for each episode, without its texts."""
+    return pd.DataFrame(
+        {
+            "entry": stored.entry.about.name,
+            "game": record.episode.task,
+            "level": record.episode.instance.index,
+            "key": record.episode.instance.key,
+            "success": record.episode.success,
+            "return": record.episode.episode_return,
+            "optimal_success": record.episode.optimal_success,
+            "optimal_return": record.episode.optimal_return,
+            "random_success": record.episode.random_success,
+            "random_return": record.episode.random_return,
+            "end": record.episode.end.value,
+            "turns": len(record.episode.turns),
+            "actions": sum(len(turn.executed) for turn in record.episode.turns),
+            "defects": sum(len(turn.defects) for turn in record.episode.turns),
+            "soft_defects": sum(len(turn.soft_defects) for turn in record.episode.turns),
+        }
+        for stored in entries
+        for record in stored.records
+    )
 
 
 def build_site(
@@ -43,13 +100,10 @@ def build_site(
             cannot be written.
     """
     refuse_other_folder(out)
-    reports = _reports(results)
     entries = _checked(entry_folders(root), tick)
-    try:
-        with new_folder(out) as new:
-            _write(entries, reports, new, url)
-    except OSError as error:
-        raise RagenError(f"'{out}' cannot be written: {error.strerror}") from error
+    reports = _reports(results)
+    with new_site(out) as new:
+        _write(entries, reports, new, url)
 
 
 def _reports(results: Path) -> "list[Report]":
@@ -66,24 +120,23 @@ def _reports(results: Path) -> "list[Report]":
 
 
 def _checked(folders: Sequence[Path], tick: Tick | None) -> list[StoredEntry]:
-    found: list[StoredEntry] = []
+    checked: list[StoredEntry] = []
     for number, folder in enumerate(folders):
         if tick is not None:
             tick(number, len(folders))
         try:
-            found.append(check_entry(folder))
+            checked.append(check_entry(folder))
         except EntryError as error:
             raise RagenError(f"entry '{folder}' is rejected: {error}") from error
-    check_titles(stored.entry for stored in found)
-    return found
+    check_titles(stored.entry for stored in checked)
+    return checked
 
 
 def _write(
     stored: Sequence[StoredEntry], reports: "Sequence[Report]", out: Path, url: str | None
 ) -> None:
-    """Write all pages: older suite versions have tables of their own, and no boards to show."""
-    entries = [each for each in stored if not is_old(each.entry.config.suite_version)]
-    old = old_tables(stored)
+    entries = [each for each in stored if each.entry.is_current]
+    old = [each.entry.about.title for each in stored if not each.entry.is_current]
     suite = load_suite(SUITE)
     games, controls = list(suite.tasks), controls_of(suite.tasks)
     samples = {game: samples_of(entries, game) for game in games}
@@ -93,13 +146,10 @@ def _write(
         game: with_decisions(standings(entries, samples[game]), ledgers[game], samples[game])
         for game in games
     }
-    write_assets(out)
     draw_preview(overall, out / PREVIEW)
     write_table(out / "data", "overall", standings_table({"all": overall}))
     write_table(out / "data", "games", standings_table(tables))
     write_table(out / "data", "episodes", episodes_table(entries))
-    for version, table in old.items():
-        write_table(out / "data", f"version-{version}", standings_table(table.tables))
     pages = Pages(out, entries, suite, reports, old, url)
     pages.write_index(overall, tables)
     pages.write_about()
@@ -110,9 +160,6 @@ def _write(
         pages.write_entry(each, tables)
         for game in games:
             pages.write_episodes(each, game, ledgers[game].get(each.entry.about.name, {}))
-    for table in old.values():
-        for each in table.entries:
-            pages.write_entry(each, table.tables)
     for report in reports:
         write_table(out / "data", report.what.name, report.data)
         pages.write_result(report)

@@ -1,5 +1,6 @@
-"""Who stands where: one table over all games and one for each."""
+"""Compute the tables of the leaderboard: one for each game and one over all games."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
@@ -8,11 +9,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from ragen_agents.policies import CONTROLS
-from ragen_agents.rollout import Episode
+from ragen_agents.rollout import Episode, EpisodeKey
+from ragen_bench.analysis.ledger import Ledger, NoLedgerError, ledger
+from ragen_bench.analysis.summary import DECISIONS, corrected_score, ledger_columns
 from ragen_bench.evaluation.level_clusters import level_clusters
 from ragen_bench.evaluation.run_table import REFERENCE, Sample, summarise_sample
-from ragen_bench.leaderboard.rules import LEVELS
+from ragen_bench.leaderboard.entry import LEVELS
 from ragen_bench.leaderboard.store import StoredEntry
+from ragen_bench.stats.intervals import Interval, success_rate
 from ragen_bench.stats.paired import ALPHA, compare_rates, enough_resamples, holm
 
 OPTIMUM: Final = "oracle"
@@ -51,10 +55,10 @@ def samples_of(entries: Sequence[StoredEntry], game: str) -> Samples:
 
 def pooled(games: Sequence[Samples]) -> Samples:
     """Return the levels of all games as those of one, numbered on."""
-    found: dict[str, dict[int | None, Episode]] = {}
+    pool: dict[str, dict[int | None, Episode]] = {}
     for number, samples in enumerate(games):
         for name, sample in samples.items():
-            row = found.setdefault(name, {})
+            row = pool.setdefault(name, {})
             row.update(
                 {
                     number * LEVELS + index: episode
@@ -62,7 +66,7 @@ def pooled(games: Sequence[Samples]) -> Samples:
                     if index is not None
                 }
             )
-    return found
+    return pool
 
 
 def standings(entries: Sequence[StoredEntry], samples: Samples) -> list[Standing]:
@@ -73,13 +77,13 @@ def standings(entries: Sequence[StoredEntry], samples: Samples) -> list[Standing
     significantly from the best share its rank.
     """
     ranks = rank_entries(list(samples), lambda a, b, n: _compare(samples[a], samples[b], n))
-    found = []
+    table = []
     for stored in entries:
         name = stored.entry.about.name
         row = summarise_sample(samples[name], samples.get(REFERENCE))
         rank, tied = ranks.get(name, (None, False))
-        found.append(Standing(name, stored.entry.about.title, rank is None, rank, tied, row))
-    return sorted(found, key=lambda standing: (-standing.row["success"], standing.name))
+        table.append(Standing(name, stored.entry.about.title, rank is None, rank, tied, row))
+    return sorted(table, key=lambda standing: (-standing.row["success"], standing.name))
 
 
 def rank_entries(
@@ -111,3 +115,88 @@ def _compare(a: Sample, b: Sample, resamples: int) -> tuple[float, float]:
     clusters = level_clusters(a[i] for i in shared)
     result = compare_rates(first, second, clusters, resamples=resamples)
     return result.difference.estimate, result.p_value
+
+
+class LengthRow(NamedTuple):
+    """One entry's success on the levels of one length."""
+
+    name: str
+    length: int
+    n: int
+    success: Interval
+
+
+def by_length(samples: Samples) -> list[LengthRow]:
+    """Return the success of each entry by length; nothing for games where a plan has no length.
+
+    Those are the games of chance, where no plan is sure, and those with plans of one length only.
+    Levels that cannot be solved within the budget have no length.
+    """
+    lengths = _lengths(samples.get(OPTIMUM, {}))
+    if len(set(lengths.values())) < 2:
+        return []
+    rows = []
+    for name, sample in samples.items():
+        for length in sorted(set(lengths.values())):
+            played = [episode for i, episode in sample.items() if lengths.get(i) == length]
+            if played:
+                solved = [episode.success for episode in played]
+                success = success_rate(solved, level_clusters(played))
+                rows.append(LengthRow(name, length, len(played), success))
+    return rows
+
+
+def _lengths(optimum: Sample) -> dict[int | None, int]:
+    """Return the number of actions that the oracle needed, by level."""
+    if any(episode.optimal_success not in (0, 1) for episode in optimum.values()):
+        return {}
+    return {
+        index: sum(len(turn.executed) for turn in episode.turns)
+        for index, episode in optimum.items()
+        if episode.success
+    }
+
+
+Ledgers = Mapping[str, Mapping[EpisodeKey, Ledger]]
+"""Of one game, by entry and episode; only episodes that have one."""
+
+
+def ledgers_of(samples: Samples) -> Ledgers:
+    """Return the ledgers of all entries' episodes of a game."""
+    ledgers: dict[str, dict[EpisodeKey, Ledger]] = {}
+    for name, sample in samples.items():
+        own = ledgers.setdefault(name, {})
+        for episode in sample.values():
+            try:
+                own[episode.key] = ledger(episode)
+            except NoLedgerError:
+                continue
+    return ledgers
+
+
+def with_decisions(rows: Sequence[Standing], ledgers: Ledgers, samples: Samples) -> list[Standing]:
+    """Return the rows of a game's table with the columns `ragen_bench.analysis.summary.DECISIONS`.
+
+    Episodes that failed have no ledger. They count as 0 in luck-corrected success, so that failing on
+    hard levels raises it no more than success; the other columns are those of the decisions that were made.
+    """
+    return [
+        row._replace(
+            row={**row.row, **_columns(list(ledgers[row.name].values()), samples[row.name])}
+        )
+        for row in rows
+    ]
+
+
+def _columns(ledgers: Sequence[Ledger], sample: Sample) -> dict[str, float]:
+    columns = ledger_columns(ledgers) if ledgers else dict.fromkeys(DECISIONS, math.nan)
+    failed = [episode for episode in sample.values() if episode.end.is_failure]
+    # Where others have no ledger either, it is the game that has none.
+    if failed and (ledgers or len(failed) == len(sample)):
+        score = corrected_score(ledgers, failed)
+        columns |= {
+            "corrected": score.estimate,
+            "corrected_low": score.low,
+            "corrected_high": score.high,
+        }
+    return {name: columns[name] for name in DECISIONS}

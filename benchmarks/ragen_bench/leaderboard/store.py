@@ -1,29 +1,108 @@
-"""Folders of entries: found, read, written."""
+"""Read and write the folders of entries, which come from strangers."""
 
 import hashlib
+import json
 import lzma
+import os
+import stat
+from collections import defaultdict
 from io import BytesIO
 from pathlib import Path
-from typing import Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple
 
 from ragen_agents.rollout import Episode
 from ragen_agents.run_files.files import new_folder
 from ragen_agents.run_files.yaml_files import validate
 from ragen_bench.config.run_config import ENTRY
-from ragen_bench.config.suite_versions import check_playable
-from ragen_bench.leaderboard.entry import Entry
-from ragen_bench.leaderboard.rules import EntryError, check_rules
-from ragen_bench.leaderboard.untrusted import (
-    MAX_ENTRY,
-    MAX_LINE,
-    MAX_PACKED,
-    MAX_UNPACKED,
-    parse_json,
-    read_file,
-    unpack,
-)
+from ragen_bench.evaluation.run_table import Run, read_run
+from ragen_bench.leaderboard.entry import Entry, EntryError, check_rules
 from ragen_bench.runs.records import Record, parse_records
 from ragen_envs.game.errors import RagenError
+
+MAX_ENTRY: Final = 1 << 16
+"""Most bytes of ``entry.json``."""
+MAX_PACKED: Final = 1 << 23
+"""Most bytes of the compressed episodes."""
+MAX_UNPACKED: Final = 1 << 26
+"""Most bytes of the episodes."""
+MAX_LINE: Final = 1 << 21
+"""Most bytes of one episode."""
+_MAX_MEMORY: Final = 1 << 27
+"""Most bytes that the decompressor may take."""
+
+
+def read_file(path: Path, limit: int) -> bytes:
+    """Return the bytes of a regular file.
+
+    Raises:
+        EntryError: It is a link or something else, is too large, or cannot be read.
+    """
+    try:
+        # Without blocking, so that a named pipe is seen for what it is.
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise EntryError(f"{path.name} is not a regular file")
+            data = _read(handle, limit + 1)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        reason = "is a link" if path.is_symlink() else f"cannot be read: {error.strerror}"
+        raise EntryError(f"{path.name} {reason}") from error
+    if len(data) > limit:
+        raise EntryError(f"{path.name} has more than {limit} bytes")
+    return data
+
+
+def _read(handle: int, most: int) -> bytes:
+    with open(handle, "rb", closefd=False) as file:
+        return file.read(most)
+
+
+def unpack(data: bytes, what: str) -> bytes:
+    """Return the contents of one xz stream.
+
+    Raises:
+        EntryError: It is none, is cut short, is followed by something, or unpacks to too much.
+    """
+    decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MAX_MEMORY)
+    try:
+        unpacked = decompressor.decompress(data, MAX_UNPACKED + 1)
+    except (lzma.LZMAError, EOFError) as error:
+        raise EntryError(f"{what} is not an xz file: {error}") from error
+    if len(unpacked) > MAX_UNPACKED:
+        raise EntryError(f"{what} unpacks to more than {MAX_UNPACKED} bytes")
+    if not decompressor.eof or decompressor.unused_data:
+        raise EntryError(f"{what} must be one whole xz stream and nothing else")
+    return unpacked
+
+
+def parse_json(data: bytes, what: str) -> Any:
+    """Return the data of a JSON text.
+
+    Raises:
+        EntryError: It is not JSON, has a key twice, nan or infinity, or is nested too deeply.
+    """
+    try:
+        return json.loads(data.decode(), object_pairs_hook=_unique, parse_constant=_refuse)
+    except RecursionError as error:
+        raise EntryError(f"{what} is nested too deeply") from error
+    except ValueError as error:
+        raise EntryError(f"{what} is not JSON: {error}") from error
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise ValueError(f"the key {twice!r:.60} is a duplicate")
+    return data
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not a number of JSON")
+
 
 EPISODES: Final = "episodes.jsonl.xz"
 _UNPUBLISHED: Final = {"config": {"agents": {"__all__": {"endpoint": {"base_url"}}}}}
@@ -47,10 +126,10 @@ def entry_folders(root: Path) -> list[Path]:
         raise RagenError(
             f"there is no folder '{root}'; run the command in a checkout, or name the folder with --entries"
         )
-    found = sorted(path for path in root.iterdir() if path.is_dir() and path.name[0] != ".")
-    if not found:
+    folders = sorted(path for path in root.iterdir() if path.is_dir() and path.name[0] != ".")
+    if not folders:
         raise RagenError(f"'{root}' has no entries")
-    return found
+    return folders
 
 
 def read_about(folder: Path) -> Entry:
@@ -70,12 +149,6 @@ def read_about(folder: Path) -> Entry:
     return entry
 
 
-def refuse_replay(folder: Path) -> NoReturn:
-    """Raise `RagenError` that says how the episodes of an entry, which is no run, can be replayed."""
-    check_playable(f"'{folder}' is an entry", read_about(folder).config.suite_version)
-    raise RagenError(f"'{folder}' is a leaderboard entry; ragen leaderboard check replays it")
-
-
 def read_entry(folder: Path) -> StoredEntry:
     """Read an entry with its episodes; nothing is played.
 
@@ -89,12 +162,12 @@ def read_entry(folder: Path) -> StoredEntry:
         raise EntryError(f"{EPISODES}: its SHA-256 is not the episodes_sha256 of {ENTRY}")
     _check_lines(data, len(entry.config.keys))
     try:
-        found = parse_records(BytesIO(data), EPISODES, Episode)
+        episodes = parse_records(BytesIO(data), EPISODES, Episode)
     except RagenError as error:
         raise EntryError(str(error)) from error
-    if found.torn:
+    if episodes.torn:
         raise EntryError(f"{EPISODES}: the last line is broken")
-    return StoredEntry(entry, found.records)
+    return StoredEntry(entry, episodes.records)
 
 
 def _check_folder(folder: Path) -> None:
@@ -134,3 +207,24 @@ def write_entry(root: Path, entry: Entry, lines: bytes) -> Path:
     except OSError as error:
         raise RagenError(f"'{folder}' cannot be written: {error.strerror}") from error
     return folder
+
+
+def read_explainable(folder: Path) -> Run:
+    """Read a run of ``ragen bench``, or an entry of the leaderboard as if it were one.
+
+    Raises:
+        RagenError: It is neither, or corrupt.
+    """
+    if not (folder / ENTRY).is_file():
+        return read_run(folder)
+    stored = read_entry(folder)
+    if not stored.entry.is_current:
+        version = stored.entry.config.suite_version
+        raise RagenError(
+            f"'{folder}' is an entry of suite version {version}, which cannot be replayed"
+        )
+    samples: dict[tuple[str, str], dict[int | None, Episode]] = defaultdict(dict)
+    for record in stored.records:
+        episode = record.episode
+        samples[episode.agent, episode.task][episode.instance.index] = episode
+    return Run(folder, stored.entry.config, dict(samples), torn=False)

@@ -1,25 +1,70 @@
 """Turn a run into a leaderboard entry."""
 
 import hashlib
+import re
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
+
+from pydantic import JsonValue
 
 from ragen_agents.policies import CONTROLS
+from ragen_agents.policies.endpoint.settings import EndpointSettings
 from ragen_agents.rollout import Episode
 from ragen_agents.run_files.records import read_metrics
 from ragen_agents.run_files.yaml_files import load_yaml, validate
 from ragen_bench.config.run_config import ENTRY, AgentEntry, RunConfig
-from ragen_bench.config.suite_versions import check_playable
-from ragen_bench.evaluation.pairing import Side
-from ragen_bench.leaderboard.endpoints import published_settings
-from ragen_bench.leaderboard.entry import About, Entry, Training
-from ragen_bench.leaderboard.entry_check import Tick, check_entry, results_of
-from ragen_bench.leaderboard.rules import EntryError, check_rules, check_titles
+from ragen_bench.evaluation.comparison import Side
+from ragen_bench.leaderboard.check import Tick, check_entry, results_of
+from ragen_bench.leaderboard.entry import (
+    About,
+    Entry,
+    EntryError,
+    Training,
+    check_rules,
+    check_titles,
+)
 from ragen_bench.leaderboard.store import read_about, write_entry
 from ragen_bench.runs.environments import versions_of
 from ragen_bench.runs.records import encode_episode
 from ragen_bench.verification.run_verification import MismatchError, verify_checksums
 from ragen_envs.game.errors import RagenError
+
+_SECRET: Final = re.compile(
+    r"authorization|authentication|credential|passw(or)?d|passphrase|secret"
+    r"|(api|access|private|subscription)[ _-]?(key|token)|^key$"
+    r"|(^|[ _-])(auth|bearer|cookie|pwd|signature)$"
+    r"|(^|(?<!bos)(?<!eos)(?<!pad)(?<!stop)[ _-])token$",
+    re.IGNORECASE,
+)
+"""Names of fields that may hold a secret; ``max_tokens``, ``eos_token`` and ``authors`` are none."""
+
+
+def published_settings(endpoint: EndpointSettings | None) -> EndpointSettings | None:
+    """Return the settings that decide an endpoint's replies, without its address.
+
+    Raises:
+        RagenError: A field of ``extra_body`` is named like a secret.
+    """
+    if endpoint is None:
+        return None
+    secret = next(filter(_SECRET.search, _names(endpoint.extra_body)), None)
+    if secret is not None:
+        raise RagenError(
+            f"extra_body has the field '{secret:.60}', but an entry publishes extra_body, so it must hold no "
+            "secret; play the run without it"
+        )
+    return EndpointSettings.model_validate(endpoint.model_dump(exclude={"base_url"}))
+
+
+def _names(value: JsonValue) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from value
+        value = list(value.values())
+    if isinstance(value, list):
+        for inner in value:
+            yield from _names(inner)
 
 
 def read_description(path: Path | None, root: Path, agent: str) -> About:
@@ -84,7 +129,6 @@ def submit(
             f"name is '{about.name}', but '{side.agent}' played: only the entry of the control '{control}' "
             "has its name"
         )
-    check_playable(f"'{side.run.folder}' is a run", side.run.config.suite_version)
     entry, lines = _make(side, about, training)
     check_rules(entry)
     check_titles([*_others(root, about.name), entry])
@@ -136,7 +180,7 @@ def _make(side: Side, about: About, training: Training | None) -> tuple[Entry, b
     entry = Entry(
         about=about,
         config=renamed,
-        packages={name: found[:60] for name, found in versions_of(side.run.folder).items()},
+        packages={name: version[:60] for name, version in versions_of(side.run.folder).items()},
         training=training,
         episodes_sha256=hashlib.sha256(lines).hexdigest(),
         results=results_of(episodes),

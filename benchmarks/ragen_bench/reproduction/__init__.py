@@ -1,1 +1,1 @@
-"""The paper's tables and figures: its numbers beside ours, and verdicts on its claims."""
+"""Reproduce the paper's tables and figures: its numbers beside ours, and verdicts on its claims."""

@@ -1,4 +1,4 @@
-"""Agents that were only benchmarked, as rows of a table: an endpoint's model beside trained ones."""
+"""Add agents that were only benchmarked to a table, such as an endpoint's model beside trained ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +12,10 @@ from ragen_bench.reproduction.reproduction_config import Reproduction
 from ragen_bench.sweeps.results import Outcome, outcome_of
 from ragen_bench.sweeps.sweep_config import core_tasks
 from ragen_bench.sweeps.tasks import Choice, conversation_settings
-from ragen_envs import SUITE_VERSION
 from ragen_envs.game.errors import RagenError
 
 ZERO_SHOT: Final = "zero-shot"
-"""What the table calls such rows."""
+"""Design of such rows in the table."""
 
 
 @dataclass(frozen=True)
@@ -44,27 +43,22 @@ def read_beside(folders: Sequence[Path], what: Reproduction, choice: Choice) -> 
         RagenError: A folder is no run, or it has no agent that played the levels of any test, or an agent
             of two runs has the same name.
     """
-    found: dict[tuple[str, str], Beside] = {}
+    agents: dict[tuple[str, str], Beside] = {}
     for folder in folders:
-        there = _of_run(read_run(folder), what, choice)
-        if not there:
+        played = _of_run(read_run(folder), what, choice)
+        if not played:
             raise RagenError(_nothing(folder, what, choice))
-        for one in there:
-            if (one.agent, one.test) in found:
+        for one in played:
+            if (one.agent, one.test) in agents:
                 raise RagenError(f"--beside is '{folder}', but another run has '{one.agent}' too")
-            found[one.agent, one.test] = one
-    return list(found.values())
+            agents[one.agent, one.test] = one
+    return list(agents.values())
 
 
 def _of_run(run: Run, what: Reproduction, choice: Choice) -> list[Beside]:
-    if run.config.suite_version != SUITE_VERSION:
-        raise RagenError(
-            f"--beside is '{run.folder}', a run of suite version {run.config.suite_version}, which cannot be "
-            f"compared with version {SUITE_VERSION}; play it again"
-        )
     if run.config.suite.split != "test":
         return []
-    found = []
+    agents = []
     tests, levels = _tests(what, choice), choice.levels
     several = len({cell for cell, _, _ in tests}) > 1
     for cell, test, wanted in tests:
@@ -75,21 +69,21 @@ def _of_run(run: Run, what: Reproduction, choice: Choice) -> list[Beside]:
                 if task == wanted and agent.name not in CONTROLS and len(first) == levels:
                     shown = f"{agent.name} (as {cell})" if several else agent.name
                     outcome, sampling = outcome_of(first), run.config.suite.sampling
-                    found.append(Beside(shown, cell, test, outcome, sampling))
-    return found
+                    agents.append(Beside(shown, cell, test, outcome, sampling))
+    return agents
 
 
 def _tests(what: Reproduction, choice: Choice) -> list[tuple[str, str, Task]]:
     """Return every test of a table: the first cell with its settings, its name, and the task."""
-    found: list[tuple[str, str, Task]] = []
+    every: list[tuple[str, str, Task]] = []
     sweep = what.load_sweep()
     scale = sweep.scales[choice.scale]
     for test in dict.fromkeys(column.test for column in what.columns):
         for name, cell in sweep.cells.items():
             task = Task(env=core_tasks()[test].env, settings=conversation_settings(scale, cell))
-            if all(task != other for _, _, other in found):
-                found.append((name, test, task))
-    return found
+            if all(task != other for _, _, other in every):
+                every.append((name, test, task))
+    return every
 
 
 def _nothing(folder: Path, what: Reproduction, choice: Choice) -> str:

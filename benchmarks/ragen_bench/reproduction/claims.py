@@ -1,14 +1,20 @@
-"""The verdict of our runs on the claims of a table or figure."""
+"""Judge the claims of a table or figure."""
 
 import math
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple, get_args
 
 import numpy as np
+import pandas as pd
 
-from ragen_bench.reproduction.findings import Finding
+from ragen_bench.reproduction.findings import (
+    Finding,
+    Remedy,
+    scalar_finding,
+    share_finding,
+    success_finding,
+)
 from ragen_bench.reproduction.measurements import Runs
-from ragen_bench.reproduction.remedies import Remedy
 from ragen_bench.reproduction.reproduction_config import (
     Claim,
     Origin,
@@ -16,10 +22,10 @@ from ragen_bench.reproduction.reproduction_config import (
     ScalarClaim,
     SuccessClaim,
 )
-from ragen_bench.reproduction.run_findings import scalar_finding, share_finding
 from ragen_bench.reproduction.run_measures import SECONDS
-from ragen_bench.reproduction.success_findings import success_finding
 from ragen_bench.stats.paired import ALPHA, holm_exclusive
+from ragen_bench.sweeps.state import Cost, TaskState
+from ragen_bench.sweeps.tasks import SweepTask
 
 Word = Literal["supported", "contradicted", "smaller", "undecided", "not run"]
 """``smaller``: the effect is less than half of the paper's, and not shown to be there at all."""
@@ -39,7 +45,7 @@ class Verdict(NamedTuple):
     """Of the verdict, adjusted over all claims of the table or figure; nan where nothing can be tested."""
     verdict: Word
     remedy: str
-    """What would decide it; "" where it is decided."""
+    """The way to decide it; "" where it is decided."""
     seeds_needed: int = 0
     """Runs of each setting that would decide it; 0 where it is decided, or no number is known or enough."""
 
@@ -123,3 +129,41 @@ def _find(what: Reproduction, claim: Claim, runs: Runs) -> Finding:
     if isinstance(claim, ScalarClaim):
         return scalar_finding(claim, runs)
     return share_finding(claim, runs)
+
+
+def claims_data(
+    what: Reproduction, verdicts: Sequence[Verdict], states: Sequence[TaskState], cost: Cost
+) -> pd.DataFrame:
+    """Return a row for each claim: the fields of `Verdict`, and what follows.
+
+    ``further_runs`` is how many runs are missing to decide a claim, those of all its settings together, and
+    ``core_hours`` their time on one core; 0 and nan where no number of runs is known that would.
+    """
+    data = pd.DataFrame(verdicts, columns=Verdict._fields)
+    missing = [
+        [
+            cost.whole(task)
+            for cell in what.cells_of(claim)
+            for task, done in [_runs(states, *cell, needed_curve(claim))]
+            for _ in range(verdict.seeds_needed - done)
+        ]
+        for claim, verdict in zip(what.claims, verdicts, strict=True)
+    ]
+    data["further_runs"] = list(map(len, missing))
+    data["core_hours"] = [_hours(seconds) for seconds in missing]
+    return data
+
+
+def _runs(states: Sequence[TaskState], game: str, cell: str, curve: str) -> tuple[SweepTask, int]:
+    """Return the task of one run of a cell, and how many are done; with a curve, if one is named."""
+    of_cell = [
+        s for s in states
+        if (s.task.game, s.task.cell) == (game, cell) and s.task.seed is not None
+    ]  # fmt: skip
+    done = [s.result for s in of_cell if s.result is not None]
+    return of_cell[0].task, sum(not curve or curve in result.curves for result in done)
+
+
+def _hours(seconds: Sequence[float | None]) -> float:
+    known = [each for each in seconds if each is not None]
+    return sum(known) / 3600 if known and len(known) == len(seconds) else math.nan

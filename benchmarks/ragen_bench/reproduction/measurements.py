@@ -1,17 +1,16 @@
-"""The results of a sweep as samples: which levels the runs of a cell solved, and the controls."""
+"""Read the results of a sweep as samples: the levels that the runs of a cell solved, and the controls."""
 
 import math
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ragen_bench.reproduction.remedies import Remedy
 from ragen_bench.reproduction.reproduction_config import Column
 from ragen_bench.stats.intervals import FloatArray
 from ragen_bench.stats.mixed_effects import distinct_levels
 from ragen_bench.sweeps.results import Outcome, TaskResult
 from ragen_bench.sweeps.sweep_config import Sweep
-from ragen_bench.sweeps.tasks import POLICY, Choice, controls_cell
+from ragen_bench.sweeps.tasks import POLICY, controls_cell
 
 _UNDECIDING: Final = (1, 2, 3)
 """Numbers of seeds with which nothing is decided: the smallest p-value of three against three is 0.10."""
@@ -31,11 +30,11 @@ class Runs:
 
     def of(self, game: str, cell: str) -> list[TaskResult]:
         """Return the trained runs of a cell by seed."""
-        found = [
+        runs = [
             r for r in self.results
             if r.task.game == game and r.task.cell == cell and r.task.seed is not None
         ]  # fmt: skip
-        return sorted(found, key=lambda result: result.task.seed or 0)
+        return sorted(runs, key=lambda result: result.task.seed or 0)
 
     def correction(
         self, cells: Iterable[tuple[str, str]], curve: str = "", further: int = 0
@@ -57,16 +56,9 @@ class Runs:
         return {cell: self._counts(cell) for cell in cells if len(self._counts(cell)) > 1}
 
     def _counts(self, cell: tuple[str, str], curve: str = "") -> list[int]:
-        """Return how many seeds a cell had whenever verdicts on it could be made."""
+        """Return the numbers of seeds that a cell had whenever verdicts on it could be made."""
         runs = [r for r in self.of(*cell) if not curve or curve in r.curves]
         return sorted({r.seeds or 0 for r in runs if r.seeds not in _UNDECIDING})
-
-    def lacking(self, games: Iterable[str], cells: Iterable[str]) -> Remedy | None:
-        """Return which of the cells have no run on one of the games, as what is still needed."""
-        missing = [cell for cell in cells if not all(self.of(game, cell) for game in set(games))]
-        if not missing:
-            return None
-        return Remedy(f"runs of {' and '.join(dict.fromkeys(missing))}", Choice.seeds)
 
     def sample(self, column: Column, cell: str) -> FloatArray | None:
         """Return the test outcomes of a cell, (seeds, distinct levels), or None without any."""
@@ -74,8 +66,8 @@ class Runs:
 
     def control(self, column: Column, cell: str, agent: str) -> FloatArray | None:
         """Return the outcomes of a control under a cell's settings, (1, distinct levels), or None."""
-        found = self._controls(column, cell)
-        return None if found is None else sample_of([found.outcomes[agent][column.test]])
+        controls = self._controls(column, cell)
+        return None if controls is None else sample_of([controls.outcomes[agent][column.test]])
 
     def chance(self, column: Column, cell: str) -> float:
         """Return the success of random play under a cell's settings, exact or sampled; nan if not known."""
@@ -85,14 +77,14 @@ class Runs:
 
     def exact_chance(self, column: Column, cell: str) -> float:
         """Return the exact success of random play under a cell's settings; nan if it is not known."""
-        found = self._controls(column, cell)
-        known = None if found is None else found.outcomes["random"][column.test].random
+        controls = self._controls(column, cell)
+        known = None if controls is None else controls.outcomes["random"][column.test].random
         return math.nan if known is None else known
 
     def optimum(self, column: Column, cell: str) -> float:
         """Return the best possible chance of success under a cell's settings; nan if it is not known."""
-        found = self._controls(column, cell)
-        return math.nan if found is None else found.outcomes["oracle"][column.test].optimal
+        controls = self._controls(column, cell)
+        return math.nan if controls is None else controls.outcomes["oracle"][column.test].optimal
 
     def _controls(self, column: Column, cell: str) -> TaskResult | None:
         wanted = (column.train, controls_cell(self.sweep, cell), None)

@@ -1,7 +1,8 @@
-"""A table or figure of the paper as a YAML file: the sweep, the paper's numbers, the claims."""
+"""Load a table or figure of the paper: the sweep, the paper's numbers, the claims."""
 
+from collections.abc import Iterable
 from importlib import resources
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -11,6 +12,31 @@ from ragen_bench.config.suites import Name
 from ragen_bench.sweeps.results import CURVES
 from ragen_bench.sweeps.sweep_config import Sweep, load_sweep
 from ragen_envs.game.errors import RagenError
+
+OTHER_LEVELS: Final = {
+    "Bandit": "one fixed pair of names instead of many",
+    "BanditRev": "one fixed pair of names for training and one for tests instead of many",
+    "SokobanNewVocab": "search depth 30 instead of 300",
+}
+"""By test, what the paper's levels are instead of ours."""
+
+MARK: Final = "*"
+"""Follows a number of the paper that was measured on other levels."""
+
+
+def paper_mark(test: str) -> str:
+    """Return the mark of the paper's numbers for a test, or ""."""
+    return MARK if test in OTHER_LEVELS else ""
+
+
+def paper_notes(tests: Iterable[str]) -> list[str]:
+    """Return a note for each of the tests whose numbers are marked."""
+    return [
+        f"{MARK} the paper's {test} has other levels: {OTHER_LEVELS[test]}"
+        for test in dict.fromkeys(tests)
+        if test in OTHER_LEVELS
+    ]
+
 
 Scalar = Literal[
     "seconds", "thought", "reply", "template", "deviation", "kept", "peak", "last", "clipped", "updates",
@@ -28,7 +54,7 @@ Event = Literal[
 ]
 """Something that happens in a run; see `ragen_bench.reproduction.run_measures`."""
 Origin = Literal["RAGEN", "RAGEN-2", "own"]
-"""Who makes a claim; "own" is a question or a control of this project, which the papers do not have."""
+"""Source of a claim; "own" is a question or a control of this project, which the papers do not have."""
 
 
 class _Model(BaseModel):
@@ -36,7 +62,7 @@ class _Model(BaseModel):
 
 
 class Column(_Model):
-    """What a number of the table is of."""
+    """A column of the table."""
 
     train: Name
     """The game that was trained on."""
@@ -67,7 +93,7 @@ class ScalarClaim(_Claim):
     train: Name
     """The game that was trained on."""
     paper: str = ""
-    """What the paper says of it, as it is shown."""
+    """The paper's statement, as it is shown."""
     effect: float | None = None
     """The paper's size where it prints one: as a share for changes, such as -0.73, else as the number."""
     flat: bool = False
@@ -138,7 +164,7 @@ class Reproduction(_Model):
     paper: dict[Name, list[float | None]] = Field(default_factory=dict)
     """By cell: the paper's success rates in percent, by column; None where it prints none."""
     source: str = ""
-    """What the paper's numbers are."""
+    """Meaning of the paper's numbers."""
     curves: list[str] = Field(default_factory=lambda: ["success"])
     """The metrics of training that are drawn."""
     passes: bool = False

@@ -1,33 +1,95 @@
-"""Write the files of a reproduction: results, table, claims, drawing."""
+"""Write the files of a reproduction: results, table, claims, drawing, page."""
 
-from collections.abc import Sequence
+import base64
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import jinja2
 import pandas as pd
 
+from ragen_agents.rollout import Episode
 from ragen_agents.run_files.files import write_atomically
+from ragen_bench.console.escaping import escape_unprintable
 from ragen_bench.console.formats import Grid, markdown
 from ragen_bench.reproduction.beside import Beside
-from ragen_bench.reproduction.claim_costs import claims_data
-from ragen_bench.reproduction.claims import Verdict, judge
-from ragen_bench.reproduction.figures import draw_curves
-from ragen_bench.reproduction.html_page import render_page, sample_episodes
+from ragen_bench.reproduction.claims import Verdict, claims_data, judge
+from ragen_bench.reproduction.figures import draw_curves, draw_phase, phase_grid, tabulate_phase
 from ragen_bench.reproduction.measurements import Runs
-from ragen_bench.reproduction.paper_levels import paper_notes
-from ragen_bench.reproduction.phase import draw_phase, phase_grid, tabulate_phase
 from ragen_bench.reproduction.reproduction_config import (
+    Column,
     Reproduction,
     bundled_reproductions,
     games_of,
     load_reproduction,
+    paper_notes,
 )
-from ragen_bench.reproduction.stages import stages_grid, tabulate_stages
-from ragen_bench.reproduction.success_table import claims_grid, table_grid, tabulate
+from ragen_bench.reproduction.success_table import (
+    claims_grid,
+    stages_grid,
+    table_grid,
+    tabulate,
+    tabulate_stages,
+)
+from ragen_bench.runs.directory import EPISODES
+from ragen_bench.runs.records import read_records
 from ragen_bench.sweeps.archive import add_to_archive, archive_path, read_archive
-from ragen_bench.sweeps.state import Cost
+from ragen_bench.sweeps.state import Cost, TaskState
 from ragen_bench.sweeps.sweep_run import SweepRun
 from ragen_bench.sweeps.tasks import Choice
+from ragen_bench.sweeps.work import TEST
+
+
+def render_page(
+    title: str,
+    scale: str,
+    notes: list[str],
+    claims: Grid,
+    table: Grid,
+    second_table: tuple[str, Grid] | None,
+    drawing: str | None,
+    episodes: list[tuple[str, list[Episode]]],
+) -> str:
+    """Return the page; it runs no script and asks for nothing elsewhere."""
+    environment = jinja2.Environment(loader=jinja2.PackageLoader("ragen_bench"), autoescape=True)
+    source = None
+    if drawing is not None:
+        source = "data:image/svg+xml;base64," + base64.b64encode(drawing.encode()).decode()
+    return environment.get_template("reproduction.html.j2").render(
+        title=title, scale=scale, notes=notes, claims=claims, table=table,
+        second_table=second_table, drawing=source, episodes=episodes,
+    )  # fmt: skip
+
+
+def sample_episodes(
+    root: Path, states: list[TaskState], columns: list[Column]
+) -> list[tuple[str, list[Episode]]]:
+    """Return a solved and an unsolved episode of each cell's first seed, where its replies are there.
+
+    Results that are kept have no replies; only the folder in which a task was done has them.
+    """
+    samples = []
+    for state in states:
+        task = state.task
+        path = root / (state.source or task).path / TEST / EPISODES
+        if task.seed == 0 and state.result is not None and path.exists():
+            tests = [column.test for column in columns if column.train == task.game]
+            samples.append((f"{task.game}, {task.cell}", list(_first_of_each(path, tests))))
+    return samples
+
+
+def _first_of_each(path: Path, tests: list[str]) -> Iterator[Episode]:
+    episodes = [
+        episode for episode in read_records(path, Episode).episodes if episode.task in tests[:1]
+    ]
+    for solved in (True, False):
+        first = next((episode for episode in episodes if episode.success is solved), None)
+        if first is not None:
+            turns = [
+                t.model_copy(update={"reply": escape_unprintable(t.reply, kept="\n\t")})
+                for t in first.turns
+            ]
+            yield first.model_copy(update={"turns": tuple(turns)})
 
 
 class Report:
@@ -72,7 +134,7 @@ class Report:
 
     @property
     def second_table(self) -> tuple[str, Grid] | None:
-        """How a metric of training went, or where training collapses, with a title; None without either."""
+        """The stages of a metric, or the map of collapses, with a title; None without either."""
         if self.what.stages is not None and self.stages_data is not None:
             return self.what.stages.title, stages_grid(self.stages_data)
         if self.what.phase is not None and self.phase_data is not None:
@@ -81,37 +143,37 @@ class Report:
 
     @property
     def drawing(self) -> str | None:
-        """Where training collapses, or its curves, as SVG; None if nothing was trained."""
+        """The map of collapses, or the curves of training, as SVG; None if nothing was trained."""
         if self.what.phase is not None:
             return None if self.phase_data is None else draw_phase(self.phase_data)
         return draw_curves(self.what, self._runs)
 
     def notes(self) -> list[str]:
         """Return the notes below the table."""
-        found = []
+        lines = []
         if self._missing:
             are = "task is" if self._missing == 1 else "tasks are"
-            found.append(f"unfinished: {self._missing} {are} missing")
+            lines.append(f"unfinished: {self._missing} {are} missing")
         trained = self.data.loc[self.data["design"] != "control", "seeds"]
         if max(trained, default=0) == 1:
-            found.append(
+            lines.append(
                 "one seed: intervals speak of these runs, not of the method, and nothing is decided"
             )
         if self.what.source:
-            found.append(f"paper: {self.what.source}")
-        found += paper_notes(self.data.loc[self.data["paper"].notna(), "test"])
-        found += dict.fromkeys(
+            lines.append(f"paper: {self.what.source}")
+        lines += paper_notes(self.data.loc[self.data["paper"].notna(), "test"])
+        lines += dict.fromkeys(
             f"{task.game} {task.cell}: the same runs as {source.cell} of the sweep {source.sweep}"
             for task, source in self._borrowed
             if task.seed is not None
         )
-        found += self._added_seeds()
-        found += self._other_sampling()
+        lines += self._added_seeds()
+        lines += self._other_sampling()
         early = [r for r in self._results if r.ended]
-        found += [
+        lines += [
             f"{r.task.game} {r.task.cell} seed {r.task.seed} ended early: {r.ended}" for r in early
         ]
-        return found
+        return lines
 
     def _added_seeds(self) -> list[str]:
         """Return a note on the cells whose p-values are corrected for seeds that were added."""
@@ -126,7 +188,7 @@ class Report:
         return [f"p-values are doubled each time that seeds were added after verdicts: {listed}"]
 
     def _other_sampling(self) -> list[str]:
-        """Return how agents were sampled that were not sampled as the cells were."""
+        """Return a note on each agent that was not sampled as the cells were."""
         return list(
             dict.fromkeys(
                 f"{one.agent} was sampled at temperature {one.sampling.temperature:g} with at most "
@@ -203,12 +265,15 @@ def kept_reports(folder: Path) -> list[Report]:
     for name in bundled_reproductions():
         what = load_reproduction(name)
         archive = read_archive(archive_path(folder, what.sweep, "laptop"))
-        if all(r.task.seed is None for r in archive):
-            continue
-        choice = Choice(games=tuple(games_of(what, "laptop")))
-        nowhere = folder / "no-runs"  # only what is kept
-        run = SweepRun(what.load_sweep(), choice, nowhere, None, kept=folder)
-        report = Report(what, run.with_kept_seeds())
-        if report.trained:
-            reports.append(report)
-    return reports
+        if any(r.task.seed is not None for r in archive):
+            reports.append(stored_report(folder, name))
+    return [report for report in reports if report.trained]
+
+
+def stored_report(folder: Path, name: str) -> Report:
+    """Return a table or figure at laptop scale of the results in a folder."""
+    what = load_reproduction(name)
+    choice = Choice(games=tuple(games_of(what, "laptop")))
+    nowhere = folder / "no-runs"  # only what is kept
+    run = SweepRun(what.load_sweep(), choice, nowhere, None, kept=folder)
+    return Report(what, run.with_kept_seeds())

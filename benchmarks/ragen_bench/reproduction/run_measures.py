@@ -1,4 +1,4 @@
-"""Numbers and events of single runs, read off their curves of training."""
+"""Measure numbers and events of single runs by their curves of training."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -84,8 +84,8 @@ def _seconds(result: TaskResult) -> float:
 def _change(metric: str) -> Callable[[TaskResult], float]:
     def change(result: TaskResult) -> float:
         values = smoothed(curve(result, metric)[1])
-        there = len(values) > 1 and values[0] > 0
-        return math.log(max(values[-1] / values[0], _NOTHING_LEFT)) if there else math.nan
+        defined = len(values) > 1 and values[0] > 0
+        return math.log(max(values[-1] / values[0], _NOTHING_LEFT)) if defined else math.nan
 
     return change
 
@@ -124,12 +124,12 @@ def _rise(term: Term) -> Callable[[TaskResult], float]:
     def rise(result: TaskResult) -> float:
         deviation, norm = (_by_probe(result, name) for name in ("reward_std", term))
         probes = [(deviation[i], norm[i]) for i in deviation if i in norm]
-        found = [
+        correlations = [
             float(stats.spearmanr(deviations, norms).statistic)
             for deviations, norms in probes
             if np.ptp(deviations) > 0 and np.ptp(norms) > _NOTHING
         ]
-        return float(np.mean(found)) if found else math.nan
+        return float(np.mean(correlations)) if correlations else math.nan
 
     return rise
 
@@ -205,11 +205,11 @@ def happened(result: TaskResult, event: Event) -> bool | None:
         return _halved_before(result, _EARLY[event], last_up)
     if event == "gradient-spike":
         return _spiked(curve(result, "grad_norm")[1])
-    _, told = _means(result, _INFORMATION)
+    _, information = _means(result, _INFORMATION)
     _, valid = _means(result, "valid")
-    if not len(told) or not len(valid) or told[0] <= 0:
+    if not len(information) or not len(valid) or information[0] <= 0:
         return None
-    return bool(told[-1] < _FALLEN * told[0] and valid[-1] >= _VALID)
+    return bool(information[-1] < _FALLEN * information[0] and valid[-1] >= _VALID)
 
 
 def _halved_before(result: TaskResult, metric: str, last_up: int) -> bool | None:

@@ -1,4 +1,4 @@
-"""The table of a reproduction: every cell and test beside the paper's number, and the controls."""
+"""Tabulate a reproduction: success beside the paper's numbers, and stages of training."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,12 +10,13 @@ import pandas as pd
 from ragen_bench.console.formats import Grid, number, percent, percent_interval
 from ragen_bench.reproduction.beside import ZERO_SHOT, Beside
 from ragen_bench.reproduction.measurements import Runs, sample_of
-from ragen_bench.reproduction.paper_levels import paper_mark
-from ragen_bench.reproduction.reproduction_config import Column
+from ragen_bench.reproduction.reproduction_config import Column, Reproduction, paper_mark
+from ragen_bench.reproduction.run_measures import curve, smoothed
 from ragen_bench.stats.intervals import FloatArray
 from ragen_bench.stats.mixed_effects import mixed_effects_rate, mixed_effects_rate_difference
 from ragen_bench.stats.paired import ALPHA, holm
 from ragen_bench.stats.scores import normalised_score
+from ragen_bench.sweeps.results import TaskResult
 from ragen_bench.sweeps.tasks import INITIAL, controls_cell
 
 _NAN: Final = math.nan
@@ -116,9 +117,7 @@ def _row(runs: Runs, column: Column, name: str, cell: str, sample: FloatArray) -
         "low": success.low,
         "high": success.high,
         "score": normalised_score(
-            success.estimate,
-            runs.chance(column, cell),
-            runs.optimum(column, cell),
+            success.estimate, runs.chance(column, cell), runs.optimum(column, cell)
         ),
         "paper": _NAN,
     }
@@ -139,14 +138,14 @@ def _comparison(runs: Runs, column: Column, cell: str, sample: FloatArray) -> di
     other = None if against is None else runs.sample(column, against)
     if against is None or other is None:
         return {"against": ""}
-    found = mixed_effects_rate_difference(sample, other)
+    difference = mixed_effects_rate_difference(sample, other)
     factor = runs.correction([(column.train, cell), (column.train, against)])
     return {
         "against": against,
-        "difference": found.interval.estimate,
-        "difference_low": found.interval.low,
-        "difference_high": found.interval.high,
-        "p": min(factor * found.p_value, 1.0) if min(found.seeds) > 1 else _NAN,
+        "difference": difference.interval.estimate,
+        "difference_low": difference.interval.low,
+        "difference_high": difference.interval.high,
+        "p": min(factor * difference.p_value, 1.0) if min(difference.seeds) > 1 else _NAN,
     }
 
 
@@ -193,8 +192,8 @@ def table_grid(data: pd.DataFrame) -> Grid:
 def _controls(data: pd.DataFrame, row: dict[Any, Any]) -> str:
     """Return the success of the controls under a row's conversation settings, exact where it is known."""
     same = data[(data["trained_on"] == row["trained_on"]) & (data["test"] == row["test"])]
-    found = same[(same["design"] == "control") & (same["cell"] == row["controls"])]
-    by_agent = dict(zip(found["row"], found["success"], strict=True))
+    controls = same[(same["design"] == "control") & (same["cell"] == row["controls"])]
+    by_agent = dict(zip(controls["row"], controls["success"], strict=True))
     random, initial, oracle = (by_agent.get(agent, _NAN) for agent in _AGENTS)
     shown = (by_agent.get(_RANDOM, random), initial, by_agent.get(_OPTIMUM, oracle))
     return " / ".join(map(percent, shown))
@@ -223,3 +222,72 @@ def claims_grid(data: pd.DataFrame) -> Grid:
     header = ["claim", "verdict", "paper", "ours", "p Holm", "what would decide it", "core hours"]
     wrapped = ("claim", "what would decide it")
     return Grid(header, rows, 2, ("core hours", "what would decide it", "p Holm"), wrapped)
+
+
+_PLACES: Final = ("start", "half way", "end")
+
+
+def tabulate_stages(what: Reproduction, runs: Runs) -> pd.DataFrame | None:
+    """Return a row for each trained cell and place of training, or None if there are none.
+
+    Columns: ``trained_on``, ``row`` (a cell), ``metric``, ``place`` ("start", "half way", "end"), ``seeds``;
+    ``mean`` over seeds of the curve averaged over five iterations, ``lowest`` and ``highest`` seed;
+    ``paper``, nan where it prints none.
+    """
+    if what.stages is None:
+        return None
+    rows = [
+        row
+        for game in dict.fromkeys(column.train for column in what.columns)
+        for cell in runs.sweep.cells
+        for row in _rows(what, runs, game, cell)
+    ]
+    return pd.DataFrame(rows) if rows else None
+
+
+def _rows(what: Reproduction, runs: Runs, game: str, cell: str) -> list[dict[str, Any]]:
+    assert what.stages is not None
+    stages = [_stages(result, what.stages.metric) for result in runs.of(game, cell)]
+    if not stages or not all(len(values) for values in stages):
+        return []
+    printed = what.stages.paper.get(game, {}).get(cell, [np.nan] * len(_PLACES))
+    return [
+        {
+            "trained_on": game,
+            "row": cell,
+            "metric": what.stages.metric,
+            "place": place,
+            "seeds": len(stages),
+            "mean": values.mean(),
+            "lowest": values.min(),
+            "highest": values.max(),
+            "paper": paper,
+        }
+        for place, values, paper in zip(_PLACES, np.stack(stages, axis=1), printed, strict=True)
+    ]
+
+
+def _stages(result: TaskResult, metric: str) -> FloatArray:
+    values = smoothed(curve(result, metric)[1])
+    return values[[0, len(values) // 2, -1]] if len(values) else values
+
+
+def stages_grid(data: pd.DataFrame) -> Grid:
+    """Return the table for people, a row for each cell."""
+    header = ["trained on", "row", "seeds", *_PLACES, f"paper: {' / '.join(_PLACES)}"]
+    rows = [
+        [
+            str(game),
+            str(cell),
+            str(part["seeds"].iloc[0]),
+            *(_shown(row) for row in part.to_dict("records")),
+            " / ".join(number(value, 1) for value in part["paper"]),
+        ]
+        for (game, cell), part in data.groupby(["trained_on", "row"], sort=False)
+    ]
+    return Grid(header, rows, left=2, hideable=("seeds", header[-1]))
+
+
+def _shown(row: dict[Any, Any]) -> str:
+    spread = f" ({number(row['lowest'], 1)} to {number(row['highest'], 1)})"
+    return number(row["mean"], 1) + (spread if row["seeds"] > 1 else "")

@@ -1,1 +1,1 @@
-"""Run directories: what was run, on what, and every episode of it."""
+"""Keep runs in directories: their config, their environment and every episode."""

@@ -1,4 +1,4 @@
-"""``episodes.sha256``: a hash of each line, written after it.
+"""Write and check ``episodes.sha256``: a hash of each line, written after it.
 
 Replaying an episode checks all that the game decides. It cannot tell a reply from another one with
 the same actions, nor a token count or a time from another; these hashes can.
@@ -44,20 +44,21 @@ class Checksums:
         Raises:
             RagenError: An episode differs from its hash or is missing, so it was changed or removed later.
         """
-        there = read_checksums(self._path.parent) or []
-        for record, checksum in zip(records, there, strict=False):
+        written = read_checksums(self._path.parent) or []
+        for record, checksum in zip(records, written, strict=False):
             if record.sha256 != checksum:
                 raise RagenError(
                     f"{self._path.with_suffix('.jsonl')} line {record.line} was changed after it "
                     "was written"
                 )
         # Lines are on the disk before their hashes, so no interruption leaves a hash without its line.
-        if len(there) > len(records):
+        if len(written) > len(records):
             raise RagenError(
                 f"{self._path.with_suffix('.jsonl')} line {len(records) + 1} was changed or removed after "
-                f"it was written: {self._path.name} has {len(there)} episodes, but {len(records)} can be read"
+                f"it was written: {self._path.name} has {len(written)} episodes, but {len(records)} can be "
+                "read"
             )
-        return there
+        return written
 
     def repair(self, records: Sequence[Record[EpisodeT]]) -> None:
         """Bring the file in step with the episodes that survived an interruption.
@@ -67,8 +68,8 @@ class Checksums:
         Raises:
             RagenError: As of `check`.
         """
-        there = self.check(records)
-        bare = [record for record in records[len(there) :] if record.sha256 not in self._known]
+        written = self.check(records)
+        bare = [record for record in records[len(written) :] if record.sha256 not in self._known]
         if bare:
             _LOG.warning(
                 "%s lacked the checksums of %d of %d episodes; earlier changes to them cannot be detected",

@@ -1,4 +1,4 @@
-"""Run directories: what was run, on what, and every episode of it."""
+"""Write and read run directories: config, environment and every episode."""
 
 import os
 from collections.abc import Sequence
@@ -22,8 +22,7 @@ from ragen_bench.config.run_config import (
     differences,
     load_config,
 )
-from ragen_bench.config.suite_versions import check_playable
-from ragen_bench.runs.checksums import MAX_APPEND, Checksums
+from ragen_bench.runs.checksums import CHECKSUMS, MAX_APPEND, Checksums
 from ragen_bench.runs.environments import continue_with, write_environments
 from ragen_bench.runs.records import Records, encode_episode, read_records
 from ragen_envs.game.errors import RagenError
@@ -92,8 +91,8 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
             return
         # What a run leaves that was killed before its config was in place.
         own = {EPISODES, ENVIRONMENT, *(Path(n).stem + ".tmp" for n in (CONFIG, ENVIRONMENT))}
-        there = list(self.folder.iterdir())
-        if any(p.name not in own or (p.name == EPISODES and p.stat().st_size) for p in there):
+        paths = list(self.folder.iterdir())
+        if any(p.name not in own or (p.name == EPISODES and p.stat().st_size) for p in paths):
             raise RagenError(
                 f"'{self.folder}' is not a run directory and not empty; choose another --out"
             )
@@ -101,16 +100,16 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
     def _start(self) -> None:
         started = (self.folder / CONFIG).exists()
         find = check_run if started else read_episodes
-        found = find(self.folder, self.config)
+        records = find(self.folder, self.config)
         self._checksums = Checksums(self.folder)
-        self._checksums.check(found.records)  # before anything is overwritten
-        self.done = {episode.key for episode in found.episodes}
-        if not found.records:
+        self._checksums.check(records.records)  # before anything is overwritten
+        self.done = {episode.key for episode in records.episodes}
+        if not records.records:
             self._write_head()
         elif not self.done.issuperset(self.config.keys):
             continue_with(self.folder, self._environment())
-        self._file.truncate(found.size)
-        self._checksums.repair(found.records)
+        self._file.truncate(records.size)
+        self._checksums.repair(records.records)
 
     def _environment(self) -> dict[str, Any]:
         names = (agent.name for agent in self.config.agents)
@@ -131,50 +130,49 @@ def check_run(folder: Path, config: AnyConfig) -> Records[Any]:
     Raises:
         RagenError: It holds another run, or an episode that is not of this run.
     """
-    there = load_config(folder)
-    found = read_episodes(folder, there)
-    if not found.records and not found.torn:
-        return found
-    check_playable(f"'{folder}' holds a run", there.suite_version)
-    _check_agents(folder, there, config)
-    differs = differences_of(_agents(there), _agents(config)) or differences(there, config)
+    old = load_config(folder)
+    records = read_episodes(folder, old)
+    if not records.records and not records.torn:
+        return records
+    _check_agents(folder, old, config)
+    differs = differences_of(_agents(old), _agents(config)) or differences(old, config)
     if differs is not None:
         raise RagenError(f"'{folder}' holds another run: {differs}; choose another --out")
-    _check_keys(folder, found, config)
-    return found
+    _check_keys(folder, records, config)
+    return records
 
 
-def _check_keys(folder: Path, found: Records[Any], config: AnyConfig) -> None:
+def _check_keys(folder: Path, records: Records[Any], config: AnyConfig) -> None:
     """Raise `RagenError` if an episode is not one of the config's."""
     expected = set(config.keys)
-    for record in found.records:
+    for record in records.records:
         key = record.episode.key
         if key not in expected:
             raise RagenError(f"{folder / EPISODES} line {record.line} is not of this run: {key}")
 
 
-def _check_agents(folder: Path, there: AnyConfig, here: AnyConfig) -> None:
+def _check_agents(folder: Path, old: AnyConfig, new: AnyConfig) -> None:
     """Raise `RagenError` if two runs of one kind do not have the same agents in the same order."""
-    old, new = ([agent.name for agent in config.agents] for config in (there, here))
-    if type(there) is not type(here):
+    old_names, new_names = ([agent.name for agent in config.agents] for config in (old, new))
+    if type(old) is not type(new):
         return
-    if old == new:
-        _check_weights(folder, there, here)
+    if old_names == new_names:
+        _check_weights(folder, old, new)
         return
-    more = [name for name in new if name not in old]
-    longer = len(old) + len(more) == len(new)
-    says = f"also names {_and(more)}" if longer and more else f"names {_and(new)}"
+    more = [name for name in new_names if name not in old_names]
+    longer = len(old_names) + len(more) == len(new_names)
+    says = f"also names {_and(more)}" if longer and more else f"names {_and(new_names)}"
     advice = "choose another --out"
-    if more and isinstance(there, RunConfig):
-        advice += f", then compare them: ragen compare {folder}:{old[-1]} NEW:{more[0]}"
+    if more and isinstance(old, RunConfig):
+        advice += f", then compare them: ragen compare {folder}:{old_names[-1]} NEW:{more[0]}"
     raise RagenError(
-        f"'{folder}' has the agent{'s' if len(old) > 1 else ''} {_and(old)}, but this command "
+        f"'{folder}' has the agent{'s' if len(old_names) > 1 else ''} {_and(old_names)}, but this command "
         f"{says}; {advice}"
     )
 
 
-def _check_weights(folder: Path, there: AnyConfig, here: AnyConfig) -> None:
-    pairs = zip(there.agents, here.agents, strict=True)
+def _check_weights(folder: Path, before: AnyConfig, now: AnyConfig) -> None:
+    pairs = zip(before.agents, now.agents, strict=True)
     changed = [new.name for old, new in pairs if old.weights != new.weights]
     if changed:
         what = "sources" if all(map(is_python_agent, changed)) else "files"
@@ -206,11 +204,11 @@ def read_own_episodes(folder: Path, config: AnyConfig) -> Records[Any]:
     Raises:
         RagenError: As of ``read_records``, or an episode is not one of the config's.
     """
-    found = read_episodes(folder, config)
-    _check_keys(folder, found, config)
+    read = read_episodes(folder, config)
+    _check_keys(folder, read, config)
     places = {key: place for place, key in enumerate(config.keys)}
-    records = sorted(found.records, key=lambda record: places[record.episode.key])
-    return replace(found, records=records)
+    records = sorted(read.records, key=lambda record: places[record.episode.key])
+    return replace(read, records=records)
 
 
 def missing_agents(folder: Path, config: AnyConfig, retry_errors: bool = False) -> list[str]:
@@ -221,7 +219,55 @@ def missing_agents(folder: Path, config: AnyConfig, retry_errors: bool = False) 
         config: The run's.
         retry_errors: Whether episodes that ended in an error, or exceeded the context, count as lacking.
     """
-    there = check_run(folder, config).episodes if (folder / CONFIG).exists() else []
-    done = {e.key for e in there if not (retry_errors and e.is_failure)}
+    episodes = check_run(folder, config).episodes if (folder / CONFIG).exists() else []
+    done = {e.key for e in episodes if not (retry_errors and e.is_failure)}
     lacking = {agent for key in config.keys if key not in done for agent in key.agents}
     return [agent.name for agent in config.agents if agent.name in lacking]
+
+
+ERRORS: Final = "errors.jsonl"
+"""Episodes that ended in an error or exceeded the context and were played again, as they were written."""
+
+
+def set_errors_aside(folder: Path, config: AnyConfig) -> int:
+    """Move the episodes that failed to ``errors.jsonl``, and return how many there were.
+
+    Nothing is lost if it is killed: lines are in the other file before they leave the first one, and may
+    then be there twice.
+
+    Args:
+        folder: The run directory; without a run in it, nothing is done.
+        config: The run's.
+
+    Raises:
+        RagenError: The directory holds another run, an episode was changed, or it cannot be written.
+    """
+    if not (folder / CONFIG).exists():
+        return 0
+    path = folder / EPISODES
+    try:
+        with exclusive_lock(path):
+            read = check_run(folder, config)
+            checksums = Checksums(folder)
+            checksums.repair(read.records)
+            failed = {record.line for record in read.records if record.episode.is_failure}
+            if failed:
+                _part(path, read, failed)
+                checksums.repair(check_run(folder, config).records)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise RagenError(f"'{folder}' cannot be written: {reason}") from error
+    return len(failed)
+
+
+def _part(path: Path, read: Records[Any], failed: set[int]) -> None:
+    lines = path.read_bytes()[: read.size].splitlines(keepends=True)
+    with path.with_name(ERRORS).open("ab") as file:
+        file.write(b"".join(line for number, line in enumerate(lines, 1) if number in failed))
+        file.flush()
+        os.fsync(file.fileno())
+    # Without hashes a run is whole; with those of other lines it would count as changed.
+    path.with_name(CHECKSUMS).unlink()
+    write_atomically(
+        path, b"".join(line for number, line in enumerate(lines, 1) if number not in failed)
+    )

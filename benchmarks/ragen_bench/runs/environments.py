@@ -1,4 +1,4 @@
-"""``environment.json``: what a run was begun with, and what it was continued with after an upgrade."""
+"""Record in ``environment.json`` the versions that a run was begun with, and those after an upgrade."""
 
 import json
 import logging
@@ -28,14 +28,14 @@ def continue_with(folder: Path, now: Mapping[str, Any]) -> None:
     A run whose environment cannot be read is left as it is.
     """
     try:
-        there = _read(folder)
+        environments = _read(folder)
     except RagenError:
         return
-    changed = _changes([there[-1], now])
+    changed = _changes([environments[-1], now])
     if changed:
         what = ", ".join(f"{name} was {old} and is {new}" for name, (old, new) in changed.items())
         _LOG.warning("%s continues with other versions, which may change replies: %s", folder, what)
-        write_environments(folder, [*there, now])
+        write_environments(folder, [*environments, now])
 
 
 def versions_of(folder: Path) -> dict[str, str]:
@@ -44,9 +44,9 @@ def versions_of(folder: Path) -> dict[str, str]:
     Raises:
         RagenError: They cannot be read.
     """
-    there = _read(folder)
-    first = _versions(there[0])
-    return first | {name: ", ".join(found) for name, found in _changes(there).items()}
+    environments = _read(folder)
+    first = _versions(environments[0])
+    return first | {name: ", ".join(versions) for name, versions in _changes(environments).items()}
 
 
 def version_notes(folder: Path) -> list[str]:
@@ -55,16 +55,16 @@ def version_notes(folder: Path) -> list[str]:
         changed = _changes(_read(folder))
     except RagenError:
         return []
-    named = "; ".join(f"{name} {', '.join(found)}" for name, found in changed.items())
+    named = "; ".join(f"{name} {', '.join(versions)}" for name, versions in changed.items())
     return [f"played with several versions: {named}"] if named else []
 
 
 def _changes(environments: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
     """Return the versions of each package that has several, each once; "none" where it is missing."""
     versions = [_versions(environment) for environment in environments]
-    names = dict.fromkeys(name for found in versions for name in found)
+    names = dict.fromkeys(name for known in versions for name in known)
     every = {name: list(dict.fromkeys(v.get(name, "none") for v in versions)) for name in names}
-    return {name: found for name, found in every.items() if len(found) > 1}
+    return {name: known for name, known in every.items() if len(known) > 1}
 
 
 def _versions(environment: Mapping[str, Any]) -> dict[str, str]:
@@ -76,10 +76,10 @@ def _read(folder: Path) -> list[dict[str, Any]]:
     path = folder / ENVIRONMENT
     try:
         described: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        there = [described, *described.pop(_LATER, [])]
-        for environment in there:
+        environments = [described, *described.pop(_LATER, [])]
+        for environment in environments:
             if not all(isinstance(version, str) for version in _versions(environment).values()):
                 raise ValueError("a version is not a string")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RagenError(f"'{path}' cannot be read: {error}") from error
-    return there
+    return environments

@@ -1,4 +1,4 @@
-"""The pictures that models were shown: PNG files of a run, named by the hash of their pixels."""
+"""Keep the pictures that models were shown as PNG files, named by the hash of their pixels."""
 
 from pathlib import Path
 from typing import Final

@@ -1,4 +1,4 @@
-"""Read ``episodes.jsonl``: an Episode or a match a line, from anywhere, so bounded and checked."""
+"""Read ``episodes.jsonl``, an episode or a match a line; it may come from anywhere, so it is checked."""
 
 import hashlib
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import BinaryIO, Final, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from ragen_agents.rollout import Episode, EpisodeKey, MatchKey, MatchRecord
+from ragen_agents.rollout import Episode, EpisodeKey, EpisodeSpec, MatchKey, MatchRecord
 from ragen_agents.run_files.yaml_files import explain
 from ragen_envs.game.errors import RagenError
 
@@ -16,7 +16,7 @@ MAX_LINE: Final = 1 << 24
 """Most bytes of one episode."""
 
 EpisodeT = TypeVar("EpisodeT", Episode, MatchRecord)
-"""What a run's lines hold: episodes of one player, or of several."""
+"""Content of a run's lines: episodes of one player, or of several."""
 
 
 class DuplicateError(RagenError):
@@ -48,6 +48,16 @@ class Records(Generic[EpisodeT]):
     def episodes(self) -> list[EpisodeT]:
         """The episodes in their order."""
         return [record.episode for record in self.records]
+
+
+def replay_spec(episode: Episode) -> EpisodeSpec:
+    """Return the spec by which an episode of a frozen level can be played again."""
+    instance = episode.instance
+    assert instance.index is not None
+    return EpisodeSpec(
+        episode.task, episode.env_id, instance.index, instance.split, instance.noise, episode.attempt,
+        episode.env_kwargs,
+    )  # fmt: skip
 
 
 def encode_episode(episode: Episode | MatchRecord) -> bytes:

@@ -1,1 +1,1 @@
-"""Intervals, paired tests, mixed effects, power."""
+"""Compute intervals, paired tests, mixed effects and power."""

@@ -1,4 +1,4 @@
-"""Clusters: episodes of one level are not independent of each other.
+"""Cluster episodes by level, because those of one level are not independent of each other.
 
 An agent that reads one prompt twice tends to do the same twice. Where levels repeat, the unit of every
 interval and test is therefore the level with all of its episodes.
@@ -21,19 +21,10 @@ def number_clusters(keys: Sequence[Hashable]) -> Clusters | None:
     this one level, given which its episodes are independent, and says nothing about other levels.
     """
     numbers: dict[Hashable, int] = {}
-    found = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
-    return found if 1 < len(numbers) < len(found) else None
+    clusters = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
+    return clusters if 1 < len(numbers) < len(clusters) else None
 
 
 def cluster_sums(values: npt.NDArray[np.float64], clusters: Clusters) -> npt.NDArray[np.float64]:
-    """Return the sum of the values of each cluster, of shape (clusters,).
-
-    Raises:
-        ValueError: There are fewer than two clusters, or not as many numbers as values.
-    """
-    if len(clusters) != len(values):
-        raise ValueError(f"lengths differ: {[len(values), len(clusters)]}")
-    sums = np.bincount(clusters, weights=values).astype(np.float64)
-    if len(sums) < 2:
-        raise ValueError("there must be at least two clusters")
-    return sums
+    """Return the sum of the values of each cluster, of shape (clusters,)."""
+    return np.bincount(clusters, weights=values).astype(np.float64)

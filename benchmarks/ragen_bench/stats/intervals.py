@@ -1,4 +1,4 @@
-"""Estimates with intervals: rates, mean returns, pass@k. Scores are in :mod:`ragen_bench.stats.scores`.
+"""Estimate rates, mean returns and pass@k with intervals. Scores are in :mod:`ragen_bench.stats.scores`.
 
 Pure functions of numbers and arrays. Entries of a sample must be independent of each other, unless
 ``clusters`` says which belong together; then whole clusters are the unit.
@@ -52,15 +52,7 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
         successes: Number of successes, in [0, n].
         n: Number of independent trials, >= 1.
         confidence: Nominal coverage, in (0, 1).
-
-    Raises:
-        ValueError: If there is no trial, or an argument is out of range.
     """
-    check_confidence(confidence)
-    if n < 1:
-        raise ValueError(f"a rate needs at least one trial, got n={n}")
-    if not 0 <= successes <= n:
-        raise ValueError(f"successes must be in [0, {n}], got {successes}")
     bounds = stats.binomtest(successes, n).proportion_ci(confidence, method="wilson")
     rate = successes / n
     return Interval(rate, min(float(bounds.low), rate), max(float(bounds.high), rate))
@@ -85,13 +77,9 @@ def wilson_mean(
         clusters: Which values belong together, of shape (n,); None if they are independent.
 
     Raises:
-        ValueError: If the values are empty, not in [0, 1] or not of one dimension, or another argument is
-            out of range.
+        ValueError: If the values are empty, not finite or not of one dimension.
     """
-    check_confidence(confidence)
     (sample,) = as_samples(values=values)
-    if sample.min() < 0 or sample.max() > 1:
-        raise ValueError("values must be in [0, 1]")
     mean = math.fsum(sample) / len(sample)
     if clusters is None:
         return score_interval(mean, len(sample), float(stats.norm.ppf((1 + confidence) / 2)))
@@ -150,8 +138,7 @@ def bootstrap_mean(
             independent.
 
     Raises:
-        ValueError: If the values are empty, not finite or not of one dimension, or an argument is
-            out of range.
+        ValueError: If the values are empty, not finite or not of one dimension.
     """
     (sample,) = as_samples(values=values)
     deviations = sample - sample[0]  # a constant sample is then exact zeros, free of rounding
@@ -164,18 +151,18 @@ def bootstrap_mean(
     return percentile_interval(float(sample[0] + deviations.mean()), means, confidence)
 
 
-def bounds_of_several(found: Interval, levels: int) -> Interval:
+def bounds_of_several(bootstrap: Interval, levels: int) -> Interval:
     """Return an interval, whose bounds are nan if it has no width because all values are of one level.
 
     Such values do not say how certain their mean is.
 
     Args:
-        found: The interval of a bootstrap.
+        bootstrap: The interval of a bootstrap.
         levels: Number of different levels, >= 1.
     """
-    if levels > 1 or found.low < found.high:
-        return found
-    return Interval(found.estimate, math.nan, math.nan)
+    if levels > 1 or bootstrap.low < bootstrap.high:
+        return bootstrap
+    return Interval(bootstrap.estimate, math.nan, math.nan)
 
 
 def pass_at_k(successes: int, attempts: int, k: int) -> float:
@@ -190,11 +177,7 @@ def pass_at_k(successes: int, attempts: int, k: int) -> float:
 
     Returns:
         A probability in [0, 1], exact up to its last rounding.
-
-    Raises:
-        ValueError: If an argument is out of range.
     """
-    _check_attempts(successes, attempts, k)
     subsets = math.comb(attempts, k)
     return (subsets - math.comb(attempts - successes, k)) / subsets
 
@@ -203,9 +186,8 @@ def pass_hat_k(successes: int, attempts: int, k: int) -> float:
     """Return the unbiased estimate that all of k attempts succeed (pass^k, Yao et al. 2024).
 
     The share of the k-subsets of the attempts that hold only successes; average it over instances.
-    Arguments, range and errors are those of :func:`pass_at_k`.
+    Arguments and range are those of :func:`pass_at_k`.
     """
-    _check_attempts(successes, attempts, k)
     return math.comb(successes, k) / math.comb(attempts, k)
 
 
@@ -230,8 +212,6 @@ def bootstrap_means(
     columns: FloatArray, resamples: int, seed: int | np.random.Generator
 ) -> FloatArray:
     """Return the means, of shape (c, resamples), of rows (c, n) whose entries are drawn jointly."""
-    if resamples < 1:
-        raise ValueError(f"resamples must be at least 1, got {resamples}")
     rng = np.random.default_rng(seed)
     n = columns.shape[1]
     block = max(1, _BLOCK // columns.size)
@@ -248,23 +228,9 @@ def percentile_interval(estimate: float, resampled: FloatArray, confidence: floa
     Bounds are resampled values, rounded outwards. A nan stands for a value that may be anything: it
     counts against both bounds. If the estimate itself is nan, so are the bounds.
     """
-    check_confidence(confidence)
     if math.isnan(estimate):
         return Interval(math.nan, math.nan, math.nan)
     unknown, tail = np.isnan(resampled), (1 - confidence) / 2
     low = np.quantile(np.where(unknown, -np.inf, resampled), tail, method="lower")
     high = np.quantile(np.where(unknown, np.inf, resampled), 1 - tail, method="higher")
     return Interval(estimate, min(float(low), estimate), max(float(high), estimate))
-
-
-def check_confidence(confidence: float) -> None:
-    """Raise ValueError unless a confidence is strictly between 0 and 1."""
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must be in (0, 1), got {confidence}")
-
-
-def _check_attempts(successes: int, attempts: int, k: int) -> None:
-    if not 1 <= k <= attempts:
-        raise ValueError(f"k must be in [1, {attempts}] for {attempts} attempts, got {k}")
-    if not 0 <= successes <= attempts:
-        raise ValueError(f"successes must be in [0, {attempts}], got {successes}")

@@ -1,4 +1,4 @@
-"""Estimates over seeds and levels at once: training runs are a sample, and so are the levels.
+"""Estimate over seeds and levels at once: training runs are a sample, and so are the levels.
 
 A sample has shape (S, n): entry (s, i) is the outcome of the run of seed s on level i, with the same levels
 for all runs. Seeds and levels are crossed random effects: a seed shifts the outcomes on all levels, a level
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from ragen_bench.stats.intervals import FloatArray, Interval, check_confidence, score_interval
+from ragen_bench.stats.intervals import FloatArray, Interval, score_interval
 from ragen_bench.stats.paired import mcnemar_exact
 from ragen_bench.stats.permutation import permutation_p
 
@@ -69,12 +69,8 @@ def mixed_effects_rate(sample: npt.ArrayLike, confidence: float = 0.95) -> Inter
     Args:
         sample: (S, n), S >= 1 and n >= 2, with a mean in [0, 1]; see :func:`distinct_levels`.
         confidence: Nominal coverage, in (0, 1).
-
-    Raises:
-        ValueError: If the sample is not of that form, or the confidence out of range.
     """
-    values = _as_sample(sample)
-    check_confidence(confidence)
+    values = np.asarray(sample, dtype=np.float64)
     rate = float(values.mean())
     variance = _mean_variance(values)
     n = values.shape[1]
@@ -99,14 +95,8 @@ def mixed_effects_difference(
         a: (S, n), S >= 1 and n >= 2.
         b: (T, n), T >= 1, the same levels in the same order.
         confidence: Nominal coverage, in (0, 1).
-
-    Raises:
-        ValueError: If a sample is not of that form, or they have different numbers of levels.
     """
-    first, second = _as_sample(a), _as_sample(b)
-    check_confidence(confidence)
-    if first.shape[1] != second.shape[1]:
-        raise ValueError(f"levels differ: {first.shape[1]} and {second.shape[1]}")
+    first, second = (np.asarray(sample, dtype=np.float64) for sample in (a, b))
     variance = _difference_variance(first, second)
     estimate = float(first.mean() - second.mean())
     seeds = (len(first), len(second))
@@ -128,9 +118,9 @@ def mixed_effects_difference(
 
 def mixed_effects_rate_difference(a: npt.ArrayLike, b: npt.ArrayLike) -> Difference:
     """Return `mixed_effects_difference` of success rates, its interval clipped to [-1, 1]."""
-    found = mixed_effects_difference(a, b)
-    estimate, low, high = found.interval
-    return found._replace(interval=Interval(estimate, max(low, -1.0), min(high, 1.0)))
+    difference = mixed_effects_difference(a, b)
+    estimate, low, high = difference.interval
+    return difference._replace(interval=Interval(estimate, max(low, -1.0), min(high, 1.0)))
 
 
 def distinct_levels(successes: npt.ArrayLike, levels: list[int] | None) -> FloatArray:
@@ -197,15 +187,6 @@ def _sum(seeds: list[tuple[float, int]], levels: float, n: int) -> VarianceCompo
 
 def _quantile(confidence: float, freedom: float) -> float:
     return float(stats.t.ppf(1 - (1 - confidence) / 2, freedom))
-
-
-def _as_sample(sample: npt.ArrayLike) -> FloatArray:
-    values = np.asarray(sample, dtype=np.float64)
-    if values.ndim != 2 or len(values) < 1 or values.shape[1] < 2:
-        raise ValueError(f"a sample must be of shape (S, n), S >= 1 and n >= 2, got {values.shape}")
-    if not np.isfinite(values).all():
-        raise ValueError("a sample must be finite")
-    return values
 
 
 def _is_binary(values: FloatArray) -> bool:

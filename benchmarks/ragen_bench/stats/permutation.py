@@ -1,4 +1,4 @@
-"""Exact permutation tests over training seeds, which assume nothing of how runs differ.
+"""Test by exact permutations of training seeds, which assume nothing of how runs differ.
 
 Runs that either learn or collapse are not normal: with three against three, Student's test finds p-values
 far below what three against three can show. If two settings do not differ, every assignment of the runs to
@@ -14,15 +14,10 @@ import numpy.typing as npt
 
 from ragen_bench.stats.intervals import FloatArray
 
-__all__ = [
-    "assignments",
-    "permutation_p",
-    "sign_flip_p",
-    "smallest_p",
-]
+__all__ = ["assignments", "permutation_p", "sign_flip_p", "smallest_p"]
 
 MOST_ASSIGNMENTS = 200_000
-"""Where there are more, as many are drawn."""
+"""If there are more, as many are drawn."""
 
 _ROUNDING = 1e-12
 
@@ -61,7 +56,7 @@ def smallest_p(seeds: int, others: int) -> float:
 
 @lru_cache(maxsize=32)
 def assignments(seeds: int, others: int) -> FloatArray:
-    """Return which runs are of the first setting, (assignments, runs), 1 or 0; first the real ones."""
+    """Return the runs of the first setting as 1, others as 0, (assignments, runs); first the real ones."""
     runs = seeds + others
     if comb(runs, seeds) <= MOST_ASSIGNMENTS:
         chosen = list(combinations(range(runs), seeds))
@@ -69,9 +64,9 @@ def assignments(seeds: int, others: int) -> FloatArray:
         rng = np.random.default_rng(0)
         drawn = [tuple(rng.permutation(runs)[:seeds]) for _ in range(MOST_ASSIGNMENTS - 1)]
         chosen = [tuple(range(seeds)), *drawn]
-    found = np.zeros((len(chosen), runs))
-    found[np.arange(len(chosen))[:, None], np.array(chosen)] = 1.0
-    return found
+    first = np.zeros((len(chosen), runs))
+    first[np.arange(len(chosen))[:, None], np.array(chosen)] = 1.0
+    return first
 
 
 @lru_cache(maxsize=32)
@@ -81,5 +76,5 @@ def _signs(count: int) -> FloatArray:
     else:
         bits = np.random.default_rng(0).integers(0, 2, (MOST_ASSIGNMENTS, count))
         bits[0] = 1
-    found: FloatArray = np.where(bits == 1, 1.0, -1.0).astype(np.float64)
-    return found
+    signs: FloatArray = np.where(bits == 1, 1.0, -1.0).astype(np.float64)
+    return signs

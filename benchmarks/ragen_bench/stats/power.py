@@ -1,4 +1,4 @@
-"""How many seeds and levels show a difference of a given size, by the tests that comparisons use.
+"""Compute the seeds and levels that show a difference of a given size, by the tests of comparisons.
 
 Of training runs this is the test of `mixed_effects_difference`, of two fixed models that of `compare_rates`.
 """
@@ -85,8 +85,8 @@ class Design(NamedTuple):
         enough = stats.binom.isf(
             alpha / 2, pairs, 0.5
         )  # more wins than that among the discordant pairs
-        found = stats.binom.sf(enough, pairs, better / (better + worse))
-        return float(stats.binom.pmf(pairs, self.levels, better + worse) @ found)
+        wins = stats.binom.sf(enough, pairs, better / (better + worse))
+        return float(stats.binom.pmf(pairs, self.levels, better + worse) @ wins)
 
 
 def power_of_seeds(effect: float, error: float, seeds: int, alpha: float = 0.05) -> float:
@@ -119,8 +119,8 @@ def _enough(seeds: int, alpha: float) -> FloatArray:
     critical = stats.t.ppf(1 - alpha / 2, 2 * (seeds - 1))
     by_model = (critical * errors - a.mean(axis=1) + b.mean(axis=1)) / unit
     centred = noise - noise.mean(axis=1, keepdims=True)
-    found: FloatArray = np.maximum(by_model, _enough_permuted(centred, seeds, alpha) / unit)
-    return found
+    enough: FloatArray = np.maximum(by_model, _enough_permuted(centred, seeds, alpha) / unit)
+    return enough
 
 
 def _enough_permuted(centred: FloatArray, seeds: int, alpha: float) -> FloatArray:
@@ -131,12 +131,12 @@ def _enough_permuted(centred: FloatArray, seeds: int, alpha: float) -> FloatArra
     # image with it.
     allowed = math.floor(alpha * len(chosen) / 2 * (1 + _ROUNDING)) - 1
     last = len(chosen) - 2 - allowed
-    found = []
+    rises = []
     for rows in np.array_split(centred, math.ceil(centred.shape[0] * len(chosen) / _MOST_NUMBERS)):
         sums = rows @ chosen.T
         overtaken = (sums[:, 1:] - sums[:, :1]) / exchanged
-        found.append(np.partition(overtaken, last, axis=1)[:, last])
-    return np.concatenate(found)
+        rises.append(np.partition(overtaken, last, axis=1)[:, last])
+    return np.concatenate(rises)
 
 
 def power_of(effect: float, error: float, freedom: float, alpha: float = 0.05) -> float:
@@ -165,13 +165,9 @@ def smallest_effect(design: Design, power: float = 0.8, alpha: float = 0.05) -> 
 
 
 def seeds_for(
-    effect: float,
-    of_seeds: float,
-    of_levels: float = 0.0,
-    power: float = 0.8,
-    alpha: float = 0.05,
+    effect: float, of_seeds: float, of_levels: float = 0.0, power: float = 0.8, alpha: float = 0.05
 ) -> int | None:
-    """Return how many seeds a setting needs to find a difference.
+    """Return the number of seeds that a setting needs to find a difference.
 
     Args:
         effect: The true difference, > 0.
@@ -212,8 +208,8 @@ def plan_designs(effect: float, base: Design) -> pd.DataFrame:
     rows = []
     for levels in _LEVELS:
         here = base._replace(levels=levels)
-        found = {f"finds_{n}": smallest_effect(here._replace(seeds=n)) for n in _SEEDS}
-        rows.append({"levels": levels, "seeds_needed": _fewest(effect, here), **found})
+        smallest = {f"finds_{n}": smallest_effect(here._replace(seeds=n)) for n in _SEEDS}
+        rows.append({"levels": levels, "seeds_needed": _fewest(effect, here), **smallest})
     return pd.DataFrame(rows)
 
 

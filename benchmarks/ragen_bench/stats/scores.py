@@ -1,6 +1,7 @@
-"""Scores: success between that of random play, 0, and that of the optimum, 100, with intervals."""
+"""Compute scores: success between that of random play, 0, and that of the optimum, 100."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +15,9 @@ from ragen_bench.stats.intervals import (
     success_rate,
 )
 
-__all__ = ["normalised_interval", "normalised_score", "success_bounds", "success_score"]
-
 
 def normalised_score(policy: float, random: float, optimal: float) -> float:
-    """Return where a score lies between chance and the optimum, in percent.
+    """Normalise a score to chance, 0, and the optimum, 100.
 
     (policy - random) / (optimal - random) * 100: 0 is a random policy, 100 the oracle. It is not
     clipped: worse than chance is negative, and luck can exceed 100.
@@ -68,8 +67,7 @@ def normalised_interval(
         the mean random score.
 
     Raises:
-        ValueError: If the samples are empty, not finite, not of one dimension or of different
-            lengths, or an argument is out of range.
+        ValueError: If the samples are empty, not finite, not of one dimension or of different lengths.
     """
     played, chance, best = as_samples(policy=policy, random=random, optimal=optimal)
     columns = np.stack([played - chance, best - chance])
@@ -132,3 +130,26 @@ def success_bounds(
     rate = success_rate(played[trials] > 0, groups, confidence)
     share, floor, top = trials.mean(), random.mean(), optimal.mean()
     return Interval(*(normalised_score(share * bound, floor, top) for bound in rate))
+
+
+def at_most_by_chance(successes: int, chances: Sequence[float], clusters: Clusters | None) -> float:
+    """Return the probability that random play succeeds at most so often.
+
+    It is exact: the episodes are trials with chances of their own (a Poisson binomial distribution). The
+    episodes of a cluster count as one trial that all of them win or lose, for an agent may do the same each
+    time; the distribution is then the widest that these chances allow within clusters.
+
+    Args:
+        successes: Number of episodes that succeeded.
+        chances: Success of random play in each episode, of length n.
+        clusters: Which episodes belong together, of shape (n,); None if they are independent.
+    """
+    groups = np.arange(len(chances)) if clusters is None else clusters
+    sizes = np.bincount(groups)
+    means = np.bincount(groups, weights=chances) / sizes
+    distribution = np.ones(1)
+    for size, chance in zip(sizes.tolist(), means.tolist(), strict=True):
+        lost = np.pad(distribution * (1 - chance), (0, size))
+        won = np.pad(distribution * chance, (size, 0))
+        distribution = lost + won
+    return min(float(distribution[: successes + 1].sum()), 1.0)

@@ -71,6 +71,11 @@ class LocalProcess:
         return self.process.stdin
 
 
+def run_process(folder: Path, environment: dict[str, str]) -> int:
+    """Run the task of a folder in a process of its own and return its exit code."""
+    return LocalProcess(folder, environment).process.wait()
+
+
 class Local:
     """Runs tasks in processes on this machine.
 

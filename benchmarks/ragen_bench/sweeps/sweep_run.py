@@ -8,6 +8,7 @@ from typing import Final, Literal
 import pandas as pd
 
 from ragen_bench.console.formats import Grid, duration
+from ragen_bench.evaluation.ray_cluster import RayLauncher
 from ragen_bench.sweeps.archive import (
     archive_path,
     borrowed,
@@ -16,9 +17,8 @@ from ragen_bench.sweeps.archive import (
     read_archive,
     read_archives,
 )
-from ragen_bench.sweeps.jobs import Launcher, Local, available_cpus
+from ragen_bench.sweeps.jobs import Launcher, Local, available_cpus, run_process
 from ragen_bench.sweeps.pool import Pool
-from ragen_bench.sweeps.ray_jobs import OnRay
 from ragen_bench.sweeps.state import Cost, TaskState, read_states
 from ragen_bench.sweeps.sweep_config import Sweep
 from ragen_bench.sweeps.sweep_view import SweepView
@@ -115,7 +115,7 @@ class SweepRun:
         laptop = self.choice.scale == "laptop"
         if self.backend == "ray":
             gpus = (0.0 if laptop else 1.0) if self.gpus is None else self.gpus
-            return OnRay(1 if laptop else _RAY_CPUS, gpus)
+            return RayLauncher(1 if laptop else _RAY_CPUS, gpus, run_process)
         # The starter model is too small to gain from a second thread, and loses where cores are shared.
         workers = self._local_workers
         # A task per CPU would be too many for a GPU, and stored results were computed on CPUs.

@@ -165,10 +165,9 @@ def _export() -> None:
 def _test(task: SweepTask, agents: dict[str, str]) -> dict[str, dict[str, Outcome]]:
     from ragen_bench.config.agents import Remote, make_policies
     from ragen_bench.config.run_config import RunConfig, agent_entries
-    from ragen_bench.evaluation.budget import Budget
-    from ragen_bench.evaluation.resume import play_missing
     from ragen_bench.evaluation.run_table import read_run
-    from ragen_bench.evaluation.runner import play_run
+    from ragen_bench.evaluation.runner import play_missing, play_run
+    from ragen_bench.evaluation.spending import Budget
 
     remote = Remote()
     entries = agent_entries(list(agents.values()), remote.settings)

@@ -8,7 +8,7 @@ from rich.table import Column
 
 from ragen_agents.starpo import TrainConfig
 from ragen_bench.console.log_handler import stderr_console
-from ragen_bench.console.terminal_bar import TerminalBar
+from ragen_bench.console.progress import TerminalBar
 
 _QUIET = 10.0
 """Seconds between two lines where there is no terminal."""

@@ -4,19 +4,22 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import Episode, MatchRecord
 from ragen_bench.config.run_config import AnyConfig, EditedConfigError, MatchConfig, load_config
-from ragen_bench.config.suite_versions import check_playable
 from ragen_bench.config.suites import check_suite
+from ragen_bench.evaluation.ray_cluster import RayCluster, check_placement
 from ragen_bench.runs.checksums import CHECKSUMS, MAX_APPEND, read_checksums
 from ragen_bench.runs.directory import EPISODES, read_episodes
 from ragen_bench.runs.picture_files import PICTURES, kept_hash
 from ragen_bench.runs.records import DuplicateError, Record
-from ragen_bench.verification.episode_replay import Check, config_checks, replay, token_checks
+from ragen_bench.verification.replay import Check, config_checks, replay, token_checks
 from ragen_envs.game.errors import RagenError
+
+_CHUNK: Final = 128
+"""Records that one call replays on a cluster."""
 
 
 class MismatchError(Exception):
@@ -24,7 +27,7 @@ class MismatchError(Exception):
 
 
 class Verified(NamedTuple):
-    """What the verification covered."""
+    """The coverage of a verification."""
 
     episodes: int
     turns: int
@@ -49,10 +52,42 @@ def replay_here(what: str, records: Sequence[Record[Any]], config: AnyConfig) ->
         yield
 
 
+def replay_on_ray(what: str, records: Sequence[Record[Any]], config: AnyConfig) -> Iterator[None]:
+    """Replay records on the cluster at ``RAY_ADDRESS``, or on the CPUs of this machine.
+
+    Raises:
+        MismatchError: At the first record that differs.
+        RagenError: There is no such cluster, or it lost the same records too often.
+    """
+    chunks = (records[start : start + _CHUNK] for start in range(0, len(records), _CHUNK))
+    calls = ((what, list(chunk), config) for chunk in chunks)
+    for mismatches in RayCluster(1, 0).map(_mismatches, calls):
+        for mismatch in mismatches:
+            if mismatch is not None:
+                raise MismatchError(mismatch)
+            yield
+
+
+def _mismatches(what: str, records: Sequence[Record[Any]], config: AnyConfig) -> list[str | None]:
+    """Return the mismatch of each record or None, up to the first mismatch."""
+    mismatches: list[str | None] = []
+    for record in records:
+        try:
+            verify_record(what, record, config)
+        except MismatchError as error:
+            return [*mismatches, str(error)]
+        mismatches.append(None)
+    return mismatches
+
+
+def replayer(backend: str) -> Replay:
+    """Return the function that replays records on a backend, "local" or "ray"."""
+    check_placement(backend, None)
+    return replay_on_ray if backend == "ray" else replay_here
+
+
 def verify_run(
-    folder: Path,
-    tick: Callable[[int, int], None] | None = None,
-    replay_all: Replay = replay_here,
+    folder: Path, tick: Callable[[int, int], None] | None = None, replay_all: Replay = replay_here
 ) -> Verified:
     """Replay every episode of a run.
 
@@ -70,30 +105,29 @@ def verify_run(
     before = read_checksums(folder)
     try:
         config = load_config(folder)
-        found = read_episodes(folder, config)
+        read = read_episodes(folder, config)
     except (DuplicateError, EditedConfigError) as error:
         raise MismatchError(str(error)) from error
     checksums = read_checksums(folder)
-    check_playable(f"'{folder}' is a run", config.suite_version)
     _check_games(config)
     expected = set(config.keys)
-    _check_keys(path, found.records, expected)
-    replayed = replay_all(str(path), found.records, config)
-    for count, record in enumerate(found.records, start=1):
+    _check_keys(path, read.records, expected)
+    replayed = replay_all(str(path), read.records, config)
+    for count, record in enumerate(read.records, start=1):
         next(replayed)
         _verify_tokens(path, record, config)
         _verify_pictures(path, record)
         if checksums is not None:
             _verify_checksum(path, record, checksums)
         if tick is not None:
-            tick(count, len(found.records))
-    _check_surplus(path, found.records, before or [])
-    bare = [] if checksums is None else found.records[len(checksums) :]
+            tick(count, len(read.records))
+    _check_surplus(path, read.records, before or [])
+    bare = [] if checksums is None else read.records[len(checksums) :]
     _check_bare(path, bare)
-    turns = sum(len(episode.turns) for episode in found.episodes)
-    missing = len(expected) - len(found.records)
+    turns = sum(len(episode.turns) for episode in read.episodes)
+    missing = len(expected) - len(read.records)
     hashed = checksums is not None
-    return Verified(len(found.records), turns, missing, found.torn, hashed, len(bare))
+    return Verified(len(read.records), turns, missing, read.torn, hashed, len(bare))
 
 
 def verify_checksums(folder: Path) -> None:
@@ -134,7 +168,7 @@ def _check_surplus(path: Path, records: Sequence[Record[Any]], checksums: Sequen
 def _check_games(config: AnyConfig) -> None:
     """Raise `RagenError` if a game of a run, a setting or a level does not exist."""
     if isinstance(config, MatchConfig):
-        from ragen_bench.match.match_player import count_seats
+        from ragen_bench.evaluation.match_player import count_seats
 
         count_seats(config.suite, ())
     else:
@@ -169,7 +203,7 @@ def _raise_first(what: str, record: Record[Any], checks: Iterator[Check]) -> Non
 def _checks(config: AnyConfig, record: Record[Any]) -> Iterator[Check]:
     try:
         if isinstance(config, MatchConfig):
-            from ragen_bench.verification.match_replay import match_checks
+            from ragen_bench.verification.replay import match_checks
 
             yield from match_checks(config, record.episode)
         else:
@@ -195,11 +229,11 @@ def _verify_pictures(path: Path, record: Record[Any]) -> None:
     for number, turn in enumerate(record.episode.turns, start=1):
         if turn.picture is None:
             continue
-        found = kept_hash(path.parent, turn.picture)
-        if found != turn.picture:
+        stored = kept_hash(path.parent, turn.picture)
+        if stored != turn.picture:
             raise MismatchError(
                 f"{path} line {record.line}: {record.episode.key}, turn {number}, the file "
-                f"{PICTURES}/{turn.picture}.png: recorded {turn.picture[:12]}, found {found[:80]}"
+                f"{PICTURES}/{turn.picture}.png: recorded {turn.picture[:12]}, found {stored[:80]}"
             )
 
 

@@ -1,12 +1,13 @@
-"""Episodes as the viewer shows them: the board after every action, beside the replies."""
+"""Lay out episodes for the viewer: the board after every action, beside the replies."""
 
 from collections.abc import Iterator
 from typing import Any
 
-from ragen_agents.rollout import Episode, EpisodeSpec, TurnRecord
+from ragen_agents.rollout import Episode, TurnRecord
 from ragen_agents.rollout.episode_runner import make_env
 from ragen_bench.analysis.ledger import Decision, Ledger
 from ragen_bench.console.escaping import escape_unprintable
+from ragen_bench.runs.records import replay_spec
 from ragen_envs.conversation import ConversationWrapper
 from ragen_envs.game.errors import RagenError, SolverLimitError
 from ragen_envs.game.oracle import Action, Budget
@@ -15,7 +16,7 @@ from ragen_envs.games.frozen_lake import dynamics as lake
 from ragen_envs.games.frozen_lake.env import FrozenLakeEnv
 
 
-def show_episode(episode: Episode, found: Ledger | None) -> dict[str, Any]:
+def show_episode(episode: Episode, judged: Ledger | None) -> dict[str, Any]:
     """Return an episode as plain data.
 
     ``frames`` has the start of every turn and each action after it: ``turn`` (from 0, one beyond the
@@ -33,7 +34,7 @@ def show_episode(episode: Episode, found: Ledger | None) -> dict[str, Any]:
         raise
     except ValueError as error:  # of actions that the game does not have, or without their rewards
         raise RagenError(f"{episode.key} does not replay; see ragen verify") from error
-    decisions = [None] * len(episode.turns) if found is None else found.decisions
+    decisions = [None] * len(episode.turns) if judged is None else judged.decisions
     return {
         "index": episode.instance.index,
         "name": name_in_viewer(episode),
@@ -54,7 +55,7 @@ def show_episode(episode: Episode, found: Ledger | None) -> dict[str, Any]:
 
 
 def name_in_viewer(episode: Episode) -> str:
-    """Return how lists and addresses call an episode: the level, and from the second one the attempt."""
+    """Return an episode's name in lists and addresses: the level, and from the second one the attempt."""
     level = str(episode.instance.index)
     return level if episode.attempt == 0 else f"{level}-{episode.attempt + 1}"
 
@@ -88,13 +89,7 @@ def _turn(turn: TurnRecord) -> dict[str, Any]:
 
 
 def _frames(episode: Episode) -> Iterator[dict[str, Any]]:
-    instance = episode.instance
-    assert instance.index is not None
-    spec = EpisodeSpec(
-        episode.task, episode.env_id, instance.index, instance.split, instance.noise, episode.attempt,
-        episode.env_kwargs,
-    )  # fmt: skip
-    env = make_env(spec)
+    env = make_env(replay_spec(episode))
     left = env.budget
     for number, turn in enumerate(episode.turns):
         yield {"turn": number, "best": _best(env, left), "board": _board(env)}

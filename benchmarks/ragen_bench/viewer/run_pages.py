@@ -1,12 +1,14 @@
-"""The pages of one or several runs: a table of their agents, and a viewer for each agent and game."""
+"""Write the pages of one or several runs: a table of their agents, and a viewer of episodes."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import Episode
-from ragen_agents.run_files.files import new_folder
 from ragen_bench.analysis.ledger import Ledger
 from ragen_bench.analysis.summary import (
     Explained,
@@ -16,16 +18,95 @@ from ragen_bench.analysis.summary import (
     most_instructive,
     summarise_ledgers,
 )
-from ragen_bench.config.suite_versions import check_playable
-from ragen_bench.evaluation.run_table import Run, summarise
+from ragen_bench.evaluation.comparison import Side, check_splits, pair_episodes
+from ragen_bench.evaluation.run_table import Run, incomplete, summarise
 from ragen_bench.viewer.frames import first_frame, name_in_viewer, show_episode
-from ragen_bench.viewer.joined_runs import JoinedRuns, join_runs
-from ragen_bench.viewer.templates import page_templates, write_assets
-from ragen_bench.viewer.tile_pictures import tile_set
+from ragen_bench.viewer.templates import new_site, page_templates, refuse_other_folder, tile_set
 from ragen_envs.game.errors import RagenError
 
-_MARK: Final = "style.css"
-"""By which a folder is known to hold pages."""
+
+class JoinedRuns(NamedTuple):
+    """One or several runs as one."""
+
+    title: str
+    """Their folders."""
+    run: Run
+    """The agents and episodes of all of them. An agent whose name occurs in several runs is ``RUN:AGENT``."""
+    controls: frozenset[str]
+    """The agents that are controls, by these names."""
+    unfinished: tuple[str, ...]
+    """Notes on interrupted runs."""
+
+
+def join_runs(runs: Sequence[Run]) -> JoinedRuns:
+    """Return runs, at least one, as one.
+
+    Raises:
+        RagenError: A run is given twice, or two runs cannot be compared: they are of different
+            splits, have no level in common, or a game was played under other settings.
+    """
+    for a, b in combinations(runs, 2):
+        _check_pair(a, b)
+    names = _distinct_names(runs)
+    controls = frozenset(name for side, name in names.items() if side[1] in CONTROLS)
+    title = ", ".join(str(run.folder) for run in runs)
+    joined = _joined(runs, names) if len(runs) > 1 else runs[0]
+    return JoinedRuns(title, joined, controls, tuple(_unfinished(runs)))
+
+
+def _unfinished(runs: Sequence[Run]) -> Iterator[str]:
+    for run in runs:
+        which = f"{run.folder}: " if len(runs) > 1 else ""
+        for note in incomplete(run.missing, len(run.config.keys), run.torn):
+            yield f"{which}{note}"
+
+
+def _check_pair(a: Run, b: Run) -> None:
+    if a.folder.resolve() == b.folder.resolve():
+        raise RagenError(f"'{b.folder}' is given twice")
+    check_splits(a, b)
+    pairs = [pair_episodes(one, other, task) for one, other, task in _sides(a, b)]
+    if not any(pairs):
+        raise RagenError(f"{a.folder} and {b.folder} have no level in common")
+
+
+def _sides(a: Run, b: Run) -> Iterator[tuple[Side, Side, str]]:
+    for one, task in a.samples:
+        for other, same in b.samples:
+            if task == same:
+                yield Side(a, one), Side(b, other), task
+
+
+def _distinct_names(runs: Sequence[Run]) -> dict[tuple[int, str], str]:
+    """Return a name for each agent by the number of its run and its name there."""
+    entries = [(i, agent.name) for i, run in enumerate(runs) for agent in run.config.agents]
+    counts = Counter(name for _, name in entries)
+    return {
+        (i, name): name if counts[name] == 1 else str(Side(runs[i], name)) for i, name in entries
+    }
+
+
+def _joined(runs: Sequence[Run], names: dict[tuple[int, str], str]) -> Run:
+    first = runs[0]
+    agents = [
+        entry.model_copy(update={"name": names[i, entry.name]})
+        for i, run in enumerate(runs)
+        for entry in run.config.agents
+    ]
+    tasks = {name: task for run in runs for name, task in run.config.suite.tasks.items()}
+    suite = first.config.suite.model_copy(update={"tasks": tasks})
+    samples = {
+        (names[i, agent], task): {
+            key: episode.model_copy(update={"agent": names[i, agent]})
+            for key, episode in sample.items()
+        }
+        for i, run in enumerate(runs)
+        for (agent, task), sample in run.samples.items()
+    }
+    config = first.config.model_copy(update={"agents": agents, "suite": suite})
+    return Run(first.folder, config, samples, torn=any(run.torn for run in runs))
+
+
 _LISTED: Final = 5
 """Turns that the first page names for each agent."""
 
@@ -39,28 +120,17 @@ def write_run_pages(runs: Sequence[Run], out: Path, tick: Callable[[int, int], N
         tick: Called after each episode that was judged, with their number and total.
 
     Raises:
-        RagenError: A run is empty or of another suite version, the runs cannot be compared, a record does
+        RagenError: A run is empty, the runs cannot be compared, a record does
             not replay, or the folder holds something else or cannot be written.
     """
     for run in runs:
-        check_playable(f"'{run.folder}' is a run", run.config.suite_version)
         if not run.samples:
             raise RagenError(f"'{run.folder}' has no episodes yet")
     joined = join_runs(runs)
     refuse_other_folder(out)
     explained = explain_run(joined.run, tick)
-    try:
-        with new_folder(out) as new:
-            write_assets(new)
-            _Pages(joined, explained, new).write()
-    except OSError as error:
-        raise RagenError(f"'{out}' cannot be written: {error.strerror}") from error
-
-
-def refuse_other_folder(out: Path) -> None:
-    """Raise `RagenError` if a path holds something that pages must not replace."""
-    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / _MARK).is_file())):
-        raise RagenError(f"'{out}' contains something other than a site; choose another --out")
+    with new_site(out) as new:
+        _Pages(joined, explained, new).write()
 
 
 class _Pages:
@@ -92,7 +162,8 @@ class _Pages:
         ]  # fmt: skip
         lessons = {
             agent: [
-                self._lesson(found) for found in most_instructive(self._explained, agent, _LISTED)
+                self._lesson(judged_episode)
+                for judged_episode in most_instructive(self._explained, agent, _LISTED)
             ]
             for agent in instructive_agents(self._slugs, self._controls)
         }
@@ -117,7 +188,7 @@ class _Pages:
 
     def _viewer(self, agent: str, game: str, episodes: Sequence[Episode]) -> None:
         ledgers = {
-            found.episode.key: found for found in self._explained.ledgers.get((agent, game), ())
+            judged.episode.key: judged for judged in self._explained.ledgers.get((agent, game), ())
         }
         here = self._link(agent, game)
         self._write(
@@ -135,15 +206,15 @@ class _Pages:
             here=(f"../../{here}",),
         )
 
-    def _lesson(self, found: Ledger) -> dict[str, Any]:
-        episode, turn = found.episode, found.worst
+    def _lesson(self, judged: Ledger) -> dict[str, Any]:
+        episode, turn = judged.episode, judged.worst
         link, name = self._link(episode.agent, episode.task), name_in_viewer(episode)
         return {
             "link": f"{link}#{name}/{first_frame(episode, turn)}",
             "task": episode.task,
             "name": name,
             "turn": turn + 1,
-            "decision": found.decisions[turn],
+            "decision": judged.decisions[turn],
             "played": episode.turns[turn].executed,
             "invalid": invalid_reply(episode.turns[turn]),
         }
@@ -159,7 +230,7 @@ class _Pages:
 
 
 def viewer_values(episodes: Sequence[Episode], ledgers: Mapping[Any, Ledger]) -> dict[str, Any]:
-    """Return what the viewer's template shows of one agent's episodes of a game.
+    """Return the values of the viewer's template for one agent's episodes of a game.
 
     Args:
         episodes: At least one.
@@ -180,7 +251,7 @@ def viewer_values(episodes: Sequence[Episode], ledgers: Mapping[Any, Ledger]) ->
 def beside_values(
     samples: Mapping[str, Sequence[Episode]], links: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """Return what the page of two agents knows of each agent.
+    """Return the values of each agent for the page of two agents.
 
     Args:
         samples: The episodes of one game, by agent.

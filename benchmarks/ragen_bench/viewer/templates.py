@@ -1,15 +1,62 @@
-"""The templates of all pages, and the files that they refer to."""
+"""Render pages from templates, with their assets and tiles, and serve them."""
 
 import math
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import gymnasium as gym
 import jinja2
+from PIL import Image
 
+from ragen_agents.run_files.files import new_folder
 from ragen_bench.console.formats import number, percent
-from ragen_bench.viewer.tile_pictures import write_tiles
+from ragen_envs.game.errors import RagenError
+from ragen_envs.registration import GAMES, GameSpec
+
+_SIDE: Final = 64
+
+
+def tile_set(text_id: str) -> dict[str, Any] | None:
+    """Return the folder of a game's tiles and the names of its cells by symbol.
+
+    Args:
+        text_id: Id of the game's conversation.
+
+    Returns:
+        None for a game without a board, or from outside the suite.
+    """
+    spec = gym.registry.get(text_id)
+    game_id = None if spec is None else spec.kwargs.get("game")
+    game = next((game for game in GAMES if game.id == game_id), None)
+    if game is None or game.env_class.tile_set() is None:
+        return None
+    signs = game.env_class.text.vocabularies["standard"]
+    return {"folder": _folder(game), "cells": {sign: cell for cell, sign in signs.items()}}
+
+
+def write_tiles(folder: Path) -> None:
+    """Write a picture of every cell, ``GAME/CELL.png``, spaces as dashes."""
+    for name, game in {_folder(game): game.env_class for game in GAMES}.items():
+        tiles = game.tile_set()
+        if tiles is None:
+            continue
+        (folder / name).mkdir(parents=True)
+        for cell, picture in zip(
+            game.text.vocabularies["standard"], tiles.draw(_SIDE), strict=True
+        ):
+            Image.fromarray(picture).save(folder / name / f"{cell.replace(' ', '-')}.png")
+
+
+def _folder(game: GameSpec) -> str:
+    """Return the name of the game's package, which its variants share."""
+    return game.module.rpartition(".")[2]
+
 
 _FOLDERS: Final = ("viewer", "leaderboard")
 
@@ -37,3 +84,54 @@ def write_assets(out: Path) -> None:
                 with resources.as_file(item) as path:
                     shutil.copyfile(path, out / item.name)
     write_tiles(out / "tiles")
+
+
+_MARK: Final = "style.css"
+"""By which a folder is known to hold pages."""
+
+
+def refuse_other_folder(out: Path) -> None:
+    """Raise `RagenError` if a path holds something that pages must not replace."""
+    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / _MARK).is_file())):
+        raise RagenError(f"'{out}' contains something other than a site; choose another --out")
+
+
+@contextmanager
+def new_site(out: Path) -> Iterator[Path]:
+    """Yield a folder with all assets that takes the place of an older site when it is complete.
+
+    Raises:
+        RagenError: It cannot be written.
+    """
+    try:
+        with new_folder(out) as new:
+            write_assets(new)
+            yield new
+    except OSError as error:
+        raise RagenError(f"'{out}' cannot be written: {error.strerror}") from error
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    """Logs no requests."""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+def serve_folder(folder: Path, port: int) -> None:
+    """Serve a folder on localhost until Ctrl-C, and print its address first.
+
+    Args:
+        folder: It holds ``index.html``.
+        port: 0 for any free one.
+
+    Raises:
+        RagenError: The port cannot be used.
+    """
+    try:
+        server = ThreadingHTTPServer(("127.0.0.1", port), partial(_Quiet, directory=folder))
+    except OSError as error:
+        raise RagenError(f"port is {port}, but it cannot be used: {error.strerror}") from error
+    with server:
+        print(f"http://127.0.0.1:{server.server_port}/", flush=True)
+        server.serve_forever()

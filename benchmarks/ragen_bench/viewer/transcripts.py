@@ -1,4 +1,4 @@
-"""Conversations without a board: the samples of a training run, and matches, seat by seat."""
+"""Show conversations without a board: the samples of a training run, and matches seat by seat."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -6,15 +6,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragen_agents.rollout.match_record import MatchRecord, SeatRecord
-from ragen_agents.run_files.files import new_folder
 from ragen_bench.console.escaping import escape_unprintable
-from ragen_bench.match.match_table import MatchRun
-from ragen_bench.viewer.run_pages import refuse_other_folder
-from ragen_bench.viewer.templates import page_templates, write_assets
+from ragen_bench.evaluation.match_table import MatchRun
+from ragen_bench.viewer.templates import new_site, page_templates, refuse_other_folder
 from ragen_envs.game.errors import RagenError
 
 SAMPLES: Final = "samples.jsonl"
-"""What a training run writes for people to read."""
+"""File of a training run for people to read."""
 
 Transcript = dict[str, Any]
 """One conversation: ``name``, ``of`` (what the first filter chooses), ``kind`` (what the second does),
@@ -50,12 +48,8 @@ def write_transcript_pages(
     text = page.render(
         root="", page="index.html", filters=filters, transcripts=transcripts, notes=notes
     )
-    try:
-        with new_folder(out) as new:
-            write_assets(new)
-            (new / "index.html").write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise RagenError(f"'{out}' cannot be written: {error.strerror}") from error
+    with new_site(out) as new:
+        (new / "index.html").write_text(text, encoding="utf-8")
 
 
 def read_training_samples(folder: Path) -> list[Transcript]:

@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from ragen_agents.rollout import Episode
-from ragen_bench.config.suite_versions import is_old
 from ragen_bench.config.suites import check_suite
 from ragen_bench.evaluation.run_table import summarise_episodes
-from ragen_bench.leaderboard.entry import GameResult
-from ragen_bench.leaderboard.rules import MAX_ERRORS, EntryError
+from ragen_bench.leaderboard.entry import MAX_ERRORS, EntryError, GameResult
 from ragen_bench.leaderboard.store import EPISODES, StoredEntry, read_entry
 from ragen_bench.runs.records import Record
 from ragen_bench.verification.run_verification import MismatchError, Replay, replay_here
@@ -36,8 +34,7 @@ def check_entry(
         EntryError: The first mismatch; the message says where.
     """
     stored = read_entry(folder)
-    old = is_old(stored.entry.config.suite_version)
-    if not old:
+    if stored.entry.is_current:
         try:
             check_suite(stored.entry.config.suite)
         except RagenError as error:
@@ -47,7 +44,7 @@ def check_entry(
     replayed = replay_all(EPISODES, stored.records, stored.entry.config)
     for count, record in enumerate(stored.records, start=1):
         _check_plausible(record)
-        if not old:
+        if stored.entry.is_current:
             _check_next(replayed)
         if tick is not None:
             tick(count, len(stored.records))
@@ -100,19 +97,23 @@ def _check_results(stored: StoredEntry) -> None:
     for game, result in results_of(record.episode for record in stored.records).items():
         given = stored.entry.results[game]
         for field in GameResult.model_fields:
-            there, here = getattr(given, field), getattr(result, field)
-            if not _same(there, here):
-                raise EntryError(f"results.{game}.{field}: recorded {there}, recomputed {here}")
+            recorded, recomputed = getattr(given, field), getattr(result, field)
+            if not _same(recorded, recomputed):
+                raise EntryError(
+                    f"results.{game}.{field}: recorded {recorded}, recomputed {recomputed}"
+                )
 
 
-def _same(there: float | None, here: float | None) -> bool:
-    if there is None or here is None:
-        return there is here
-    return math.isclose(there, here, rel_tol=1e-9, abs_tol=1e-12)  # means may be rounded otherwise
+def _same(recorded: float | None, recomputed: float | None) -> bool:
+    if recorded is None or recomputed is None:
+        return recorded is recomputed
+    return math.isclose(
+        recorded, recomputed, rel_tol=1e-9, abs_tol=1e-12
+    )  # means may be rounded otherwise
 
 
 def results_of(episodes: Iterable[Episode]) -> dict[str, GameResult]:
-    """Return what episodes amount to, by game in their order."""
+    """Return the results of episodes by game, in their order."""
     games: dict[str, list[Episode]] = {}
     for episode in episodes:
         games.setdefault(episode.task, []).append(episode)

@@ -1,4 +1,4 @@
-"""A person plays WebShop in a browser: the pages as HTML, served to this computer only."""
+"""Play WebShop in a browser: the pages as HTML, served to this computer only."""
 
 import secrets
 from collections.abc import Callable

@@ -1,8 +1,11 @@
-"""How far a run is: a bar with rate and time left on a terminal, else one line a task."""
+"""Show progress: bars on a terminal, lines elsewhere."""
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Self
 
+from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -11,11 +14,36 @@ from rich.progress import (
     Task,
     TextColumn,
     TimeRemainingColumn,
-)  # fmt: skip
+)
 from rich.text import Text
 
-from ragen_bench.console.log_handler import stderr_console
-from ragen_bench.console.terminal_bar import TerminalBar
+from ragen_agents.run_files.files import ResourceContext
+from ragen_bench.console.log_handler import logs_on, stderr_console
+
+
+@contextmanager
+def bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar on standard error; call it with the amount done and the total."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        row = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(row, completed=done, total=total)
+
+
+class TerminalBar(ResourceContext):
+    """Shows its bar and log records above it while it is entered; the bar only on a terminal."""
+
+    _console: Console
+    _bar: Progress
+
+    def _open(self, resources: ExitStack) -> None:
+        resources.enter_context(logs_on(self._console))
+        if self._console.is_terminal:
+            self._bar.start()
+            resources.callback(self._bar.stop)
 
 
 class RateColumn(ProgressColumn):

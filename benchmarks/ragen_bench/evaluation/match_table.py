@@ -1,4 +1,4 @@
-"""The table of a run of matches: a row for each game, agent, other agent and seat."""
+"""Tabulate a run of matches: by game, agent, other agent and seat."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -9,9 +9,10 @@ import pandas as pd
 
 from ragen_agents.rollout import MatchRecord, SeatRecord
 from ragen_bench.config.run_config import MatchConfig, lineup, load_config
+from ragen_bench.console.formats import Grid, interval, number, percent_interval
 from ragen_bench.evaluation.level_clusters import repeated_levels_note
-from ragen_bench.evaluation.reply_notes import NotedRun, notes_on_replies
-from ragen_bench.evaluation.run_table import incomplete, mean, old_version
+from ragen_bench.evaluation.notes import NotedRun, notes_on_replies
+from ragen_bench.evaluation.run_table import incomplete, mean
 from ragen_bench.runs.directory import read_own_episodes
 from ragen_bench.stats.clusters import number_clusters
 from ragen_bench.stats.intervals import bootstrap_mean, bounds_of_several, wilson_mean
@@ -34,7 +35,7 @@ class MatchRun(NamedTuple):
 
     @property
     def missing(self) -> int:
-        """How many matches the run still lacks."""
+        """Number of matches that are still missing."""
         return len(self.config.keys) - sum(len(levels) for levels in self.matches.values())
 
 
@@ -43,11 +44,11 @@ def read_match_run(folder: Path) -> MatchRun:
     config = load_config(folder)
     if not isinstance(config, MatchConfig):
         raise RagenError(f"'{folder}' is a run of ragen bench, not of ragen match")
-    found = read_own_episodes(folder, config)
+    records = read_own_episodes(folder, config)
     matches: dict[tuple[str, tuple[str, ...]], dict[int, MatchRecord]] = defaultdict(dict)
-    for match in found.episodes:
+    for match in records.episodes:
         matches[match.task, match.key.lineup][match.key.level] = match
-    return MatchRun(folder, config, dict(matches), found.torn)
+    return MatchRun(folder, config, dict(matches), records.torn)
 
 
 def summarise_matches(run: MatchRun) -> pd.DataFrame:
@@ -65,8 +66,8 @@ def summarise_matches(run: MatchRun) -> pd.DataFrame:
         keys = _level_keys(run, task)
         for one in run.config.agents:
             for others in run.config.agents:
-                found = _seats(run, task, one.name, others.name)
-                for seat, parts in (*found.items(), (ALL, _common(list(found.values())))):
+                by_seat = _seats(run, task, one.name, others.name)
+                for seat, parts in (*by_seat.items(), (ALL, _common(list(by_seat.values())))):
                     if parts:
                         head = {"game": task, "agent": one.name, "others": others.name}
                         rows.append({**head, "seat": seat, **_summary(parts, keys)})
@@ -112,15 +113,16 @@ def _level_keys(run: MatchRun, task: str) -> dict[int, str]:
 
 def _summary(levels: Levels, keys: Mapping[int, str]) -> dict[str, Any]:
     clusters = number_clusters([keys[level] for level in levels])
-    seats = [seat for there in levels.values() for seat in there]
+    seats = [seat for on_level in levels.values() for seat in on_level]
     turns = [turn for seat in seats for turn in seat.turns]
     tokens = [turn.reply_tokens for turn in turns if turn.reply_tokens is not None]
     success = wilson_mean(
-        [mean([seat.success for seat in there]) for there in levels.values()], clusters=clusters
+        [mean([seat.success for seat in on_level]) for on_level in levels.values()],
+        clusters=clusters,
     )
     returns = bounds_of_several(
         bootstrap_mean(
-            [mean([seat.episode_return for seat in there]) for there in levels.values()],
+            [mean([seat.episode_return for seat in on_level]) for on_level in levels.values()],
             resamples=_RESAMPLES,
             seed=0,
             clusters=clusters,
@@ -144,24 +146,84 @@ def _summary(levels: Levels, keys: Mapping[int, str]) -> dict[str, Any]:
 
 def match_notes(run: MatchRun) -> list[str]:
     """Return the notes below the table."""
-    found = old_version(run.config)
+    lines: list[str] = []
     if any(agent.name == "oracle" for agent in run.config.agents):
-        found.append(
+        lines.append(
             "the oracle plays its seat of a joint optimum; paired with other agents it is not an upper bound"
         )
     levels = {task: list(_level_keys(run, task).values()) for task in run.config.suite.tasks}
-    found += repeated_levels_note(levels, "intervals", "matches of each lineup")
-    found += incomplete(run.missing, len(run.config.keys), run.torn)
-    return found + notes_on_replies(
+    lines += repeated_levels_note(levels, "intervals", "matches of each lineup")
+    lines += incomplete(run.missing, len(run.config.keys), run.torn)
+    return lines + notes_on_replies(
         _seats_by_agent(run), NotedRun(run.folder, run.config.suite, "seats")
     )
 
 
 def _seats_by_agent(run: MatchRun) -> dict[tuple[str, str], list[SeatRecord]]:
     """Return the seats of all matches by agent and task."""
-    found: dict[tuple[str, str], list[SeatRecord]] = defaultdict(list)
+    by_agent: dict[tuple[str, str], list[SeatRecord]] = defaultdict(list)
     for (task, _), levels in run.matches.items():
         for match in levels.values():
             for seat in match.seats:
-                found[seat.agent, task].append(seat)
-    return found
+                by_agent[seat.agent, task].append(seat)
+    return by_agent
+
+
+def success_cell(row: dict[Any, Any]) -> str:
+    """Return a success rate with its interval, in percent."""
+    return percent_interval(row["success"], row["success_low"], row["success_high"])
+
+
+def return_cell(row: dict[Any, Any]) -> str:
+    """Return a mean return with its interval."""
+    return interval(row["mean_return"], row["return_low"], row["return_high"])
+
+
+def cross_play_grid(data: pd.DataFrame, measure: str) -> Grid:
+    """Return the self-play and cross-play table: a row for each agent, a column for each other agent.
+
+    Args:
+        data: The table of ``summarise_matches``.
+        measure: "success" or "return".
+    """
+    cell = success_cell if measure == "success" else return_cell
+    means = data[data["seat"] == ALL]
+    return _pivot(means, ["game", "agent"], "others", cell, "with ")
+
+
+def seat_grid(data: pd.DataFrame) -> Grid:
+    """Return the success on each seat: a row for each agent and other agent, a column for each seat."""
+    return _pivot(data[data["seat"] != ALL], ["game", "agent", "others"], "seat", success_cell, "")
+
+
+def reply_grid(data: pd.DataFrame) -> Grid:
+    """Return the table of replies: a row for each agent and other agent."""
+    means = data[data["seat"] == ALL]
+    header = ["game", "agent", "others", "levels", "valid\n%", "turns", "tokens", "errors"]
+    rows = [
+        [
+            row["game"],
+            row["agent"],
+            row["others"],
+            str(row["n"]),
+            number(100 * row["valid"], 1),
+            number(row["turns"]),
+            number(row["reply_tokens"], 1),
+            str(row["errors"]),
+        ]
+        for row in means.to_dict("records")
+    ]
+    return Grid(header, rows, left=3, hideable=("tokens", "turns", "levels"))
+
+
+def _pivot(data: pd.DataFrame, names: list[str], column: str, cell: Any, prefix: str) -> Grid:
+    columns = list(dict.fromkeys(data[column]))
+    cells: dict[tuple[str, ...], dict[str, str]] = {}
+    for row in data.to_dict("records"):
+        cells.setdefault(tuple(row[name] for name in names), {})[row[column]] = cell(row)
+    rows = [
+        [*key, *(row_cells.get(value, "-") for value in columns)]
+        for key, row_cells in cells.items()
+    ]
+    header = [*names, *(f"{prefix}{value}" for value in columns)]
+    return Grid(header, rows, left=len(names), intervals_hideable=True)

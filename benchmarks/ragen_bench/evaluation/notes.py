@@ -1,4 +1,4 @@
-"""Notes on agents whose replies are invalid, or who failed: how many, and why."""
+"""Write the notes below a table: invalid replies, failures, wrong purchases, wrong oracles."""
 
 import re
 from collections import Counter, defaultdict
@@ -16,6 +16,8 @@ from ragen_bench.console.escaping import escape_unprintable
 from ragen_bench.evaluation.run_table import Run
 from ragen_envs.conversation import Defect, EndReason
 from ragen_envs.conversation.prompt import describe_defect
+from ragen_envs.games.webshop.text import OUTCOME
+from ragen_envs.registration import spec_of
 
 _USUAL: Final = 0.95
 """Share of valid replies from which on nothing is said."""
@@ -28,7 +30,7 @@ _ANSWER: Final = re.compile("<answer>(.*?)(?:</answer>|$)", re.DOTALL | re.IGNOR
 
 
 class _Trouble(Enum):
-    """What an agent whose replies are invalid needs."""
+    """The trouble of an agent whose replies are invalid."""
 
     LENGTH = auto()
     """Replies are cut off by the token limit."""
@@ -51,7 +53,7 @@ _THINKING: Final[Mapping[tuple[str, ...], _Trouble]] = {
 
 
 Played = Episode | SeatRecord
-"""What an agent plays: an episode, or a seat of a match."""
+"""An episode, or a seat of a match."""
 
 
 class NotedRun(NamedTuple):
@@ -60,7 +62,7 @@ class NotedRun(NamedTuple):
     folder: Path
     suite: Suite
     units: Literal["episodes", "seats"]
-    """What its agents play. Seats do not have the setting ``demonstrations``."""
+    """Its agents play these. Seats do not have the setting ``demonstrations``."""
 
 
 def reply_notes(run: Run) -> list[str]:
@@ -78,13 +80,13 @@ def notes_on_replies(
         samples: What was played, by agent and game.
         run: The run.
     """
-    found: list[str] = []
+    lines: list[str] = []
     for agent in dict.fromkeys(agent for agent, _ in samples):
         games = {game: sample for (name, game), sample in samples.items() if name == agent}
         if agent not in CONTROLS:
-            found += _on_replies(agent, games, run)
-        found += _on_errors(agent, [played for sample in games.values() for played in sample], run)
-    return found
+            lines += _on_replies(agent, games, run)
+        lines += _on_errors(agent, [played for sample in games.values() for played in sample], run)
+    return lines
 
 
 def _on_replies(agent: str, games: Mapping[str, Sequence[Played]], run: NotedRun) -> Iterator[str]:
@@ -116,7 +118,7 @@ def _on_replies(agent: str, games: Mapping[str, Sequence[Played]], run: NotedRun
 
 
 def count_defects(episodes: Iterable[Played]) -> Counter[str]:
-    """Return how many replies of episodes, or of seats, have each defect."""
+    """Count the replies of episodes, or of seats, by defect."""
     return Counter(d for episode in episodes for turn in episode.turns for d in turn.defects)
 
 
@@ -159,18 +161,18 @@ def _causes(causes: Mapping[str, Counter[str]]) -> tuple[str, str]:
 
 
 def _excess(turn: TurnRecord, defect: str) -> str:
-    """Return how many actions a turn with too many had and could have had, as far as it is known."""
+    """Return the number of actions of a turn with too many, and its limit, as far as they are known."""
     if defect != Defect.TOO_MANY_ACTIONS:
         return ""
     limit = len(turn.actions)
-    found = _ANSWER.search(turn.reply)
-    count = len([part for part in found[1].split("||") if part.strip()]) if found else 0
+    answer = _ANSWER.search(turn.reply)
+    count = len([part for part in answer[1].split("||") if part.strip()]) if answer else 0
     given = f"{count}, but " if count > limit else ""
     return f" ({given}the limit of that turn was {limit})"
 
 
 def _advice(run: NotedRun, games: Sequence[str], turns: Sequence[TurnRecord]) -> str:
-    """Return what to try next against the most frequent trouble, or "" if the games have it already."""
+    """Return advice on the most frequent trouble, or "" if the games follow it already."""
     troubles = Counter(_trouble(turn) for turn in turns if turn.defects)
     match troubles.most_common(1)[0][0]:
         case _Trouble.REASONING:
@@ -192,13 +194,13 @@ def _advice(run: NotedRun, games: Sequence[str], turns: Sequence[TurnRecord]) ->
     tasks = [run.suite.tasks[game] for game in games]
     if run.units == "seats" or all(task.settings.get("demonstrations") for task in tasks):
         return ""
-    told = any("Bandit" in task.env for task in tasks)
-    beware = "; on the bandits, worked examples reveal the answer" if told else ""
+    has_bandit = any("Bandit" in task.env for task in tasks)
+    beware = "; on the bandits, worked examples reveal the answer" if has_bandit else ""
     return f", and --setting demonstrations=2 shows the model how to reply{beware}"
 
 
 def _trouble(turn: TurnRecord) -> _Trouble:
-    """Return what is the matter with an invalid reply."""
+    """Return the trouble of an invalid reply."""
     if not turn.reply.strip() and turn.reasoning:
         return _Trouble.REASONING
     if Defect.TRUNCATED in turn.defects:
@@ -228,3 +230,80 @@ def _quoted(text: str) -> str:
     """Return the beginning of a text in quotes, on one line, without what a terminal would act on."""
     line = escape_unprintable(" ".join(text.split()))
     return f'"{line if len(line) <= _LENGTH else line[: _LENGTH - 1] + "…"}"'
+
+
+_ORACLE: Final = "oracle"
+_CERTAIN: Final = 1 - 1e-9
+
+
+def oracle_notes(run: Run) -> list[str]:
+    """Return a note for each game with an episode that contradicts the optimum of its level.
+
+    An episode that was solved although its optimum is 0, or one that the agent ``oracle`` lost although it
+    is 1: either cannot happen under an exact oracle.
+    """
+    lines = []
+    for task in run.config.suite.tasks:
+        played = {agent: s.values() for (agent, name), s in run.samples.items() if name == task}
+        impossible = sum(map(_impossible, played.values()))
+        lost = _lost(played.get(_ORACLE, ()))
+        if impossible:
+            lines.append(
+                f"{_episodes(impossible)} of {task} solved although the oracle's value is 0: "
+                "the oracle is wrong"
+            )
+        if lost:
+            lines.append(
+                f"{_episodes(lost)} of {task} lost by the oracle although its value is 1: "
+                "the oracle is wrong"
+            )
+    return lines
+
+
+def _impossible(episodes: Iterable[Episode]) -> int:
+    return sum(episode.success and episode.optimal_success == 0 for episode in episodes)
+
+
+def _lost(episodes: Iterable[Episode]) -> int:
+    return sum(
+        not episode.success and episode.optimal_success >= _CERTAIN and not episode.is_failure
+        for episode in episodes
+    )
+
+
+def _episodes(count: int) -> str:
+    return f"{count} episode{'s' if count != 1 else ''}"
+
+
+NOTHING: Final = "nothing bought"
+
+
+def purchase_notes(run: Run) -> list[str]:
+    """Return a note for each agent that bought something wrong, or nothing, on a task of WebShop."""
+    shops = [name for name, task in run.config.suite.tasks.items() if _is_shop(task.env)]
+    return [note for task in shops for note in _of_task(run, task)]
+
+
+def _is_shop(env_id: str) -> bool:
+    spec = spec_of(env_id)
+    return spec is not None and spec.module == "ragen_envs.games.webshop"
+
+
+def _of_task(run: Run, task: str) -> Iterator[str]:
+    for (agent, played), sample in run.samples.items():
+        if played != task:
+            continue
+        causes = Counter(cause for episode in sample.values() for cause in wrong_with(episode))
+        if causes:
+            shares = ", ".join(
+                f"{cause} {100 * count / len(sample):.0f}%" for cause, count in causes.most_common()
+            )
+            yield f"what {agent} got wrong on {task}, in % of the episodes: {shares}"
+
+
+def wrong_with(episode: Episode) -> tuple[str, ...]:
+    """Return the faults of an episode's purchase, by the text that closed it."""
+    outcome = re.search(OUTCOME, episode.closing)
+    if outcome is None:
+        return (NOTHING,)
+    return tuple(outcome[1].split(", ")) if outcome[1] else ()

@@ -1,1 +1,0 @@
-"""Games of several players in the harness: lineups, matches, tables, and their check."""

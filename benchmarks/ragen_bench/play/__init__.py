@@ -1,0 +1,1 @@
+"""Play games as a person, in the terminal or in a browser."""
