@@ -1,12 +1,12 @@
 """The claims of all tables and figures with their verdicts, for docs/reproduction.md."""
 
-import csv
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
-from ragen_bench.reproduction.reproduction_config import Origin, bundled_reproductions
+from ragen_bench.reproduction.reproduction_config import Origin
+from ragen_bench.reproduction.reproduction_report import Report
 
 _SIGNS: Final = {"supported": "✓", "contradicted": "✗", "smaller": "≪", "undecided": "?"}
 _TITLES: Final[Mapping[Origin, str]] = {
@@ -22,16 +22,16 @@ _OPEN_HEAD: Final = (
     "| :-- | :-- | --: | --: | :-- |\n"
 )
 
-Row = Mapping[str, str]
+Row = Mapping[str, Any]
 
 
-def claims_tables(results: Path) -> str:
-    """Return the claims that were run by who makes them, then those that are open and what would decide them.
-
-    Args:
-        results: The folder of results of a scale.
-    """
-    rows = [row for name in bundled_reproductions() for row in _rows(name, results)]
+def claims_tables(reports: Iterable[Report]) -> str:
+    """Return the claims that were run by who makes them, then the open ones and what would decide them."""
+    rows: list[Row] = [
+        {**row, "source": report.what.name}
+        for report in reports
+        for row in report.claims_data.to_dict("records")
+    ]
     parts = []
     for origin, title in _TITLES.items():
         own = [row for row in rows if row["origin"] == origin]
@@ -40,19 +40,14 @@ def claims_tables(results: Path) -> str:
     return "\n" + "\n".join([*parts, _open(rows)]) + "\n"
 
 
-def _rows(name: str, results: Path) -> Iterator[Row]:
-    with (results / f"{name}-claims.csv").open(encoding="utf-8", newline="") as file:
-        yield from ({**row, "source": name} for row in csv.DictReader(file))
-
-
 def _counts(rows: Sequence[Row]) -> str:
     counts = Counter(row["verdict"] for row in rows)
-    told = ", ".join(f"{count} {word}" for word, count in counts.most_common())
-    return f"Of {len(rows)}: {told}."
+    listed = ", ".join(f"{count} {word}" for word, count in counts.most_common())
+    return f"Of {len(rows)}: {listed}."
 
 
 def _line(row: Row) -> str:
-    p = f"{float(row['p_holm']):.2g}" if row["p_holm"] else ""
+    p = f"{row['p_holm']:.2g}" if math.isfinite(row["p_holm"]) else ""
     verdict = f"{_SIGNS[row['verdict']]}&nbsp;{row['verdict']}"
     return (
         f"| {row['claim']} | {row['paper']} | {row['ours']} | {verdict} | {p} | {row['seeds']} |\n"
@@ -62,14 +57,14 @@ def _line(row: Row) -> str:
 def _open(rows: Sequence[Row]) -> str:
     """Return the claims without a verdict, what would decide them, and what that costs."""
     parts = [
-        f"### {title}\n\n{_OPEN_HEAD}{''.join(map(_open_line, found))}"
+        f"### {title}\n\n{_OPEN_HEAD}{''.join(map(_open_line, chosen))}"
         for title, word in (("Undecided", "undecided"), ("Not run", "not run"))
-        if (found := [row for row in rows if row["verdict"] == word])
+        if (chosen := [row for row in rows if row["verdict"] == word])
     ]
     return "\n".join(parts)
 
 
 def _open_line(row: Row) -> str:
-    runs = row["further_runs"] if row["further_runs"] != "0" else ""
-    hours = f"{float(row['core_hours']):.1f}" if row["core_hours"] else ""
+    runs = row["further_runs"] or ""
+    hours = f"{row['core_hours']:.1f}" if math.isfinite(row["core_hours"]) else ""
     return f"| {row['claim']} | {row['remedy']} | {runs} | {hours} | {row['source']} |\n"

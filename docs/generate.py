@@ -8,6 +8,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from conversation_page import conversation_page
 from gradient_buckets import buckets_table
 from memory_plans import plans_table
 from numpy.typing import NDArray
+from ragen_bench.reproduction.reproduction_config import bundled_reproductions
+from ragen_bench.reproduction.reproduction_report import Report, stored_report
 from results_tables import results_table
 from settings_page import settings_page
 
@@ -83,22 +86,26 @@ def _shown(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in settings.items())
 
 
+@cache
+def stored_reports() -> dict[str, Report]:
+    """Return all tables and figures by name, made of the stored results."""
+    return {name: stored_report(RESULTS, name) for name in bundled_reproductions()}
+
+
 def _with_results(page: Path) -> str:
     """Return a page with the stored results inserted where it names them."""
 
     def shown(found: re.Match[str]) -> str:
-        base = RESULTS / found[2]
-        if not base.with_suffix(".md").exists():
-            return f"{found[1]}Not run yet.\n{found[3]}"
-        picture = base.with_suffix(".svg")
+        report = stored_reports()[Path(found[2]).name]
+        picture = RESULTS / f"{found[2]}.svg"
         curves = f"../{picture.relative_to(DOCS.parent)}" if picture.exists() else ""
-        return f"{found[1]}{results_table(base.with_suffix('.md'), curves)}{found[3]}"
+        return f"{found[1]}{results_table(report.markdown(), curves)}{found[3]}"
 
     text = _RESULT.sub(shown, page.read_text(encoding="utf-8"))
     archive = RESULTS / "laptop" / "gradient.jsonl"
     text = _BUCKETS.sub(lambda found: f"{found[1]}{buckets_table(archive)}{found[2]}", text)
     return _CLAIMS.sub(
-        lambda found: f"{found[1]}{claims_tables(RESULTS / 'laptop')}{found[2]}", text
+        lambda found: f"{found[1]}{claims_tables(stored_reports().values())}{found[2]}", text
     )
 
 

@@ -1,21 +1,20 @@
 """What docs/reproduction-tables.md shows of a stored result: its table without the columns for experts."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 LEFT_OUT = ("design", "score", "p Holm")
 ONCE = ("trained on → test", "random / initial / optimum %", "random / initial / oracle %")
 """Columns whose value is left out where it is that of the row above; the last is of suite version 1."""
 
 
-def results_table(stored: Path, picture: str) -> str:
+def results_table(stored: str, picture: str) -> str:
     """Return the tables, the notes and the drawing of a stored result; its claims are on another page.
 
     Args:
-        stored: Its Markdown file, as written by ``ragen reproduce``.
+        stored: Its Markdown, as ``ragen reproduce`` writes it.
         picture: The path of its drawing from the page, or "" if there are none.
     """
-    parts = stored.read_text(encoding="utf-8").split("\n\n")
+    parts = stored.split("\n\n")
     kept = [part for part in parts[1:] if not part.startswith("| claim |")]
     if any(part.startswith("| trained on") and part.count("\n") == 1 for part in kept):
         return "Not run yet.\n"

@@ -1,12 +1,8 @@
 """The results in benchmarks/results are those of today's sweeps."""
 
-import shutil
 from pathlib import Path
 
-import pandas as pd
 import pytest
-from ragen_bench.__main__ import main
-from ragen_bench.reproduction.reproduction_config import bundled_reproductions
 from ragen_bench.sweeps.archive import archive_path, check_archive, matching, read_archive
 from ragen_bench.sweeps.sweep_config import bundled_sweeps, load_sweep
 from ragen_bench.sweeps.sweep_run import SweepRun
@@ -42,19 +38,6 @@ def test_settings_that_affect_memory_alone_do_not_part_results():
     ]
     assert found
     assert matching(kept, smaller) == found
-
-
-@pytest.mark.parametrize("name", bundled_reproductions())
-def test_stored_tables_are_those_that_the_stored_results_make(name, tmp_path, monkeypatch):
-    shutil.copytree(RESULTS, tmp_path / "results")
-    monkeypatch.chdir(tmp_path)
-    assert main(["reproduce", name, "--no-run", "--results", "results"]) == 0
-    for kind in ("", "-claims"):
-        stored, made = (
-            pd.read_csv(folder / "laptop" / f"{name}{kind}.csv")
-            for folder in (RESULTS, tmp_path / "results")
-        )
-        pd.testing.assert_frame_equal(made, stored, rtol=1e-6)
 
 
 def test_seeds_that_another_sweep_has_run_count():
