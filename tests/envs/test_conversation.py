@@ -121,6 +121,7 @@ MINE = dict(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("game", "symbols"),
     [

@@ -130,6 +130,7 @@ def test_a_pickled_vector_env_plays_on_in_another_process(env_id, tmp_path):
     assert done.stdout.strip() == f"{stepped} {envs.reset(seed=3)[0].ravel().tolist()}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_id", [*NUMERIC, *TEXTS])
 def test_deep_copies_of_gymnasiums_vector_envs(env_id):
     mode = {} if env_id in TEXTS else {"vectorization_mode": "sync"}
@@ -152,6 +153,7 @@ def some_action(env, number):
     return numeric_action(env, number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("copied", COPIES)
 @pytest.mark.parametrize("env_id", [*NUMERIC, *TEXTS])
 def test_single_envs_and_conversations(env_id, copied):
@@ -173,6 +175,7 @@ def test_single_envs_and_conversations(env_id, copied):
         assert twin.get_wrapper_attr("messages") == env.get_wrapper_attr("messages")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("copied", COPIES)
 @pytest.mark.parametrize("env_id", TEXTS)
 def test_vectors_of_conversations(env_id, copied):

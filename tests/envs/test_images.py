@@ -103,6 +103,7 @@ def test_the_board_games_have_tiles():
     assert {SokobanEnv, FrozenLakeEnv} <= set(BOARDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("game", PICTURED)
 def test_envs_render_rgb_arrays(game):
     env = gym.make(game, render_mode="rgb_array")

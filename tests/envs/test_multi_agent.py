@@ -46,6 +46,7 @@ def assert_same(a, b):
         assert np.array_equal(a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_id", NUMERIC)
 def test_passes_api_tests(env_id, capsys):
     with warnings.catch_warnings():
@@ -57,6 +58,7 @@ def test_passes_api_tests(env_id, capsys):
         render_test(lambda render_mode: pettingzoo.make("aec", env_id, render_mode=render_mode))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_id", TEXTS)
 def test_pettingzoo_accepts_the_text_faces(env_id, capsys):
     with warnings.catch_warnings():
@@ -178,6 +180,7 @@ def test_seats_read_other_forms_and_begin_turns(env_id):
     assert told == [f"<think>hm</think><answer>- {name}</answer>"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_id", TEXTS)
 def test_policies_take_seats(env_id):
     """Oracles win at least as often as random players do, from the same levels."""

@@ -65,6 +65,7 @@ def sets_of(env):
     return places["#"], places["O"], places["X"], [divmod(m, env.width) for m in env.movers]
 
 
+@pytest.mark.slow
 @given(st.integers(0, 15), st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=12))
 @settings(max_examples=40, deadline=None)
 def test_coop_plays_by_the_rules(seed, actions):
@@ -361,6 +362,7 @@ def slow_value(env, positions, rounds):
     return game.max() if env.finish == ALL else value_by_linear_programming(game)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("level", "success_rate", "finish", "rounds"),
     [

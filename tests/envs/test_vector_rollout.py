@@ -10,6 +10,7 @@ from ragen_envs.game.errors import RagenError, ResetNeededError
 from ragen_envs.registration import GAMES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
 @pytest.mark.parametrize("env_id", [game.id for game in GAMES if game.vector_entry_point])
 def test_a_rollout_is_as_many_steps(env_id, mode):

@@ -80,6 +80,7 @@ def every_split(folder):
     return env, found
 
 
+@pytest.mark.slow
 def test_published_data_give_the_same_game(folder):
     env, found = every_split(folder)
     assert len(found) == 3  # two colors of the jacket, and the tea
