@@ -144,6 +144,7 @@ class LocalModel:
         sent: Sums = {}
         with _one_line_errors("taking over weights"):
             if self._state == "empty":
+                torch.cuda.empty_cache()  # PyTorch keeps the memory of the update's activations
                 self._engine.wake_up(["weights"])
             self._engine.collective_rpc(
                 "reload_weights", kwargs={"weights_iterator": noted(weights, sent)}
@@ -185,6 +186,7 @@ class LocalModel:
             raise EngineError("vLLM has dropped its weights; sync before the next request")
         if self._state == "asleep":
             with _one_line_errors("waking up"):
+                torch.cuda.empty_cache()
                 self._engine.wake_up()
             self._state = "awake"
 

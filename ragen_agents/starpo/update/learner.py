@@ -320,6 +320,9 @@ class Learner:
         finite = all(norm < float("inf") for norm in norms.values())  # False for NaN
         if finite:
             self.bad_steps = 0
+            if self.state_to_come:
+                # Moments that were put among free activations would keep these from being released to vLLM.
+                torch.cuda.empty_cache()
             if iteration >= self.config.update.critic_warmup:
                 self.optimizer.step()
             if self.critic_optimizer is not None:
