@@ -118,7 +118,7 @@ def own_settings(args: Any, model: Path) -> dict[str, Any]:
 def main() -> None:
     """Measure and write the findings."""
     parser = stage_parser(__doc__ or "")
-    parser.add_argument("--preset", default="starpo-ppo", choices=list(PRESETS))
+    parser.add_argument("--preset", default="starpo-s", choices=list(PRESETS))
     parser.add_argument("--engine", default="transformers", choices=("transformers", "vllm"))
     parser.add_argument("--prompts-per-iteration", type=int)
     parser.add_argument("--group-size", type=int)

@@ -38,11 +38,6 @@ PyTorch's peak counts vLLM's memory also while it sleeps. The device's is the la
 and includes what PyTorch keeps for later.
 """,
 }
-_STARTER: Final = """
-## Starter
-
-Success on Sokoban before and after 20 iterations of its recipe: {}.
-"""
 
 
 def page(outcomes: Sequence[Outcome]) -> str:
@@ -57,8 +52,6 @@ def page(outcomes: Sequence[Outcome]) -> str:
     for table in numbers.tables():
         parts += [f"\n## {table.title}\n\n", _table(table.head, table.rows)]
         parts.append(_NOTES.get(table.title, ""))
-    if (success := numbers.starter()) is not None:
-        parts.append(_STARTER.format(success))
     if tests := numbers.tests():
         rows = [
             [f"`{row['test']}`", row["outcome"], row["why"].replace("|", "\\|")] for row in tests

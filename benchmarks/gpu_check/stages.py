@@ -12,6 +12,9 @@ EAGER: Final = {"enforce_eager": True}
 OLD_RUNNER: Final = {"VLLM_USE_V2_MODEL_RUNNER": "0"}
 
 
+ONE_ITERATION: Final = ("--iterations", "1", "--preset", "starpo-ppo")
+
+
 @dataclass(frozen=True)
 class Attempt:
     """One way to start vLLM."""
@@ -59,7 +62,7 @@ STAGES: Final = (
     Stage("tests", "CUDA tests without vLLM", 90, "test_run"),
     Stage("update", "Update, bfloat16", 100, "updates", ("--variants", "bfloat16")),
     Stage("update-more", "Update, float32 and LoRA", 60, "updates", ("--variants", "more")),
-    Stage("iteration", "One iteration, engine=transformers", 60, "iterations", ("--iterations", "1")),
+    Stage("iteration", "One iteration, engine=transformers", 60, "iterations", ONE_ITERATION),
     Stage("starter", "Starter recipe, 20 iterations", 60, "starter"),
     Stage("vllm", "vLLM, started once", 390, "vllm_run", attempts=ATTEMPTS),
 )  # fmt: skip

@@ -48,7 +48,7 @@ class Numbers:
         """Return all tables of measurements that have a row."""
         tables = [
             self._ceilings(), self._gradients(), self._updates(), self._iterations(),
-            self._memory(), self._vllm(),
+            self._memory(), self._vllm(), self._starter(),
         ]  # fmt: skip
         return [table for table in tables if table.rows]
 
@@ -139,10 +139,13 @@ class Numbers:
             rows.append(["a lost update of 1e-6", "noticed"])
         return Table("vLLM", ["", "measured"], rows)
 
-    def starter(self) -> str | None:
-        """Return success before and after the starter's recipe, None if it has not run."""
-        before, after = (self.get("starter", f"success_{when}") for when in ("before", "after"))
-        return None if after is None else f"{before:.3f} → {after:.3f}"
+    def _starter(self) -> Table:
+        rows = []
+        for when in ("before", "after"):
+            success = self.get("starter", f"success_{when}")
+            if success is not None:
+                rows.append([f"{when} 20 iterations", f"{success:.3f}"])
+        return Table("Starter's recipe for Sokoban", ["", "success"], rows)
 
     def tests(self) -> list[dict[str, str]]:
         """Return the outcomes of all tests."""

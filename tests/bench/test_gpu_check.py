@@ -1,6 +1,5 @@
 """`make gpu` without a GPU: what it prints and keeps, how it resumes and falls back, and small rehearsals."""
 
-import json
 import os
 import subprocess
 import sys
@@ -229,13 +228,16 @@ def test_the_page_in_the_checkout_is_that_of_the_results_beside_it():
     assert "It has not been run on a GPU yet" in page([])
 
 
-def test_a_page_is_written_from_results_elsewhere(tmp_path):
+def test_a_page_is_written_from_results_elsewhere_and_keeps_them(monkeypatch, tmp_path):
     outcomes(tmp_path, script("ceilings", "found(copy_gb_s=2900.0)"))
-    target = tmp_path / "page.md"
+    target, published = tmp_path / "page.md", tmp_path / "published"
+    monkeypatch.setattr(check, "PUBLISHED", published)
     check.main(["page", str(tmp_path / "results"), "--to", str(target)])
     assert "| copied bytes, read and written, GB/s | 2,900.0 |" in target.read_text()
-    kept = json.loads((tmp_path / "results/results.json").read_text())
-    assert Outcome(**kept[0]).found == {"copy_gb_s": 2900.0}
+    assert not published.exists()
+    monkeypatch.setattr(check, "PAGE", tmp_path / "docs.md")
+    check.main(["page", str(tmp_path / "results")])
+    assert (tmp_path / "docs.md").read_text() == target.read_text() == page(read_results(published))
 
 
 def test_peaks_are_noted_by_phase(monkeypatch):
