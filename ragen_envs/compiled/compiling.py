@@ -21,7 +21,7 @@ from typing import Any, Final
 import numba
 from numba.core.caching import FunctionCache
 from numba.core.event import Event, Listener, install_listener
-from numba.extending import register_jitable
+from numba.extending import overload
 
 PATIENCE: Final = 1.0
 """Seconds of compilation after which a message says what is going on."""
@@ -131,7 +131,12 @@ def inner(function: Callable[..., Any]) -> Any:
 def share(*functions: Callable[..., Any]) -> None:
     """Let compiled functions call these plain ones, which allocate no arrays and stay as they are."""
     for function in functions:
-        register_jitable(**_UNWRAPPED, **_BORROWING)(function)
+        override(function, function)
+
+
+def override(function: Callable[..., Any], compiled: Callable[..., Any]) -> None:
+    """Let compiled functions call another plain function in place of one, see ``share``."""
+    overload(function, jit_options=_UNWRAPPED | _BORROWING, strict=False)(lambda *_: compiled)
 
 
 def _kept(function: Callable[..., Any], **options: bool) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_envs.compiled.compiling import in_place, inner, share
+from ragen_envs.compiled.compiling import in_place, inner, override, share
 from ragen_envs.levels import keys, seeding, splits
 
 # Rows of a state, (rows, n) int64; games add their own from ``OWN`` on.
@@ -41,7 +41,8 @@ BLOCK: Final = 1024
 
 _MASK: Final = np.uint64(seeding.STREAM_MASK)
 
-share(seeding.advance, seeding.word, seeding.below, seeding.uniform, splits.split_code)
+override(seeding.advance, seeding.advance_in_limbs)
+share(seeding.word, seeding.below, seeding.uniform, splits.split_code)
 
 
 def key_tables(height: int, width: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:

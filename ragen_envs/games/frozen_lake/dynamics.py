@@ -24,9 +24,10 @@ ACTION_NAMES: Final = ("Left", "Down", "Right", "Up")
 
 
 def turned(success_rate: float, draw: float) -> int:
-    """Return what the ice adds to the direction, 0, 3 or 1, for a draw in [0, 1) or an array of them."""
-    edge = success_rate + (1.0 - success_rate) * 0.5
-    return (3 * (draw >= success_rate) - 2 * (draw >= edge)) & 3
+    """Return what the ice adds to the direction, 0, 3 or 1, for a draw in [0, 1)."""
+    if draw < success_rate:
+        return 0
+    return 3 if draw < success_rate + (1.0 - success_rate) * 0.5 else 1
 
 
 def slipped(action: int, success_rate: float, draw: float) -> int:
