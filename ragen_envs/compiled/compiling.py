@@ -4,17 +4,14 @@ Machine code is kept where numba keeps it: beside the source, or in the user's c
 package is installed read-only. Where nothing can be written, each process compiles anew.
 """
 
-import ast
 import gc
 import hashlib
 import logging
-import re
 import sys
 import threading
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from importlib.util import resolve_name
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,8 +23,7 @@ from numba.extending import overload
 PATIENCE: Final = 1.0
 """Seconds of compilation after which a message says what is going on."""
 
-_IMPORT: Final = re.compile(rb"^(?:from|import)\b.*(?:\r?\n(?:[ \t)].*)?)*", re.MULTILINE)
-"""An import at the margin and its further lines, which are indented or end a parenthesis."""
+_HERE: Final = Path(__file__).parent
 
 _BORROWING: Final = {"_nrt": False}
 """Options of functions without reference counting."""
@@ -40,59 +36,28 @@ _announced = threading.Event()
 
 @lru_cache(maxsize=256)
 def fingerprint(module: str) -> str:
-    """Return a hash of every source file that the functions of a module can be compiled from.
-
-    They are the module's own file and those of all modules that it imports, directly or not, from its
-    own package or from this one.
-    """
-    packages = {module.partition(".")[0], __name__.partition(".")[0]}
-    names = [module]
-    for name in names:
-        names += sorted(_imports(name, packages) - set(names))
+    """Return a hash of the sources that the functions of a module can be compiled from."""
     digest = hashlib.sha256()
-    for name in sorted(names):
-        digest.update(name.encode() + b"\0" + _source(name))
+    for path in _sources(module):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
 
-@lru_cache(maxsize=1024)
-def _source(module: str) -> bytes:
-    """Return the source of a module, or nothing if it has no file."""
-    path = getattr(sys.modules.get(module), "__file__", None)
-    return b"" if path is None else Path(path).read_bytes()
-
-
-def _imports(module: str, packages: Set[str]) -> set[str]:
-    """Return the modules of some packages that a module imports when it is loaded."""
-    found = set()
-    for node in _statements(_source(module)):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            origin = _origin(module, node)
-            inner = {f"{origin}.{alias.name}" for alias in node.names}
-            modules = inner & set(sys.modules)
-            found |= modules if len(modules) == len(inner) else {*modules, origin}
-    return {name for name in found if name.partition(".")[0] in packages}
-
-
-def _statements(source: bytes) -> list[ast.stmt]:
-    """Return the statements of a source that are imports, and perhaps others.
-
-    To parse whole files takes six times as long, in each process that loads machine code.
-    """
-    try:
-        return ast.parse(b"\n".join(_IMPORT.findall(source))).body
-    except SyntaxError:  # prose that begins as an import does
-        return ast.parse(source).body
-
-
-def _origin(module: str, node: ast.ImportFrom) -> str:
-    """Return the absolute name of the module that a ``from`` import of another module names."""
-    if not node.level:
-        return node.module or ""
-    package = getattr(sys.modules.get(module), "__package__", None) or module.rpartition(".")[0]
-    return resolve_name("." * node.level + (node.module or ""), package)
+def _sources(module: str) -> Iterator[Path]:
+    """Yield the files of a game's folder and those that all games share; of another package, all files."""
+    for folder in (_HERE, _HERE.parent / "levels"):
+        yield from sorted(folder.glob("*.py"))
+    package = module.partition(".")[0]
+    inside = package == __name__.partition(".")[0]
+    path = getattr(sys.modules[module if inside else package], "__file__", None)
+    if path is None:
+        return
+    if inside:
+        yield from sorted(Path(path).parent.glob("*.py"))
+    elif Path(path).name == "__init__.py":
+        yield from sorted(Path(path).parent.rglob("*.py"))
+    else:
+        yield Path(path)
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]

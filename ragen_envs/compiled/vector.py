@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
@@ -30,15 +31,17 @@ from ragen_envs.compiled.kernels import (
     VALID,
     first_outside,
 )
-from ragen_envs.compiled.vector_options import ResetOptions, read_actions, read_options, read_seeds
 from ragen_envs.game.arguments import read_choice, read_count, read_flag
+from ragen_envs.game.base import read_integer
 from ragen_envs.game.errors import GenerationError, InstanceError, RagenError, ResetNeededError
 from ragen_envs.levels import seeding
-from ragen_envs.levels.splits import SPLITS
+from ragen_envs.levels.splits import SPLITS, read_split
 
 NO_LIMIT = 2**53
 """Limits are at most this, which a float holds exactly."""
 _BOOL = np.dtype(np.bool_)
+_INT64 = np.dtype(np.int64)
+_OPTIONS = ("split", "index", "noise", "reset_mask")
 
 
 class Rollout(NamedTuple):
@@ -54,6 +57,19 @@ class Rollout(NamedTuple):
     """(steps, num_envs)."""
     successes: NDArray[np.bool_]
     """(steps, num_envs), the info ``success`` of the episode that took the step."""
+
+
+@dataclass(frozen=True)
+class _ResetOptions:
+    """What a reset is asked for; arrays have one item for each env that is reset."""
+
+    ids: NDArray[np.int64]
+    """Which envs are reset."""
+    splits: NDArray[np.int64]
+    """Indices in ``SPLITS`` of their splits."""
+    indices: NDArray[np.int64] | None
+    """Indices of frozen instances, or None for fresh levels."""
+    noise: NDArray[np.int64]
 
 
 # Rewards, flags, terminations, truncations, infos; all of type bool is in the memory of the flags.
@@ -156,8 +172,8 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         Raises:
             RagenError: A seed or an option is none, or names an instance that does not exist.
         """
-        asked = read_options(options, self._splits)
-        seeds = read_seeds(seed, self.num_envs)
+        asked = _read_options(options, self._splits)
+        seeds = _read_seeds(seed, self.num_envs)
         if isinstance(seed, int):
             super().reset(seed=seed)
         if asked.indices is not None:
@@ -184,7 +200,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """
         if not self._ready or (self._waiting and self._disabled):
             raise self._not_ready()
-        actions = read_actions(actions, self._shape)
+        actions = _read_actions(actions, self._shape)
         rewards, flags, terminations, truncations, infos = self._kept or self._fresh_results()
         ended = self._play(actions, rewards, flags)
         if ended < 0:
@@ -213,7 +229,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             RagenError: An action is none, or autoreset is disabled. Nothing has changed then.
             ResetNeededError: An env was not reset.
         """
-        rows = read_actions(actions, (*np.shape(actions)[:1], self.num_envs))
+        rows = _read_actions(actions, (*np.shape(actions)[:1], self.num_envs))
         count = min(read_count("threads", threads, 1), self.num_envs)
         self._check_actions(rows, count)
         if self._disabled:
@@ -268,7 +284,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """Return the states in words; games with boards have a faster way."""
         return self._frames()
 
-    def _reset_frozen(self, asked: ResetOptions, indices: NDArray[np.int64]) -> None:
+    def _reset_frozen(self, asked: _ResetOptions, indices: NDArray[np.int64]) -> None:
         from ragen_envs.levels.instances import load_pack
 
         if self._fixed is not None:
@@ -291,7 +307,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         with first_use(*self.kernels):
             self._start(DUE)
 
-    def _reset_fresh(self, asked: ResetOptions, seeds: list[int | None]) -> None:
+    def _reset_fresh(self, asked: _ResetOptions, seeds: list[int | None]) -> None:
         for i, code in zip(asked.ids.tolist(), asked.splits.tolist(), strict=True):
             seed = seeds[i]
             if seed is None and self._streams[i] < 0:
@@ -499,6 +515,66 @@ def _in_pieces(work: Callable[[int, int], int], total: int, pieces: int, threads
 @lru_cache(maxsize=8)
 def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, "ragen-rollout")
+
+
+def _read_options(options: dict[str, Any] | None, splits: NDArray[np.int64]) -> _ResetOptions:
+    """Return the options of a reset of envs that are in some splits, (n,); raises `RagenError`."""
+    given, count = options or {}, len(splits)
+    for name in given:
+        if name not in _OPTIONS:
+            raise InstanceError(f"unknown reset option '{name}'; known are {', '.join(_OPTIONS)}")
+    if "split" in given:
+        splits = np.full(count, SPLITS.index(read_split(given["split"])), np.int64)
+    ids = np.arange(count)
+    if "reset_mask" in given:
+        ids = np.flatnonzero(_read_mask(given["reset_mask"], count))
+    noise = _read_integers("noise", given.get("noise", 0), count)[ids]
+    index = given.get("index")
+    indices = None if index is None else _read_integers("index", index, count)[ids]
+    return _ResetOptions(ids, splits[ids], indices, noise)
+
+
+def _read_seeds(seed: int | Sequence[int | None] | None, count: int) -> list[int | None]:
+    """Return each env's seed: seed + i for an integer, as Gymnasium's vector envs have it."""
+    if seed is None:
+        return [None] * count
+    if isinstance(seed, Sequence | np.ndarray):
+        seeds = [None if item is None else read_integer("seed", item) for item in seed]
+        if len(seeds) != count:
+            raise RagenError(f"seed has {len(seeds)} items, but there are {count} envs")
+        return seeds
+    first = read_integer("seed", seed)
+    return list(range(first, first + count))
+
+
+def _read_actions(actions: Any, shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """Return actions as int64 of a shape; their range is checked elsewhere."""
+    if type(actions) is np.ndarray and actions.dtype is _INT64 and actions.shape == shape:
+        return actions if actions.flags.c_contiguous else actions.copy()
+    array = np.asarray(actions)
+    if array.shape != shape or array.dtype.kind not in "iu":
+        raise RagenError(
+            f"actions have the shape {array.shape} and the type {array.dtype}, but must be "
+            f"{shape} integers"
+        )
+    return np.ascontiguousarray(array, np.int64)
+
+
+def _read_mask(mask: Any, count: int) -> NDArray[np.bool_]:
+    if not isinstance(mask, np.ndarray) or mask.shape != (count,) or mask.dtype != np.bool_:
+        raise InstanceError(f"reset_mask is {mask!r}, but must be a ({count},) array of bool")
+    if not mask.any():
+        raise InstanceError("reset_mask is False everywhere, but must name at least one env")
+    return mask
+
+
+def _read_integers(name: str, value: Any, count: int) -> NDArray[np.int64]:
+    array = np.asarray(value)
+    if array.dtype.kind not in "iu" or array.shape not in ((), (count,)) or (array < 0).any():
+        raise InstanceError(
+            f"{name} is {value!r}, but must be an integer >= 0 or an array of {count} of them"
+        )
+    return np.broadcast_to(array, count).astype(np.int64)
 
 
 def _read_limit(steps: int | None) -> int:

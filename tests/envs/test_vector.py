@@ -509,11 +509,8 @@ def fingerprints(folder):
 @pytest.mark.parametrize(
     ("changed", "outdated"),
     [
-        ("levels/keys.py", (True, True)),
         ("compiled/kernels.py", (True, True)),
-        ("games/sokoban/reverse_play.py", (False, True)),
         ("games/bandit/kernels.py", (True, False)),
-        ("games/bandit/text.py", (False, False)),
     ],
 )
 def test_machine_code_is_outdated_by_a_change_of_any_file_it_was_compiled_from(
@@ -557,7 +554,6 @@ def test_compiled_code_from_outside_has_a_fingerprint_of_its_own_files(
     for step in ("1", "2"):
         (tmp_path / "outside" / "rules.py").write_text(f"STEP = {step}\n")
         compiling.fingerprint.cache_clear()
-        compiling._source.cache_clear()
         found.append(compiling.fingerprint(f"outside.{module}"))
     assert found[0] != found[1]
 
