@@ -18,6 +18,7 @@ from ragen_envs.game.word_game import WordGameEnv
 from ragen_envs.games.cube import CubeEnv
 from ragen_envs.games.cube.oracle import fewest_turns
 from ragen_envs.games.frozen_lake import FrozenLakeEnv
+from ragen_envs.games.frozen_lake.dynamics import Lake
 from ragen_envs.games.frozen_lake.oracle import advise
 from ragen_envs.games.sokoban import SokobanEnv, solve
 from ragen_envs.levels.recipe import USUAL
@@ -43,10 +44,8 @@ def shortest(env: GameEnv[Any]) -> int | None:
         return None if plan is None else len(plan)
     if isinstance(env, FrozenLakeEnv):
         far = env.height * env.width
-        tiles = bytes(env.tiles)
-        return len(
-            advise(tiles, env.height, env.width, 1.0, env.position, Budget(far, 1, far)).actions
-        )
+        lake = Lake(env.tiles, env.height, env.width, 1.0)
+        return len(advise(lake, env.position, Budget(far, 1, far)).actions)
     return fewest_turns(env.state) if isinstance(env, CubeEnv) else None
 
 

@@ -221,15 +221,15 @@ def _choose_lake(
 ) -> list[int]:
     game = env.unwrapped
     assert isinstance(game, FrozenLakeEnv)
-    tiles, height, width, position = game.tiles, game.height, game.width, game.position
     if game.success_rate < 1:
         plan = env.oracle().actions or (int(rng.integers(4)),)
         return [int(rng.integers(4)) if rng.random() < noise else a for a in plan]
+    ice, position = lake.Lake(game.tiles, game.height, game.width, 1.0), game.position
     actions: list[int] = []
-    while len(actions) < limit and tiles[position] == lake.FROZEN:
-        best = advise(bytes(tiles), height, width, 1.0, position, Budget.closed_loop(99)).action
+    while len(actions) < limit and ice.tiles[position] == lake.FROZEN:
+        best = advise(ice, position, Budget.closed_loop(99)).action
         action = int(rng.integers(4)) if best is None or rng.random() < noise else best
-        position = lake.walk(position, action, height, width)
+        position = lake.walk(position, action, ice.height, ice.width)
         actions.append(action)
     return actions
 

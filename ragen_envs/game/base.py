@@ -381,6 +381,8 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
 
 def read_action(action: SupportsInt, names: Sequence[str]) -> int:
     """Return the action's number, or raise `RagenError` if the game has no such action."""
+    if type(action) is int and 0 <= action < len(names):
+        return action
     try:
         number = operator.index(action)  # type: ignore[arg-type]
     except TypeError:

@@ -10,18 +10,15 @@ Python's own product is four times as fast.
 
 import zlib
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Final, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 __all__ = [
     "STREAM_MASK",
     "SUITE_VERSION",
     "Rng",
     "advance",
-    "advanced",
     "below",
     "jump",
     "new_stream",
@@ -90,23 +87,6 @@ def advance_in_limbs(stream: int) -> int:
     low = tail * _BY_LOW + _PLUS_LOW
     high = ((stream >> 31) * _BY_LOW & _WORD) + (tail * _BY_HIGH & _WORD) + _PLUS_HIGH + (low >> 31)
     return ((high & _WORD) << 31) | (low & _LOW)
-
-
-def advanced(stream: int, count: int) -> NDArray[np.int64]:
-    """Return the stream after 1, 2, ..., ``count`` draws, (count,), as ``advance`` would one by one."""
-    factors, terms = _powers(count)
-    return ((factors * np.uint64(stream) + terms) & np.uint64(STREAM_MASK)).astype(np.int64)
-
-
-@lru_cache(maxsize=8)
-def _powers(count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Return factors and terms of the affine maps that 1 to ``count`` advances are, modulo 2^64."""
-    powers = [(_BY, _PLUS)]
-    while len(powers) < count:
-        factor, term = powers[-1]
-        powers.append((factor * _BY % 2**64, (term * _BY + _PLUS) % 2**64))
-    factors, terms = zip(*powers, strict=True)
-    return np.array(factors, np.uint64), np.array(terms, np.uint64)
 
 
 def word(stream: int) -> int:

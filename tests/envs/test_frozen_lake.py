@@ -56,7 +56,7 @@ def law_of(table, cells):
 @QUICK
 def test_law_is_gymnasiums(rows, rate):
     tiles, height, width, _ = decode_level("/".join(rows))
-    ours = transitions(bytes(tiles), height, width, rate)
+    ours = transitions(dynamics.Lake(bytes(tiles), height, width, rate))
     theirs, _, _ = law_of(reference(rows, rate), height * width)
     np.testing.assert_allclose(ours, theirs, atol=1e-12)
 
@@ -65,7 +65,7 @@ def test_law_is_gymnasiums(rows, rate):
 @QUICK
 def test_law_without_slipping_is_gymnasiums(rows):
     tiles, height, width, _ = decode_level("/".join(rows))
-    ours = transitions(bytes(tiles), height, width, 1.0)
+    ours = transitions(dynamics.Lake(bytes(tiles), height, width, 1.0))
     theirs, _, _ = law_of(reference(rows, 1 / 3, slippery=False), height * width)
     np.testing.assert_array_equal(ours, theirs)
 
@@ -339,7 +339,7 @@ class Unpruned:
     """The optimum under a turn budget, from every run of every length, as one product of matrices each."""
 
     def __init__(self, env, per_turn):
-        self.law = transitions(bytes(env.tiles), env.height, env.width, env.success_rate)
+        self.law = transitions(dynamics.Lake(env.tiles, env.height, env.width, env.success_rate))
         self.goal = np.array([float(tile == 2) for tile in env.tiles])
         self.per_turn = per_turn
         self.values = lru_cache(maxsize=None)(self._values)

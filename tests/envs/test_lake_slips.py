@@ -1,4 +1,4 @@
-"""Slips of a single lake, which are drawn in blocks, and moves of a subclass."""
+"""Slips of a single lake, and moves of a subclass."""
 
 import gymnasium as gym
 import numpy as np
@@ -7,7 +7,6 @@ from ragen_envs.games.frozen_lake import FrozenLakeEnv, dynamics
 
 
 def test_slips_on_one_map_are_those_of_a_vector():
-    """A single env draws its slips in blocks, which outlast an episode where the map stays."""
     level = ["SFFF", "FHFH", "FFFH", "HFFG"]
     env = gym.make("ragen/FrozenLake-v0", level=level, max_episode_steps=20)
     vector = gym.make_vec(

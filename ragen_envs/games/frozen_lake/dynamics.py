@@ -7,7 +7,7 @@ with half of the rest each. The source runs as plain Python and compiled.
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 FROZEN: Final = 0
 HOLE: Final = 1
@@ -21,6 +21,17 @@ DOWN: Final = 1
 RIGHT: Final = 2
 UP: Final = 3
 ACTION_NAMES: Final = ("Left", "Down", "Right", "Up")
+
+
+class Lake(NamedTuple):
+    """A map and its ice."""
+
+    tiles: bytes
+    """(h*w,) tile codes."""
+    height: int
+    width: int
+    success_rate: float
+    """Probability to go where intended."""
 
 
 def turned(success_rate: float, draw: float) -> int:

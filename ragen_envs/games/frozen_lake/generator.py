@@ -53,12 +53,12 @@ def has_path(
         top -= 1
         here = 4 * stack[top]
         for direction in range(4):
-            there = paths[here + direction]
-            if tiles[there] == GOAL:
+            after = paths[here + direction]
+            if tiles[after] == GOAL:
                 return True
-            if tiles[there] == FROZEN and seen[there] == 0:
-                seen[there] = 1
-                stack[top] = there
+            if tiles[after] == FROZEN and seen[after] == 0:
+                seen[after] = 1
+                stack[top] = after
                 top += 1
     return False
 
@@ -70,9 +70,7 @@ def map_key(tiles: bytes | bytearray, height: int, width: int, start: int) -> in
     return grid_key(cells, height, width)
 
 
-def generate(
-    height: int, width: int, p: float, stream: int, split: str
-) -> tuple[bytearray, int, int]:
+def generate(height: int, width: int, p: float, stream: int, split: str) -> tuple[bytes, int, int]:
     """Draw maps until one has a path and belongs to the split.
 
     Returns:
@@ -90,7 +88,7 @@ def generate(
         if has_path(tiles, size, start, paths, seen, stack) and (
             split_code(map_key(tiles, height, width, start)) == wanted
         ):
-            return tiles, start, stream
+            return bytes(tiles), start, stream
     raise no_map(height, width, p)
 
 

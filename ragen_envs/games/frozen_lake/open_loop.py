@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragen_envs.game.errors import SolverLimitError
-from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, slipped, walk
+from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, Lake, slipped, walk
 
 MAX_WORK: Final = 250_000_000
 """Most comparisons of two vectors for one map and one budget; about five seconds. It is enough for seven
@@ -41,11 +41,13 @@ class Policy(NamedTuple):
 
 
 @lru_cache(maxsize=512)
-def transitions(tiles: bytes, height: int, width: int, success_rate: float) -> Floats:
+def transitions(lake: Lake) -> Floats:
     """Return P[action, cell, next cell]; holes and goals lead to themselves. Rows sum to 1."""
-    size = height * width
+    tiles, height, width, success_rate = lake
+    size = len(tiles)
     law = np.zeros((4, size, size))
     side = (1.0 - success_rate) / 2
+    # A draw that leads ahead, one to each side, and their chances.
     chances = ((0.0, success_rate), (success_rate, side), (success_rate + side, side))
     for action in range(4):
         for cell in range(size):
@@ -87,31 +89,23 @@ class Moves(NamedTuple):
 
 
 @lru_cache(maxsize=512)
-def open_loop_optimum(
-    tiles: bytes, height: int, width: int, success_rate: float, actions_per_turn: int
-) -> "OpenLoopOptimum":
-    """Return the programme of one map and one limit, which remembers the budgets it has solved."""
-    return OpenLoopOptimum(tiles, height, width, success_rate, actions_per_turn)
+def open_loop_optimum(lake: Lake, actions_per_turn: int) -> "OpenLoopOptimum":
+    """Return the programme of one lake and one limit, which remembers the budgets it has solved."""
+    return OpenLoopOptimum(lake, actions_per_turn)
 
 
 class OpenLoopOptimum:
-    """Optimal play on one map with at most ``actions_per_turn`` actions in a turn.
+    """Optimal play on one lake with at most ``actions_per_turn`` actions in a turn.
 
-    Args:
-        tiles: (h*w,) tile codes. Frozen tiles that are out of reach only cost time; give them as holes.
-        height, width: Of the map.
-        success_rate: Probability to go where intended.
-        actions_per_turn: Most actions in one turn, >= 1.
+    Frozen tiles that are out of reach only cost time; give them as holes.
     """
 
-    def __init__(
-        self, tiles: bytes, height: int, width: int, success_rate: float, actions_per_turn: int
-    ) -> None:
-        self._shape = (height, width)
+    def __init__(self, lake: Lake, actions_per_turn: int) -> None:
+        self._lake = lake
         self._per_turn = actions_per_turn
-        self._moves = Moves.of(transitions(tiles, height, width, success_rate))
-        self._goal = np.array([float(tile == GOAL) for tile in tiles])
-        self._frozen = np.array([tile == FROZEN for tile in tiles])
+        self._moves = Moves.of(transitions(lake))
+        self._goal = np.array([float(tile == GOAL) for tile in lake.tiles])
+        self._frozen = np.array([tile == FROZEN for tile in lake.tiles])
         self._known: dict[tuple[int, int], Policy] = {}
         self._refused: set[tuple[int, int]] = set()
 
@@ -135,15 +129,15 @@ class OpenLoopOptimum:
 
     def _needed(self, wanted: tuple[int, int]) -> list[tuple[int, int]]:
         """Return what must still be solved for (actions, turns), in an order that it can be solved in."""
-        found: set[tuple[int, int]] = set()
+        needed: set[tuple[int, int]] = set()
         stack = [wanted]
         while stack:
             left = stack.pop()
-            if left in self._known or left in found or not left[1]:
+            if left in self._known or left in needed or not left[1]:
                 continue
-            found.add(left)
+            needed.add(left)
             stack += [_spend(*left, length) for length in range(1, self._longest(left[0]) + 1)]
-        return sorted(found)
+        return sorted(needed)
 
     def _longest(self, actions: int) -> int:
         return min(self._per_turn, actions)
@@ -179,7 +173,7 @@ class OpenLoopOptimum:
     def _pruned(self, values: Floats, runs: NDArray[np.int8]) -> tuple[Floats, NDArray[np.int8]]:
         """Return the rests of runs that no other one dominates; of equal ones the first."""
         from ragen_envs.compiled.compiling import first_use
-        from ragen_envs.games.frozen_lake.pruning import undominated
+        from ragen_envs.games.frozen_lake.kernels import undominated
 
         order = np.argsort(-values.sum(axis=1).round(10), kind="stable")
         with first_use(undominated):
@@ -190,10 +184,10 @@ class OpenLoopOptimum:
         return values[kept], runs[kept]
 
     def _refusal(self) -> str:
-        height, width = self._shape
         return (
             f"actions_per_turn is {self._per_turn}, too many to find the exact optimum on this "
-            f"{height}x{width} lake; {ALWAYS} are never too many in an episode of up to 30 actions"
+            f"{self._lake.height}x{self._lake.width} lake; {ALWAYS} are never too many in an episode of "
+            "up to 30 actions"
         )
 
 

@@ -44,7 +44,7 @@ class FrozenLakeText(BoardText):
         """Return the names of the four directions."""
         return ACTION_NAMES
 
-    def cells(self, env: Any) -> tuple[bytearray, int]:
+    def cells(self, env: Any) -> tuple[bytes, int]:
         """Return the present cell codes, and the width of the map."""
         return env.cells, env.width
 
@@ -125,7 +125,8 @@ def encode_level(tiles: bytes | bytearray, width: int, start: int) -> str:
     return "/".join("".join(signs[i : i + width]) for i in range(0, len(signs), width))
 
 
-def decode_level(level: str) -> tuple[bytearray, int, int, int]:
+@lru_cache(maxsize=8192)
+def decode_level(level: str) -> tuple[bytes, int, int, int]:
     """Return tiles (h*w,), height, width and start of a level in text form.
 
     Gymnasium's letters are understood too: S start, F frozen, H hole, G goal.
@@ -134,12 +135,6 @@ def decode_level(level: str) -> tuple[bytearray, int, int, int]:
         InstanceError: Rows differ in length or are too many, or there is not one start and at
             least one goal.
     """
-    tiles, height, width, start = _decoded(level)
-    return bytearray(tiles), height, width, start
-
-
-@lru_cache(maxsize=4096)
-def _decoded(level: str) -> tuple[bytes, int, int, int]:
     if "S" in level:
         level = level.translate(str.maketrans("SFH", "P_O"))
     rows = level.split("/")

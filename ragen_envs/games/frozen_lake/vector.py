@@ -93,11 +93,12 @@ class FrozenLakeVectorEnv(GameVectorEnv):
 
     def _show(self, i: int) -> None:
         position = int(self._state[kernels.POSITION, i])
-        self.single._start(bytearray(self._tiles[i].tobytes()), position)
+        self.single.place(self._tiles[i].tobytes(), position)
 
 
 @lru_cache(maxsize=8192)
 def _decode(level: str) -> NDArray[np.uint8]:
     tiles, _, _, start = decode_level(level)
-    tiles[start] += PLAYER
-    return np.frombuffer(bytes(tiles), np.uint8)
+    cells = np.frombuffer(tiles, np.uint8).copy()
+    cells[start] += PLAYER
+    return cells
