@@ -29,11 +29,9 @@ LEVELS: Final = 2000
 """Fresh levels of each split."""
 FILE: Final = Path(__file__).with_name("levels.json")
 VARIANTS: Final = {
-    "ragen/Sokoban-v0": ({"generator": "gym-sokoban"}, {"generator": "v1"}),
-    "ragen/SokobanLarge-v0": (
-        {"generator": "gym-sokoban", "search_depth": None}, {"generator": "v1", "search_depth": None},
-    ),
-}  # fmt: skip
+    "ragen/Sokoban-v0": ({"generator": "gym-sokoban"},),
+    "ragen/SokobanLarge-v0": ({"generator": "gym-sokoban", "search_depth": None},),
+}
 """Other distributions of a game that its page compares with its own, on training levels."""
 
 

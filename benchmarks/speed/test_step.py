@@ -24,8 +24,8 @@ from peers import jumanji_scan, jumanji_step, old_sokoban
 
 ONE, MANY, TEXT = "One env", "Many envs", "Many envs, with text"
 FOREVER: dict[str, Any] = {"max_episode_steps": 1 << 30}
-LARGE: dict[str, Any] = {"size": 10, "boxes": 4, "generator": "v1"}
-"""Boards of jumanji's size, of the distribution that is cheapest to draw."""
+LARGE: dict[str, Any] = {"size": 10, "boxes": 4, "search_depth": 10}
+"""Boards of jumanji's size, searched so little that they are cheap to draw."""
 PERIOD = 100
 """Steps until the time limit begins every env anew, all at once where few end before."""
 STEPPED: dict[str, tuple[str, dict[str, Any]]] = {

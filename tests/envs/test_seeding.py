@@ -24,7 +24,15 @@ from ragen_envs.games.sokoban import generator as sokoban
 from ragen_envs.games.sokoban import reverse_play
 from ragen_envs.games.sokoban.laws import GENERATORS, law_of
 from ragen_envs.levels import seeding
-from ragen_envs.levels.seeding import advance, advance_in_limbs, below, jump, new_stream, uniform, word
+from ragen_envs.levels.seeding import (
+    advance,
+    advance_in_limbs,
+    below,
+    jump,
+    new_stream,
+    uniform,
+    word,
+)
 from ragen_envs.registration import GAMES, text_ids
 
 QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

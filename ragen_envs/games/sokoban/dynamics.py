@@ -99,9 +99,9 @@ def account(left: int, moved: int, gained: int) -> tuple[int, int]:
     return left, int(left == 0) & moved
 
 
-def approach(distances: Sequence[int], pushed: int, there: int) -> int:
+def approach(distances: Sequence[int], pushed: int, after: int) -> int:
     """Return by how many cells a push from one index to another brings its box nearer to a target."""
-    return distances[pushed] - distances[there]
+    return distances[pushed] - distances[after]
 
 
 def play(
@@ -122,25 +122,11 @@ def play(
         The player's new index; 1 if anything moved, else 0; boxes off target; the reward.
     """
     player, moved, pushed, gained = move(board, player, offset)
-    if not pushed and left:
-        return player, moved, left, reward.per_action
-    return player, moved, *pay(moved, pushed, gained, offset, left, reward, distances)
-
-
-def pay(
-    moved: int, pushed: int, gained: int, offset: int, left: int, reward: Reward,
-    distances: Sequence[int],
-) -> tuple[int, float]:  # fmt: skip
-    """Count the boxes and pay after ``move``, whose results come first; the rest is as of ``play``.
-
-    Returns:
-        Boxes off target; the reward.
-    """
     left, solved = account(left, moved, gained)
     closer = 0
     if pushed and reward.closer:
         closer = approach(distances, pushed, pushed + offset)
-    return left, reward_of(reward, gained, solved == 1, closer)
+    return player, moved, left, reward_of(reward, gained, solved == 1, closer)
 
 
 def write_distances(

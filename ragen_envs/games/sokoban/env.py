@@ -1,8 +1,7 @@
 """Sokoban as a Gymnasium environment."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Final, SupportsInt
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, SupportsInt
 
 import numpy as np
 from gymnasium import spaces
@@ -12,7 +11,7 @@ from ragen_envs.game.arguments import read_choice, read_count, read_number, read
 from ragen_envs.game.base import GameEnv, read_action
 from ragen_envs.game.errors import RagenError
 from ragen_envs.game.oracle import Advice, Budget, RandomBaseline, as_budget
-from ragen_envs.games.sokoban import text
+from ragen_envs.games.sokoban import image, oracle, text
 from ragen_envs.games.sokoban.dynamics import (
     ACTION_NAMES,
     BOX,
@@ -21,23 +20,19 @@ from ragen_envs.games.sokoban.dynamics import (
     PLAYER_ON_TARGET,
     REWARDS,
     Reward,
-    move,
     offsets,
-    pay,
+    play,
     target_distances,
-)  # fmt: skip
+)
 from ragen_envs.games.sokoban.generator import generate
 from ragen_envs.games.sokoban.laws import GENERATORS, RAGEN, law_name, law_of
 from ragen_envs.games.sokoban.level_key import level_key
-from ragen_envs.games.sokoban.room_sizes import check_room
+from ragen_envs.games.sokoban.rooms import check_room
 from ragen_envs.levels.splits import TRAIN
-
-if TYPE_CHECKING:
-    from ragen_envs.pictures.tiles import TileSet
+from ragen_envs.pictures.tiles import TileSet
 
 PLAIN_NODES: Final = 1 << 15
 """Levels whose search may visit more states than this are drawn by compiled code."""
-_UINT8 = np.dtype(np.uint8)
 
 
 class SokobanEnv(GameEnv[NDArray[np.uint8]]):
@@ -85,9 +80,9 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     ## Arguments
     `size`: side of the square, or (height, width), each from 4 to 32. `boxes`: 1 to 16. The smallest
     boards are 4x5, for at most two boxes, and 5x5, for at most three. `reward`: see above. `level`: a
-    fixed board as rows of `#_O√XPS`. `generator`: the level distribution, "ragen", "gym-sokoban", or
-    "v1" for suite version 1; see `ragen_envs.games.sokoban.laws`. `search_depth`: depth of the search in
-    reverse play, at least 3. A depth of d allows d - 2 steps; None means 300 (1,500 states for "v1").
+    fixed board as rows of `#_O√XPS`. `generator`: the level distribution, "ragen" or "gym-sokoban"; see
+    `ragen_envs.games.sokoban.laws`. `search_depth`: depth of the search in reverse play, at least 3. A
+    depth of d allows d - 2 steps; None means 300.
 
     ## Version History
     * v0: Initial version.
@@ -95,15 +90,8 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
     text = text.SokobanText()
-    shows_board: ClassVar[bool] = True
-    """Whether ``cells`` are those of the board, not what a subclass shows instead."""
-    _player: int
-    _left: int
-    _distances: Sequence[int]
-
-    def __init_subclass__(cls, **keywords: Any) -> None:
-        super().__init_subclass__(**keywords)
-        cls.shows_board = cls.cells is SokobanEnv.cells
+    reward: Reward
+    """What actions pay."""
 
     def __init__(
         self,
@@ -127,49 +115,30 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
             board, self.height, self.width = text.decode_level(self._fixed)
             self.boxes = board.count(BOX) + board.count(BOX_ON_TARGET)
         read_choice("generator", generator, GENERATORS)
-        search_depth = _read_depth(search_depth)
+        if search_depth is not None:
+            search_depth = read_count("search_depth", search_depth, 3)
         self.law = law_of(generator, search_depth, self.height, self.width, self.boxes)
-        self.distribution = (
-            f"sokoban-{self.height}x{self.width}-{self.boxes}{law_name(generator, search_depth)}"
-        )
-        self._shape = (self.height, self.width)
+        name = law_name(generator, search_depth)
+        self.distribution = f"sokoban-{self.height}x{self.width}-{self.boxes}{name}"
+        self._shape = self.height, self.width
+        self._offsets = offsets(self.width)
         self.observation_space = spaces.Box(0, PLAYER_ON_TARGET, self._shape, np.uint8)
         self.action_space = spaces.Discrete(4)
-        self._offsets = offsets(self.width)
-        self._infos = _infos(self.boxes)
-
-    @property
-    def reward(self) -> Reward:
-        """What actions pay."""
-        return self._reward
-
-    @reward.setter
-    def reward(self, reward: Reward) -> None:
-        self._reward = reward
-        # What actions without a push return: blocked ones and steps.
-        self._steps = [(reward.per_action, False, moved) for moved in (False, True)]
 
     def act(self, action: SupportsInt) -> tuple[float, bool, bool]:
         """Play one action, an integer from 0 to 3; see the base."""
         if self._over:
             raise self._reset_needed()
-        if type(action) is not int or not 0 <= action < 4:
-            action = read_action(action, ACTION_NAMES)
-        offset = self._offsets[action]
-        self._player, moved, pushed, gained = move(self._board, self._player, offset)
-        if not pushed:
-            return self._steps[moved]
-        self._left, reward = pay(
-            moved, pushed, gained, offset, self._left, self._reward, self._distances
+        offset = self._offsets[read_action(action, ACTION_NAMES)]
+        self._player, moved, self._left, paid = play(
+            self._board, self._player, offset, self._left, self.reward, self._distances
         )
-        self._over = solved = self._left == 0
-        return reward, solved, True
+        self._over = self._left == 0
+        return paid, self._over, moved == 1
 
     @classmethod
-    def tile_set(cls) -> "TileSet":
+    def tile_set(cls) -> TileSet:
         """Return the pictures of the cell codes, in their order."""
-        from ragen_envs.games.sokoban import image
-
         return image.TILES
 
     @property
@@ -188,25 +157,19 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         Where it does not fit, the oracle still sets out on it, though other actions may pay more: see
         ``max_return``.
         """
-        from ragen_envs.games.sokoban.oracle import advise
-
-        return advise(self.observe(), self._left, self.reward, as_budget(budget))
+        return oracle.advise(self.observe(), self._left, self.reward, as_budget(budget))
 
     def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline | None:
         """Return what random actions are worth; None if very many states are within reach."""
-        from ragen_envs.games.sokoban.oracle import random_baseline
-
-        return random_baseline(self.observe(), self._left, self.reward, as_budget(budget))
+        return oracle.random_baseline(self.observe(), self._left, self.reward, as_budget(budget))
 
     def max_return(self, budget: Budget | int | None = None) -> float:
         """Return the largest sum of rewards, whether it solves the level or not.
 
         With very many states within reach, it is the return of the oracle.
         """
-        from ragen_envs.games.sokoban.oracle import max_return
-
-        found = max_return(self.observe(), self._left, self.reward, as_budget(budget))
-        return super().max_return(budget) if found is None else found
+        most = oracle.max_return(self.observe(), self._left, self.reward, as_budget(budget))
+        return super().max_return(budget) if most is None else most
 
     def turn_value(self, actions: Sequence[int], budget: Budget) -> float:
         """Return what is left of the chance of success after a turn; nothing in it is up to chance."""
@@ -224,35 +187,19 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         if self.law.nodes > PLAIN_NODES:
             from ragen_envs.games.sokoban.kernels import generate as draw
         board, _, stream = draw(self.height, self.width, self.boxes, self.law, stream, split)
-        self._start(board)
+        self.place(board)
         return stream
 
     def start(self, level: str) -> None:
         """Set the state to a level in text form."""
-        self._start(text.decode_level(level)[0])
+        self.place(text.decode_level(level)[0])
 
-    def _start(self, board: bytearray) -> None:
-        self._initial = bytes(board)
-        self._show_board(board)
+    def place(self, board: bytes | bytearray) -> None:
+        """Set the state to a board of cell codes, (h*w,)."""
+        self._initial, self._board = bytes(board), bytearray(board)
         self._left = board.count(BOX)
-        self._player = board.find(PLAYER)
-        if self._player < 0:
-            self._player = board.find(PLAYER_ON_TARGET)
-        self._distances = target_distances(board, self.width) if self.reward.closer else ()
-
-    def _show_board(self, board: bytearray) -> None:
-        self._board = board
-        self._view: NDArray[np.uint8] = np.ndarray(self._shape, _UINT8, board)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state without the view, which must stay one of the same board."""
-        return {name: value for name, value in self.__dict__.items() if name != "_view"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take over a state."""
-        self.__dict__.update(state)
-        if "_board" in state:
-            self._show_board(self._board)
+        self._player = max(board.find(PLAYER), board.find(PLAYER_ON_TARGET))
+        self._distances = target_distances(self._board, self.width) if self.reward.closer else ()
 
     @property
     def level(self) -> str:
@@ -261,44 +208,25 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
 
     def observe(self) -> NDArray[np.uint8]:
         """Return the observation; see the base."""
-        return self._view.copy()
+        return np.ndarray(self._shape, np.uint8, bytearray(self._board))
 
     def info(self, effective: bool) -> dict[str, Any]:
         """Return the info; see the class."""
-        return self._infos[self._left][effective]()
+        return {
+            "success": self._left == 0,
+            "action_is_valid": True,
+            "action_is_effective": effective,
+            "boxes_on_target": self.boxes - self._left,
+        }
 
     def picture(self) -> NDArray[np.uint8]:
         """Draw the state."""
-        return self.tile_set().render(self.observe())
-
-
-@lru_cache
-def _infos(boxes: int) -> list[list[Callable[[], dict[str, Any]]]]:
-    """Return what returns a fresh info, by the boxes off target and by whether the action was effective."""
-    # A copy of a dictionary takes half the time of a new one.
-    return [
-        [
-            {
-                "success": left == 0,
-                "action_is_valid": True,
-                "action_is_effective": effective,
-                "boxes_on_target": boxes - left,
-            }.copy
-            for effective in (False, True)
-        ]
-        for left in range(boxes + 1)
-    ]
-
-
-def _read_depth(search_depth: int | None) -> int | None:
-    return None if search_depth is None else read_count("search_depth", search_depth, 3)
+        return image.TILES.render(self.observe())
 
 
 def _read_reward(reward: str | Mapping[str, float]) -> Reward:
-    if isinstance(reward, str):
-        return REWARDS[read_choice("reward", reward, REWARDS)]
     if not isinstance(reward, Mapping):
-        raise RagenError(f"reward is {reward!r}, but must be a name or a mapping")
+        return REWARDS[read_choice("reward", reward, REWARDS)]
     weights = {name: read_number(f"reward['{name}']", value) for name, value in reward.items()}
     try:
         return Reward(**weights)

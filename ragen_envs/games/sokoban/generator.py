@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ragen_envs.game.errors import GenerationError
 from ragen_envs.games.sokoban.dynamics import BOX, FLOOR, PLAYER
 from ragen_envs.games.sokoban.laws import Law
-from ragen_envs.games.sokoban.level_key import level_key
+from ragen_envs.games.sokoban.level_key import room_key, room_weights
 from ragen_envs.games.sokoban.reverse_play import (
     MOST_STEPS,
     Ints,
@@ -24,7 +24,6 @@ from ragen_envs.games.sokoban.reverse_play import (
 )
 from ragen_envs.games.sokoban.rooms import carve_room, place_targets
 from ragen_envs.levels.keys import key_weights
-from ragen_envs.levels.seeding import advance, below
 from ragen_envs.levels.splits import SPLITS, split_code
 
 MAX_ATTEMPTS: Final = 2000
@@ -45,11 +44,7 @@ def attempt(
     start, stream = place_targets(board, height * width, boxes, buffers.origin, stream)
     if start == 0:
         return 0, stream
-    rotation = 0
-    if law.rotates:
-        stream = advance(stream)
-        rotation = below(stream, 4)
-    player = reverse_play(board, width, boxes, start, rotation, law, weights, buffers)
+    player = reverse_play(board, width, boxes, start, law, weights, buffers)
     if player == 0:
         return 0, stream
     displacement = 0
@@ -60,6 +55,23 @@ def attempt(
     player, stream = walk_away(board, width, player, steps, displacement, stream)
     board[player] = PLAYER if board[player] == FLOOR else PLAYER + 1
     return player, stream
+
+
+def draw(
+    board: Ints, height: int, width: int, boxes: int, law: Law, stream: int, wanted: int,
+    weights: Sequence[int], room_weights: Sequence[int], buffers: Scratch, stack: Ints, seen: Ints,
+) -> tuple[int, int]:  # fmt: skip
+    """Draw levels until one belongs to the split with the index ``wanted``; see ``room_key`` for the rest.
+
+    Returns the player's index, or 0 if ``MAX_ATTEMPTS`` rooms were not enough, and the advanced stream.
+    """
+    for _ in range(MAX_ATTEMPTS):
+        player, stream = attempt(board, height, width, boxes, law, stream, weights, buffers)
+        if player != 0:
+            key = room_key(board, height, width, room_weights, stack, seen)
+            if split_code(key) == wanted:
+                return player, stream
+    return 0, stream
 
 
 def search_weights(height: int, width: int) -> NDArray[np.int64]:
@@ -85,12 +97,13 @@ def generate(
     board = bytearray(size)
     buffers = scratch(size, boxes, law, lambda n: [0] * n)
     weights = search_weights(height, width).tolist()
-    wanted = SPLITS.index(split)
-    for _ in range(MAX_ATTEMPTS):
-        player, stream = attempt(board, height, width, boxes, law, stream, weights, buffers)
-        if player and split_code(level_key(board, height, width)) == wanted:
-            return board, player, stream
-    raise no_level(height, width, boxes)
+    player, stream = draw(
+        board, height, width, boxes, law, stream, SPLITS.index(split), weights, room_weights(), buffers,
+        [0] * size, [0] * size,
+    )  # fmt: skip
+    if player == 0:
+        raise no_level(height, width, boxes)
+    return board, player, stream
 
 
 def no_level(height: int, width: int, boxes: int) -> GenerationError:

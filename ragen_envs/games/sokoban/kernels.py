@@ -46,11 +46,11 @@ from ragen_envs.games.sokoban.dynamics import (
     reward_of,
     write_distances,
 )
-from ragen_envs.games.sokoban.generator import MAX_ATTEMPTS, attempt
+from ragen_envs.games.sokoban.generator import draw
 from ragen_envs.games.sokoban.laws import Law
-from ragen_envs.games.sokoban.level_key import room_key, room_weights
+from ragen_envs.games.sokoban.level_key import room_weights
 from ragen_envs.games.sokoban.reverse_play import Scratch, lengths
-from ragen_envs.levels.splits import SPLITS, split_code
+from ragen_envs.levels.splits import SPLITS
 
 HERE: Final = OWN
 """Row of a state: the player's index in the flat buffer."""
@@ -64,7 +64,7 @@ share(
     dynamics.account, dynamics.approach, dynamics.offsets, dynamics.write_distances, rooms.carve_room,
     rooms.place_targets, reverse_play._box_key, reverse_play._first_visit, reverse_play.apart,
     reverse_play._is_free, reverse_play.reverse_play, reverse_play.walk_away,
-    generator.attempt, level_key._flood, level_key.room_key,
+    generator.attempt, generator.draw, level_key._flood, level_key.room_key,
 )  # fmt: skip
 
 
@@ -254,18 +254,11 @@ def draw_all(
         if state[PHASE, i] != phase:
             continue
         board = cells[width + i * size : width + (i + 1) * size]
-        stream = state[STREAM, i]
-        found = False
-        for _ in range(MAX_ATTEMPTS):
-            player, stream = attempt(
-                board, height, width, boxes, law, stream, search_weights, buffers
-            )
-            if player != 0:
-                key = room_key(board, height, width, room_weights, stack, seen)
-                found = split_code(key) == wanted
-            if found:
-                break
-        if not found:
+        player, stream = draw(
+            board, height, width, boxes, law, state[STREAM, i], wanted, search_weights, room_weights,
+            buffers, stack, seen,
+        )  # fmt: skip
+        if player == 0:
             return i
         state[STREAM, i] = stream
         start(cells, state, i, size, width, distances)

@@ -5,7 +5,6 @@ from math import comb
 from typing import Final, NamedTuple
 
 RAGEN: Final = "ragen"
-V1: Final = "v1"
 _DEEP: Final = 298
 """Steps of the search depth 300, that of the paper's 6x6 game and of gym-sokoban."""
 
@@ -20,14 +19,8 @@ class Law(NamedTuple):
     """1: each pull counts as a change of box. 0: only a pull of another box than before does."""
     any_start: int
     """1: the walker may start on the last row or column; its first step brings it inside."""
-    rotates: int
-    """1: the stream decides which direction the search tries first. 0: up, down, left, right."""
     walks: int
     """1: the player walks away from the last box that it pulled."""
-    as_published: int
-    """1: as in both published codes, a state with the player on a target counts for nothing, a box that
-    was pulled onto a target is another state than one that never left it, and a step that would pull walks
-    where there is no box. 0: none of this."""
     depth: int
     """Most steps of the reverse search from the solved state."""
     nodes: int
@@ -35,9 +28,8 @@ class Law(NamedTuple):
 
 
 _LAWS: Final[Mapping[str, Law]] = {
-    RAGEN: Law(1, 0, 1, 0, 1, 1, _DEEP, 300_000),
-    "gym-sokoban": Law(0, 1, 1, 0, 0, 1, _DEEP, 300_000),
-    V1: Law(0, 0, 0, 1, 0, 0, 1_500, 1_500),
+    RAGEN: Law(1, 0, 1, 1, _DEEP, 300_000),
+    "gym-sokoban": Law(0, 1, 1, 0, _DEEP, 300_000),
 }
 
 GENERATORS: Final = tuple(_LAWS)
@@ -47,7 +39,6 @@ GENERATORS: Final = tuple(_LAWS)
   of box counts when the pulled box differs from the one before, and the player walks up to three steps at
   the end.
 - ``gym-sokoban``: gym-sokoban 0.0.6, where the search also walks and every pull counts as a change of box.
-- ``v1``: the distribution of suite version 1, a search that also walks and visits at most 1,500 states.
 """
 
 
@@ -59,7 +50,7 @@ def law_of(generator: str, search_depth: int | None, height: int, width: int, bo
     """
     law = _LAWS[generator]
     floor = (height - 2) * (width - 2)
-    states = comb(floor, boxes) * max(floor - boxes, 1) * (2**boxes if law.as_published else 1)
+    states = comb(floor, boxes) * max(floor - boxes, 1) * 2**boxes
     depth = law.depth if search_depth is None else search_depth - 2
     choices = 4 if law.pulls_only else 8
     # One of the choices leads back, or into the box that was just pulled. 16 steps exceed every limit.
@@ -70,6 +61,5 @@ def law_of(generator: str, search_depth: int | None, height: int, width: int, bo
 
 def law_name(generator: str, search_depth: int | None) -> str:
     """Return what the name of a level distribution says of the law; "" for the default."""
-    usual = search_depth is None or (generator != V1 and search_depth == _DEEP + 2)
-    depth = "" if usual else f"-depth{search_depth}"
+    depth = "" if search_depth in (None, _DEEP + 2) else f"-depth{search_depth}"
     return ("" if generator == RAGEN else f"-{generator}") + depth

@@ -62,8 +62,7 @@ def lengths(law: Law) -> tuple[int, int]:
 
 
 def reverse_play(
-    board: Ints, width: int, boxes: int, start: int, rotation: int, law: Law,
-    weights: Sequence[int], buffers: Scratch,
+    board: Ints, width: int, boxes: int, start: int, law: Law, weights: Sequence[int], buffers: Scratch
 ) -> int:  # fmt: skip
     """Search backwards from the solved state; return the player's index in the best state, or 0.
 
@@ -72,7 +71,6 @@ def reverse_play(
         width: Cells in a row.
         boxes: Number of boxes.
         start: Index of the player.
-        rotation: Which direction the search tries first, 0 to 3.
         law: Level law.
         weights: One hash weight a cell.
         buffers: With ``origin`` filled; receives ``best``.
@@ -119,18 +117,16 @@ def reverse_play(
             depth -= 1
             continue
         trail[top] = choice + 1
-        step = off[(choice + rotation) & 3]
+        step = off[choice & 3]
         ahead = player + step
         if board[ahead] == WALL or occupied[ahead] != 0:
             continue
-        there = player - step
-        pulled = occupied[there] - 1 if choice < 4 else -1
-        if pulled < 0 and choice < 4 and not (law.pulls_only or law.as_published):
-            continue
+        behind = player - step
+        pulled = occupied[behind] - 1 if choice < 4 else -1
         moved = key
         if pulled >= 0:
-            moved -= _box_key(board, there, weights, law.as_published * pulls[pulled])
-            moved += _box_key(board, player, weights, law.as_published)
+            moved -= _box_key(board, behind, weights, pulls[pulled])
+            moved += _box_key(board, player, weights, 1)
         slot = _first_visit(table, ((moved + 3 * weights[ahead]) & STREAM_MASK) | 1)
         if slot < 0:
             continue
@@ -149,18 +145,19 @@ def reverse_play(
             trail[top + 6] = swaps
             trail[top + 7] = last
             key = moved
-            occupied[there] = 0
+            occupied[behind] = 0
             occupied[player] = pulled + 1
             now[pulled] = player
             pulls[pulled] += 1
-            on_target += int(board[player] == TARGET) - int(board[there] == TARGET)
+            on_target += int(board[player] == TARGET) - int(board[behind] == TARGET)
             distance += apart(player, origin[pulled], width)
-            distance -= apart(there, origin[pulled], width)
+            distance -= apart(behind, origin[pulled], width)
             if law.every_pull or pulled != last:
                 swaps += 1
                 last = pulled
         player = ahead
-        hidden = int(board[player] == TARGET) * law.as_published
+        # As in both published codes, a state with the player on a target counts for nothing.
+        hidden = int(board[player] == TARGET)
         if on_target + hidden == 0 and swaps * distance > best_score:
             best_score = swaps * distance
             best_player = player
@@ -175,7 +172,11 @@ def reverse_play(
 
 
 def _box_key(board: Ints, cell: int, weights: Sequence[int], pulled: int) -> int:
-    """Return what a box adds to the key of a state; one that was pulled onto a target adds more."""
+    """Return what a box adds to the key of a state.
+
+    As in both published codes, a box that was pulled onto a target makes another state than one that never
+    left it.
+    """
     return weights[cell] * (5 if pulled > 0 and board[cell] == TARGET else 1)
 
 

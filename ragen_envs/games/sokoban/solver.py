@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 
 from ragen_envs.game.errors import RagenError, SolverLimitError
 from ragen_envs.games.sokoban.generator import search_weights
-from ragen_envs.games.sokoban.outcomes import LIMIT, UNSOLVABLE
 
+UNSOLVABLE: Final = -1
+"""Length where a board has no solution within ``max_moves``."""
+LIMIT: Final = -2
+"""Length where ``max_states`` were too few to decide a board."""
 MAX_STATES: Final = 1 << 21
 """Default bound on visited states; about 40 bytes each."""
 

@@ -55,12 +55,9 @@ class SokobanText(BoardText):
         """Return the names of the four directions."""
         return ACTION_NAMES
 
-    def cells(self, env: Any) -> tuple[bytes | bytearray, int]:
-        """Return the present cell codes, not copied, and the width of the board."""
-        try:
-            return env._board if env.shows_board else env.cells, env.width
-        except AttributeError:  # another game with this face
-            return env.cells, env.width
+    def cells(self, env: Any) -> tuple[bytes, int]:
+        """Return the present cell codes, and the width of the board."""
+        return env.cells, env.width
 
     def coordinates(self, env: Any) -> str:
         """Return the places of everything but empty floor."""
@@ -133,19 +130,14 @@ def encode_level(board: bytes | bytearray, width: int) -> str:
     return "/".join(text[i : i + width] for i in range(0, len(text), width))
 
 
-def decode_level(level: str) -> tuple[bytearray, int, int]:
+@lru_cache(maxsize=8192)
+def decode_level(level: str) -> tuple[bytes, int, int]:
     """Return cell codes (h*w,), height and width of a level in text form; √ may stand for +.
 
     Raises:
         InstanceError: Rows differ in length or are too many, the border is not wall, the pieces do
             not make a level, or it is solved already.
     """
-    board, height, width = _decoded(level)
-    return bytearray(board), height, width
-
-
-@lru_cache(maxsize=4096)
-def _decoded(level: str) -> tuple[bytes, int, int]:
     rows = level.replace("√", "+").split("/")
     height, width = len(rows), len(rows[0])
     if not width or any(len(row) != width for row in rows) or set("".join(rows)) - set("#_O+XPS"):

@@ -98,9 +98,9 @@ class SokobanVectorEnv(GameVectorEnv):
         return generator.no_level(self.single.height, self.single.width, self.single.boxes)
 
     def _show(self, i: int) -> None:
-        self.single._start(bytearray(self._boards[i].tobytes()))
+        self.single.place(self._boards[i].tobytes())
 
 
 @lru_cache(maxsize=8192)
 def _decode(level: str) -> NDArray[np.uint8]:
-    return np.frombuffer(bytes(decode_level(level)[0]), np.uint8)
+    return np.frombuffer(decode_level(level)[0], np.uint8)

@@ -10,7 +10,7 @@ from ragen_envs.game.arguments import read_count, read_text
 from ragen_envs.game.oracle import Advice
 from ragen_envs.games.sokoban.dynamics import BOX, BOX_ON_TARGET
 from ragen_envs.games.sokoban.level_key import level_key
-from ragen_envs.games.sokoban.room_sizes import check_room
+from ragen_envs.games.sokoban.rooms import check_room
 from ragen_envs.levels.splits import TRAIN
 from ragen_envs.multi_agent.board import MultiAgentBoardEnv
 from ragen_envs.multi_agent.games.sokoban_coop import generator, text

@@ -93,7 +93,8 @@ def decode_level(level: str) -> tuple[bytearray, tuple[int, ...], int]:
         signs[first] = _STANDING[signs[first]]
     elif {len(row) for row in rows.split("/")} == {width}:
         raise _not_standing(level)
-    board, _, width = decode_board("".join(signs))
+    cells, _, width = decode_board("".join(signs))
+    board = bytearray(cells)
     for mover in movers[1:]:
         if board[mover] not in (FLOOR, TARGET):
             raise _not_standing(level)
