@@ -1,4 +1,4 @@
-"""The rooms of Sokoban: how many boxes they can hold, how they are carved, and where targets and player start.
+"""The rooms of Sokoban: the boxes that they can hold, how they are carved, and where the player starts.
 
 A random walk carves the floor, as in Racanière et al. 2017 (I2A, appendix) and gym-sokoban. Plain integer
 code on the buffers it is given, so that it runs the same when compiled.
