@@ -23,8 +23,6 @@ RUNNING: Final = 0
 ENDED: Final = 1
 DUE: Final = 2
 """The next episode begins now."""
-DUE_IN: Final = tuple(DUE + 1 + code for code in range(len(splits.SPLITS)))
-"""The same, where not all envs are in one split, by the split."""
 
 # Rows of the flags that a step writes, (rows, n) bool; games add their own from ``OWN_FLAG`` on.
 TERMINATED: Final = 0
@@ -118,37 +116,6 @@ def count_ended(state: Any) -> Any:
     for i in range(state.shape[1]):
         count += int(state[PHASE, i] == ENDED)
     return count
-
-
-@inner
-def only_split(wanted: Any) -> Any:
-    """Return the index of the split that all envs are in, or -1 if there are several."""
-    for i in range(wanted.shape[0]):
-        if wanted[i] != wanted[0]:
-            return -1
-    return wanted[0]
-
-
-@inner
-def called_up(state: Any, phase: Any, wanted: Any, only: Any, code: Any) -> Any:
-    """Return the phase of the envs in a phase that are in the split ``code``, or -1 if none are.
-
-    Where envs are in several splits, those of the split get a phase of its own.
-
-    Args:
-        state: (rows, n) int64.
-        phase: Which envs.
-        wanted: Indices in ``SPLITS`` of the splits of the envs, (n,) int64.
-        only: ``only_split`` of them.
-        code: Index of the split.
-    """
-    if only >= 0:
-        return phase if only == code else -1
-    due = -1
-    for i in range(state.shape[1]):
-        if state[PHASE, i] == phase and wanted[i] == code:
-            state[PHASE, i] = due = DUE_IN[code]
-    return due
 
 
 @inner

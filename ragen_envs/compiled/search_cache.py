@@ -33,10 +33,10 @@ def search_cache(maxsize: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
         @wraps(function)
         def answer(*args: P.args, **kwargs: P.kwargs) -> T:
-            found = attempt(*args, **kwargs)  # type: ignore[arg-type]
-            if isinstance(found, _Refusal):
-                raise SolverLimitError(found.message)
-            return found
+            outcome = attempt(*args, **kwargs)  # type: ignore[arg-type]
+            if isinstance(outcome, _Refusal):
+                raise SolverLimitError(outcome.message)
+            return outcome
 
         return answer
 

@@ -17,7 +17,6 @@ from ragen_envs.compiled.compiling import first_use
 from ragen_envs.compiled.kernels import (
     BLOCK,
     DUE,
-    DUE_IN,
     EFFECTIVE,
     ENDED,
     OWN_FLAG,
@@ -305,7 +304,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._write(asked.ids, np.stack(levels))
         self._state[PHASE, asked.ids] = DUE
         with first_use(*self.kernels):
-            self._start(DUE)
+            self._start(DUE, None)
 
     def _reset_fresh(self, asked: _ResetOptions, seeds: list[int | None]) -> None:
         for i, code in zip(asked.ids.tolist(), asked.splits.tolist(), strict=True):
@@ -326,23 +325,10 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     def _begin(self, phase: int, splits: NDArray[np.int64]) -> None:
         """Begin episodes in every env in a phase, on the fixed level or on fresh ones of its split."""
         if self._fixed is not None:
-            self._restart(phase, self._fixed)
-            return
-        draws = [(phase, int(splits[0]))]
-        if not (splits == splits[0]).all():
-            draws = self._by_split(phase, splits)
-        for due, wanted in draws:
-            if self._draw(due, wanted) >= 0:
-                self._ready = False
-                raise self._failure()
-
-    def _by_split(self, phase: int, splits: NDArray[np.int64]) -> list[tuple[int, int]]:
-        """Give the envs in a phase a phase for each split; return the pairs (phase, split)."""
-        waiting = self._state[PHASE] == phase
-        pairs = [(DUE_IN[code], code) for code in range(len(SPLITS))]
-        for due, code in pairs:
-            self._state[PHASE, waiting & (splits == code)] = due
-        return pairs
+            self._start(phase, self._fixed)
+        elif self._draw(phase, splits) >= 0:
+            self._ready = False
+            raise self._failure()
 
     def _fresh_results(self) -> _Results:
         rewards, flags = np.empty(self.num_envs), np.empty(self._flags_shape, _BOOL)
@@ -435,9 +421,9 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         nobody, none = -1, np.empty(0, np.int64)
         with first_use(*self.kernels):
             if self._fixed is None:
-                self._draw(nobody, 0)
+                self._draw(nobody, self._splits)
             else:
-                self._restart(nobody, self._fixed)
+                self._start(nobody, self._fixed)
             self._play(none, np.empty(0), np.empty((self._flags_shape[0], 0), np.bool_))
 
     def _add_infos(self, infos: dict[str, Any]) -> None:
@@ -469,16 +455,12 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """Call ``rollout_kernel`` for some envs, with its arguments from ``actions`` to ``fixed``."""
 
     @abstractmethod
-    def _restart(self, phase: int, level: NDArray[Any]) -> None:
-        """Begin episodes in every env in a phase, all on one level that was decoded."""
+    def _start(self, phase: int, level: NDArray[Any] | None) -> None:
+        """Begin episodes in every env in a phase, on one decoded level or else on those that they have."""
 
     @abstractmethod
-    def _draw(self, phase: int, wanted: int) -> int:
-        """Begin episodes on fresh levels of a split; returns -1 or an env that found none."""
-
-    @abstractmethod
-    def _start(self, phase: int) -> None:
-        """Begin episodes on the levels that the envs were given."""
+    def _draw(self, phase: int, splits: NDArray[np.int64]) -> int:
+        """Begin episodes in every env in a phase, on fresh levels; returns -1 or an env that found none."""
 
     @abstractmethod
     def _decode(self, level: str) -> NDArray[Any]:

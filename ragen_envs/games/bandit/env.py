@@ -11,7 +11,7 @@ from ragen_envs.game.arguments import read_choice, read_number, read_rows
 from ragen_envs.game.base import GameEnv, read_action
 from ragen_envs.game.errors import RagenError
 from ragen_envs.game.oracle import Advice, Budget, RandomBaseline, as_budget
-from ragen_envs.games.bandit import generator, text
+from ragen_envs.games.bandit import generator, image, text
 from ragen_envs.games.bandit.dynamics import RISKY, SAFE, Arm, pull
 from ragen_envs.levels.seeding import advance, uniform
 from ragen_envs.levels.splits import TRAIN
@@ -180,6 +180,4 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
 
     def picture(self) -> NDArray[np.uint8]:
         """Draw the state."""
-        from ragen_envs.games.bandit import image
-
         return image.render(self.names, self.chosen, self.paid)

@@ -16,10 +16,8 @@ from ragen_envs.compiled.kernels import (
     STREAM,
     SUCCESS,
     begin,
-    called_up,
     count_ended,
     first_outside,
-    only_split,
     record,
     settle,
 )
@@ -27,7 +25,6 @@ from ragen_envs.games.bandit import dynamics, generator
 from ragen_envs.games.bandit.dynamics import RISKY, SAFE, Arm, pull
 from ragen_envs.games.bandit.generator import draw
 from ragen_envs.levels.seeding import advance, uniform
-from ragen_envs.levels.splits import SPLITS
 
 GAMBLE: Final = OWN
 """Row of a state: which arm is the gamble."""
@@ -96,37 +93,31 @@ def start(state: Any, i: Any) -> None:
 
 
 @in_place
-def start_all(state: Any, phase: Any) -> None:
-    """Begin an episode of every bandit in a phase, whose arms are already in place."""
+def start_all(names: Any, state: Any, phase: Any, level: Any) -> None:
+    """Begin an episode of every bandit in a phase: on a level, two names and the gamble, or its own arms."""
     for i in range(state.shape[1]):
         if state[PHASE, i] == phase:
+            if level is not None:
+                names[i, 0], names[i, 1] = level[0], level[1]
+                state[GAMBLE, i] = level[2]
             start(state, i)
 
 
 @in_place
-def restart_all(names: Any, state: Any, phase: Any, level: Any) -> None:
-    """Begin an episode with the same arms on every bandit in a phase: two names, and which is the gamble."""
-    for i in range(state.shape[1]):
-        if state[PHASE, i] == phase:
-            names[i, 0], names[i, 1] = level[0], level[1]
-            state[GAMBLE, i] = level[2]
-            start(state, i)
-
-
-@in_place
-def draw_all(names: Any, state: Any, phase: Any, safe: Any, risky: Any, hinted: Any) -> None:
+def draw_all(names: Any, state: Any, phase: Any, wanted: Any, words: Any, hinted: Any) -> None:
     """Draw the arms of every bandit in a phase and begin an episode.
 
     Args:
         names: Receives the indices of the two names, (n, 2) int64.
         state: (ROWS, n) int64.
         phase: Which bandits.
-        safe: Indices of the split's safe-sounding names, int64.
-        risky: Indices of its risky-sounding names, int64.
+        wanted: Index of each bandit's split, (n,) int64.
+        words: For each split, the indices of its safe-sounding and its risky-sounding names, int64.
         hinted: Whether the risky-sounding name is the gamble.
     """
     for i in range(state.shape[1]):
         if state[PHASE, i] == phase:
+            safe, risky = words[wanted[i]]
             first, second, swapped, state[STREAM, i] = draw(
                 state[STREAM, i], safe.shape[0], risky.shape[0]
             )
@@ -134,26 +125,6 @@ def draw_all(names: Any, state: Any, phase: Any, safe: Any, risky: Any, hinted: 
             names[i, 1 - swapped] = risky[second]
             state[GAMBLE, i] = 1 - swapped if hinted else swapped
             start(state, i)
-
-
-@inner
-def begin_due(
-    names: Any, state: Any, due: Any, wanted: Any, only: Any, fixed: Any, words: Any, hinted: Any
-) -> None:
-    """Begin an episode of every bandit in the phase ``due``, with the arms ``fixed`` or else fresh ones.
-
-    ``fixed`` is a level of ``restart_all`` or None. ``wanted`` holds the index of each bandit's split, (n,)
-    int64, and ``only`` is ``only_split`` of them. ``words`` holds the safe-sounding and the risky-sounding
-    names of each split, by their indices.
-    """
-    for code in range(len(SPLITS)):
-        phase = called_up(state, due, wanted, only, code)
-        if phase < 0:
-            continue
-        if fixed is None:
-            draw_all(names, state, phase, words[code][0], words[code][1], hinted)
-        else:
-            restart_all(names, state, phase, fixed)
 
 
 @jit
@@ -165,8 +136,8 @@ def rollout(
 
     Threads can play different bandits at the same time. ``actions`` is (steps, n) int64, all in [0, 2);
     ``rewards``, (steps, n) float64, receives the payoffs, and ``ends``, (3, steps, n) bool, the flags
-    ``RECORDED``. Episodes begin in the phase ``due``, DUE or ENDED. The rest is as of ``step`` and
-    ``begin_due``.
+    ``RECORDED``. Episodes begin in the phase ``due``, DUE or ENDED, with the arms ``fixed`` or else fresh
+    ones. The rest is as of ``step``, ``start_all`` and ``draw_all``.
     """
     for low in range(first, last, BLOCK):
         high = min(low + BLOCK, last)
@@ -174,7 +145,6 @@ def rollout(
         flags = np.empty((GAMBLED + 1, high - low), np.bool_)
         scratch = np.empty(high - low, np.int64)
         over = count_ended(block)
-        only = only_split(wanted[low:high])
         for t in range(actions.shape[0]):
             before = over
             over = play(
@@ -183,6 +153,9 @@ def rollout(
             )  # fmt: skip
             record(flags, ends, t, low, high)
             if (before if due == DUE else over) > 0:
-                begin_due(names[low:high], block, due, wanted[low:high], only, fixed, words, hinted)
+                if fixed is not None:
+                    start_all(names[low:high], block, due, fixed)
+                else:
+                    draw_all(names[low:high], block, due, wanted[low:high], words, hinted)
         state[:, low:high] = block
     return -1

@@ -61,16 +61,12 @@ class BanditVectorEnv(GameVectorEnv):
             self._paid[first:last] = rewards[-1, first:last]
         return failed
 
-    def _draw(self, phase: int, wanted: int) -> int:
-        words = self._names[wanted]
-        kernels.draw_all(self._observations, self._state, phase, *words, self._hinted)
+    def _draw(self, phase: int, splits: NDArray[np.int64]) -> int:
+        kernels.draw_all(self._observations, self._state, phase, splits, self._names, self._hinted)
         return -1
 
-    def _start(self, phase: int) -> None:
-        kernels.start_all(self._state, phase)
-
-    def _restart(self, phase: int, level: NDArray[np.int64]) -> None:
-        kernels.restart_all(self._observations, self._state, phase, level)
+    def _start(self, phase: int, level: NDArray[np.int64] | None) -> None:
+        kernels.start_all(self._observations, self._state, phase, level)
 
     def _decode(self, level: str) -> NDArray[np.int64]:
         """Return the indices of the two names and which arm is the gamble."""

@@ -44,14 +44,14 @@ _AXES: Final = (  # of each face: where it looks, and where its columns and rows
 
 def _stickers() -> tuple[Sticker, ...]:
     """Return the place of each of the 24 stickers."""
-    found = []
+    stickers = []
     for normal, across, down in _AXES:
         for row, column in product((-1, 1), repeat=2):
             x, y, z = (
                 n + column * a + row * d for n, a, d in zip(normal, across, down, strict=True)
             )
-            found.append(Sticker((x, y, z), normal))
-    return tuple(found)
+            stickers.append(Sticker((x, y, z), normal))
+    return tuple(stickers)
 
 
 STICKERS: Final = _stickers()
@@ -68,15 +68,15 @@ def _clockwise(vector: Vector, axis: int) -> Vector:
 def _turns() -> tuple[tuple[int, ...], ...]:
     """Return, for each action, where the sticker at each place comes from."""
     places = {sticker: place for place, sticker in enumerate(STICKERS)}
-    found = []
+    turns = []
     for axis in range(3):
         source = list(range(24))
         for place, (corner, normal) in enumerate(STICKERS):
             if corner[axis] == 1:
-                there = Sticker(_clockwise(corner, axis), _clockwise(normal, axis))
-                source[places[there]] = place
-        found += [tuple(source), tuple(sorted(range(24), key=source.__getitem__))]
-    return tuple(found)
+                after = Sticker(_clockwise(corner, axis), _clockwise(normal, axis))
+                source[places[after]] = place
+        turns += [tuple(source), tuple(sorted(range(24), key=source.__getitem__))]
+    return tuple(turns)
 
 
 TURNS: Final = _turns()

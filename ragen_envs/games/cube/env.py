@@ -1,7 +1,7 @@
 """The pocket cube as a Gymnasium environment."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, SupportsInt
+from typing import Any, SupportsInt
 
 import numpy as np
 from gymnasium import spaces
@@ -10,13 +10,11 @@ from numpy.typing import NDArray
 from ragen_envs.game.arguments import read_count, read_rows
 from ragen_envs.game.base import GameEnv, read_action
 from ragen_envs.game.oracle import Advice, Budget, RandomBaseline, as_budget
-from ragen_envs.games.cube import generator, text
+from ragen_envs.games.cube import generator, image, oracle, text
 from ragen_envs.games.cube.dynamics import ACTION_NAMES, COLORS, is_solved, turned
 from ragen_envs.games.cube.symmetry import cube_key
 from ragen_envs.levels.splits import TRAIN
-
-if TYPE_CHECKING:
-    from ragen_envs.pictures.tiles import TileSet
+from ragen_envs.pictures.tiles import TileSet
 
 MAX_SCRAMBLE = 100
 
@@ -94,26 +92,17 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
         return float(solved), solved, True
 
     @classmethod
-    def tile_set(cls) -> "TileSet":
+    def tile_set(cls) -> TileSet:
         """Return the tiles that draw the cells of the unfolded cube."""
-        from ragen_envs.games.cube import image
-
         return image.TILES
 
     def oracle(self, budget: Budget | int | None = None) -> Advice:
         """Return the first turns of a shortest solution; its value is 1 if it fits the budget, else 0."""
-        from ragen_envs.games.cube.oracle import advise
-
-        return advise(self.state, as_budget(budget))
+        return oracle.advise(self.state, as_budget(budget))
 
     def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline | None:
         """Return what random turns are worth; None for more than 14 turns."""
-        from ragen_envs.games.cube.random_play import chance_of_solution
-
-        if is_solved(self.state):
-            return RandomBaseline(1.0, 0.0)
-        chance = chance_of_solution(self.state, as_budget(budget).reach)
-        return None if chance is None else RandomBaseline(chance, chance)
+        return oracle.random_baseline(self.state, as_budget(budget))
 
     def turn_value(self, actions: Sequence[int], budget: Budget) -> float:
         """Return what is left of the chance of success after a turn; nothing in it is up to chance."""

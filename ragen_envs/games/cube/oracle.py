@@ -1,8 +1,14 @@
-"""The optimum of the cube: the fewest turns to every one of its 3,674,160 states, in one table.
+"""The optimum of the cube, and what random turns are worth.
+
+The optimum is the fewest turns to every one of its 3,674,160 states, in one table.
 
 With one corner at rest, a state is an order of the seven others and a twist of six of them (the seventh
 follows): 7! * 3^6. The table is made by breadth-first search at its first use, in about a second, and
 holds one byte a state.
+
+The probability that random turns solve a cube is split in the middle: the first half spreads it from the
+given cube, the second half is the probability of being solved within the rest, which is the same for all
+cubes and is kept. Each half reaches only the states within half of the turns.
 """
 
 from functools import lru_cache
@@ -12,7 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_envs.game.oracle import Advice, Budget
+from ragen_envs.game.oracle import Advice, Budget, RandomBaseline
 from ragen_envs.games.cube.dynamics import ACTION_NAMES, SOLVED, is_solved, turned
 from ragen_envs.games.cube.pieces import pieces_of
 
@@ -22,6 +28,11 @@ MOST_TURNS: Final = 14
 _ORDERS: Final = 5040
 TWISTS: Final = 729
 _UNKNOWN: Final = 255
+
+MAX_STEPS: Final = 14
+"""Most random turns that are computed; 50,000 states are within half of them."""
+_SOLVED: Final = 0
+"""Number of the solved state: the first order and no twist."""
 
 Ints = NDArray[np.int64]
 
@@ -71,14 +82,14 @@ def _twist_code(twists: Ints) -> Ints:
 def distances() -> NDArray[np.uint8]:
     """Return the fewest turns of each state, (5040 * 729,) by order * 729 + twists."""
     moves = move_tables()
-    found = np.full(_ORDERS * TWISTS, _UNKNOWN, np.uint8)
-    found[0] = 0  # the first order and no twist
+    fewest = np.full(_ORDERS * TWISTS, _UNKNOWN, np.uint8)
+    fewest[_SOLVED] = 0
     for turns in range(MOST_TURNS):
-        order, twist = np.divmod(np.flatnonzero(found == turns), TWISTS)
+        order, twist = np.divmod(np.flatnonzero(fewest == turns), TWISTS)
         for to_order, to_twist in zip(moves.orders, moves.twists, strict=True):
-            there = to_order[order] * TWISTS + to_twist[twist]
-            found[there[found[there] == _UNKNOWN]] = turns + 1
-    return found
+            after = to_order[order] * TWISTS + to_twist[twist]
+            fewest[after[fewest[after] == _UNKNOWN]] = turns + 1
+    return fewest
 
 
 def fewest_turns(state: bytes) -> int:
@@ -93,8 +104,8 @@ def solution(state: bytes) -> tuple[int, ...]:
     order, twist = numbers(state)
     plan = []
     for turns in range(fewest_turns(state), 0, -1):
-        there = moves.orders[:, order] * TWISTS + moves.twists[:, twist]
-        action = int(np.flatnonzero(known[there] == turns - 1)[0])
+        after = moves.orders[:, order] * TWISTS + moves.twists[:, twist]
+        action = int(np.flatnonzero(known[after] == turns - 1)[0])
         order, twist = int(moves.orders[action, order]), int(moves.twists[action, twist])
         plan.append(action)
     return tuple(plan)
@@ -120,3 +131,80 @@ def advise(state: bytes, budget: Budget) -> Advice:
     plan = solution(state)
     value = float(len(plan) <= budget.reach)
     return Advice(plan[: min(budget.reach, budget.actions_per_turn)], value, value)
+
+
+def random_baseline(state: bytes, budget: Budget) -> RandomBaseline | None:
+    """Return what random turns are worth, or None above ``MAX_STEPS`` of them."""
+    if is_solved(state):
+        return RandomBaseline(1.0, 0.0)
+    chance = chance_of_solution(state, budget.reach)
+    return None if chance is None else RandomBaseline(chance, chance)
+
+
+class Distribution(NamedTuple):
+    """Weights of some states, sorted by state."""
+
+    states: Ints
+    """(n,) numbers of the states, order * 729 + twists."""
+    weights: NDArray[np.float64]
+    """(n,) a weight of each."""
+
+
+def chance_of_solution(state: bytes, steps: int) -> float | None:
+    """Return the probability that ``steps`` random turns solve a cube, or None above ``MAX_STEPS``.
+
+    The cube must not be solved already.
+    """
+    if steps > MAX_STEPS:
+        return None
+    order, twist = numbers(state)
+    spread = Distribution(np.array([order * TWISTS + twist]), np.ones(1))
+    for _ in range(steps - steps // 2):
+        spread = _played(spread)
+    rest = _solved_within(steps // 2)
+    at = np.searchsorted(rest.states, spread.states)
+    at[at == len(rest.states)] = 0
+    known = rest.states[at] == spread.states
+    return float(spread.weights[known] @ rest.weights[at[known]])
+
+
+@lru_cache(maxsize=MAX_STEPS)
+def _solved_within(steps: int) -> Distribution:
+    """Return the probability to be solved within ``steps`` random turns, where it is not 0.
+
+    Each turn can be undone, so the chance of a solution from a state is what flows to it from the
+    solved cube, which is a source of weight 1 in every round.
+    """
+    if steps == 0:
+        return Distribution(np.array([_SOLVED]), np.ones(1))
+    return _with_solved(_turned(_solved_within(steps - 1)), 1.0)
+
+
+def _played(spread: Distribution) -> Distribution:
+    """Return the distribution after a random turn; a solved cube stays as it is."""
+    done = spread.states == _SOLVED
+    stayed = float(spread.weights[done].sum())
+    after = _turned(Distribution(spread.states[~done], spread.weights[~done]))
+    solved = float(after.weights[after.states == _SOLVED].sum())
+    return _with_solved(after, stayed + solved)
+
+
+def _with_solved(spread: Distribution, weight: float) -> Distribution:
+    """Return a distribution with another weight of the solved cube."""
+    others = spread.states != _SOLVED
+    return Distribution(
+        np.concatenate([[_SOLVED], spread.states[others]]),
+        np.concatenate([[weight], spread.weights[others]]),
+    )
+
+
+def _turned(spread: Distribution) -> Distribution:
+    """Return the distribution after a random turn of every state."""
+    orders, twists = move_tables()
+    order, twist = np.divmod(spread.states, TWISTS)
+    after = orders[:, order] * TWISTS + twists[:, twist]
+    states, group = np.unique(after, return_inverse=True)
+    weights = np.bincount(
+        group.ravel(), np.tile(spread.weights, len(ACTION_NAMES)), minlength=len(states)
+    )
+    return Distribution(states, weights / len(ACTION_NAMES))

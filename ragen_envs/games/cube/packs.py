@@ -5,9 +5,8 @@ from functools import lru_cache, partial
 from typing import Final
 
 from ragen_envs.games.cube.dynamics import ACTION_NAMES, SOLVED, turned
-from ragen_envs.games.cube.oracle import fewest_turns
+from ragen_envs.games.cube.oracle import chance_of_solution, fewest_turns
 from ragen_envs.games.cube.pieces import normal
-from ragen_envs.games.cube.random_play import chance_of_solution
 from ragen_envs.games.cube.symmetry import cube_key, symmetries
 from ragen_envs.games.cube.text import encode_level
 from ragen_envs.levels import seeding
@@ -22,16 +21,16 @@ def levels(scramble: int) -> Mapping[int, bytes]:
     A breadth-first search over levels: those next to a cube are those next to all that are the same.
     Each turn changes the number of turns to the solved cube from even to odd or back.
     """
-    found = {cube_key(SOLVED): SOLVED}
-    layers: list[dict[int, bytes]] = [dict(found)]
+    states = {cube_key(SOLVED): SOLVED}
+    layers: list[dict[int, bytes]] = [dict(states)]
     for _ in range(scramble):
         following: dict[int, bytes] = {}
         for state in layers[-1].values():
             for action in range(len(ACTION_NAMES)):
-                there = turned(state, action)
-                following.setdefault(cube_key(there), there)
-        layers.append({key: state for key, state in following.items() if key not in found})
-        found |= layers[-1]
+                after = turned(state, action)
+                following.setdefault(cube_key(after), after)
+        layers.append({key: state for key, state in following.items() if key not in states})
+        states |= layers[-1]
     made = {key: state for layer in layers[scramble % 2 :: 2] for key, state in layer.items()}
     made.pop(cube_key(SOLVED), None)
     return made

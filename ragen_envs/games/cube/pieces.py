@@ -7,10 +7,12 @@ from ragen_envs.games.cube.dynamics import SOLVED, STICKERS, Vector
 
 def _corners() -> tuple[tuple[int, int, int], ...]:
     """Return the three places of each corner, clockwise from the upper or lower one, the fixed last."""
-    found: dict[Vector, list[int]] = {}
+    places: dict[Vector, list[int]] = {}
     for place, (corner, _) in enumerate(STICKERS):
-        found.setdefault(corner, []).append(place)
-    return tuple(_clockwise_places(corner, found[corner]) for corner in sorted(found, reverse=True))
+        places.setdefault(corner, []).append(place)
+    return tuple(
+        _clockwise_places(corner, places[corner]) for corner in sorted(places, reverse=True)
+    )
 
 
 def _clockwise_places(corner: Vector, places: list[int]) -> tuple[int, int, int]:

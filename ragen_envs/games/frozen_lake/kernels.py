@@ -20,11 +20,9 @@ from ragen_envs.compiled.kernels import (
     STREAM,
     SUCCESS,
     begin,
-    called_up,
     count_ended,
     first_outside,
     grid_key,
-    only_split,
     record,
     settle,
 )
@@ -32,7 +30,7 @@ from ragen_envs.games.frozen_lake import dynamics, generator
 from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, HOLE, PLAYER, RIGHT, slipped
 from ragen_envs.games.frozen_lake.generator import MAX_ATTEMPTS, attempt, has_path
 from ragen_envs.levels.seeding import advance, uniform
-from ragen_envs.levels.splits import SPLITS, split_code
+from ragen_envs.levels.splits import split_code
 
 POSITION: Final = OWN
 """Row of a state: the player's cell."""
@@ -173,20 +171,13 @@ def start(tiles: Any, cells: Any, state: Any, i: Any) -> None:
 
 
 @in_place
-def start_all(tiles: Any, cells: Any, state: Any, phase: Any) -> None:
-    """Begin an episode on every lake in a phase, whose tiles, with the player, are already in place."""
+def start_all(tiles: Any, cells: Any, state: Any, phase: Any, level: Any) -> None:
+    """Begin an episode on every lake in a phase: on a level, (h*w,) with the player, or on its own tiles."""
     for i in range(state.shape[1]):
         if state[PHASE, i] == phase:
-            start(tiles, cells, state, i)
-
-
-@in_place
-def restart_all(tiles: Any, cells: Any, state: Any, phase: Any, level: Any) -> None:
-    """Begin an episode on the same level, (h*w,) with the player, on every lake in a phase."""
-    for i in range(state.shape[1]):
-        if state[PHASE, i] == phase:
-            for cell in range(level.shape[0]):
-                tiles[i, cell] = level[cell]
+            if level is not None:
+                for cell in range(level.shape[0]):
+                    tiles[i, cell] = level[cell]
             start(tiles, cells, state, i)
 
 
@@ -202,13 +193,13 @@ def show_all(tiles: Any, cells: Any, state: Any) -> None:
 
 @jit
 def draw_all(
-    lakes: Any, cells: Any, state: Any, phase: Any, height: Any, width: Any, p: Any, wanted: Any, ways: Any,
+    lakes: Any, cells: Any, state: Any, phase: Any, wanted: Any, height: Any, width: Any, p: Any, ways: Any,
     key_weights: Any, images: Any,
 ) -> Any:  # fmt: skip
-    """Begin an episode on a fresh map of the split ``wanted`` on every lake in a phase.
+    """Begin an episode on a fresh map on every lake in a phase.
 
-    Returns -1, or the first lake for which ``MAX_ATTEMPTS`` draws were not enough; its stream is as
-    before.
+    ``wanted`` holds the index of each lake's split, (n,) int64. Returns -1, or the first lake for which
+    ``MAX_ATTEMPTS`` draws were not enough; its stream is as before.
     """
     size = height * width
     seen: Any = np.empty(size, np.int64)
@@ -218,44 +209,19 @@ def draw_all(
             continue
         tiles = lakes[i]
         stream = state[STREAM, i]
-        found = False
+        fits = False
         for _ in range(MAX_ATTEMPTS):
             at, stream = attempt(tiles, height, width, p, stream)
             if has_path(tiles, size, at, ways, seen, stack):
                 tiles[at] = GOAL + 1  # as in generator.map_key
-                found = split_code(grid_key(tiles, key_weights, images)) == wanted
+                fits = split_code(grid_key(tiles, key_weights, images)) == wanted[i]
                 tiles[at] = FROZEN + PLAYER
-            if found:
+            if fits:
                 break
-        if not found:
+        if not fits:
             return i
         state[STREAM, i] = stream
         start(lakes, cells, state, i)
-    return -1
-
-
-@jit
-def begin_due(
-    lakes: Any, cells: Any, state: Any, due: Any, wanted: Any, only: Any, fixed: Any, height: Any,
-    width: Any, p: Any, ways: Any, key_weights: Any, images: Any,
-) -> Any:  # fmt: skip
-    """Begin an episode on every lake in the phase ``due``, on the level ``fixed`` or else on a fresh one.
-
-    ``fixed`` is (h*w,) with the player, or None; ``wanted`` holds the index of each lake's split, (n,) int64,
-    and ``only`` is ``only_split`` of them. The rest, and what is returned, is as of ``draw_all``.
-    """
-    for code in range(len(SPLITS)):
-        phase = called_up(state, due, wanted, only, code)
-        if phase < 0:
-            continue
-        if fixed is None:
-            failed = draw_all(
-                lakes, cells, state, phase, height, width, p, code, ways, key_weights, images
-            )
-            if failed >= 0:
-                return failed
-        else:
-            restart_all(lakes, cells, state, phase, fixed)
     return -1
 
 
@@ -269,8 +235,9 @@ def rollout(
 
     Threads can play different lakes at the same time. ``actions`` is (steps, n) int64, all in [0, 4);
     ``rewards``, (steps, n) float64, receives the rewards, and ``ends``, (3, steps, n) bool, the flags
-    ``RECORDED``. Episodes begin in the phase ``due``, DUE or ENDED. The rest is as of ``step`` and
-    ``begin_due``. Returns -1, or a lake for which no map was found.
+    ``RECORDED``. Episodes begin in the phase ``due``, DUE or ENDED, on the level ``fixed`` or else on fresh
+    ones. The rest is as of ``step``, ``start_all`` and ``draw_all``. Returns -1, or a lake for which no map
+    was found.
     """
     for low in range(first, last, BLOCK):
         high = min(low + BLOCK, last)
@@ -278,7 +245,6 @@ def rollout(
         flags = np.empty((SLIPPED + 1, high - low), np.bool_)
         scratch = np.empty(high - low, np.int64)
         over = count_ended(block)
-        only = only_split(wanted[low:high])
         failed = -1
         for t in range(actions.shape[0]):
             before = over
@@ -288,10 +254,22 @@ def rollout(
             )  # fmt: skip
             record(flags, ends, t, low, high)
             if settings[HOME] < 0 and (before if due == DUE else over) > 0:
-                failed = begin_due(
-                    lakes, shown, block, due, wanted[low:high], only, fixed, height, width, p, ways,
-                    key_weights, images,
-                )  # fmt: skip
+                if fixed is not None:
+                    start_all(lakes, shown, block, due, fixed)
+                    continue
+                failed = draw_all(
+                    lakes,
+                    shown,
+                    block,
+                    due,
+                    wanted[low:high],
+                    height,
+                    width,
+                    p,
+                    ways,
+                    key_weights,
+                    images,
+                )
                 if failed >= 0:
                     break
         show_all(lakes, shown, block)

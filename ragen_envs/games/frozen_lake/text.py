@@ -50,10 +50,10 @@ class FrozenLakeText(BoardText):
 
     def coordinates(self, env: Any) -> str:
         """Return the places of everything but frozen tiles."""
-        found = {"player": [env.position]}
+        places = {"player": [env.position]}
         for name, code in (("goal", GOAL), ("hole", HOLE)):
-            found[name] = [cell for cell, tile in enumerate(env.tiles) if tile == code]
-        return places_text(found, env.height, env.width, "Tiles not listed are frozen.")
+            places[name] = [cell for cell, tile in enumerate(env.tiles) if tile == code]
+        return places_text(places, env.height, env.width, "Tiles not listed are frozen.")
 
     def explain(self, env: Any, actions: Sequence[int], budget: Budget) -> str:
         """Tell where things are, then the moves, counted down, and where each leads.

@@ -65,19 +65,16 @@ class FrozenLakeVectorEnv(GameVectorEnv):
         )  # fmt: skip
         return failed
 
-    def _draw(self, phase: int, wanted: int) -> int:
+    def _draw(self, phase: int, splits: NDArray[np.int64]) -> int:
         single = self.single
         failed: int = kernels.draw_all(
-            self._tiles, self._cells, self._state, phase, single.height, single.width, single.p,
-            wanted, self._ways, *self._tables,
+            self._tiles, self._cells, self._state, phase, splits, single.height, single.width, single.p,
+            self._ways, *self._tables,
         )  # fmt: skip
         return failed
 
-    def _start(self, phase: int) -> None:
-        kernels.start_all(self._tiles, self._cells, self._state, phase)
-
-    def _restart(self, phase: int, level: NDArray[np.uint8]) -> None:
-        kernels.restart_all(self._tiles, self._cells, self._state, phase, level)
+    def _start(self, phase: int, level: NDArray[np.uint8] | None) -> None:
+        kernels.start_all(self._tiles, self._cells, self._state, phase, level)
 
     def _decode(self, level: str) -> NDArray[np.uint8]:
         return _decode(level)

@@ -49,6 +49,6 @@ def answers() -> NDArray[np.uint8]:
     right = (codes[:, None] == codes[None]).sum(2, dtype=np.uint8)
     counts = np.stack([(codes == ord(color)).sum(1) for color in COLORS], 1).astype(np.uint8)
     shared = np.minimum(counts[:, None], counts[None]).sum(2, dtype=np.uint8)
-    found: NDArray[np.uint8] = right * 8 + shared - right
-    found.setflags(write=False)
-    return found
+    table: NDArray[np.uint8] = right * 8 + shared - right
+    table.setflags(write=False)
+    return table

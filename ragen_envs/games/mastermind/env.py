@@ -8,7 +8,7 @@ import numpy as np
 from ragen_envs.game.arguments import read_text
 from ragen_envs.game.oracle import Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.game.word_game import Legality, WordGameEnv
-from ragen_envs.games.mastermind import dynamics, text
+from ragen_envs.games.mastermind import dynamics, image, oracle, text
 from ragen_envs.levels.seeding import Rng
 from ragen_envs.levels.splits import TRAIN
 from ragen_envs.pictures.drawing import Image
@@ -95,9 +95,7 @@ class MastermindEnv(WordGameEnv):
         Raises:
             SolverLimitError: The search takes too long, or more than one guess a turn may matter.
         """
-        from ragen_envs.games.mastermind.oracle import advise
-
-        return advise(self.guesses, self.success, as_budget(budget))
+        return oracle.advise(self.guesses, self.success, as_budget(budget))
 
     def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline:
         """Return what uniformly random guesses are worth."""
@@ -108,10 +106,8 @@ class MastermindEnv(WordGameEnv):
 
     def turn_value(self, actions: Sequence[str], budget: Budget) -> float | None:
         """Return the probability to find the code after some guesses, over all that are possible before."""
-        from ragen_envs.games.mastermind.oracle import value_after
-
         guesses = [code for code in map(dynamics.read_code, actions) if code is not None]
-        return value_after(self.guesses, guesses, budget)
+        return oracle.value_after(self.guesses, guesses, budget)
 
     def level_key(self, level: str) -> str:
         """Return the code."""
@@ -132,6 +128,4 @@ class MastermindEnv(WordGameEnv):
 
     def picture(self) -> Image:
         """Draw the state."""
-        from ragen_envs.games.mastermind import image
-
         return image.render(self.guesses)

@@ -63,10 +63,10 @@ def remaining(guesses: Iterable[tuple[str, Answer]]) -> Codes:
 
 def reach(guesses: int) -> int:
     """Return how many codes any strategy can find at most: one a guess, 13 other answers each."""
-    found = 0
+    codes = 0
     for _ in range(min(guesses, 5)):
-        found = 1 + _FEWER * found
-    return found
+        codes = 1 + _FEWER * codes
+    return codes
 
 
 @lru_cache(maxsize=1)
@@ -96,8 +96,8 @@ def _places() -> NDArray[np.int64]:
 
 def _sizes(codes: Codes) -> NDArray[np.int64]:
     """Return how many of the codes give each answer to each guess, (1296, 14)."""
-    found = np.bincount(_places()[:, codes].ravel(), minlength=_ANSWERS * len(CODES))
-    return found.reshape(len(CODES), _ANSWERS)
+    counts = np.bincount(_places()[:, codes].ravel(), minlength=_ANSWERS * len(CODES))
+    return counts.reshape(len(CODES), _ANSWERS)
 
 
 def _parts(codes: Codes, guess: int) -> list[Codes]:
@@ -191,9 +191,9 @@ class Search:
         for guess in np.argsort(-hopes, kind="stable"):
             if hopes[guess] <= best[0]:
                 break
-            found = self._found(codes, guesses, int(guess), best[0])
-            if found > best[0]:
-                best = found, int(guess)
+            most = self._found(codes, guesses, int(guess), best[0])
+            if most > best[0]:
+                best = most, int(guess)
         return best
 
     def _found(self, codes: Codes, guesses: int, guess: int, beaten: int) -> int:
@@ -232,10 +232,10 @@ def _advise(guesses: tuple[tuple[str, Answer], ...], solved: bool, budget: Budge
         return Advice((), 0.0, 0.0)
     codes = remaining(guesses)
     on_path = max(LONGEST - len(guesses), 1)
-    found, guess = _most(codes, min(rounds, on_path), _stored(guesses))
-    if found < len(codes) and on_path < rounds:
-        found, guess = _most(codes, rounds, _stored(guesses))
-    value = _share(found, codes, rounds, budget)
+    most, guess = _most(codes, min(rounds, on_path), _stored(guesses))
+    if most < len(codes) and on_path < rounds:
+        most, guess = _most(codes, rounds, _stored(guesses))
+    value = _share(most, codes, rounds, budget)
     return Advice((" ".join(CODES[guess]),), value, value)
 
 
@@ -253,13 +253,13 @@ def _value(guesses: tuple[tuple[str, Answer], ...], budget: Budget) -> float:
     return _share(Search().most(codes, rounds)[0], codes, rounds, budget)
 
 
-def _share(found: int, codes: Codes, rounds: int, budget: Budget) -> float:
-    if found < len(codes) and budget.reach > rounds:
+def _share(most: int, codes: Codes, rounds: int, budget: Budget) -> float:
+    if most < len(codes) and budget.reach > rounds:
         raise SolverLimitError(
             "the optimum of Mastermind is only computed for one guess per turn, but several guesses may find "
             "more codes; set actions_per_turn to 1"
         )
-    return found / len(codes)
+    return most / len(codes)
 
 
 def value_after(guesses: Sequence[tuple[str, Answer]], new: Sequence[str], budget: Budget) -> float:
@@ -277,20 +277,20 @@ def value_after(guesses: Sequence[tuple[str, Answer]], new: Sequence[str], budge
         answers()[[NUMBERS[g] for g in new]][:, open_], axis=1, return_inverse=True
     )
     for kind in range(kinds.shape[1]):
-        told = [
+        answered = [
             (guess, (int(a) // 8, int(a) % 8)) for guess, a in zip(new, kinds[:, kind], strict=True)
         ]
-        value = _value((*guesses, *told), rest)
+        value = _value((*guesses, *answered), rest)
         total += value * int((which.reshape(-1) == kind).sum())
     return total / len(codes)
 
 
 def guesses_needed(code: str) -> int:
     """Return how many guesses the strategy needs for a code."""
-    told: list[tuple[str, Answer]] = []
+    answered: list[tuple[str, Answer]] = []
     while True:
-        guess = strategy(remaining(told), LONGEST - len(told), _stored(told))
+        guess = strategy(remaining(answered), LONGEST - len(answered), _stored(answered))
         answer = divmod(int(answers()[guess, NUMBERS[code]]), 8)
-        told.append((CODES[guess], answer))
+        answered.append((CODES[guess], answer))
         if CODES[guess] == code:
-            return len(told)
+            return len(answered)

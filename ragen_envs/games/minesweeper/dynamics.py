@@ -30,12 +30,12 @@ AROUND: Final = tuple(map(_around, range(CELLS)))
 
 def members(cells: Cells) -> list[int]:
     """Return the cells of a set, in ascending order."""
-    found = []
+    numbers = []
     while cells:
         low = cells & -cells
-        found.append(low.bit_length() - 1)
+        numbers.append(low.bit_length() - 1)
         cells ^= low
-    return found
+    return numbers
 
 
 def number(mines: Cells, cell: int) -> int:
@@ -46,15 +46,15 @@ def number(mines: Cells, cell: int) -> int:
 @lru_cache(maxsize=1 << 16)
 def opened_by(mines: Cells, cell: int) -> Cells:
     """Return the cells that opening a safe cell opens: around a 0, all neighbors, and so on."""
-    found, border = 0, 1 << cell
+    opened, border = 0, 1 << cell
     while border:
-        found |= border
+        opened |= border
         following = 0
         for each in members(border):
             if not mines & AROUND[each]:
                 following |= AROUND[each]
-        border = following & ~found
-    return found
+        border = following & ~opened
+    return opened
 
 
 def cell_of(action: str) -> int | None:

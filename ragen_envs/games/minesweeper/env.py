@@ -1,7 +1,7 @@
 """Minesweeper 5x5 as a Gymnasium environment."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -9,15 +9,13 @@ from ragen_envs.game.arguments import read_count, read_rows
 from ragen_envs.game.oracle import Advice, Budget, as_budget
 from ragen_envs.game.places import place_name
 from ragen_envs.game.word_game import Legality, WordGameEnv
-from ragen_envs.games.minesweeper import dynamics, text
+from ragen_envs.games.minesweeper import dynamics, image, oracle, text
 from ragen_envs.games.minesweeper.dynamics import ALL, AROUND, CELLS, SIDE
 from ragen_envs.levels.keys import grid_key
 from ragen_envs.levels.seeding import Rng
 from ragen_envs.levels.splits import TRAIN
 from ragen_envs.pictures.drawing import Image
-
-if TYPE_CHECKING:
-    from ragen_envs.pictures.tiles import TileSet
+from ragen_envs.pictures.tiles import TileSet
 
 
 class MinesweeperEnv(WordGameEnv):
@@ -124,10 +122,8 @@ class MinesweeperEnv(WordGameEnv):
         return bytes(codes)
 
     @classmethod
-    def tile_set(cls) -> "TileSet":
+    def tile_set(cls) -> TileSet:
         """Return the tiles that draw the cells."""
-        from ragen_envs.games.minesweeper import image
-
         return image.TILES
 
     def oracle(self, budget: Budget | int | None = None) -> Advice:
@@ -139,18 +135,14 @@ class MinesweeperEnv(WordGameEnv):
             SolverLimitError: The limits of the budget may matter; only play that they do not cut short is
                 computed.
         """
-        from ragen_envs.games.minesweeper.oracle import advise
-
-        cells, value = advise(self.mined, self.opened, as_budget(budget))
+        cells, value = oracle.advise(self.mined, self.opened, as_budget(budget))
         names = tuple(place_name(cell, SIDE) for cell in cells)
         return Advice(names, value, 0.0 if self.success else value)
 
     def turn_value(self, actions: Sequence[str], budget: Budget) -> float | None:
         """Return the probability to win after a turn, over all boards that fit what is seen before it."""
-        from ragen_envs.games.minesweeper.oracle import value_after
-
         cells = [cell for cell in map(dynamics.cell_of, actions) if cell is not None]
-        return value_after(self.mined, self.opened, cells, budget)
+        return oracle.value_after(self.mined, self.opened, cells, budget)
 
     def key(self, level: str) -> int:
         """Return the key of the mines and the open cells up to symmetry, in [0, 2^63)."""

@@ -41,8 +41,8 @@ Boards = tuple[Cells, ...]
 @lru_cache(maxsize=8)
 def all_boards(mines: int) -> NDArray[np.int64]:
     """Return every set of so many mines, ascending."""
-    found = (sum(1 << cell for cell in cells) for cells in combinations(range(CELLS), mines))
-    return np.sort(np.fromiter(found, np.int64))
+    boards = (sum(1 << cell for cell in cells) for cells in combinations(range(CELLS), mines))
+    return np.sort(np.fromiter(boards, np.int64))
 
 
 def consistent(mines: Cells, opened: Cells) -> Boards:
@@ -109,9 +109,9 @@ class Search:
         parts = list(parted(opened, boards, cell).items())
         possible = sum(total(part) for _, part in parts)
         won = 0
-        for (there, _), part in sorted(parts, key=lambda each: len(each[1])):
+        for (after, _), part in sorted(parts, key=lambda each: len(each[1])):
             possible -= total(part)
-            won += self.best(there, tuple(part))[0]
+            won += self.best(after, tuple(part))[0]
             if won + possible <= beaten:
                 break
         return won
@@ -214,17 +214,17 @@ def value_after(mines: Cells, opened: Cells, cells: Sequence[int], budget: Budge
     rest = Budget(budget.actions - len(cells), budget.turns - 1, budget.actions_per_turn)
     won, known = 0.0, dict[tuple[Cells, tuple[int, ...]], float]()
     for board in boards:
-        there = opened
+        after = opened
         for cell in cells:
-            if ALL & ~there == board:  # the game is won, and the rest is not played
+            if ALL & ~after == board:  # the game is won, and the rest is not played
                 break
-            there |= 1 << cell if board >> cell & 1 else opened_by(board, cell)
-            if there & board:
+            after |= 1 << cell if board >> cell & 1 else opened_by(board, cell)
+            if after & board:
                 break
-        if there & board:
+        if after & board:
             continue
-        shown = there, tuple(number(board, each) for each in members(there))
+        shown = after, tuple(number(board, each) for each in members(after))
         if shown not in known:
-            known[shown] = advise(board, there, rest)[1]
+            known[shown] = advise(board, after, rest)[1]
         won += weight(board) * known[shown]
     return won / total(boards)

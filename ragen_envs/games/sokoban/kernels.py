@@ -22,10 +22,8 @@ from ragen_envs.compiled.kernels import (
     STREAM,
     SUCCESS,
     begin,
-    called_up,
     count_ended,
     first_outside,
-    only_split,
     record,
     settle,
 )
@@ -207,21 +205,15 @@ def start(cells: Any, state: Any, i: Any, size: Any, width: Any, distances: Any)
 
 
 @in_place
-def start_all(cells: Any, state: Any, phase: Any, size: Any, width: Any, distances: Any) -> None:
-    """Begin an episode on every board in a phase, whose cells are already in the buffer."""
+def start_all(
+    cells: Any, state: Any, phase: Any, level: Any, size: Any, width: Any, distances: Any
+) -> None:
+    """Begin an episode on every board in a phase: on a level, (h*w,) with the player, or on its own cells."""
     for i in range(state.shape[1]):
         if state[PHASE, i] == phase:
-            start(cells, state, i, size, width, distances)
-
-
-@in_place
-def restart_all(cells: Any, state: Any, phase: Any, level: Any, width: Any, distances: Any) -> None:
-    """Begin an episode on the same level, (h*w,) with the player, on every board in a phase."""
-    size = level.shape[0]
-    for i in range(state.shape[1]):
-        if state[PHASE, i] == phase:
-            first = width + i * size
-            _copy(level, cells[first : first + size])
+            if level is not None:
+                first = width + i * size
+                _copy(level, cells[first : first + size])
             start(cells, state, i, size, width, distances)
 
 
@@ -238,13 +230,14 @@ def working_memory(
 
 @in_place
 def draw_all(
-    cells: Any, state: Any, phase: Any, height: Any, width: Any, boxes: Any, law: Any, wanted: Any,
+    cells: Any, state: Any, phase: Any, wanted: Any, height: Any, width: Any, boxes: Any, law: Any,
     search_weights: Any, room_weights: Any, distances: Any, memory: Any,
 ) -> Any:  # fmt: skip
-    """Begin an episode on a fresh level of the split ``wanted`` on every board in a phase.
+    """Begin an episode on a fresh level on every board in a phase.
 
-    ``memory`` is a ``working_memory`` that no other thread uses. Returns -1, or the first board for which
-    ``MAX_ATTEMPTS`` rooms were not enough; its stream is as before.
+    ``wanted`` holds the index of each board's split, (n,) int64. ``memory`` is a ``working_memory`` that no
+    other thread uses. Returns -1, or the first board for which ``MAX_ATTEMPTS`` rooms were not enough; its
+    stream is as before.
     """
     size = height * width
     rows, table, trail = memory
@@ -255,39 +248,13 @@ def draw_all(
             continue
         board = cells[width + i * size : width + (i + 1) * size]
         player, stream = draw(
-            board, height, width, boxes, law, state[STREAM, i], wanted, search_weights, room_weights,
+            board, height, width, boxes, law, state[STREAM, i], wanted[i], search_weights, room_weights,
             buffers, stack, seen,
         )  # fmt: skip
         if player == 0:
             return i
         state[STREAM, i] = stream
         start(cells, state, i, size, width, distances)
-    return -1
-
-
-@inner
-def begin_due(
-    cells: Any, state: Any, due: Any, wanted: Any, only: Any, fixed: Any, height: Any, width: Any, boxes: Any,
-    law: Any, search_weights: Any, room_weights: Any, distances: Any, memory: Any,
-) -> Any:  # fmt: skip
-    """Begin an episode on every board in the phase ``due``, on the level ``fixed`` or else on a fresh one.
-
-    ``fixed`` is (h*w,) with the player, or None; ``wanted`` has the index of each board's split, (n,) int64,
-    and ``only`` is ``only_split`` of them. The rest, and what is returned, is as of ``draw_all``.
-    """
-    for code in range(len(SPLITS)):
-        phase = called_up(state, due, wanted, only, code)
-        if phase < 0:
-            continue
-        if fixed is None:
-            failed = draw_all(
-                cells, state, phase, height, width, boxes, law, code, search_weights, room_weights,
-                distances, memory,
-            )  # fmt: skip
-            if failed >= 0:
-                return failed
-        else:
-            restart_all(cells, state, phase, fixed, width, distances)
     return -1
 
 
@@ -301,8 +268,9 @@ def rollout(
 
     Threads can play different boards at the same time. ``actions`` is (steps, n) int64, all in [0, 4);
     ``rewards``, (steps, n) float64, receives the rewards, and ``ends``, (3, steps, n) bool, the flags
-    ``RECORDED``. Episodes begin in the phase ``due``, DUE or ENDED. The rest is as of ``step`` and
-    ``begin_due``. Returns -1, or a board for which no level was found.
+    ``RECORDED``. Episodes begin in the phase ``due``, DUE or ENDED, on the level ``fixed`` or else on fresh
+    ones. The rest is as of ``step``, ``start_all`` and ``draw_all``. Returns -1, or a board for which no
+    level was found.
     """
     size = height * width
     for low in range(first, last, BLOCK):
@@ -315,7 +283,6 @@ def rollout(
         flags = np.empty((OWN_FLAG, high - low), np.bool_)
         scratch = np.empty(high - low, np.int64)
         over = count_ended(block)
-        only = only_split(wanted[low:high])
         failed = -1
         for t in range(actions.shape[0]):
             before = over
@@ -325,9 +292,12 @@ def rollout(
             )  # fmt: skip
             record(flags, ends, t, low, high)
             if (before if due == DUE else over) > 0:
-                failed = begin_due(
-                    boards, block, due, wanted[low:high], only, fixed, height, width, boxes, law,
-                    search_weights, room_weights, near, memory,
+                if fixed is not None:
+                    start_all(boards, block, due, fixed, size, width, near)
+                    continue
+                failed = draw_all(
+                    boards, block, due, wanted[low:high], height, width, boxes, law, search_weights,
+                    room_weights, near, memory,
                 )  # fmt: skip
                 if failed >= 0:
                     break
@@ -357,8 +327,8 @@ def generate(
     rooms = np.array(room_weights(), np.int64)
     with first_use(draw_all):
         failed = draw_all(
-            cells, state, RUNNING, height, width, boxes, law, SPLITS.index(split), weights, rooms,
-            None, working_memory(height * width, law),
+            cells, state, RUNNING, np.array([SPLITS.index(split)]), height, width, boxes, law, weights,
+            rooms, None, working_memory(height * width, law),
         )  # fmt: skip
     if failed >= 0:
         raise generator.no_level(height, width, boxes)

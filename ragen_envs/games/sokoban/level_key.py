@@ -81,10 +81,10 @@ def _flood(
     head = 0
     while head < count:
         for step in (-width, width, -1, 1):
-            there = stack[head] + step
-            if board[there] != WALL and seen[there] == 0:
-                seen[there] = 1
-                stack[count] = there
+            beside = stack[head] + step
+            if board[beside] != WALL and seen[beside] == 0:
+                seen[beside] = 1
+                stack[count] = beside
                 count += 1
         head += 1
     return count

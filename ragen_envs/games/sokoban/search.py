@@ -103,10 +103,10 @@ def tried(board: Any, player: Any, offset: Any) -> Any:
     """Return what ``dynamics.move`` would, and leave the board as it is."""
     ahead = player + offset
     beyond = ahead + offset if board[ahead] >= BOX_ON_TARGET else ahead
-    here, there, far = board[player], board[ahead], board[beyond]
+    here, near, far = board[player], board[ahead], board[beyond]
     outcome = move(board, player, offset)
     board[beyond] = far
-    board[ahead] = there
+    board[ahead] = near
     board[player] = here
     return outcome
 

@@ -65,14 +65,14 @@ class SokobanText(BoardText):
         inner = [
             row * width + column for row in range(1, height - 1) for column in range(1, width - 1)
         ]
-        found = {
+        places = {
             "player": [i for i, cell in enumerate(cells) if cell >= PLAYER],
             "box": [i for i, cell in enumerate(cells) if cell in (BOX, BOX_ON_TARGET)],
             "target": [i for i, cell in enumerate(cells) if cell in _TARGETS],
             "wall": [i for i in inner if cells[i] == WALL],
         }
         return places_text(
-            found,
+            places,
             height,
             width,
             "The border is wall and not listed; other cells not listed are empty.",

@@ -69,21 +69,19 @@ class SokobanVectorEnv(GameVectorEnv):
         infos["boxes_on_target"] = self._on_target.copy() if self.copy else self._on_target
         infos["_boxes_on_target"] = self._everywhere
 
-    def _draw(self, phase: int, wanted: int) -> int:
+    def _draw(self, phase: int, splits: NDArray[np.int64]) -> int:
         single = self.single
         failed: int = kernels.draw_all(
-            self._cells, self._state, phase, single.height, single.width, single.boxes,
-            single.law, wanted, *self._tables, self._distances, self._memory,
+            self._cells, self._state, phase, splits, single.height, single.width, single.boxes,
+            single.law, *self._tables, self._distances, self._memory,
         )  # fmt: skip
         return failed
 
-    def _start(self, phase: int) -> None:
+    def _start(self, phase: int, level: NDArray[np.uint8] | None) -> None:
         width = self.single.width
-        kernels.start_all(self._cells, self._state, phase, self._size, width, self._distances)
-
-    def _restart(self, phase: int, level: NDArray[np.uint8]) -> None:
-        width = self.single.width
-        kernels.restart_all(self._cells, self._state, phase, level, width, self._distances)
+        kernels.start_all(
+            self._cells, self._state, phase, level, self._size, width, self._distances
+        )
 
     def _decode(self, level: str) -> NDArray[np.uint8]:
         return _decode(level)

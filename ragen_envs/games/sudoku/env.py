@@ -1,21 +1,18 @@
 """Sudoku 4x4 as a Gymnasium environment."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from ragen_envs.game.arguments import read_count, read_rows
 from ragen_envs.game.oracle import Advice, Budget, as_budget
 from ragen_envs.game.word_game import Legality, WordGameEnv
-from ragen_envs.games.sudoku import dynamics, generator, text
+from ragen_envs.games.sudoku import dynamics, generator, image, oracle, text
 from ragen_envs.levels.seeding import Rng
 from ragen_envs.levels.splits import TRAIN
 from ragen_envs.pictures.drawing import Image
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ragen_envs.pictures.tiles import TileSet
+from ragen_envs.pictures.tiles import TileSet
 
 MOST_CLUES: int = 12
 """Puzzles with more are not drawn."""
@@ -69,7 +66,7 @@ class SudokuEnv(WordGameEnv):
     def __init__(
         self,
         clues: int = 6,
-        level: "Sequence[str] | None" = None,
+        level: Sequence[str] | None = None,
         split: str = TRAIN,
         render_mode: str | None = None,
     ) -> None:
@@ -107,17 +104,13 @@ class SudokuEnv(WordGameEnv):
         return float(self.success), self.success or not self.available(), True
 
     @classmethod
-    def tile_set(cls) -> "TileSet":
+    def tile_set(cls) -> TileSet:
         """Return the tiles that draw the cells."""
-        from ragen_envs.games.sudoku import image
-
         return image.TILES
 
     def oracle(self, budget: Budget | int | None = None) -> Advice:
         """Return the next digits of the solution; its value is 1 if the rest fits the budget."""
-        from ragen_envs.games.sudoku.oracle import advise
-
-        return advise(self.grid, as_budget(budget))
+        return oracle.advise(self.grid, as_budget(budget))
 
     def level_key(self, level: str) -> str:
         """Return the puzzle that stands for all that are equal up to symmetry."""

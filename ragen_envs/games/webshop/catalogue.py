@@ -107,15 +107,15 @@ class Catalogue(Sequence[Product]):
     @cached_property
     def content_hash(self) -> str:
         """Hexadecimal SHA-256 of everything that the products say."""
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         for product in self.products:
             parts = (
                 product.id, product.title, product.category, sorted(product.nouns), product.attributes,
                 product.options, f"{product.price:.2f}", product.rating, product.description,
                 product.bullets, product.reviews, product.family, product.query,
             )  # fmt: skip
-            found.update(repr(parts).encode())
-        return found.hexdigest()
+            digest.update(repr(parts).encode())
+        return digest.hexdigest()
 
     @property
     def name(self) -> str:

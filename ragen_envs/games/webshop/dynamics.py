@@ -104,8 +104,8 @@ def legality(page: Page, catalogue: Catalogue, action: str) -> Legality:
         return LEGAL
     labels = buttons(page, catalogue)
     if _button(labels, argument) is None:
-        there = ", ".join(labels) if labels else "none; search first"
-        return illegal(f"there is no button {quoted(argument)} here; the buttons are {there}")
+        choices = ", ".join(labels) if labels else "none; search first"
+        return illegal(f"there is no button {quoted(argument)} here; the buttons are {choices}")
     return LEGAL
 
 

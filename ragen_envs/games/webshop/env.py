@@ -9,9 +9,10 @@ from ragen_envs.game.arguments import read_choice, read_count, read_flag, read_t
 from ragen_envs.game.errors import RagenError
 from ragen_envs.game.oracle import Advice, Budget, as_budget
 from ragen_envs.game.word_game import Legality, WordGameEnv
-from ragen_envs.games.webshop import dynamics, text
+from ragen_envs.games.webshop import dynamics, image, oracle, text
 from ragen_envs.games.webshop.catalogue import FAMILY, Catalogue, make_catalogue
 from ragen_envs.games.webshop.goals import Goal, decode_goal, draw_goal, encode_goal
+from ragen_envs.games.webshop.html import page_html
 from ragen_envs.games.webshop.reward import Verdict, judge
 from ragen_envs.levels.seeding import Rng
 from ragen_envs.levels.splits import TRAIN
@@ -183,12 +184,10 @@ class WebShopEnv(WordGameEnv):
 
         Its value is 1 if that purchase is perfect; its expected return is the highest reward there is.
         """
-        from ragen_envs.games.webshop.oracle import advise
-
         if self.verdict is not None:
             return Advice((), float(self.success), 0.0)
         binary = self.reward == "binary"
-        return advise(self.catalogue, self.goal, self.page, as_budget(budget), binary)
+        return oracle.advise(self.catalogue, self.goal, self.page, as_budget(budget), binary)
 
     def level_key(self, level: str) -> str:
         """Return the family of the goal's product: its products belong to one split."""
@@ -213,16 +212,12 @@ class WebShopEnv(WordGameEnv):
 
     def _frame(self) -> Any:
         if self.render_mode == "html":
-            from ragen_envs.games.webshop.html import page_html
-
             return page_html(self.goal.instruction, self.page, self.catalogue)
         return super()._frame()
 
     def picture(self) -> Image:
         """Draw the state."""
-        from ragen_envs.games.webshop.image import render
-
-        return render(self.goal.instruction, self.page, self.catalogue)
+        return image.render(self.goal.instruction, self.page, self.catalogue)
 
 
 def load(folder: str | Path, **arguments: Any) -> WebShopEnv:

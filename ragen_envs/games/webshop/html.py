@@ -43,12 +43,12 @@ def page_html(
     hidden = (
         f'<input type="hidden" name="token" value="{escape(token, quote=True)}">' if token else ""
     )
-    told = f'<p role="status">{escape(note)}</p>' if note else ""
+    status = f'<p role="status">{escape(note)}</p>' if note else ""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>WebShop</title><style>{_STYLE}</style></head><body><main>"
-        f'<p class="instruction">{escape(instruction)}</p>{told}'
+        f'<p class="instruction">{escape(instruction)}</p>{status}'
         f'<form method="post">{hidden}{_body(page, catalogue)}</form></main></body></html>'
     )
 

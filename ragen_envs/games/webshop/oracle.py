@@ -66,7 +66,7 @@ class Offer(NamedTuple):
 @lru_cache(maxsize=256)
 def offers(catalogue: Catalogue, goal: Goal) -> tuple[Offer, ...]:
     """Return every product that is worth something, the best first, in the order of the catalogue."""
-    found = []
+    worthwhile = []
     counts_for: dict[str, Places] = {}
     for product in catalogue:
         kind = type_score(goal.product, product)
@@ -75,8 +75,8 @@ def offers(catalogue: Catalogue, goal: Goal) -> tuple[Offer, ...]:
             base += within(goal, product)
             most = len(goal.attributes) + len(goal.options) + 1
             helpful = _helpful(product, goal, counts_for)
-            found.append(Offer(product, helpful, kind, base, most))
-    return tuple(sorted(found, key=lambda offer: -offer.best))
+            worthwhile.append(Offer(product, helpful, kind, base, most))
+    return tuple(sorted(worthwhile, key=lambda offer: -offer.best))
 
 
 def _helpful(product: Product, goal: Goal, counts_for: dict[str, Places]) -> dict[Pair, Places]:
@@ -190,12 +190,12 @@ def best_plan(catalogue: Catalogue, goal: Goal, page: Page, actions: int) -> Pla
         for options in range(len(offer.helpful), -1, -1):
             if offer.worth(options) < best.worth - _ROUNDING:
                 break
-            found = path(catalogue, page, offer, options, goal)
-            if found is None or len(found) > actions:
+            way = path(catalogue, page, offer, options, goal)
+            if way is None or len(way) > actions:
                 continue
-            plan = Plan(found, offer.worth(options))
+            plan = Plan(way, offer.worth(options))
             better = plan.worth > best.worth + _ROUNDING
-            if better or not best.actions or len(found) < len(best.actions):
+            if better or not best.actions or len(way) < len(best.actions):
                 best = plan
             break
     return best

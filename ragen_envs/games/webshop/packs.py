@@ -21,10 +21,11 @@ def rows(products: int, split: str) -> Iterator[Row]:
     stream = seeding.new_stream(split, f"pack {env.distribution}", 0)
     while True:
         stream = env._start_fresh(stream, split)
-        found = offers(env.catalogue, env.goal)
+        ranked = offers(env.catalogue, env.goal)
         best = len(perfect(env.catalogue, env.goal))
         near = sum(
-            offer.type == 1 and offer.base + len(offer.helpful) == offer.most - 1 for offer in found
+            offer.type == 1 and offer.base + len(offer.helpful) == offer.most - 1
+            for offer in ranked
         )
         plan = best_plan(env.catalogue, env.goal, Page(), 100)
         yield {

@@ -25,31 +25,31 @@ def _rich(text: str, kind: str) -> str:
 
 def _pieces(instruction: str, page: Page, catalogue: Catalogue) -> list[tuple[str, str]]:
     """Return the visible texts of a page in their order, each "text", "button" or "clicked"."""
-    found = [("Instruction:", "text"), (instruction, "text")]
+    pieces = [("Instruction:", "text"), (instruction, "text")]
     if page.query is None:
-        return [("WebShop", "text"), *found, ("Search", "button")]
-    found.append((BACK, "button"))
+        return [("WebShop", "text"), *pieces, ("Search", "button")]
+    pieces.append((BACK, "button"))
     if page.product is None:
-        found.append((f"Page {page.number} (Total results: {len(page.hits)})", "text"))
+        pieces.append((f"Page {page.number} (Total results: {len(page.hits)})", "text"))
         turns = [label for label in buttons(page, catalogue)[1:] if label in ("< Prev", "Next >")]
-        found += [(label, "button") for label in turns]
+        pieces += [(label, "button") for label in turns]
         for number in page.shown:
             product = catalogue[number]
-            found += [(product.id, "button"), (product.title, "text"), (_price(product), "text")]
-        return found
-    found.append((PREVIOUS, "button"))
+            pieces += [(product.id, "button"), (product.title, "text"), (_price(product), "text")]
+        return pieces
+    pieces.append((PREVIOUS, "button"))
     if page.subpage is not None:
-        return [*found, *((line, "text") for line in subpage_lines(page.product, page.subpage))]
+        return [*pieces, *((line, "text") for line in subpage_lines(page.product, page.subpage))]
     chosen = set(page.chosen)
     labels = {pair: label for label, pair in page.option_buttons.items()}
     for name, values in page.product.options:
-        found.append((name, "text"))
+        pieces.append((name, "text"))
         for value in values:
-            found.append((labels[name, value], "clicked" if (name, value) in chosen else "button"))
+            pieces.append((labels[name, value], "clicked" if (name, value) in chosen else "button"))
     product = page.product
-    found += [(product.title, "text"), (f"Price: {_price(product)}", "text")]
-    found += [(f"Rating: {_rating(product)}", "text")]
-    return [*found, *((label, "button") for label in (*SUBPAGES, BUY))]
+    pieces += [(product.title, "text"), (f"Price: {_price(product)}", "text")]
+    pieces += [(f"Rating: {_rating(product)}", "text")]
+    return [*pieces, *((label, "button") for label in (*SUBPAGES, BUY))]
 
 
 def plain_text(instruction: str, page: Page, catalogue: Catalogue) -> str:

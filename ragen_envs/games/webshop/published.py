@@ -49,13 +49,13 @@ def read_shop(folder: Path) -> Catalogue:
     """
     items = _read(folder, PRODUCTS, list)
     attributes = _read(folder, ATTRIBUTES, dict)
-    found: dict[str, Product] = {}
+    products: dict[str, Product] = {}
     for place, item in enumerate(items):
         made = _product(item, attributes, f"{folder.name}, product {place}")
-        found.setdefault(made.id, made)
-    if not found:
+        products.setdefault(made.id, made)
+    if not products:
         raise RagenError(f"{folder} holds no products")
-    return Catalogue(list(found.values()), (read_shop, (folder,)), published=True)
+    return Catalogue(list(products.values()), (read_shop, (folder,)), published=True)
 
 
 @lru_cache(maxsize=4)
@@ -80,13 +80,13 @@ def _read(folder: Path, names: tuple[str, ...], kind: type) -> Any:
     if path is None:
         raise RagenError(f"{folder} has no file {' or '.join(names)}")
     try:
-        found = json.loads(path.read_bytes())
+        content = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise RagenError(f"{path} is not JSON: {error}") from error
-    if not isinstance(found, kind):
+    if not isinstance(content, kind):
         wanted = "a list of products" if kind is list else "an object by product"
-        raise RagenError(f"{path} must be {wanted}, but is a {type(found).__name__}")
-    return found
+        raise RagenError(f"{path} must be {wanted}, but is a {type(content).__name__}")
+    return content
 
 
 def _product(item: Any, attributes: dict[str, Any], where: str) -> Product:
@@ -139,7 +139,7 @@ def _options(given: Any, where: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
         raise RagenError(
             f"{where}: 'customization_options' must be an object, but is {given!r:.60}"
         )
-    found = []
+    options = []
     for name, contents in given.items():
         rows = contents or []
         if not isinstance(rows, list) or not all(
@@ -150,8 +150,8 @@ def _options(given: Any, where: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
             )
         values = dict.fromkeys(filter(None, (_option_text(row["value"]) for row in rows)))
         if values:
-            found.append((_option_text(name), tuple(values)))
-    return tuple(found)
+            options.append((_option_text(name), tuple(values)))
+    return tuple(options)
 
 
 def _option_text(text: str) -> str:

@@ -36,12 +36,12 @@ class SearchEngine:
         if not words:
             return ()
         scores = np.round(self._index.get_scores(words), _DIGITS)
-        found = np.flatnonzero(scores > 0)
-        if len(found) > 4 * MOST_HITS:
-            bar = np.partition(scores[found], -MOST_HITS)[-MOST_HITS]
-            found = found[scores[found] >= bar]
-        order = np.argsort(-scores[found], kind="stable")[:MOST_HITS]
-        return tuple(found[order].tolist())
+        hits = np.flatnonzero(scores > 0)
+        if len(hits) > 4 * MOST_HITS:
+            bar = np.partition(scores[hits], -MOST_HITS)[-MOST_HITS]
+            hits = hits[scores[hits] >= bar]
+        order = np.argsort(-scores[hits], kind="stable")[:MOST_HITS]
+        return tuple(hits[order].tolist())
 
     def _tokens(self, query: str) -> Any:
         return self._tokenize(
