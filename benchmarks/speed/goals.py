@@ -33,9 +33,9 @@ ONE_THREAD: Final = "one thread"
 """Who does the work of several threads alone."""
 
 GOALS: Final = (
-    Goal("One env", _LAKE, 5, "Gymnasium"),
-    Goal("One env", _ONE, 20, "gym-sokoban", "stubbed"),
-    Goal("One env", _ONE, 50, "gym-sokoban", "tiny"),
+    Goal("One env", _LAKE, 3, "Gymnasium"),
+    Goal("One env", _ONE, 10, "gym-sokoban", "stubbed"),
+    Goal("One env", _ONE, 40, "gym-sokoban", "tiny"),
     *(
         goal
         for copies in ("", _IN_PLACE)
@@ -60,7 +60,7 @@ GOALS: Final = (
     Goal(_SOLVED, "Sokoban 6x6/1", 1.4e-6, note="at once"),
     Goal(_SOLVED, "Sokoban 6x6/2", 8e-6, note="at once"),
     *(
-        Goal("Turns of conversation", f"{game}, 128 conversations, 5 actions a turn", 8e-6)
+        Goal("Turns of conversation", f"{game}, 128 conversations, 5 actions a turn", 12e-6)
         for game in ("Sokoban", "FrozenLake")
     ),
     Goal("A state as text", "Sokoban", 0.5e-6, note="one"),

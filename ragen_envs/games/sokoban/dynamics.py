@@ -122,6 +122,8 @@ def play(
         The player's new index; 1 if anything moved, else 0; boxes off target; the reward.
     """
     player, moved, pushed, gained = move(board, player, offset)
+    if not pushed and left:
+        return player, moved, left, reward.per_action
     left, solved = account(left, moved, gained)
     closer = 0
     if pushed and reward.closer:
