@@ -116,8 +116,8 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         return self.observe()
 
     @property
-    def _lake(self) -> oracle.Lake:
-        return oracle.Lake(self.tiles, self.height, self.width, self.success_rate)
+    def _lake(self) -> dynamics.Lake:
+        return dynamics.Lake(self.tiles, self.height, self.width, self.success_rate)
 
     def oracle(self, budget: Budget | int | None = None) -> Advice:
         """Return the best run of actions and the largest probability to reach the goal."""

@@ -92,6 +92,9 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     text = text.SokobanText()
     reward: Reward
     """What actions pay."""
+    _player: int
+    _left: int
+    _distances: Sequence[int]
 
     def __init__(
         self,
