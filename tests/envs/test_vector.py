@@ -509,8 +509,11 @@ def fingerprints(folder):
 @pytest.mark.parametrize(
     ("changed", "outdated"),
     [
+        ("levels/keys.py", (True, True)),
         ("compiled/kernels.py", (True, True)),
+        ("games/sokoban/reverse_play.py", (False, True)),
         ("games/bandit/kernels.py", (True, False)),
+        ("games/frozen_lake/dynamics.py", (False, False)),
     ],
 )
 def test_machine_code_is_outdated_by_a_change_of_any_file_it_was_compiled_from(
