@@ -94,7 +94,7 @@ class GameSpec:
     @property
     def is_frozen(self) -> bool:
         """Whether levels by number come from frozen packs, which ``<module>.packs`` makes."""
-        return not self.env_class.numbered
+        return self.env_class.has_packs
 
     @property
     def has_pictures(self) -> bool:

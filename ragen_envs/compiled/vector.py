@@ -30,7 +30,7 @@ from ragen_envs.compiled.kernels import (
     VALID,
     first_outside,
 )
-from ragen_envs.game.arguments import read_choice, read_count, read_flag
+from ragen_envs.game.arguments import read_choice, read_count
 from ragen_envs.game.base import read_integer
 from ragen_envs.game.errors import GenerationError, InstanceError, RagenError, ResetNeededError
 from ragen_envs.levels import seeding
@@ -130,7 +130,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             **settings: Keyword arguments of the single env.
         """
         self.num_envs = read_count("num_envs", num_envs, 1)
-        self.copy = read_flag("copy", copy)
+        self.copy = read_choice("copy", copy, (True, False))
         self.autoreset_mode = _read_autoreset_mode(autoreset_mode)
         self.single = self.game(render_mode=render_mode, **settings)
         self._same_step = self.autoreset_mode is AutoresetMode.SAME_STEP

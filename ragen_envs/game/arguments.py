@@ -4,9 +4,11 @@ import math
 import operator
 from collections.abc import Iterable, Sequence
 from numbers import Real
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from ragen_envs.game.errors import RagenError
+
+_T = TypeVar("_T")
 
 
 def read_count(name: str, value: Any, low: int, high: int | None = None) -> int:
@@ -19,13 +21,11 @@ def read_count(name: str, value: Any, low: int, high: int | None = None) -> int:
 
 def read_number(name: str, value: Any, low: float = -math.inf, high: float = math.inf) -> float:
     """Return a finite number from ``low`` to ``high``, or raise `RagenError`; a bool is no number."""
-    number = math.nan
-    if isinstance(value, Real) and not isinstance(value, bool):
-        number = _as_float(value)
-    if not math.isfinite(number) or not low <= number <= high:
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value) or not low <= value <= high:
         limits = "finite number" if high == math.inf else f"number from {low:g} to {high:g}"
         raise RagenError(f"{name} is {value!r}, but must be a {limits}")
-    return number
+    return float(value)
 
 
 def read_sides(name: str, value: Any, low: int, high: int) -> tuple[int, int]:
@@ -38,26 +38,12 @@ def read_sides(name: str, value: Any, low: int, high: int) -> tuple[int, int]:
     return int(pair[0]), int(pair[1])
 
 
-def read_choice(name: str, value: Any, choices: Iterable[str]) -> str:
-    """Return one of some names, or raise `RagenError`."""
+def read_choice(name: str, value: Any, choices: Iterable[_T]) -> _T:
+    """Return one of some values, or raise `RagenError`."""
     known = tuple(choices)
-    if not isinstance(value, str) or value not in known:
-        raise RagenError(f"{name} is {value!r}, but must be one of {', '.join(known)}")
-    return value
-
-
-def read_flag(name: str, value: Any) -> bool:
-    """Return a bool, or raise `RagenError`."""
-    if not isinstance(value, bool):
-        raise RagenError(f"{name} is {value!r}, but must be True or False")
-    return value
-
-
-def read_render_mode(mode: Any, known: Sequence[str]) -> str | None:
-    """Return a render mode of a game, or raise `RagenError`; None means no rendering."""
-    if mode is not None and (not isinstance(mode, str) or mode not in known):
-        raise RagenError(f"render_mode is {mode!r}, but must be None or one of {', '.join(known)}")
-    return mode
+    if value not in known:
+        raise RagenError(f"{name} is {value!r}, but must be one of {', '.join(map(str, known))}")
+    return cast("_T", value)
 
 
 def read_rows(level: Any) -> str | None:
@@ -84,10 +70,3 @@ def _is_count(value: Any, low: int, high: int | None) -> bool:
     except TypeError:
         return False
     return not isinstance(value, bool) and low <= number and (high is None or number <= high)
-
-
-def _as_float(value: Real) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.nan

@@ -1,23 +1,30 @@
-"""What all single-player games share: seeding, splits, frozen instances, records of the instance."""
+"""The base of every game: seeds, splits, levels, and the record of the level being played."""
 
 import copy
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, SupportsInt, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, SupportsInt, TypeVar
 
 import gymnasium as gym
+from gymnasium import spaces
 
-from ragen_envs.game.arguments import read_render_mode
-from ragen_envs.game.before_reset import after_reset, check_methods
-from ragen_envs.game.errors import GenerationError, InstanceError, RagenError, ResetNeededError
-from ragen_envs.game.oracle import Action, Advice, Budget, RandomBaseline
-from ragen_envs.game.text import GRID, TextFace
+from ragen_envs.game.arguments import read_choice
+from ragen_envs.game.errors import (
+    GenerationError,
+    InstanceError,
+    NeverResetError,
+    RagenError,
+    ResetNeededError,
+)
+from ragen_envs.game.free_text import FreeText
+from ragen_envs.game.oracle import Action, Advice, Budget, RandomBaseline, as_budget
+from ragen_envs.game.text import GRID, OwnText, TextFace
 from ragen_envs.levels import seeding
 from ragen_envs.levels.keys import hashed
 from ragen_envs.levels.seeding import Rng
-from ragen_envs.levels.splits import MAX_DRAWS, TRAIN, read_split, split_of
+from ragen_envs.levels.splits import TRAIN, read_split, split_of
 
 if TYPE_CHECKING:
     from ragen_envs.pictures.tiles import TileSet
@@ -30,7 +37,11 @@ __all__ = [
 ]
 
 ObsT = TypeVar("ObsT")
-_OPTIONS = ("split", "index", "noise")
+MAX_STATE_CHARACTERS: Final = 1 << 17
+"""Length of the longest observation that is a text."""
+MAX_DRAWS: Final = 10_000
+"""Levels that are drawn to find one of a split."""
+_OPTIONS: Final = ("split", "index", "noise")
 
 
 @dataclass(frozen=True)
@@ -47,9 +58,9 @@ class Instance:
     """The split that the env was asked for. A fixed level need not be of it: its key decides, or the names of
     a bandit's arms."""
     index: int | None
-    """Index in the frozen pack, or None for a level drawn from a seed."""
+    """Number of the level in its split, or None for a level drawn from a seed."""
     seed: int | None
-    """Seed of the last seeded reset, or None for a frozen instance or an unseeded episode."""
+    """Seed of the last seeded reset, or None for a level by index or an unseeded episode."""
     noise: int
     """Number of the independent noise draw; with equal seed or index, equal ones give equal episodes."""
     level: str
@@ -58,24 +69,66 @@ class Instance:
     """Hexadecimal key of the level, equal for levels equal up to symmetry."""
 
 
-class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
-    """Base of the games. A subclass adds the rules, a generator, an oracle and a text face.
+class Resettable:
+    """Base of what has a state only after the first reset, so that a missing attribute says so."""
+
+    @property
+    def _was_reset(self) -> bool:
+        return "_origin" in self.__dict__
+
+    if not TYPE_CHECKING:  # which would take every misspelled name for one of the state
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise the error of a missing attribute."""
+            if self._was_reset:
+                return super().__getattribute__(name)
+            raise NeverResetError(
+                f"{type(self).__name__} has no '{name}'; if an episode has it, call reset() first"
+            )
+
+
+class GameEnv(Resettable, gym.Env[ObsT, Any], ABC, Generic[ObsT]):
+    """Base of the games.
 
     ``reset(seed=s)`` starts an endless sequence of fresh levels of the env's split; ``reset()``
-    continues it. ``reset(options={"index": 7})`` loads a frozen instance of that split. With the
+    continues it. ``reset(options={"index": 7})`` loads the level of that number. With the
     option ``noise`` (an integer >= 0, 0 by default) the same level is played under another
     independent draw of the game's randomness. With an index, a seed changes nothing but ``np_random``.
 
     The split is the one that the constructor was given, until ``reset(options={"split": "test"})``
     selects another one. Every later reset, seeded or not, then stays in that split.
+
+    A game of your own defines these parts; ``docs/examples/corridor.py`` is one:
+
+    - ``rules``: the goal, the rules and the rewards in words;
+    - ``action_names``: the names of the actions, in the order of their numbers;
+    - ``draw_level(rng)``: a random level, as text;
+    - ``start(level)``: sets the state to a level;
+    - ``play(action)``: changes the state; returns the reward, whether the game has ended, and whether the
+      state has changed;
+    - ``success``: whether the goal is reached;
+    - ``observe()``: the state as text, or, with an ``observation_space`` and a text face, as numbers;
+    - ``solution()``: the shortest actions to success; or, for a game with chance, ``oracle(budget)``.
+
+    The other methods have defaults: ``level_key`` where several levels are the same up to symmetry,
+    ``info`` for more than success, ``picture``, and the text face ``text`` for several forms of the state.
     """
 
-    text: ClassVar[TextFace]
-    """The text face: rules, legend, actions and observations in words."""
-    numbered: ClassVar[bool] = False
-    """Whether levels that no frozen pack holds are drawn by their index, for games without packs."""
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}
+    rules: str
+    """The goal, the rules and the rewards in a few sentences."""
+    action_names: tuple[str, ...] = ()
+    """Names of the actions, in the order of their numbers."""
+    text: ClassVar[TextFace] = OwnText()
+    """The text face; the default says ``rules``, ``action_names`` and what ``observe`` returns."""
     distribution: str
-    """Name of the level distribution that this env's settings select."""
+    """Name of the level distribution. Settings that change the levels belong into it."""
+    deterministic: ClassVar[bool] = False
+    """Whether success depends on the actions alone, so that ``turn_value`` can play them on a copy."""
+    has_packs: ClassVar[bool] = False
+    """Whether levels by index come from the frozen packs of the suite; else they are drawn by their index."""
+    rng: Rng
+    """The random numbers of the present episode, for chance in ``play``."""
     split: str = TRAIN
     """Split that the next level is of, unless ``reset`` is asked for another one."""
 
@@ -84,12 +137,7 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
     _level: str
     _over: bool = True
     """Whether no episode is running."""
-    _stream: int | None = None
-    _origin: tuple[str, int | None, int | None, int] = (TRAIN, None, None, 0)
-
-    def __init_subclass__(cls, **keywords: Any) -> None:
-        super().__init_subclass__(**keywords)
-        check_methods(cls, "oracle", "random_baseline", "turn_value", "max_return")
+    _origin: tuple[str, int | None, int | None, int]
 
     def __init__(self, split: str = TRAIN, render_mode: str | None = None) -> None:
         """Check the arguments that every game has.
@@ -98,7 +146,13 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
             RagenError: There is no such split, or the game does not have the render mode.
         """
         self.split = read_split(split)
-        self.render_mode = read_render_mode(render_mode, self.metadata["render_modes"])
+        modes = (None, *self.metadata["render_modes"])
+        self.render_mode = read_choice("render_mode", render_mode, modes)
+        if not hasattr(type(self), "distribution"):
+            self.distribution = type(self).__name__
+        self.observation_space: spaces.Space[Any] = FreeText(MAX_STATE_CHARACTERS)
+        if self.action_names:
+            self.action_space: spaces.Space[Any] = spaces.Discrete(len(self.action_names))
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -110,12 +164,9 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         """
         if seed is not None:  # without one, it does nothing
             super().reset(seed=seed)
-        if options:
-            split, index, noise = self._read_options(options)
-        else:
-            split, index, noise = self.split, None, 0
+        split, index, noise = self._read_options(options) if options else (self.split, None, 0)
         if index is not None:
-            self._reset_frozen(split, index, noise)
+            self._reset_numbered(split, index, noise)
         else:
             self._reset_fresh(split, seed, noise)
         self.split = split
@@ -133,50 +184,50 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         index = given.get("index")
         return split, None if index is None else read_integer("index", index), noise
 
-    def _reset_frozen(self, split: str, index: int, noise: int) -> None:
-        from ragen_envs.levels.instances import load_pack
-
+    def _reset_numbered(self, split: str, index: int, noise: int) -> None:
         if self._fixed is not None:
             raise InstanceError("index cannot be combined with level, which fixes the level")
-        if self.numbered:
-            stream = seeding.new_stream(split, f"level {self.distribution}", index)
-            self._stream = seeding.jump(self._start_fresh(stream, split), noise)
+        if self.has_packs:
+            level = _frozen_level(self.distribution, split, index)
             self._origin = (split, index, None, noise)
+            self.rng = Rng(seeding.new_stream(split, self.distribution, index, noise))
+            self._load(level)
             return
-        pack = load_pack(self.distribution, split)
-        if index >= len(pack):
-            raise InstanceError(
-                f"index is {index}, but split '{split}' of '{self.distribution}' has instances "
-                f"0 to {len(pack) - 1}"
-            )
-        self._stream = seeding.new_stream(split, self.distribution, index, noise)
-        self._load(pack[index].level)
         self._origin = (split, index, None, noise)
+        self.rng = Rng(seeding.new_stream(split, f"level {self.distribution}", index))
+        self._start_fresh(split)
+        self.rng.stream = seeding.jump(self.rng.stream, noise)
 
     def _reset_fresh(self, split: str, seed: int | None, noise: int) -> None:
-        if seed is None and self._stream is None:
+        if seed is None and not self._was_reset:
             seed = int(self.np_random.integers(2**31))
-        if seed is not None:
-            self._stream = seeding.new_stream(split, self.distribution, seed)
-        assert self._stream is not None
-        stream = self._start_fresh(self._stream, split)
-        self._stream = seeding.jump(stream, noise) if noise else stream
         self._origin = (split, None, seed, noise)
+        if seed is not None:
+            self.rng = Rng(seeding.new_stream(split, self.distribution, seed))
+        self._start_fresh(split)
+        if noise:
+            self.rng.stream = seeding.jump(self.rng.stream, noise)
 
-    def _start_fresh(self, stream: int, split: str) -> int:
-        """Start a fresh level of a split, or the fixed one, and return the advanced stream.
+    def _start_fresh(self, split: str) -> None:
+        """Start the fixed level, or a fresh one of a split.
 
-        A game whose generator knows the splits itself overrides this.
+        Raises:
+            GenerationError: None of ``MAX_DRAWS`` levels belongs to the split.
         """
         if self._fixed is not None:
             self._load(self._fixed)
-            return stream
-        rng = Rng(stream)
+        else:
+            self._start_drawn(split)
+
+    def _start_drawn(self, split: str) -> None:
+        """Draw levels until one belongs to the split, and start it.
+
+        A game whose generator asks for the split itself overrides this.
+        """
         for _ in range(MAX_DRAWS):
-            level = self.draw_level(rng)
+            level = self.draw_level(self.rng)
             if split_of(self.key(level)) == split:
-                self._load(level)
-                return rng.stream
+                return self._load(level)
         raise GenerationError(
             f"none of {MAX_DRAWS} generated levels belongs to the split '{split}'; a game needs levels "
             "with many different keys"
@@ -193,11 +244,30 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
             RagenError: The game has no such action.
             ResetNeededError: The episode has not begun or has ended.
         """
+        reward, terminated, effective = self.act(action)
+        return self.observe(), reward, terminated, False, self.info(effective)
+
+    def act(self, action: Any) -> tuple[float, bool, bool]:
+        """Play one action by the rules, without computing observation and info.
+
+        Returns:
+            The reward, whether the game has ended, whether the action changed the state.
+
+        Raises:
+            RagenError: The game has no such action.
+            ResetNeededError: The episode has not begun or has ended.
+        """
         if self._over:
             raise self._reset_needed()
-        reward, terminated, effective = self.act(action)
-        self._over = terminated
-        return self.observe(), reward, terminated, False, self.info(effective)
+        number = read_action(action, self.text.actions(self))
+        reward, self._over, effective = self.play(number)
+        return reward, self._over, effective
+
+    def _reset_needed(self) -> ResetNeededError:
+        """Return the error of an action where no episode is running."""
+        if not self._was_reset:
+            return ResetNeededError("call reset() before the first action")
+        return ResetNeededError("the episode has ended; call reset() before the next action")
 
     def render(self) -> Any:
         """Return the state as text or as an RGB array (h, w, 3), as the render mode asks.
@@ -205,7 +275,7 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         Raises:
             ResetNeededError: No episode has begun.
         """
-        if self._stream is None:
+        if not self._was_reset:
             raise ResetNeededError("call reset() before render()")
         return self._frame()
 
@@ -232,7 +302,6 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         return drawing
 
     @property
-    @after_reset
     def instance(self) -> Instance:
         """The level being played and where it comes from.
 
@@ -244,90 +313,10 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         key = f"{self.key(level):016x}"
         return Instance(self.distribution, split, index, seed, noise, level, key)
 
-    @abstractmethod
-    def act(self, action: Any) -> tuple[float, bool, bool]:
-        """Play one action by the rules, without computing observation and info.
-
-        Returns:
-            The reward, whether the game has ended, whether the action changed the state.
-
-        Raises:
-            RagenError: The game has no such action.
-            ResetNeededError: The episode has not begun or has ended, where the game checks it here.
-        """
-
-    @abstractmethod
-    def oracle(self, budget: Budget | int | None = None) -> Advice:
-        """Return the exact optimum from here, and leave the game as it is; called while an episode runs.
-
-        Args:
-            budget: What is left to the agent; an integer is a number of single, observed steps;
-                None is the game's usual time limit.
-
-        Raises:
-            ResetNeededError: No episode has begun.
-        """
-
-    def random_baseline(
-        self,
-        budget: Budget | int | None = None,  # noqa: ARG002
-    ) -> RandomBaseline | None:
-        """Return the exact success probability and expected return of uniformly random actions.
-
-        The agent is the random policy: in each turn it plays as many actions as the limits allow, each
-        uniform and independent of the others. So ``budget.reach`` actions are played unless the
-        game ends earlier, and it does not matter how they are divided into turns.
-
-        Args:
-            budget: As for ``oracle``.
-
-        Returns:
-            The baseline, or None if it is not available: the game does not compute it, or it has too
-            many states within reach.
-        """
-        return None
-
-    def turn_value(
-        self,
-        actions: Sequence[Any],  # noqa: ARG002
-        budget: Budget,  # noqa: ARG002
-    ) -> float | None:
-        """Return the value of a turn that plays some actions, before chance events are known.
-
-        That is the largest probability of success that any agent can still have after the turn, in
-        expectation over chance events within it. For the oracle's actions it is the oracle's value.
-
-        Args:
-            actions: Played in order until the game ends, without observing in between; may be empty.
-            budget: Remaining actions and turns before the turn.
-
-        Returns:
-            The value in [0, 1], or None if the game does not compute it.
-
-        Raises:
-            SolverLimitError: The oracle reached its limit.
-        """
-        return None
-
-    def _value_without_chance(self, actions: Sequence[Action], budget: Budget) -> float:
-        """Return ``turn_value`` of a game in which success does not depend on chance, by playing a copy."""
-        game = copy.deepcopy(self)
-        for action in actions:
-            if game.act(action)[1]:
-                return float(game.info(effective=True)["success"])
-        rest = Budget(budget.actions - len(actions), budget.turns - 1, budget.actions_per_turn)
-        return game.oracle(rest).value
-
-    def max_return(self, budget: Budget | int | None = None) -> float:
-        """Return the largest expected sum of rewards of agents that play an action or more in every turn.
-
-        It is that of the oracle, unless maximising rewards differs from maximising success: such a
-        game overrides this method.
-
-        Args:
-            budget: As for ``oracle``.
-        """
-        return self.oracle(budget).expected_return
+    @property
+    def level(self) -> str:
+        """The initial level of this episode in text form."""
+        return self._level
 
     def draw_level(self, rng: Rng) -> str:
         """Return a random level in text form, of any split."""
@@ -355,28 +344,127 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         """
         return hashed(self.level_key(level))
 
+    def play(self, action: Any) -> tuple[float, bool, bool]:
+        """Change the state by an action that the game has, while an episode runs.
+
+        Returns:
+            The reward, whether the game has ended, whether the action changed the state.
+        """
+        raise NotImplementedError
+
     @property
-    def level(self) -> str:
-        """The initial level of this episode in text form."""
-        return self._level
+    @abstractmethod
+    def success(self) -> bool:
+        """Whether the goal is reached."""
 
     @abstractmethod
     def observe(self) -> ObsT:
         """Return the observation of the present state as a fresh object."""
 
-    @abstractmethod
     def info(self, effective: bool) -> dict[str, Any]:
-        """Return the info of the present state."""
+        """Return the info of the present state.
 
-    def _reset_needed(self) -> ResetNeededError:
-        """Return the error of an action where no episode is running."""
-        if self._stream is None:
-            return ResetNeededError("call reset() before the first action")
-        return ResetNeededError("the episode has ended; call reset() before the next action")
+        Args:
+            effective: Whether the last action changed the state; False after reset.
+        """
+        return {"success": self.success, "action_is_valid": True, "action_is_effective": effective}
 
     def picture(self) -> Any:
         """Return the present state as a fresh RGB array; games without pictures leave it out."""
         raise RagenError(f"{type(self).__name__} has no pictures; its render mode is ansi")
+
+    def solution(self) -> Sequence[Action] | None:
+        """Return a shortest sequence of actions from here to success, or None if there is none.
+
+        It is called while an episode runs. Games whose success depends on chance have an ``oracle`` instead.
+        """
+        raise NotImplementedError
+
+    def oracle(self, budget: Budget | int | None = None) -> Advice:
+        """Return the exact optimum from here, and leave the game as it is; called while an episode runs.
+
+        By default it follows ``solution``.
+
+        Args:
+            budget: What is left to the agent; an integer is a number of single, observed steps;
+                None is the game's usual time limit.
+
+        Raises:
+            ResetNeededError: No episode has begun.
+        """
+        limits, plan = as_budget(budget), self.solution()
+        if plan is None:
+            return Advice((), 0.0, 0.0)
+        game = copy.deepcopy(self)
+        rewards = [game.act(action)[0] for action in plan[: limits.reach]]
+        fits = float(len(plan) <= limits.reach)
+        return Advice(tuple(plan[: limits.this_turn]), fits, float(sum(rewards)))
+
+    def random_baseline(
+        self,
+        budget: Budget | int | None = None,  # noqa: ARG002
+    ) -> RandomBaseline | None:
+        """Return the exact success probability and expected return of uniformly random actions.
+
+        The agent is the random policy: in each turn it plays as many actions as the limits allow, each
+        uniform and independent of the others. So ``budget.reach`` actions are played unless the
+        game ends earlier, and it does not matter how they are divided into turns.
+
+        Args:
+            budget: As for ``oracle``.
+
+        Returns:
+            The baseline, or None if it is not available: the game does not compute it, or it has too
+            many states within reach.
+        """
+        return None
+
+    def turn_value(self, actions: Sequence[Any], budget: Budget) -> float | None:
+        """Return the value of a turn that plays some actions, before chance events are known.
+
+        That is the largest probability of success that any agent can still have after the turn, in
+        expectation over chance events within it. For the oracle's actions it is the oracle's value.
+
+        Args:
+            actions: Played in order until the game ends, without observing in between; may be empty.
+            budget: Remaining actions and turns before the turn.
+
+        Returns:
+            The value in [0, 1], or None if the game is not ``deterministic`` and does not compute it.
+
+        Raises:
+            SolverLimitError: The oracle reached its limit.
+        """
+        if not self.deterministic:
+            return None
+        game = copy.deepcopy(self)
+        for action in actions:
+            if game.act(action)[1]:
+                return float(game.success)
+        rest = Budget(budget.actions - len(actions), budget.turns - 1, budget.actions_per_turn)
+        return game.oracle(rest).value
+
+    def max_return(self, budget: Budget | int | None = None) -> float:
+        """Return the largest expected sum of rewards of agents that play an action or more in every turn.
+
+        It is that of the oracle, unless maximising rewards differs from maximising success: such a
+        game overrides this method.
+
+        Args:
+            budget: As for ``oracle``.
+        """
+        return self.oracle(budget).expected_return
+
+
+def _frozen_level(distribution: str, split: str, index: int) -> str:
+    from ragen_envs.levels.instances import load_pack
+
+    pack = load_pack(distribution, split)
+    if index >= len(pack):
+        raise InstanceError(
+            f"index is {index}, but split '{split}' of '{distribution}' has instances 0 to {len(pack) - 1}"
+        )
+    return pack[index].level
 
 
 def read_action(action: SupportsInt, names: Sequence[str]) -> int:

@@ -12,6 +12,7 @@ __all__ = [
     "GRID",
     "IMAGE",
     "ExplainingFace",
+    "OwnText",
     "Symbols",
     "TextFace",
     "action_texts",
@@ -57,6 +58,29 @@ class TextFace(Protocol):
 
     def observation(self, env: Any, form: str, symbols: Symbols) -> str:
         """Return the current state in one of ``FORMATS``."""
+
+
+class OwnText:
+    """The text face of a game that says of itself what its rules, its actions and its state are."""
+
+    vocabularies: Mapping[str, Symbols] = {"standard": {}}
+
+    def rules(self, env: Any) -> str:
+        """Return ``env.rules``."""
+        return str(env.rules)
+
+    def legend(self, symbols: Symbols) -> str:  # noqa: ARG002
+        """Return "": the rules explain the symbols."""
+        return ""
+
+    def actions(self, env: Any) -> tuple[str, ...]:
+        """Return ``env.action_names``."""
+        names: tuple[str, ...] = env.action_names
+        return names
+
+    def observation(self, env: Any, form: str, symbols: Symbols) -> str:  # noqa: ARG002
+        """Return what the game observes, whatever the form."""
+        return str(env.observe())
 
 
 @runtime_checkable

@@ -2,7 +2,6 @@
 
 import copy
 from abc import abstractmethod
-from collections.abc import Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -10,7 +9,6 @@ import numpy as np
 from ragen_envs.game.base import GameEnv
 from ragen_envs.game.errors import RagenError
 from ragen_envs.game.free_text import FreeText
-from ragen_envs.game.oracle import Budget
 from ragen_envs.game.text import GRID
 from ragen_envs.levels.splits import TRAIN
 
@@ -24,7 +22,6 @@ __all__ = [
 
 MAX_ACTION_CHARACTERS: Final = 4096
 """Longer actions are illegal in every word game."""
-MAX_STATE_CHARACTERS: Final = 1 << 17
 
 
 class Legality(NamedTuple):
@@ -56,21 +53,20 @@ class WordGameEnv(GameEnv[str]):
     A subclass adds what ``GameEnv`` requires, and:
 
     - ``legality(action)``: whether an action may be played now, and if not, why;
-    - ``available()``: all legal actions, or examples if there are too many;
-    - ``play_legal(action)``: the rules, for actions that are legal;
-    - ``success``: whether the goal is reached.
+    - ``available()``: all legal actions, or examples if there are too many.
+
+    Its ``action_names`` are the forms of its actions, such as ``pay <coin>``, and ``play`` is called with
+    legal actions.
 
     An illegal action changes nothing, earns nothing and counts as a step; ``action_is_valid`` is then
     False and ``reason`` says why. The observation is the state as text, of at most 131,072 characters.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}
     max_action_characters: ClassVar[int] = MAX_ACTION_CHARACTERS
     _reason: str = ""
 
     def __init__(self, split: str = TRAIN, render_mode: str | None = None) -> None:
         super().__init__(split, render_mode)
-        self.observation_space = FreeText(MAX_STATE_CHARACTERS)
         self.action_space = FreeText(self.max_action_characters)
 
     @abstractmethod
@@ -80,15 +76,6 @@ class WordGameEnv(GameEnv[str]):
     @abstractmethod
     def available(self) -> tuple[str, ...]:
         """Return every legal action of the current state, or examples if there are too many."""
-
-    @abstractmethod
-    def play_legal(self, action: str) -> tuple[float, bool, bool]:
-        """Play a legal action; return what ``act`` returns."""
-
-    @property
-    @abstractmethod
-    def success(self) -> bool:
-        """Whether the goal is reached."""
 
     def legal(self, action: str) -> Legality:
         """Return whether an action may be played in the current state, and if not, why.
@@ -112,16 +99,12 @@ class WordGameEnv(GameEnv[str]):
 
     def act(self, action: str) -> tuple[float, bool, bool]:
         """Play one action; an illegal one changes nothing. See the base class."""
-        found = self.legal(action)
-        self._reason = found.reason
-        if not found.is_legal:
+        verdict = self.legal(action)
+        self._reason = verdict.reason
+        if not verdict.is_legal:
             return 0.0, False, False
-        reward, self._over, effective = self.play_legal(action)
+        reward, self._over, effective = self.play(action)
         return reward, self._over, effective
-
-    def turn_value(self, actions: Sequence[str], budget: Budget) -> float | None:
-        """Return the chance of success after a turn; for games without chance events."""
-        return self._value_without_chance(actions, budget)
 
     def random_actions(self, rng: np.random.Generator, count: int) -> tuple[str, ...]:
         """Return random actions, each legal after those before it; fewer if they end the game."""
@@ -133,15 +116,10 @@ class WordGameEnv(GameEnv[str]):
         return tuple(chosen)
 
     def observe(self) -> str:
-        """Return the observation; see the base."""
+        """Return the observation, which is the state as text."""
         return self.text.observation(self, GRID, self.text.vocabularies["standard"])
 
     def info(self, effective: bool) -> dict[str, Any]:
-        """Return the info; see the class."""
+        """Return the info, with the reason why the last action was illegal."""
         reason, self._reason = self._reason, ""
-        return {
-            "success": self.success,
-            "action_is_valid": not reason,
-            "action_is_effective": effective,
-            "reason": reason,
-        }
+        return {**super().info(effective), "action_is_valid": not reason, "reason": reason}

@@ -54,7 +54,7 @@ def load_pack(distribution: str, split: str) -> Sequence[FrozenInstance]:
         known = sorted({file.rsplit(".", 2)[0] for file in manifest()})
         raise InstanceError(
             f"there are no frozen instances of '{distribution}'; only of {', '.join(known)}. "
-            "Use reset(seed=...) for fresh levels; a game of your own can set numbered = True"
+            "Use reset(seed=...) for fresh levels"
         )
     data = (resources.files("ragen_envs.levels") / "packs" / name).read_bytes()
     if hashlib.sha256(data).hexdigest() != manifest()[name]["sha256"]:

@@ -8,14 +8,14 @@ from typing import Any, ClassVar, NamedTuple
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
-from ragen_envs.game.arguments import read_count, read_render_mode
-from ragen_envs.game.base import Instance, read_action, read_integer
-from ragen_envs.game.before_reset import after_reset, check_methods
+from ragen_envs.game.arguments import read_choice, read_count
+from ragen_envs.game.base import Instance, Resettable, read_action, read_integer
 from ragen_envs.game.errors import InstanceError, ResetNeededError
 from ragen_envs.game.oracle import Advice
 from ragen_envs.game.text import GRID, TextFace
 from ragen_envs.levels import seeding
-from ragen_envs.levels.splits import TRAIN, read_split
+from ragen_envs.levels.seeding import Rng
+from ragen_envs.levels.splits import read_split
 
 Infos = dict[str, dict[str, Any]]
 Step = tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], Infos]
@@ -28,7 +28,7 @@ class SeatView(NamedTuple):
     seat: int
 
 
-class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
+class MultiAgentEnv(Resettable, ParallelEnv[str, Any, Any], ABC):
     """Base of the games of several players, who act at the same time, once a round.
 
     Players sit on *seats*, numbered from 0; the agent of seat i is ``player_i``. The last action of
@@ -56,12 +56,10 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
     split: str
     """Split that the next level is of, unless ``reset`` is asked for another one."""
 
-    _stream: int | None = None
-    _origin: tuple[str, int | None, int] = (TRAIN, None, 0)
+    rng: Rng
+    """The random numbers of the present episode."""
 
-    def __init_subclass__(cls, **keywords: Any) -> None:
-        super().__init_subclass__(**keywords)
-        check_methods(cls, "oracle")
+    _origin: tuple[str, int | None, int]
 
     def __init__(
         self, players: int, max_cycles: int | None, split: str, render_mode: str | None
@@ -69,7 +67,8 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
         self.players = players
         self.max_cycles = None if max_cycles is None else read_count("max_cycles", max_cycles, 1)
         self.split = read_split(split)
-        self.render_mode = read_render_mode(render_mode, self.metadata["render_modes"])
+        modes = (None, *self.metadata["render_modes"])
+        self.render_mode = read_choice("render_mode", render_mode, modes)
         self.possible_agents = [f"player_{seat}" for seat in range(players)]
         self.agents: list[str] = []
         self.rounds = 0
@@ -104,13 +103,14 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
             )
         split = read_split(given.get("split", self.split))
         noise = read_integer("noise", given.get("noise", 0))
-        if seed is None and self._stream is None:
+        if seed is None and not self._was_reset:
             seed = secrets.randbelow(2**31)
         if seed is not None:
-            self._stream = seeding.new_stream(split, self.distribution, read_integer("seed", seed))
-        assert self._stream is not None
-        self._stream = seeding.jump(self._start_fresh(self._stream, split), noise)
+            seed = read_integer("seed", seed)
+            self.rng = Rng(seeding.new_stream(split, self.distribution, seed))
         self._origin = (split, seed, noise)
+        self._start_fresh(split)
+        self.rng.stream = seeding.jump(self.rng.stream, noise)
         self.split = split
         self.rounds = 0
         self.agents = list(self.possible_agents)
@@ -155,7 +155,7 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
         Raises:
             ResetNeededError: No episode has begun.
         """
-        if self._stream is None:
+        if not self._was_reset:
             raise ResetNeededError("call reset() before render()")
         if self.render_mode in ("human", "ansi"):
             symbols = self.text.vocabularies["standard"]
@@ -174,7 +174,6 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
         return self.possible_agents.index(agent)
 
     @property
-    @after_reset
     def limit(self) -> int:
         """Rounds that the present episode has at most."""
         return self._budget() if self.max_cycles is None else self.max_cycles
@@ -185,7 +184,6 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
         return self.limit - self.rounds
 
     @property
-    @after_reset
     def instance(self) -> Instance:
         """The level being played and where it comes from."""
         split, seed, noise = self._origin
@@ -216,8 +214,8 @@ class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
         """Return how many rounds an episode on the present level has, if ``max_cycles`` is None."""
 
     @abstractmethod
-    def _start_fresh(self, stream: int, split: str) -> int:
-        """Draw a fresh level of a split, make it the state, and return the advanced stream."""
+    def _start_fresh(self, split: str) -> None:
+        """Start the fixed level, or a fresh one of a split."""
 
     @property
     @abstractmethod

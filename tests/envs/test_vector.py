@@ -102,7 +102,7 @@ def test_vector_equals_singles(variant, mode, count, seed, limit, split):
             again = [env.reset(seed=seeds, options={"reset_mask": ended}) for env in (ours, theirs)]
             assert_same(*again)
     assert_same(ours.reset(), theirs.reset())
-    streams = [env.unwrapped._stream for env in theirs.envs]
+    streams = [env.unwrapped.rng.stream for env in theirs.envs]
     assert ours._streams.tolist() == streams
 
 
@@ -138,7 +138,7 @@ def test_noise_on_fresh_levels():
     single = gym.make(LAKE)
     for i in range(3):
         single.reset(seed=5, options={"noise": i})
-        assert single.unwrapped._stream == envs._streams[i]
+        assert single.unwrapped.rng.stream == envs._streams[i]
     assert jump(int(envs._streams[0]), 2) == envs._streams[2]
 
 

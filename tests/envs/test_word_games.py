@@ -326,7 +326,7 @@ def test_the_same_whatever_the_hash_seed():
     assert len(json.loads(found[0])) > 20
 
 
-@pytest.mark.parametrize("method", ["legality", "play_legal"])
+@pytest.mark.parametrize("method", ["legality", "play"])
 def test_a_broken_method_of_a_game_is_named_when_it_is_played(method, monkeypatch):
     env = make("ragen/Countdown-v0")
     env.reset(seed=0)

@@ -76,7 +76,7 @@ def _row(game_id: str, text_id: str, summary: str) -> dict[str, Any]:
         "text_id": text_id,
         "summary": summary,
         "levels": levels,
-        "numbered": getattr(env.unwrapped, "numbered", False),
+        "numbered": not getattr(env.unwrapped, "has_packs", True),
         **counts,
     }
 

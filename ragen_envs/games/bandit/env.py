@@ -1,19 +1,18 @@
 """The two-armed bandits as Gymnasium environments."""
 
 from collections.abc import Sequence
-from typing import Any, SupportsInt
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ragen_envs.game.arguments import read_choice, read_number, read_rows
-from ragen_envs.game.base import GameEnv, read_action
+from ragen_envs.game.base import GameEnv
 from ragen_envs.game.errors import RagenError
 from ragen_envs.game.oracle import Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.games.bandit import generator, image, text
 from ragen_envs.games.bandit.dynamics import RISKY, SAFE, Arm, pull
-from ragen_envs.levels.seeding import advance, uniform
 from ragen_envs.levels.splits import TRAIN
 
 ROLES = ("sounds_risky", "sounds_safe")
@@ -65,6 +64,8 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 1}
     text = text.BanditText()
+    has_packs = True
+    deterministic = True
     distribution = "bandit"
     names: tuple[str, str]
     """The names of the arms, in the order shown."""
@@ -98,34 +99,24 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
         self.observation_space = spaces.MultiDiscrete([count, count])
         self.action_space = spaces.Discrete(2)
 
-    def act(self, action: SupportsInt) -> tuple[float, bool, bool]:
-        """Pull arm 0 or 1, in the order shown; see the base."""
-        if self._over:
-            raise self._reset_needed()
-        chosen = read_action(action, self.names)
-        assert self._stream is not None
-        self._stream = advance(self._stream)
-        paid = pull(self.arms[self._kinds[chosen]], uniform(self._stream))
-        self.chosen, self.paid = chosen, paid
-        self._over = True
-        return paid, True, True
+    def play(self, action: int) -> tuple[float, bool, bool]:
+        """Pull arm 0 or 1, in the order shown."""
+        self.chosen = action
+        self.paid = pull(self.arms[self._kinds[action]], self.rng.random())
+        return self.paid, True, True
 
     def oracle(self, budget: Budget | int | None = None) -> Advice:
         """Return the arm with the higher mean; value is 1 and the return its mean."""
         if self.chosen is not None or as_budget(budget).reach == 0:
-            return Advice((), float(self._succeeded()), 0.0)
+            return Advice((), float(self.success), 0.0)
         better = self._better()
         return Advice((self._kinds.index(better),), 1.0, self.arms[better].mean)
 
     def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline:
         """Return what a random pull is worth."""
         if self.chosen is not None or as_budget(budget).reach == 0:
-            return RandomBaseline(float(self._succeeded()), 0.0)
+            return RandomBaseline(float(self.success), 0.0)
         return RandomBaseline(0.5, sum(arm.mean for arm in self.arms.values()) / 2)
-
-    def turn_value(self, actions: Sequence[int], budget: Budget) -> float:
-        """Return what is left of the chance of success after a turn: 1 for the better arm, else 0."""
-        return self._value_without_chance(actions, budget)
 
     def key(self, level: str) -> int:
         """Return the key of a pair of names in text form, in [0, 2^63)."""
@@ -139,16 +130,14 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
     def _better(self) -> int:
         return max(self.arms, key=lambda kind: self.arms[kind].mean)
 
-    def _succeeded(self) -> bool:
+    @property
+    def success(self) -> bool:
+        """Whether the arm with the higher mean was pulled."""
         return self.chosen is not None and self._kinds[self.chosen] == self._better()
 
-    def _start_fresh(self, stream: int, split: str) -> int:
-        if self._fixed is not None:
-            self.start(self._fixed)
-            return stream
-        names, stream = generator.generate(stream, split)
+    def _start_drawn(self, split: str) -> None:
+        names, self.rng.stream = generator.generate(self.rng.stream, split)
         self.start("/".join(names))
-        return stream
 
     def start(self, level: str) -> None:
         """Set the state to a level in text form."""
@@ -171,12 +160,8 @@ class BanditEnv(GameEnv[NDArray[np.int64]]):
 
     def info(self, effective: bool) -> dict[str, Any]:
         """Return the info; see the class."""
-        return {
-            "success": self._succeeded(),
-            "action_is_valid": True,
-            "action_is_effective": effective,
-            "gambled": self.chosen is not None and self._kinds[self.chosen] == RISKY,
-        }
+        gambled = self.chosen is not None and self._kinds[self.chosen] == RISKY
+        return {**super().info(effective), "gambled": gambled}
 
     def picture(self) -> NDArray[np.uint8]:
         """Draw the state."""

@@ -59,6 +59,8 @@ class CountdownEnv(WordGameEnv):
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
     text = text.CountdownText()
+    has_packs = True
+    deterministic = True
     numbers: dynamics.Numbers
     """The numbers that are left, in ascending order."""
     target: int
@@ -92,7 +94,7 @@ class CountdownEnv(WordGameEnv):
         """Return every legal operation once, the larger number first."""
         return tuple(map(str, dynamics.operations(self.numbers)))
 
-    def play_legal(self, action: str) -> tuple[float, bool, bool]:
+    def play(self, action: str) -> tuple[float, bool, bool]:
         """Play a legal operation."""
         operation = dynamics.read_operation(action)
         assert operation is not None

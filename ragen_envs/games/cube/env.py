@@ -1,14 +1,14 @@
 """The pocket cube as a Gymnasium environment."""
 
 from collections.abc import Sequence
-from typing import Any, SupportsInt
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ragen_envs.game.arguments import read_count, read_rows
-from ragen_envs.game.base import GameEnv, read_action
+from ragen_envs.game.base import GameEnv
 from ragen_envs.game.oracle import Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.games.cube import generator, image, oracle, text
 from ragen_envs.games.cube.dynamics import ACTION_NAMES, COLORS, is_solved, turned
@@ -64,6 +64,8 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
     text = text.CubeText()
+    has_packs = True
+    deterministic = True
     state: bytes
     """The color codes of the 24 stickers, see ``ragen_envs.games.cube.dynamics``."""
 
@@ -83,13 +85,15 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
         self.observation_space = spaces.MultiDiscrete([len(COLORS)] * 24)
         self.action_space = spaces.Discrete(len(ACTION_NAMES))
 
-    def act(self, action: SupportsInt) -> tuple[float, bool, bool]:
-        """Play one action, an integer from 0 to 5; see the base class."""
-        if self._over:
-            raise self._reset_needed()
-        self.state = turned(self.state, read_action(action, ACTION_NAMES))
-        self._over = solved = is_solved(self.state)
-        return float(solved), solved, True
+    @property
+    def success(self) -> bool:
+        """Whether every face shows a single color."""
+        return is_solved(self.state)
+
+    def play(self, action: int) -> tuple[float, bool, bool]:
+        """Turn a layer."""
+        self.state = turned(self.state, action)
+        return float(self.success), self.success, True
 
     @classmethod
     def tile_set(cls) -> TileSet:
@@ -104,21 +108,13 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
         """Return what random turns are worth; None for more than 14 turns."""
         return oracle.random_baseline(self.state, as_budget(budget))
 
-    def turn_value(self, actions: Sequence[int], budget: Budget) -> float:
-        """Return what is left of the chance of success after a turn; nothing in it is up to chance."""
-        return self._value_without_chance(actions, budget)
-
     def key(self, level: str) -> int:
         """Return the key of a level in text form, in [0, 2^63)."""
         return cube_key(text.decode_level(level))
 
-    def _start_fresh(self, stream: int, split: str) -> int:
-        if self._fixed is not None:
-            self.start(self._fixed)
-            return stream
-        self._initial, stream = generator.generate(self.scramble, stream, split)
-        self.state = self._initial
-        return stream
+    def _start_drawn(self, split: str) -> None:
+        self.state, self.rng.stream = generator.generate(self.scramble, self.rng.stream, split)
+        self._initial = self.state
 
     def start(self, level: str) -> None:
         """Set the state to a level in text form."""
@@ -132,14 +128,6 @@ class CubeEnv(GameEnv[NDArray[np.int64]]):
     def observe(self) -> NDArray[np.int64]:
         """Return the observation; see the base."""
         return np.frombuffer(self.state, np.uint8).astype(np.int64)
-
-    def info(self, effective: bool) -> dict[str, Any]:
-        """Return the info; see the class."""
-        return {
-            "success": is_solved(self.state),
-            "action_is_valid": True,
-            "action_is_effective": effective,
-        }
 
     def picture(self) -> NDArray[np.uint8]:
         """Draw the state."""

@@ -1,7 +1,7 @@
 """FrozenLake as a Gymnasium environment."""
 
 from collections.abc import Sequence
-from typing import Any, SupportsInt
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -12,7 +12,6 @@ from ragen_envs.game.base import GameEnv, read_action
 from ragen_envs.game.oracle import Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.games.frozen_lake import dynamics, generator, image, oracle, text
 from ragen_envs.games.frozen_lake.dynamics import ACTION_NAMES
-from ragen_envs.levels.seeding import advance, uniform
 from ragen_envs.levels.splits import TRAIN
 from ragen_envs.pictures.tiles import TileSet
 
@@ -60,6 +59,7 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
     text = text.FrozenLakeText()
+    has_packs = True
     tiles: bytes
     """Tile codes of the map, row-major, without the player."""
     position: int
@@ -87,18 +87,18 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         self.observation_space = spaces.Box(0, dynamics.PLAYER_ON_GOAL, self._shape, np.uint8)
         self.action_space = spaces.Discrete(4)
 
-    def act(self, action: SupportsInt) -> tuple[float, bool, bool]:
-        """Play one action, an integer from 0 to 3; see the base."""
-        if self._over:
-            raise self._reset_needed()
-        intended = read_action(action, ACTION_NAMES)
-        assert self._stream is not None
-        self._stream = advance(self._stream)
-        turn = dynamics.turned(self.success_rate, uniform(self._stream))
-        direction, before = (intended + turn) & 3, self.position
-        self.position, reward, self._over = dynamics.step(self.tiles, self._ways, before, direction)
+    def play(self, action: int) -> tuple[float, bool, bool]:
+        """Walk in a direction, or where the ice turns it."""
+        turn = dynamics.turned(self.success_rate, self.rng.random())
+        direction, before = (action + turn) & 3, self.position
+        self.position, reward, ended = dynamics.step(self.tiles, self._ways, before, direction)
         self._slipped = turn != 0
-        return reward, self._over, self.position != before
+        return reward, ended, self.position != before
+
+    @property
+    def success(self) -> bool:
+        """Whether the player is at the goal."""
+        return self.tiles[self.position] == dynamics.GOAL
 
     @classmethod
     def tile_set(cls) -> TileSet:
@@ -136,13 +136,11 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         """Return the key of a level in text form, in [0, 2^63)."""
         return generator.map_key(*text.decode_level(level))
 
-    def _start_fresh(self, stream: int, split: str) -> int:
-        if self._fixed is not None:
-            self.start(self._fixed)
-            return stream
-        tiles, start, stream = generator.generate(self.height, self.width, self.p, stream, split)
+    def _start_drawn(self, split: str) -> None:
+        tiles, start, self.rng.stream = generator.generate(
+            self.height, self.width, self.p, self.rng.stream, split
+        )
         self.place(tiles, start)
-        return stream
 
     def start(self, level: str) -> None:
         """Set the state to a level in text form."""
@@ -168,12 +166,7 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
 
     def info(self, effective: bool) -> dict[str, Any]:
         """Return the info; see the class."""
-        return {
-            "success": self.tiles[self.position] == dynamics.GOAL,
-            "action_is_valid": True,
-            "action_is_effective": effective,
-            "slipped": self._slipped,
-        }
+        return {**super().info(effective), "slipped": self._slipped}
 
     def picture(self) -> NDArray[np.uint8]:
         """Draw the state."""

@@ -53,6 +53,7 @@ class MastermindEnv(WordGameEnv):
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
     text = text.MastermindText()
+    has_packs = True
     distribution = "mastermind-4-6"
     code: str
     """The hidden code."""
@@ -80,7 +81,7 @@ class MastermindEnv(WordGameEnv):
         """Return every code."""
         return tuple(map(" ".join, dynamics.CODES))
 
-    def play_legal(self, action: str) -> tuple[float, bool, bool]:
+    def play(self, action: str) -> tuple[float, bool, bool]:
         """Guess a code."""
         guess = dynamics.read_code(action)
         assert guess is not None

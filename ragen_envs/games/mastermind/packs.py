@@ -5,16 +5,16 @@ from typing import Final
 
 from ragen_envs.games.mastermind.env import MastermindEnv
 from ragen_envs.games.mastermind.oracle import guesses_needed
-from ragen_envs.levels import seeding
 from ragen_envs.levels.recipe import Recipe, Row
+from ragen_envs.levels.seeding import Rng, new_stream
 
 
 def rows(split: str) -> Iterator[Row]:
     """Yield codes of the split, with the guesses that the best play on average needs."""
     env = MastermindEnv()
-    stream = seeding.new_stream(split, f"pack {env.distribution}", 0)
+    env.rng = Rng(new_stream(split, f"pack {env.distribution}", 0))
     while True:
-        stream = env._start_fresh(stream, split)
+        env._start_fresh(split)
         yield {"level": env.level, "moves": guesses_needed(env.level)}
 
 

@@ -64,6 +64,7 @@ class MinesweeperEnv(WordGameEnv):
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
     text = text.MinesweeperText()
+    has_packs = True
     mined: dynamics.Cells
     """The cells with a mine, as bits."""
     opened: dynamics.Cells
@@ -96,7 +97,7 @@ class MinesweeperEnv(WordGameEnv):
         """Return the closed cells."""
         return tuple(place_name(cell, SIDE) for cell in dynamics.members(ALL & ~self.opened))
 
-    def play_legal(self, action: str) -> tuple[float, bool, bool]:
+    def play(self, action: str) -> tuple[float, bool, bool]:
         """Open a cell."""
         cell = dynamics.cell_of(action)
         assert cell is not None

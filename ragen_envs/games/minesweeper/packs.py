@@ -5,17 +5,16 @@ from functools import partial
 from typing import Final
 
 from ragen_envs.games.minesweeper.env import MinesweeperEnv
-from ragen_envs.levels import seeding
 from ragen_envs.levels.recipe import Recipe, Row
+from ragen_envs.levels.seeding import Rng, new_stream
 
 
 def rows(mines: int, split: str) -> Iterator[Row]:
     """Yield levels of the split, with the exact probability to win."""
     env = MinesweeperEnv(mines)
-    stream = seeding.new_stream(split, f"pack {env.distribution}", 0)
+    env.rng = Rng(new_stream(split, f"pack {env.distribution}", 0))
     while True:
-        stream = env._start_fresh(stream, split)
-        env._over = False
+        env._start_fresh(split)
         yield {"level": env.level, "optimum": round(env.oracle().value, 6)}
 
 

@@ -1,19 +1,18 @@
 """Sokoban as a Gymnasium environment."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, SupportsInt
+from typing import Any, Final
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ragen_envs.game.arguments import read_choice, read_count, read_number, read_rows, read_sides
-from ragen_envs.game.base import GameEnv, read_action
+from ragen_envs.game.base import GameEnv
 from ragen_envs.game.errors import RagenError
 from ragen_envs.game.oracle import Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.games.sokoban import image, oracle, text
 from ragen_envs.games.sokoban.dynamics import (
-    ACTION_NAMES,
     BOX,
     BOX_ON_TARGET,
     PLAYER,
@@ -90,6 +89,8 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
     text = text.SokobanText()
+    has_packs = True
+    deterministic = True
     reward: Reward
     """What actions pay."""
     _player: int
@@ -128,16 +129,18 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         self.observation_space = spaces.Box(0, PLAYER_ON_TARGET, self._shape, np.uint8)
         self.action_space = spaces.Discrete(4)
 
-    def act(self, action: SupportsInt) -> tuple[float, bool, bool]:
-        """Play one action, an integer from 0 to 3; see the base."""
-        if self._over:
-            raise self._reset_needed()
-        offset = self._offsets[read_action(action, ACTION_NAMES)]
+    def play(self, action: int) -> tuple[float, bool, bool]:
+        """Walk, and push the box that is in the way."""
         self._player, moved, self._left, paid = play(
-            self._board, self._player, offset, self._left, self.reward, self._distances
-        )
-        self._over = self._left == 0
-        return paid, self._over, moved == 1
+            self._board, self._player, self._offsets[action], self._left, self.reward,
+            self._distances,
+        )  # fmt: skip
+        return paid, self.success, moved == 1
+
+    @property
+    def success(self) -> bool:
+        """Whether all boxes are on targets."""
+        return self._left == 0
 
     @classmethod
     def tile_set(cls) -> TileSet:
@@ -174,24 +177,18 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         most = oracle.max_return(self.observe(), self._left, self.reward, as_budget(budget))
         return super().max_return(budget) if most is None else most
 
-    def turn_value(self, actions: Sequence[int], budget: Budget) -> float:
-        """Return what is left of the chance of success after a turn; nothing in it is up to chance."""
-        return self._value_without_chance(actions, budget)
-
     def key(self, level: str) -> int:
         """Return the key of a level in text form, in [0, 2^63)."""
         return level_key(*text.decode_level(level))
 
-    def _start_fresh(self, stream: int, split: str) -> int:
-        if self._fixed is not None:
-            self.start(self._fixed)
-            return stream
+    def _start_drawn(self, split: str) -> None:
         draw = generate
         if self.law.nodes > PLAIN_NODES:
             from ragen_envs.games.sokoban.kernels import generate as draw
-        board, _, stream = draw(self.height, self.width, self.boxes, self.law, stream, split)
+        board, _, self.rng.stream = draw(
+            self.height, self.width, self.boxes, self.law, self.rng.stream, split
+        )
         self.place(board)
-        return stream
 
     def start(self, level: str) -> None:
         """Set the state to a level in text form."""
@@ -215,12 +212,7 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
 
     def info(self, effective: bool) -> dict[str, Any]:
         """Return the info; see the class."""
-        return {
-            "success": self._left == 0,
-            "action_is_valid": True,
-            "action_is_effective": effective,
-            "boxes_on_target": self.boxes - self._left,
-        }
+        return {**super().info(effective), "boxes_on_target": self.boxes - self._left}
 
     def picture(self) -> NDArray[np.uint8]:
         """Draw the state."""

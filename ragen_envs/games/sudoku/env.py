@@ -60,6 +60,8 @@ class SudokuEnv(WordGameEnv):
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
     text = text.SudokuText()
+    has_packs = True
+    deterministic = True
     grid: dynamics.Grid
     """The digit of each cell, row by row; 0 where it is empty."""
 
@@ -96,7 +98,7 @@ class SudokuEnv(WordGameEnv):
             for digit in dynamics.candidates(self.grid, cell)
         )
 
-    def play_legal(self, action: str) -> tuple[float, bool, bool]:
+    def play(self, action: str) -> tuple[float, bool, bool]:
         """Place a digit."""
         placement = dynamics.read_placement(action)
         assert placement is not None

@@ -5,16 +5,16 @@ from functools import partial
 from typing import Final
 
 from ragen_envs.games.sudoku.env import SudokuEnv
-from ragen_envs.levels import seeding
 from ragen_envs.levels.recipe import Recipe, Row
+from ragen_envs.levels.seeding import Rng, new_stream
 
 
 def rows(clues: int, split: str) -> Iterator[Row]:
     """Yield levels of the split, with the number of empty cells."""
     env = SudokuEnv(clues)
-    stream = seeding.new_stream(split, f"pack {env.distribution}", 0)
+    env.rng = Rng(new_stream(split, f"pack {env.distribution}", 0))
     while True:
-        stream = env._start_fresh(stream, split)
+        env._start_fresh(split)
         yield {"level": env.level, "moves": env.grid.count(0)}
 
 

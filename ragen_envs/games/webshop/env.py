@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ragen_envs.game.arguments import read_choice, read_count, read_flag, read_text
+from ragen_envs.game.arguments import read_choice, read_count, read_text
 from ragen_envs.game.errors import RagenError
 from ragen_envs.game.oracle import Advice, Budget, as_budget
 from ragen_envs.game.word_game import Legality, WordGameEnv
@@ -90,6 +90,8 @@ class WebShopEnv(WordGameEnv):
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "html", "rgb_array"], "render_fps": 4}
     text = text.WebShopText()
+    has_packs = True
+    deterministic = True
     page: dynamics.Page
     """Where the customer is."""
     goal: Goal
@@ -111,7 +113,7 @@ class WebShopEnv(WordGameEnv):
         super().__init__(split, render_mode)
         self.observation_mode = read_choice("observation_mode", observation_mode, MODES)
         self.reward = read_choice("reward", reward, REWARDS)
-        self.hints = read_flag("hints", hints)
+        self.hints = read_choice("hints", hints, (True, False))
         self._folder: Path | None = None
         if data is not None and not isinstance(data, str | Path):
             raise RagenError(f"data is {data!r}, but must be a folder")
@@ -168,7 +170,7 @@ class WebShopEnv(WordGameEnv):
             return f"search[{' '.join(words[i] for i in sorted(chosen))}]"
         return super().random_action(rng)
 
-    def play_legal(self, action: str) -> tuple[float, bool, bool]:
+    def play(self, action: str) -> tuple[float, bool, bool]:
         """Search or click."""
         before = self.page
         self.page = dynamics.play(before, self.catalogue, action)

@@ -7,8 +7,8 @@ from typing import Final
 from ragen_envs.games.webshop.dynamics import Page
 from ragen_envs.games.webshop.env import WebShopEnv
 from ragen_envs.games.webshop.oracle import best_plan, offers, perfect
-from ragen_envs.levels import seeding
 from ragen_envs.levels.recipe import Recipe, Row
+from ragen_envs.levels.seeding import Rng, new_stream
 
 
 def rows(products: int, split: str) -> Iterator[Row]:
@@ -18,9 +18,9 @@ def rows(products: int, split: str) -> Iterator[Row]:
     1; ``near``: others that miss a single point.
     """
     env = WebShopEnv(products)
-    stream = seeding.new_stream(split, f"pack {env.distribution}", 0)
+    env.rng = Rng(new_stream(split, f"pack {env.distribution}", 0))
     while True:
-        stream = env._start_fresh(stream, split)
+        env._start_fresh(split)
         ranked = offers(env.catalogue, env.goal)
         best = len(perfect(env.catalogue, env.goal))
         near = sum(

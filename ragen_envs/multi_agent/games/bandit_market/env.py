@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from ragen_envs.game.arguments import read_count, read_text
 from ragen_envs.game.oracle import Advice
 from ragen_envs.games.bandit.dynamics import pull
-from ragen_envs.levels.seeding import advance, uniform
 from ragen_envs.levels.splits import TRAIN
 from ragen_envs.multi_agent.base import MultiAgentEnv
 from ragen_envs.multi_agent.games.bandit_market import generator, oracle, text
@@ -114,14 +113,13 @@ class BanditMarketEnv(MultiAgentEnv):
         """Return the key of a market in text form, in [0, 2^63)."""
         return generator.market_key(text.decode_level(level))
 
-    def _start_fresh(self, stream: int, split: str) -> int:
+    def _start_fresh(self, split: str) -> None:
         self.offers = self._fixed or ()
         if self._fixed is None:
-            self.offers, stream = generator.generate(self.arms, stream, split)
+            self.offers, self.rng.stream = generator.generate(self.arms, self.rng.stream, split)
         self.names = (*(name for name, _ in self.offers), text.PASS)
         self.choices = None
         self.pots = (0.0,) * self.arms
-        return stream
 
     def _budget(self) -> int:
         return ROUNDS
@@ -133,11 +131,7 @@ class BanditMarketEnv(MultiAgentEnv):
 
     def play(self, actions: Sequence[int]) -> tuple[list[float], list[bool]]:
         """Play one round."""
-        assert self._stream is not None
-        pots = []
-        for _, arm in self.offers:
-            self._stream = advance(self._stream)
-            pots.append(pull(arm, uniform(self._stream)))
+        pots = [pull(arm, self.rng.random()) for _, arm in self.offers]
         counts = counts_of(actions, self.arms)
         self.choices = tuple(actions)
         self.pots = tuple(pot if n else 0.0 for pot, n in zip(pots, counts, strict=True))

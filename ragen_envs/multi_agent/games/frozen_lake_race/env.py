@@ -10,7 +10,7 @@ from ragen_envs.game.arguments import read_choice, read_count, read_number, read
 from ragen_envs.game.errors import RagenError
 from ragen_envs.game.oracle import Advice
 from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, PLAYER, ways
-from ragen_envs.levels.seeding import advance, jump, uniform
+from ragen_envs.levels.seeding import jump, uniform
 from ragen_envs.levels.splits import TRAIN
 from ragen_envs.multi_agent.board import MultiAgentBoardEnv
 from ragen_envs.multi_agent.games.frozen_lake_race import generator, oracle, text
@@ -135,8 +135,7 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
         chances = best.strategies[seat][state]
         if not chances.any():
             return Advice((STAY,), value, 0.0)
-        assert self._stream is not None
-        draw = uniform(jump(self._stream, seat + 1))
+        draw = uniform(jump(self.rng.stream, seat + 1))
         action = int(np.searchsorted(np.cumsum(chances), draw * chances.sum(), side="right"))
         return Advice((min(action, STAY),), value, float(best.returns[seat, state]))
 
@@ -158,18 +157,17 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
         """Return the key of a level in text form, equal up to symmetry and the order of the seats."""
         return generator.lake_key(*text.decode_level(level))
 
-    def _start_fresh(self, stream: int, split: str) -> int:
+    def _start_fresh(self, split: str) -> None:
         lake = self._fixed
         if lake is None:
-            lake, stream = generator.generate(
-                self.height, self.width, self.p, self.players, stream, split
+            lake, self.rng.stream = generator.generate(
+                self.height, self.width, self.p, self.players, self.rng.stream, split
             )
         self._lake = lake
         self.tiles = lake.tiles
         self.positions = list(lake.starts)
         self._moved = [False] * self.players
         self._slipped = [False] * self.players
-        return stream
 
     def _budget(self) -> int:
         return ROUNDS
@@ -181,11 +179,9 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
 
     def play(self, actions: Sequence[int]) -> tuple[list[float], list[bool]]:
         """Play one round."""
-        assert self._stream is not None
-        directions = []
-        for action in actions:
-            self._stream = advance(self._stream)
-            directions.append(direction_of(action, self.success_rate, uniform(self._stream)))
+        directions = [
+            direction_of(action, self.success_rate, self.rng.random()) for action in actions
+        ]
         before = self.positions
         self.positions = walk_all(self.tiles, self._ways, before, directions)
         pairs = list(zip(before, self.positions, strict=True))

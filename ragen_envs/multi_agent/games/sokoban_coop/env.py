@@ -148,17 +148,16 @@ class SokobanCoopEnv(MultiAgentBoardEnv):
         ]
         return sum(rewards, 0.0)
 
-    def _start_fresh(self, stream: int, split: str) -> int:
+    def _start_fresh(self, split: str) -> None:
         if self._fixed is not None:
             board, movers, _ = self._fixed
             rounds = generator.budget(bytes(board), movers, self.width)
             self._start(generator.Level(bytes(board), movers, rounds or generator.MAX_ALONE))
-            return stream
-        level, stream = generator.generate(
-            self.height, self.width, self.boxes, self.players, stream, split
+            return
+        level, self.rng.stream = generator.generate(
+            self.height, self.width, self.boxes, self.players, self.rng.stream, split
         )
         self._start(level)
-        return stream
 
     def _start(self, level: generator.Level) -> None:
         self._initial = level
