@@ -1,21 +1,17 @@
 """A game added from outside: switch all lamps off, where each press also switches its neighbours."""
 
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import combinations
-from typing import Any, ClassVar, SupportsInt
+from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ragen_envs import GameSpec, register_game
-from ragen_envs.game.base import GameEnv, read_action
+from ragen_envs.game import GameEnv, Rng
 from ragen_envs.game.grids import BoardText
-from ragen_envs.game.oracle import Advice, Budget, as_budget
 from ragen_envs.levels.keys import grid_key
-from ragen_envs.levels.seeding import Rng
-from ragen_envs.levels.splits import TRAIN
 
 SIDE = 3
 LAMPS = SIDE * SIDE
@@ -30,22 +26,11 @@ def pressed(lamps: bytes, lamp: int) -> bytes:
     )
 
 
-def plans() -> Iterator[tuple[int, ...]]:
-    """Yield every set of lamps, the smallest first; the order of presses does not matter."""
-    for count in range(LAMPS + 1):
-        yield from combinations(range(LAMPS), count)
-
-
 @lru_cache(maxsize=512)
 def solution(lamps: bytes) -> tuple[int, ...]:
-    """Return the fewest presses that darken all lamps; on a board of 3x3 there always are some."""
-    for plan in plans():
-        state = lamps
-        for lamp in plan:
-            state = pressed(state, lamp)
-        if not any(state):
-            return plan
-    raise AssertionError("every board of 3x3 can be solved")
+    """Return the fewest presses that darken all lamps; their order does not matter."""
+    plans = (plan for count in range(LAMPS + 1) for plan in combinations(range(LAMPS), count))
+    return next(plan for plan in plans if not any(reduce(pressed, plan, lamps)))
 
 
 class LightsOutText(BoardText):
@@ -74,49 +59,40 @@ class LightsOutText(BoardText):
 class LightsOutEnv(GameEnv[NDArray[np.int8]]):
     """Press a lamp (0 to 8, row by row) until all are dark; the observation is the lamps."""
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"], "render_fps": 4}
     text = LightsOutText()
-    numbered = True
-    distribution = "lights_out"
+    action_names = NAMES
+    deterministic = True
 
-    def __init__(self, split: str = TRAIN, render_mode: str | None = None) -> None:
+    def __init__(self, split: str = "train", render_mode: str | None = None) -> None:
         super().__init__(split, render_mode)
         self.observation_space = spaces.MultiBinary(LAMPS)
-        self.action_space = spaces.Discrete(LAMPS)
-
-    def act(self, action: SupportsInt) -> tuple[float, bool, bool]:
-        self.lamps = pressed(self.lamps, read_action(action, NAMES))
-        done = not any(self.lamps)
-        return float(done), done, True
-
-    def oracle(self, budget: Budget | int | None = None) -> Advice:
-        left = as_budget(budget)
-        plan = solution(self.lamps)
-        value = float(len(plan) <= left.reach)
-        return Advice(plan[: left.this_turn], value, value if plan else 0.0)
-
-    def turn_value(self, actions: Sequence[int], budget: Budget) -> float:
-        return self._value_without_chance(actions, budget)
-
-    def level_key(self, level: str) -> int:
-        """Return the key of a level, equal for its rotations and reflections."""
-        return grid_key(bytes(map(int, level)), SIDE, SIDE)
 
     def draw_level(self, rng: Rng) -> str:
         return f"{rng.integers(1, 2**LAMPS):0{LAMPS}b}"
 
+    def level_key(self, level: str) -> int:
+        """Return a number that the rotations and reflections of a level share."""
+        return grid_key(bytes(map(int, level)), SIDE, SIDE)
+
     def start(self, level: str) -> None:
         self.lamps = bytes(map(int, level))
+
+    def play(self, action: int) -> tuple[float, bool, bool]:
+        self.lamps = pressed(self.lamps, action)
+        return float(self.success), self.success, True
+
+    @property
+    def success(self) -> bool:
+        return not any(self.lamps)
 
     def observe(self) -> NDArray[np.int8]:
         return np.array(list(self.lamps), np.int8)
 
-    def info(self, effective: bool) -> dict[str, Any]:
-        done = not any(self.lamps)
-        return {"success": done, "action_is_valid": True, "action_is_effective": effective}
+    def solution(self) -> tuple[int, ...]:
+        return solution(self.lamps)
 
 
 GAME = GameSpec(
-    "LightsOut", "lights_out:LightsOutEnv", None, "switch all lamps off", 100, namespace="mine"
+    "LightsOut", "lights_out:LightsOutEnv", "switch all lamps off", 100, namespace="mine"
 )
 register_game(GAME)

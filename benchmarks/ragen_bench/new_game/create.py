@@ -27,8 +27,7 @@ def new_game(name: str, folder: Path, words: bool = False) -> list[Path]:
         The files, relative to the folder.
 
     Raises:
-        RagenError: The name is no name for a package, or is taken, or the folder exists. Nothing has
-            been written then.
+        RagenError: The name is no name for a package or is taken, or the folder exists; nothing is written.
     """
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise RagenError(
@@ -43,11 +42,12 @@ def new_game(name: str, folder: Path, words: bool = False) -> list[Path]:
     if folder.exists():
         raise RagenError(f"'{folder}' exists already; choose another --out")
     replaced = {"newgame": name, "NewGame": "".join(part.title() for part in name.split("_"))}
-    kind = "template_words" if words else "template"
     unfinished = folder.with_name(f".{folder.name}.tmp")
     shutil.rmtree(unfinished, ignore_errors=True)
-    with resources.as_file(resources.files("ragen_bench.new_game") / kind) as template:
-        files = [_copy(path, template, unfinished, replaced) for path in _files(template)]
+    files: set[Path] = set()
+    for kind in ("template", "template_words")[: 1 + words]:  # the second replaces the game
+        with resources.as_file(resources.files("ragen_bench.new_game") / kind) as template:
+            files |= {_copy(path, template, unfinished, replaced) for path in _files(template)}
     unfinished.rename(folder)
     return sorted(files)
 

@@ -1,24 +1,32 @@
-from itertools import product
+"""What must hold of every game. Add tests of your rules."""
+
+import copy
 
 import gymnasium as gym
 import pytest
 from gymnasium.utils.env_checker import check_env
 from newgame import GAME
-from newgame.dynamics import step
 
 from ragen_envs.conversation import format_reply
-from ragen_envs.game.oracle import Budget
-from ragen_envs.levels.splits import SPLITS, split_of
+from ragen_envs.game import Budget
+from ragen_envs.levels.splits import SPLITS
+
+
+def can_win(game, left):
+    """Return whether some sequence of at most so many actions wins; all of them are tried."""
+    if game.success or not left:
+        return game.success
+    choices = game.available() if hasattr(game, "available") else range(len(game.action_names))
+    for action in choices:
+        twin = copy.deepcopy(game)
+        _, ended, _ = twin.act(action)
+        if twin.success or (not ended and can_win(twin, left - 1)):
+            return True
+    return False
 
 
 def test_passes_check_env():
     check_env(gym.make(GAME.id).unwrapped)
-
-
-def test_rules():
-    assert step(1, 0, 5, 0) == (0, 1.0, True)
-    assert step(0, 3, 5, 0) == (0, 0.0, False)
-    assert step(4, 3, 5, 1) == (4, 0.0, False)
 
 
 def test_same_seed_same_levels():
@@ -29,39 +37,33 @@ def test_same_seed_same_levels():
         assert one.instance == other.instance
 
 
-@pytest.mark.parametrize("split", SPLITS)
-def test_levels_belong_to_their_split(split):
+def test_splits_share_no_level():
     env = gym.make(GAME.id).unwrapped
-    for index in range(20):
-        env.reset(options={"split": split, "index": index})
-        assert split_of(int(env.instance.key, 16)) == split
+    keys = dict.fromkeys(SPLITS, frozenset())
+    for split in SPLITS:
+        for index in range(20):
+            env.reset(options={"split": split, "index": index})
+            keys[split] |= {env.instance.key}
+    assert len(frozenset().union(*keys.values())) == sum(map(len, keys.values()))
 
 
-@pytest.mark.parametrize("budget", [Budget(4, 4, 1), Budget(6, 2, 3), Budget(5, 3, 2)])
-def test_oracle_is_as_good_as_every_sequence_of_actions(budget):
-    env = gym.make(GAME.id).unwrapped
+@pytest.mark.parametrize("budget", [Budget(3, 3, 1), Budget(4, 2, 2)])
+def test_the_oracle_is_as_good_as_every_sequence_of_actions(budget):
+    game = gym.make(GAME.id).unwrapped
     for seed in range(20):
-        env.reset(seed=seed)
-        value, level, best = env.oracle(budget).value, env.instance.level, 0.0
-        for actions in product(range(env.action_space.n), repeat=budget.reach):
-            env.start(level)
-            for action in actions:
-                reward, ended, _ = env.act(action)
-                best = max(best, reward)
-                if ended:
-                    break
-        assert value == best
+        game.reset(seed=seed)
+        assert game.oracle(budget).value == can_win(game, budget.reach)
 
 
-def test_conversation():
+def test_the_oracle_solves_what_it_says_in_a_conversation():
     env = gym.make(GAME.text_id)
     for seed in range(20):
-        prompt, info = env.reset(seed=seed)
-        assert "Actions: " in prompt
+        env.reset(seed=seed)
         over, value = False, env.get_wrapper_attr("oracle")().value
+        names = env.get_wrapper_attr("names")
         while not over:
-            advice = env.get_wrapper_attr("oracle")()
-            names = [env.get_wrapper_attr("names")[action] for action in advice.actions]
-            _, _, terminated, truncated, info = env.step(format_reply(names, "on my way"))
+            actions = env.get_wrapper_attr("oracle")().actions
+            words = [each if isinstance(each, str) else names[each] for each in actions]
+            _, _, terminated, truncated, info = env.step(format_reply(words, "on my way"))
             over = terminated or truncated
         assert info["success"] == (value == 1.0)
