@@ -1,12 +1,12 @@
 """A game of your own: walk along a corridor to the coin."""
 
 from ragen_envs import GameSpec, register_game
-from ragen_envs.game import GameEnv
+from ragen_envs.game import GameEnv, Rng
 
 LENGTH = 12
 
 
-class CorridorEnv(GameEnv):
+class CorridorEnv(GameEnv[str]):
     """Walk left (0) or right (1) until you are at the coin."""
 
     rules = (
@@ -15,28 +15,28 @@ class CorridorEnv(GameEnv):
     )
     action_names = ("Left", "Right")
 
-    def draw_level(self, rng):
+    def draw_level(self, rng: Rng) -> str:
         player, coin = rng.sample(range(LENGTH), 2)
         return f"{player} {coin}"
 
-    def start(self, level):
+    def start(self, level: str) -> None:
         self.player, self.coin = map(int, level.split())
 
-    def play(self, action):
+    def play(self, action: int) -> tuple[float, bool, bool]:
         before = self.player
         self.player = min(max(before + (1 if action else -1), 0), LENGTH - 1)
         return float(self.success), self.success, self.player != before
 
     @property
-    def success(self):
+    def success(self) -> bool:
         return self.player == self.coin
 
-    def observe(self):
+    def observe(self) -> str:
         cells = ["_"] * LENGTH
         cells[self.coin], cells[self.player] = "C", "P"
         return "".join(cells)
 
-    def solution(self):
+    def solution(self) -> list[int]:
         way = self.coin - self.player
         return [int(way > 0)] * abs(way)
 

@@ -42,7 +42,7 @@ def _method(game: object, error: Exception) -> str:
     classes = {type(game), type(getattr(game, "text", None))} - {type(None)}
     for frame, _ in reversed(list(walk_tb(error.__traceback__))):
         owner = frame.f_locals.get("self")
-        if type(owner) in classes:
+        if type(owner) in classes and frame.f_code.co_name != "__getattr__":
             return f"{type(owner).__name__}.{frame.f_code.co_name}"
     return type(game).__name__
 

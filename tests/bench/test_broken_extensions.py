@@ -14,7 +14,7 @@ from ragen_agents import policies
 from ragen_envs import registration
 from ragen_envs.game.oracle import Budget
 
-CORRIDOR = (Path(__file__).parents[2] / "docs/examples/corridor.py").read_text("utf-8")
+CORRIDOR = (Path(__file__).parents[1] / "support/full_corridor.py").read_text("utf-8")
 GAME = ["--game", "mine/CorridorText-v0", "--episodes", "4"]
 REWARD = "return float(done), done"
 ADVICE = "return Advice(run, value, value if way else 0.0)"
@@ -35,8 +35,7 @@ def corridor(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def write(old, new):
-        text = CORRIDOR.replace("    text = Corr", "    numbered = True\n    text = Corr")
-        text = text.replace('"corridor:', '"broken_corridor:')
+        text = CORRIDOR.replace('"corridor:', '"broken_corridor:')
         assert old in text
         Path("broken_corridor.py").write_text(text.replace(old, new), "utf-8")
         return ["--import", "broken_corridor.py"]
@@ -99,7 +98,7 @@ def corridor(tmp_path, monkeypatch):
         ),
         (KEY, "return 7", "none of 10000 generated levels belongs to the split 'test'"),
         (
-            '    vocabularies: ClassVar = {"standard": CELLS}',
+            '    vocabularies = {"standard": CELLS}',
             "",
             "'CorridorText' object has no attribute 'vocabularies'",
         ),

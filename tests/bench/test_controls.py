@@ -32,7 +32,7 @@ def test_the_table_of_a_run_says_so(game, shown, tmp_path, capsys):
 def test_a_game_from_outside_declares_it(monkeypatch):
     monkeypatch.setattr(registration, "_added", dict(registration._added))
     game = GameSpec(
-        "Opposite", "ragen_envs.games.bandit:BanditEnv", None, "a test", namespace="controls",
+        "Opposite", "ragen_envs.games.bandit:BanditEnv", "a test", namespace="controls",
         kwargs={"gamble": "sounds_safe"}, control_of="Mine",
     )  # fmt: skip
     register_game(game)

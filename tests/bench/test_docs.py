@@ -156,7 +156,7 @@ def test_the_examples_of_training_run(example, lines, words, tmp_path):
     assert len(re.findall(words, done.stdout)) == lines
 
 
-OUTSIDE = pytest.mark.parametrize("module", ["corridor", "lights_out"])
+OUTSIDE = pytest.mark.parametrize("module", ["corridor", "lights_out", "pay_up"])
 
 
 @OUTSIDE
@@ -164,13 +164,14 @@ def test_a_game_from_outside_is_played_by_the_oracle_to_the_end(module, examples
     game = importlib.import_module(module).GAME
 
     from ragen_envs.conversation import format_reply, make
+    from ragen_envs.game.text import action_texts
 
     env = make(game.text_id)
     for seed in range(20):
         env.reset(seed=seed)
         value = env.oracle().value
         while env.end is None:
-            env.play(format_reply([env.names[a] for a in env.oracle().actions], "on my way"))
+            env.play(format_reply(action_texts(env.names, env.oracle().actions), "on my way"))
         assert env.success == (value == 1.0)
 
 

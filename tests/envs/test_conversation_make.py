@@ -19,6 +19,7 @@ from ragen_envs.game.base import GameEnv
 from ragen_envs.game.errors import GameError, RagenError
 from ragen_envs.games.bandit import BanditEnv
 from ragen_envs.games.sokoban import SokobanEnv
+from ragen_envs.levels.splits import SPLITS
 from ragen_envs.registration import game_of, register_text
 
 NUMERIC = [game.id for game in GAMES]
@@ -163,24 +164,41 @@ def corridor(monkeypatch):
 
 
 def test_a_game_without_one_of_its_parts_names_it(corridor):
-    class NoOracle(corridor.CorridorEnv):
-        oracle = GameEnv.oracle
+    class NoStart(corridor.CorridorEnv):
+        start = GameEnv.start
 
-    gym.register("mine/NoOracle-v0", NoOracle)
-    with pytest.raises(RagenError, match=r"mine/NoOracle-v0 cannot be made: .*oracle"):
-        make("mine/NoOracle-v0")
+    gym.register("mine/NoStart-v0", NoStart)
+    with pytest.raises(RagenError, match=r"mine/NoStart-v0 cannot be made: .*start"):
+        make("mine/NoStart-v0")
 
 
-def test_a_game_without_levels_by_index_is_told_how_to_have_them(corridor):
-    with pytest.raises(RagenError, match=r"of 'corridor-12'.*numbered = True"):
-        make("mine/CorridorText-v0").reset(options={"index": 0})
+def test_the_number_of_a_level_decides_its_split(corridor):
+    """However small: it is hashed."""
+
+    class Numbered(corridor.CorridorEnv):
+        def draw_level(self, rng):
+            return f"{rng.integers(5)} {rng.integers(5, 12)}"
+
+        def level_key(self, level):
+            return int(level.split()[1])
+
+    env, split_of_coin = Numbered(), {}
+    for split in SPLITS:
+        for index in range(30):
+            env.reset(options={"split": split, "index": index})
+            assert split_of_coin.setdefault(env.coin, split) == split
+    assert set(split_of_coin.values()) == set(SPLITS)
 
 
 def test_a_game_with_a_spec_from_outside(corridor):
     assert corridor.__name__ == "corridor"
-    env = make("mine/CorridorText-v0", length=5)
-    env.reset(seed=1)
-    assert (env.unwrapped.length, env.settings.max_actions) == (5, 20)
+    env = make("mine/CorridorText-v0", max_actions=20)
+    env.reset(options={"split": "test", "index": 3})
+    again = make("mine/CorridorText-v0")
+    again.reset(options={"split": "test", "index": 3})
+    assert env.unwrapped.instance == again.unwrapped.instance
+    assert env.unwrapped.instance.distribution == "CorridorEnv"
+    assert env.settings.max_actions == 20
 
 
 @pytest.mark.parametrize("wrap", [make, ConversationWrapper])
