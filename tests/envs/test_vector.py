@@ -29,7 +29,7 @@ from ragen_envs.games.frozen_lake.kernels import POSITION
 from ragen_envs.games.sokoban import dynamics, solve, solve_batch
 from ragen_envs.games.sokoban import generator as sokoban_generator
 from ragen_envs.games.sokoban.level_key import level_key
-from ragen_envs.games.sokoban.solver import LIMIT, UNSOLVABLE
+from ragen_envs.games.sokoban.search import LIMIT, UNSOLVABLE
 from ragen_envs.levels.keys import grid_key
 from ragen_envs.levels.seeding import jump, new_stream
 from ragen_envs.levels.splits import SPLITS, split_of

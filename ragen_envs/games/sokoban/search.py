@@ -24,7 +24,11 @@ from ragen_envs.games.sokoban.dynamics import (
     offsets,
     reward_of,
 )
-from ragen_envs.games.sokoban.solver import LIMIT, UNSOLVABLE
+
+UNSOLVABLE: Final = -1
+"""Length where a board has no solution within ``max_moves``."""
+LIMIT: Final = -2
+"""Length where ``max_states`` were too few to decide a board."""
 
 KEY: Final = 0
 LEFT: Final = 1

@@ -13,10 +13,6 @@ from numpy.typing import NDArray
 from ragen_envs.game.errors import RagenError, SolverLimitError
 from ragen_envs.games.sokoban.generator import search_weights
 
-UNSOLVABLE: Final = -1
-"""Length where a board has no solution within ``max_moves``."""
-LIMIT: Final = -2
-"""Length where ``max_states`` were too few to decide a board."""
 MAX_STATES: Final = 1 << 21
 """Default bound on visited states; about 40 bytes each."""
 
@@ -35,7 +31,7 @@ def solve(
         SolverLimitError: ``max_states`` were visited and the answer is still open.
     """
     from ragen_envs.compiled.compiling import first_use
-    from ragen_envs.games.sokoban.search import search
+    from ragen_envs.games.sokoban.search import LIMIT, UNSOLVABLE, search
 
     height, width = board.shape
     flat = np.ascontiguousarray(board, dtype=np.uint8).ravel()
