@@ -91,9 +91,6 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     text = text.SokobanText()
     has_packs = True
     deterministic = True
-    _player: int
-    _left: int
-    _distances: Sequence[int]
     reward: Reward
     """What actions pay."""
     _player: int
