@@ -138,7 +138,7 @@ def test_trees_are_planned_only_where_they_are_passed(passes_rows, monkeypatch):
     def how(on_cuda=False, config=None, devices=1, has_kernel=True):
         monkeypatch.setattr(training_memory, "has_kernel", lambda: has_kernel)
         config = TrainConfig(**(config or {}))
-        return training_memory.arithmetic(config, shape, Device(GIB, on_cuda), devices)
+        return training_memory.arithmetic_of(config, shape, Device(GIB, on_cuda), devices)
 
     assert how().tree
     assert how(devices=2).tree

@@ -81,20 +81,24 @@ class Arithmetic:
         return self.bfloat16 and not self.rank
 
 
-def layer_activations(shape: ModelShape, how: Arithmetic, size: PassSize) -> int:
+def layer_activations(shape: ModelShape, arithmetic: Arithmetic, size: PassSize) -> int:
     """Return what one layer keeps for its backward pass."""
-    if how.tree or how.packed:
-        return tree_layer_activations(shape, how, size)
+    if arithmetic.tree or arithmetic.packed:
+        return tree_layer_activations(shape, arithmetic, size)
     wide = shape.query_width
-    numbers = _norms(shape, how) + _linear_inputs(shape, how) + 2 * wide * how.product
-    numbers += 3 * shape.intermediate * how.product
-    keys = 2 * wide * how.product
-    return size.tokens * numbers + size.key_tokens * keys + size.pairs * how.product
+    numbers = (
+        _norms(shape, arithmetic)
+        + _linear_inputs(shape, arithmetic)
+        + 2 * wide * arithmetic.product
+    )
+    numbers += 3 * shape.intermediate * arithmetic.product
+    keys = 2 * wide * arithmetic.product
+    return size.tokens * numbers + size.key_tokens * keys + size.pairs * arithmetic.product
 
 
-def _norms(shape: ModelShape, how: Arithmetic) -> int:
+def _norms(shape: ModelShape, arithmetic: Arithmetic) -> int:
     """Return the bytes a token that the norms of a layer keep: their input, and it normed if they learn."""
-    learned = 0 if how.rank else how.state
+    learned = 0 if arithmetic.rank else arithmetic.state
     norm = FLOAT32 + learned
     total = shape.norms * shape.hidden * norm
     if shape.head_norms:
@@ -102,141 +106,153 @@ def _norms(shape: ModelShape, how: Arithmetic) -> int:
     return total
 
 
-def _linear_inputs(shape: ModelShape, how: Arithmetic) -> int:
+def _linear_inputs(shape: ModelShape, arithmetic: Arithmetic) -> int:
     """Return the bytes a token that linear layers keep of what they read, attention's result apart."""
-    if not how.bfloat16:
-        adapters = 7 * how.rank
+    if not arithmetic.bfloat16:
+        adapters = 7 * arithmetic.rank
         return FLOAT32 * (2 * shape.hidden + shape.intermediate + adapters)
     # Autocast rounds the input of each linear layer by itself: three times for queries, keys and values.
     rounded = 5 * shape.hidden
-    if how.rank:
-        return 2 * (rounded + shape.query_width + shape.intermediate + 7 * how.rank)
+    if arithmetic.rank:
+        return 2 * (rounded + shape.query_width + shape.intermediate + 7 * arithmetic.rank)
     return 2 * (rounded + shape.intermediate)
 
 
-def trunk_activations(shape: ModelShape, how: Arithmetic, size: PassSize) -> int:
+def trunk_activations(shape: ModelShape, arithmetic: Arithmetic, size: PassSize) -> int:
     """Return what a pass below the output head keeps for its backward pass, copies of weights included."""
     states = size.tokens * shape.hidden
     learned = size.rows * size.after * shape.hidden
-    ends = 2 * states * FLOAT32 + learned * how.state
-    if how.recomputed:
-        beginnings = size.prompts * size.before * 2 * shape.key_width * how.product
-        kept = states * how.state + (0 if how.packed else beginnings)
+    ends = 2 * states * FLOAT32 + learned * arithmetic.state
+    if arithmetic.recomputed:
+        beginnings = size.prompts * size.before * 2 * shape.key_width * arithmetic.product
+        kept = states * arithmetic.state + (0 if arithmetic.packed else beginnings)
         return ends + shape.layers * kept
-    return ends + shape.layers * layer_activations(shape, how, size) + _cast_weights(shape, how)
+    return (
+        ends
+        + shape.layers * layer_activations(shape, arithmetic, size)
+        + _cast_weights(shape, arithmetic)
+    )
 
 
-def _cast_weights(shape: ModelShape, how: Arithmetic) -> int:
+def _cast_weights(shape: ModelShape, arithmetic: Arithmetic) -> int:
     """Return what the bfloat16 copies of weights that learn take, which autocast makes for each pass.
 
     Where weights are split, prompts and what follows have copies of their own.
     """
-    if not how.bfloat16:
+    if not arithmetic.bfloat16:
         return 0
-    copies = 2 if how.split else 1
-    return 2 * copies * (how.rank * shape.adapter_width or shape.linear_parameters)
+    copies = 2 if arithmetic.split else 1
+    return 2 * copies * (arithmetic.rank * shape.adapter_width or shape.linear_parameters)
 
 
-def trunk_backward(shape: ModelShape, how: Arithmetic, size: PassSize) -> int:
+def trunk_backward(shape: ModelShape, arithmetic: Arithmetic, size: PassSize) -> int:
     """Return the most that the backward pass below the output head needs, with all that was kept."""
-    tied = FLOAT32 * shape.vocab_size * shape.hidden if shape.tied and not how.rank else 0
-    return _layer_backward(shape, how, size) + trunk_activations(shape, how, size) + tied
+    tied = FLOAT32 * shape.vocab_size * shape.hidden if shape.tied and not arithmetic.rank else 0
+    return (
+        _layer_backward(shape, arithmetic, size) + trunk_activations(shape, arithmetic, size) + tied
+    )
 
 
-def _layer_backward(shape: ModelShape, how: Arithmetic, size: PassSize) -> int:
+def _layer_backward(shape: ModelShape, arithmetic: Arithmetic, size: PassSize) -> int:
     """Return what a layer's backward pass needs beside what was kept."""
-    if how.tree:
+    if arithmetic.tree:
         return tree_layer_backward(shape, size)
     # Rows are differentiated before their prompts, a packed tree all at once.
-    learned = size.tokens if how.packed else size.rows * size.after
-    total = learned * (shape.intermediate * how.product + 2 * shape.hidden * how.state)
-    if not how.rank:
-        total += shape.hidden * shape.intermediate * (FLOAT32 + how.product)
-    if how.packed:
+    learned = size.tokens if arithmetic.packed else size.rows * size.after
+    total = learned * (
+        shape.intermediate * arithmetic.product + 2 * shape.hidden * arithmetic.state
+    )
+    if not arithmetic.rank:
+        total += shape.hidden * shape.intermediate * (FLOAT32 + arithmetic.product)
+    if arithmetic.packed:
         total = max(total, packed_attention_backward(shape, size))
-    if how.recomputed:
-        again = size if how.packed else replace(size, prompts=0)
-        total += layer_activations(shape, how, again)
-        total += _cast_weights(shape, how) // shape.layers
-    if how.rank and how.bfloat16:  # adapters read in float32
+    if arithmetic.recomputed:
+        again = size if arithmetic.packed else replace(size, prompts=0)
+        total += layer_activations(shape, arithmetic, again)
+        total += _cast_weights(shape, arithmetic) // shape.layers
+    if arithmetic.rank and arithmetic.bfloat16:  # adapters read in float32
         total += learned * shape.intermediate * FLOAT32
     return total
 
 
-def head_backward(shape: ModelShape, how: Arithmetic, tokens: int) -> int:
+def head_backward(shape: ModelShape, arithmetic: Arithmetic, tokens: int) -> int:
     """Return what the logits of some tokens and the gradient of the output head need."""
     logits = tokens * shape.vocab_size * FLOAT32
-    gradient = 0 if how.rank else shape.vocab_size * shape.hidden * FLOAT32
-    return _head_copy(shape, how) + max(_LOGIT_COPIES * logits, 2 * logits + gradient)
+    gradient = 0 if arithmetic.rank else shape.vocab_size * shape.hidden * FLOAT32
+    return _head_copy(shape, arithmetic) + max(_LOGIT_COPIES * logits, 2 * logits + gradient)
 
 
-def _head_copy(shape: ModelShape, how: Arithmetic) -> int:
+def _head_copy(shape: ModelShape, arithmetic: Arithmetic) -> int:
     weights = shape.vocab_size * shape.hidden
-    if how.float32_head:
-        return FLOAT32 * weights if how.state == 2 else 0
-    return 2 * weights if how.casts_weights else 0
+    if arithmetic.float32_head:
+        return FLOAT32 * weights if arithmetic.state == 2 else 0
+    return 2 * weights if arithmetic.casts_weights else 0
 
 
 def learning_pass(
-    shape: ModelShape, how: Arithmetic, size: PassSize, chunk: int
+    shape: ModelShape, arithmetic: Arithmetic, size: PassSize, chunk: int
 ) -> tuple[int, int]:
     """Return what a forward and backward pass needs where it is most: activations, and logits.
 
     Args:
         shape: The model's.
-        how: The arithmetic.
+        arithmetic: Of the pass.
         size: What is passed.
         chunk: Action tokens whose logits exist at the same time.
     """
-    kept = trunk_activations(shape, how, size)
-    head = head_backward(shape, how, min(chunk, size.rows * size.after))
-    trunk = trunk_backward(shape, how, size)
+    kept = trunk_activations(shape, arithmetic, size)
+    head = head_backward(shape, arithmetic, min(chunk, size.rows * size.after))
+    trunk = trunk_backward(shape, arithmetic, size)
     return (kept, head) if kept + head > trunk else (trunk, 0)
 
 
-def scoring_pass(shape: ModelShape, how: Arithmetic, size: PassSize, chunk: int) -> tuple[int, int]:
+def scoring_pass(
+    shape: ModelShape, arithmetic: Arithmetic, size: PassSize, chunk: int
+) -> tuple[int, int]:
     """Return the same for a pass from which nothing is learned."""
     logits = min(chunk, size.rows * size.after) * shape.vocab_size * FLOAT32
     states = size.rows * (size.before + size.after) * shape.hidden * FLOAT32
-    beginnings = shape.layers * size.prompts * size.before * 2 * shape.key_width * how.product
-    layer = _forward(shape, how, max(size.prompts * size.before, size.rows * size.after))
-    head = _head_copy(shape, how) + _SCORE_COPIES * logits
-    return 2 * states + _cast_weights(shape, how) + beginnings + max(0, layer - head), head
+    beginnings = (
+        shape.layers * size.prompts * size.before * 2 * shape.key_width * arithmetic.product
+    )
+    layer = _forward(shape, arithmetic, max(size.prompts * size.before, size.rows * size.after))
+    head = _head_copy(shape, arithmetic) + _SCORE_COPIES * logits
+    return 2 * states + _cast_weights(shape, arithmetic) + beginnings + max(0, layer - head), head
 
 
-def generating_pass(shape: ModelShape, how: Arithmetic, tokens: int) -> int:
+def generating_pass(shape: ModelShape, arithmetic: Arithmetic, tokens: int) -> int:
     """Return what reading some tokens of prompts needs beside keys and values, casts of weights included."""
-    head = 2 * shape.vocab_size * shape.hidden if how.casts_weights else 0
-    return _cast_weights(shape, how) + head + _forward(shape, how, tokens)
+    head = 2 * shape.vocab_size * shape.hidden if arithmetic.casts_weights else 0
+    return _cast_weights(shape, arithmetic) + head + _forward(shape, arithmetic, tokens)
 
 
-def _forward(shape: ModelShape, how: Arithmetic, tokens: int) -> int:
+def _forward(shape: ModelShape, arithmetic: Arithmetic, tokens: int) -> int:
     """Return the temporary tensors of a layer that keeps nothing."""
-    wide = (4 if how.rank else 3) * shape.intermediate
-    return tokens * (2 * shape.hidden * how.state + wide * how.product)
+    wide = (4 if arithmetic.rank else 3) * shape.intermediate
+    return tokens * (2 * shape.hidden * arithmetic.state + wide * arithmetic.product)
 
 
-def tree_layer_activations(shape: ModelShape, how: Arithmetic, size: PassSize) -> int:
+def tree_layer_activations(shape: ModelShape, arithmetic: Arithmetic, size: PassSize) -> int:
     """Return what one layer keeps for its backward pass."""
-    numbers = 2 * shape.hidden * how.state + _tree_linear_inputs(shape, how)
-    numbers += 3 * shape.intermediate * how.product
+    numbers = 2 * shape.hidden * arithmetic.state + _tree_linear_inputs(shape, arithmetic)
+    numbers += 3 * shape.intermediate * arithmetic.product
     if shape.head_norms:
-        numbers += (shape.query_width + shape.key_width) * how.product
+        numbers += (shape.query_width + shape.key_width) * arithmetic.product
     if (
-        how.packed
+        arithmetic.packed
     ):  # what is attended to is what the next layer reads, and paths have keys of their own
-        numbers += shape.query_width * how.product
-        return size.tokens * numbers + size.key_tokens * 2 * shape.key_width * how.product
+        numbers += shape.query_width * arithmetic.product
+        return size.tokens * numbers + size.key_tokens * 2 * shape.key_width * arithmetic.product
     return size.tokens * (numbers + (2 * shape.query_width + 2 * shape.key_width) * FLOAT32)
 
 
-def _tree_linear_inputs(shape: ModelShape, how: Arithmetic) -> int:
+def _tree_linear_inputs(shape: ModelShape, arithmetic: Arithmetic) -> int:
     """Return the bytes a token that linear layers keep of what they read."""
-    if not how.bfloat16:
-        return FLOAT32 * (2 * shape.hidden + shape.intermediate + 7 * how.rank)
+    if not arithmetic.bfloat16:
+        return FLOAT32 * (2 * shape.hidden + shape.intermediate + 7 * arithmetic.rank)
     # Autocast rounds the input of each linear layer by itself: three times for queries, keys and values.
     rounded = 5 * shape.hidden + shape.query_width + shape.intermediate
-    return 2 * (rounded + 7 * how.rank)
+    return 2 * (rounded + 7 * arithmetic.rank)
 
 
 def tree_layer_backward(shape: ModelShape, size: PassSize) -> int:

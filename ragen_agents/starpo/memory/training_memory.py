@@ -121,12 +121,12 @@ def plan_memory(
         sleeping = _SLEEPING if device.is_cuda else vllm.weights + vllm.working + vllm.least_cache
     passed = {**held, "vLLM": sleeping}
     gradients = held["optimizer"] // 2
-    how = arithmetic(config, shape, device, devices)
+    arithmetic = arithmetic_of(config, shape, device, devices)
     size = largest_pass(config, conversations, config.episodes)
-    activations, logits = scoring_pass(shape, how, size, LOGIT_CHUNK)
+    activations, logits = scoring_pass(shape, arithmetic, size, LOGIT_CHUNK)
     scores = {**passed, "activations": activations, "logits": logits}
     size = largest_pass(config, conversations, config.update.mini_batch_size)
-    activations, logits = learning_pass(shape, how, size, LOGIT_CHUNK)
+    activations, logits = learning_pass(shape, arithmetic, size, LOGIT_CHUNK)
     update = {**passed, "gradients": gradients, "activations": activations, "logits": logits}
     step = {**passed, "gradients": gradients, "activations": _step(shape, device)}
     if own_engine:
@@ -138,10 +138,10 @@ def plan_memory(
     return MemoryPlan(device, phases, {**totals, "rollout": least}, devices)
 
 
-def arithmetic(
+def arithmetic_of(
     config: TrainConfig, shape: ModelShape, device: Device, devices: int = 1
 ) -> Arithmetic:
-    """Return how the passes of a run compute."""
+    """Return the arithmetic of a run's passes."""
     split = config.fsdp and devices > 1
     bfloat16, recomputed = config.update.precision == "bfloat16", config.update.recomputes
     trees = shape.reads_trees and not split
@@ -215,10 +215,10 @@ def _rollout(
     if config.engine == "transformers":
         evaluated = config.evaluation.episodes if config.evaluation.every else 0
         rows = -(-max(config.episodes, evaluated) // devices)
-        how = arithmetic(config, shape, device, devices)
-        token = 2 * shape.layers * shape.key_width * how.product
+        arithmetic = arithmetic_of(config, shape, device, devices)
+        token = 2 * shape.layers * shape.key_width * arithmetic.product
         read = min(rows * conversations.prompt, READ_TOGETHER[not device.is_cuda])
-        parts["activations"] = generating_pass(shape, how, read)
+        parts["activations"] = generating_pass(shape, arithmetic, read)
         parts["logits"] = _SAMPLING_COPIES * rows * shape.vocab_size * FLOAT32
         least = sum(parts.values()) + rows * conversations.prompt * token
         parts["KV cache"] = int(_CACHE_COPIES * rows * conversations.whole * token)
