@@ -422,7 +422,7 @@ def test_unknown_keywords_are_named():
         gym.make("ragen/Sokoban-v0", colour="red")
     with pytest.raises(RagenError, match=r"colour.*max_turns"):
         gym.make("ragen/SokobanText-v0", colour="red")
-    with pytest.raises(RagenError, match="colour"):
+    with pytest.raises(TypeError, match="colour"):
         ConversationWrapper(gym.make("ragen/Sokoban-v0"), colour="red")
 
 
