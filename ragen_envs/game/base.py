@@ -14,7 +14,6 @@ from ragen_envs.game.arguments import read_choice
 from ragen_envs.game.errors import (
     GenerationError,
     InstanceError,
-    NeverResetError,
     RagenError,
     ResetNeededError,
 )
@@ -69,25 +68,7 @@ class Instance:
     """Hexadecimal key of the level, equal for levels equal up to symmetry."""
 
 
-class Resettable:
-    """Base of what has a state only after the first reset, so that a missing attribute says so."""
-
-    @property
-    def _was_reset(self) -> bool:
-        return "_origin" in self.__dict__
-
-    if not TYPE_CHECKING:  # which would take every misspelled name for one of the state
-
-        def __getattr__(self, name: str) -> Any:
-            """Raise the error of a missing attribute."""
-            if self._was_reset:
-                return super().__getattribute__(name)
-            raise NeverResetError(
-                f"{type(self).__name__} has no '{name}'; if an episode has it, call reset() first"
-            )
-
-
-class GameEnv(Resettable, gym.Env[ObsT, Any], ABC, Generic[ObsT]):
+class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
     """Base of the games.
 
     ``reset(seed=s)`` starts an endless sequence of fresh levels of the env's split; ``reset()``
@@ -137,7 +118,8 @@ class GameEnv(Resettable, gym.Env[ObsT, Any], ABC, Generic[ObsT]):
     _level: str
     _over: bool = True
     """Whether no episode is running."""
-    _origin: tuple[str, int | None, int | None, int]
+    _origin: tuple[str, int | None, int | None, int] | None = None
+    """Split, index, seed and noise of the episode; None before the first reset."""
 
     def __init__(self, split: str = TRAIN, render_mode: str | None = None) -> None:
         """Check the arguments that every game has.
@@ -199,7 +181,7 @@ class GameEnv(Resettable, gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         self.rng.stream = seeding.jump(self.rng.stream, noise)
 
     def _reset_fresh(self, split: str, seed: int | None, noise: int) -> None:
-        if seed is None and not self._was_reset:
+        if seed is None and self._origin is None:
             seed = int(self.np_random.integers(2**31))
         self._origin = (split, None, seed, noise)
         if seed is not None:
@@ -265,7 +247,7 @@ class GameEnv(Resettable, gym.Env[ObsT, Any], ABC, Generic[ObsT]):
 
     def _reset_needed(self) -> ResetNeededError:
         """Return the error of an action where no episode is running."""
-        if not self._was_reset:
+        if self._origin is None:
             return ResetNeededError("call reset() before the first action")
         return ResetNeededError("the episode has ended; call reset() before the next action")
 
@@ -275,7 +257,7 @@ class GameEnv(Resettable, gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         Raises:
             ResetNeededError: No episode has begun.
         """
-        if not self._was_reset:
+        if self._origin is None:
             raise ResetNeededError("call reset() before render()")
         return self._frame()
 
@@ -308,6 +290,8 @@ class GameEnv(Resettable, gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         Raises:
             ResetNeededError: No episode has begun.
         """
+        if self._origin is None:
+            raise ResetNeededError("call reset() before reading the instance")
         split, index, seed, noise = self._origin
         level = self.level
         key = f"{self.key(level):016x}"

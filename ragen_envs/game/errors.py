@@ -6,7 +6,6 @@ __all__ = [
     "GameError",
     "GenerationError",
     "InstanceError",
-    "NeverResetError",
     "RagenError",
     "ResetNeededError",
     "SolverLimitError",
@@ -35,13 +34,6 @@ class SolverLimitError(RagenError):
 
 class ResetNeededError(RagenError, gym.error.ResetNeeded):
     """``step`` was called before the first reset, or after the end of the episode."""
-
-
-class NeverResetError(ResetNeededError, AttributeError):
-    """Something that only an episode has was asked for before the first reset.
-
-    It is an ``AttributeError`` too, so ``hasattr`` is False for such a property.
-    """
 
 
 def install_hint(extra: str) -> str:

@@ -135,8 +135,8 @@ class Rng:
 
     def random(self) -> float:
         """Return a float in [0, 1)."""
-        self.stream = advance(self.stream)
-        return uniform(self.stream)
+        self.stream = stream = advance(self.stream)
+        return uniform(stream)
 
     def choice(self, items: Sequence[_T]) -> _T:
         """Return one of some items."""

@@ -9,7 +9,7 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 from ragen_envs.game.arguments import read_choice, read_count
-from ragen_envs.game.base import Instance, Resettable, read_action, read_integer
+from ragen_envs.game.base import Instance, read_action, read_integer
 from ragen_envs.game.errors import InstanceError, ResetNeededError
 from ragen_envs.game.oracle import Advice
 from ragen_envs.game.text import GRID, TextFace
@@ -28,7 +28,7 @@ class SeatView(NamedTuple):
     seat: int
 
 
-class MultiAgentEnv(Resettable, ParallelEnv[str, Any, Any], ABC):
+class MultiAgentEnv(ParallelEnv[str, Any, Any], ABC):
     """Base of the games of several players, who act at the same time, once a round.
 
     Players sit on *seats*, numbered from 0; the agent of seat i is ``player_i``. The last action of
@@ -59,7 +59,8 @@ class MultiAgentEnv(Resettable, ParallelEnv[str, Any, Any], ABC):
     rng: Rng
     """The random numbers of the present episode."""
 
-    _origin: tuple[str, int | None, int]
+    _origin: tuple[str, int | None, int] | None = None
+    """Split, seed and noise of the episode; None before the first reset."""
 
     def __init__(
         self, players: int, max_cycles: int | None, split: str, render_mode: str | None
@@ -103,7 +104,7 @@ class MultiAgentEnv(Resettable, ParallelEnv[str, Any, Any], ABC):
             )
         split = read_split(given.get("split", self.split))
         noise = read_integer("noise", given.get("noise", 0))
-        if seed is None and not self._was_reset:
+        if seed is None and self._origin is None:
             seed = secrets.randbelow(2**31)
         if seed is not None:
             seed = read_integer("seed", seed)
@@ -155,7 +156,7 @@ class MultiAgentEnv(Resettable, ParallelEnv[str, Any, Any], ABC):
         Raises:
             ResetNeededError: No episode has begun.
         """
-        if not self._was_reset:
+        if self._origin is None:
             raise ResetNeededError("call reset() before render()")
         if self.render_mode in ("human", "ansi"):
             symbols = self.text.vocabularies["standard"]
@@ -186,6 +187,8 @@ class MultiAgentEnv(Resettable, ParallelEnv[str, Any, Any], ABC):
     @property
     def instance(self) -> Instance:
         """The level being played and where it comes from."""
+        if self._origin is None:
+            raise ResetNeededError("call reset() before reading the instance")
         split, seed, noise = self._origin
         key = f"{self.key(self.level):016x}"
         return Instance(self.distribution, split, None, seed, noise, self.level, key)
