@@ -18,7 +18,7 @@ from gradients.problem import Episode
 from ragen_agents.rollout.trajectory import Trajectory, TrajectoryTurn
 from ragen_agents.starpo import ESTIMATORS, TrainConfig, keep_groups
 from ragen_agents.starpo.math.advantages import whiten
-from ragen_agents.starpo.parts.aggregations import BatchTotals, aggregate
+from ragen_agents.starpo.parts.aggregations import AGGREGATIONS, BatchTotals
 from ragen_agents.starpo.parts.estimators import EstimatorInput
 from ragen_agents.starpo.parts.policy_losses import POLICY_LOSSES, PolicyLossInput
 
@@ -99,7 +99,7 @@ class Method:
                     settings=config.loss, params=chosen.params,
                 )
             ).loss  # fmt: skip
-            return aggregate(self.aggregation, per_token, rows.mask, totals)
+            return AGGREGATIONS[self.aggregation].function(per_token, rows.mask, totals)
 
         return rows.ascent(loss)
 

@@ -1,7 +1,6 @@
 """Build what a training run needs from its config: devices, conversations, the reference policy."""
 
 import copy
-import inspect
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
@@ -13,17 +12,13 @@ from torch import nn
 
 from ragen_agents.engines.device import warn_of_slow_bfloat16
 from ragen_agents.rollout.chat import ChatCodec
-from ragen_agents.signatures import takes
-from ragen_agents.starpo.config import TrainConfig, check_conversation, check_split
-from ragen_agents.starpo.parts.own_parts import OwnPart, own_part
+from ragen_agents.starpo.config import TrainConfig, check_split
 from ragen_agents.starpo.update.models import ActorCritic
 from ragen_agents.starpo.update.passes import trunk_of
 from ragen_envs.conversation import ConversationWrapper, make
 from ragen_envs.game.errors import InstanceError, RagenError
 from ragen_envs.levels.splits import VALIDATION
 
-_ENGINE_METHODS: Final = {"submit": 1, "poll": 0, "sync": 2, "release": 0, "close": 0}
-"""What an engine must have, with the number of arguments."""
 MakeEnv = Callable[[], ConversationWrapper]
 _WAITS: Final = 3600.0
 """Seconds that processes wait for the slowest of them; its rollouts may take so much longer."""
@@ -61,83 +56,30 @@ def check_shares(config: TrainConfig, processes: int) -> None:
 
 
 def env_factory(config: TrainConfig, env: Callable[[], Any] | None) -> MakeEnv:
-    """Return what makes the conversations of a run.
+    """Return a function that makes the conversations of a run.
 
     Args:
         config: The run's; without ``env`` its game and ``env_kwargs`` are made.
         env: Makes a new conversation at each call, or a new game with a text face, which is then wrapped
             with ``env_kwargs``.
-
-    Raises:
-        RagenError: ``env`` is no function; or later, what it makes cannot be trained on.
     """
-    if env is None:
-        return lambda: _of_training(make(config.game, **config.env_kwargs))
-    if not callable(env) or not takes(env, 0):
-        raise RagenError(
-            f"env is {env!r:.80}, but must be a function that makes a new env and takes no arguments"
-        )
 
-    def make_own() -> ConversationWrapper:
-        made = _without_checks(env())
+    def make_env() -> ConversationWrapper:
+        made = make(config.game, **config.env_kwargs) if env is None else _unchecked(env())
         if not isinstance(made, ConversationWrapper):
-            return _of_training(make(made, **config.env_kwargs))
-        if config.env_kwargs:
-            raise RagenError(
-                f"env_kwargs is {config.env_kwargs!r:.80}, but env makes a conversation with settings of "
-                "its own; set them there"
-            )
-        try:
-            check_conversation(vars(made.settings))
-        except ValueError as error:
-            raise RagenError(f"the conversation that env makes does not fit: {error}") from None
-        return _of_training(made)
+            made = make(made, **config.env_kwargs)
+        check_split(made.unwrapped)
+        return made
 
-    return make_own
+    return make_env
 
 
-def _of_training(made: ConversationWrapper) -> ConversationWrapper:
-    check_split(made.unwrapped)
-    return made
-
-
-def _without_checks(made: Any) -> Any:
-    """Return a conversation that ``gymnasium.make`` has made; anything else as it is."""
+def _unchecked(made: Any) -> Any:
+    """Return a conversation without the checks that ``gymnasium.make`` wraps around it."""
     layer = made
     while isinstance(layer, OrderEnforcing | PassiveEnvChecker):
         layer = layer.env
     return layer if isinstance(layer, ConversationWrapper) else made
-
-
-def names_of_parts(**parts: object | None) -> dict[str, OwnPart]:
-    """Return what identifies the parts that a caller has passed, by kind.
-
-    Raises:
-        RagenError: The engine is none.
-    """
-    _check_engine(parts.get("engine"))
-    return {kind: own_part(part) for kind, part in parts.items() if part is not None}
-
-
-def _check_engine(engine: object | None) -> None:
-    fault = None if engine is None else _fault_of(engine)
-    if fault is not None:
-        raise RagenError(
-            f"engine is {engine!r:.80}, which {fault}, but must be an instance with the methods of "
-            "ragen_agents.starpo.Engine"
-        )
-
-
-def _fault_of(engine: object) -> str | None:
-    if inspect.isclass(engine):
-        return "is a class"
-    missing = [name for name in _ENGINE_METHODS if not callable(getattr(engine, name, None))]
-    if missing:
-        return f"lacks {', '.join(missing)}"
-    for name, arguments in _ENGINE_METHODS.items():
-        if not takes(getattr(engine, name), arguments):
-            return f"has a method {name} of other arguments"
-    return None
 
 
 def frozen_reference(config: TrainConfig, policy: Any, device: torch.device) -> ActorCritic | None:

@@ -15,17 +15,12 @@ from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.collect import Collector, RewardFunction
 from ragen_agents.rollout.trajectory import Trajectory
 from ragen_agents.run_files.records import read_metrics
-from ragen_agents.starpo.callbacks import Callback, call_with_metrics, checked_callbacks
+from ragen_agents.starpo.callbacks import Callback
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.engine_setup import check_processes, engine_context, make_engine
 from ragen_agents.starpo.evaluation import Evaluator
-from ragen_agents.starpo.ineffective import Run, ineffective_settings
-from ragen_agents.starpo.initial_weights import with_weights
+from ragen_agents.starpo.ignored_settings import setting_warnings
 from ragen_agents.starpo.memory.planning import fitted_to_device
-from ragen_agents.starpo.parts.aggregations import AGGREGATIONS
-from ragen_agents.starpo.parts.estimators import ESTIMATORS
-from ragen_agents.starpo.parts.own_parts import registered_parts
-from ragen_agents.starpo.parts.policy_losses import POLICY_LOSSES
 from ragen_agents.starpo.parts.rewards import TurnReward, as_reward
 from ragen_agents.starpo.processes import agree, any_process
 from ragen_agents.starpo.rollout_step import (
@@ -52,14 +47,18 @@ from ragen_agents.starpo.run.out_of_memory import (
     reported,
 )
 from ragen_agents.starpo.run.phases import Phases
-from ragen_agents.starpo.run.run_directory import default_run_dir, open_run_dir
+from ragen_agents.starpo.run.run_directory import (
+    default_run_dir,
+    open_run_dir,
+    own_parts,
+    with_weights,
+)
 from ragen_agents.starpo.run.run_state import RunState
 from ragen_agents.starpo.setup import (
     check_fits,
     env_factory,
     frozen_reference,
     make_accelerator,
-    names_of_parts,
 )
 from ragen_agents.starpo.update.batch import TrainBatch
 from ragen_agents.starpo.update.learner import Learner, is_split
@@ -72,9 +71,6 @@ _log: Final = logging.getLogger("ragen.starpo")
 _SCORED_EVERY: Final = 10
 """Iterations between two that score rollouts again, which shows whether the engine still agrees."""
 
-_DIFFERENTIATED: Final = (POLICY_LOSSES.field, AGGREGATIONS.field)
-"""Settings that choose the parts through which gradients flow."""
-
 
 class DivergedError(RagenError):
     """Gradients were not finite several times in a row."""
@@ -83,8 +79,7 @@ class DivergedError(RagenError):
 class Trainer:
     """Trains a model on a game in a run directory; a second run with the same directory resumes the first.
 
-    To resume a run, pass the same reward, engine and env; their names, source and plain values are
-    compared.
+    To resume a run, pass the same reward, engine and env: nothing checks that they are the same.
 
     Example::
 
@@ -124,11 +119,10 @@ class Trainer:
         env: Callable[[], Any] | None = None,
     ) -> None:
         self.config = config = with_weights(config)
-        self._own_parts = names_of_parts(reward=reward, engine=engine, env=env)
+        self._own_parts = own_parts(config, reward=reward, engine=engine, env=env)
         default = default_run_dir(config, self._own_parts)
         self.run_dir = default if run_dir is None else Path(run_dir)
-        self.callbacks = checked_callbacks(callbacks)
-        self._has_own_reward = reward is not None
+        self.callbacks = tuple(callbacks)
         self._reward = TurnReward(config.reward) if reward is None else as_reward(reward)
         self.accelerator = make_accelerator(config)
         if engine is None:
@@ -168,7 +162,8 @@ class Trainer:
         self.state = RunState(config, self.run_dir, self.learner, self.tokenizer, self._saved)
         self._phases = Phases()
         self._stopping = self._has_run = self._has_ended = False
-        self._warn_of_settings(apart)
+        for text in setting_warnings(config):
+            self._warn(text)
 
     @property
     def is_main_process(self) -> bool:
@@ -255,30 +250,9 @@ class Trainer:
         if self.is_main_process:
             try:
                 resources.enter_context(open_run_dir(self.run_dir, self.config, self._own_parts))
-            except RagenError as found:
-                error = found
+            except RagenError as raised:
+                error = raised
         agree(error, self.accelerator)
-
-    def _warn_of_settings(self, apart: bool) -> None:
-        run = Run(self.config, not self._owns_engine, apart, self._has_own_reward)
-        for text in ineffective_settings(run):
-            self._warn(text)
-        given = self.config.loss.agg_mode
-        for part, published in (
-            ("advantage.estimator", ESTIMATORS[self.config.advantage.estimator]),
-            ("loss.policy_loss", POLICY_LOSSES[self.config.loss.policy_loss]),
-        ):
-            if published.agg_mode not in (None, given):
-                self._warn(
-                    f"{part}={published.name} was published with loss.agg_mode={published.agg_mode}, but it "
-                    f"is {given}"
-                )
-        for name in ("critic_warmup", "warmup_iterations"):
-            if (length := getattr(self.config.update, name)) >= self.config.iterations:
-                self._warn(
-                    f"update.{name} is {length}, but iterations is {self.config.iterations}: the policy "
-                    f"{'does not learn' if name == 'critic_warmup' else 'never has its full learning rate'}"
-                )
 
     def _warn(self, text: str) -> None:
         if self.is_main_process:
@@ -345,7 +319,7 @@ class Trainer:
         metrics["seconds/total"] += before["seconds/total"]
         signs = self.state.monitor.observe(metrics)
         metrics["warnings"] = [sign.text for sign in signs]
-        self._call_with_metrics("on_iteration_end", done, metrics)
+        self._call("on_iteration_end", done, metrics)
         journal.metrics(done, metrics)
         self.state.update(pending=None)
         for sign in signs:
@@ -362,22 +336,16 @@ class Trainer:
         if self.learner.diverged:
             raise DivergedError(
                 f"the gradient was not finite in {self.learner.bad_steps} optimizer steps in a row; the "
-                f"state is saved in '{self.state.checkpoints}'; {self._advice_on_gradients()}"
+                f"state is saved in '{self.state.checkpoints}'; lower update.learning_rate"
             )
         return action == "stopped"
-
-    def _advice_on_gradients(self) -> str:
-        found = registered_parts(self.config)
-        own = [f"{field}={found[field].name}" for field in _DIFFERENTIATED if field in found]
-        check = f"check the gradient of {' and '.join(own)}, or " if own else ""
-        return f"{check}lower update.learning_rate"
 
     def _warn_of_skipped_steps(self) -> None:
         skipped = skipped_steps(read_metrics(self.run_dir)) if self.is_main_process else 0
         if skipped:
             self._warn(
                 f"optimizer steps skipped in this run, because a gradient was not finite: {skipped}; "
-                f"{self._advice_on_gradients()}"
+                "lower update.learning_rate"
             )
 
     def _collect(self, journal: Journal, iteration: int) -> tuple[Prepared | None, dict[str, Any]]:
@@ -447,7 +415,7 @@ class Trainer:
             metrics, trajectories = self._evaluator.evaluate()
         for trajectory in trajectories[:4]:
             journal.sample(done, "validation", trajectory)
-        self._call_with_metrics("on_evaluate", done, metrics)
+        self._call("on_evaluate", done, metrics)
         if done == 0:
             journal.metrics(0, metrics)
         return metrics
@@ -456,11 +424,6 @@ class Trainer:
         version = self.state.progress.iteration
         with self._phases.timed("sync"):
             self.engine.sync(self.learner.whole_policy(), version)
-        if (found := getattr(self.engine, "version", None)) != version:
-            raise RagenError(
-                f"the engine has version={found!r:.80} after sync(model, {version}), which must load the "
-                f"weights and set version to {version}"
-            )
 
     def _collector(self, temperature: float, draws: str) -> Collector:
         return Collector(
@@ -474,7 +437,3 @@ class Trainer:
     def _call(self, hook: str, *arguments: Any) -> None:
         for callback in self.callbacks:
             getattr(callback, hook)(self, *arguments)
-
-    def _call_with_metrics(self, hook: str, iteration: int, metrics: dict[str, Any]) -> None:
-        for callback in self.callbacks:
-            call_with_metrics(callback, hook, self, iteration, metrics)

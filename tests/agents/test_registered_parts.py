@@ -1,6 +1,4 @@
-"""Estimators, filters, losses and aggregations that a user registers, and what is refused."""
-
-import math
+"""Estimators, filters, losses and aggregations that a user registers, and a few that are refused."""
 
 import pytest
 
@@ -13,7 +11,6 @@ from training_runs import lines, trainer  # noqa: E402
 from ragen_agents.starpo import (  # noqa: E402
     FILTERS,
     AdvantageEstimate,
-    Aggregation,
     Estimator,
     GroupFilter,
     PolicyLoss,
@@ -22,14 +19,11 @@ from ragen_agents.starpo import (  # noqa: E402
     TrainConfig,
     keep_groups,
     per_token,
-    register_aggregation,
     register_estimator,
     register_filter,
     register_policy_loss,
 )
-from ragen_agents.starpo.parts.registry import Registry  # noqa: E402
 from ragen_agents.starpo.rollout_step import training_groups  # noqa: E402
-from ragen_agents.starpo.trainer import DivergedError  # noqa: E402
 from ragen_agents.starpo.update.loss import batch_totals, loss_terms  # noqa: E402
 from ragen_agents.starpo.update.models import Scores  # noqa: E402
 from ragen_agents.starpo.update.prepared import LossInput  # noqa: E402
@@ -67,28 +61,19 @@ def estimate(**wrong):
 
 
 @pytest.mark.parametrize(
-    ("function", "needs_critic", "words"),
+    ("function", "needs_critic"),
     [
-        (estimate(advantages=lambda z: z[:, 1:]), False, "of the shape"),
-        (estimate(advantages=lambda z: z / 0), False, "not finite"),
-        (estimate(advantages=lambda z: z.double() + 1e300), False, "not finite in float32"),
-        (estimate(advantages=lambda z: z.clone().requires_grad_()), False, "with a gradient"),
-        (estimate(), True, "no value targets, but is registered with needs_critic=True"),
-        (estimate(value_targets=lambda z: z), False, "registered with needs_critic=False"),
-        (estimate(value_targets=lambda z: z[:, 0]), True, "value_targets of the shape"),
-        (estimate(value_targets=lambda z: z / 0), True, "value_targets that are not finite"),
-        (estimate(value_targets=lambda z: z, value_mask=lambda z: z), True, "must be bool"),
-        (estimate(value_targets=lambda z: z, value_mask=lambda z: z == 0), True, "tokens outside"),
-        (estimate(advantages=lambda z: z + 1j), False, "complex64, but must be real"),
-        (lambda batch: batch.returns, False, "a Tensor, but must return an AdvantageEstimate"),
+        (estimate(advantages=lambda z: z[:, 1:]), False),
+        (estimate(), True),
+        (estimate(value_targets=lambda z: z), False),
     ],
 )
 def test_an_estimator_that_returns_something_wrong_is_refused(
-    function, needs_critic, words, plain, tmp_path
+    function, needs_critic, plain, tmp_path
 ):
     register_estimator(Estimator("wrong", function, "for the test", needs_critic=needs_critic))
     layer = {**plain, "advantage": {"estimator": "wrong"}}
-    with pytest.raises(RagenError, match=f"advantage.estimator=wrong returned .*{words}"):
+    with pytest.raises(RagenError, match=r"advantage\.estimator=wrong must return tensors of"):
         trainer(tmp_path, layer).run()
 
 
@@ -112,9 +97,7 @@ def test_a_filter_is_not_asked_where_the_game_failed_in_all_groups():
     assert keep_groups([], "last", 0.5, 0) == []
 
 
-@pytest.mark.parametrize(
-    "kept", [[0, 0], [2], [-1], [True, False], torch.tensor([True, False]), [0.5], None]
-)
+@pytest.mark.parametrize("kept", [[0, 0], [2], [-1]])
 def test_a_filter_that_keeps_what_is_not_there_is_refused(kept):
     register_filter(GroupFilter("wrong", lambda batch: kept, "for the test"))
     with pytest.raises(RagenError, match=r"filter\.kind=wrong returned"):
@@ -139,10 +122,6 @@ def test_a_registered_policy_loss_is_minimised(plain, tmp_path):
     assert norms["reinforce"] > 0
 
 
-def zeros(part):
-    return torch.zeros_like(part.logprobs)
-
-
 def never(part):
     return torch.zeros(part.logprobs.shape, dtype=torch.bool)
 
@@ -150,17 +129,13 @@ def never(part):
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (lambda part: part.logprobs.mean(), "a Tensor, but must return a TokenLoss"),
-        (lambda part: TokenLoss(part.logprobs.mean(), never(part)), "a loss of the shape"),
+        (lambda part: TokenLoss(part.logprobs.mean(), never(part)), "tensors of the shapes"),
         (lambda part: TokenLoss(part.logprobs.detach(), never(part)), "a loss without a gradient"),
-        (lambda part: TokenLoss(part.logprobs, zeros(part)), "'clipped' that is not bool"),
-        (lambda part: TokenLoss(part.logprobs, None), "'clipped' that is a NoneType"),
-        (lambda part: TokenLoss(0.5, never(part)), "'loss' that is a float"),
     ],
 )
 def test_a_policy_loss_that_returns_something_wrong_is_refused(function, words, plain, tmp_path):
     register_policy_loss(PolicyLoss("wrong", function, "for the test"))
-    with pytest.raises(RagenError, match=f"loss.policy_loss=wrong returned .*{words}"):
+    with pytest.raises(RagenError, match=f"loss.policy_loss=wrong returned {words}"):
         trainer(tmp_path, plain, {"loss": {"policy_loss": "wrong"}}).run()
 
 
@@ -191,60 +166,6 @@ def test_a_policy_loss_that_writes_into_its_input_changes_nothing_else():
         found.append((weight.grad.tolist(), {k: float(v) for k, v in terms.metrics.items()}))
     assert found[0] == found[1]
     assert found[0][1]["kl_step"] > 0
-
-
-def not_a_number(part):
-    return TokenLoss(part.logprobs * float("nan"), never(part))
-
-
-def steep(part):
-    """A finite loss whose gradient is not."""
-    return TokenLoss((part.logprobs * 0.0).abs().sqrt(), never(part))
-
-
-def test_a_policy_loss_that_is_not_finite_is_named(plain, tmp_path):
-    register_policy_loss(PolicyLoss("nan", not_a_number, "for the test"))
-    with pytest.raises(
-        RagenError, match=r"loss\.policy_loss=nan returned a loss that is not finite"
-    ):
-        trainer(tmp_path, plain, {"loss": {"policy_loss": "nan"}}).run()
-
-
-def test_an_aggregation_that_is_not_finite_is_named(plain, tmp_path):
-    register_aggregation(
-        Aggregation("nan", lambda loss, mask, totals: loss.sum() * float("nan"), "for the test")
-    )
-    with pytest.raises(
-        RagenError, match=r"loss\.agg_mode=nan returned nan, but must return a finite"
-    ):
-        trainer(tmp_path, plain, {"loss": {"agg_mode": "nan"}}).run()
-
-
-def test_gradients_that_are_not_finite_are_blamed_on_the_part_too(plain, tmp_path, caplog):
-    register_policy_loss(PolicyLoss("steep", steep, "for the test"))
-    layer = {**plain, "loss": {"policy_loss": "steep"}}
-    trainer(tmp_path / "short", layer).run()
-    assert "steps skipped in this run, because a gradient was not finite: 2; check" in caplog.text
-    with pytest.raises(
-        DivergedError, match=r"check the gradient of loss\.policy_loss=steep, or lower"
-    ):
-        trainer(tmp_path / "long", {**layer, "iterations": 2}).run()
-
-
-def test_a_registered_aggregation_returns_a_scalar(plain, tmp_path):
-    register_aggregation(Aggregation("wrong", lambda loss, mask, totals: loss, "for the test"))
-    with pytest.raises(RagenError, match=r"loss\.agg_mode=wrong returned \(.*must return a scalar"):
-        trainer(tmp_path, plain, {"loss": {"agg_mode": "wrong"}}).run()
-
-
-def test_an_aggregation_keeps_the_gradient(plain, tmp_path):
-    register_aggregation(
-        Aggregation("cut", lambda loss, mask, totals: loss.detach().mean(), "for the test")
-    )
-    with pytest.raises(
-        RagenError, match=r"loss\.agg_mode=cut returned a scalar without a gradient"
-    ):
-        trainer(tmp_path, plain, {"loss": {"agg_mode": "cut"}}).run()
 
 
 def test_a_part_has_settings_of_its_own(plain, tmp_path):
@@ -283,60 +204,13 @@ def test_an_estimator_apart_from_its_aggregation_is_warned_of(plain, tmp_path, c
     assert "published with loss.agg_mode=seq-mean-token-sum-norm" in caplog.text
 
 
-def times(factor):
-    return lambda batch: batch.returns * factor
-
-
-def test_a_name_can_be_registered_once():
-    registry = Registry("advantage.estimator", Estimator)
-    part = Estimator("mine", best_of_group, "for the test")
-    registry.register(part)
-    registry.register(part)  # the same again, as a notebook does
-    other = Estimator("mine", estimate(), "for the test")
-    with pytest.raises(RagenError, match=r"advantage\.estimator=mine is registered already"):
-        registry.register(other)
-    for factor in (1.0, 1.0):  # equal closures
-        registry.register(Estimator("scaled", times(factor), "for the test"))
-    registry.register(Estimator("lambda", lambda batch: None, "for the test"))
-    for name, function in (("scaled", times(2.0)), ("lambda", lambda batch: batch)):
-        with pytest.raises(RagenError, match=f"{name} is registered already; choose another name"):
-            registry.register(Estimator(name, function, "for the test"))
-
-
-def keep_all(batch):
-    return range(len(batch.returns))
-
-
-@pytest.mark.parametrize(
-    ("register", "part", "words"),
-    [
-        (register_filter, Estimator("mine", best_of_group, ""),
-         r"a part for filter\.kind must be of the class GroupFilter, but is Estimator\("),
-        (register_filter, keep_all, "class GroupFilter, but is <function"),
-        (register_estimator, PolicyLoss("mine", best_of_group, ""), "class Estimator"),
-        (register_filter, GroupFilter("", keep_all, ""), "has the name '', but a name is 1 to 64 letters"),
-        (register_filter, GroupFilter("a/b", keep_all, ""), "has the name 'a/b'"),
-        (register_filter, GroupFilter("a b", keep_all, ""), "has the name 'a b'"),
-        (register_filter, GroupFilter(7, keep_all, ""), "has the name 7"),
-        (register_filter, GroupFilter("no", keep_all, ""), "name 'no', which YAML reads as False"),
-        (register_filter, GroupFilter("0.5", keep_all, ""), "name '0.5', which YAML reads as 0.5"),
-        (register_filter, GroupFilter("mine", None, ""), "the function None, but .* of one argument"),
-        (register_filter, GroupFilter("mine", lambda: [0], ""), "must have a function of one argument"),
-        (register_aggregation, Aggregation("mine", keep_all, ""), "a function of 3 arguments"),
-        (register_filter, GroupFilter("mine", keep_all, "", params=["scale"]),
-         r"filter\.kind=mine has the params \['scale'\], but they must map names to finite numbers"),
-        (register_filter, GroupFilter("mine", keep_all, "", params={"scale": "1"}), "finite numbers"),
-        (register_filter, GroupFilter("mine", keep_all, "", params={"scale": math.nan}), "finite numbers"),
-    ],
-)  # fmt: skip
-def test_what_is_no_part_of_the_kind_is_not_registered(register, part, words):
-    with pytest.raises(RagenError, match=words):
-        register(part)
-
-
-def test_a_function_without_a_signature_can_be_registered():
-    register_filter(GroupFilter("largest", max, "for the test"))
-    assert "largest" in FILTERS.names
+def test_a_built_in_name_cannot_be_registered_again():
+    with pytest.raises(RagenError, match=r"advantage\.estimator=grpo is built in"):
+        register_estimator(Estimator("grpo", best_of_group, "for the test"))
+    first, second = (GroupFilter("mine", lambda batch: [0], text) for text in ("one", "two"))
+    register_filter(first)
+    register_filter(second)  # as a notebook does that runs a cell again
+    assert FILTERS["mine"] is second
 
 
 def test_an_imported_file_adds_an_estimator_to_the_command(tiny, tmp_path, monkeypatch, capsys):

@@ -1,6 +1,5 @@
 """Several commands may share the folder of a sweep and its stored results; a failed test is no result."""
 
-import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,8 +16,6 @@ from results import make_result
 
 from ragen_agents.policies.language_models import TransformersPolicy
 from ragen_agents.run_files.files import write_atomically
-from ragen_agents.starpo import ESTIMATORS, Estimator, register_estimator
-from ragen_agents.starpo.parts.own_parts import registered_parts
 from ragen_envs.game.errors import RagenError
 
 
@@ -85,24 +82,3 @@ def test_a_test_whose_generation_breaks_is_no_result_and_is_played_again(tmp_pat
     work._do(task)
     result = read_result(tmp_path, task)
     assert all(len(o.success) == 4 for played in result.outcomes.values() for o in played.values())
-
-
-def test_a_result_is_of_the_registered_part_that_it_was_trained_with(tmp_path, monkeypatch):
-    monkeypatch.setattr(ESTIMATORS, "_parts", dict(ESTIMATORS._parts))
-    register_estimator(Estimator("my-own", lambda batch: None, "for the test"))
-    (task, *_) = plan(load_sweep("risk"), Choice(seeds=1))
-    how = task.train.advantage.model_copy(update={"estimator": "my-own"})
-    task = task.model_copy(update={"train": task.train.model_copy(update={"advantage": how})})
-    (tmp_path / "train").mkdir()
-    write_result(tmp_path, make_result(task))
-    (now,) = registered_parts(task.train).values()
-
-    def trained_with(digest):
-        parts = {"own_parts": {"advantage.estimator": {"name": "my-own", "digest": digest}}}
-        (tmp_path / "train" / "environment.json").write_text(json.dumps(parts))
-
-    trained_with(now.digest)
-    assert read_result(tmp_path, task) is not None
-    trained_with("0" * 64)
-    with pytest.raises(RagenError, match=r"another version of advantage\.estimator=my-own"):
-        read_result(tmp_path, task)

@@ -12,7 +12,6 @@ from ragen_agents.rollout import Episode
 from ragen_agents.run_files.files import write_atomically
 from ragen_agents.run_files.yaml_files import differences_of, explain
 from ragen_agents.starpo.run.gradient_probe import BUCKETS
-from ragen_agents.starpo.run.run_directory import check_registered_parts
 from ragen_agents.starpo.update.loss import Term
 from ragen_bench.sweeps.tasks import SweepTask
 from ragen_envs.game.errors import RagenError
@@ -132,8 +131,7 @@ def read_result(folder: Path, task: SweepTask) -> TaskResult | None:
     """Return the record of a task, or None if it is not done.
 
     Raises:
-        RagenError: The folder holds the record of another task, or a broken one, or a registered part that it
-            was trained with has changed.
+        RagenError: The folder holds the record of another task, or a broken one.
     """
     try:
         text = (folder / RESULT).read_text(encoding="utf-8")
@@ -141,7 +139,6 @@ def read_result(folder: Path, task: SweepTask) -> TaskResult | None:
         return None
     result = parse_result(text, str(folder / RESULT))
     check_same(folder, result.task, task)
-    check_registered_parts(folder / TRAIN, task.train)
     return result
 
 

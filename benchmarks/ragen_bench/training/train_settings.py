@@ -7,8 +7,7 @@ from typing import Any, Final
 from ragen_agents.model_files.source import model_source
 from ragen_agents.run_files.yaml_files import validate
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
-from ragen_agents.starpo.initial_weights import with_weights
-from ragen_agents.starpo.run.run_directory import read_settings
+from ragen_agents.starpo.run.run_directory import read_settings, with_weights
 from ragen_agents.starter import STARTERS
 from ragen_bench.config.game_names import text_id_of
 from ragen_bench.config.overrides import read_overrides

@@ -7,8 +7,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from ragen_agents.starpo.parts.registry import Registry, is_projects
-from ragen_envs.game.errors import RagenError
+from ragen_agents.starpo.parts.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -41,34 +40,11 @@ class Aggregation:
     """One line for the documentation, with the source."""
 
 
-AGGREGATIONS: Final[Registry[Aggregation]] = Registry("loss.agg_mode", Aggregation, arguments=3)
+AGGREGATIONS: Final[Registry[Aggregation]] = Registry("loss.agg_mode")
 """All aggregations by name."""
 
 register_aggregation = AGGREGATIONS.register
-"""Add a part of your own, so that settings can name it; raises `RagenError` if it or its name is refused."""
-
-
-def aggregate(name: str, per_token: Tensor, mask: Tensor, totals: BatchTotals) -> Tensor:
-    """Reduce per-token losses by a registered aggregation.
-
-    Raises:
-        RagenError: It returned something other than a scalar with the gradient of the losses, or one of
-            the caller's returned a scalar that is not finite, of losses that are.
-    """
-    function = AGGREGATIONS[name].function
-    found = function(per_token, mask, totals)
-    if not isinstance(found, Tensor) or found.ndim:
-        shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-        raise RagenError(f"loss.agg_mode={name} returned {shape}, but must return a scalar tensor")
-    if per_token.requires_grad and torch.is_grad_enabled() and not found.requires_grad:
-        raise RagenError(
-            f"loss.agg_mode={name} returned a scalar without a gradient, so that nothing would be learned"
-        )
-    if not is_projects(function) and not found.isfinite() and per_token[mask].isfinite().all():
-        raise RagenError(
-            f"loss.agg_mode={name} returned {float(found.detach())}, but must return a finite number"
-        )
-    return found
+"""Add a part of your own, so that settings can name it."""
 
 
 def token_mean(per_token: Tensor, mask: Tensor, totals: BatchTotals) -> Tensor:

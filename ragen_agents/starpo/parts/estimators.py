@@ -17,10 +17,9 @@ A new one is a function, a registration and a test::
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
-import torch
 from torch import Tensor
 
 from ragen_agents.rollout.trajectory import CONTEXT, Trajectory
@@ -97,11 +96,11 @@ class Estimator:
     """Its own settings and their defaults, set by ``advantage.params``."""
 
 
-ESTIMATORS: Final[Registry[Estimator]] = Registry("advantage.estimator", Estimator)
+ESTIMATORS: Final[Registry[Estimator]] = Registry("advantage.estimator")
 """All estimators by name."""
 
 register_estimator = ESTIMATORS.register
-"""Add a part of your own, so that settings can name it; raises `RagenError` if it or its name is refused."""
+"""Add a part of your own, so that settings can name it."""
 
 
 def per_token(per_trajectory: Tensor, mask: Tensor) -> Tensor:
@@ -109,70 +108,51 @@ def per_token(per_trajectory: Tensor, mask: Tensor) -> Tensor:
     return per_trajectory[:, None].expand(mask.shape).where(mask, 0.0)
 
 
-def check_estimate(found: Any, estimator: Estimator, mask: Tensor) -> AdvantageEstimate:
-    """Return what an estimator returned, if an update can use it.
+def estimate_advantages(estimator: Estimator, batch: EstimatorInput) -> AdvantageEstimate:
+    """Return what an estimator makes of a batch.
 
     Raises:
-        RagenError: It is no `AdvantageEstimate`, or a tensor of it is not what it must be.
+        RagenError: An estimator of a user's own returned something that an update cannot use.
     """
-    where = f"advantage.estimator={estimator.name} returned"
-    if not isinstance(found, AdvantageEstimate):
-        raise RagenError(f"{where} a {type(found).__name__}, but must return an AdvantageEstimate")
-    for each in fields(found):
-        tensor, name = getattr(found, each.name), each.name
-        if tensor is None:
-            continue
-        if not isinstance(tensor, Tensor) or tensor.shape != mask.shape:
-            shape = tuple(tensor.shape) if isinstance(tensor, Tensor) else type(tensor).__name__
-            raise RagenError(
-                f"{where} {name} of the shape {shape}, but must be {tuple(mask.shape)}"
-            )
-        if tensor.is_complex():
-            raise RagenError(f"{where} {name} of {tensor.dtype}, but must be real numbers")
-        if tensor.requires_grad:
-            raise RagenError(f"{where} {name} with a gradient; detach them")
-        if not torch.isfinite(tensor[mask].float()).all():
-            raise RagenError(f"{where} {name} that are not finite in float32")
-    if found.value_mask is not None and found.value_mask.dtype != torch.bool:
-        raise RagenError(f"{where} a value_mask of {found.value_mask.dtype}, but must be bool")
-    if found.value_mask is not None and (found.value_mask & ~mask).any():
+    estimate = estimator.function(batch)
+    tensors = (estimate.advantages, estimate.value_targets, estimate.value_mask)
+    wrong = [tuple(t.shape) for t in tensors if t is not None and t.shape != batch.mask.shape]
+    if wrong or estimator.needs_critic != (estimate.value_targets is not None):
         raise RagenError(
-            f"{where} a value_mask with tokens outside batch.mask, which have no value; use "
-            "value_mask & batch.mask"
+            f"advantage.estimator={estimator.name} must return tensors of the shape "
+            f"{tuple(batch.mask.shape)}, with value targets if and only if it needs a critic"
+            + (f", but returned {wrong[0]}" if wrong else "")
         )
-    if estimator.needs_critic != (found.value_targets is not None):
-        raise RagenError(
-            f"{where} {'no ' if estimator.needs_critic else ''}value targets, but is registered with "
-            f"needs_critic={estimator.needs_critic}"
-        )
-    return found
+    return estimate
 
 
-def _critics(batch: EstimatorInput) -> Tensor:
+def _values(batch: EstimatorInput) -> Tensor:
     assert batch.values is not None  # the estimators below need a critic
     return batch.values
 
 
 def _gae(batch: EstimatorInput) -> AdvantageEstimate:
-    how = batch.settings
+    given = batch.settings
     return AdvantageEstimate(
-        *adv.gae(batch.rewards, _critics(batch), batch.mask, how.gamma, how.lam)
+        *adv.gae(batch.rewards, _values(batch), batch.mask, given.gamma, given.lam)
     )
 
 
 def _turn_gae(batch: EstimatorInput) -> AdvantageEstimate:
-    how = batch.settings
+    given = batch.settings
     return AdvantageEstimate(
-        *adv.turn_gae(batch.rewards, _critics(batch), batch.turn_ids, how.turn_gamma, how.turn_lam)
+        *adv.turn_gae(
+            batch.rewards, _values(batch), batch.turn_ids, given.turn_gamma, given.turn_lam
+        )
     )
 
 
 def _bilevel_gae(batch: EstimatorInput) -> AdvantageEstimate:
-    how = batch.settings
+    given = batch.settings
     return AdvantageEstimate(
         *adv.bilevel_gae(
-            batch.rewards, _critics(batch), batch.turn_ids, how.gamma, how.lam, how.turn_gamma,
-            how.turn_lam,
+            batch.rewards, _values(batch), batch.turn_ids, given.gamma, given.lam, given.turn_gamma,
+            given.turn_lam,
         )
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,11 +59,11 @@ class GroupFilter:
     """Its own settings and their defaults, set by ``filter.params``."""
 
 
-FILTERS: Final[Registry[GroupFilter]] = Registry("filter.kind", GroupFilter)
+FILTERS: Final[Registry[GroupFilter]] = Registry("filter.kind")
 """All filters by name."""
 
 register_filter = FILTERS.register
-"""Add a part of your own, so that settings can name it; raises `RagenError` if it or its name is refused."""
+"""Add a part of your own, so that settings can name it."""
 
 
 def keep_groups(
@@ -87,26 +87,13 @@ def keep_groups(
     if not len(returns):
         return []
     chosen = FILTERS[kind]
-    found = chosen.function(FilterInput(returns, ratio, seed, {**chosen.params, **(params or {})}))
-    kept = _indices(kind, found)
+    batch = FilterInput(returns, ratio, seed, {**chosen.params, **(params or {})})
+    kept = sorted(map(operator.index, chosen.function(batch)))
     if len(set(kept)) < len(kept) or any(not 0 <= i < len(returns) for i in kept):
         raise RagenError(
             f"filter.kind={kind} returned {kept}, but must return different indices below {len(returns)}"
         )
     return kept
-
-
-def _indices(kind: str, found: Any) -> list[int]:
-    try:
-        listed = list(found)
-        # Python takes bools of torch for indices.
-        if any(np.asarray(i).dtype.kind == "b" for i in listed):
-            raise TypeError
-        return sorted(operator.index(i) for i in listed)
-    except TypeError:
-        raise RagenError(
-            f"filter.kind={kind} returned {found!r:.80}, but must return the indices of the groups to keep"
-        ) from None
 
 
 def group_std(returns: Returns) -> NDArray[np.float64]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from ragen_agents.starpo.math.losses import (
     clipped_weight,
     sequence_logprobs,
 )
-from ragen_agents.starpo.parts.registry import Registry, is_projects
+from ragen_agents.starpo.parts.registry import Registry
 from ragen_envs.game.errors import RagenError
 
 if TYPE_CHECKING:
@@ -59,83 +59,57 @@ class PolicyLoss:
     """Its own settings and their defaults, set by ``loss.params``."""
 
 
-POLICY_LOSSES: Final[Registry[PolicyLoss]] = Registry("loss.policy_loss", PolicyLoss)
+POLICY_LOSSES: Final[Registry[PolicyLoss]] = Registry("loss.policy_loss")
 """All policy losses by name."""
 
 register_policy_loss = POLICY_LOSSES.register
-"""Add a part of your own, so that settings can name it; raises `RagenError` if it or its name is refused."""
+"""Add a part of your own, so that settings can name it."""
 
 
-def token_loss(chosen: PolicyLoss, given: PolicyLossInput) -> TokenLoss:
+def token_loss(chosen: PolicyLoss, batch: PolicyLossInput) -> TokenLoss:
     """Return the loss of each token.
 
     Raises:
-        RagenError: The policy loss returned no `TokenLoss`, or a tensor of it is not what it must be.
+        RagenError: A policy loss of a user's own returned something that an update cannot use.
     """
-    found = _checked(chosen.function(given), chosen.name, given.mask)
-    if not is_projects(chosen.function):
-        _check_finite(found.loss, chosen.name, given)
-    return found
-
-
-def _check_finite(loss: Tensor, name: str, given: PolicyLossInput) -> None:
-    """Check that a policy loss returned finite numbers where the model did."""
-    if loss[given.mask].isfinite().all() or not given.logprobs[given.mask].isfinite().all():
-        return
-    raise RagenError(
-        f"loss.policy_loss={name} returned a loss that is not finite, although the log-probabilities are"
-    )
-
-
-def _checked(found: Any, name: str, mask: Tensor) -> TokenLoss:
-    """Return what a policy loss returned, if an update can use it."""
-    where = f"loss.policy_loss={name} returned"
-    if not isinstance(found, TokenLoss):
-        raise RagenError(f"{where} a {type(found).__name__}, but must return a TokenLoss")
-    for part in ("loss", "clipped"):
-        value = getattr(found, part)
-        if not isinstance(value, Tensor):
-            raise RagenError(f"{where} '{part}' that is a {type(value).__name__}, not a tensor")
-    if found.loss.shape != mask.shape:
+    result = chosen.function(batch)
+    shape = batch.mask.shape
+    if result.loss.shape != shape or result.clipped.shape != shape:
         raise RagenError(
-            f"{where} a loss of the shape {tuple(found.loss.shape)}, but must be {tuple(mask.shape)}"
+            f"loss.policy_loss={chosen.name} returned tensors of the shapes {tuple(result.loss.shape)} and "
+            f"{tuple(result.clipped.shape)}, but must return {tuple(shape)}"
         )
-    if found.clipped.shape != mask.shape or found.clipped.dtype != torch.bool:
-        raise RagenError(f"{where} 'clipped' that is not bool of the shape {tuple(mask.shape)}")
-    if torch.is_grad_enabled() and not found.loss.requires_grad:
-        raise RagenError(f"{where} a loss without a gradient, so that nothing would be learned")
-    return found
+    if torch.is_grad_enabled() and not result.loss.requires_grad:
+        raise RagenError(
+            f"loss.policy_loss={chosen.name} returned a loss without a gradient, so that nothing would be "
+            "learned"
+        )
+    return result
 
 
-def _ppo_clip(part: PolicyLossInput) -> TokenLoss:
-    how = part.settings
+def _ppo_clip(batch: PolicyLossInput) -> TokenLoss:
+    given = batch.settings
     return clipped_surrogate(
-        part.logprobs, part.old_logprobs, part.advantages, how.clip_ratio_low, how.clip_ratio_high,
-        how.dual_clip,
+        batch.logprobs, batch.old_logprobs, batch.advantages, given.clip_ratio_low,
+        given.clip_ratio_high, given.dual_clip,
     )  # fmt: skip
 
 
-def _gspo(part: PolicyLossInput) -> TokenLoss:
-    return _of_sequences(part, torch.where(part.mask, 0, -1))
-
-
-def _gspo_turn(part: PolicyLossInput) -> TokenLoss:
-    return _of_sequences(part, torch.where(part.mask, part.turn_ids, -1))
-
-
-def _of_sequences(part: PolicyLossInput, sequences: Tensor) -> TokenLoss:
-    how = part.settings
+def _gspo(batch: PolicyLossInput) -> TokenLoss:
+    given, sequences = batch.settings, torch.where(batch.mask, 0, -1)
     return clipped_surrogate(
-        sequence_logprobs(part.logprobs, sequences), sequence_logprobs(part.old_logprobs, sequences),
-        part.advantages, how.clip_ratio_low, how.clip_ratio_high, how.dual_clip,
+        sequence_logprobs(batch.logprobs, sequences),
+        sequence_logprobs(batch.old_logprobs, sequences),
+        batch.advantages, given.clip_ratio_low, given.clip_ratio_high, given.dual_clip,
     )  # fmt: skip
 
 
-def _cispo(part: PolicyLossInput) -> TokenLoss:
-    how = part.settings
+def _cispo(batch: PolicyLossInput) -> TokenLoss:
+    given = batch.settings
     return clipped_weight(
-        part.logprobs, part.old_logprobs, part.advantages, how.clip_ratio_low, how.clip_ratio_high
-    )
+        batch.logprobs, batch.old_logprobs, batch.advantages, given.clip_ratio_low,
+        given.clip_ratio_high,
+    )  # fmt: skip
 
 
 for _loss in (
@@ -145,10 +119,6 @@ for _loss in (
         "PPO's surrogate with one ratio for each trajectory, the geometric mean of its tokens' (GSPO, arXiv "
         "2507.18071; published with clips of 3e-4 and 4e-4)",
         agg_mode="seq-mean-token-mean",
-    ),
-    PolicyLoss(
-        "gspo-turn", _gspo_turn,
-        "the same with one ratio for each turn",
     ),
     PolicyLoss(
         "cispo", _cispo,

@@ -4,17 +4,14 @@ The paper finds that reasoning fades where only the outcome is rewarded (section
 rewards that see it. Each part is weighted, summed, and logged apart.
 """
 
-import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ragen_agents.rollout.collect import RewardFunction
-from ragen_agents.signatures import takes
 from ragen_agents.starpo.config import Reward
 from ragen_envs.conversation import ConversationWrapper, Defect, ParsedReply, TurnResult
-from ragen_envs.game.errors import RagenError
 from ragen_envs.game.text import COORDINATES
 
 _PLACE = re.compile(r"\(?(\d+)\W{1,2}(\d+)\)?")
@@ -60,33 +57,14 @@ class FunctionReward:
 
     def parts(self, before: str, reply: str, result: TurnResult) -> dict[str, float]:  # noqa: ARG002
         """Return the named parts, or the number under the function's name."""
-        found = self.function(reply, result)
+        rewards = self.function(reply, result)
         name = getattr(self.function, "__name__", "reward")
-        return dict(found) if isinstance(found, Mapping) else {name: found}
+        return dict(rewards) if isinstance(rewards, Mapping) else {name: rewards}
 
 
 def as_reward(reward: RewardFunction | Callable[..., Any]) -> RewardFunction:
-    """Return a reward as the collector takes it.
-
-    Args:
-        reward: A `RewardFunction`, or a function ``(reply, result)`` that returns a number or named parts.
-
-    Raises:
-        RagenError: It is neither.
-    """
-    if inspect.isclass(reward):
-        raise RagenError(
-            f"the reward is the class {reward.__name__}, but must be an instance of it"
-        )
-    if isinstance(reward, RewardFunction):
-        return reward
-    if callable(reward):
-        if not takes(reward, 2):
-            raise RagenError(
-                f"the reward {reward!r} must take two arguments, the reply and its TurnResult"
-            )
-        return FunctionReward(reward)
-    raise RagenError(f"the reward is {reward!r}, but must be a function or a RewardFunction")
+    """Return a reward, or a function ``(reply, result)``, as the collector takes it."""
+    return reward if isinstance(reward, RewardFunction) else FunctionReward(reward)
 
 
 def graded_format(parsed: ParsedReply) -> float:
@@ -109,11 +87,11 @@ def grounded(thought: str, coordinates: str) -> float:
     true = claimed = 0
     for line in coordinates.splitlines():
         name, colon, places = line.partition(": ")
-        told = re.search(rf"\b{re.escape(name)}(?:e?s)?\b{_LIST}", thought, re.IGNORECASE)
-        if not colon or told is None:
+        mention = re.search(rf"\b{re.escape(name)}(?:e?s)?\b{_LIST}", thought, re.IGNORECASE)
+        if not colon or mention is None:
             continue
         real = set(_PLACE.findall(places))
-        said = _PLACE.findall(told.group(1))
+        said = _PLACE.findall(mention.group(1))
         claimed += len(said)
         true += len(real & set(said))
     return true / claimed if claimed else 0.0

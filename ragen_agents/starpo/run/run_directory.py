@@ -9,19 +9,41 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from ragen_agents.model_files.source import local_folder
+from ragen_agents.model_files.source import local_folder, model_source, weights_digest
 from ragen_agents.run_files import CONFIG, ENVIRONMENT
 from ragen_agents.run_files.files import exclusive_lock, write_atomically
 from ragen_agents.run_files.records import METRICS, describe_provenance, read_metrics
 from ragen_agents.run_files.yaml_files import differences_of, dump_yaml, load_yaml, validate
 from ragen_agents.starpo.config import TrainConfig, resources_of
-from ragen_agents.starpo.parts.own_parts import OwnPart, registered_parts
+from ragen_agents.starpo.parts.aggregations import AGGREGATIONS
+from ragen_agents.starpo.parts.estimators import ESTIMATORS
+from ragen_agents.starpo.parts.filters import FILTERS
+from ragen_agents.starpo.parts.policy_losses import POLICY_LOSSES
+from ragen_agents.starpo.parts.registry import Part, is_builtin, qualified_name
 from ragen_envs.game.errors import RagenError
 
 _LOCK: Final = ".lock"
 _OWN_PARTS: Final = "own_parts"
-"""Key of the environment file for what the caller passed to the trainer or registered."""
+"""Key of the environment file for the parts that the caller passed to the trainer or registered."""
 _log: Final = logging.getLogger("ragen.starpo")
+
+
+def with_weights(config: TrainConfig) -> TrainConfig:
+    """Return a config with the hash of its model's files, by which a run knows what it started from.
+
+    Raises:
+        RagenError: There is no such model, or the config has the hash of another one.
+    """
+    folder = Path(model_source(config.model))
+    if config.model.startswith("hf:"):
+        return config
+    digest = weights_digest(folder)
+    if config.weights not in (None, digest):
+        raise RagenError(
+            f"weights is {config.weights:.12}…, but the files of the model '{config.model}' have the hash "
+            f"{digest:.12}…; restore the model, or leave weights out to train the one that is there"
+        )
+    return config.model_copy(update={"weights": digest})
 
 
 def config_digest(config: TrainConfig) -> str:
@@ -34,17 +56,30 @@ def _fixed(config: TrainConfig) -> dict[str, Any]:
     return config.model_dump(mode="json", exclude={"iterations": True, **resources_of(config)})
 
 
-def default_run_dir(config: TrainConfig, own_parts: Mapping[str, OwnPart] | None = None) -> Path:
+def own_parts(config: TrainConfig, **passed: object | None) -> dict[str, str]:
+    """Return ``module:name`` of each part that a caller has passed or registered, by kind or setting."""
+    chosen: dict[str, Part] = {
+        ESTIMATORS.field: ESTIMATORS[config.advantage.estimator],
+        FILTERS.field: FILTERS[config.filter.kind],
+        POLICY_LOSSES.field: POLICY_LOSSES[config.loss.policy_loss],
+        AGGREGATIONS.field: AGGREGATIONS[config.loss.agg_mode],
+    }
+    registered = {k: part.function for k, part in chosen.items() if not is_builtin(part)}
+    parts = {**passed, **registered}
+    return {kind: qualified_name(part) for kind, part in parts.items() if part is not None}
+
+
+def default_run_dir(config: TrainConfig, parts: Mapping[str, str] | None = None) -> Path:
     """Return a path under ``runs/`` that depends on the config and the names of the caller's parts only.
 
     The same command, or the same script, therefore resumes its run.
     """
     game = re.sub(r"\W+", "-", config.game.split("/")[-1].removesuffix("Text-v0"))
-    how = f"{config.advantage.estimator}-{config.filter.kind}-seed{config.seed}"
+    method = f"{config.advantage.estimator}-{config.filter.kind}-seed{config.seed}"
     digest = config_digest(config)
-    if own_parts:
-        digest = hashlib.sha256(f"{digest} {json.dumps(_names(own_parts))}".encode()).hexdigest()
-    return Path("runs") / f"train-{game}-{how}-{digest[:8]}"
+    if parts:
+        digest = hashlib.sha256(f"{digest} {json.dumps(parts)}".encode()).hexdigest()
+    return Path("runs") / f"train-{game}-{method}-{digest[:8]}"
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -86,9 +121,7 @@ def load_train_config(folder: Path) -> TrainConfig:
 
 
 @contextmanager
-def open_run_dir(
-    folder: Path, config: TrainConfig, own_parts: Mapping[str, OwnPart]
-) -> Iterator[None]:
+def open_run_dir(folder: Path, config: TrainConfig, parts: Mapping[str, str]) -> Iterator[None]:
     """Make a run directory, or check that it holds this run; hold its lock until the end of the block.
 
     Warns if the run that it holds is complete.
@@ -96,7 +129,7 @@ def open_run_dir(
     Args:
         folder: The run directory.
         config: The run's.
-        own_parts: The parts that the caller passed to the trainer; a run is resumed with the same.
+        parts: The names of the caller's parts, which are recorded.
 
     Raises:
         RagenError: It holds something else, is in use, or cannot be written.
@@ -107,12 +140,12 @@ def open_run_dir(
             folder.mkdir(parents=True, exist_ok=True)
             resources.enter_context(exclusive_lock(folder / _LOCK))
             if (folder / CONFIG).exists():
-                _check_same(folder, config, own_parts)
+                _check_same(folder, config)
                 _warn_if_complete(folder, config)
             model = local_folder(config.model)
             described = describe_provenance({} if model is None else {config.model: model})
-            if parts := {**own_parts, **registered_parts(config)}:
-                described[_OWN_PARTS] = {kind: part._asdict() for kind, part in parts.items()}
+            if parts:
+                described[_OWN_PARTS] = dict(parts)
             provenance = json.dumps(described, indent=1) + "\n"
             write_atomically(folder / ENVIRONMENT, provenance)
             write_atomically(folder / CONFIG, dump_yaml(config.model_dump(mode="json")))
@@ -132,74 +165,16 @@ def _check_contents(folder: Path) -> None:
         )
 
 
-def _check_same(folder: Path, config: TrainConfig, own_parts: Mapping[str, OwnPart]) -> None:
-    there = load_train_config(folder)
-    if config.iterations < there.iterations:
+def _check_same(folder: Path, config: TrainConfig) -> None:
+    earlier = load_train_config(folder)
+    if config.iterations < earlier.iterations:
         raise RagenError(
-            f"iterations is {config.iterations}, but the run in '{folder}' has {there.iterations}; a run "
+            f"iterations is {config.iterations}, but the run in '{folder}' has {earlier.iterations}; a run "
             "can be made longer, not shorter"
         )
-    differs = differences_of(_fixed(there), _fixed(config))
+    differs = differences_of(_fixed(earlier), _fixed(config))
     if differs is not None:
         raise RagenError(f"'{folder}' holds another run: {differs}; choose another run directory")
-    _check_same_parts(folder, _own_parts_of(folder), own_parts, registered_parts(config))
-
-
-def _check_same_parts(
-    folder: Path, before: Mapping[str, OwnPart], passed: Mapping[str, OwnPart],
-    registered: Mapping[str, OwnPart],
-) -> None:  # fmt: skip
-    """Check the names of passed parts, and the hashes of all that have one."""
-    # The names of registered parts are settings. Earlier versions did not record these parts.
-    passed_before = {kind: part for kind, part in before.items() if "." not in kind}
-    if _names(passed_before) != _names(passed):
-        raise RagenError(
-            f"'{folder}' holds a run with {_listed(passed_before)}, but it would be resumed with "
-            f"{_listed(passed)}; pass the same parts, or choose another directory"
-        )
-    _check_digests(folder, before, {**passed, **registered})
-
-
-def check_registered_parts(folder: Path, config: TrainConfig) -> None:
-    """Check that the registered parts that a run has learned with have not changed since.
-
-    Raises:
-        RagenError: One of them has.
-    """
-    registered = registered_parts(config)
-    if registered and (folder / ENVIRONMENT).exists():
-        _check_digests(folder, _own_parts_of(folder), registered)
-
-
-def _check_digests(folder: Path, before: Mapping[str, OwnPart], now: Mapping[str, OwnPart]) -> None:
-    for kind, part in now.items():
-        digests = {part.digest, before[kind].digest} if kind in before else set()
-        if len(digests - {None}) > 1:
-            raise RagenError(
-                f"'{folder}' holds a run with another version of {kind}={part.name}: its source or the "
-                "values that it holds have changed; restore them, or choose another run directory"
-            )
-
-
-def _own_parts_of(folder: Path) -> dict[str, OwnPart]:
-    try:
-        described = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))
-        found = described.get(_OWN_PARTS, {})
-        # Earlier versions recorded names alone.
-        return {
-            kind: OwnPart(part, None) if isinstance(part, str) else OwnPart(**part)
-            for kind, part in found.items()
-        }
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise RagenError(f"'{folder / ENVIRONMENT}' cannot be read: {error}") from error
-
-
-def _names(parts: Mapping[str, OwnPart]) -> dict[str, str]:
-    return {kind: part.name for kind, part in parts.items()}
-
-
-def _listed(parts: Mapping[str, OwnPart]) -> str:
-    return ", ".join(f"{kind}={part.name}" for kind, part in parts.items()) or "no parts of its own"
 
 
 def _warn_if_complete(folder: Path, config: TrainConfig) -> None:

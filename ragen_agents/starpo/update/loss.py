@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.math.losses import kl_estimate, value_loss
-from ragen_agents.starpo.parts.aggregations import BatchTotals, aggregate, token_mean
+from ragen_agents.starpo.parts.aggregations import AGGREGATIONS, BatchTotals, token_mean
 from ragen_agents.starpo.parts.policy_losses import (
     POLICY_LOSSES,
     PolicyLossInput,
@@ -67,7 +67,7 @@ def loss_terms(
     how = config.loss
 
     def mean(per_token: Tensor) -> Tensor:
-        return aggregate(how.agg_mode, per_token, inputs.mask, totals)
+        return AGGREGATIONS[how.agg_mode].function(per_token, inputs.mask, totals)
 
     chosen = POLICY_LOSSES[how.policy_loss]
     # Copies, so that a loss that writes into them changes no other term and no metric.

@@ -18,7 +18,7 @@ from ragen_agents.starpo.parts.estimators import (
     ESTIMATORS,
     AdvantageEstimate,
     EstimatorInput,
-    check_estimate,
+    estimate_advantages,
 )
 from ragen_agents.starpo.update.batch import TrainBatch
 from ragen_agents.starpo.update.models import Scores
@@ -127,7 +127,8 @@ def _estimate(
     if config.loss.kl == "reward" and reference_logprobs is not None:
         gap = kl_estimate(scores.logprobs, reference_logprobs, config.loss.kl_estimator)
         rewards = rewards - config.loss.kl_coef * torch.where(batch.mask, gap, 0.0)
-    given = estimator.function(
+    estimate = estimate_advantages(
+        estimator,
         EstimatorInput(  # copies, so that an estimator that writes into them changes nothing else
             rewards=rewards,
             values=scores.values.clone() if estimator.needs_critic else None,
@@ -139,9 +140,8 @@ def _estimate(
             trajectories=batch.trajectories,
             settings=config.advantage,
             params={**estimator.params, **config.advantage.params},
-        )
+        ),
     )
-    estimate = check_estimate(given, estimator, batch.mask)
     dtype, targets = scores.logprobs.dtype, estimate.value_targets
     estimate = replace(
         estimate, advantages=estimate.advantages.to(dtype),
