@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from ragen_agents.engines.vllm.api import check_extra
-from ragen_agents.starpo.math.losses import KlEstimator, MaskLevel
+from ragen_agents.starpo.math.losses import KlEstimator
 from ragen_agents.starpo.parts.aggregations import AGGREGATIONS
 from ragen_agents.starpo.parts.estimators import ESTIMATORS
 from ragen_agents.starpo.parts.filters import FILTERS
@@ -112,8 +112,6 @@ class Filter(_Section):
     refill: Annotated[int, Field(ge=0)] = 0
     """Maximum number of times that fresh levels replace groups of equal returns before the filter chooses
     (DAPO's dynamic sampling, arXiv 2503.14476)."""
-    loss_weight: Literal["none", "kept", "sqrt-kept"] = "none"
-    """Factor of the policy loss: the share of groups that is kept, its square root, or none (RAGEN-2)."""
     params: Params = Field(default_factory=dict)
     """Settings that the filter was registered with."""
 
@@ -163,8 +161,6 @@ class Loss(_Section):
     """Estimator of the divergence: k1 in the reward (paper), k2 or k3 in the loss."""
     agg_mode: AggregationName = "token-mean"
     """Name of a registered aggregation of the losses over tokens."""
-    length_norm: Positive | None = None
-    """Constant by which seq-mean-token-sum-norm divides; rollout.max_tokens by default."""
     cliprange_value: Amount | None = None
     """Maximum distance of values from the old ones; no limit by default."""
     tis_cap: Annotated[float, Field(ge=1)] | None = 2.0
@@ -173,8 +169,6 @@ class Loss(_Section):
     mis_bounds: tuple[Above, Above] | None = None
     """Bounds of the ratio of trainer to engine; tokens outside are left out of losses and denominators
     (masked importance sampling). No bounds by default."""
-    mis_level: MaskLevel = "token"
-    """Whether mis_bounds apply to each token, or to a trajectory's geometric mean."""
     params: Params = Field(default_factory=dict)
     """Settings that the policy loss was registered with."""
 
@@ -220,14 +214,6 @@ class Update(_Section):
     """Whether the output head computes in float32 although the precision is bfloat16. By default false on
     a GPU, where logits of bfloat16 operands are summed and kept in float32, and on a CPU true if several
     optimizer steps share the log-probabilities of one rollout."""
-    old_logprobs: Literal["trainer"] | None = None
-    """Where the log-probabilities before the update come from. trainer: always from a forward pass of
-    the trainer. By default they are those of the rollout if the two differ by rounding only: with
-    engine=transformers, float32, weights that are not sharded by fsdp, and no critic that shares the
-    policy's trunk. Even then, the trainer computes them in every tenth iteration. Affects speed and
-    rounding only."""
-    max_nonfinite_steps: Positive = 3
-    """Consecutive optimizer steps with a non-finite gradient after which the run stops."""
 
     @property
     def recomputes(self) -> bool:
@@ -289,13 +275,6 @@ class Monitor(_Section):
 
     window: Positive = 5
     """Number of latest iterations that are compared with as many at the start."""
-    reward_std_floor: Share = 0.3
-    """Early sign: in-group reward deviation below this share of its baseline."""
-    entropy_floor: Share = 0.3
-    """Early sign: token entropy below this share of its baseline."""
-    grad_norm_spike: Annotated[float, Field(gt=1)] = 5.0
-    """Late sign: gradient norm above this many times the median of the window before, in three iterations
-    in a row."""
     success_floor: Share = 0.5
     """Collapse: mean success below this share of the best window's."""
     information_every: Annotated[int, Field(ge=0)] = 10
@@ -306,9 +285,6 @@ class Monitor(_Section):
     gradients_every: Annotated[int, Field(ge=0)] = 0
     """Iterations between two measurements of gradients (RAGEN-2's probe), each of which costs about two to
     three updates of all groups; 0 for none."""
-    retrieval_floor: Share = 0.3
-    """Template collapse: the rate above chance at which replies can be matched to their prompts is
-    below this share of its first value, while the entropy stays high."""
     action: Literal["warn", "stop", "rollback"] = "warn"
     """What happens at a collapse. rollback returns to the last healthy checkpoint once, and stops at the
     next collapse."""
@@ -372,14 +348,11 @@ class TrainConfig(_Section):
 
     @property
     def trusts_rollout_scores(self) -> bool:
-        """Whether the engine's log-probabilities are those of the trainer, if no weights are sharded.
-
-        See ``update.old_logprobs``.
-        """
+        """Whether rollouts have the trainer's log-probabilities up to rounding, if no weights are sharded."""
         # A critic on the policy's trunk is passed together with the policy.
         shares_pass = self.has_critic and self.critic.kind == "shared"
         same = self.engine == "transformers" and self.update.precision == "float32"
-        return self.update.old_logprobs is None and same and not shares_pass
+        return same and not shares_pass
 
     def has_float32_head(self, on_cuda: bool) -> bool:
         """Return whether the output head runs in float32 under bfloat16, see ``update.float32_head``."""
@@ -498,5 +471,5 @@ def resources_of(config: TrainConfig) -> dict[str, Any]:
         "server": True,
         "fsdp": True,
         "vllm": vllm | {"max_model_len"} if config.vllm.max_model_len is None else vllm,
-        "update": {"max_tokens_per_micro_batch", "gradient_checkpointing", "old_logprobs"},
+        "update": {"max_tokens_per_micro_batch", "gradient_checkpointing"},
     }

@@ -61,13 +61,6 @@ def kept_groups(
     return [numbers[i] for i in kept]
 
 
-def loss_weight(config: TrainConfig, kept: int, groups: int) -> float:
-    """Return the factor of the policy loss where so many of the groups are kept."""
-    share = kept / groups if groups else 1.0
-    powers = {"none": 0.0, "sqrt-kept": 0.5, "kept": 1.0}
-    return float(share ** powers[config.filter.loss_weight])
-
-
 def learnable(trajectories: Sequence[Trajectory], kept: Sequence[int]) -> list[Trajectory]:
     """Return the trajectories of the kept groups that an update can learn from.
 

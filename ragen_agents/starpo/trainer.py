@@ -28,7 +28,6 @@ from ragen_agents.starpo.rollout_step import (
     group_numbers,
     kept_groups,
     learnable,
-    loss_weight,
 )
 from ragen_agents.starpo.run.empty_iterations import (
     EMPTY_LIMIT,
@@ -68,7 +67,7 @@ from ragen_envs.game.errors import RagenError
 from ragen_envs.levels.seeding import new_stream
 
 _log: Final = logging.getLogger("ragen.starpo")
-_SCORED_EVERY: Final = 10
+SCORED_EVERY: Final = 10
 """Iterations between two that score rollouts again, which shows whether the engine still agrees."""
 
 
@@ -372,11 +371,10 @@ class Trainer:
                 journal.sample(iteration + 1, "train", trajectory)
         if not chosen:
             return None, metrics
-        weight = loss_weight(config, len(kept), len(group_numbers(candidates)))
         with self._phases.timed("scores"):
             batch = TrainBatch.of(chosen, self.codec.pad)
-            trusted = self._trusts_rollout and iteration % _SCORED_EVERY != 0
-            return self.learner.prepare(batch, weight, trust_rollout=trusted), metrics
+            trusted = self._trusts_rollout and iteration % SCORED_EVERY != 0
+            return self.learner.prepare(batch, trust_rollout=trusted), metrics
 
     def _diagnose(
         self, iteration: int, trajectories: list[Trajectory], candidates: list[Trajectory]

@@ -16,7 +16,7 @@ from ragen_agents.starpo.rollout_step import training_groups  # noqa: E402
 
 DR_GRPO = {
     "advantage": {"estimator": "dr-grpo"},
-    "loss": {"agg_mode": "seq-mean-token-sum-norm", "length_norm": 50, "kl": "none"},
+    "loss": {"agg_mode": "seq-mean-token-sum-norm", "kl": "none"},
     "filter": {"kind": "none"},
 }
 
@@ -41,13 +41,15 @@ def test_the_loss_is_the_published_one(tiny, tmp_path):
         trajectory.turns[0].rewards = {"game": float(number**2)}
         if number % 2:  # trajectories of different lengths
             trajectory.turn_ids = [-1 if turn else 0 for turn in trajectory.turn_ids]
-    returns = [t.episode_return for t in trajectories]
+    returns, constant = [t.episode_return for t in trajectories], one.config.rollout.max_tokens
     groups = [t.group for t in trajectories]
     centred = [
         r - sum(x for x, g in zip(returns, groups, strict=True) if g == own) / groups.count(own)
         for r, own in zip(returns, groups, strict=True)
     ]
-    expected = -sum(a * t.written for a, t in zip(centred, trajectories, strict=True)) / (8 * 50)
+    expected = -sum(a * t.written for a, t in zip(centred, trajectories, strict=True)) / (
+        8 * constant
+    )
     assert abs(expected) > 0.1
     metrics = one.learner.update(
         one.learner.prepare(TrainBatch.of(trajectories, one.codec.pad)), iteration=0

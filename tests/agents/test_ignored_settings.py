@@ -99,7 +99,8 @@ def test_sweeps_set_nothing_in_vain(name):
     sweep = load_sweep(name)
     for scale in sweep.scales:
         for task in plan(sweep, Choice(scale=scale, seeds=1)):
-            assert list(setting_warnings(task.train)) == [], (scale, task.cell)
+            in_vain = [t for t in setting_warnings(task.train) if "has no effect" in t]
+            assert in_vain == [], (scale, task.cell)
 
 
 def test_the_command_says_it_in_one_line(tiny, tmp_path, capsys):

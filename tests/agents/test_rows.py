@@ -129,13 +129,14 @@ def test_each_row_is_the_prompt_that_was_shown(settings, tiny, tmp_path):
 @pytest.mark.parametrize("preset", ["starpo-ppo", "starpo-grpo"])
 @pytest.mark.parametrize("history", ["full", "none"])
 def test_a_model_whose_template_removes_thoughts_is_trained_and_resumed(
-    preset, history, thinker, tmp_path
+    preset, history, thinker, tmp_path, monkeypatch
 ):
     kwargs = {"env_kwargs": {**LONG["env_kwargs"], "history": history}}
     layers = [
         {"model": str(thinker), "filter": {"kind": "none"}, "monitor": {"information_every": 1}}
     ]
-    layers += [LONG, kwargs, {"update": {"old_logprobs": "trainer"}}]
+    layers += [LONG, kwargs]
+    monkeypatch.setattr("ragen_agents.starpo.trainer.SCORED_EVERY", 1)
     reports = []
     trainer(tmp_path / "whole", *layers, preset=preset, reports=reports).run()
     assert all(metrics["mismatch_max"] < 1e-3 for _, metrics in reports[1:] if "rows" in metrics)

@@ -104,15 +104,21 @@ def test_python_is_not_taken_apart_under_threads_of_gloo(started_by, ends, tmp_p
 def test_processes_that_split_the_weights_learn_what_one_does(more, tiny, tmp_path):
     """Also where they go on from the checkpoint of one that had all weights, and it from theirs."""
     one, two = tmp_path / "one", tmp_path / "two"
-    arguments = [*FAST, *more, "update.old_logprobs=trainer"]  # as split weights need
+    scored = tmp_path / "scored.py"  # in every iteration, as split weights need
+    scored.write_text("from ragen_agents.starpo import trainer\n\ntrainer.SCORED_EVERY = 1\n")
+
+    def scored_command(out, *arguments, iterations):
+        made = command(tiny, out, *FAST, *more, *arguments, iterations=iterations)
+        return [*made[:3], "--import", str(scored), *made[3:]]
+
     for iterations in (1, 3, 4):
-        alone(command(tiny, one, *arguments, iterations=iterations))
+        alone(scored_command(one, iterations=iterations))
         if iterations == 1:
             shutil.copytree(one, two)
         if iterations == 3:
-            in_two_processes(command(tiny, two, *arguments, "fsdp=true", iterations=3))
+            in_two_processes(scored_command(two, "fsdp=true", iterations=3))
             assert_same_run(one, two, 3)
-    alone(command(tiny, two, *arguments, iterations=4))
+    alone(scored_command(two, iterations=4))
     assert_same_run(one, two, 4)
 
 
@@ -123,7 +129,7 @@ def test_split_weights_have_whole_gradients_in_bfloat16(more, tiny, tmp_path):
     for splits in (False, True):
         out = tmp_path / str(splits)
         arguments = [
-            "--preset", "starpo-grpo", "update.precision=bfloat16", "update.old_logprobs=trainer",
+            "--preset", "starpo-grpo", "update.precision=bfloat16",
             "update.max_tokens_per_micro_batch=600", "loss.entropy_coef=0.1",
             f"fsdp={str(splits).lower()}", *more,
         ]  # fmt: skip

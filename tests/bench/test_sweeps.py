@@ -454,8 +454,8 @@ def test_a_length_that_is_given_is_part_of_the_experiment(setting, counts):
 def test_a_sweeps_own_runs_go_before_those_of_others(tmp_path):
     tasks = plan(load_sweep("clip-kl"), Choice(seeds=1))
     task = next(t for t in tasks if (t.cell, t.seed) == ("base", 0))
-    update = task.train.update.model_copy(update={"old_logprobs": "trainer"})
-    train = task.train.model_copy(update={"update": update})  # another rounding, the same method
+    update = task.train.update.model_copy(update={"gradient_checkpointing": True})
+    train = task.train.model_copy(update={"update": update})  # another memory, the same method
     twin = task.model_copy(update={"sweep": "algorithm", "cell": "starpo-ppo", "train": train})
     others = borrowed([make_result(twin)], [task])
     (state,) = read_states([task], tmp_path, {}, others)

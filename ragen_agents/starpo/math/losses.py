@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 KlEstimator = Literal["k1", "k2", "k3"]
-MaskLevel = Literal["token", "trajectory"]
 
 
 @dataclass(frozen=True)
@@ -112,18 +111,9 @@ def importance_weights(old_logprobs: Tensor, rollout_logprobs: Tensor, cap: floa
 
 
 def within_bounds(
-    old_logprobs: Tensor, rollout_logprobs: Tensor, mask: Tensor, low: float, high: float,
-    level: MaskLevel,
-) -> Tensor:  # fmt: skip
-    """Return the tokens whose ratio pi_trainer / pi_engine lies in [low, high], (B, T) bool.
-
-    With level "trajectory" the ratio is the geometric mean over the trajectory's tokens, and all of them
-    stay or none. The product would exceed any bounds in long trajectories.
-    """
-    if level == "trajectory":
-        whole = torch.where(mask, 0, -1)
-        old_logprobs = sequence_logprobs(old_logprobs, whole)
-        rollout_logprobs = sequence_logprobs(rollout_logprobs, whole)
+    old_logprobs: Tensor, rollout_logprobs: Tensor, mask: Tensor, low: float, high: float
+) -> Tensor:
+    """Return the tokens whose ratio pi_trainer / pi_engine lies in [low, high], (B, T) bool."""
     gap = old_logprobs - rollout_logprobs
     return mask & (gap >= math.log(low)) & (gap <= math.log(high))
 

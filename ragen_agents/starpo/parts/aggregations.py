@@ -21,7 +21,7 @@ class BatchTotals:
     value_tokens: float
     """Tokens with a value target."""
     length: float
-    """The constant ``loss.length_norm``."""
+    """``rollout.max_tokens``."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ for _aggregation in (
     ),
     Aggregation(
         "seq-mean-token-sum-norm", _seq_mean_token_sum_norm,
-        "the mean over trajectories of their sums over tokens, divided by the constant "
-        "`loss.length_norm` (Dr.GRPO, arXiv 2503.20783)",
+        "the mean over trajectories of their sums over tokens, divided by "
+        "`rollout.max_tokens` (Dr.GRPO, arXiv 2503.20783)",
     ),
 ):  # fmt: skip
     register_aggregation(_aggregation)

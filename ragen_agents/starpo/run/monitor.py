@@ -12,6 +12,10 @@ from typing import Literal
 
 from ragen_agents.starpo.config import Monitor
 
+_FLOOR = 0.3
+"""Share of its first value below which a deviation, an entropy or a retrieval rate is a sign."""
+_SPIKE = 5.0
+"""Multiple of its usual value above which a gradient norm is a sign."""
 _LASTING = 3
 """Iterations that a spike of the gradient norm must last."""
 
@@ -68,17 +72,17 @@ class EchoTrapMonitor:
         signs: list[tuple[Sign, str]] = [("collapse", self._collapse())]
         if not solved:
             signs += [
-                ("reward_std", self._floor("reward_std", self.config.reward_std_floor)),
-                ("entropy", self._floor("entropy", self.config.entropy_floor)),
+                ("reward_std", self._fallen("reward_std")),
+                ("entropy", self._fallen("entropy")),
                 ("gradient", self._spike()),
                 ("template", self._template()),
             ]
         return signs
 
-    def _floor(self, name: str, share: float) -> str:
+    def _fallen(self, name: str) -> str:
         window = self.config.window
         base, now = self._mean(name, 0, window), self._mean(name, -window, None)
-        if base <= 0 or now >= share * base:
+        if base <= 0 or now >= _FLOOR * base:
             return ""
         return f"{name} fell to {now:.3g}, {100 * now / base:.0f}% of its first {window} iterations"
 
@@ -90,15 +94,15 @@ class EchoTrapMonitor:
         # A single iteration proves nothing: where few groups have a spread, its norm is one group's.
         now = min(norms[-_LASTING:])
         usual = median(norms[-window - _LASTING : -_LASTING])
-        if usual <= 0 or now <= self.config.grad_norm_spike * usual:
+        if usual <= 0 or now <= _SPIKE * usual:
             return ""
         return f"gradient norm {now:.3g} is {now / usual:.1f} times its usual {usual:.3g}"
 
     def _template(self) -> str:
         above = [m[_TRACED] - m[_CHANCE] for m in self.history if _TRACED in m]
-        if len(above) < 2 or above[0] <= 0 or self._floor("entropy", self.config.entropy_floor):
+        if len(above) < 2 or above[0] <= 0 or self._fallen("entropy"):
             return ""
-        if above[-1] >= self.config.retrieval_floor * above[0]:
+        if above[-1] >= _FLOOR * above[0]:
             return ""
         return (
             f"replies are traced to their prompts {100 * above[-1]:.0f} points above chance, at first "

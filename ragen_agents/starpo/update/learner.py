@@ -27,6 +27,8 @@ from ragen_agents.starpo.update.sharding import WholeCopy, release_gathered, spl
 from ragen_envs.levels.seeding import new_stream
 
 T = TypeVar("T")
+MOST_BAD_STEPS = 3
+"""Consecutive optimizer steps with a non-finite gradient after which a run stops."""
 
 
 class Learner:
@@ -106,14 +108,11 @@ class Learner:
         policy = self.models.policy
         return policy if self._copy is None else self._copy.refreshed_from(policy)
 
-    def prepare(
-        self, batch: TrainBatch, loss_weight: float = 1.0, trust_rollout: bool = False
-    ) -> Prepared:
+    def prepare(self, batch: TrainBatch, trust_rollout: bool = False) -> Prepared:
         """Score a batch under the present models and turn its rewards into advantages.
 
         Args:
             batch: The trajectories to learn from.
-            loss_weight: Factor of the policy loss.
             trust_rollout: Whether the policy's forward pass is skipped if the engine returned
                 log-probabilities and entropies of all tokens.
         """
@@ -124,7 +123,7 @@ class Learner:
             reference = self._score_all(self.models, batch, "initial").logprobs
         scores = self._rollout_scores(batch) if trust_rollout else None
         return prepare(
-            self.config, batch, scores or self.score(batch), reference, loss_weight,
+            self.config, batch, scores or self.score(batch), reference,
             is_scored=scores is None,
         )  # fmt: skip
 
@@ -195,7 +194,7 @@ class Learner:
     @property
     def diverged(self) -> bool:
         """Whether too many gradients in a row were not finite."""
-        return self.bad_steps >= self.config.update.max_nonfinite_steps
+        return self.bad_steps >= MOST_BAD_STEPS
 
     def _step(self, prepared: Prepared, rows: list[int], iteration: int) -> dict[str, float]:
         totals = self._passed(partial(self._differentiate, prepared, rows, iteration))

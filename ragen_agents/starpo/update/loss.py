@@ -24,7 +24,7 @@ def batch_totals(config: TrainConfig, inputs: LossInput, rows: list[int]) -> Bat
         tokens=float(mask.sum()),
         sequences=float(mask.any(1).sum()),
         value_tokens=float(inputs.value_mask[rows].sum()),
-        length=float(config.loss.length_norm or config.rollout.max_tokens),
+        length=float(config.rollout.max_tokens),
     )
 
 

@@ -40,7 +40,7 @@ class LossInput:
     """bool: tokens with a value target."""
     old_values: Tensor
     weights: Tensor
-    """Factors of the policy loss: truncated importance weights, or 1, times the filter's loss weight."""
+    """Factors of the policy loss: truncated importance weights, or 1."""
     rollout_logprobs: Tensor
     """Log-probabilities of the engine when it sampled the tokens."""
     reference_logprobs: Tensor | None
@@ -67,7 +67,7 @@ class Prepared:
 
 def prepare(
     config: TrainConfig, batch: TrainBatch, scores: Scores, reference_logprobs: Tensor | None,
-    loss_weight: float = 1.0, is_scored: bool = True,
+    is_scored: bool = True,
 ) -> Prepared:  # fmt: skip
     """Turn the rewards of scored trajectories into advantages.
 
@@ -76,7 +76,6 @@ def prepare(
         batch: B trajectories.
         scores: Their scores under the current models.
         reference_logprobs: (B, T), under the initial policy, or None if no divergence is applied.
-        loss_weight: Factor of the policy loss.
         is_scored: Whether the scores come from a pass of the trainer, so that the engine's can be compared.
 
     Raises:
@@ -86,14 +85,12 @@ def prepare(
     estimate = _estimate(config, batch, scores, reference_logprobs)
     targets = estimate.value_targets
     value_mask = mask if estimate.value_mask is None else estimate.value_mask
-    weights = torch.full_like(logprobs, loss_weight)
+    weights = torch.ones_like(logprobs)
     if config.loss.tis_cap is not None:
         weights *= importance_weights(logprobs, batch.rollout_logprobs, config.loss.tis_cap)
     learned = mask
     if config.loss.mis_bounds is not None:
-        learned = within_bounds(
-            logprobs, batch.rollout_logprobs, mask, *config.loss.mis_bounds, config.loss.mis_level
-        )
+        learned = within_bounds(logprobs, batch.rollout_logprobs, mask, *config.loss.mis_bounds)
     metrics = {"entropy": _mean(scores.entropies[mask])}
     if is_scored:
         gap = (logprobs - batch.rollout_logprobs)[mask].abs()
