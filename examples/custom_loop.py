@@ -9,12 +9,17 @@ import argparse
 
 import torch
 
-from ragen_agents.starpo import (
-    PRESETS, SCALES, ActorCritic, ChatCodec, Collector, TrainBatch, TrainConfig, TransformersEngine,
-    TurnReward, batch_totals, kept_groups, learnable, load_policy, merged, micro_batches,
-    mini_batches, policy_loss, prepare, rollout_metrics, score_trajectories, stop_token_ids,
-    training_groups,
-)  # fmt: skip
+from ragen_agents.engines.cpu.decoding import stop_token_ids
+from ragen_agents.engines.cpu.engine import TransformersEngine
+from ragen_agents.rollout.chat import ChatCodec
+from ragen_agents.rollout.collect import Collector
+from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, TurnReward, merged
+from ragen_agents.starpo.rollout_step import filter_groups, learnable, training_groups
+from ragen_agents.starpo.run.metrics import rollout_metrics
+from ragen_agents.starpo.update.batch import TrainBatch, micro_batches, mini_batches
+from ragen_agents.starpo.update.loss import batch_totals, policy_loss
+from ragen_agents.starpo.update.models import ActorCritic, load_policy, score_trajectories
+from ragen_agents.starpo.update.prepared import prepare
 from ragen_envs.conversation import make
 
 parser = argparse.ArgumentParser()
@@ -42,7 +47,7 @@ for iteration in range(args.iterations):
     metrics = rollout_metrics(trajectories)
 
     # Filter: keep the quarter of the groups whose returns differ most.
-    chosen = learnable(trajectories, kept_groups(config, trajectories, iteration))
+    chosen = learnable(trajectories, filter_groups(config, trajectories, iteration))
     if chosen:
         batch = TrainBatch.of(chosen, codec.pad)
 

@@ -16,10 +16,11 @@ from torch import Tensor
 from gradients.batches import Batch
 from gradients.problem import Episode
 from ragen_agents.rollout.trajectory import Trajectory, TrajectoryTurn
-from ragen_agents.starpo import ESTIMATORS, TrainConfig, keep_groups
+from ragen_agents.starpo import ESTIMATORS, TrainConfig
 from ragen_agents.starpo.math.advantages import whiten
 from ragen_agents.starpo.parts.aggregations import AGGREGATIONS, BatchTotals
 from ragen_agents.starpo.parts.estimators import EstimatorInput
+from ragen_agents.starpo.parts.filters import apply_filter
 from ragen_agents.starpo.parts.policy_losses import POLICY_LOSSES, PolicyLossInput
 
 
@@ -80,7 +81,7 @@ class Method:
     def __call__(self, batch: Batch) -> Tensor:
         """Return the direction of ascent that the batch gives, (D,)."""
         returns = [np.array([e.reward for e in group]) for group in batch]
-        kept = keep_groups(returns, self.filter, self.ratio, 0)
+        kept = apply_filter(returns, self.filter, self.ratio, 0)
         if not kept:
             return torch.zeros_like(batch[0][0].scores[0])
         rows = rows_of(batch, kept, self.longest)

@@ -1,4 +1,4 @@
-"""All settings of a training run, as data. Each field says what it does and where its default comes from."""
+"""The settings of a training run. Each field documents its effect and the source of its default."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal

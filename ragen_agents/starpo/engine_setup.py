@@ -1,4 +1,4 @@
-"""Which engine a run's rollouts come from."""
+"""Make the engine that generates a run's rollouts."""
 
 import uuid
 from collections.abc import Sequence
@@ -96,7 +96,7 @@ def engine_context(config: TrainConfig, make_env: MakeEnv, codec: ChatCodec, own
 
 
 class ServerShare(NamedTuple):
-    """What a process has to do with the servers."""
+    """A process's share of the servers."""
 
     urls: list[str]
     """Those that it asks."""
@@ -105,7 +105,7 @@ class ServerShare(NamedTuple):
 
 
 def server_share(urls: Sequence[str], rank: int, processes: int) -> ServerShare:
-    """Return which of the servers a process of a run asks.
+    """Return the share of the servers of a process of a run.
 
     Every process asks at least one, every server is asked, and exactly one process leads each.
     """

@@ -1,4 +1,4 @@
-"""Evaluation of the policy during training, on frozen validation levels."""
+"""Evaluate the policy during training, on frozen validation levels."""
 
 from typing import Final
 
@@ -40,6 +40,6 @@ class Evaluator:
             for i in range(self._config.evaluation.episodes)
         ]
         trajectories = collect_on_all(self._collector, groups, 0, self._accelerator)
-        found = rollout_metrics(trajectories)
-        metrics = {key: found[name] for key, name in zip(EVALUATED, _NAMES, strict=True)}
+        means = rollout_metrics(trajectories)
+        metrics = {key: means[name] for key, name in zip(EVALUATED, _NAMES, strict=True)}
         return metrics, trajectories

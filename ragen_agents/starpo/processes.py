@@ -1,4 +1,4 @@
-"""What the processes of a distributed run do together."""
+"""Steps that all processes of a distributed run take together."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,7 +13,7 @@ from ragen_agents.engines.base import EngineError
 from ragen_agents.engines.device import is_out_of_memory
 from ragen_agents.rollout.collect import Collector, GroupSpec
 from ragen_agents.rollout.trajectory import Trajectory
-from ragen_agents.starpo.run.out_of_memory import MemoryRanOutError
+from ragen_agents.starpo.run.errors import MemoryRanOutError
 from ragen_envs.game.errors import RagenError
 
 T = TypeVar("T")
@@ -82,7 +82,7 @@ def collect_on_all(
 
 
 def together(work: Callable[[], T], accelerator: Accelerator) -> T:
-    """Return what a function without collective operations returns; all processes call this together.
+    """Call a function without collective operations in all processes, and return its result.
 
     Raises:
         RagenError: That of any process, in every process.
@@ -90,10 +90,10 @@ def together(work: Callable[[], T], accelerator: Accelerator) -> T:
     """
     if accelerator.num_processes == 1:
         return work()
-    found: list[T] = []
+    results: list[T] = []
     error: RagenError | MemoryRanOutError | None = None
     try:
-        found.append(work())
+        results.append(work())
     except RagenError as raised:
         error = raised
     except (RuntimeError, MemoryError) as raised:
@@ -104,7 +104,7 @@ def together(work: Callable[[], T], accelerator: Accelerator) -> T:
         # Not in the handler, where the frames of what was raised still hold what did not fit.
         torch.cuda.empty_cache()
     agree(error, accelerator)
-    return found[0]
+    return results[0]
 
 
 def any_process(mine: bool, accelerator: Accelerator) -> bool:
@@ -129,9 +129,9 @@ def agree(error: RagenError | MemoryRanOutError | None, accelerator: Accelerator
     if accelerator.num_processes > 1:
         kinds = [k for k, kind in enumerate(_KINDS) if isinstance(error, kind)]
         mine = [(kinds[0], str(error))] if kinds else []
-        found = gather_object(mine)
-        if found and min(found) not in mine:
-            kind, text = min(found)
+        errors = gather_object(mine)
+        if errors and min(errors) not in mine:
+            kind, text = min(errors)
             raise _KINDS[kind](text)
     if error is not None:
         raise error

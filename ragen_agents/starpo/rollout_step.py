@@ -1,4 +1,4 @@
-"""The first half of an iteration: play the groups, and choose what is learned from."""
+"""The first half of an iteration: play the rollouts, and select groups by the uncertainty filter."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -8,7 +8,7 @@ from accelerate import Accelerator
 from ragen_agents.rollout.collect import Collector, GroupSpec
 from ragen_agents.rollout.trajectory import Trajectory
 from ragen_agents.starpo.config import TrainConfig
-from ragen_agents.starpo.parts.filters import Returns, keep_groups
+from ragen_agents.starpo.parts.filters import Returns, apply_filter
 from ragen_agents.starpo.processes import collect_on_all
 from ragen_agents.starpo.run.metrics import group_returns
 from ragen_envs.conversation import EndReason
@@ -48,14 +48,18 @@ def filtered_returns(config: TrainConfig, trajectories: Sequence[Trajectory]) ->
     return group_returns(trajectories, game_only=game_only)
 
 
-def kept_groups(
+def filter_groups(
     config: TrainConfig, trajectories: Sequence[Trajectory], iteration: int
 ) -> list[int]:
     """Return the numbers of the groups that the config's filter keeps, of the iteration counted from 0."""
-    how = config.filter
+    group_filter = config.filter
     seed = new_stream("filter", str(config.seed), iteration)
-    kept = keep_groups(
-        filtered_returns(config, trajectories), how.kind, how.ratio, seed, how.params
+    kept = apply_filter(
+        filtered_returns(config, trajectories),
+        group_filter.kind,
+        group_filter.ratio,
+        seed,
+        group_filter.params,
     )
     numbers = group_numbers(trajectories)
     return [numbers[i] for i in kept]
@@ -70,7 +74,7 @@ def learnable(trajectories: Sequence[Trajectory], kept: Sequence[int]) -> list[T
 
 
 class Played(NamedTuple):
-    """What an iteration has played."""
+    """The rollouts of an iteration."""
 
     trajectories: list[Trajectory]
     """All of them."""
@@ -108,14 +112,14 @@ class RolloutStep:
 
     def _play(self, iteration: int, refill: int) -> tuple[list[Trajectory], float]:
         groups = training_groups(self._config, iteration, refill)
-        found = collect_on_all(self._collector, groups, iteration, self._accelerator)
-        return found, self._collector.clock.games
+        trajectories = collect_on_all(self._collector, groups, iteration, self._accelerator)
+        return trajectories, self._collector.clock.games
 
     def _differing(self, trajectories: Sequence[Trajectory]) -> list[Trajectory]:
         """Return the trajectories of groups whose returns differ, in what the filter looks at."""
         returns = filtered_returns(self._config, trajectories)
         numbers = group_numbers(trajectories)
-        differ = {numbers[i] for i in keep_groups(returns, "nonzero", 1.0, 0)}
+        differ = {numbers[i] for i in apply_filter(returns, "nonzero", 1.0, 0)}
         return [t for t in trajectories if t.group in differ]
 
     def _full(self, candidates: Sequence[Trajectory]) -> list[Trajectory]:

@@ -25,27 +25,24 @@ from ragen_agents.starpo.parts.rewards import TurnReward, as_reward
 from ragen_agents.starpo.processes import agree, any_process
 from ragen_agents.starpo.rollout_step import (
     RolloutStep,
+    filter_groups,
     group_numbers,
-    kept_groups,
     learnable,
 )
-from ragen_agents.starpo.run.empty_iterations import (
+from ragen_agents.starpo.run.errors import (
     EMPTY_LIMIT,
     BrokenGamesError,
-    NothingKeptError,
+    MemoryRanOutError,
+    OutOfMemoryError,
+    TrainingFailedError,
+    advice,
     empty_error,
+    reported,
 )
 from ragen_agents.starpo.run.gradient_probe import probe_gradients
 from ragen_agents.starpo.run.information import measure_information
 from ragen_agents.starpo.run.journal import Journal
-from ragen_agents.starpo.run.metrics import rollout_metrics, skipped_steps
-from ragen_agents.starpo.run.out_of_memory import (
-    MemoryRanOutError,
-    OutOfMemoryError,
-    advice,
-    reported,
-)
-from ragen_agents.starpo.run.phases import Phases
+from ragen_agents.starpo.run.metrics import Phases, rollout_metrics, skipped_steps
 from ragen_agents.starpo.run.run_directory import (
     default_run_dir,
     open_run_dir,
@@ -69,10 +66,6 @@ from ragen_envs.levels.seeding import new_stream
 _log: Final = logging.getLogger("ragen.starpo")
 SCORED_EVERY: Final = 10
 """Iterations between two that score rollouts again, which shows whether the engine still agrees."""
-
-
-class DivergedError(RagenError):
-    """Gradients were not finite several times in a row."""
 
 
 class Trainer:
@@ -173,9 +166,9 @@ class Trainer:
         """Train until the config's last iteration.
 
         Raises:
-            DivergedError: Gradients were not finite several times in a row; the state is saved.
+            TrainingFailedError: Gradients were not finite, or there was nothing to learn from, too often; the
+            state is saved.
             EngineError: The engine cannot go on; the state is saved.
-            NothingKeptError: There was nothing to learn from too often; the state is saved.
             BrokenGamesError: Every game broke too often; the state is saved.
             OutOfMemoryError: Memory ran out; the state is saved unless some steps of the update were done, or
             the weights are sharded.
@@ -193,7 +186,7 @@ class Trainer:
             self.state.settle(journal)
             try:
                 self._run(journal)
-            except (EngineError, NothingKeptError, BrokenGamesError):
+            except (EngineError, TrainingFailedError, BrokenGamesError):
                 self.state.save_settled(journal)
                 raise
             except (RuntimeError, MemoryError) as error:
@@ -333,7 +326,7 @@ class Trainer:
             self._warn("stopped because success has collapsed")
         self.state.save_due(journal, now=action != "none" or self.learner.diverged)
         if self.learner.diverged:
-            raise DivergedError(
+            raise TrainingFailedError(
                 f"the gradient was not finite in {self.learner.bad_steps} optimizer steps in a row; the "
                 f"state is saved in '{self.state.checkpoints}'; lower update.learning_rate"
             )
@@ -361,7 +354,7 @@ class Trainer:
                 f"they needed more than vLLM's {self._context} tokens; raise vllm.max_model_len"
             )
         metrics |= self._diagnose(iteration, trajectories, candidates)
-        kept = kept_groups(config, candidates, iteration)
+        kept = filter_groups(config, candidates, iteration)
         metrics["kept_groups"] = float(len(kept))
         metrics["played_groups"] = float(len(group_numbers(trajectories)))
         chosen = learnable(candidates, kept)
@@ -380,18 +373,18 @@ class Trainer:
         self, iteration: int, trajectories: list[Trajectory], candidates: list[Trajectory]
     ) -> dict[str, float]:
         """Return the measurements that are due in an iteration and change nothing in it."""
-        config, how = self.config, self.config.monitor
-        found: dict[str, float] = {}
-        if how.information_every and iteration % how.information_every == 0:
+        config, monitor = self.config, self.config.monitor
+        metrics: dict[str, float] = {}
+        if monitor.information_every and iteration % monitor.information_every == 0:
             with self._phases.timed("information"):
-                found |= measure_information(
-                    self.learner, trajectories, self.codec, how.information_prompts,
+                metrics |= measure_information(
+                    self.learner, trajectories, self.codec, monitor.information_prompts,
                     new_stream("information", str(config.seed), iteration), self._own_context,
                 )  # fmt: skip
-        if how.gradients_every and iteration % how.gradients_every == 0:
+        if monitor.gradients_every and iteration % monitor.gradients_every == 0:
             with self._phases.timed("gradients"):
-                found |= probe_gradients(config, self.learner, candidates, self.codec.pad)
-        return found
+                metrics |= probe_gradients(config, self.learner, candidates, self.codec.pad)
+        return metrics
 
     def _count_empty(
         self, journal: Journal, any_chosen: bool, trajectories: list[Trajectory]

@@ -10,9 +10,9 @@ pytest.importorskip("transformers")
 from ragen_bench.__main__ import main  # noqa: E402
 from training_runs import trainer  # noqa: E402
 
-from ragen_agents.starpo import TrainBatch  # noqa: E402
 from ragen_agents.starpo.math.advantages import dr_grpo  # noqa: E402
 from ragen_agents.starpo.rollout_step import training_groups  # noqa: E402
+from ragen_agents.starpo.update.batch import TrainBatch  # noqa: E402
 
 DR_GRPO = {
     "advantage": {"estimator": "dr-grpo"},

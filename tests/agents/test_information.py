@@ -17,8 +17,11 @@ from training_runs import trainer  # noqa: E402
 
 from ragen_agents.rollout.collect import GroupSpec  # noqa: E402
 from ragen_agents.starpo.config import Monitor  # noqa: E402
-from ragen_agents.starpo.math.information import information  # noqa: E402
-from ragen_agents.starpo.run.information import _thought, measure_information  # noqa: E402
+from ragen_agents.starpo.run.information import (  # noqa: E402
+    _thought,
+    information,
+    measure_information,
+)
 from ragen_agents.starpo.run.monitor import EchoTrapMonitor  # noqa: E402
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -12,7 +12,7 @@ from training_runs import assert_equal_weights, command, lines, trainer  # noqa:
 
 from ragen_agents.engines import EngineError  # noqa: E402
 from ragen_agents.starpo.run import checkpoint  # noqa: E402
-from ragen_agents.starpo.run.out_of_memory import OutOfMemoryError  # noqa: E402
+from ragen_agents.starpo.run.errors import OutOfMemoryError  # noqa: E402
 from ragen_agents.starpo.update import learner  # noqa: E402
 
 LAYER = {

@@ -15,16 +15,12 @@ from ragen_bench.__main__ import main  # noqa: E402
 from training_runs import lines, trainer  # noqa: E402
 
 from ragen_agents.rollout.trajectory import Trajectory, TrajectoryTurn  # noqa: E402
-from ragen_agents.starpo import (  # noqa: E402
-    ESTIMATORS,
-    POLICY_LOSSES,
-    TrainConfig,
-    keep_groups,
-    training_groups,
-)
+from ragen_agents.starpo import ESTIMATORS, POLICY_LOSSES, TrainConfig  # noqa: E402
 from ragen_agents.starpo.math.losses import within_bounds  # noqa: E402
 from ragen_agents.starpo.parts.estimators import EstimatorInput  # noqa: E402
+from ragen_agents.starpo.parts.filters import apply_filter  # noqa: E402
 from ragen_agents.starpo.parts.policy_losses import PolicyLossInput  # noqa: E402
+from ragen_agents.starpo.rollout_step import training_groups  # noqa: E402
 from ragen_envs.game.oracle import Budget  # noqa: E402
 
 RETURNS = st.lists(
@@ -58,7 +54,7 @@ def ranked(scores, zeros):
 @given(RETURNS, st.sampled_from([0.5, 0.8, 0.9, 1.0]), st.sampled_from([0.0, 0.01, 0.5]))
 def test_top_p_adds_deviations_up(groups, p, eps):
     scores = deviations(groups)
-    found = keep_groups(arrays(groups), "top-p", p, 0, {"eps": eps})
+    found = apply_filter(arrays(groups), "top-p", p, 0, {"eps": eps})
     goal = p * sum(scores) - eps
     expected = slow_prefix(ranked(scores, zeros=False), scores, goal - 1e-12)
     if found != expected:  # sums that meet the goal to the last bit may round either way
@@ -70,14 +66,14 @@ def test_softmax_top_p_counts_groups_of_equal_returns(groups, p):
     scores = deviations(groups)
     total = sum(math.exp(score) for score in scores)
     mass = [math.exp(score) / total for score in scores]
-    found = keep_groups(arrays(groups), "softmax-top-p", p, 0)
+    found = apply_filter(arrays(groups), "softmax-top-p", p, 0)
     assert found == slow_prefix(ranked(scores, zeros=True), mass, p - 1e-9)
 
 
 @given(RETURNS, st.sampled_from([0.2, 0.5, 1.0]))
 def test_min_p_keeps_what_comes_near_the_largest(groups, share):
     scores = deviations(groups)
-    found = keep_groups(arrays(groups), "min-p", share, 0)
+    found = apply_filter(arrays(groups), "min-p", share, 0)
     expected = [g for g, score in enumerate(scores) if score >= share * max(scores) and score > 0]
     assert [scores[g] for g in found] == pytest.approx([scores[g] for g in expected])
 
@@ -85,13 +81,13 @@ def test_min_p_keeps_what_comes_near_the_largest(groups, share):
 def test_deviation_and_variance_weigh_differently():
     """The example of RAGEN-2's rule: deviations of 5, 3 and 1, and nine tenths of the sum."""
     groups = arrays([[0, math.sqrt(2) * each] for each in (5, 3, 1)])
-    assert keep_groups(groups, "top-p", 0.9, 0) == [0, 1, 2]
-    assert keep_groups(groups, "variance-share", 0.9, 0) == [0, 1]
+    assert apply_filter(groups, "top-p", 0.9, 0) == [0, 1, 2]
+    assert apply_filter(groups, "variance-share", 0.9, 0) == [0, 1]
 
 
 def test_filters_of_no_groups():
     for kind in ("top-p", "softmax-top-p", "min-p"):
-        assert keep_groups([], kind, 0.9, 0) == []
+        assert apply_filter([], kind, 0.9, 0) == []
 
 
 TURNS = torch.tensor([[-1, 0, 0, -1, 1, 1, 1], [-1, 0, 0, 0, 0, -1, -1]])
@@ -183,7 +179,7 @@ def test_what_is_masked_leaves_the_loss_and_its_denominator(tmp_path, tiny):
 
 
 def played(one):
-    from ragen_agents.starpo import TrainBatch
+    from ragen_agents.starpo.update.batch import TrainBatch
 
     one.engine.sync(one.learner.whole_policy(), 0)
     return TrainBatch.of(one._rollout.collect(0).trajectories, one.codec.pad)

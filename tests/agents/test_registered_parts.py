@@ -15,15 +15,15 @@ from ragen_agents.starpo import (  # noqa: E402
     GroupFilter,
     PolicyLoss,
     TokenLoss,
-    TrainBatch,
     TrainConfig,
-    keep_groups,
     per_token,
     register_estimator,
     register_filter,
     register_policy_loss,
 )
+from ragen_agents.starpo.parts.filters import apply_filter  # noqa: E402
 from ragen_agents.starpo.rollout_step import training_groups  # noqa: E402
+from ragen_agents.starpo.update.batch import TrainBatch  # noqa: E402
 from ragen_agents.starpo.update.loss import batch_totals, loss_terms  # noqa: E402
 from ragen_agents.starpo.update.models import Scores  # noqa: E402
 from ragen_agents.starpo.update.prepared import LossInput  # noqa: E402
@@ -94,14 +94,14 @@ def test_a_registered_filter_decides_what_is_kept(plain, tmp_path):
 def test_a_filter_is_not_asked_where_the_game_failed_in_all_groups():
     last = GroupFilter("last", lambda batch: [max(range(len(batch.returns)))], "the last group")
     register_filter(last)
-    assert keep_groups([], "last", 0.5, 0) == []
+    assert apply_filter([], "last", 0.5, 0) == []
 
 
 @pytest.mark.parametrize("kept", [[0, 0], [2], [-1]])
 def test_a_filter_that_keeps_what_is_not_there_is_refused(kept):
     register_filter(GroupFilter("wrong", lambda batch: kept, "for the test"))
     with pytest.raises(RagenError, match=r"filter\.kind=wrong returned"):
-        keep_groups([torch.zeros(2).numpy()] * 2, "wrong", 0.5, 0)
+        apply_filter([torch.zeros(2).numpy()] * 2, "wrong", 0.5, 0)
 
 
 def test_a_registered_policy_loss_is_minimised(plain, tmp_path):

@@ -18,14 +18,13 @@ from ragen_agents.rollout.chat import ChatCodec  # noqa: E402
 from ragen_agents.rollout.collect import GroupSpec  # noqa: E402
 from ragen_agents.rollout.trajectory import CONTEXT, Trajectory  # noqa: E402
 from ragen_agents.sft import SftConfig, demonstrations  # noqa: E402
-from ragen_agents.starpo import (  # noqa: E402
-    TrainBatch,
+from ragen_agents.starpo.update.batch import TrainBatch, micro_batches  # noqa: E402
+from ragen_agents.starpo.update.loss import (  # noqa: E402
     batch_totals,
-    micro_batches,
+    critic_loss,
     policy_loss,
-    score_trajectories,
-)  # fmt: skip
-from ragen_agents.starpo.update.loss import critic_loss  # noqa: E402
+)
+from ragen_agents.starpo.update.models import score_trajectories  # noqa: E402
 from ragen_envs.game.errors import RagenError  # noqa: E402
 
 CPU = torch.device("cpu")

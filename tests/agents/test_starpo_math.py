@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from ragen_agents.starpo import AGGREGATIONS, BatchTotals  # noqa: E402
 from ragen_agents.starpo.math import advantages as adv  # noqa: E402
 from ragen_agents.starpo.math import losses  # noqa: E402
-from ragen_agents.starpo.parts.filters import keep_groups  # noqa: E402
+from ragen_agents.starpo.parts.filters import apply_filter  # noqa: E402
 from ragen_agents.starpo.update.batch import Size, micro_batches, mini_batches, shared_micro_batches  # noqa: E402
 
 QUICK = settings(deadline=None, max_examples=60)
@@ -266,20 +266,20 @@ RETURNS = [np.array(r, float) for r in ([0, 0], [0, 10], [5], [1, 2], [0, 10], [
     ],
 )
 def test_filters(kind, keep, expected):
-    assert keep_groups(RETURNS, kind, keep, 0) == expected
+    assert apply_filter(RETURNS, kind, keep, 0) == expected
 
 
 def test_filters_may_keep_nothing():
     same = [np.ones(4), np.zeros(4), np.array([2.0])]
     for kind in ("std", "variance-share", "nonzero"):
-        assert keep_groups(same, kind, 0.5, 0) == []
+        assert apply_filter(same, kind, 0.5, 0) == []
 
 
 def test_a_random_share_is_random_and_repeatable():
-    drawn = [tuple(keep_groups(RETURNS, "random", 0.5, seed)) for seed in range(50)]
+    drawn = [tuple(apply_filter(RETURNS, "random", 0.5, seed)) for seed in range(50)]
     assert all(len(groups) == 3 for groups in drawn)
     assert len(set(drawn)) > 5
-    assert keep_groups(RETURNS, "random", 0.5, 7) == list(drawn[7])
+    assert apply_filter(RETURNS, "random", 0.5, 7) == list(drawn[7])
 
 
 @given(st.integers(1, 40), st.integers(1, 6), st.integers(1, 3), st.integers(0, 99))

@@ -22,8 +22,8 @@ from training_runs import assert_equal_weights, command, lines, trainer, weights
 from ragen_agents.engines import EngineError  # noqa: E402
 from ragen_agents.rollout.collect import GroupSpec  # noqa: E402
 from ragen_agents.starpo import PRESETS, Callback, merged  # noqa: E402
+from ragen_agents.starpo.run.errors import TrainingFailedError  # noqa: E402
 from ragen_agents.starpo.run.information import measure_information  # noqa: E402
-from ragen_agents.starpo.trainer import DivergedError, NothingKeptError  # noqa: E402
 from ragen_agents.starpo.update.batch import TrainBatch  # noqa: E402
 from ragen_envs.registration import text_ids  # noqa: E402
 
@@ -132,7 +132,7 @@ NOTHING_KEPT = {
 def test_a_filter_that_keeps_nothing_stops_the_run_with_its_state_saved(tiny, tmp_path):
     for _ in range(2):  # the same command stops at the same place
         one = trainer(tmp_path / "run", {**NOTHING_KEPT, "model": str(tiny)})
-        with pytest.raises(NothingKeptError, match=r"kept nothing in 1[01] iterations"):
+        with pytest.raises(TrainingFailedError, match=r"kept nothing in 1[01] iterations"):
             one.run()
         assert [p.name for p in (tmp_path / "run" / "checkpoints").iterdir()] == ["000009"]
     assert len(lines(tmp_path / "run")) == 9
@@ -165,7 +165,7 @@ def test_gradients_that_are_not_finite_stop_the_run_with_its_state_saved(tiny, t
         return value * float("nan"), metrics
 
     one.learner._step = step
-    with pytest.raises(DivergedError, match="not finite in 3 optimizer steps"):
+    with pytest.raises(TrainingFailedError, match="not finite in 3 optimizer steps"):
         one.run()
     folder = tmp_path / "run" / "checkpoints"
     assert sorted(path.name for path in folder.iterdir()) == ["000001", "000002"]

@@ -17,12 +17,17 @@ from speed.memory import growth  # noqa: E402
 from training_runs import assert_equal_weights, lines, trainer  # noqa: E402
 
 from ragen_agents.rollout.collect import GroupSpec  # noqa: E402
-from ragen_agents.starpo import TrainBatch, TrainConfig, batch_totals, policy_loss  # noqa: E402
+from ragen_agents.starpo import TrainConfig  # noqa: E402
 from ragen_agents.starpo.run.checkpoint import _save_model  # noqa: E402
 from ragen_agents.starpo.setup import frozen_reference  # noqa: E402
 from ragen_agents.starpo.update import models as update_models  # noqa: E402
 from ragen_agents.starpo.update.adapters import with_adapters  # noqa: E402
-from ragen_agents.starpo.update.loss import critic_loss  # noqa: E402
+from ragen_agents.starpo.update.batch import TrainBatch  # noqa: E402
+from ragen_agents.starpo.update.loss import (  # noqa: E402
+    batch_totals,
+    critic_loss,
+    policy_loss,
+)
 from ragen_agents.starpo.update.models import (  # noqa: E402
     ActorCritic,
     chunked_logprobs,

@@ -14,7 +14,7 @@ from training_runs import command, lines, trainer  # noqa: E402
 
 from ragen_agents.starpo.callbacks import Callback  # noqa: E402
 from ragen_agents.starpo.run.checkpoint import latest  # noqa: E402
-from ragen_agents.starpo.run.out_of_memory import OutOfMemoryError  # noqa: E402
+from ragen_agents.starpo.run.errors import OutOfMemoryError  # noqa: E402
 from ragen_envs.conversation import make  # noqa: E402
 
 SMALL = {"game": "ragen/FrozenLakeText-v0", "filter": {"kind": "none"}, "evaluation": {"every": 0}}

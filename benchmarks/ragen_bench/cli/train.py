@@ -116,7 +116,8 @@ def _show_plan(config: "TrainConfig", device_memory: float | None, devices: int)
 
 def _train(folder: Path, config: "TrainConfig") -> None:
     from ragen_agents.allocator import keep_freed_memory
-    from ragen_agents.starpo import ReportMetrics, Trainer
+    from ragen_agents.starpo import Trainer
+    from ragen_agents.starpo.callbacks import ReportMetrics
     from ragen_bench.training.progress_view import TrainingView
 
     keep_freed_memory()

@@ -137,14 +137,15 @@ def _train(task: SweepTask) -> str | None:
 
 
 def _starpo(task: SweepTask) -> str | None:
-    from ragen_agents.starpo import DivergedError, NothingKeptError, ReportMetrics, Trainer
+    from ragen_agents.starpo import Trainer, TrainingFailedError
+    from ragen_agents.starpo.callbacks import ReportMetrics
     from ragen_bench.training.progress_view import TrainingView
 
     with TrainingView(task.train) as view:
         trainer = Trainer(task.train, TRAIN, callbacks=[ReportMetrics(view.report)])
         try:
             trainer.run()
-        except (DivergedError, NothingKeptError) as error:
+        except TrainingFailedError as error:
             return str(error)
     return None
 

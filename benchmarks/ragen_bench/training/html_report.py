@@ -125,7 +125,7 @@ def _filter(config: TrainConfig) -> str:
 
 
 def _curves(metrics: Sequence[dict[str, Any]], marked: Sequence[int]) -> list[tuple[str, str]]:
-    found, span = [], (metrics[0]["iteration"], metrics[-1]["iteration"])
+    curves, span = [], (metrics[0]["iteration"], metrics[-1]["iteration"])
     for panel in _PANELS:
         scale = 100 if panel.unit == "%" else 1
         series = {
@@ -134,8 +134,8 @@ def _curves(metrics: Sequence[dict[str, Any]], marked: Sequence[int]) -> list[tu
         }
         series = {name: points for name, points in series.items() if points}
         if series:
-            found.append((panel.title, _drawn(panel, series, marked, span)))
-    return found
+            curves.append((panel.title, _drawn(panel, series, marked, span)))
+    return curves
 
 
 def _drawn(
@@ -203,7 +203,7 @@ def _samples(path: Path) -> list[dict[str, Any]]:
         lines = path.read_text(encoding="utf-8").split("\n")[:-1]
     except (OSError, UnicodeDecodeError) as error:
         raise RagenError(f"'{path}' cannot be read: {error}") from error
-    found = []
+    samples = []
     for number, line in enumerate(lines, 1):
         try:
             sample = json.loads(line)
@@ -213,5 +213,5 @@ def _samples(path: Path) -> list[dict[str, Any]]:
             raise RagenError(
                 f"{path} line {number} is corrupt: it must be a mapping with {', '.join(sorted(_SAMPLE))}"
             )
-        found.append(sample)
-    return found
+        samples.append(sample)
+    return samples

@@ -1,4 +1,4 @@
-"""What ``ragen train --plan`` shows: the memory of a run, phase by phase, and whether it fits."""
+"""Show the memory of a run, phase by phase, and whether it fits: ``ragen train --plan``."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -51,8 +51,8 @@ def print_memory_plan(config: TrainConfig, memory_gib: float | None, devices: in
     device = this_device() if memory_gib is None else Device(int(memory_gib * GIB), True)
     sizes = Sizes(config, env_factory(config, None))
     planner = sizes.on(device, devices)
-    found = fitted(config, planner)
-    plan = planner(found)
+    fitted_config = fitted(config, planner)
+    plan = planner(fitted_config)
     data = pd.DataFrame(plan.phases).fillna(0)
     what = f"{devices} GPUs of" if devices > 1 else "a GPU of" if device.is_cuda else "a CPU with"
     title = (
@@ -60,7 +60,7 @@ def print_memory_plan(config: TrainConfig, memory_gib: float | None, devices: in
         f"{device.memory / GIB:.1f} GiB"
     )
     refused = refusal(config, planner)
-    notes = [*_lengths(config, sizes), *([] if refused else _micro_batches(config, found))]
+    notes = [*_lengths(config, sizes), *([] if refused else _micro_batches(config, fitted_config))]
     print_table(data, memory_grid(plan), Format.TABLE, title, notes)
     console = Console(markup=False, emoji=False, highlight=False)
     console.print(f"does not fit: {refused}" if refused else _verdict(plan))
@@ -102,10 +102,10 @@ def _lengths(config: TrainConfig, sizes: Sizes) -> Iterator[str]:
         )
 
 
-def _micro_batches(config: TrainConfig, found: TrainConfig) -> Iterator[str]:
+def _micro_batches(config: TrainConfig, fitted_config: TrainConfig) -> Iterator[str]:
     chosen = "" if config.update.max_tokens_per_micro_batch else ", chosen by the plan"
-    yield f"micro-batches of up to {found.update.micro_batch_tokens} tokens{chosen}"
-    if found.update.recomputes and not config.update.recomputes:
+    yield f"micro-batches of up to {fitted_config.update.micro_batch_tokens} tokens{chosen}"
+    if fitted_config.update.recomputes and not config.update.recomputes:
         yield "layers are recomputed in the backward pass, chosen by the plan"
 
 

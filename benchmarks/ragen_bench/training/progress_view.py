@@ -61,7 +61,7 @@ def _evaluation(iteration: int, metrics: dict[str, Any]) -> str:
 
 
 def _text(metrics: dict[str, Any]) -> str:
-    """Return what an iteration was like, the most important first; nothing for an evaluation alone."""
+    """Return the metrics of an iteration, the most important first; nothing for an evaluation alone."""
     parts = []
     for name, label in (
         ("success", "success"), ("return", "return"), ("entropy", "entropy"),

@@ -13,7 +13,7 @@ _FOLDER: Final = Path(__file__).with_name("recipes")
 
 
 class Recipe(BaseModel):
-    """What one file holds."""
+    """One recipe file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,4 +1,4 @@
-"""What ``ragen train`` says when it ends: whether the model learned, and what to do next."""
+"""Summarise a training run at its end: whether the model learned, and what to do next."""
 
 import json
 import shlex

@@ -59,13 +59,13 @@ def recipe_config(recipe: str, overrides: Sequence[str], hashed: bool = True) ->
     Raises:
         RagenError: Something of it is unknown or wrong, or the model that it starts from is not named.
     """
-    found, given = find_recipe(recipe), read_overrides(overrides)
-    if found.sft is not None and "model" not in given:
+    chosen, given = find_recipe(recipe), read_overrides(overrides)
+    if chosen.sft is not None and "model" not in given:
         raise RagenError(
             f"the recipe '{recipe}' trains a model that has imitated the oracle; make one with "
             f"'ragen sft --recipe {recipe} --out runs/imitated' and add model=runs/imitated"
         )
-    return layered_config(found.train, given, hashed=hashed)
+    return layered_config(chosen.train, given, hashed=hashed)
 
 
 def layered_config(*layers: dict[str, Any], hashed: bool = True) -> TrainConfig:

@@ -5,11 +5,14 @@ read and comes out as 0. Context tokens between two turns contribute nothing: th
 one turn is the first of the next.
 """
 
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+
 import torch
 from torch import Tensor
 
 _SAME = 1e-8
-"""Numbers that lie no further apart are equal."""
+"""Numbers that lie no further apart are equal, and deviations below this are those of equal returns."""
 
 
 def grpo(returns: Tensor, groups: Tensor) -> Tensor:
@@ -97,11 +100,11 @@ def gae(
     carried = values.new_zeros(values.shape[0])
     following = values.new_zeros(values.shape[0])
     for t in range(values.shape[1] - 1, -1, -1):
-        here = mask[:, t]
+        inside = mask[:, t]
         step = rewards[:, t] + gamma * following - values[:, t] + gamma * lam * carried
-        carried = torch.where(here, step, carried)
-        following = torch.where(here, values[:, t], following)
-        advantages[:, t] = torch.where(here, step, 0.0)
+        carried = torch.where(inside, step, carried)
+        following = torch.where(inside, values[:, t], following)
+        advantages[:, t] = torch.where(inside, step, 0.0)
     return advantages, torch.where(mask, advantages + values, 0.0)
 
 
@@ -159,13 +162,13 @@ def bilevel_gae(
     carried = values.new_zeros(values.shape[0])
     following = values.new_zeros(values.shape[0])
     for t in range(values.shape[1] - 1, -1, -1):
-        here = mask[:, t]
+        inside = mask[:, t]
         end = last[:, t]
         ahead = torch.where(end, goal.gather(1, index[:, t : t + 1])[:, 0], gamma * following)
         step = ahead - values[:, t] + torch.where(end, 0.0, gamma * lam * carried)
-        carried = torch.where(here, step, carried)
-        following = torch.where(here, values[:, t], following)
-        advantages[:, t] = torch.where(here, step, 0.0)
+        carried = torch.where(inside, step, carried)
+        following = torch.where(inside, values[:, t], following)
+        advantages[:, t] = torch.where(inside, step, 0.0)
     return advantages, torch.where(mask, advantages + values, 0.0)
 
 
@@ -199,13 +202,73 @@ def place_rewards(turn_rewards: list[list[float]], turn_ids: Tensor) -> Tensor:
     return placed.to(turn_ids.device)
 
 
+def step_returns(rewards: Sequence[float], gamma: float) -> list[float]:
+    """Return the discounted sum of rewards from each turn on.
+
+    Args:
+        rewards: Of each turn of an episode.
+        gamma: Discount per turn.
+    """
+    returns: list[float] = []
+    ahead = 0.0
+    for reward in reversed(rewards):
+        ahead = reward + gamma * ahead
+        returns.append(ahead)
+    return returns[::-1]
+
+
+def step_advantages(
+    returns: Sequence[Sequence[float]], states: Sequence[Sequence[Hashable]],
+    groups: Sequence[int], divide: bool,
+) -> list[list[float]]:  # fmt: skip
+    """Return (return - mean) / deviation over the turns of a group that start in the same state.
+
+    The deviation is the sample's (n - 1). A turn whose state no other turn of the group shares has
+    advantage 0, and so have turns of equal returns.
+
+    Args:
+        returns: From each turn on, of B episodes.
+        states: What identifies the state before each turn.
+        groups: Group of each episode.
+        divide: Whether to divide by the deviation.
+
+    Returns:
+        One number a turn, in the shape of ``returns``.
+    """
+    alike: dict[Hashable, list[tuple[int, int]]] = defaultdict(list)
+    for row, (group, before) in enumerate(zip(groups, states, strict=True)):
+        for turn, state in enumerate(before):
+            alike[group, state].append((row, turn))
+    advantages = [[0.0] * len(each) for each in returns]
+    for places in alike.values():
+        inside = torch.tensor([returns[row][turn] for row, turn in places], dtype=torch.float64)
+        spread = float(inside.std()) if len(places) > 1 else 0.0
+        if spread <= _SAME:
+            continue
+        centred = (inside - inside.mean()) / (spread if divide else 1.0)
+        for (row, turn), value in zip(places, centred.tolist(), strict=True):
+            advantages[row][turn] = value
+    return advantages
+
+
+def per_turn(values: Sequence[Sequence[float]], turn_ids: Tensor) -> Tensor:
+    """Return (B, T) with each turn's number on all of its action tokens and 0 elsewhere."""
+    longest = max([1, *map(len, values)])
+    table = torch.zeros(len(values), longest)
+    for row, each in enumerate(values):
+        table[row, : len(each)] = torch.tensor(each)
+    inside = turn_ids >= 0
+    spread = table.to(turn_ids.device).gather(1, turn_ids.clamp(min=0, max=longest - 1))
+    return torch.where(inside, spread, 0.0)
+
+
 def _first_tokens(turn_ids: Tensor) -> Tensor:
-    """Return where a turn begins; (B, T) bool."""
+    """Return the first token of each turn; (B, T) bool."""
     before = torch.nn.functional.pad(turn_ids[:, :-1], (1, 0), value=-1)
     return (turn_ids >= 0) & (turn_ids != before)
 
 
 def _last_tokens(turn_ids: Tensor) -> Tensor:
-    """Return where a turn ends; (B, T) bool."""
+    """Return the last token of each turn; (B, T) bool."""
     after = torch.nn.functional.pad(turn_ids[:, 1:], (0, 1), value=-1)
     return (turn_ids >= 0) & (turn_ids != after)

@@ -1,4 +1,4 @@
-"""Aggregations of per-token losses: what ``loss.agg_mode`` chooses among."""
+"""Aggregations of per-token losses, chosen by ``loss.agg_mode``."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

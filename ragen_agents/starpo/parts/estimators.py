@@ -1,4 +1,4 @@
-"""Advantage estimators: what turns rewards and values into advantages, and what each of them needs.
+"""Advantage estimators, chosen by ``advantage.estimator``: from rewards and values to advantages.
 
 A new one is a function, a registration and a test::
 
@@ -24,7 +24,6 @@ from torch import Tensor
 
 from ragen_agents.rollout.trajectory import CONTEXT, Trajectory
 from ragen_agents.starpo.math import advantages as adv
-from ragen_agents.starpo.math.state_groups import per_turn, step_advantages, step_returns
 from ragen_agents.starpo.parts.registry import Registry
 from ragen_envs.game.errors import RagenError
 
@@ -109,7 +108,7 @@ def per_token(per_trajectory: Tensor, mask: Tensor) -> Tensor:
 
 
 def estimate_advantages(estimator: Estimator, batch: EstimatorInput) -> AdvantageEstimate:
-    """Return what an estimator makes of a batch.
+    """Return the advantages that an estimator computes.
 
     Raises:
         RagenError: An estimator of a user's own returned something that an update cannot use.
@@ -173,13 +172,13 @@ def _gigpo(batch: EstimatorInput) -> AdvantageEstimate:
     of_group = adv.grpo if batch.params["divide"] else adv.dr_grpo
     whole = per_token(of_group(batch.returns, batch.groups), batch.mask)
     turns = [trajectory.turns for trajectory in batch.trajectories]
-    steps = step_advantages(
-        [step_returns([t.reward for t in each], batch.settings.turn_gamma) for each in turns],
+    steps = adv.step_advantages(
+        [adv.step_returns([t.reward for t in each], batch.settings.turn_gamma) for each in turns],
         [[(t.state, t.budget if batch.params["budget"] else None) for t in each] for each in turns],
         batch.groups.tolist(),
         divide=bool(batch.params["divide"]),
     )
-    return AdvantageEstimate(whole + batch.params["omega"] * per_turn(steps, batch.turn_ids))
+    return AdvantageEstimate(whole + batch.params["omega"] * adv.per_turn(steps, batch.turn_ids))
 
 
 for _estimator in (

@@ -1,4 +1,4 @@
-"""Group filters: which groups of an iteration are learned from. They run before every expensive pass.
+"""The uncertainty filter and others, chosen by ``filter.kind``; they run before every expensive pass.
 
 A new one is a function, a registration and a test, as for estimators::
 
@@ -66,7 +66,7 @@ register_filter = FILTERS.register
 """Add a part of your own, so that settings can name it."""
 
 
-def keep_groups(
+def apply_filter(
     returns: Returns, kind: str, ratio: float, seed: int, params: Mapping[str, float] | None = None
 ) -> list[int]:
     """Return the indices of the groups that a filter keeps, ascending.

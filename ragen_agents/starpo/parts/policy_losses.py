@@ -1,4 +1,4 @@
-"""Policy losses: what ``loss.policy_loss`` chooses among. A new one is added like an estimator."""
+"""Policy losses, chosen by ``loss.policy_loss``. A new one is added like an estimator."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Checkpoints: an ordinary model folder, and beside it all that a run needs to go on as if never stopped.
+"""Checkpoints: a model folder, and beside it everything that a run needs to resume as if never stopped.
 
 Random numbers need no state: every draw of a run derives from its seed and the iteration.
 """
@@ -34,7 +34,7 @@ HASHES: Final = "hashes.json"
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run is."""
+    """The progress of a run."""
 
     iteration: int = 0
     """Iterations that are done."""
@@ -170,8 +170,8 @@ def load(folder: Path, learner: Learner) -> Progress:
 
 def latest(folder: Path) -> Path | None:
     """Return the last complete checkpoint of a run's ``checkpoints`` folder."""
-    found = complete(folder)
-    return found[-1] if found else None
+    checkpoints = complete(folder)
+    return checkpoints[-1] if checkpoints else None
 
 
 def complete(folder: Path) -> list[Path]:
@@ -200,7 +200,7 @@ def _hash(path: Path) -> str:
 
 
 def path_of(folder: Path, iteration: int) -> Path:
-    """Return where a run's ``checkpoints`` folder has the checkpoint of an iteration."""
+    """Return the path of an iteration's checkpoint in a run's ``checkpoints`` folder."""
     return folder / f"{iteration:06d}"
 
 
@@ -217,15 +217,15 @@ def prune(folder: Path, keep: int, healthy: int | None, last: int) -> None:
     spared = None if healthy is None else path_of(folder, healthy)
     for path in [*folder.glob("*.writing"), *folder.glob("*.old")]:
         shutil.rmtree(path, ignore_errors=True)
-    there = _numbered(folder)
-    kept = [path for path in there if int(path.name) <= last][-keep:]
-    for path in there:
+    numbered = _numbered(folder)
+    kept = [path for path in numbered if int(path.name) <= last][-keep:]
+    for path in numbered:
         if path not in (*kept, spared):
             shutil.rmtree(path, ignore_errors=True)
 
 
 def _tensors(learner: Learner, keep: bool) -> dict[str, Tensor]:
-    """Return what a checkpoint holds besides the policy; nothing where only others keep it."""
+    """Return the tensors of a checkpoint besides the policy; nothing where only others keep them."""
     tensors: dict[str, Tensor] = {}
     if has_adapters(learner.models.policy):
         tensors |= {f"policy.{n}": p for n, p in learner.models.named_policy().items()}
@@ -233,12 +233,12 @@ def _tensors(learner: Learner, keep: bool) -> dict[str, Tensor]:
     for name, optimizer in _optimizers(learner):
         for key, fields in optimizer.state_dict()["state"].items():
             tensors |= {f"{name}.{key}.{field}": value for field, value in fields.items()}
-    found = {}
+    copies = {}
     for name, tensor in tensors.items():
         complete = whole(tensor.detach())
         if keep:
-            found[name] = complete.cpu().contiguous()
-    return found
+            copies[name] = complete.cpu().contiguous()
+    return copies
 
 
 def _load_weights(named: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:

@@ -1,4 +1,4 @@
-"""Measure in training how the gradient of each term of the loss goes with the deviation of returns (RAGEN-2).
+"""Measure the gradient of each term of the loss against the deviation of returns (RAGEN-2).
 
 Groups are put into six buckets by the deviation of their returns. A policy gradient should be larger where
 returns differ more; those of the entropy bonus and of the divergence know nothing of returns.
@@ -44,19 +44,19 @@ def probe_gradients(
     if not played:
         return {}
     prepared = learner.prepare(TrainBatch.of(played, pad))
-    found: dict[str, float] = {}
+    norms: dict[str, float] = {}
     for k, bucket in enumerate(_buckets(deviations), 1):
         groups = {numbers[i] for i in bucket}
         rows = [i for i, t in enumerate(played) if t.group in groups]
         if not rows:
             continue
         name = f"gradient/bucket{k}"
-        found[f"{name}/reward_std"] = float(deviations[bucket].mean())
+        norms[f"{name}/reward_std"] = float(deviations[bucket].mean())
         for term in get_args(Term):
             norm = learner.gradient_norm(prepared, rows, term)
             if norm is not None:
-                found[f"{name}/{term}"] = norm
-    return found
+                norms[f"{name}/{term}"] = norm
+    return norms
 
 
 def _buckets(deviations: NDArray[np.float64]) -> list[NDArray[np.int64]]:

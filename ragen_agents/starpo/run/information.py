@@ -1,24 +1,31 @@
-"""Measure in training how much replies tell about their prompts: the sign of template collapse (RAGEN-2).
+"""Measure in training how much replies tell about their prompts: the sign of template collapse.
+
+Every text z_i is scored under every different prompt x_j: entry (i, j) of a matrix is log p(z_i | x_j), in
+nats (RAGEN-2, arXiv 2604.06268). A policy whose replies no longer depend on what it reads may still have high
+entropy; its replies are then as likely under any other prompt.
 
 Two samples: the first reply of one episode of each first prompt; and pairs of a trajectory and one of its
 turns, the trajectory drawn first. Of each, two texts: the thought, which lies strictly between its tags,
 and the whole reply. A prompt is everything that the model had read before the reply.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ragen_agents.rollout.chat import ChatCodec
 from ragen_agents.rollout.trajectory import CONTEXT, Trajectory
-from ragen_agents.starpo.math.information import information
 from ragen_agents.starpo.update.batch import TrainBatch
 from ragen_agents.starpo.update.learner import Learner
 
 _OPEN, _CLOSE = "<think>", "</think>"
+RANKS = (1, 2, 4, 8)
+"""The k of retrieval@k."""
 
 
 @dataclass(frozen=True)
@@ -52,38 +59,38 @@ def measure_information(
     """
     played = [t for t in trajectories if t.written]
     samples = {"first": _first_replies(played)[:most], "turns": _drawn(played, most, seed)}
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     for name, replies in samples.items():
         if name == "turns" and all(t.replies <= 1 for t in played):
             continue  # those would be first replies again
         measured = _measure(learner, _fitting(replies, context), codec)
-        found |= {f"information/{name}/{key}": value for key, value in measured.items()}
-    return found
+        metrics |= {f"information/{name}/{key}": value for key, value in measured.items()}
+    return metrics
 
 
 def _first_replies(trajectories: Sequence[Trajectory]) -> list[_Reply]:
     """Return one reply for each different first prompt, in the order of groups."""
-    found: dict[tuple[int, ...], _Reply] = {}
+    first: dict[tuple[int, ...], _Reply] = {}
     for trajectory in sorted(trajectories, key=lambda t: (t.group, t.member)):
         reply = _reply_of(trajectory, 0)
         if reply is not None:
-            found.setdefault(reply.prompt, reply)
-    return list(found.values())
+            first.setdefault(reply.prompt, reply)
+    return list(first.values())
 
 
 def _drawn(trajectories: Sequence[Trajectory], most: int, seed: int) -> list[_Reply]:
     if not trajectories:
         return []
     rng = np.random.default_rng(seed)
-    found = []
+    replies = []
     for place in rng.integers(len(trajectories), size=most).tolist():
         chosen = trajectories[place]
-        found.append(_reply_of(chosen, int(rng.integers(chosen.replies))))
-    return [reply for reply in found if reply is not None]
+        replies.append(_reply_of(chosen, int(rng.integers(chosen.replies))))
+    return [reply for reply in replies if reply is not None]
 
 
 def _reply_of(trajectory: Trajectory, turn: int) -> _Reply | None:
-    """Return what was read before a turn, and its reply; None for an empty reply."""
+    """Return the prompt of a turn and its reply; None for an empty reply."""
     for row in trajectory.rows:
         if turn in row.turn_ids:
             first = row.turn_ids.index(turn)
@@ -110,7 +117,7 @@ def _measure(learner: Learner, replies: Sequence[_Reply], codec: ChatCodec) -> d
         "reply": {i: (0, len(reply.ids)) for i, reply in enumerate(replies)},
         "thought": {i: span for i, span in enumerate(spans) if span is not None},
     }
-    found = {"thought/valid": len(texts["thought"]) / len(replies)}
+    measured = {"thought/valid": len(texts["thought"]) / len(replies)}
     for name, chosen in texts.items():
         if len(chosen) < 2:
             continue
@@ -123,8 +130,8 @@ def _measure(learner: Learner, replies: Sequence[_Reply], codec: ChatCodec) -> d
             torch.tensor([prompts.index(replies[i].prompt) for i in chosen]),
             torch.tensor([stop - start for start, stop in chosen.values()]),
         )
-        found |= {f"{name}/{key}": value for key, value in metrics.items()}
-    return found
+        measured |= {f"{name}/{key}": value for key, value in metrics.items()}
+    return measured
 
 
 def _thought(ids: Sequence[int], codec: ChatCodec) -> tuple[int, int] | None:
@@ -151,3 +158,53 @@ def _joined(prompt: Sequence[int], reply: Sequence[int]) -> Trajectory:
     pair.append_reply(list(reply), [0.0] * len(reply), 0)
     assert pair.turn_ids[0] == CONTEXT
     return pair
+
+
+def information(logprobs: Tensor, own: Tensor, lengths: Tensor) -> dict[str, float]:
+    """Compute entropies, mutual information and retrieval rates from a matrix of log-probabilities.
+
+    With matched_i = log p(z_i | own prompt) and marginal_i = log mean_j p(z_i | x_j):
+
+    - ``conditional_entropy``: H(Z|X) = -mean(matched), and ``entropy``: H(Z) = -mean(marginal).
+    - ``mutual_information``: mean(matched - marginal) = H(Z) - H(Z|X), if the N prompts are all that there
+      are. For a sample of more prompts it is a lower bound, too low well before its maximum of ln N.
+      ``mutual_information_se`` is its standard error over texts.
+    - ``..._per_token``: the same from log-probabilities divided by the text's length. It compares texts of
+      different lengths, but is no mutual information.
+    - ``z_score``: mean(matched - marginal) / (std(marginal) + 0.001).
+    - ``retrieval@k``: share of texts whose own prompt is among the k likeliest; a tie counts as not.
+      ``chance@k`` is k / N.
+
+    Args:
+        logprobs: (n, N) float: of n >= 2 texts under N >= 2 different prompts.
+        own: (n,) int64: the place of each text's own prompt among the N.
+        lengths: (n,) int64: tokens of each text, >= 1.
+    """
+    count = logprobs.shape[1]
+    gain, marginal, matched = _gain(logprobs, own)
+    metrics = {
+        "conditional_entropy": -float(matched.mean()),
+        "entropy": -float(marginal.mean()),
+        "mutual_information": float(gain.mean()),
+        "mutual_information_se": float(gain.std() / math.sqrt(len(gain))),
+        "z_score": float(gain.mean() / (marginal.std() + 1e-3)),
+    }
+    by_token, marginal_by_token, matched_by_token = _gain(logprobs / lengths[:, None], own)
+    metrics |= {
+        "conditional_entropy_per_token": -float(matched_by_token.mean()),
+        "entropy_per_token": -float(marginal_by_token.mean()),
+        "mutual_information_per_token": float(by_token.mean()),
+    }
+    rivals = (logprobs >= matched[:, None]).sum(1)  # the own prompt is one of them
+    for rank in RANKS:
+        if rank < count:
+            metrics[f"retrieval@{rank}"] = float((rivals <= rank).double().mean())
+            metrics[f"chance@{rank}"] = rank / count
+    return metrics
+
+
+def _gain(logprobs: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return matched - marginal, marginal and matched, (n,) each."""
+    matched = logprobs.gather(1, own[:, None])[:, 0]
+    marginal = torch.logsumexp(logprobs, dim=1) - math.log(logprobs.shape[1])
+    return matched - marginal, marginal, matched

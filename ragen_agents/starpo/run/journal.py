@@ -1,4 +1,4 @@
-"""What a run writes down: its config, its environment, and append-only lines of metrics and samples."""
+"""Append the metrics and samples of a run to its files, and pass them to the trackers."""
 
 import json
 import os

@@ -1,8 +1,10 @@
-"""What an iteration's trajectories say about the policy. The glossary is docs/metrics.md."""
+"""Metrics of an iteration: of its trajectories, and of the seconds that it took (docs/metrics.md)."""
 
 import re
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -75,7 +77,7 @@ def rollout_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
 
 
 def skipped_steps(lines: Sequence[Mapping[str, Any]]) -> int:
-    """Return how many optimizer steps were skipped in the iterations of a run."""
+    """Return the number of optimizer steps that were skipped in the iterations of a run."""
     shares = [(line.get("skipped_steps", 0.0), line.get("optimizer_steps", 0.0)) for line in lines]
     return sum(round(share * steps) for share, steps in shares)
 
@@ -105,3 +107,34 @@ def _thought(reply: str) -> str:
 
 def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values)) if len(values) else 0.0
+
+
+class Phases:
+    """A stopwatch per phase."""
+
+    def __init__(self) -> None:
+        self.running: str | None = None
+        """The phase that has begun and not ended; after an error, the one that it ended."""
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget all phases and start the total."""
+        self.seconds: dict[str, float] = {}
+        self._started = time.perf_counter()
+
+    def add(self, phase: str, seconds: float) -> None:
+        """Add seconds to a phase."""
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Add the time inside the block to a phase."""
+        self.running, started = phase, time.perf_counter()
+        yield
+        self.running = None
+        self.add(phase, time.perf_counter() - started)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the seconds of each phase and the total, as ``seconds/...``."""
+        seconds = {f"seconds/{name}": value for name, value in self.seconds.items()}
+        return {**seconds, "seconds/total": time.perf_counter() - self._started}

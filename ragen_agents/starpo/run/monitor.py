@@ -49,9 +49,9 @@ class EchoTrapMonitor:
     def observe(self, metrics: Mapping[str, float]) -> list[SignSeen]:
         """Take in the metrics of the next iteration and return the signs that have newly appeared."""
         self.history.append(dict(metrics))
-        found = {sign: text for sign, text in self._signs() if text}
-        new = [SignSeen(sign, text) for sign, text in found.items() if sign not in self._seen]
-        self._seen = set(found)
+        present = {sign: text for sign, text in self._signs() if text}
+        new = [SignSeen(sign, text) for sign, text in present.items() if sign not in self._seen]
+        self._seen = set(present)
         return new
 
     @property

@@ -1,4 +1,4 @@
-"""Where a run is: its progress, its checkpoints, and the way back to a healthy one."""
+"""Save a run, resume it, and roll it back to a healthy checkpoint."""
 
 import logging
 from collections.abc import Callable
@@ -69,16 +69,16 @@ class RunState:
             processes do not see the same ones.
         """
         accelerator = self.learner.accelerator
-        found = together(self._last_sound, accelerator)
-        if not same_in_all("" if found is None else found.name, accelerator):
+        latest = together(self._last_sound, accelerator)
+        if not same_in_all("" if latest is None else latest.name, accelerator):
             raise RagenError(
                 f"the processes see different checkpoints in '{self.checkpoints}'; the run directory must be "
                 "on a disk that all machines share"
             )
-        if found is None:
+        if latest is None:
             self._check_begins()
             return
-        self.progress = checkpoint.load(found, self.learner)
+        self.progress = checkpoint.load(latest, self.learner)
         written = self.progress.iteration - (self.progress.pending is not None)
         for line in read_metrics(self.run_dir)[: written + 1]:
             if (self.progress.rolled_back or 0) < line["iteration"] <= written:
@@ -90,8 +90,8 @@ class RunState:
         Raises:
             RagenError: There are checkpoints, but all are damaged.
         """
-        there = checkpoint.complete(self.checkpoints)
-        for path in reversed(there):
+        checkpoints = checkpoint.complete(self.checkpoints)
+        for path in reversed(checkpoints):
             broken = checkpoint.damaged_file(path)
             if broken is None:
                 return path
@@ -101,7 +101,7 @@ class RunState:
                     path,
                     broken,
                 )
-        if there:
+        if checkpoints:
             raise RagenError(
                 f"every checkpoint in '{self.checkpoints}' is damaged; remove the run directory to start over"
             )

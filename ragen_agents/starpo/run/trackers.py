@@ -61,7 +61,7 @@ class TensorBoardTracker:
 
 
 class _TableTracker:
-    """What Weights & Biases and Trackio share: runs that take scalars and tables, step by step."""
+    """Base of Weights & Biases and Trackio: runs that take scalars and tables, step by step."""
 
     def __init__(self, run: Any, table: Any) -> None:
         self._run, self._table = run, table

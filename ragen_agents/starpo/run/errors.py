@@ -1,15 +1,28 @@
-"""Memory that runs out: how it shows, and which setting lowers what was needed."""
+"""Errors that end a training run, with the setting to change."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 from ragen_agents.engines.device import is_out_of_memory
+from ragen_agents.rollout.trajectory import Trajectory
 from ragen_agents.starpo.config import TrainConfig
+from ragen_agents.starpo.parts.filters import group_std
+from ragen_agents.starpo.run.metrics import group_returns
 from ragen_envs.game.errors import RagenError
 
+EMPTY_LIMIT: Final = 10
+"""Consecutive iterations with nothing to learn from after which a run stops."""
 _PLAYING: Final = ("rollout", "sync", "evaluation")
 _SAME: Final = "the same command, with that changed, resumes the run"
+
+
+class TrainingFailedError(RagenError):
+    """Nothing can be learned: gradients are not finite, or the filter keeps nothing; the state is saved."""
+
+
+class BrokenGamesError(RagenError):
+    """Every game failed in too many consecutive iterations; the state is saved."""
 
 
 class OutOfMemoryError(RagenError):
@@ -21,7 +34,7 @@ class MemoryRanOutError(MemoryError):
 
 
 def advice(config: TrainConfig, phase: str | None) -> str:
-    """Return which settings lower the memory that a phase needs.
+    """Return advice on the settings that lower the memory of a phase.
 
     Args:
         config: The run's.
@@ -60,3 +73,24 @@ def reported(config: TrainConfig, phase: str) -> Iterator[None]:
         if not is_out_of_memory(error):
             raise
         raise OutOfMemoryError(f"out of memory in {phase}; {advice(config, phase)}") from error
+
+
+def empty_error(trajectories: Sequence[Trajectory], kind: str, iterations: int) -> RagenError:
+    """Return the error of a run that has had nothing to learn from, with the cause.
+
+    Args:
+        trajectories: Of the last iteration.
+        kind: The filter's name.
+        iterations: How many in a row were empty.
+    """
+    lasting = f"in {iterations} iterations in a row"
+    broken = [t.error for t in trajectories if t.error is not None]
+    if len(broken) == len(trajectories):
+        return BrokenGamesError(f"every game broke {lasting}: {broken[0]}")
+    if not any(t.written for t in trajectories):
+        return TrainingFailedError(
+            f"no prompt fit the model's context {lasting}, so the model generated nothing"
+        )
+    equal = not group_std(group_returns(trajectories)).any()
+    why = ": the members of each group all have the same return" if equal else ""
+    return TrainingFailedError(f"the filter '{kind}' kept nothing {lasting}{why}")
