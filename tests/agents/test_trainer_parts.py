@@ -207,12 +207,6 @@ def test_an_engine_takes_the_place_of_the_configured_one_and_stays_open(plain, t
     assert not closed
 
 
-def test_an_engine_cannot_write_what_the_model_does_not_know(plain, tmp_path):
-    engine = ScriptedEngine(lambda request: [5, 10**6], frozenset({2}))
-    with pytest.raises(RagenError, match=r"the id 1000000, but the model has \d+ tokens"):
-        trainer(tmp_path, plain, engine=engine).run()
-
-
 def test_an_engine_that_returns_nothing_stops_the_run(plain, tmp_path):
     engine = ScriptedEngine(lambda request: [5, 6, 2], frozenset({2}))
     engine.poll = list
