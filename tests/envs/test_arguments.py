@@ -31,10 +31,10 @@ FIELDS = {
     "Sudoku": {"clues": True, "level": [["#"]]},
     "Minesweeper": {"mines": math.inf, "level": 3},
     "WebShop": {
-        "products": 2.0, "catalogue_seed": "2", "observation_mode": 1, "reward": "", "hints": 1,
+        "products": 2.0, "catalogue_seed": "2", "observation_mode": 1, "reward": "",
         "level": b"a", "data": 3,
     },
-    "Bandit": {"sure": True, "jackpot": 10**400, "chance": None, "gamble": True, "level": True},
+    "Bandit": {"sure": True, "jackpot": None, "chance": None, "gamble": True, "level": True},
 }  # fmt: skip
 
 
@@ -62,7 +62,7 @@ def test_integers(value):
         arguments.read_count("boxes", value, 2, 8)
 
 
-@pytest.mark.parametrize("value", [False, math.nan, -math.inf, "0.5", None, [0.5], 10**400, 1.5])
+@pytest.mark.parametrize("value", [False, math.nan, -math.inf, "0.5", None, [0.5], 1.5])
 def test_numbers(value):
     with refusal("p", value):
         arguments.read_number("p", value, 0, 1)
@@ -108,7 +108,7 @@ def test_render_modes(env_id):
     make = gym.envs.registration.load_env_creator(gym.spec(env_id).entry_point)
     for mode in ("foo", ["ansi"]):
         with pytest.raises(
-            RagenError, match=r"render_mode is .*None or one of ansi, (html, )?rgb_array"
+            RagenError, match=r"render_mode is .* one of None, ansi, (html, )?rgb_array"
         ):
             make(**gym.spec(env_id).kwargs, render_mode=mode)
     with pytest.raises(RagenError, match="render_mode is"):
@@ -123,7 +123,7 @@ def test_render_modes(env_id):
     [
         ("num_envs", True), ("num_envs", 0), ("num_envs", 1.0),
         ("max_episode_steps", False), ("max_episode_steps", -2), ("max_episode_steps", "5"),
-        ("copy", 1), ("copy", np.True_), ("autoreset_mode", "foo"),
+        ("autoreset_mode", "foo"),
     ],
 )  # fmt: skip
 def test_arguments_of_vector_envs(field, value):

@@ -172,7 +172,7 @@ def test_the_random_policy_earns_what_the_baseline_says(game, settings_):
 
 def test_games_of_other_packages_need_none():
     class Other(GameEnv):
-        act = start = observe = info = None
+        start = observe = success = None
 
         def oracle(self, budget=None):
             return SimpleNamespace(expected_return=0.25)

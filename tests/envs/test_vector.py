@@ -212,8 +212,9 @@ def test_compiled_lakes(height, width, p, count, split):
     for i in range(count):
         stream = new_stream(split, envs.single.distribution, i)
         tiles, start, stream = lake_generator.generate(height, width, p, stream, split)
-        tiles[start] += 3
-        assert levels[i].tobytes() == bytes(tiles)
+        cells = bytearray(tiles)
+        cells[start] += 3
+        assert levels[i].tobytes() == bytes(cells)
         assert envs._streams[i] == stream
 
 
