@@ -137,7 +137,7 @@ dist: install
 	@ls dist
 
 packs: install
-	$(BIN)/python -m ragen_envs.levels.build --check
+	$(BIN)/python -m ragen_envs.games.packs --check
 
 # Updates the entries that anyone can reproduce; their descriptions stay. Others: docs/leaderboard.md
 leaderboard-entries: install

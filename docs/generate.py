@@ -26,7 +26,7 @@ from results_tables import results_table
 from settings_page import settings_page
 
 from ragen_envs import GAMES
-from ragen_envs.game.errors import InstanceError
+from ragen_envs.errors import InstanceError
 from ragen_envs.levels.instances import load_pack
 from ragen_envs.levels.splits import SPLITS, TEST
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES

@@ -20,8 +20,8 @@ from ragen_envs.games.cube.oracle import fewest_turns
 from ragen_envs.games.frozen_lake import FrozenLakeEnv
 from ragen_envs.games.frozen_lake.dynamics import Lake
 from ragen_envs.games.frozen_lake.oracle import advise
+from ragen_envs.games.packs import USUAL
 from ragen_envs.games.sokoban import SokobanEnv, solve
-from ragen_envs.levels.recipe import USUAL
 from ragen_envs.levels.splits import SPLITS, TRAIN
 from ragen_envs.registration import GameSpec
 

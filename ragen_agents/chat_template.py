@@ -9,7 +9,7 @@ from jinja2.exceptions import TemplateError
 
 from ragen_envs.conversation.parser import THINK_PREFIX
 from ragen_envs.conversation.protocol import Message
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 _DATE: Final = date(2024, 7, 26)
 """Date of templates that show one: a prompt that changed at midnight could not be replayed. It is

@@ -7,7 +7,7 @@ import io
 import numpy as np
 
 from ragen_envs.conversation import Picture
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 
 def picture_hash(picture: Picture) -> str:

@@ -20,7 +20,7 @@ from ragen_agents.rollout.trajectory import Row, Trajectory
 from ragen_agents.run_files.files import exclusive_lock
 from ragen_agents.starpo.config import check_conversation, check_split
 from ragen_envs.conversation import ConversationWrapper, format_reply, make
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 from ragen_envs.game.text import action_texts, explain
 from ragen_envs.levels.seeding import new_stream
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 if TYPE_CHECKING:
     from ragen_envs.game.base import GameEnv

@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _missing(error: ImportError) -> str:
     """Return what a command needs, and how to install it if it is of one of the project's extras."""
-    from ragen_envs.game.errors import install_hint
+    from ragen_envs.errors import install_hint
 
     package = (error.name or "").split(".")[0]
     extra = next((e for e, packages in _EXTRAS.items() if package in packages), None)
@@ -86,7 +86,7 @@ def _run_command(arguments: Sequence[str] | None) -> int:
 
     from ragen_bench.cli import app
     from ragen_bench.cli.interruption import InterruptedCommandError
-    from ragen_envs.game.errors import RagenError
+    from ragen_envs.errors import RagenError
 
     try:
         code = app(arguments, prog_name="ragen", standalone_mode=False)

@@ -16,7 +16,7 @@ from ragen_agents.starpo.parts.rewards import TurnReward
 from ragen_envs.adapters.shared import make_text_only
 from ragen_envs.conversation import ConversationWrapper
 from ragen_envs.conversation.protocol import Message
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 _ONE_ROW: Final = (
     "GRPOTrainer takes one row of tokens per episode; ragen_agents.starpo.Trainer takes more"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ragen_agents.engines.base import EngineError
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 PROBE_LENGTH: Final = 64
 """Tokens of the prompt whose log-probabilities are compared."""

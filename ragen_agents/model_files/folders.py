@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragen_agents.run_files.files import exclusive_lock
-from ragen_envs.game.errors import RagenError, first_line
+from ragen_envs.errors import RagenError, first_line
 
 CACHE_VARIABLE: Final = "RAGEN_CACHE"
 """Environment variable that names another folder for the cache."""

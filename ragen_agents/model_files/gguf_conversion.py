@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragen_agents.model_files.folders import Provenance, cached_folder, make_cached, save_tokenizer
-from ragen_envs.game.errors import RagenError, first_line, install_hint
+from ragen_envs.errors import RagenError, first_line, install_hint
 
 SUFFIX: Final = ".gguf"
 _PACKAGES: Final = ("torch", "transformers", "accelerate", "gguf")

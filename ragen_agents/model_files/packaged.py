@@ -15,7 +15,7 @@ from typing import Final
 
 from ragen_agents.model_files.folders import Provenance, cached_folder, make_cached
 from ragen_agents.model_files.gguf_conversion import check_packages, convert, sha256_of
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 Progress = Callable[[int, int], None]
 """Called with the bytes downloaded and their total."""

@@ -8,7 +8,7 @@ from ragen_agents.model_files.folders import PROVENANCE
 from ragen_agents.model_files.gguf_conversion import SUFFIX, converted, remembered_sha256
 from ragen_agents.model_files.packaged import PACKAGED, packaged_folder
 from ragen_agents.starter import STARTER, STARTERS
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 _HUB: Final = "hf:"
 """Before the name of a model on a hub."""

@@ -20,7 +20,7 @@ from ragen_agents.policies.controls import (
     ScriptedPolicy,
 )
 from ragen_agents.policies.shop_rules import SHOP_RULES
-from ragen_envs.game.errors import RagenError, install_hint
+from ragen_envs.errors import RagenError, install_hint
 
 
 class UnknownAgentError(RagenError):

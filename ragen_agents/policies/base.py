@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
 from ragen_envs.conversation import Conversation, Picture
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 
 @dataclass(frozen=True)

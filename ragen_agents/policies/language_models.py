@@ -21,7 +21,7 @@ from ragen_agents.engines.vllm.api import check_version
 from ragen_agents.engines.vllm.engine import VllmEngine
 from ragen_agents.engines.vllm.local import LocalSettings, load_local
 from ragen_agents.policies.base import Reply, Request, Sampling
-from ragen_envs.game.errors import RagenError, first_line
+from ragen_envs.errors import RagenError, first_line
 
 _WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*.bin")
 _LOG: Final = logging.getLogger("ragen.policies")

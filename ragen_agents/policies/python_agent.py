@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from ragen_agents.policies.base import Reply, Request
 from ragen_agents.signatures import takes
 from ragen_envs.conversation import Conversation
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 _LOG: Final = logging.getLogger("ragen.agents")
 _NAME: Final = re.compile(r"(?!hf:|openai:|vllm:)[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")

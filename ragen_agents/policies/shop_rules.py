@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from ragen_agents.policies.base import Reply, Request
 from ragen_envs.conversation import format_reply
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 from ragen_envs.games.webshop.dynamics import BUY
 from ragen_envs.games.webshop.env import WebShopEnv
 

@@ -11,7 +11,7 @@ from ragen_agents.rollout.trajectory import Trajectory
 from ragen_envs.conversation import ConversationWrapper, whole_turn
 from ragen_envs.conversation.parser import THINK_PREFIX
 from ragen_envs.conversation.protocol import Message
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 FULL = "full"
 """The value of the setting ``history`` under which a conversation only grows."""

@@ -18,7 +18,7 @@ from ragen_envs.conversation import (
     whole_turn,
 )
 from ragen_envs.conversation.protocol import Message
-from ragen_envs.game.errors import InstanceError, RagenError
+from ragen_envs.errors import InstanceError, RagenError
 from ragen_envs.game.oracle import Budget
 from ragen_envs.levels.seeding import new_stream
 

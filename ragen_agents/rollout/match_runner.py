@@ -22,7 +22,7 @@ from ragen_agents.rollout.match_record import MatchRecord, SeatRecord
 from ragen_agents.rollout.play import act, ask
 from ragen_envs import SUITE_VERSION
 from ragen_envs.conversation import EndReason, TurnResult
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 from ragen_envs.levels.seeding import new_stream
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES
 from ragen_envs.multi_agent.conversation import MultiAgentConversation

@@ -21,7 +21,7 @@ from ragen_agents.rollout.episode_runner import (
     EpisodeSpec,
     play_answers,
 )
-from ragen_envs.game.errors import GameError, RagenError
+from ragen_envs.errors import GameError, RagenError
 
 Keep = Callable[[Sequence[Episode]], None]
 """Writes episodes that have ended; called in another thread, one call at a time."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Final, Self
 
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 _LOG: Final = logging.getLogger("ragen.locks")
 

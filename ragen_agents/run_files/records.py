@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import ragen_envs
 from ragen_agents.model_files.folders import read_provenance
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 METRICS: Final = "metrics.jsonl"
 ITERATION: Final = "iteration"

@@ -8,7 +8,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 MAX_CHARACTERS = 1 << 20
 """Longest YAML file that is read."""

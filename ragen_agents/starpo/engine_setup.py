@@ -18,7 +18,7 @@ from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.processes import RunProcesses
 from ragen_agents.starpo.setup import MakeEnv
 from ragen_agents.starpo.update.learner import Learner
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 
 def make_engine(

@@ -14,7 +14,7 @@ from ragen_agents.engines.device import is_out_of_memory
 from ragen_agents.rollout.collect import Collector, GroupSpec
 from ragen_agents.rollout.trajectory import Trajectory
 from ragen_agents.starpo.run.errors import MemoryRanOutError
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 T = TypeVar("T")
 _KINDS: Final = (EngineError, MemoryRanOutError, RagenError)

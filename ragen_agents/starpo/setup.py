@@ -16,7 +16,7 @@ from ragen_agents.starpo.config import TrainConfig, check_split
 from ragen_agents.starpo.update.models import ActorCritic
 from ragen_agents.starpo.update.passes import trunk_of
 from ragen_envs.conversation import ConversationWrapper, make
-from ragen_envs.game.errors import InstanceError, RagenError
+from ragen_envs.errors import InstanceError, RagenError
 from ragen_envs.levels.splits import VALIDATION
 
 MakeEnv = Callable[[], ConversationWrapper]

@@ -10,7 +10,7 @@ from ragen_agents.model_files.folders import save_tokenizer
 from ragen_agents.run_files.files import new_folder
 from ragen_agents.starpo.config import check_conversation
 from ragen_envs.conversation import format_reply, make
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 from ragen_envs.game.text import action_texts, explain
 from ragen_envs.levels.seeding import new_stream
 

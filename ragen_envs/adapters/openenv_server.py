@@ -16,7 +16,7 @@ from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import Action, Observation, State
 
 from ragen_envs.adapters.shared import make_text_only
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 from ragen_envs.registration import game_of
 
 SESSIONS = 256

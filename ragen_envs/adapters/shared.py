@@ -4,7 +4,7 @@ import random
 from typing import Any, Final
 
 from ragen_envs.conversation import ConversationWrapper, make
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 from ragen_envs.game.text import FORMATS, IMAGE
 
 _NOISE_BITS: Final = 48

@@ -10,7 +10,7 @@ from typing import Any
 from ragen_envs.adapters.shared import check_whole_history, draw_noise, make_text_only
 from ragen_envs.conversation import format_reply
 from ragen_envs.conversation.prompt import introduction
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 
 class GameTools:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import lru_cache, wraps
 from typing import NamedTuple, ParamSpec, TypeVar
 
-from ragen_envs.game.errors import SolverLimitError
+from ragen_envs.errors import SolverLimitError
 
 P = ParamSpec("P")
 T = TypeVar("T")

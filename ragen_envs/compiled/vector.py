@@ -30,9 +30,9 @@ from ragen_envs.compiled.kernels import (
     VALID,
     first_outside,
 )
+from ragen_envs.errors import GenerationError, InstanceError, RagenError, ResetNeededError
 from ragen_envs.game.arguments import read_choice, read_count
 from ragen_envs.game.base import read_integer
-from ragen_envs.game.errors import GenerationError, InstanceError, RagenError, ResetNeededError
 from ragen_envs.levels import seeding
 from ragen_envs.levels.splits import SPLITS, read_split
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from ragen_envs.conversation.parser import format_reply
 from ragen_envs.conversation.prompt import example_prompt, state_text, turn_prompt
 from ragen_envs.conversation.settings import ConversationSettings, resolve_symbols
+from ragen_envs.errors import RagenError, SolverLimitError
 from ragen_envs.game.base import GameEnv, Instance
-from ragen_envs.game.errors import RagenError, SolverLimitError
 from ragen_envs.game.oracle import Action, Budget
 from ragen_envs.game.text import IMAGE, action_texts, explain
 from ragen_envs.game.word_game import WordGameEnv

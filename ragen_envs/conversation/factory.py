@@ -10,8 +10,8 @@ from gymnasium.envs.registration import EnvSpec
 from ragen_envs.conversation.settings import SETTING_NAMES
 from ragen_envs.conversation.vector import ConversationVector
 from ragen_envs.conversation.wrapper import ConversationWrapper
+from ragen_envs.errors import RagenError, first_line
 from ragen_envs.game.arguments import read_count
-from ragen_envs.game.errors import RagenError, first_line
 from ragen_envs.game.text import IMAGE
 from ragen_envs.registration import creator_of, game_of, installed_games
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from traceback import walk_tb
 from typing import Any, NoReturn, cast
 
-from ragen_envs.game.errors import GameError, RagenError, first_line
+from ragen_envs.errors import GameError, RagenError, first_line
 
 GUIDE = "docs/add-a-game.md"
 

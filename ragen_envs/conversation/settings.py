@@ -8,8 +8,8 @@ from numbers import Real
 from typing import Any, Final
 
 from ragen_envs.conversation.parser import THINK_PREFIX
+from ragen_envs.errors import RagenError
 from ragen_envs.game.arguments import read_count
-from ragen_envs.game.errors import RagenError
 from ragen_envs.game.text import FORMATS, GRID, IMAGE
 
 HISTORIES: Final = ("full", "last", "none")

@@ -39,8 +39,8 @@ from ragen_envs.conversation.protocol import (
 )
 from ragen_envs.conversation.settings import ConversationSettings, resolve_symbols
 from ragen_envs.conversation.words import WordReader
+from ragen_envs.errors import RagenError, ResetNeededError
 from ragen_envs.game.base import GameEnv
-from ragen_envs.game.errors import RagenError, ResetNeededError
 from ragen_envs.game.free_text import FreeText
 from ragen_envs.game.oracle import Action, Advice, Budget, RandomBaseline
 from ragen_envs.game.text import IMAGE, TextFace, action_texts

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from numbers import Real
 from typing import Any, TypeVar, cast
 
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 _T = TypeVar("_T")
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, SupportsI
 import gymnasium as gym
 from gymnasium import spaces
 
-from ragen_envs.game.arguments import read_choice
-from ragen_envs.game.errors import (
+from ragen_envs.errors import (
     GenerationError,
     InstanceError,
     RagenError,
     ResetNeededError,
 )
+from ragen_envs.game.arguments import read_choice
 from ragen_envs.game.free_text import FreeText
 from ragen_envs.game.oracle import Action, Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.game.text import GRID, OwnText, TextFace

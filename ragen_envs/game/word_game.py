@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
+from ragen_envs.errors import RagenError
 from ragen_envs.game.base import GameEnv
-from ragen_envs.game.errors import RagenError
 from ragen_envs.game.free_text import FreeText
 from ragen_envs.game.text import GRID
 from ragen_envs.levels.splits import TRAIN

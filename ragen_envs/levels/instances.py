@@ -1,7 +1,7 @@
 """Frozen instances: numbered levels of each split, whose files are content-hashed.
 
 A pack is a JSON Lines file ``packs/<distribution>.<split>.jsonl``. ``packs/MANIFEST.json`` holds each
-file's SHA-256, which is checked when a pack is loaded. ``python -m ragen_envs.levels.build``
+file's SHA-256, which is checked when a pack is loaded. ``python -m ragen_envs.games.packs``
 makes all of them again, byte for byte.
 """
 
@@ -13,7 +13,7 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any
 
-from ragen_envs.game.errors import InstanceError
+from ragen_envs.errors import InstanceError
 from ragen_envs.levels.splits import read_split
 
 __all__ = [

@@ -9,7 +9,7 @@ two splits.
 
 from typing import Any, Final
 
-from ragen_envs.game.errors import InstanceError
+from ragen_envs.errors import InstanceError
 
 __all__ = [
     "SPLITS",

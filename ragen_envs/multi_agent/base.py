@@ -8,9 +8,9 @@ from typing import Any, ClassVar, NamedTuple
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
+from ragen_envs.errors import InstanceError, ResetNeededError
 from ragen_envs.game.arguments import read_choice, read_count
 from ragen_envs.game.base import Instance, read_action, read_integer
-from ragen_envs.game.errors import InstanceError, ResetNeededError
 from ragen_envs.game.oracle import Advice
 from ragen_envs.game.text import GRID, TextFace
 from ragen_envs.levels import seeding

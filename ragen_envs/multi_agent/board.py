@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from ragen_envs.game.errors import InstanceError
+from ragen_envs.errors import InstanceError
 from ragen_envs.game.grids import BoardText
 from ragen_envs.game.text import Symbols
 from ragen_envs.multi_agent.base import MultiAgentEnv

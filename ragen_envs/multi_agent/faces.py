@@ -5,7 +5,7 @@ from typing import Any
 from pettingzoo import AECEnv, ParallelEnv
 from pettingzoo.utils.conversions import parallel_to_aec, parallel_to_aec_wrapper
 
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 from ragen_envs.multi_agent.base import MultiAgentEnv
 from ragen_envs.multi_agent.conversation import MultiAgentConversation
 from ragen_envs.multi_agent.seat import SEAT_SETTINGS, read_settings

@@ -9,7 +9,7 @@ from ragen_envs.conversation import prompt
 from ragen_envs.conversation.parser import ParsedReply, parse_reply, whole_turn
 from ragen_envs.conversation.protocol import ConversationEnd, Message, TurnResult
 from ragen_envs.conversation.settings import SETTING_NAMES, ConversationSettings, resolve_symbols
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 from ragen_envs.game.oracle import Advice, Budget
 from ragen_envs.game.text import FORMATS, IMAGE, action_texts
 from ragen_envs.multi_agent.base import MultiAgentEnv, SeatView

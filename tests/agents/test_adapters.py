@@ -19,7 +19,7 @@ from ragen_agents.adapters.trl_rollouts import GameRollouts, episode_return
 from ragen_agents.starter import STARTER
 from ragen_envs.adapters.sb3_env import GameVecEnv
 from ragen_envs.adapters.trl_tools import GameTools
-from ragen_envs.game.errors import InstanceError, RagenError
+from ragen_envs.errors import InstanceError, RagenError
 
 SMALL_LAKE = {"level": ["P_O", "___", "O_G"], "success_rate": 1.0}
 

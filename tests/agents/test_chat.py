@@ -16,7 +16,7 @@ from ragen_agents.rollout.collect import Collector, GroupSpec  # noqa: E402
 from ragen_agents.starpo.config import Reward  # noqa: E402
 from ragen_agents.starpo.parts.rewards import TurnReward  # noqa: E402
 from ragen_envs.conversation import make  # noqa: E402
-from ragen_envs.game.errors import RagenError  # noqa: E402
+from ragen_envs.errors import RagenError  # noqa: E402
 
 OPEN_ENDED = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
 WELL_FORMED = "<think>\nI go up.\n</think>\n\n<answer>Up</answer>"

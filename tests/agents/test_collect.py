@@ -19,7 +19,7 @@ from ragen_agents.starpo.run.metrics import rollout_metrics  # noqa: E402
 from ragen_agents.starpo.update.batch import TrainBatch  # noqa: E402
 from ragen_agents.starter import STARTER  # noqa: E402
 from ragen_envs.conversation import make, parse_reply  # noqa: E402
-from ragen_envs.game.errors import InstanceError, RagenError  # noqa: E402
+from ragen_envs.errors import InstanceError, RagenError  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from ragen_agents.rollout.conversation_length import longest_conversation  # noq
 from ragen_agents.starpo.config import Reward  # noqa: E402
 from ragen_agents.starpo.parts.rewards import TurnReward  # noqa: E402
 from ragen_envs.conversation import make  # noqa: E402
-from ragen_envs.game.errors import RagenError  # noqa: E402
+from ragen_envs.errors import RagenError  # noqa: E402
 
 MOST = 40
 

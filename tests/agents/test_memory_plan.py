@@ -34,7 +34,7 @@ from ragen_agents.starpo.memory.planning import Sizes
 from ragen_agents.starpo.memory.training_memory import GIB, Conversations, Device, plan_memory
 from ragen_agents.starpo.setup import env_factory
 from ragen_agents.starter import STARTER
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 GAME = "ragen/BanditText-v0"
 SMALL = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512}

@@ -26,7 +26,7 @@ from ragen_agents.model_files.source import find_model, model_source, weights_di
 from ragen_agents.run_files.files import exclusive_lock  # noqa: E402
 from ragen_agents.starpo import TrainConfig  # noqa: E402
 from ragen_agents.starpo.update.models import load_policy  # noqa: E402
-from ragen_envs.game.errors import RagenError  # noqa: E402
+from ragen_envs.errors import RagenError  # noqa: E402
 
 NOTHING = {".lock"}
 

@@ -8,7 +8,7 @@ from ragen_bench.__main__ import main
 
 AGENT = """
 from ragen_agents.policies import BudgetReachedError, Reply
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 class Agent:
     def __init__(self):

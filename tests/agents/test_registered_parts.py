@@ -27,7 +27,7 @@ from ragen_agents.starpo.update.batch import TrainBatch  # noqa: E402
 from ragen_agents.starpo.update.loss import batch_totals, loss_terms  # noqa: E402
 from ragen_agents.starpo.update.models import Scores  # noqa: E402
 from ragen_agents.starpo.update.prepared import LossInput  # noqa: E402
-from ragen_envs.game.errors import RagenError  # noqa: E402
+from ragen_envs.errors import RagenError  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("own_registries")
 

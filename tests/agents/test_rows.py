@@ -25,7 +25,7 @@ from ragen_agents.starpo.update.loss import (  # noqa: E402
     policy_loss,
 )
 from ragen_agents.starpo.update.models import score_trajectories  # noqa: E402
-from ragen_envs.game.errors import RagenError  # noqa: E402
+from ragen_envs.errors import RagenError  # noqa: E402
 
 CPU = torch.device("cpu")
 LONG = {"env_kwargs": {"max_turns": 4, "max_actions": 20}, "game": "ragen/FrozenLakeText-v0"}

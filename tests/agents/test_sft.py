@@ -27,7 +27,7 @@ from ragen_agents.sft_trainer import (  # noqa: E402
 from ragen_agents.starpo import TrainConfig  # noqa: E402
 from ragen_agents.starpo.setup import make_accelerator  # noqa: E402
 from ragen_agents.starter import STARTER  # noqa: E402
-from ragen_envs.game.errors import RagenError  # noqa: E402
+from ragen_envs.errors import RagenError  # noqa: E402
 from ragen_envs.registration import register_text, text_ids  # noqa: E402
 
 

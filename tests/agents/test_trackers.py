@@ -10,7 +10,7 @@ pytest.importorskip("torch")
 
 from ragen_agents.starpo.run.checkpoint import Progress
 from ragen_agents.starpo.run.journal import Journal
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 
 def journal(folder, done, *rows):

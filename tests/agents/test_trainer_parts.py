@@ -20,7 +20,7 @@ from ragen_agents.starpo import (  # noqa: E402
     register_filter,
 )
 from ragen_envs.conversation import make  # noqa: E402
-from ragen_envs.game.errors import RagenError  # noqa: E402
+from ragen_envs.errors import RagenError  # noqa: E402
 from ragen_envs.games.frozen_lake import FrozenLakeEnv  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("own_registries")

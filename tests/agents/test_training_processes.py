@@ -27,7 +27,7 @@ from ragen_agents.engines.base import EngineError
 from ragen_agents.starpo import processes
 from ragen_agents.starpo.callbacks import Callback
 from ragen_agents.starpo.run.checkpoint import latest
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 FAST = ("update.learning_rate=1e-3", "update.critic_learning_rate=1e-3", "save_every=1")
 """Rates at which a step that is left out shows."""

@@ -12,7 +12,7 @@ from ragen_agents.rollout.episode_runner import EpisodeSpec  # noqa: E402
 from ragen_agents.rollout.play import play_batch  # noqa: E402
 from ragen_agents.starter import STARTER  # noqa: E402
 from ragen_envs.conversation import make  # noqa: E402
-from ragen_envs.game.errors import RagenError  # noqa: E402
+from ragen_envs.errors import RagenError  # noqa: E402
 
 
 @pytest.mark.parametrize("saved", ["float32", "bfloat16"])

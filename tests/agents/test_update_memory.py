@@ -35,7 +35,7 @@ from ragen_agents.starpo.update.models import (  # noqa: E402
     score_trajectories,
 )
 from ragen_agents.starpo.update.passes import hidden_states, recompute_layers, trunk_of  # noqa: E402
-from ragen_envs.game.errors import RagenError  # noqa: E402
+from ragen_envs.errors import RagenError  # noqa: E402
 
 CPU = torch.device("cpu")
 SIZES = {

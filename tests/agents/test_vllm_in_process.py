@@ -13,7 +13,7 @@ from ragen_agents.engines import EngineError, TokenRequest  # noqa: E402
 from ragen_agents.engines.cpu.engine import TransformersEngine  # noqa: E402
 from ragen_agents.engines.vllm import local as vllm_local  # noqa: E402
 from ragen_agents.engines.vllm.engine import VllmEngine  # noqa: E402
-from ragen_envs.game.errors import RagenError  # noqa: E402
+from ragen_envs.errors import RagenError  # noqa: E402
 
 ENDS, TOKENS = frozenset({2}), 12
 FULL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")

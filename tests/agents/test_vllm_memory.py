@@ -21,7 +21,7 @@ from ragen_agents.engines.vllm.memory import (  # noqa: E402
     share_of_device,
 )
 from ragen_agents.starter import STARTER  # noqa: E402
-from ragen_envs.game.errors import RagenError  # noqa: E402
+from ragen_envs.errors import RagenError  # noqa: E402
 
 TOTAL = 80 * GIB
 NEEDS = MemoryNeeds(weights=6 * GIB, working=2 * GIB, wanted_cache=20 * GIB, least_cache=GIB)

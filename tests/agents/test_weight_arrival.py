@@ -22,7 +22,7 @@ from ragen_agents.engines.weights import (  # noqa: E402  # noqa: E402
     noted,
     sum_of,
 )
-from ragen_envs.game.errors import RagenError  # noqa: E402
+from ragen_envs.errors import RagenError  # noqa: E402
 
 
 def model_of(tied=True):

@@ -21,6 +21,11 @@ ORDER = (
     "play", "cli", ENTRY,
 )  # fmt: skip
 """A wing of ``ragen_bench`` imports only itself and wings before it."""
+ROOMS = (
+    "_version", "errors", "levels", "pictures", "game", "compiled", "registration", "(the package)",
+    "games", "conversation", "multi_agent", "adapters",
+)  # fmt: skip
+"""A room of ``ragen_envs`` imports only itself and rooms before it."""
 
 
 def modules(package):
@@ -109,6 +114,17 @@ def test_a_wing_imports_only_wings_before_it(name):
     allowed = ORDER[: ORDER.index(wing(name)) + 1]
     found = {there for there in ARROWS[name] if there in TREES["ragen_bench"]}
     assert {there for there in found if wing(there) not in allowed} == set()
+
+
+def room(name):
+    return [*name.split("."), "(the package)"][1]
+
+
+@pytest.mark.parametrize("name", TREES["ragen_envs"])
+def test_a_room_imports_only_rooms_before_it(name):
+    allowed = ROOMS[: ROOMS.index(room(name)) + 1]
+    reached = {each for each in ARROWS[name] if each in TREES["ragen_envs"]}
+    assert {each for each in reached if room(each) not in allowed} == set()
 
 
 def test_the_walk_sees_every_import():

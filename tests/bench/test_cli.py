@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from ragen_agents.starter import STARTER
 from ragen_envs import GAMES, SUITE_VERSION, __version__
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES
 from ragen_envs.registration import text_ids
 

@@ -11,7 +11,7 @@ import pytest
 from ragen_bench.__main__ import main
 from ragen_bench.new_game.create import new_game
 
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 ROOT = Path(__file__).parents[2]
 

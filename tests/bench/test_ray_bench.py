@@ -17,7 +17,7 @@ from ragen_bench.__main__ import main
 from ragen_bench.config.suites import SamplingSettings
 from ragen_bench.evaluation import ray_cluster
 
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 ENTRIES = Path(__file__).parents[2] / "leaderboards"
 

@@ -20,7 +20,7 @@ from ragen_bench.evaluation.run_table import read_run, summarise
 from ragen_bench.runs.directory import RunDirectory
 from ragen_bench.runs.environments import versions_of
 
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.2, 0.37, 0.5, 0.8, 0.9999])

@@ -16,7 +16,7 @@ from results import make_result
 
 from ragen_agents.policies.language_models import TransformersPolicy
 from ragen_agents.run_files.files import write_atomically
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 
 def at_once(do, count=2):

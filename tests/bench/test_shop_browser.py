@@ -9,7 +9,7 @@ from ragen_bench.__main__ import main
 from ragen_bench.play.browser import ShopSession, serve_shop
 
 from ragen_envs.conversation import make
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from ragen_bench.leaderboard import submission
 from ragen_bench.leaderboard.submission import published_settings
 
 from ragen_agents.policies.endpoint.settings import EndpointSettings
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 ABOUT = {
     "name": "chance", "title": "Chance", "model": "none", "authors": "A. Person",

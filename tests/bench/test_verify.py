@@ -17,7 +17,7 @@ from ragen_bench.verification.run_verification import replay_here
 
 from ragen_agents.policies import OraclePolicy, ScriptedPolicy
 from ragen_agents.rollout import Episode
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 GAMES = ("Bandit", "FrozenLake")
 AGENTS = ("random", "noop", "oracle")

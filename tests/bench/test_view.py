@@ -14,7 +14,7 @@ from processes import interruptible
 from ragen_bench.__main__ import main
 from ragen_bench.leaderboard.store import read_explainable
 
-from ragen_envs.game.errors import SolverLimitError
+from ragen_envs.errors import SolverLimitError
 from ragen_envs.games.sokoban.env import SokobanEnv
 
 

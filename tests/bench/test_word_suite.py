@@ -12,7 +12,7 @@ from rich.console import Console
 
 from ragen_agents.policies.shop_rules import RulePolicy
 from ragen_envs.conversation import make
-from ragen_envs.game.errors import SolverLimitError
+from ragen_envs.errors import SolverLimitError
 from ragen_envs.games.minesweeper import MinesweeperEnv
 from ragen_envs.games.webshop import WebShopEnv
 from ragen_envs.games.webshop.dynamics import Page

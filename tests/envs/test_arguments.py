@@ -9,8 +9,8 @@ import numpy as np
 import pettingzoo
 import pytest
 
+from ragen_envs.errors import RagenError
 from ragen_envs.game import arguments
-from ragen_envs.game.errors import RagenError
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES
 from ragen_envs.registration import GAMES
 

@@ -6,11 +6,11 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from ragen_envs.game.errors import InstanceError, RagenError
+from ragen_envs.errors import InstanceError, RagenError
 from ragen_envs.game.oracle import Budget
 from ragen_envs.games.bandit import BanditEnv, all_names, arm_names
 from ragen_envs.games.bandit.packs import rows
-from ragen_envs.levels.build import COUNTS
+from ragen_envs.games.packs import COUNTS
 
 VARIANTS = ["ragen/Bandit-v0", "ragen/BanditRev-v0", "ragen/BanditTrap-v0"]
 CHANCE = {"ragen/Bandit-v0": 0.25, "ragen/BanditRev-v0": 0.25, "ragen/BanditTrap-v0": 0.10}

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from ragen_agents.policies import Request
 from ragen_agents.policies.controls import RandomPolicy
 from ragen_envs.conversation import make
+from ragen_envs.errors import RagenError
 from ragen_envs.game.base import GameEnv
-from ragen_envs.game.errors import RagenError
 from ragen_envs.game.oracle import Budget
 from ragen_envs.games.bandit import BanditEnv
 from ragen_envs.games.cube import CubeEnv

@@ -8,7 +8,7 @@ import numpy as np
 import pettingzoo
 import pytest
 
-from ragen_envs.game.errors import ResetNeededError
+from ragen_envs.errors import ResetNeededError
 from ragen_envs.game.oracle import Budget
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES
 from ragen_envs.registration import GAMES, text_ids

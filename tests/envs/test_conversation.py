@@ -16,7 +16,7 @@ from ragen_envs.conversation import (
     EndReason,
     format_reply,
 )
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 from ragen_envs.games.frozen_lake import FrozenLakeEnv
 from ragen_envs.games.sokoban import SokobanEnv
 

@@ -15,8 +15,8 @@ from ragen_envs.conversation import (
     make,
     make_vector,
 )
+from ragen_envs.errors import GameError, RagenError
 from ragen_envs.game.base import GameEnv
-from ragen_envs.game.errors import GameError, RagenError
 from ragen_envs.games.bandit import BanditEnv
 from ragen_envs.games.sokoban import SokobanEnv
 from ragen_envs.levels.splits import SPLITS

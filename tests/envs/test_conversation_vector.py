@@ -12,7 +12,7 @@ from ragen_envs.conversation import (
     make,
     make_vector,
 )
-from ragen_envs.game.errors import InstanceError, RagenError
+from ragen_envs.errors import InstanceError, RagenError
 
 GAME_IDS = [game.id for game in GAMES]
 SOKOBAN = "ragen/Sokoban-v0"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ragen_envs.game.errors import InstanceError
+from ragen_envs.errors import InstanceError
 from ragen_envs.game.oracle import Budget
 from ragen_envs.games.countdown import CountdownEnv
 from ragen_envs.games.countdown.solver import fewest, random_chance

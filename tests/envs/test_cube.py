@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ragen_envs.conversation import format_reply, make
-from ragen_envs.game.errors import GenerationError, InstanceError, RagenError
+from ragen_envs.errors import GenerationError, InstanceError, RagenError
 from ragen_envs.game.oracle import Budget
 from ragen_envs.games.cube import CubeEnv, image
 from ragen_envs.games.cube.oracle import distances, solution

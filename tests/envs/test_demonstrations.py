@@ -17,7 +17,7 @@ from ragen_envs.conversation import (
     make_vector,
     parse_reply,
 )
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 from ragen_envs.game.text import action_texts
 from ragen_envs.game.word_game import WordGameEnv
 from ragen_envs.games.frozen_lake import FrozenLakeEnv

@@ -11,7 +11,7 @@ from gymnasium.utils.env_checker import check_env
 from playing import best_texts, numeric_action
 
 from ragen_envs.conversation import EndReason, format_reply, make
-from ragen_envs.game.errors import ResetNeededError
+from ragen_envs.errors import ResetNeededError
 from ragen_envs.game.oracle import Advice, RandomBaseline
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES
 from ragen_envs.registration import GAMES, text_ids

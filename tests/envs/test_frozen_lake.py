@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from ragen_envs.conversation import ConversationWrapper, format_reply, make
-from ragen_envs.game.errors import GenerationError, InstanceError, RagenError, SolverLimitError
+from ragen_envs.errors import GenerationError, InstanceError, RagenError, SolverLimitError
 from ragen_envs.game.oracle import Budget
 from ragen_envs.games.frozen_lake import FrozenLakeEnv, dynamics, generator
 from ragen_envs.games.frozen_lake.open_loop import transitions

@@ -2,7 +2,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 from ragen_envs.games.bandit import image as bandit
 from ragen_envs.games.frozen_lake import FrozenLakeEnv
 from ragen_envs.games.sokoban import SokobanEnv

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
 import ragen_envs.levels.instances as instances
-from ragen_envs.game.errors import InstanceError
+from ragen_envs.errors import InstanceError
 from ragen_envs.game.word_game import WordGameEnv
+from ragen_envs.games import packs
 from ragen_envs.games.bandit import arm_names
 from ragen_envs.games.frozen_lake import FrozenLakeEnv
+from ragen_envs.games.packs import USUAL, recipes
 from ragen_envs.games.sokoban import SokobanEnv, solve
-from ragen_envs.levels import build
 from ragen_envs.levels.instances import load_pack, manifest
 from ragen_envs.levels.keys import grid_key
-from ragen_envs.levels.recipe import USUAL, recipes
 from ragen_envs.levels.splits import SPLITS, split_code, split_of
 from ragen_envs.registration import GAMES, text_ids
 
@@ -343,9 +343,9 @@ def test_some_packs_hold_no_level_twice(distribution, split):
 
 def test_a_recipe_with_fewer_levels_than_asked_for_gives_all_of_them(monkeypatch, caplog):
     few = [{"level": str(number)} for number in (3, 1, 2)]
-    monkeypatch.setattr(build, "recipes", lambda: {"few": lambda split: iter(few)})
+    monkeypatch.setattr(packs, "recipes", lambda: {"few": lambda split: iter(few)})
     with caplog.at_level("INFO", "ragen.instances"):
-        files = build.build()
+        files = packs.build()
     assert files["few.test.jsonl"].splitlines() == [
         f'{{"level":"{number}"}}'.encode() for number in (3, 1, 2)
     ]
@@ -388,9 +388,9 @@ SHORTEST = {"train": 3, "validation": 1, "test": 2}
 
 @pytest.mark.slow
 def test_building_gives_the_shipped_files(monkeypatch, caplog):
-    monkeypatch.setattr(build, "COUNTS", SHORT)
+    monkeypatch.setattr(packs, "COUNTS", SHORT)
     caplog.set_level("INFO", "ragen.instances")
-    files = build.build()
+    files = packs.build()
     assert set(files) == {path.name for path in FOLDER.iterdir()}
     listed = json.loads(files.pop("MANIFEST.json"))
     for name, data in files.items():
@@ -404,17 +404,17 @@ def test_building_gives_the_shipped_files(monkeypatch, caplog):
 
 
 def test_build_check(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(build, "COUNTS", SHORTEST)
-    monkeypatch.setattr(build, "FOLDER", tmp_path / "made")
-    monkeypatch.setattr(sys, "argv", ["build"])
-    assert build.main() == 0
+    monkeypatch.setattr(packs, "COUNTS", SHORTEST)
+    monkeypatch.setattr(packs, "FOLDER", tmp_path / "made")
+    monkeypatch.setattr(sys, "argv", ["packs"])
+    assert packs.main() == 0
     made = {path.name: path.read_bytes() for path in (tmp_path / "made").iterdir()}
-    monkeypatch.setattr(sys, "argv", ["build", "--check"])
-    assert build.main() == 0
+    monkeypatch.setattr(sys, "argv", ["packs", "--check"])
+    assert packs.main() == 0
     (tmp_path / "made" / "bandit.test.jsonl").unlink()
     (tmp_path / "made" / "sokoban-6x6-1.train.jsonl").write_bytes(b"{}\n")
     capsys.readouterr()
-    assert build.main() == 1
+    assert packs.main() == 1
     said = capsys.readouterr().err
     assert "bandit.test.jsonl differs" in said
     assert "sokoban-6x6-1.train.jsonl differs" in said

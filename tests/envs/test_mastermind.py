@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from ragen_envs.game.errors import InstanceError, SolverLimitError
+from ragen_envs.errors import InstanceError, SolverLimitError
 from ragen_envs.game.oracle import Budget
 from ragen_envs.games.mastermind import MastermindEnv, oracle
 from ragen_envs.games.mastermind.dynamics import CODES, answer_to, answers

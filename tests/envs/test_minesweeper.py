@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from ragen_envs.game.errors import InstanceError, SolverLimitError
+from ragen_envs.errors import InstanceError, SolverLimitError
 from ragen_envs.game.oracle import Budget
 from ragen_envs.games.minesweeper import MinesweeperEnv
 from ragen_envs.games.minesweeper.dynamics import ALL, AROUND, CELLS

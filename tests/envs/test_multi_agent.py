@@ -9,7 +9,7 @@ from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, ren
 
 from ragen_agents.policies import OraclePolicy, RandomPolicy, Request
 from ragen_envs.conversation import format_reply
-from ragen_envs.game.errors import InstanceError, RagenError
+from ragen_envs.errors import InstanceError, RagenError
 from ragen_envs.games.frozen_lake.dynamics import GOAL
 from ragen_envs.levels.splits import SPLITS, split_of
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from ragen_envs.game.errors import InstanceError, RagenError
+from ragen_envs.errors import InstanceError, RagenError
 from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, slipped, ways
 from ragen_envs.games.frozen_lake.dynamics import step as walk_alone
 from ragen_envs.games.sokoban import solve

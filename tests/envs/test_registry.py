@@ -19,8 +19,8 @@ from playing import action_text, numeric_action
 
 from ragen_envs import registration
 from ragen_envs.conversation import ConversationWrapper, format_reply
+from ragen_envs.errors import InstanceError, RagenError
 from ragen_envs.game.base import GameEnv
-from ragen_envs.game.errors import InstanceError, RagenError
 from ragen_envs.registration import (
     GAMES,
     GameSpec,

@@ -7,7 +7,7 @@ import gymnasium as gym
 import pettingzoo
 import pytest
 
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 from ragen_envs.games.sokoban.rooms import most_boxes
 
 SMALL = [(2, 2), (2, 3), (2, 4), (2, 5), (2, 6), (3, 3), (3, 4)]

@@ -3,7 +3,7 @@
 import pytest
 
 from ragen_envs.compiled.search_cache import search_cache
-from ragen_envs.game.errors import SolverLimitError
+from ragen_envs.errors import SolverLimitError
 from ragen_envs.game.oracle import Budget
 from ragen_envs.games.frozen_lake import FrozenLakeEnv, open_loop
 from ragen_envs.games.minesweeper import MinesweeperEnv

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from ragen_envs.conversation import ConversationWrapper, format_reply
-from ragen_envs.game.errors import GenerationError, InstanceError, RagenError, SolverLimitError
+from ragen_envs.errors import GenerationError, InstanceError, RagenError, SolverLimitError
 from ragen_envs.game.oracle import Budget
 from ragen_envs.games.sokoban import REWARDS, Reward, SokobanEnv, dynamics, solvable_within, solve
 from ragen_envs.games.sokoban.text import decode_level, encode_level

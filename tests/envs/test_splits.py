@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from ragen_envs.adapters.trl_tools import GameTools
 from ragen_envs.conversation import make, make_vector
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 from ragen_envs.levels.splits import SPLITS, split_of
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES
 from ragen_envs.registration import GAMES, text_ids

@@ -22,7 +22,7 @@ from ragen_envs.compiled import compiling
 from ragen_envs.compiled.kernels import grid_key as compiled_key
 from ragen_envs.compiled.kernels import key_tables
 from ragen_envs.compiled.vector import GameVectorEnv
-from ragen_envs.game.errors import GenerationError, InstanceError, RagenError
+from ragen_envs.errors import GenerationError, InstanceError, RagenError
 from ragen_envs.games.bandit import generator as bandit_generator
 from ragen_envs.games.frozen_lake import generator as lake_generator
 from ragen_envs.games.frozen_lake.kernels import POSITION

@@ -6,7 +6,7 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 from ragen_envs.compiled.kernels import BLOCK
-from ragen_envs.game.errors import RagenError, ResetNeededError
+from ragen_envs.errors import RagenError, ResetNeededError
 from ragen_envs.registration import GAMES
 
 

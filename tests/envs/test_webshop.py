@@ -15,7 +15,7 @@ from rapidfuzz.fuzz import token_set_ratio
 from rapidfuzz.utils import default_process
 
 from ragen_envs.conversation import Defect, make
-from ragen_envs.game.errors import InstanceError
+from ragen_envs.errors import InstanceError
 from ragen_envs.game.oracle import Budget
 from ragen_envs.games.webshop import WebShopEnv
 from ragen_envs.games.webshop.catalogue import make_catalogue

@@ -12,7 +12,7 @@ from itertools import product as combinations
 
 import pytest
 
-from ragen_envs.game.errors import GenerationError, RagenError
+from ragen_envs.errors import GenerationError, RagenError
 from ragen_envs.games.webshop import WebShopEnv, load
 from ragen_envs.games.webshop.catalogue import Catalogue
 from ragen_envs.games.webshop.dynamics import Page

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ragen_envs.adapters.trl_tools import GameTools
 from ragen_envs.conversation import Defect, SoftDefect, format_reply, make
-from ragen_envs.game.errors import GameError, RagenError, ResetNeededError
+from ragen_envs.errors import GameError, RagenError, ResetNeededError
 from ragen_envs.game.word_game import WordGameEnv
 from ragen_envs.registration import GAMES
 

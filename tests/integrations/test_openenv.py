@@ -5,7 +5,7 @@ import pytest
 from openenv.core import GenericEnvClient
 
 from ragen_envs.adapters.openenv_server import GameAction, GameClient, app
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 REPLIES = [
     "<think>a</think><answer>Down || Right</answer>",

@@ -12,7 +12,7 @@ import pytest
 from verifiers.v1.utils.loaders import taskset_class
 
 import ragen_envs  # noqa: F401
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 REPLIES = {
     "Sokoban": "<think>go</think><answer>Down || Right || Up</answer>",

@@ -17,7 +17,7 @@ from ragen_agents.rollout import Episode
 from ragen_agents.rollout.episode_runner import make_env
 from ragen_bench.runs.records import replay_spec
 from ragen_envs.conversation import ConversationWrapper, EndReason
-from ragen_envs.game.errors import RagenError, SolverLimitError
+from ragen_envs.errors import RagenError, SolverLimitError
 from ragen_envs.game.text import action_texts
 
 __all__ = ["Blunder", "Decision", "Ledger", "NoLedgerError", "ledger"]

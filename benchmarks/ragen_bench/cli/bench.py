@@ -17,7 +17,7 @@ from ragen_bench.cli.run_options import (
     RunOptions,
     SuiteName,
 )
-from ragen_envs.game.errors import install_hint
+from ragen_envs.errors import install_hint
 
 if TYPE_CHECKING:
     from ragen_bench.config.agents import Remote

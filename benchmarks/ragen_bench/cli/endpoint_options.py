@@ -18,7 +18,7 @@ from ragen_bench.config.agents import OPENAI, Remote
 from ragen_bench.config.run_config import BaseConfig
 from ragen_bench.config.suites import SamplingSettings
 from ragen_bench.evaluation.spending import Budget, load_prices, price_of, read_duration
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 RESPONSES = "responses.sqlite"
 

@@ -101,7 +101,7 @@ def build(
     """Check all entries and write a static site that needs no server and makes no requests."""
     from ragen_bench.console.progress import bar
     from ragen_bench.leaderboard.site import build_site
-    from ragen_envs.game.errors import RagenError
+    from ragen_envs.errors import RagenError
 
     if results is not None and not results.is_dir():
         raise RagenError(f"--results is '{results}', but there is no such folder")
@@ -119,7 +119,7 @@ def serve(
 ) -> None:
     """Serve a built site on localhost, until Ctrl-C."""
     from ragen_bench.viewer.templates import serve_folder
-    from ragen_envs.game.errors import RagenError
+    from ragen_envs.errors import RagenError
 
     if not (site / "index.html").is_file():
         raise RagenError(f"'{site}' holds no site; run ragen leaderboard build first")

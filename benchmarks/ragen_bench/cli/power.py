@@ -64,7 +64,7 @@ def power(
 
 
 def _points(text: str, what: str) -> float:
-    from ragen_envs.game.errors import RagenError
+    from ragen_envs.errors import RagenError
 
     try:
         value = float(text.removesuffix("pp")) if text.endswith("pp") else -1.0

@@ -17,7 +17,7 @@ from ragen_bench.cli.sweep_options import (
     make_run,
 )
 from ragen_bench.console.formats import Format, plain_rows, print_table
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 if TYPE_CHECKING:
     from ragen_bench.reproduction.reproduction_report import Report

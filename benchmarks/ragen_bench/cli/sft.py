@@ -37,7 +37,7 @@ def sft(
     from ragen_bench.config.overrides import read_overrides
     from ragen_bench.training.recipes import imitation_of, recipe_overrides
     from ragen_bench.training.run_summary import scoring_command
-    from ragen_envs.game.errors import RagenError
+    from ragen_envs.errors import RagenError
 
     settings = setting or []
     if recipe is not None:

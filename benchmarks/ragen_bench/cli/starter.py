@@ -32,7 +32,7 @@ def build(
     from ragen_agents.starter import STARTER
     from ragen_agents.starter.model_build import build as build_model
     from ragen_agents.starter.recipe import Recipe
-    from ragen_envs.game.errors import RagenError
+    from ragen_envs.errors import RagenError
 
     folder = out or STARTER
     if folder.exists() and not (folder.is_dir() and _replaceable(folder)):

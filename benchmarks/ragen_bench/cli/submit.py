@@ -51,7 +51,7 @@ def submit(
 
 def _ask(folder: Path) -> None:
     """Raise unless an existing entry may be replaced."""
-    from ragen_envs.game.errors import RagenError
+    from ragen_envs.errors import RagenError
 
     if not folder.exists():
         return

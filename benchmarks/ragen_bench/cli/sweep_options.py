@@ -87,7 +87,7 @@ def make_run(
     from ragen_bench.sweeps.sweep_config import ScaleName, load_sweep
     from ragen_bench.sweeps.sweep_run import DEFAULT_ROOT, SweepRun
     from ragen_bench.sweeps.tasks import Choice
-    from ragen_envs.game.errors import RagenError
+    from ragen_envs.errors import RagenError
 
     sweep = load_sweep(name)
     if size.scale not in get_args(ScaleName):

@@ -76,7 +76,7 @@ def train(
     """
     from ragen_agents.starpo.run.run_directory import default_run_dir
     from ragen_bench.training.run_summary import run_summary
-    from ragen_envs.game.errors import RagenError
+    from ragen_envs.errors import RagenError
 
     config = _config(what, setting or [], recipe, preset, scale, hashed=not plan)
     if plan:
@@ -96,7 +96,7 @@ def _config(
 ) -> "TrainConfig":  # fmt: skip
     from ragen_bench.training.recipes import recipe_overrides
     from ragen_bench.training.train_settings import make_train_config, recipe_config
-    from ragen_envs.game.errors import RagenError
+    from ragen_envs.errors import RagenError
 
     if recipe is None:
         if what is None:

@@ -5,7 +5,7 @@ import sys
 import typer
 
 from ragen_bench.cli.options import BackendOption, RunArgument
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 
 def verify(run: RunArgument, backend: BackendOption = "local") -> None:

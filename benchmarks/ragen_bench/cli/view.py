@@ -51,7 +51,7 @@ def _write(runs: list[Path], out: Path) -> None:
     from ragen_bench.console.progress import bar
     from ragen_bench.leaderboard.store import read_explainable
     from ragen_bench.viewer.run_pages import write_run_pages
-    from ragen_envs.game.errors import RagenError
+    from ragen_envs.errors import RagenError
 
     folders = [
         run / TEST if (run / TASK).is_file() and (run / TEST).is_dir() else run for run in runs

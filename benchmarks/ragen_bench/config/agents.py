@@ -24,7 +24,7 @@ from ragen_agents.policies.endpoint.settings import (
 )
 from ragen_agents.policies.python_agent import is_python_agent, load_agent, source_of
 from ragen_bench.config.suites import SamplingSettings, Task
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 from ragen_envs.game.text import IMAGE
 
 CONTROL_CHUNK: Final = 32

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 _VARIABLE: Final = "RAGEN_IMPORT"
 """Environment variable that tells the processes of a sweep's tasks what to import."""

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from ragen_agents.run_files.yaml_files import check_depth, merged
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 
 def read_overrides(texts: Sequence[str]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from ragen_agents.run_files.yaml_files import differences_of, load_yaml, validat
 from ragen_bench.config.agents import OPENAI, weights_of
 from ragen_bench.config.suites import Suite
 from ragen_envs import SUITE_VERSION
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 ENTRY: Final = "entry.json"
 """What an entry of the leaderboard has in place of a config."""

@@ -20,7 +20,7 @@ from ragen_bench.config.game_names import (
     squeezed,
 )
 from ragen_envs.conversation.settings import SETTING_NAMES
-from ragen_envs.game.errors import InstanceError, RagenError
+from ragen_envs.errors import InstanceError, RagenError
 from ragen_envs.registration import creator_of, game_of, text_ids
 
 __all__ = [

@@ -18,7 +18,7 @@ from ragen_bench.evaluation.run_table import Run, Sample, read_run
 from ragen_bench.stats.intervals import bounds_of_several
 from ragen_bench.stats.paired import ALPHA, PairedResult, compare_rates, holm, paired_bootstrap
 from ragen_envs.conversation.settings import ConversationSettings
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 _NOT_SET: Final = object()
 Pair = list[tuple[Episode, Episode]]

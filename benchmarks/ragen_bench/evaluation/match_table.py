@@ -16,7 +16,7 @@ from ragen_bench.evaluation.run_table import incomplete, mean
 from ragen_bench.runs.directory import read_own_episodes
 from ragen_bench.stats.clusters import number_clusters
 from ragen_bench.stats.intervals import bootstrap_mean, bounds_of_several, wilson_mean
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 ALL: Final = "all"
 """In the column ``seat``: the mean of all seats."""

@@ -17,7 +17,7 @@ from ragen_bench.config.extensions import import_from_environment
 from ragen_bench.config.suites import SamplingSettings, Suite
 from ragen_bench.config.task_environment import task_environment
 from ragen_bench.evaluation.runner import Player, play_chunk
-from ragen_envs.game.errors import RagenError, first_line, install_hint
+from ragen_envs.errors import RagenError, first_line, install_hint
 
 _RETRIES: Final = 5
 """Times that Ray repeats a call whose machine or process was lost."""

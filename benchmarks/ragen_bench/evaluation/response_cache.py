@@ -12,7 +12,7 @@ from ragen_agents.pictures import picture_hash
 from ragen_agents.policies import AsyncPolicy, Reply, Request
 from ragen_bench.config.run_config import AgentEntry
 from ragen_bench.config.suites import SamplingSettings
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 _REPLY: Final = TypeAdapter(Reply)
 _TABLE: Final = (

@@ -16,7 +16,7 @@ from ragen_bench.evaluation.level_clusters import level_clusters, shared_levels_
 from ragen_bench.runs.directory import EPISODES, read_own_episodes
 from ragen_bench.stats.intervals import Interval, pass_at_k, pass_hat_k, success_rate
 from ragen_bench.stats.scores import success_score
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 __all__ = ["Run", "read_run", "summarise"]
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ragen_agents.policies import AsyncPolicy, BudgetReachedError, Reply, Request
 from ragen_agents.run_files.files import ResourceContext
 from ragen_agents.run_files.yaml_files import load_yaml, validate
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 USAGE: Final = "usage.jsonl"
 _MILLION: Final = 1_000_000

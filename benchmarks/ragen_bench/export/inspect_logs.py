@@ -38,7 +38,7 @@ from ragen_agents.rollout import Episode, TurnRecord
 from ragen_bench.evaluation.run_table import Run, Sample, summarise
 from ragen_bench.runs.directory import EPISODES
 from ragen_envs import __version__
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 METRICS: Final = (
     "success", "score", "mean_return", "valid", "effective", "turns", "random_success", "optimal_success",

@@ -12,7 +12,7 @@ from ragen_bench.leaderboard.entry import MAX_ERRORS, EntryError, GameResult
 from ragen_bench.leaderboard.store import EPISODES, StoredEntry, read_entry
 from ragen_bench.runs.records import Record
 from ragen_bench.verification.run_verification import MismatchError, Replay, replay_here
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 _MAX_SECONDS: Final = 86_400
 _MAX_TOKENS: Final = 1 << 24

@@ -13,7 +13,7 @@ from ragen_agents.policies import CONTROLS
 from ragen_bench.config.run_config import RunConfig
 from ragen_bench.config.suites import Name, Suite, load_suite
 from ragen_envs import SUITE_VERSION
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 SCHEMA_VERSION: Final = 1
 

@@ -24,7 +24,7 @@ from ragen_bench.leaderboard.standings import (
 )
 from ragen_bench.leaderboard.store import StoredEntry, entry_folders
 from ragen_bench.viewer.templates import new_site, refuse_other_folder
-from ragen_envs.game.errors import RagenError, install_hint
+from ragen_envs.errors import RagenError, install_hint
 
 if TYPE_CHECKING:
     from ragen_bench.reproduction.reproduction_report import Report

@@ -17,7 +17,7 @@ from ragen_bench.config.run_config import ENTRY
 from ragen_bench.evaluation.run_table import Run, read_run
 from ragen_bench.leaderboard.entry import Entry, EntryError, check_rules
 from ragen_bench.runs.records import Record, parse_records
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 MAX_ENTRY: Final = 1 << 16
 """Most bytes of ``entry.json``."""

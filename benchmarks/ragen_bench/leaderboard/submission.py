@@ -29,7 +29,7 @@ from ragen_bench.leaderboard.store import read_about, write_entry
 from ragen_bench.runs.environments import versions_of
 from ragen_bench.runs.records import encode_episode
 from ragen_bench.verification.run_verification import MismatchError, verify_checksums
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 _SECRET: Final = re.compile(
     r"authorization|authentication|credential|passw(or)?d|passphrase|secret"

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 from ragen_envs.registration import GameSpec
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{1,39}")

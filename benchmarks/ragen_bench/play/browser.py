@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import parse_qs
 
 from ragen_envs.conversation import ConversationWrapper, format_reply
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 from ragen_envs.games.webshop import WebShopEnv
 from ragen_envs.games.webshop.html import page_html
 

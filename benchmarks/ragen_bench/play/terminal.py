@@ -14,7 +14,7 @@ from rich.text import Text
 from ragen_bench.config.game_names import text_id_of
 from ragen_envs.conversation import ConversationWrapper, format_reply, make
 from ragen_envs.conversation.prompt import introduction
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 from ragen_envs.game.text import action_texts
 from ragen_envs.game.word_game import WordGameEnv
 from ragen_envs.levels.splits import SPLITS

@@ -12,7 +12,7 @@ from ragen_bench.reproduction.reproduction_config import Reproduction
 from ragen_bench.sweeps.results import Outcome, outcome_of
 from ragen_bench.sweeps.sweep_config import core_tasks
 from ragen_bench.sweeps.tasks import Choice, conversation_settings
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 ZERO_SHOT: Final = "zero-shot"
 """Design of such rows in the table."""

@@ -11,7 +11,7 @@ from ragen_agents.starpo import PRESETS
 from ragen_bench.config.suites import Name
 from ragen_bench.sweeps.results import CURVES
 from ragen_bench.sweeps.sweep_config import Sweep, load_sweep
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 OTHER_LEVELS: Final = {
     "Bandit": "one fixed pair of names instead of many",

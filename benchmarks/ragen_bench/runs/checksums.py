@@ -13,7 +13,7 @@ from typing import Final
 
 from ragen_agents.run_files.files import write_atomically
 from ragen_bench.runs.records import EpisodeT, Record
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 CHECKSUMS: Final = "episodes.sha256"
 MAX_APPEND: Final = 32

@@ -25,7 +25,7 @@ from ragen_bench.config.run_config import (
 from ragen_bench.runs.checksums import CHECKSUMS, MAX_APPEND, Checksums
 from ragen_bench.runs.environments import continue_with, write_environments
 from ragen_bench.runs.records import Records, encode_episode, read_records
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 EPISODES: Final = "episodes.jsonl"
 

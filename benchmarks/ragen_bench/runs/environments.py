@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ragen_agents.run_files import ENVIRONMENT
 from ragen_agents.run_files.files import write_atomically
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 _LATER: Final = "continued_with"
 """Key of the environments with other versions that played later episodes; omitted if there are none."""

@@ -6,7 +6,7 @@ from typing import Final
 from ragen_agents.pictures import decode_png, encode_png, picture_hash
 from ragen_agents.policies import AsyncPolicy, Reply, Request
 from ragen_envs.conversation import Picture
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 PICTURES: Final = "pictures"
 _MAX_BYTES: Final = 1 << 24

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from ragen_agents.rollout import Episode, EpisodeKey, EpisodeSpec, MatchKey, MatchRecord
 from ragen_agents.run_files.yaml_files import explain
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 MAX_LINE: Final = 1 << 24
 """Most bytes of one episode."""

@@ -9,7 +9,7 @@ from ragen_agents.run_files.yaml_files import differences_of
 from ragen_agents.starpo.config import resources_of
 from ragen_bench.sweeps.results import TaskResult, parse_result
 from ragen_bench.sweeps.tasks import SweepTask
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 
 class Borrowed(NamedTuple):

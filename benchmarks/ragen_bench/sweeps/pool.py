@@ -11,7 +11,7 @@ from ragen_bench.sweeps.jobs import LOG, Job, Launcher
 from ragen_bench.sweeps.results import RESULT, check_same, parse_task
 from ragen_bench.sweeps.tasks import SweepTask
 from ragen_bench.sweeps.work import BUSY, TASK
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 _TRIES: Final = 2
 _PAUSE: Final = 0.2

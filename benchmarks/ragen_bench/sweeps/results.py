@@ -14,7 +14,7 @@ from ragen_agents.run_files.yaml_files import differences_of, explain
 from ragen_agents.starpo.run.gradient_probe import BUCKETS
 from ragen_agents.starpo.update.loss import Term
 from ragen_bench.sweeps.tasks import SweepTask
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 RESULT: Final = "result.json"
 TRAIN: Final = Path("train")

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from ragen_agents.run_files.yaml_files import bundled_names, check_path, load_yaml, validate
 from ragen_agents.starpo import PRESETS
 from ragen_bench.config.suites import Name, Task, load_suite
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 ScaleName = Literal["laptop", "paper"]
 Regime = Literal["one-turn"]

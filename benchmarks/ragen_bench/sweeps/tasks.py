@@ -24,7 +24,7 @@ from ragen_bench.sweeps.sweep_config import (
 from ragen_bench.training.train_settings import layered_config
 from ragen_envs import SUITE_VERSION
 from ragen_envs.conversation import make
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 INITIAL: Final = "initial"
 """How tables call the model before training."""

@@ -37,7 +37,7 @@ from ragen_bench.sweeps.results import (
     write_result,
 )
 from ragen_bench.sweeps.tasks import POLICY, SweepTask
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 _LOG: Final = logging.getLogger("ragen.sweeps")
 TASK: Final = "task.json"

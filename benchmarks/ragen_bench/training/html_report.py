@@ -17,7 +17,7 @@ from ragen_agents.run_files.records import read_metrics
 from ragen_agents.starpo import TrainConfig
 from ragen_agents.starpo.run.journal import SAMPLES
 from ragen_agents.starpo.run.run_directory import load_train_config
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 
 class _Panel(NamedTuple):

@@ -18,7 +18,7 @@ from ragen_agents.starpo.memory.training_memory import (
 )
 from ragen_agents.starpo.setup import check_shares, env_factory
 from ragen_bench.console.formats import Format, Grid, print_table
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 _NAMES: Final = {
     "policy": "policy weights",

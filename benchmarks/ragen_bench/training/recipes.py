@@ -7,7 +7,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict
 
 from ragen_agents.run_files.yaml_files import load_yaml
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 _FOLDER: Final = Path(__file__).with_name("recipes")
 

@@ -12,7 +12,7 @@ from ragen_agents.starter import STARTERS
 from ragen_bench.config.game_names import text_id_of
 from ragen_bench.config.overrides import read_overrides
 from ragen_bench.training.recipes import find_recipe
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 DEFAULT_PRESET: Final = "starpo-s"
 

@@ -16,7 +16,7 @@ from ragen_bench.runs.directory import EPISODES, read_episodes
 from ragen_bench.runs.picture_files import PICTURES, kept_hash
 from ragen_bench.runs.records import DuplicateError, Record
 from ragen_bench.verification.replay import Check, config_checks, replay, token_checks
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 _CHUNK: Final = 128
 """Records that one call replays on a cluster."""

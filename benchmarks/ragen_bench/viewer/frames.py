@@ -9,7 +9,7 @@ from ragen_bench.analysis.ledger import Decision, Ledger
 from ragen_bench.console.escaping import escape_unprintable
 from ragen_bench.runs.records import replay_spec
 from ragen_envs.conversation import ConversationWrapper
-from ragen_envs.game.errors import RagenError, SolverLimitError
+from ragen_envs.errors import RagenError, SolverLimitError
 from ragen_envs.game.oracle import Action, Budget
 from ragen_envs.game.text import GRID, action_texts
 from ragen_envs.games.frozen_lake import dynamics as lake

@@ -22,7 +22,7 @@ from ragen_bench.evaluation.comparison import Side, check_splits, pair_episodes
 from ragen_bench.evaluation.run_table import Run, incomplete, summarise
 from ragen_bench.viewer.frames import first_frame, name_in_viewer, show_episode
 from ragen_bench.viewer.templates import new_site, page_templates, refuse_other_folder, tile_set
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 
 class JoinedRuns(NamedTuple):

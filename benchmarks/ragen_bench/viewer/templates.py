@@ -16,7 +16,7 @@ from PIL import Image
 
 from ragen_agents.run_files.files import new_folder
 from ragen_bench.console.formats import number, percent
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 from ragen_envs.registration import GAMES, GameSpec
 
 _SIDE: Final = 64

@@ -9,7 +9,7 @@ from ragen_agents.rollout.match_record import MatchRecord, SeatRecord
 from ragen_bench.console.escaping import escape_unprintable
 from ragen_bench.evaluation.match_table import MatchRun
 from ragen_bench.viewer.templates import new_site, page_templates, refuse_other_folder
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 SAMPLES: Final = "samples.jsonl"
 """File of a training run for people to read."""

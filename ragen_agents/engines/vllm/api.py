@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, Field
 
-from ragen_envs.game.errors import RagenError, install_hint
+from ragen_envs.errors import RagenError, install_hint
 
 SUPPORTED: Final = ((0, 32), (0, 33))
 """The first version, and the first that is none any more."""

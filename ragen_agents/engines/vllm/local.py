@@ -25,7 +25,7 @@ from ragen_agents.engines.vllm.memory import (
     share_of_device,
 )
 from ragen_agents.engines.weights import Sums, add_to, check_sums, noted
-from ragen_envs.game.errors import RagenError, first_line
+from ragen_envs.errors import RagenError, first_line
 
 _CPU_BLOCK: Final = 32
 """Tokens of a block of keys and values on the CPU, whose default of 128 leaves little of a prompt to

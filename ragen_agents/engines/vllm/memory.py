@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import torch
 from transformers import AutoModelForCausalLM
 
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 GIB: Final = 2**30
 BATCHED_TOKENS: Final = 8192

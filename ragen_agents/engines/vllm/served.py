@@ -25,7 +25,7 @@ from ragen_agents.engines.weights import (
     probe,
     probed,
 )
-from ragen_envs.game.errors import RagenError, first_line
+from ragen_envs.errors import RagenError, first_line
 
 WEIGHTS: Final = "weights-for-server"
 """Folder that holds the weights which the servers have."""

@@ -17,7 +17,7 @@ from ragen_agents.engines.base import EngineError
 from ragen_agents.engines.vllm import api as api
 from ragen_agents.engines.vllm.api import Finished
 from ragen_agents.engines.weights import TOLERANCE, ArrivalCheck, Digests
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 CONCURRENCY: Final = 256
 """Requests in flight at most; vLLM decodes as many together by default."""

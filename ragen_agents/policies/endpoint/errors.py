@@ -10,7 +10,7 @@ from typing import Final
 
 from openai import APIStatusError
 
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 LONGEST_WAIT: Final = 300.0
 """Most seconds that a server's Retry-After is obeyed."""

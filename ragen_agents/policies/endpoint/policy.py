@@ -25,7 +25,7 @@ from ragen_agents.policies.endpoint.errors import (
 )
 from ragen_agents.policies.endpoint.settings import Connection, EndpointSettings, Key
 from ragen_agents.policies.endpoint.tools import as_calls, reply_text, tools_of
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 _LOG: Final = logging.getLogger("ragen.endpoint")
 FIRST_DELAY: Final = 0.5

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 _OURS: Final = ("messages", "model", "n", "stream")

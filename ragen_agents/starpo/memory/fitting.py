@@ -6,7 +6,7 @@ from typing import Any, Final
 from ragen_agents.run_files.yaml_files import merged
 from ragen_agents.starpo.config import MOST_TOKENS, TrainConfig
 from ragen_agents.starpo.memory.training_memory import GIB, MemoryPlan
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 Planner = Callable[[TrainConfig], MemoryPlan]
 """Plans a config for a given model, game and device."""

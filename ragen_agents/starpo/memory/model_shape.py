@@ -9,7 +9,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from ragen_agents.engines.cpu.tree_pass import suits_trees
 from ragen_agents.model_files.source import model_source
-from ragen_envs.game.errors import RagenError, first_line
+from ragen_envs.errors import RagenError, first_line
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from torch import Tensor
 from ragen_agents.rollout.trajectory import CONTEXT, Trajectory
 from ragen_agents.starpo.math import advantages as adv
 from ragen_agents.starpo.parts.registry import Registry
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 if TYPE_CHECKING:
     from ragen_agents.starpo.config import Advantage

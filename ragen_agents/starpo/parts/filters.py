@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragen_agents.starpo.parts.registry import Registry
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 _SAME = 1e-8
 """Standard deviations below this are those of equal returns."""

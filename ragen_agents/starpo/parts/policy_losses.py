@@ -14,7 +14,7 @@ from ragen_agents.starpo.math.losses import (
     sequence_logprobs,
 )
 from ragen_agents.starpo.parts.registry import Registry
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 if TYPE_CHECKING:
     from ragen_agents.starpo.config import Loss

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 _PROJECT = ("ragen_agents", "ragen_envs")
 

@@ -24,7 +24,7 @@ from ragen_agents.starpo.processes import together
 from ragen_agents.starpo.update.adapters import has_adapters
 from ragen_agents.starpo.update.learner import Learner
 from ragen_agents.starpo.update.sharding import part_like, whole
-from ragen_envs.game.errors import RagenError, first_line
+from ragen_envs.errors import RagenError, first_line
 
 STATE: Final = "trainer.json"
 TENSORS: Final = "trainer.safetensors"

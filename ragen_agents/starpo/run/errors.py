@@ -9,7 +9,7 @@ from ragen_agents.rollout.trajectory import Trajectory
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.parts.filters import group_std
 from ragen_agents.starpo.run.metrics import group_returns
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 EMPTY_LIMIT: Final = 10
 """Consecutive iterations with nothing to learn from after which a run stops."""

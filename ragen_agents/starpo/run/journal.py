@@ -10,7 +10,7 @@ from ragen_agents.rollout.trajectory import Trajectory
 from ragen_agents.run_files.records import ITERATION, METRICS
 from ragen_agents.starpo.run.checkpoint import Progress
 from ragen_agents.starpo.run.trackers import open_trackers
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 SAMPLES: Final = "samples.jsonl"
 

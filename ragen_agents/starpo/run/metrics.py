@@ -11,7 +11,7 @@ import numpy as np
 
 from ragen_agents.rollout.trajectory import Trajectory, TrajectoryTurn
 from ragen_envs.conversation import EndReason
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 _NUMBER = re.compile(r"\d+")
 

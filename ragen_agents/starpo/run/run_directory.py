@@ -20,7 +20,7 @@ from ragen_agents.starpo.parts.estimators import ESTIMATORS
 from ragen_agents.starpo.parts.filters import FILTERS
 from ragen_agents.starpo.parts.policy_losses import POLICY_LOSSES
 from ragen_agents.starpo.parts.registry import Part, is_builtin, qualified_name
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 _LOCK: Final = ".lock"
 _OWN_PARTS: Final = "own_parts"

@@ -14,7 +14,7 @@ from ragen_agents.starpo.run.checkpoint import Progress
 from ragen_agents.starpo.run.journal import Journal
 from ragen_agents.starpo.run.monitor import EchoTrapMonitor, SignSeen
 from ragen_agents.starpo.update.learner import Learner
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 CHECKPOINTS: Final = "checkpoints"
 BEST: Final = "best"

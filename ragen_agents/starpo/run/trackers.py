@@ -8,7 +8,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from ragen_envs.game.errors import RagenError, first_line
+from ragen_envs.errors import RagenError, first_line
 
 _WANDB_MODES: Final = ("online", "offline", "disabled")
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import torch
 
-from ragen_envs.game.errors import RagenError, install_hint
+from ragen_envs.errors import RagenError, install_hint
 
 POLICY: Final = "default"
 """Name of the policy's adapter."""

@@ -30,7 +30,7 @@ from ragen_agents.starpo.update.batch import TrainBatch
 from ragen_agents.starpo.update.head_product import head_product
 from ragen_agents.starpo.update.passes import states_before, trunk_of
 from ragen_agents.starpo.update.token_scores import token_scores
-from ragen_envs.game.errors import RagenError, first_line
+from ragen_envs.errors import RagenError, first_line
 
 LOGIT_CHUNK: Final = 2048
 """Action tokens whose logits exist at the same time."""

@@ -10,7 +10,7 @@ from transformers.cache_utils import Cache, DynamicLayer
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ragen_agents.engines.cpu.tree_pass import reads_trees, tree_states
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 
 def trunk_of(policy: Any) -> Any:

@@ -13,7 +13,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 
 
 def split(models: nn.Module, layers: set[str], accelerator: Accelerator) -> None:

@@ -7,9 +7,9 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from ragen_envs.errors import RagenError
 from ragen_envs.game.arguments import read_choice, read_number, read_rows
 from ragen_envs.game.base import GameEnv
-from ragen_envs.game.errors import RagenError
 from ragen_envs.game.oracle import Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.games.bandit import generator, image, text
 from ragen_envs.games.bandit.dynamics import RISKY, SAFE, Arm, pull

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
 
 from ragen_envs.games.bandit.generator import arm_names
-from ragen_envs.levels.recipe import Recipe, Row
+from ragen_envs.games.packs import Recipe, Row
 from ragen_envs.levels.seeding import advance, below, new_stream
 
 _Item = TypeVar("_Item")

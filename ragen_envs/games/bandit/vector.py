@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragen_envs.compiled.vector import GameVectorEnv
-from ragen_envs.game.errors import GenerationError
+from ragen_envs.errors import GenerationError
 from ragen_envs.games.bandit import generator, kernels
 from ragen_envs.games.bandit.dynamics import RISKY, SAFE
 from ragen_envs.games.bandit.env import BanditEnv

@@ -6,7 +6,7 @@ from typing import Final
 
 from ragen_envs.games.countdown.env import CountdownEnv
 from ragen_envs.games.countdown.solver import fewest, random_chance
-from ragen_envs.levels.recipe import USUAL, Recipe, Row
+from ragen_envs.games.packs import USUAL, Recipe, Row
 from ragen_envs.levels.seeding import Rng, new_stream
 
 

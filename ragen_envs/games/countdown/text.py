@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ragen_envs.game.errors import InstanceError
+from ragen_envs.errors import InstanceError
 from ragen_envs.game.oracle import Budget
 from ragen_envs.game.text import Symbols
 from ragen_envs.games.countdown.dynamics import Numbers, play, read_operation

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ragen_envs.game.errors import GenerationError
+from ragen_envs.errors import GenerationError
 from ragen_envs.games.cube.dynamics import SOLVED, is_solved, turned
 from ragen_envs.games.cube.symmetry import cube_key
 from ragen_envs.levels.seeding import advance, below

@@ -9,8 +9,8 @@ from ragen_envs.games.cube.oracle import chance_of_solution, fewest_turns
 from ragen_envs.games.cube.pieces import normal
 from ragen_envs.games.cube.symmetry import cube_key, symmetries
 from ragen_envs.games.cube.text import encode_level
+from ragen_envs.games.packs import USUAL, Recipe, Row
 from ragen_envs.levels import seeding
-from ragen_envs.levels.recipe import USUAL, Recipe, Row
 from ragen_envs.levels.splits import split_of
 
 

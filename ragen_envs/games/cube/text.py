@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from ragen_envs.game.errors import InstanceError
+from ragen_envs.errors import InstanceError
 from ragen_envs.game.grids import BoardText
 from ragen_envs.game.oracle import Budget
 from ragen_envs.game.text import Symbols, countdown

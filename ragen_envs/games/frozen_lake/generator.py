@@ -6,7 +6,7 @@ Plain integer code on buffers that are given, so that it runs the same when comp
 from collections.abc import MutableSequence, Sequence
 from typing import Final
 
-from ragen_envs.game.errors import GenerationError
+from ragen_envs.errors import GenerationError
 from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, HOLE, ways
 from ragen_envs.levels.keys import grid_key
 from ragen_envs.levels.seeding import advance, below, uniform

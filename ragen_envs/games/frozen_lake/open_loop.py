@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_envs.game.errors import SolverLimitError
+from ragen_envs.errors import SolverLimitError
 from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, Lake, slipped, walk
 
 MAX_WORK: Final = 250_000_000

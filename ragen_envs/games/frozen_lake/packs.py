@@ -9,8 +9,8 @@ from ragen_envs.games.frozen_lake import generator
 from ragen_envs.games.frozen_lake.dynamics import Lake
 from ragen_envs.games.frozen_lake.oracle import advise, random_baseline
 from ragen_envs.games.frozen_lake.text import encode_level
+from ragen_envs.games.packs import USUAL, Recipe, Row
 from ragen_envs.levels import seeding
-from ragen_envs.levels.recipe import USUAL, Recipe, Row
 
 
 def rows(size: int, p: float, split: str) -> Iterator[Row]:

@@ -6,7 +6,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
 
-from ragen_envs.game.errors import InstanceError
+from ragen_envs.errors import InstanceError
 from ragen_envs.game.grids import BoardText, places_text, plain_places
 from ragen_envs.game.oracle import Budget
 from ragen_envs.game.text import Symbols, countdown

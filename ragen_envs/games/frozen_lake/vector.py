@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ragen_envs.compiled.kernels import key_tables
 from ragen_envs.compiled.vector import GameVectorEnv
-from ragen_envs.game.errors import GenerationError
+from ragen_envs.errors import GenerationError
 from ragen_envs.game.grids import grid_texts, signs_of
 from ragen_envs.games.frozen_lake import generator, kernels
 from ragen_envs.games.frozen_lake.dynamics import PLAYER, ways

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragen_envs.compiled.search_cache import search_cache
-from ragen_envs.game.errors import SolverLimitError
+from ragen_envs.errors import SolverLimitError
 from ragen_envs.game.oracle import Advice, Budget
 from ragen_envs.games.mastermind.dynamics import CODES, NUMBERS, Answer, answers
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from ragen_envs.games.mastermind.env import MastermindEnv
 from ragen_envs.games.mastermind.oracle import guesses_needed
-from ragen_envs.levels.recipe import Recipe, Row
+from ragen_envs.games.packs import Recipe, Row
 from ragen_envs.levels.seeding import Rng, new_stream
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragen_envs.compiled.search_cache import search_cache
-from ragen_envs.game.errors import SolverLimitError
+from ragen_envs.errors import SolverLimitError
 from ragen_envs.game.oracle import Budget
 from ragen_envs.games.minesweeper.dynamics import (
     ALL,

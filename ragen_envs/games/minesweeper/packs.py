@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final
 
 from ragen_envs.games.minesweeper.env import MinesweeperEnv
-from ragen_envs.levels.recipe import Recipe, Row
+from ragen_envs.games.packs import Recipe, Row
 from ragen_envs.levels.seeding import Rng, new_stream
 
 

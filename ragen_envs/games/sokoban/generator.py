@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_envs.game.errors import GenerationError
+from ragen_envs.errors import GenerationError
 from ragen_envs.games.sokoban.dynamics import BOX, FLOOR, PLAYER
 from ragen_envs.games.sokoban.laws import Law
 from ragen_envs.games.sokoban.level_key import room_key, room_weights

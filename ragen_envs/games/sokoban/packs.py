@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ragen_envs.games.packs import USUAL, Recipe, Row
 from ragen_envs.games.sokoban.dynamics import BOX
 from ragen_envs.games.sokoban.env import SokobanEnv
 from ragen_envs.games.sokoban.generator import generate
@@ -13,7 +14,6 @@ from ragen_envs.games.sokoban.oracle import random_baseline
 from ragen_envs.games.sokoban.solver import solve
 from ragen_envs.games.sokoban.text import encode_level
 from ragen_envs.levels import seeding
-from ragen_envs.levels.recipe import USUAL, Recipe, Row
 
 
 def rows(settings: dict[str, Any], split: str) -> Iterator[Row]:

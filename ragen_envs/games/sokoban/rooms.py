@@ -12,7 +12,7 @@ room without inner walls; a wall only takes possibilities away.
 from collections.abc import MutableSequence
 from typing import Final
 
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 from ragen_envs.games.sokoban.dynamics import FLOOR, TARGET, WALL
 from ragen_envs.levels.seeding import advance, below, word
 

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_envs.game.errors import RagenError, SolverLimitError
+from ragen_envs.errors import RagenError, SolverLimitError
 from ragen_envs.games.sokoban.generator import search_weights
 
 MAX_STATES: Final = 1 << 21

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragen_envs.compiled.vector import GameVectorEnv, read_only
-from ragen_envs.game.errors import GenerationError
+from ragen_envs.errors import GenerationError
 from ragen_envs.game.grids import grid_texts, signs_of
 from ragen_envs.games.sokoban import generator, kernels
 from ragen_envs.games.sokoban.env import SokobanEnv

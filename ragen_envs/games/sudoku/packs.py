@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
+from ragen_envs.games.packs import Recipe, Row
 from ragen_envs.games.sudoku.env import SudokuEnv
-from ragen_envs.levels.recipe import Recipe, Row
 from ragen_envs.levels.seeding import Rng, new_stream
 
 

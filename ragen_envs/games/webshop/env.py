@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from ragen_envs.errors import RagenError
 from ragen_envs.game.arguments import read_choice, read_count, read_text
-from ragen_envs.game.errors import RagenError
 from ragen_envs.game.oracle import Advice, Budget, as_budget
 from ragen_envs.game.word_game import Legality, WordGameEnv
 from ragen_envs.games.webshop import dynamics, image, oracle, text

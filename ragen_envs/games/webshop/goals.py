@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from ragen_envs.game.errors import InstanceError
+from ragen_envs.errors import InstanceError
 from ragen_envs.games.webshop.catalogue import FOUND, Catalogue, Product
 from ragen_envs.games.webshop.vocabulary import DEPARTMENTS, bare
 from ragen_envs.levels.seeding import Rng

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
+from ragen_envs.games.packs import Recipe, Row
 from ragen_envs.games.webshop.dynamics import Page
 from ragen_envs.games.webshop.env import WebShopEnv
 from ragen_envs.games.webshop.oracle import best_plan, offers, perfect
-from ragen_envs.levels.recipe import Recipe, Row
 from ragen_envs.levels.seeding import Rng, new_stream
 
 

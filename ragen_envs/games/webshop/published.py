@@ -21,7 +21,7 @@ from itertools import product as combinations
 from pathlib import Path
 from typing import Any, Final
 
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 from ragen_envs.games.webshop.catalogue import Catalogue, Product
 from ragen_envs.games.webshop.goals import Goal
 from ragen_envs.levels.keys import hashed

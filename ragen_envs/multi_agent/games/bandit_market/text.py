@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ragen_envs.game.errors import InstanceError
+from ragen_envs.errors import InstanceError
 from ragen_envs.game.text import Symbols
 from ragen_envs.games.bandit.dynamics import Arm
 from ragen_envs.multi_agent.games.bandit_market.generator import Offer

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ragen_envs.errors import RagenError
 from ragen_envs.game.arguments import read_choice, read_count, read_number, read_text
-from ragen_envs.game.errors import RagenError
 from ragen_envs.game.oracle import Advice
 from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, PLAYER, ways
 from ragen_envs.levels.seeding import jump, uniform

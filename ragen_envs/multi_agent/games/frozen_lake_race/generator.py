@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ragen_envs.game.errors import GenerationError
+from ragen_envs.errors import GenerationError
 from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, ways
 from ragen_envs.games.frozen_lake.generator import attempt
 from ragen_envs.levels.keys import grid_key

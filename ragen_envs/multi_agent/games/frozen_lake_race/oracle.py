@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_envs.game.errors import RagenError
+from ragen_envs.errors import RagenError
 from ragen_envs.games.frozen_lake.dynamics import slipped, ways
 from ragen_envs.multi_agent.games.frozen_lake_race.dynamics import ALL, STAY, score, walk_all
 from ragen_envs.multi_agent.games.frozen_lake_race.matrix_games import solve

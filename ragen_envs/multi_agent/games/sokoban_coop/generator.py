@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from ragen_envs.game.errors import GenerationError, SolverLimitError
+from ragen_envs.errors import GenerationError, SolverLimitError
 from ragen_envs.games.sokoban import generator
 from ragen_envs.games.sokoban.dynamics import FLOOR, PLAYER
 from ragen_envs.games.sokoban.laws import RAGEN, law_of

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ragen_envs.game.errors import InstanceError
+from ragen_envs.errors import InstanceError
 from ragen_envs.game.grids import places_text, rewards_text
 from ragen_envs.game.text import Symbols
 from ragen_envs.games.sokoban.dynamics import (

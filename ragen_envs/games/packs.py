@@ -1,9 +1,10 @@
-"""Make the frozen packs: ``python -m ragen_envs.levels.build [--check]``.
+"""Make the frozen packs: ``python -m ragen_envs.games.packs [--check]``.
 
-Each game says how its levels are drawn (``levels.recipe``): from the stream of (split,
-distribution), in order. Each split draws only levels that its keys own (``levels.splits``), so packs
-are disjoint up to symmetry. A level may come up again in its pack, as in the
-distribution that it is drawn from. The result depends on nothing but the source.
+A game with frozen levels has a module ``packs`` beside its env, with a mapping ``PACKS`` from the name of
+each of its distributions to a ``Recipe``. Levels are drawn from the stream of (split, distribution) in order.
+Each split draws only levels that its keys own (``levels.splits``), so packs are disjoint up to symmetry. A
+level may come up again in its pack, as in the distribution that it is drawn from. The result depends on
+nothing but the source.
 """
 
 import argparse
@@ -11,18 +12,43 @@ import hashlib
 import json
 import logging
 import sys
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from itertools import islice, product
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from ragen_envs.levels.recipe import recipes
+from ragen_envs.game.oracle import Budget
+from ragen_envs.levels import instances
 from ragen_envs.levels.splits import SPLITS, TEST, TRAIN, VALIDATION
+from ragen_envs.registration import GAMES
+
+Row = dict[str, Any]
+"""A line of a pack: ``level``, and what was computed about it: ``moves`` of a shortest solution, and
+``chance``, the probability that the random policy succeeds within ``USUAL``."""
+
+Recipe = Callable[[str], Iterator[Row]]
+"""Yields the levels of a split in the order of the pack, of which any prefix must be like the whole:
+independent draws from the game's level distribution, or all levels in a random order."""
+
+USUAL: Final = Budget(actions=10, turns=5, actions_per_turn=5)
+"""The limits of a conversation by default, which are the paper's."""
 
 COUNTS: Final = {TRAIN: 2048, VALIDATION: 512, TEST: 1024}
 """Most instances of each split."""
-FOLDER: Final = Path(__file__).parent / "packs"
+FOLDER: Final = Path(instances.__file__).parent / "packs"
 
 _LOG: Final = logging.getLogger("ragen.instances")
+
+
+def recipes() -> Mapping[str, Recipe]:
+    """Return the recipe of every distribution that the games of the suite freeze."""
+    modules = dict.fromkeys(f"{game.module}.packs" for game in GAMES if game.is_frozen)
+    return {
+        distribution: recipe
+        for module in modules
+        for distribution, recipe in import_module(module).PACKS.items()
+    }
 
 
 def build() -> dict[str, bytes]:
