@@ -159,7 +159,7 @@ speed:
 	set -e; for tests in benchmarks/speed/test_*.py; do \
 		$(SPEED)/bin/python -W ignore -m pytest $$tests -o pythonpath=benchmarks/speed -rs -W ignore \
 			--benchmark-json=.benchmarks/$$(basename $$tests .py).json; done
-	$(SPEED)/bin/python benchmarks/speed/report.py docs/performance.md docs/maintainers/performance-goals.md .benchmarks/test_*.json
+	$(SPEED)/bin/python benchmarks/speed/report.py docs/performance.md docs/maintainers/performance.md .benchmarks/test_*.json
 
 # About two minutes; writes the tables of docs/gradients.md.
 gradients: install

@@ -1,6 +1,6 @@
 """Write the tables of measurements, and that of goals, from the measurements of one run.
 
-``python benchmarks/speed/report.py docs/performance.md docs/maintainers/performance-goals.md test_*.json``
+``python benchmarks/speed/report.py docs/performance.md docs/maintainers/performance.md test_*.json``
 """
 
 import json
