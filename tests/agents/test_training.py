@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,10 @@ from ragen_agents.starpo.update.batch import TrainBatch  # noqa: E402
 from ragen_envs.registration import text_ids  # noqa: E402
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("game", text_ids())
-def test_every_preset_trains_on_every_game(game, preset, tiny, tmp_path):
+@pytest.mark.parametrize(
+    ("game", "preset"), [*zip(text_ids(), cycle(PRESETS)), ("ragen/SokobanText-v0", "starpo-s")]
+)
+def test_every_game_and_every_preset_trains(game, preset, tiny, tmp_path):
     reports = []
     one = trainer(
         tmp_path / "run", {"game": game, "model": str(tiny), "iterations": 1, "filter": {"kind": "none"}},
@@ -321,8 +323,9 @@ def test_ctrl_c_saves_and_goes_on_as_never_stopped(sent, tiny, tmp_path):
     assert lines(cut) == lines(whole)
 
 
-@pytest.mark.parametrize("harm", ["flipped", "cut off"])
-@pytest.mark.parametrize("name", ["model.safetensors", "trainer.safetensors"])
+@pytest.mark.parametrize(
+    ("harm", "name"), [("flipped", "model.safetensors"), ("cut off", "trainer.safetensors")]
+)
 def test_a_damaged_checkpoint_is_passed_over(harm, name, tiny, tmp_path, capsys):
     run, whole = tmp_path / "run", tmp_path / "whole"
     assert main(command(tiny, whole, iterations=3)[3:]) == 0
