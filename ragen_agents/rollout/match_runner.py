@@ -4,9 +4,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
-
-import pettingzoo
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ragen_agents.policies.base import (
     AsyncPolicy,
@@ -24,8 +22,9 @@ from ragen_envs import SUITE_VERSION
 from ragen_envs.conversation import EndReason, TurnResult
 from ragen_envs.errors import RagenError
 from ragen_envs.levels.seeding import new_stream
-from ragen_envs.multi_agent import MULTI_AGENT_GAMES
-from ragen_envs.multi_agent.conversation import MultiAgentConversation
+
+if TYPE_CHECKING:
+    from ragen_envs.multi_agent.conversation import MultiAgentConversation
 
 Keep = Callable[[Sequence[MatchRecord]], None]
 """Writes matches that are over."""
@@ -57,12 +56,16 @@ def seat_seed(run_seed: int, spec: MatchSpec, seat: int, turn: int) -> int:
     return new_stream(f"policy {run_seed}", what, spec.level)
 
 
-def make_match_env(env_id: str, kwargs: Mapping[str, Any]) -> MultiAgentConversation:
+def make_match_env(env_id: str, kwargs: Mapping[str, Any]) -> "MultiAgentConversation":
     """Make the text face of a game for several players.
 
     Raises:
         RagenError: There is no such game, or a keyword is unknown or has a wrong value.
     """
+    import pettingzoo  # an extra, which episodes of one player do without
+
+    from ragen_envs.multi_agent import MULTI_AGENT_GAMES
+
     known = [game.text_id for game in MULTI_AGENT_GAMES]
     if env_id not in known:
         raise RagenError(f"unknown game of several players '{env_id}'; use {', '.join(known)}")

@@ -165,7 +165,7 @@ def test_commands_are_read_as_a_shell_reads_them():
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
-        ("ragen bench --episodes 32 --agent x", "ragen bench --episodes 2 --agent x --game Sokoban"),
+        ("ragen bench --episodes 32 --agent x", "ragen bench --episodes 2 --agent x --game Bandit"),
         ("ragen bench --agent x --game Cube", "ragen bench --agent x --game Cube --episodes 2"),
         ("ragen bench --suite mine.yaml", "ragen bench --suite mine.yaml --episodes 2"),
         ("ragen bench --agent openai:M --out runs/mine", "ragen bench --agent openai:M --out runs/mine"),

@@ -96,7 +96,7 @@ def installed(package, tmp_path_factory):
 def test_an_installed_game_is_listed_and_benched(installed, tmp_path):
     listed = ragen("games", "--format", "json", path=installed)
     rows = {row["text_id"]: row for row in json.loads(listed.stdout)["rows"]}
-    assert rows["tall_tower/TallTowerText-v0"]["summary"] == "walk along a corridor to the coin"
+    assert rows["tall_tower/TallTowerText-v0"]["summary"] == "walk to the coin"
     assert rows["tall_tower/TallTowerText-v0"]["numbered"]
     benched = ragen(
         "bench", "--game", "tall_tower/TallTowerText-v0", "--agent", "random", "--agent", "hare",

@@ -27,7 +27,7 @@ def build(kind, source, out):
 
 def leave_a_cache_behind(source):
     """What numba and Python write beside a module when it runs."""
-    cache = source / "ragen_envs" / "sokoban" / "__pycache__"
+    cache = source / "ragen_envs" / "games" / "sokoban" / "__pycache__"
     cache.mkdir()
     for name in ("search.grown-46.py311.nbi", "search.cpython-311.pyc"):
         (cache / name).write_bytes(b"junk")

@@ -21,7 +21,7 @@ OPTIONS = {
     "endpoint.py": {"--seconds": "0.1", "--waves": "1"},
 }
 """By a word of the command."""
-ONE_GAME = {"bench": "Sokoban", "match": "FrozenLakeRace"}
+ONE_GAME = {"bench": "Bandit", "match": "FrozenLakeRace"}
 """The game that a subcommand plays in a test where the page plays a whole suite of the project."""
 OWN_SUITES = ("core", "match")
 PAPER_MODEL = "path/to/qwen"

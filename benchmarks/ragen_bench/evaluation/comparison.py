@@ -20,6 +20,8 @@ from ragen_bench.stats.paired import ALPHA, PairedResult, compare_rates, holm, p
 from ragen_envs.conversation.settings import ConversationSettings
 from ragen_envs.errors import RagenError
 
+__all__ = ["Side", "compare_sides", "read_side"]
+
 _NOT_SET: Final = object()
 Pair = list[tuple[Episode, Episode]]
 """Episodes of the same instance."""
