@@ -52,8 +52,8 @@ def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(tmp_path):
         found = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert found == expected
     for name in (
-        "new_game/template/newgame/text.py",
-        "new_game/template_words/newgame/text.py",
+        "new_game/template/newgame/__init__.py",
+        "new_game/template_words/newgame/__init__.py",
         "suites/core.yaml",
         "sweeps/filter.yaml",
     ):
