@@ -32,7 +32,7 @@ FIELDS = {
     "Minesweeper": {"mines": math.inf, "level": 3},
     "WebShop": {
         "products": 2.0, "catalogue_seed": "2", "observation_mode": 1, "reward": "",
-        "level": b"a", "data": 3,
+        "level": b"a", "data": 3, "hints": "yes",
     },
     "Bandit": {"sure": True, "jackpot": None, "chance": None, "gamble": True, "level": True},
 }  # fmt: skip
