@@ -138,10 +138,11 @@ class Episode(RecordModel):
     success: bool
     episode_return: float
     """Sum of all rewards and penalties."""
-    optimal_success: float
-    """Largest probability of success that any policy has under the same budget."""
-    optimal_return: float
-    """Largest expected sum of the game's rewards that any policy has under the same budget."""
+    optimal_success: float | None
+    """Largest probability of success that any policy has under the same budget; None where it is not
+    computed."""
+    optimal_return: float | None
+    """Largest expected sum of the game's rewards that any policy has under the same budget; None as above."""
     random_success: float | None = None
     """Exact probability of success of the random policy; None where it is not available, and in records
     of versions 1 and 2."""

@@ -21,6 +21,7 @@ from ragen_envs.conversation import (
     make,
 )
 from ragen_envs.conversation.game_errors import incomplete, named_errors
+from ragen_envs.errors import SolverLimitError
 from ragen_envs.levels.seeding import new_stream
 
 _ONE: Final = 1 + 1e-9  # sums of rounded probabilities
@@ -67,27 +68,25 @@ def make_env(spec: EpisodeSpec) -> ConversationWrapper:
 class References(NamedTuple):
     """Exact numbers of a level under the whole budget, against which an episode is measured."""
 
-    optimal_success: float
-    optimal_return: float
-    random_success: float | None
-    random_return: float | None
+    optimal_success: float | None = None
+    optimal_return: float | None = None
+    random_success: float | None = None
+    random_return: float | None = None
 
     @classmethod
     def of(cls, env: ConversationWrapper) -> "References":
-        """Return those of a conversation that has not begun.
+        """Return those of a conversation that has not begun; None where the game does not compute one.
 
         Raises:
             RagenError: The game fails, a number is not finite, or a success is not in [0, 1].
         """
         game = env.unwrapped
         with named_errors(game):
-            chance, advice = env.random_baseline(), env.oracle()
-            references = cls(
-                optimal_success=advice.value,
-                optimal_return=env.max_return(),
-                random_success=None if chance is None else chance.success,
-                random_return=None if chance is None else chance.expected_return,
-            )
+            if not isinstance(level := getattr(game, "level", ""), str):
+                raise incomplete(game, f"level is {level!r:.80}, but must be a text")
+            if getattr(game, "success", False):
+                raise incomplete(game, "success is true before the first action")
+            references = cls(**_optimum(env), **_chance(env))
             for name, number in references._asdict().items():
                 if number is None:
                     continue
@@ -95,22 +94,34 @@ class References(NamedTuple):
                     raise incomplete(game, f"{name} is {number}, but must be a finite number")
                 if "success" in name and not 0 <= number <= _ONE:
                     raise incomplete(game, f"{name} is {number}, but must be a probability")
-            best, paid = references.optimal_success, references.optimal_return
-            if (
-                references.random_success is not None
-                and references.random_success > best + _ROUNDING
-            ):
-                random = references.random_success
+            best, random = references.optimal_success, references.random_success
+            if best is not None and random is not None and random > best + _ROUNDING:
                 raise incomplete(
                     game, f"random_success is {random}, but must not exceed optimal_success, {best}"
                 )
-            if advice.expected_return > paid + _ROUNDING * max(1.0, abs(paid)):
-                promised = advice.expected_return
-                raise incomplete(
-                    game,
-                    f"max_return is {paid}, but must not be below the oracle's expected_return, {promised}",
-                )
         return references
+
+
+def _optimum(env: ConversationWrapper) -> dict[str, float]:
+    """Return the fields of the optimum, or none where the exact search gives up."""
+    try:
+        advice, paid = env.oracle(), env.max_return()
+    except SolverLimitError:
+        return {}
+    if advice.expected_return > paid + _ROUNDING * max(1.0, abs(paid)):
+        raise incomplete(
+            env.unwrapped,
+            f"max_return is {paid}, but must not be below the oracle's expected_return, "
+            f"{advice.expected_return}",
+        )
+    return {"optimal_success": advice.value, "optimal_return": paid}
+
+
+def _chance(env: ConversationWrapper) -> dict[str, float]:
+    chance = env.random_baseline()
+    if chance is None:
+        return {}
+    return {"random_success": chance.success, "random_return": chance.expected_return}
 
 
 class Answer(NamedTuple):

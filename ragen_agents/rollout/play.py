@@ -21,7 +21,7 @@ from ragen_agents.rollout.episode_runner import (
     EpisodeSpec,
     play_answers,
 )
-from ragen_envs.errors import GameError, RagenError
+from ragen_envs.errors import GameError, RagenError, SolverLimitError
 
 Keep = Callable[[Sequence[Episode]], None]
 """Writes episodes that have ended; called in another thread, one call at a time."""
@@ -55,7 +55,7 @@ def act(policy: Policy, requests: Sequence[Request]) -> list[Answer]:
     What it raises is its answer to every request of the batch; a control is asked again for each.
 
     Raises:
-        RagenError: Raised by the policy, unless the error is of a game.
+        RagenError: Raised by the policy, unless the error is of a game or of its oracle's limit.
     """
     started = time.perf_counter()
     try:
@@ -66,7 +66,7 @@ def act(policy: Policy, requests: Sequence[Request]) -> list[Answer]:
                 "of as many Reply"
             )
     except Exception as error:
-        if isinstance(error, RagenError) and not isinstance(error, GameError):
+        if isinstance(error, RagenError) and not isinstance(error, GameError | SolverLimitError):
             raise
         if len(requests) > 1 and isinstance(policy, Control):
             return [answer for request in requests for answer in act(policy, [request])]

@@ -109,6 +109,21 @@ def test_fewer_episodes_are_the_first_ones(run, tmp_path):
     assert few == [e for e in timeless(run) if e["instance"]["index"] < 3]
 
 
+@pytest.mark.parametrize("game", ["Minesweeper", "Mastermind"])
+def test_a_game_without_an_optimum_is_played(game, tmp_path, capsys):
+    limits = ["--setting", f"actions_per_turn={1 if game == 'Minesweeper' else 2}"]
+    limits += ["--setting", f"max_turns={10 if game == 'Minesweeper' else 2}"]
+    command = ["bench", "--game", game, "--episodes", "16", "--agent", "random", *limits]
+    out = ["--out", str(tmp_path / "run")]
+    assert main([*command, *out]) == 0
+    assert f"no optimum and no score of {game}" in " ".join(capsys.readouterr().out.split())
+    row = summarise(read_run(tmp_path / "run")).iloc[0]
+    assert row["n"] == 16
+    assert math.isnan(row["optimal_success"])
+    assert math.isnan(row["score"])
+    assert main(["verify", str(tmp_path / "run")]) == 0
+
+
 # --- the table -----------------------------------------------------------------------------------
 
 

@@ -18,6 +18,7 @@ CORRIDOR = (Path(__file__).parents[1] / "support/full_corridor.py").read_text("u
 GAME = ["--game", "mine/CorridorText-v0", "--episodes", "4"]
 REWARD = "return float(done), done"
 ADVICE = "return Advice(run, value, value if way else 0.0)"
+SUCCESS = "return self.player == self.coin"
 KEY = "return str(min((here, coin), (self.length - 1 - here, self.length - 1 - coin)))"
 INFO = 'return {"success": success, "action_is_valid": True, "action_is_effective": effective}'
 RULES = 'return "You walk along a corridor. Reach the coin. Rewards: 1 at the coin, otherwise 0."'
@@ -57,6 +58,7 @@ def corridor(tmp_path, monkeypatch):
             "return Advice(run, value, float('nan'))",
             "its optimal_return is nan, but must be",
         ),
+        (SUCCESS, "return True", "success is true before the first action"),
         (ADVICE, "return Advice(run, 1.5, value)", "optimal_success is 1.5, but must be a prob"),
         ("self.length = length", "raise OSError('no map')", "cannot be made: OSError: no map"),
         (KEY, "return here[0]", "CorridorEnv.level_key raised TypeError: "),
@@ -118,6 +120,16 @@ def test_a_game_that_cannot_be_played_is_named(old, new, said, corridor, fails):
     assert "orridor" in error
 
 
+def test_a_level_that_is_no_text_is_named(corridor, fails):
+    command = corridor('return f"{here} {coin}"', "return [here, coin]")
+    text = Path("broken_corridor.py").read_text("utf-8").replace("level.split()", "level")
+    Path("broken_corridor.py").write_text(
+        text.replace("here, coin = map(int, level)", "here, coin = level")
+    )
+    error = fails(*command, "bench", *GAME, "--agent", "random", "--out", "run")
+    assert "but must be a text" in error
+
+
 def test_a_turn_that_loses_the_game_has_no_value(corridor):
     """Its oracle need not know that the game is over."""
     ends = "return float(done), done or self.player in (0, self.length - 1)"
@@ -130,20 +142,34 @@ def test_a_turn_that_loses_the_game_has_no_value(corridor):
     assert env.player == 1
 
 
+VALUE = "value = float(abs(way) <= left.reach)"
+
+
 @pytest.mark.parametrize(
-    ("new", "said"),
+    ("old", "new", "said"),
     [
         (
-            "(int(way < 0),) * min(",
+            "(int(way > 0),) * min(", "(int(way < 0),) * min(",
             "lost by the oracle although its value is 1: the oracle is wrong",
         ),
-        ("value = 0.0", "solved although the oracle's value is 0: the oracle is wrong"),
+        (VALUE, "value = 0.0", "solved although the oracle's value is 0: the oracle is wrong"),
+        (
+            VALUE, "value = 0.25",
+            "oracle solved 16 of 16 episodes of mine.Corridor, but its optimum is 25.0%: too many",
+        ),
+        (
+            "def observe(self):",
+            "def random_baseline(self, budget=None):\n"
+            "        from ragen_envs.game.oracle import RandomBaseline\n"
+            "        return RandomBaseline(0.001, 0.0)\n\n"
+            "    def observe(self):",
+            "but its exact chance of random play is 0.1%: too many",
+        ),
     ],
-)
-def test_a_run_that_proves_an_oracle_wrong_says_so(corridor, capsys, new, said):
-    old = "value = float(abs(way) <= left.reach)" if "value" in new else "(int(way > 0),) * min("
-    agents = ["--agent", "oracle", "--agent", "random"]
-    assert main([*corridor(old, new), "bench", *GAME, *agents, "--out", "run"]) == 0
+)  # fmt: skip
+def test_a_run_that_proves_a_number_wrong_says_so(corridor, capsys, old, new, said):
+    agents = ["--agent", "oracle", "--agent", "random", "--episodes", "16"]
+    assert main([*corridor(old, new), "bench", *GAME[:2], *agents, "--out", "run"]) == 0
     shown = capsys.readouterr()
     assert said in " ".join((shown.out + shown.err).split())
 

@@ -1,4 +1,4 @@
-"""Write the notes below a table: invalid replies, failures, wrong purchases, wrong oracles."""
+"""Write the notes below a table: invalid replies, failures, wrong purchases, numbers that cannot be right."""
 
 import re
 from collections import Counter, defaultdict
@@ -13,7 +13,9 @@ from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import Episode, SeatRecord, TurnRecord
 from ragen_bench.config.suites import Suite
 from ragen_bench.console.escaping import escape_unprintable
-from ragen_bench.evaluation.run_table import Run
+from ragen_bench.evaluation.level_clusters import level_clusters
+from ragen_bench.evaluation.run_table import REFERENCE, Run
+from ragen_bench.stats.scores import at_most_by_chance
 from ragen_envs.conversation import Defect, EndReason
 from ragen_envs.conversation.prompt import describe_defect
 from ragen_envs.games.webshop.text import OUTCOME
@@ -234,41 +236,66 @@ def _quoted(text: str) -> str:
 
 _ORACLE: Final = "oracle"
 _CERTAIN: Final = 1 - 1e-9
+_UNLIKELY: Final = 1e-6
+"""Probability below which a result contradicts the numbers of a game."""
 
 
-def oracle_notes(run: Run) -> list[str]:
-    """Return a note for each game with an episode that contradicts the optimum of its level.
+def contradiction_notes(run: Run) -> list[str]:
+    """Return a note for each number of a game that the episodes contradict.
 
-    An episode that was solved although its optimum is 0, or one that the agent ``oracle`` lost although it
-    is 1: either cannot happen under an exact oracle.
+    Some outcomes are impossible: an episode that was solved without an action or although its optimum is
+    0, or one that the agent ``oracle`` lost although it is 1. Others are improbable (p < 1e-6, exact):
+    more successes than the optimum allows, fewer of the oracle, and successes of the random agent far from
+    their exact expectation.
     """
-    lines = []
+    lines: list[str] = []
     for task in run.config.suite.tasks:
-        played = {agent: s.values() for (agent, name), s in run.samples.items() if name == task}
-        impossible = sum(map(_impossible, played.values()))
-        lost = _lost(played.get(_ORACLE, ()))
-        if impossible:
-            lines.append(
-                f"{_episodes(impossible)} of {task} solved although the oracle's value is 0: "
-                "the oracle is wrong"
-            )
-        if lost:
-            lines.append(
-                f"{_episodes(lost)} of {task} lost by the oracle although its value is 1: "
-                "the oracle is wrong"
-            )
+        played = {
+            agent: list(s.values()) for (agent, name), s in run.samples.items() if name == task
+        }
+        lines += _impossible(task, played)
+        for agent, episodes in played.items():
+            lines += _improbable(task, agent, episodes)
     return lines
 
 
-def _impossible(episodes: Iterable[Episode]) -> int:
-    return sum(episode.success and episode.optimal_success == 0 for episode in episodes)
+def _impossible(task: str, played: Mapping[str, Sequence[Episode]]) -> Iterator[str]:
+    solved = [e for episodes in played.values() for e in episodes if e.success]
+    if beyond := sum(e.optimal_success == 0 for e in solved):
+        yield (
+            f"{_episodes(beyond)} of {task} solved although the oracle's value is 0: the oracle is wrong"
+        )
+    if idle := sum(not any(turn.executed for turn in e.turns) for e in solved):
+        yield f"{_episodes(idle)} of {task} solved without an action: its success is wrong"
+    if lost := sum(
+        not e.success and (e.optimal_success or 0) >= _CERTAIN and not e.is_failure
+        for e in played.get(_ORACLE, ())
+    ):
+        yield (
+            f"{_episodes(lost)} of {task} lost by the oracle although its value is 1: the oracle is wrong"
+        )
 
 
-def _lost(episodes: Iterable[Episode]) -> int:
-    return sum(
-        not episode.success and episode.optimal_success >= _CERTAIN and not episode.is_failure
-        for episode in episodes
-    )
+def _improbable(task: str, agent: str, episodes: Sequence[Episode]) -> Iterator[str]:
+    """Return notes on successes of an agent that are too many or too few for the numbers of the game."""
+    whole = [episode for episode in episodes if not episode.is_failure]
+    tests = [("optimal_success", "optimum", agent == _ORACLE)]
+    if agent == REFERENCE:
+        tests.append(("random_success", "exact chance of random play", True))
+    for field, name, below in tests:
+        known = [value for episode in whole if (value := getattr(episode, field)) is not None]
+        if not whole or len(known) < len(whole):
+            continue
+        solved, groups = sum(episode.success for episode in whole), level_clusters(whole)
+        missed = [1 - value for value in known]
+        many = at_most_by_chance(len(whole) - solved, missed, groups) < _UNLIKELY
+        few = below and at_most_by_chance(solved, known, groups) < _UNLIKELY
+        if many or few:
+            yield (
+                f"{agent} solved {solved} of {_episodes(len(whole))} of {task}, but its {name} is "
+                f"{100 * sum(known) / len(known):.1f}%: too {'many' if many else 'few'} for chance "
+                "(p < 1e-6), so one of the two is wrong"
+            )
 
 
 def _episodes(count: int) -> str:

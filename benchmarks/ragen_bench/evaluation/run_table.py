@@ -174,18 +174,22 @@ def _tokens(episodes: Sequence[Episode]) -> float:
 
 
 def _score(sample: Sample, reference: Sample | None) -> Interval:
-    """Return the normalised success on the instances on which random play is known or was sampled."""
+    """Return the normalised success on the instances on which random play is known or was sampled.
+
+    It is nan if the optimum of one of them is not known.
+    """
     chances = {
         index: chance
         for index, episode in sample.items()
         if (chance := chance_of(episode, reference)) is not None
     }
-    if not chances:
+    best = [value for i in chances if (value := sample[i].optimal_success) is not None]
+    if not chances or len(best) < len(chances):
         return Interval(math.nan, math.nan, math.nan)
     return success_score(
         [float(sample[index].success) for index in chances],
         list(chances.values()),
-        [sample[index].optimal_success for index in chances],
+        best,
         resamples=_RESAMPLES,
         seed=0,
         clusters=level_clusters(sample[index] for index in chances),
@@ -227,6 +231,7 @@ def notes(run: Run) -> list[str]:
         if any(episode.random_success is None for episode in sample.values())
     }
     lines += [_reference_note(run, task) for task in run.config.suite.tasks if task in sampled]
+    lines += [note for task in run.config.suite.tasks for note in _optimum_note(run, task)]
     lines += control_notes(run.config.suite.tasks)
     lines += [
         f"the token counts of {agent} are estimates"
@@ -251,6 +256,23 @@ def _reference_note(run: Run, task: str) -> str:
     if played < len(run.config.keys_of(REFERENCE, task)):
         note += ", which has not played all levels yet; scores are of those that it has played"
     return note
+
+
+def _optimum_note(run: Run, task: str) -> list[str]:
+    """Return a note if levels of a task have no optimum under its limits."""
+    played = {
+        episode.instance.index: episode.optimal_success
+        for (_, name), sample in run.samples.items()
+        if name == task
+        for episode in sample.values()
+    }
+    unknown = sum(best is None for best in played.values())
+    if not unknown:
+        return []
+    return [
+        f"no optimum and no score of {task}: the exact search gives up on {unknown} of {len(played)} levels "
+        "under these limits of turns and actions"
+    ]
 
 
 def incomplete(missing: int, total: int, torn: bool) -> list[str]:

@@ -149,12 +149,13 @@ def _sample(samples: Samples, name: str) -> Sample:
 
 
 def _levels(games: Sequence[tuple[Sample, Samples]]) -> _Levels:
-    """Return the levels of each game whose chance is known, of one entry."""
+    """Return the levels of each game whose chance and optimum are known, of one entry."""
     rows = [
         (game, episode.success, known, episode.optimal_success, episode.instance.key)
         for game, (sample, samples) in enumerate(games)
         for episode in sample.values()
         if (known := chance_of(episode, samples.get(REFERENCE))) is not None
+        and episode.optimal_success is not None
     ]
     game, solved, chance, best = np.array([row[:4] for row in rows], np.float64).reshape(-1, 4).T
     keys = [row[4] for row in rows]

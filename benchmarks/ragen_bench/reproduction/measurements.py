@@ -84,7 +84,8 @@ class Runs:
     def optimum(self, column: Column, cell: str) -> float:
         """Return the best possible chance of success under a cell's settings; nan if it is not known."""
         controls = self._controls(column, cell)
-        return math.nan if controls is None else controls.outcomes["oracle"][column.test].optimal
+        known = None if controls is None else controls.outcomes["oracle"][column.test].optimal
+        return math.nan if known is None else known
 
     def _controls(self, column: Column, cell: str) -> TaskResult | None:
         wanted = (column.train, controls_cell(self.sweep, cell), None)

@@ -47,7 +47,7 @@ class Outcome(_Record):
     """Whether each level was solved."""
     levels: list[int] | None = None
     """Number of the distinct level that each one is, where some are the same; None where none are."""
-    optimal: float
+    optimal: float | None
     """Mean over levels of the best possible chance of success under the same budget."""
     random: float | None = None
     """The same of random play, exactly; None where it is not available, and in older records."""
@@ -100,16 +100,17 @@ def outcome_of(episodes: Iterable[Episode]) -> Outcome:
     return Outcome(
         success="".join(str(int(episode.success)) for episode in played),
         levels=levels if len(numbers) < len(played) else None,
-        optimal=_rounded(sum(e.optimal_success for e in played) / len(played)),
-        random=_random_success(played),
+        optimal=_mean_of(played, "optimal_success"),
+        random=_mean_of(played, "random_success"),
         mean_return=_rounded(sum(e.episode_return for e in played) / len(played)),
         valid=_rounded(sum(not turn.defects for turn in turns) / max(len(turns), 1)),
         reply_tokens=_rounded(sum(tokens) / len(tokens)) if tokens else None,
     )
 
 
-def _random_success(played: list[Episode]) -> float | None:
-    known = [e.random_success for e in played if e.random_success is not None]
+def _mean_of(played: list[Episode], field: str) -> float | None:
+    """Return the mean of an exact expectation, or None if an episode lacks it."""
+    known = [value for e in played if (value := getattr(e, field)) is not None]
     return _rounded(sum(known) / len(known)) if len(known) == len(played) else None
 
 

@@ -41,7 +41,7 @@ def show_episode(episode: Episode, judged: Ledger | None) -> dict[str, Any]:
         "success": episode.success,
         "end": episode.end.value,
         "return": round(episode.episode_return, 6),
-        "optimum": round(episode.optimal_success, 6),
+        "optimum": None if episode.optimal_success is None else round(episode.optimal_success, 6),
         "key": episode.instance.key,
         "error": escape_unprintable(episode.error or ""),
         "system": episode.system,

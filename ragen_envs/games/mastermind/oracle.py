@@ -4,7 +4,8 @@ A state is the set of codes that agree with all answers. The strategy never need
 fewest on average of all such strategies: 5626 in all over the 1,296 codes. (One guess less in all is possible
 with a sixth for one of them.) Its first two guesses are stored; what follows is found by branch and bound.
 Off its path, from more than ``EXACT`` codes, it chooses the guess with the most different answers. Chances
-within a budget are exact everywhere: where the strategy does not reach the bound, all guesses are searched.
+within a budget are exact: where the strategy does not reach the bound, all guesses are searched. From the
+start, that is too long for limits that may be too few for the strategy, such as 4 turns of one guess.
 """
 
 from collections.abc import Iterable, Sequence

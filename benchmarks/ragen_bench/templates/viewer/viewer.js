@@ -172,7 +172,8 @@ function planOf(best) {
 function drawHead() {
   const { episode } = state;
   at("heading").textContent = `Level ${episode.name}: ${episode.success ? "solved" : "not solved"}`;
-  const optimum = `best possible chance: ${Math.round(1000 * episode.optimum) / 10}%`;
+  const best = episode.optimum === null ? "not computed" : `${Math.round(1000 * episode.optimum) / 10}%`;
+  const optimum = `best possible chance: ${best}`;
   at("facts").textContent = `return ${episode.return} · end: ${episode.end} · ${optimum} · level key ${episode.key}${episode.error ? ` · ${episode.error}` : ""}`;
   for (const link of at("episodes").querySelectorAll("a")) {
     const here = link.hash === `#${episode.name}`;
