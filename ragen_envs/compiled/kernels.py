@@ -110,6 +110,15 @@ def begin(state: Any, i: Any) -> None:
 
 
 @inner
+def choose(state: Any, i: Any, count: Any) -> Any:
+    """Return the number of the level that env ``i`` begins, of ``count``; one alone costs no random number."""
+    if count == 1:
+        return 0
+    state[STREAM, i] = seeding.advance(state[STREAM, i])
+    return seeding.below(state[STREAM, i], count)
+
+
+@inner
 def count_ended(state: Any) -> Any:
     """Return how many envs wait for their next episode."""
     count = 0

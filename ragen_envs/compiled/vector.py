@@ -67,7 +67,7 @@ class _ResetOptions:
     splits: NDArray[np.int64]
     """Indices in ``SPLITS`` of their splits."""
     indices: NDArray[np.int64] | None
-    """Indices of frozen instances, or None for fresh levels."""
+    """Numbers of levels, or None for fresh ones."""
     noise: NDArray[np.int64]
 
 
@@ -106,6 +106,8 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     """(num_envs, ...), the buffer that the kernels write."""
     _rolled: tuple[NDArray[np.float64], NDArray[np.bool_]] | None
     """Rewards and ends of the last rollout, if they are to be returned again."""
+    _fixed: NDArray[Any] | None
+    """The levels that the constructor was given, (k, ...), each in the form of ``_decode``."""
     _begins_again: bool = False
     """Whether a step also begins the episodes that are due, on the fixed level."""
 
@@ -152,8 +154,8 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._everywhere = np.ones(num_envs, np.bool_)
         self._ready = False
         self._waiting = False
-        fixed = self.single._fixed
-        self._fixed = None if fixed is None else self._decode(fixed)
+        own = self.single.own_levels
+        self._fixed = np.stack([*map(self._decode, own)]) if own else None
         self._splits = np.full(num_envs, SPLITS.index(self.single.split), np.int64)
         self._allocate()
         self._link()
@@ -176,7 +178,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         if isinstance(seed, int):
             super().reset(seed=seed)
         if asked.indices is not None:
-            self._reset_frozen(asked, asked.indices)
+            self._reset_numbered(asked, asked.indices)
         else:
             self._reset_fresh(asked, seeds)
         self._splits[asked.ids] = asked.splits
@@ -283,24 +285,19 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """Return the states in words; games with boards have a faster way."""
         return self._frames()
 
-    def _reset_frozen(self, asked: _ResetOptions, indices: NDArray[np.int64]) -> None:
-        from ragen_envs.levels.instances import load_pack
-
-        if self._fixed is not None:
-            raise InstanceError("index cannot be combined with level, which fixes the level")
-        name = self.single.distribution
-        levels = []
-        for code, index in zip(asked.splits.tolist(), indices.tolist(), strict=True):
-            pack = load_pack(name, SPLITS[code])
-            if index >= len(pack):
-                raise InstanceError(
-                    f"index is {index}, but split '{SPLITS[code]}' of '{name}' has instances "
-                    f"0 to {len(pack) - 1}"
-                )
-            levels.append(self._decode(pack[index].level))
-        columns = (asked.ids, asked.splits, indices, asked.noise)
-        for i, code, index, noise in zip(*(column.tolist() for column in columns), strict=True):
-            self._streams[i] = seeding.new_stream(SPLITS[code], name, index, noise)
+    def _reset_numbered(self, asked: _ResetOptions, indices: NDArray[np.int64]) -> None:
+        single, levels, streams = self.single, [], []
+        columns = (asked.splits, indices, asked.noise)
+        for code, index, noise in zip(*(column.tolist() for column in columns), strict=True):
+            level = single.numbered_level(SPLITS[code], index)
+            if level is None:
+                single._reset_numbered(SPLITS[code], index, noise)
+                level, stream = single.level, single.rng.stream
+            else:
+                stream = seeding.new_stream(SPLITS[code], single.distribution, index, noise)
+            levels.append(self._decode(level))
+            streams.append(stream)
+        self._streams[asked.ids] = streams
         self._write(asked.ids, np.stack(levels))
         self._state[PHASE, asked.ids] = DUE
         with first_use(*self.kernels):
@@ -323,7 +320,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
                 self._streams[i] = seeding.jump(int(self._streams[i]), noise)
 
     def _begin(self, phase: int, splits: NDArray[np.int64]) -> None:
-        """Begin episodes in every env in a phase, on the fixed level or on fresh ones of its split."""
+        """Begin episodes in every env in a phase, on the constructor's levels or on fresh ones of its split."""
         if self._fixed is not None:
             self._start(phase, self._fixed)
         elif self._draw(phase, splits) >= 0:
@@ -455,7 +452,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """Call ``rollout_kernel`` for some envs, with its arguments from ``actions`` to ``fixed``."""
 
     @abstractmethod
-    def _start(self, phase: int, level: NDArray[Any] | None) -> None:
+    def _start(self, phase: int, levels: NDArray[Any] | None) -> None:
         """Begin episodes in every env in a phase, on one decoded level or else on those that they have."""
 
     @abstractmethod

@@ -46,7 +46,7 @@ def worked_examples(game: Any, settings: ConversationSettings) -> tuple[WorkedEx
 
     They depend on the game's constructor arguments and the settings only, so all episodes of a task
     show the same ones, and a smaller number is a prefix of a larger one. A level that the constructor
-    fixes is never an example; the examples are then other levels of its distribution.
+    is given is never an example; the examples are then other levels of its distribution.
 
     Args:
         game: An unwrapped game, which is left as it is.
@@ -63,10 +63,10 @@ def worked_examples(game: Any, settings: ConversationSettings) -> tuple[WorkedEx
             "oracle: only games derived from ragen_envs.game.base.GameEnv can show worked examples"
         )
     try:
-        drawing = game.without_fixed_level()
+        drawing = game.without_own_levels()
         drawing.reset(seed=0, options={"split": TRAIN})
         # Games that are equal after the same reset share their examples.
-        return _examples(pickle.dumps(drawing), game.fixed_key, settings)
+        return _examples(pickle.dumps(drawing), game.own_keys, settings)
     except (RagenError, pickle.PicklingError, AttributeError, TypeError) as error:
         raise RagenError(
             f"demonstrations is {settings.demonstrations}, but {game} gives no worked examples: {error}"
@@ -75,7 +75,7 @@ def worked_examples(game: Any, settings: ConversationSettings) -> tuple[WorkedEx
 
 @lru_cache(maxsize=32)
 def _examples(
-    pickled: bytes, excluded: str | None, settings: ConversationSettings
+    pickled: bytes, excluded: frozenset[str], settings: ConversationSettings
 ) -> tuple[WorkedExample, ...]:
     game: GameEnv[Any] = pickle.loads(pickled)
     examples: list[WorkedExample] = []
@@ -88,7 +88,7 @@ def _examples(
 
 
 def _choose(
-    game: GameEnv[Any], excluded: str | None, settings: ConversationSettings,
+    game: GameEnv[Any], excluded: frozenset[str], settings: ConversationSettings,
     earlier: Sequence[WorkedExample], openings: Counter[Action],
 ) -> tuple[WorkedExample, Action]:  # fmt: skip
     """Return the next example and its first action.
@@ -101,7 +101,7 @@ def _choose(
     for attempt in range(_TRIES):
         seed = new_stream("demonstrations", game.distribution, len(earlier), attempt)
         game.reset(seed=seed, options={"split": TRAIN})
-        if game.instance.key == excluded:
+        if game.instance.key in excluded:
             continue
         rarest = _fewest(game, openings)
         try:

@@ -57,6 +57,12 @@ def read_rows(level: Any) -> str | None:
     return "/".join(rows)
 
 
+def check_either(level: Any, levels: Any) -> None:
+    """Raise `RagenError` if both arguments that name levels are given."""
+    if level is not None and levels is not None:
+        raise RagenError("level is one level and levels are several; give one of the arguments")
+
+
 def read_text(name: str, value: Any) -> str | None:
     """Return a string or None, or raise `RagenError`."""
     if value is not None and not isinstance(value, str):

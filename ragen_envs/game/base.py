@@ -5,6 +5,7 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, SupportsInt, TypeVar
 
 import gymnasium as gym
@@ -21,6 +22,8 @@ from ragen_envs.game.free_text import FreeText
 from ragen_envs.game.oracle import Action, Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.game.text import GRID, OwnText, TextFace
 from ragen_envs.levels import seeding
+from ragen_envs.levels.files import FileLevel
+from ragen_envs.levels.instances import has_pack, load_pack
 from ragen_envs.levels.keys import hashed
 from ragen_envs.levels.seeding import Rng
 from ragen_envs.levels.splits import TRAIN, read_split, split_of
@@ -72,8 +75,8 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
     """Base of the games.
 
     ``reset(seed=s)`` starts an endless sequence of fresh levels of the env's split; ``reset()``
-    continues it. ``reset(options={"index": 7})`` loads the level of that number. With the
-    option ``noise`` (an integer >= 0, 0 by default) the same level is played under another
+    continues it. ``reset(options={"index": 7})`` loads the level of that number: the frozen one, or, where
+    the level distribution has no pack, one that is drawn by its number. With the option ``noise`` (an integer >= 0, 0 by default) the same level is played under another
     independent draw of the game's randomness. With an index, a seed changes nothing but ``np_random``.
 
     The split is the one that the constructor was given, until ``reset(options={"split": "test"})``
@@ -107,7 +110,7 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
     deterministic: ClassVar[bool] = False
     """Whether success depends on the actions alone, so that ``turn_value`` can play them on a copy."""
     has_packs: ClassVar[bool] = False
-    """Whether levels by index come from the frozen packs of the suite; else they are drawn by their index."""
+    """Whether the suite freezes levels of this game; a distribution without a pack is drawn by the index."""
     rng: Rng
     """The random numbers of the present episode, for chance in ``play``."""
     split: str = TRAIN
@@ -115,6 +118,8 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
 
     _fixed: str | None = None
     """The level that every reset plays instead of drawn ones, in text form; None for none."""
+    _levels: tuple[str, ...] = ()
+    """The levels that resets play instead of drawn ones, in text form; () for none."""
     _level: str
     _over: bool = True
     """Whether no episode is running."""
@@ -167,18 +172,36 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         return split, None if index is None else read_integer("index", index), noise
 
     def _reset_numbered(self, split: str, index: int, noise: int) -> None:
-        if self._fixed is not None:
-            raise InstanceError("index cannot be combined with level, which fixes the level")
-        if self.has_packs:
-            level = _frozen_level(self.distribution, split, index)
-            self._origin = (split, index, None, noise)
+        level = self.numbered_level(split, index)
+        self._origin = (split, index, None, noise)
+        if level is not None:
             self.rng = Rng(seeding.new_stream(split, self.distribution, index, noise))
             self._load(level)
             return
-        self._origin = (split, index, None, noise)
         self.rng = Rng(seeding.new_stream(split, f"level {self.distribution}", index))
-        self._start_fresh(split)
+        self._start_drawn(split)
         self.rng.stream = seeding.jump(self.rng.stream, noise)
+
+    def numbered_level(self, split: str, index: int) -> str | None:
+        """Return the level of a number, one's own or a frozen one; None if it must be drawn.
+
+        Raises:
+            InstanceError: There are fewer levels.
+        """
+        if self._fixed is not None:
+            return self._fixed
+        levels: Sequence[Any] = self._levels
+        if not levels and self.has_packs and has_pack(self.distribution, split):
+            levels = load_pack(self.distribution, split)
+        if not levels:
+            return None
+        if index >= len(levels):
+            whose = (
+                "levels has" if self._levels else f"split '{split}' of '{self.distribution}' has"
+            )
+            raise InstanceError(f"index is {index}, but {whose} instances 0 to {len(levels) - 1}")
+        chosen = levels[index]
+        return chosen if isinstance(chosen, str) else str(chosen.level)
 
     def _reset_fresh(self, split: str, seed: int | None, noise: int) -> None:
         if seed is None and self._origin is None:
@@ -191,13 +214,13 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
             self.rng.stream = seeding.jump(self.rng.stream, noise)
 
     def _start_fresh(self, split: str) -> None:
-        """Start the fixed level, or a fresh one of a split.
+        """Start one of the levels that the constructor was given, or a fresh one of a split.
 
         Raises:
             GenerationError: None of ``MAX_DRAWS`` levels belongs to the split.
         """
-        if self._fixed is not None:
-            self._load(self._fixed)
+        if levels := self.own_levels:
+            self._load(levels[0] if len(levels) == 1 else self.rng.choice(levels))
         else:
             self._start_drawn(split)
 
@@ -272,15 +295,44 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         """Return the pictures of the cells that the text face names, for a game on a board."""
         return None
 
-    @property
-    def fixed_key(self) -> str | None:
-        """The key of the fixed level, or None if levels are drawn."""
-        return None if self._fixed is None else f"{self.key(self._fixed):016x}"
+    @classmethod
+    def read_levels(cls, path: str | PathLike[str]) -> tuple[FileLevel, ...]:
+        """Return the levels of a file, in its order.
 
-    def without_fixed_level(self) -> Self:
-        """Return a copy that draws its levels, even if this env has a fixed level."""
+        Raises:
+            InstanceError: A level is wrong, or the file cannot be read.
+        """
+        raise InstanceError(f"{cls.__name__} reads no level files, such as '{path}'")
+
+    @classmethod
+    def level_texts(cls, levels: str | PathLike[str] | Sequence[str] | None) -> tuple[str, ...]:
+        """Return the argument ``levels`` in text form: the levels of a file, or a list of texts as they are.
+
+        Raises:
+            RagenError: It is neither, or the file is wrong.
+        """
+        if levels is None:
+            return ()
+        if isinstance(levels, str | PathLike):
+            return tuple(each.level for each in cls.read_levels(levels))
+        if not isinstance(levels, Sequence) or not levels or set(map(type, levels)) != {str}:
+            raise RagenError(f"levels is {levels!r:.80}, but must be a file or a list of strings")
+        return tuple(levels)
+
+    @property
+    def own_levels(self) -> tuple[str, ...]:
+        """The levels that the constructor was given, in text form; () if levels are drawn."""
+        return self._levels if self._fixed is None else (self._fixed,)
+
+    @property
+    def own_keys(self) -> frozenset[str]:
+        """The keys of the levels that the constructor was given."""
+        return frozenset(f"{self.key(level):016x}" for level in self.own_levels)
+
+    def without_own_levels(self) -> Self:
+        """Return a copy that draws its levels, even if this env was given some."""
         drawing = copy.deepcopy(self)
-        drawing._fixed = None
+        drawing._fixed, drawing._levels = None, ()
         return drawing
 
     @property
@@ -438,17 +490,6 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
             budget: As for ``oracle``.
         """
         return self.oracle(budget).expected_return
-
-
-def _frozen_level(distribution: str, split: str, index: int) -> str:
-    from ragen_envs.levels.instances import load_pack
-
-    pack = load_pack(distribution, split)
-    if index >= len(pack):
-        raise InstanceError(
-            f"index is {index}, but split '{split}' of '{distribution}' has instances 0 to {len(pack) - 1}"
-        )
-    return pack[index].level
 
 
 def read_action(action: SupportsInt, names: Sequence[str]) -> int:

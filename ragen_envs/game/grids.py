@@ -56,6 +56,13 @@ class BoardText(ABC):
         """Return the state in words that need no symbols."""
 
 
+def padded(board: NDArray[np.uint8], shape: tuple[int, int], fill: int) -> NDArray[np.uint8]:
+    """Return a board of a shape that begins with the given one and has a cell code elsewhere."""
+    larger = np.full(shape, fill, np.uint8)
+    larger[: board.shape[0], : board.shape[1]] = board
+    return larger
+
+
 def signs_of(symbols: Symbols, cell_names: Sequence[str]) -> str:
     """Return the symbol of each cell code, in their order."""
     return "".join(map(symbols.__getitem__, cell_names))

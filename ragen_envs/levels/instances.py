@@ -18,6 +18,7 @@ from ragen_envs.levels.splits import read_split
 
 __all__ = [
     "FrozenInstance",
+    "has_pack",
     "load_pack",
     "manifest",
 ]
@@ -39,6 +40,11 @@ def manifest() -> dict[str, dict[str, Any]]:
     folder = resources.files("ragen_envs.levels") / "packs"
     contents: dict[str, dict[str, Any]] = json.loads((folder / "MANIFEST.json").read_bytes())
     return contents
+
+
+def has_pack(distribution: str, split: str) -> bool:
+    """Return whether levels of a distribution are frozen."""
+    return f"{distribution}.{split}.jsonl" in manifest()
 
 
 @lru_cache(maxsize=32)

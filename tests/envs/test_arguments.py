@@ -22,9 +22,9 @@ TABLES = [env_id for game in MULTI_AGENT_GAMES for env_id in (game.id, game.text
 FIELDS = {
     "Sokoban": {
         "size": 2.0, "boxes": True, "level": "######", "reward": "foo", "generator": ["sparse"],
-        "search_depth": "2",
+        "search_depth": "2", "levels": 3,
     },
-    "FrozenLake": {"size": None, "p": "0.5", "success_rate": math.nan, "level": [1, 2]},
+    "FrozenLake": {"size": None, "p": "0.5", "success_rate": math.nan, "level": [1, 2], "levels": []},
     "Cube": {"scramble": "2", "level": []},
     "Countdown": {"numbers": 2.0, "level": 3},
     "Mastermind": {"level": ["a"]},
@@ -190,8 +190,14 @@ def test_a_level_in_one_string_gets_a_hint():
 
 
 @pytest.mark.parametrize("make", [gym.make, gym.make_vec])
-def test_a_fixed_level_has_no_index(make):
+def test_a_fixed_level_has_every_number(make):
     env = make("ragen/FrozenLake-v0", level=["P__O", "____", "____", "___G"])
-    env.reset(seed=0)
-    with pytest.raises(RagenError, match="index cannot be combined with level"):
-        env.reset(options={"split": "test", "index": 7})
+    first, _ = env.reset(options={"split": "test", "index": 7})
+    second, _ = env.reset(options={"index": 8})
+    np.testing.assert_array_equal(first, second)
+
+
+def test_one_level_or_several():
+    rows = ["P__O", "____", "____", "___G"]
+    with pytest.raises(RagenError, match="give one of the arguments"):
+        gym.make("ragen/FrozenLake-v0", level=rows, levels=["/".join(rows)])

@@ -414,8 +414,8 @@ def test_bad_levels(level, words):
 
 
 def test_levels_beyond_the_size_limit_are_refused():
-    rows = ["#" * 40, "#PXO" + "_" * 35 + "#", "#" * 40]
-    with pytest.raises(RagenError, match="32"):
+    rows = ["#" * 140, "#PXO" + "_" * 135 + "#", "#" * 140]
+    with pytest.raises(RagenError, match="at most 128 a side"):
         SokobanEnv(level=rows)
 
 

@@ -22,7 +22,7 @@ from ragen_envs.compiled import compiling
 from ragen_envs.compiled.kernels import grid_key as compiled_key
 from ragen_envs.compiled.kernels import key_tables
 from ragen_envs.compiled.vector import GameVectorEnv
-from ragen_envs.errors import GenerationError, InstanceError, RagenError
+from ragen_envs.errors import GenerationError, RagenError
 from ragen_envs.games.bandit import generator as bandit_generator
 from ragen_envs.games.frozen_lake import generator as lake_generator
 from ragen_envs.games.frozen_lake.kernels import POSITION
@@ -43,6 +43,8 @@ VARIANTS = [
     *((env_id, {}) for env_id in IDS),
     (SOKOBAN, {"size": (5, 8), "boxes": 2, "reward": "shaped"}),
     (SOKOBAN, {"reward": UNEVEN}),
+    (SOKOBAN, {"levels": ["#######/#P__XO#/#######", "######/#P__X#/#O_X_#/######"]}),
+    (LAKE, {"levels": ["P___/_O_G", "G__P/_OO_", "____/P_OG"]}),
     (SOKOBAN, {"level": CORRIDOR, "reward": "sparse"}),
     (LAKE, {"size": (3, 6), "p": 0.6, "success_rate": 0.7}),
     (LAKE, {"level": ["SFF", "FHF", "FFG"]}),
@@ -405,8 +407,18 @@ def test_bad_settings():
         gym.make_vec(SOKOBAN, num_envs=2, size=3)
     with pytest.raises(TypeError, match="colour"):
         gym.make_vec(SOKOBAN, num_envs=2, colour="red")
-    with pytest.raises(InstanceError, match="no frozen instances"):
-        gym.make_vec(SOKOBAN, num_envs=2, size=7).reset(options={"index": 0})
+
+
+@pytest.mark.parametrize(("env_id", "kwargs"), [(SOKOBAN, {"size": 7}), (LAKE, {"size": (3, 5)})])
+def test_numbered_levels_without_a_pack(env_id, kwargs):
+    ours, theirs = pair(env_id, 3, **kwargs)
+    for split, index, noise in (("test", 5, 0), ("train", 5, 1)):
+        options = {"split": split, "index": index, "noise": noise}
+        first, again = (envs.reset(options=options)[0] for envs in (ours, theirs))
+        assert_same(first, again)
+        assert_same(first[0], first[2])
+        for actions in np.random.default_rng(0).integers(4, size=(5, 3)):
+            assert_same(ours.step(actions)[0], theirs.step(actions)[0])
 
 
 def test_generation_errors():

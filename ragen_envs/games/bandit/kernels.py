@@ -93,13 +93,16 @@ def start(state: Any, i: Any) -> None:
 
 
 @in_place
-def start_all(names: Any, state: Any, phase: Any, level: Any) -> None:
-    """Begin an episode of every bandit in a phase: on a level, two names and the gamble, or its own arms."""
+def start_all(names: Any, state: Any, phase: Any, levels: Any) -> None:
+    """Begin an episode of every bandit in a phase: on a level, two names and the gamble, or its own arms.
+
+    ``levels`` is (1, 3), or None.
+    """
     for i in range(state.shape[1]):
         if state[PHASE, i] == phase:
-            if level is not None:
-                names[i, 0], names[i, 1] = level[0], level[1]
-                state[GAMBLE, i] = level[2]
+            if levels is not None:
+                names[i, 0], names[i, 1] = levels[0, 0], levels[0, 1]
+                state[GAMBLE, i] = levels[0, 2]
             start(state, i)
 
 

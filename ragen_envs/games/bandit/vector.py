@@ -65,8 +65,8 @@ class BanditVectorEnv(GameVectorEnv):
         kernels.draw_all(self._observations, self._state, phase, splits, self._names, self._hinted)
         return -1
 
-    def _start(self, phase: int, level: NDArray[np.int64] | None) -> None:
-        kernels.start_all(self._observations, self._state, phase, level)
+    def _start(self, phase: int, levels: NDArray[np.int64] | None) -> None:
+        kernels.start_all(self._observations, self._state, phase, levels)
 
     def _decode(self, level: str) -> NDArray[np.int64]:
         """Return the indices of the two names and which arm is the gamble."""

@@ -1,17 +1,20 @@
 """FrozenLake as a Gymnasium environment."""
 
 from collections.abc import Sequence
+from os import PathLike
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from ragen_envs.game.arguments import read_number, read_rows, read_sides
+from ragen_envs.game.arguments import check_either, read_number, read_rows, read_sides
 from ragen_envs.game.base import GameEnv, read_action
+from ragen_envs.game.grids import padded
 from ragen_envs.game.oracle import Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.games.frozen_lake import dynamics, generator, image, oracle, text
 from ragen_envs.games.frozen_lake.dynamics import ACTION_NAMES
+from ragen_envs.levels.files import FileLevel, read_level_file
 from ragen_envs.levels.splits import TRAIN
 from ragen_envs.pictures.tiles import TileSet
 
@@ -51,7 +54,9 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     ## Arguments
     `size`: side of the square, or (height, width), each from 2 to 16. `p`: probability of a frozen
     tile. `success_rate`: probability to move in the intended direction; 1 means no slipping.
-    `level`: a fixed map as rows of `_OGP` or of Gymnasium's `SFHG`.
+    `level`: a fixed map as rows of `_OGP` or of Gymnasium's `SFHG`. `levels`: a file of maps in either
+    alphabet, with blank lines between them, or a list of maps, each its rows joined by `/`. Observations
+    of maps of several sizes are padded with holes.
 
     ## Version History
     * v0: Initial version.
@@ -71,6 +76,7 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         p: float = 0.8,
         success_rate: float = 1 / 3,
         level: Sequence[str] | None = None,
+        levels: str | PathLike[str] | Sequence[str] | None = None,
         split: str = TRAIN,
         render_mode: str | None = None,
     ) -> None:
@@ -78,12 +84,13 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         self.height, self.width = read_sides("size", size, 2, text.MAX_SIDE)
         self.p = read_number("p", p, 0, 1)
         self.success_rate = read_number("success_rate", success_rate, 0, 1)
-        self._fixed = read_rows(level)
-        if self._fixed is not None:
-            _, self.height, self.width, _ = text.decode_level(self._fixed)
+        check_either(level, levels)
+        self._fixed, self._levels = read_rows(level), self.level_texts(levels)
+        if self.own_levels:
+            sizes = [text.decode_level(each)[1:3] for each in self.own_levels]
+            self.height, self.width = (max(sides) for sides in zip(*sizes, strict=True))
         self.distribution = f"frozen_lake-{self.height}x{self.width}-{self.p:g}"
         self._shape = self.height, self.width
-        self._ways = dynamics.ways(self.height, self.width)
         self.observation_space = spaces.Box(0, dynamics.PLAYER_ON_GOAL, self._shape, np.uint8)
         self.action_space = spaces.Discrete(4)
 
@@ -108,12 +115,19 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     @property
     def cells(self) -> bytes:
         """The present cell codes, (h*w,), row-major."""
-        return self.observe().tobytes()
+        return self.board.tobytes()
 
     @property
     def board(self) -> NDArray[np.uint8]:
         """The present cell codes, (height, width), a copy."""
-        return self.observe()
+        cells = bytearray(self.tiles)
+        cells[self.position] += dynamics.PLAYER
+        return np.ndarray((self.height, self.width), np.uint8, cells)
+
+    @classmethod
+    def read_levels(cls, path: str | PathLike[str]) -> tuple[FileLevel, ...]:
+        """Return the maps of a file; see the base."""
+        return read_level_file(path, text.is_file_row, text.read_file_rows)
 
     @property
     def _lake(self) -> dynamics.Lake:
@@ -144,12 +158,13 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
 
     def start(self, level: str) -> None:
         """Set the state to a level in text form."""
-        tiles, _, _, start = text.decode_level(level)
+        tiles, self.height, self.width, start = text.decode_level(level)
         self.place(tiles, start)
 
     def place(self, tiles: bytes, start: int) -> None:
         """Set the state to a map, (h*w,) tile codes, with the player on a cell."""
         self.tiles = tiles
+        self._ways = dynamics.ways(self.height, self.width)
         self._start_position = self.position = start
         self._slipped = False
 
@@ -160,9 +175,8 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
 
     def observe(self) -> NDArray[np.uint8]:
         """Return the observation; see the base."""
-        cells = bytearray(self.tiles)
-        cells[self.position] += dynamics.PLAYER
-        return np.ndarray(self._shape, np.uint8, cells)
+        board = self.board
+        return board if board.shape == self._shape else padded(board, self._shape, dynamics.HOLE)
 
     def info(self, effective: bool) -> dict[str, Any]:
         """Return the info; see the class."""
@@ -175,4 +189,4 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
 
     def picture(self) -> NDArray[np.uint8]:
         """Draw the state."""
-        return image.TILES.render(self.observe())
+        return image.TILES.render(self.board)

@@ -20,6 +20,7 @@ from ragen_envs.compiled.kernels import (
     STREAM,
     SUCCESS,
     begin,
+    choose,
     count_ended,
     first_outside,
     grid_key,
@@ -171,13 +172,14 @@ def start(tiles: Any, cells: Any, state: Any, i: Any) -> None:
 
 
 @in_place
-def start_all(tiles: Any, cells: Any, state: Any, phase: Any, level: Any) -> None:
-    """Begin an episode on every lake in a phase: on a level, (h*w,) with the player, or on its own tiles."""
+def start_all(tiles: Any, cells: Any, state: Any, phase: Any, levels: Any) -> None:
+    """Begin an episode on every lake in a phase: on one of some levels, (k, h*w), or on its own tiles."""
     for i in range(state.shape[1]):
         if state[PHASE, i] == phase:
-            if level is not None:
-                for cell in range(level.shape[0]):
-                    tiles[i, cell] = level[cell]
+            if levels is not None:
+                chosen = choose(state, i, levels.shape[0])
+                for cell in range(levels.shape[1]):
+                    tiles[i, cell] = levels[chosen, cell]
             start(tiles, cells, state, i)
 
 
@@ -235,7 +237,7 @@ def rollout(
 
     Threads can play different lakes at the same time. ``actions`` is (steps, n) int64, all in [0, 4);
     ``rewards``, (steps, n) float64, receives the rewards, and ``ends``, (3, steps, n) bool, the flags
-    ``RECORDED``. Episodes begin in the phase ``due``, DUE or ENDED, on the level ``fixed`` or else on fresh
+    ``RECORDED``. Episodes begin in the phase ``due``, DUE or ENDED, on the levels ``fixed`` or else on fresh
     ones. The rest is as of ``step``, ``start_all`` and ``draw_all``. Returns -1, or a lake for which no map
     was found.
     """

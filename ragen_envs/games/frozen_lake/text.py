@@ -135,7 +135,7 @@ def decode_level(level: str) -> tuple[bytes, int, int, int]:
         InstanceError: Rows differ in length or are too many, or there is not one start and at
             least one goal.
     """
-    if "S" in level:
+    if set(level) <= set("SFHG/"):
         level = level.translate(str.maketrans("SFH", "P_O"))
     rows = level.split("/")
     height, width = len(rows), len(rows[0])
@@ -148,3 +148,25 @@ def decode_level(level: str) -> tuple[bytes, int, int, int]:
         raise InstanceError(f"level {level!r} needs one start (P) and a goal (G)")
     tiles = bytes("_OG".index(c) if c != "P" else 0 for c in cells)
     return tiles, height, width, cells.index("P")
+
+
+def is_file_row(line: str) -> bool:
+    """Return whether a line of a level file is a row of a map."""
+    return bool(line.strip()) and line.lstrip()[0] != ";" and ":" not in line
+
+
+def read_file_rows(rows: Sequence[str]) -> str:
+    """Return the text form of a map from the rows of a file.
+
+    Raises:
+        InstanceError: They are not a map.
+    """
+    level = "/".join(row.strip() for row in rows)
+    if strange := sorted(set(level) - set("SFHG/_OP")):
+        raise InstanceError(f"unknown symbol '{strange[0]}'; known are S F H G")
+    try:
+        tiles, _, width, start = decode_level(level)
+    except InstanceError as error:
+        reason = str(error).replace(f"level {level!r}", "it").replace("(P)", "(S)")
+        raise InstanceError(reason.replace("_OGP", "SFHG")) from None
+    return encode_level(tiles, width, start)

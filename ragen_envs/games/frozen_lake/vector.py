@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ragen_envs.compiled.kernels import key_tables
 from ragen_envs.compiled.vector import GameVectorEnv
-from ragen_envs.errors import GenerationError
+from ragen_envs.errors import GenerationError, RagenError
 from ragen_envs.game.grids import grid_texts, signs_of
 from ragen_envs.games.frozen_lake import generator, kernels
 from ragen_envs.games.frozen_lake.dynamics import PLAYER, ways
@@ -37,9 +37,13 @@ class FrozenLakeVectorEnv(GameVectorEnv):
         self._ways = np.array(ways(height, width))
         self._tables = key_tables(height, width)
         home = -1
-        if self._fixed is not None and self.autoreset_mode is AutoresetMode.NEXT_STEP:
+        if (
+            self._fixed is not None
+            and len(self._fixed) == 1
+            and self.autoreset_mode is AutoresetMode.NEXT_STEP
+        ):
             self._begins_again, home = True, int(np.argmax(self._fixed))
-            tiles = (self._fixed % PLAYER).astype(np.int64)
+            tiles = (self._fixed[0] % PLAYER).astype(np.int64)
             self._ways |= tiles[self._ways] << kernels.TILE
         self._settings = np.array([self.single.success_rate, self._limit, home], np.float64)
 
@@ -73,11 +77,14 @@ class FrozenLakeVectorEnv(GameVectorEnv):
         )  # fmt: skip
         return failed
 
-    def _start(self, phase: int, level: NDArray[np.uint8] | None) -> None:
-        kernels.start_all(self._tiles, self._cells, self._state, phase, level)
+    def _start(self, phase: int, levels: NDArray[np.uint8] | None) -> None:
+        kernels.start_all(self._tiles, self._cells, self._state, phase, levels)
 
     def _decode(self, level: str) -> NDArray[np.uint8]:
-        return _decode(level)
+        cells = _decode(level)
+        if cells.shape != (self.single.height, self.single.width):  # padding would move the edges
+            raise RagenError("levels have several sizes, but a vector env of lakes needs one size")
+        return cells.ravel()
 
     def _write(self, ids: NDArray[np.int64], rows: NDArray[np.uint8]) -> None:
         self._tiles[ids] = rows
@@ -95,7 +102,7 @@ class FrozenLakeVectorEnv(GameVectorEnv):
 
 @lru_cache(maxsize=8192)
 def _decode(level: str) -> NDArray[np.uint8]:
-    tiles, _, _, start = decode_level(level)
+    tiles, height, width, start = decode_level(level)
     cells = np.frombuffer(tiles, np.uint8).copy()
     cells[start] += PLAYER
-    return cells
+    return cells.reshape(height, width)

@@ -94,7 +94,7 @@ def reward_of(reward: Reward, gained: int, solved: bool, closer: int) -> float:
 
 
 def account(left: int, moved: int, gained: int) -> tuple[int, int]:
-    """Return the boxes off target after an action, and 1 if the action put the last one on, else 0."""
+    """Return the targets without a box after an action, and 1 if the action put the last one on, else 0."""
     left -= gained
     return left, int(left == 0) & moved
 
@@ -114,12 +114,12 @@ def play(
         board: Cell codes, changed in place.
         player: The player's index.
         offset: What the action adds to it, see ``offsets``.
-        left: Boxes off target before.
+        left: Targets without a box before.
         reward: What is paid.
         distances: ``target_distances`` of the board; not read where ``reward.closer`` is 0.
 
     Returns:
-        The player's new index; 1 if anything moved, else 0; boxes off target; the reward.
+        The player's new index; 1 if anything moved, else 0; targets without a box; the reward.
     """
     player, moved, pushed, gained = move(board, player, offset)
     if not pushed and left:

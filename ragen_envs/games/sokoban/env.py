@@ -1,6 +1,7 @@
 """Sokoban as a Gymnasium environment."""
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any, Final
 
 import numpy as np
@@ -8,8 +9,16 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ragen_envs.errors import RagenError
-from ragen_envs.game.arguments import read_choice, read_count, read_number, read_rows, read_sides
+from ragen_envs.game.arguments import (
+    check_either,
+    read_choice,
+    read_count,
+    read_number,
+    read_rows,
+    read_sides,
+)
 from ragen_envs.game.base import GameEnv
+from ragen_envs.game.grids import padded
 from ragen_envs.game.oracle import Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.games.sokoban import image, oracle, text
 from ragen_envs.games.sokoban.dynamics import (
@@ -18,6 +27,7 @@ from ragen_envs.games.sokoban.dynamics import (
     PLAYER,
     PLAYER_ON_TARGET,
     REWARDS,
+    WALL,
     Reward,
     offsets,
     play,
@@ -25,8 +35,9 @@ from ragen_envs.games.sokoban.dynamics import (
 )
 from ragen_envs.games.sokoban.generator import generate
 from ragen_envs.games.sokoban.laws import GENERATORS, RAGEN, law_name, law_of
-from ragen_envs.games.sokoban.level_key import level_key
+from ragen_envs.games.sokoban.level_key import SIDE, level_key
 from ragen_envs.games.sokoban.rooms import check_room
+from ragen_envs.levels.files import FileLevel, read_level_file
 from ragen_envs.levels.splits import TRAIN
 from ragen_envs.pictures.tiles import TileSet
 
@@ -79,7 +90,10 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     ## Arguments
     `size`: side of the square, or (height, width), each from 4 to 32. `boxes`: 1 to 16. The smallest
     boards are 4x5, for at most two boxes, and 5x5, for at most three. `reward`: see above. `level`: a
-    fixed board as rows of `#_O√XPS`. `generator`: the level distribution, "ragen" or "gym-sokoban"; see
+    fixed board as rows of `#_O√XPS`. `levels`: a file of levels (XSB, SOK or Boxoban's text), or a list of
+    boards, each its rows joined by `/`: at most 128 a side and 100 boxes. Levels with more boxes than
+    targets are solved when every target has a box. Observations of levels of several sizes are padded
+    with walls. `generator`: the level distribution, "ragen" or "gym-sokoban"; see
     `ragen_envs.games.sokoban.laws`. `search_depth`: depth of the search in reverse play, at least 3. A
     depth of d allows d - 2 steps; None means 300.
 
@@ -93,6 +107,8 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     deterministic = True
     reward: Reward
     """What actions pay."""
+    targets: int
+    """Targets of the level, at most as many as ``boxes``."""
     _player: int
     _left: int
     _distances: Sequence[int]
@@ -103,21 +119,24 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         boxes: int = 1,
         reward: str | Mapping[str, float] = "dense",
         level: Sequence[str] | None = None,
+        levels: str | PathLike[str] | Sequence[str] | None = None,
         generator: str = RAGEN,
         search_depth: int | None = None,
         split: str = TRAIN,
         render_mode: str | None = None,
     ) -> None:
         super().__init__(split, render_mode)
-        self.height, self.width = read_sides("size", size, 4, text.MAX_SIDE)
+        self.height, self.width = read_sides("size", size, 4, SIDE)
         self.boxes = read_count("boxes", boxes, 1, 16)
         self.reward = _read_reward(reward)
-        self._fixed = read_rows(level)
-        if self._fixed is None:
-            check_room(self.height, self.width, self.boxes)
+        self._fixed, self._levels = read_rows(level), self.level_texts(levels)
+        check_either(level, levels)
+        if self.own_levels:
+            boards = [text.decode_level(each) for each in self.own_levels]
+            self.height, self.width = (max(board[side] for board in boards) for side in (1, 2))
+            self.boxes = max(board.count(BOX) + board.count(BOX_ON_TARGET) for board, *_ in boards)
         else:
-            board, self.height, self.width = text.decode_level(self._fixed)
-            self.boxes = board.count(BOX) + board.count(BOX_ON_TARGET)
+            check_room(self.height, self.width, self.boxes)
         read_choice("generator", generator, GENERATORS)
         if search_depth is not None:
             search_depth = read_count("search_depth", search_depth, 3)
@@ -125,7 +144,6 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         name = law_name(generator, search_depth)
         self.distribution = f"sokoban-{self.height}x{self.width}-{self.boxes}{name}"
         self._shape = self.height, self.width
-        self._offsets = offsets(self.width)
         self.observation_space = spaces.Box(0, PLAYER_ON_TARGET, self._shape, np.uint8)
         self.action_space = spaces.Discrete(4)
 
@@ -139,7 +157,7 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
 
     @property
     def success(self) -> bool:
-        """Whether all boxes are on targets."""
+        """Whether all targets have boxes, which is all boxes unless a level has more of them."""
         return self._left == 0
 
     @classmethod
@@ -155,7 +173,12 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     @property
     def board(self) -> NDArray[np.uint8]:
         """The present cell codes, (height, width), a copy."""
-        return self.observe()
+        return np.ndarray((self.height, self.width), np.uint8, bytearray(self._board))
+
+    @classmethod
+    def read_levels(cls, path: str | PathLike[str]) -> tuple[FileLevel, ...]:
+        """Return the levels of an XSB, SOK or Boxoban file; see the base."""
+        return read_level_file(path, text.is_file_row, text.read_file_rows)
 
     def oracle(self, budget: Budget | int | None = None) -> Advice:
         """Return the first actions of a shortest solution; value is 1 if it fits the budget, else 0.
@@ -163,18 +186,18 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         Where it does not fit, the oracle still sets out on it, though other actions may pay more: see
         ``max_return``.
         """
-        return oracle.advise(self.observe(), self._left, self.reward, as_budget(budget))
+        return oracle.advise(self.board, self._left, self.reward, as_budget(budget))
 
     def random_baseline(self, budget: Budget | int | None = None) -> RandomBaseline | None:
         """Return what random actions are worth; None if very many states are within reach."""
-        return oracle.random_baseline(self.observe(), self._left, self.reward, as_budget(budget))
+        return oracle.random_baseline(self.board, self._left, self.reward, as_budget(budget))
 
     def max_return(self, budget: Budget | int | None = None) -> float:
         """Return the largest sum of rewards, whether it solves the level or not.
 
         With very many states within reach, it is the return of the oracle.
         """
-        most = oracle.max_return(self.observe(), self._left, self.reward, as_budget(budget))
+        most = oracle.max_return(self.board, self._left, self.reward, as_budget(budget))
         return super().max_return(budget) if most is None else most
 
     def key(self, level: str) -> int:
@@ -192,12 +215,16 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
 
     def start(self, level: str) -> None:
         """Set the state to a level in text form."""
-        self.place(text.decode_level(level)[0])
+        board, self.height, self.width = text.decode_level(level)
+        self.place(board)
 
     def place(self, board: bytes | bytearray) -> None:
         """Set the state to a board of cell codes, (h*w,)."""
         self._initial, self._board = bytes(board), bytearray(board)
-        self._left = board.count(BOX)
+        self._offsets = offsets(self.width)
+        self._left = text.open_targets(self._board)
+        on_target = board.count(BOX_ON_TARGET)
+        self.boxes, self.targets = board.count(BOX) + on_target, self._left + on_target
         self._player = max(board.find(PLAYER), board.find(PLAYER_ON_TARGET))
         self._distances = target_distances(self._board, self.width) if self.reward.closer else ()
 
@@ -208,15 +235,17 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
 
     def observe(self) -> NDArray[np.uint8]:
         """Return the observation; see the base."""
+        if (self.height, self.width) != self._shape:
+            return padded(self.board, self._shape, WALL)
         return np.ndarray(self._shape, np.uint8, bytearray(self._board))
 
     def info(self, effective: bool) -> dict[str, Any]:
         """Return the info; see the class."""
-        return {**super().info(effective), "boxes_on_target": self.boxes - self._left}
+        return {**super().info(effective), "boxes_on_target": self.targets - self._left}
 
     def picture(self) -> NDArray[np.uint8]:
         """Draw the state."""
-        return image.TILES.render(self.observe())
+        return image.TILES.render(self.board)
 
 
 def _read_reward(reward: str | Mapping[str, float]) -> Reward:

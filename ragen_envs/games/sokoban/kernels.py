@@ -22,6 +22,7 @@ from ragen_envs.compiled.kernels import (
     STREAM,
     SUCCESS,
     begin,
+    choose,
     count_ended,
     first_outside,
     record,
@@ -29,12 +30,12 @@ from ragen_envs.compiled.kernels import (
 )
 from ragen_envs.games.sokoban import dynamics, generator, level_key, reverse_play, rooms
 from ragen_envs.games.sokoban.dynamics import (
-    BOX,
     BOX_ON_TARGET,
     DOWN,
     LEFT,
     PLAYER,
     PLAYER_ON_TARGET,
+    TARGET,
     UP,
     Reward,
     account,
@@ -53,7 +54,7 @@ from ragen_envs.levels.splits import SPLITS
 HERE: Final = OWN
 """Row of a state: the player's index in the flat buffer."""
 OFF_TARGET: Final = OWN + 1
-"""Row of a state: boxes off target."""
+"""Row of a state: targets without a box."""
 ON_TARGET: Final = OWN + 2
 """Row of a state: boxes on target."""
 ROWS: Final = OWN + 3
@@ -193,7 +194,7 @@ def start(cells: Any, state: Any, i: Any, size: Any, width: Any, distances: Any)
     left = 0
     on_target = 0
     for cell in range(first, first + size):
-        left += int(cells[cell] == BOX)
+        left += int(cells[cell] == TARGET) + int(cells[cell] == PLAYER_ON_TARGET)
         on_target += int(cells[cell] == BOX_ON_TARGET)
         if cells[cell] >= PLAYER:
             state[HERE, i] = cell
@@ -206,14 +207,14 @@ def start(cells: Any, state: Any, i: Any, size: Any, width: Any, distances: Any)
 
 @in_place
 def start_all(
-    cells: Any, state: Any, phase: Any, level: Any, size: Any, width: Any, distances: Any
+    cells: Any, state: Any, phase: Any, levels: Any, size: Any, width: Any, distances: Any
 ) -> None:
-    """Begin an episode on every board in a phase: on a level, (h*w,) with the player, or on its own cells."""
+    """Begin an episode on every board in a phase: on one of some levels, (k, h*w), or on its own cells."""
     for i in range(state.shape[1]):
         if state[PHASE, i] == phase:
-            if level is not None:
+            if levels is not None:
                 first = width + i * size
-                _copy(level, cells[first : first + size])
+                _copy(levels[choose(state, i, levels.shape[0])], cells[first : first + size])
             start(cells, state, i, size, width, distances)
 
 
@@ -268,7 +269,7 @@ def rollout(
 
     Threads can play different boards at the same time. ``actions`` is (steps, n) int64, all in [0, 4);
     ``rewards``, (steps, n) float64, receives the rewards, and ``ends``, (3, steps, n) bool, the flags
-    ``RECORDED``. Episodes begin in the phase ``due``, DUE or ENDED, on the level ``fixed`` or else on fresh
+    ``RECORDED``. Episodes begin in the phase ``due``, DUE or ENDED, on the levels ``fixed`` or else on fresh
     ones. The rest is as of ``step``, ``start_all`` and ``draw_all``. Returns -1, or a board for which no
     level was found.
     """

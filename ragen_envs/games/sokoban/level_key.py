@@ -12,9 +12,10 @@ from typing import Final
 import numpy as np
 
 from ragen_envs.games.sokoban.dynamics import PLAYER, WALL
+from ragen_envs.levels.keys import grid_key
 
 SIDE: Final = 32
-"""Most rows and columns of a level, and those of the table of weights."""
+"""Most rows and columns of a level that a generator draws, and those of the table of weights."""
 _WEIGHT_BITS: Final = 50
 """So few that no sum over a room, 7 x 900 cells at most, reaches 2^63."""
 _ENTROPY: Final = 0x5C34
@@ -93,4 +94,8 @@ def _flood(
 def level_key(board: bytes | bytearray, height: int, width: int) -> int:
     """Return the key of a level from its cell codes (h*w,), in [0, 2^63)."""
     size = height * width
+    if max(height, width) > SIDE:  # larger than the table of weights: the place of the room counts
+        cells = np.frombuffer(board, np.uint8).reshape(height, width)
+        upright = cells.T if width > height else cells
+        return grid_key(upright.tobytes(), *upright.shape)
     return room_key(board, height, width, room_weights(), [0] * size, [0] * size)

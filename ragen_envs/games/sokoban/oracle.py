@@ -31,7 +31,7 @@ class Lookahead(NamedTuple):
 
 
 def advise(board: NDArray[np.uint8], left: int, reward: Reward, budget: Budget) -> Advice:
-    """Return the oracle's advice for a board (h, w) with ``left`` boxes off target.
+    """Return the oracle's advice for a board (h, w) with ``left`` targets without a box.
 
     The game is deterministic, so a shortest solution is optimal whatever the turns see. A solution
     longer than the budget has value 0; the oracle still sets out on it.
@@ -63,7 +63,7 @@ def _return_of(board: NDArray[np.uint8], left: int, reward: Reward, plan: tuple[
 def random_baseline(
     board: NDArray[np.uint8], left: int, reward: Reward, budget: Budget
 ) -> RandomBaseline | None:
-    """Return what random actions are worth on a board (h, w) with ``left`` boxes off target."""
+    """Return what random actions are worth on a board (h, w) with ``left`` targets without a box."""
     if left == 0:
         return RandomBaseline(1.0, 0.0)
     ahead = _look_ahead(board, reward, budget)
@@ -71,7 +71,7 @@ def random_baseline(
 
 
 def max_return(board: NDArray[np.uint8], left: int, reward: Reward, budget: Budget) -> float | None:
-    """Return the largest sum of rewards from a board (h, w) with ``left`` boxes off target."""
+    """Return the largest sum of rewards from a board (h, w) with ``left`` targets without a box."""
     if left == 0:
         return 0.0
     ahead = _look_ahead(board, reward, budget)

@@ -3,7 +3,7 @@
 Importing this module loads numba.
 
 A state is a row: the player's cell, then the boxes' cells. Boxes are alike, so the key of a state does
-not depend on their order. A node is a state's key, boxes off target, and 4 * parent + action.
+not depend on their order. A node is a state's key, open targets, and 4 * parent + action.
 """
 
 from typing import Any, Final
@@ -70,7 +70,7 @@ def grown(array: Any) -> Any:
 
 @jit
 def read(board: Any, floor: Any, states: Any) -> Any:
-    """Split a board into the bare floor plan and state 0; return the number of boxes off target."""
+    """Split a board into the bare floor plan and state 0; return the number of targets without a box."""
     left = 0
     b = 1
     for i in range(board.shape[0]):
@@ -78,11 +78,13 @@ def read(board: Any, floor: Any, states: Any) -> Any:
         if board[i] >= PLAYER:
             states[0, 0] = i
             floor[i] = board[i] - 4
+            left += int(floor[i] == TARGET)
         elif board[i] >= BOX_ON_TARGET:
             states[0, b] = i
             b += 1
-            left += int(board[i] == BOX)
             floor[i] = 5 - board[i]
+        else:
+            left += int(board[i] == TARGET)
     return left
 
 
@@ -195,6 +197,8 @@ def search(start: Any, width: Any, weights: Any, max_states: Any, max_moves: Any
         return 0, nothing
     off = offsets(width)
     live = live_squares(floor, off)
+    if boxes > np.count_nonzero(floor == TARGET):  # spare boxes may stay anywhere
+        live[:] = True
     for b in range(1, boxes + 1):
         if not live[states[0, b]]:
             return UNSOLVABLE, nothing
@@ -283,7 +287,7 @@ def explore(
 
     Returns:
         For each state, number 0 being the start: the states after each action, (n, 4) int64; the rewards
-        of the actions, (n, 4) float64; the boxes off target, (n,) int64.
+        of the actions, (n, 4) float64; the open targets, (n,) int64.
     """
     pay = Reward(*reward)
     boxes = 0

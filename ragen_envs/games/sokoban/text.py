@@ -1,5 +1,6 @@
 """Sokoban in words: symbols, rules, board and coordinates, and the text form of levels."""
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
@@ -21,8 +22,10 @@ from ragen_envs.games.sokoban.dynamics import (
     offsets,
 )  # fmt: skip
 
-MAX_SIDE: Final = 32
-"""Most rows and columns of a level."""
+MAX_SIDE: Final = 128
+"""Most rows and columns of a level; the generator's rooms have at most ``level_key.SIDE``."""
+MAX_BOXES: Final = 100
+"""Most boxes of a level; the keys of the searches' states are sums over boxes that must fit 63 bits."""
 
 CELL_NAMES: Final = (
     "wall", "empty", "target", "box on target", "box", "player", "player on target",
@@ -34,6 +37,8 @@ NEW_VOCAB: Final = dict(zip(CELL_NAMES, "W.GCBA@", strict=True))
 
 _TARGETS: Final = (TARGET, BOX_ON_TARGET, PLAYER_ON_TARGET)
 _DECODE: Final = bytes.maketrans(b"#_O+XPS", bytes(range(7)))
+_XSB: Final = str.maketrans("-_ .*$@+", "___O+XPS")
+_RUN: Final = re.compile(r"(\d+)([^\d|])")
 
 
 class SokobanText(BoardText):
@@ -44,11 +49,17 @@ class SokobanText(BoardText):
 
     def rules(self, env: Any) -> str:
         """Return the goal, the rules and the rewards."""
+        goal, when = "Push every box onto a target", "every box is on a target"
+        if env.boxes > env.targets:
+            goal, when = (
+                "Push a box onto every target, and leave the other boxes",
+                "every target has a box",
+            )
         return (
-            "You are playing Sokoban. Push every box onto a target; then the game ends. Each action "
+            f"You are playing Sokoban. {goal}; then the game ends. Each action "
             "moves you one cell. Moving into a box pushes it if the cell behind it is free (no wall "
             "or box); you cannot pull boxes. A blocked move changes nothing but still counts as an action. "
-            f"{rewards_text(reward_terms(env.reward, 'action'))}"
+            f"{rewards_text(reward_terms(env.reward, 'action', when))}"
         )
 
     def actions(self, env: Any) -> tuple[str, ...]:  # noqa: ARG002
@@ -101,27 +112,35 @@ class SokobanText(BoardText):
                 parts.append(f"{step} to {plain_places([player], width)}, box to {box}.")
             else:
                 parts.append(f"{step} to {plain_places([player], width)}.")
-        if BOX not in cells:
+        if not open_targets(cells):
             parts.append("Solved.")
         return " ".join(parts)
 
 
-def reward_terms(reward: Reward, unit: str) -> list[tuple[float, str]]:
+def reward_terms(
+    reward: Reward, unit: str, solved: str = "every box is on a target"
+) -> list[tuple[float, str]]:
     """Return each amount that is paid, with what it is paid for.
 
     Args:
         reward: What is paid.
         unit: What ``per_action`` is paid for.
+        solved: When the level is solved.
     """
     distance = "(distance in rows plus columns, ignoring walls and other boxes)"
     return [
         (reward.per_action, f"for every {unit}"),
         (reward.box_on, "for pushing a box onto a target"),
         (reward.box_off, "for pushing a box off a target"),
-        (reward.solved, "when every box is on a target"),
+        (reward.solved, f"when {solved}"),
         (reward.closer, "for a push that brings its box one cell nearer to the nearest target"),
         (-reward.closer, f"for a push that takes it one cell farther away {distance}"),
     ]
+
+
+def open_targets(board: bytes | bytearray) -> int:
+    """Return the number of targets without a box."""
+    return board.count(TARGET) + board.count(PLAYER_ON_TARGET)
 
 
 def encode_level(board: bytes | bytearray, width: int) -> str:
@@ -149,13 +168,56 @@ def decode_level(level: str) -> tuple[bytes, int, int]:
     if set("".join(border)) != {"#"}:
         raise InstanceError(f"level {level!r} must be bordered by walls (#)")
     boxes = board.count(BOX) + board.count(BOX_ON_TARGET)
-    targets = board.count(TARGET) + board.count(BOX_ON_TARGET) + board.count(PLAYER_ON_TARGET)
+    left = open_targets(board)
+    targets = left + board.count(BOX_ON_TARGET)
     players = board.count(PLAYER) + board.count(PLAYER_ON_TARGET)
-    if players != 1 or boxes != targets or boxes == 0:
+    if players != 1 or not 0 < targets <= boxes <= MAX_BOXES:
         raise InstanceError(
             f"level {level!r} has {players} players, {boxes} boxes and {targets} targets, but needs "
-            "one player and as many boxes as targets, at least one"
+            f"one player, at least one target, and as many boxes as targets or more, at most {MAX_BOXES}"
         )
-    if not board.count(BOX):
+    if not left:
         raise InstanceError(f"level {level!r} is solved already")
     return board, height, width
+
+
+def is_file_row(line: str) -> bool:
+    """Return whether a line of a level file is a row, or several in run lengths, of a level."""
+    return "#" in line and line.strip()[0] in "#0123456789@+$*.-_" and ":" not in line
+
+
+def read_file_rows(rows: Sequence[str]) -> str:
+    """Return the text form of a level from the rows of a file; floor that is out of reach becomes wall.
+
+    Raises:
+        InstanceError: They are not a level.
+    """
+    spread = [_RUN.sub(lambda run: min(int(run[1]), MAX_SIDE + 1) * run[2], row) for row in rows]
+    lines = [line for row in spread for line in row.split("|")]
+    if strange := sorted(set("".join(lines)) - set("#-_ .*$@+")):
+        raise InstanceError(
+            f"unknown symbol '{strange[0]}'; known are # @ + $ * . and space, - or _"
+        )
+    indent = min(len(line) - len(line.lstrip()) for line in lines if line.strip())
+    width = max(map(len, lines)) - indent
+    height = len(lines)
+    if max(height, width) > MAX_SIDE:
+        raise InstanceError(f"it is {height}x{width}, but a level has at most {MAX_SIDE} a side")
+    cells = [*"".join(line[indent:].ljust(width) for line in lines).translate(_XSB)]
+    reached = [cell for cell, sign in enumerate(cells) if sign in "PS"]
+    seen = set(reached)
+    for cell in reached:
+        row, column = divmod(cell, width)
+        if row in (0, height - 1) or column in (0, width - 1):
+            raise InstanceError("the walls do not enclose the player")
+        for beside in (cell - width, cell + width, cell - 1, cell + 1):
+            if cells[beside] != "#" and beside not in seen:
+                seen.add(beside)
+                reached.append(beside)
+    signs = ["#" if s == "_" and i not in seen else s for i, s in enumerate(cells)]
+    level = "/".join("".join(signs[i : i + width]) for i in range(0, len(signs), width))
+    try:
+        decode_level(level)
+    except InstanceError as error:
+        raise InstanceError(str(error).replace(f"level {level!r}", "it")) from None
+    return level

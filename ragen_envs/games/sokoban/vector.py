@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from ragen_envs.compiled.vector import GameVectorEnv, read_only
 from ragen_envs.errors import GenerationError
-from ragen_envs.game.grids import grid_texts, signs_of
+from ragen_envs.game.grids import grid_texts, padded, signs_of
 from ragen_envs.games.sokoban import generator, kernels
+from ragen_envs.games.sokoban.dynamics import WALL
 from ragen_envs.games.sokoban.env import SokobanEnv
 from ragen_envs.games.sokoban.level_key import room_weights
 from ragen_envs.games.sokoban.text import CELL_NAMES, STANDARD, decode_level
@@ -77,14 +78,15 @@ class SokobanVectorEnv(GameVectorEnv):
         )  # fmt: skip
         return failed
 
-    def _start(self, phase: int, level: NDArray[np.uint8] | None) -> None:
+    def _start(self, phase: int, levels: NDArray[np.uint8] | None) -> None:
         width = self.single.width
         kernels.start_all(
-            self._cells, self._state, phase, level, self._size, width, self._distances
+            self._cells, self._state, phase, levels, self._size, width, self._distances
         )
 
     def _decode(self, level: str) -> NDArray[np.uint8]:
-        return _decode(level)
+        board, shape = _decode(level), (self.single.height, self.single.width)
+        return board.ravel() if board.shape == shape else padded(board, shape, WALL).ravel()
 
     def _write(self, ids: NDArray[np.int64], rows: NDArray[np.uint8]) -> None:
         self._boards[ids] = rows
@@ -101,4 +103,5 @@ class SokobanVectorEnv(GameVectorEnv):
 
 @lru_cache(maxsize=8192)
 def _decode(level: str) -> NDArray[np.uint8]:
-    return np.frombuffer(decode_level(level)[0], np.uint8)
+    board, height, width = decode_level(level)
+    return np.frombuffer(board, np.uint8).reshape(height, width)
