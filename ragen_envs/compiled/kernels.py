@@ -111,7 +111,7 @@ def begin(state: Any, i: Any) -> None:
 
 @inner
 def choose(state: Any, i: Any, count: Any) -> Any:
-    """Return the number of the level that env ``i`` begins, of ``count``; one alone costs no random number."""
+    """Return the number of the level that env ``i`` begins, of ``count``; one costs no random number."""
     if count == 1:
         return 0
     state[STREAM, i] = seeding.advance(state[STREAM, i])

@@ -320,7 +320,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
                 self._streams[i] = seeding.jump(int(self._streams[i]), noise)
 
     def _begin(self, phase: int, splits: NDArray[np.int64]) -> None:
-        """Begin episodes in every env in a phase, on the constructor's levels or on fresh ones of its split."""
+        """Begin episodes in every env in a phase, on levels of one's own or fresh ones of its split."""
         if self._fixed is not None:
             self._start(phase, self._fixed)
         elif self._draw(phase, splits) >= 0:
@@ -453,7 +453,7 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
     @abstractmethod
     def _start(self, phase: int, levels: NDArray[Any] | None) -> None:
-        """Begin episodes in every env in a phase, on one decoded level or else on those that they have."""
+        """Begin episodes in every env in a phase, on some decoded levels or else on those that they have."""
 
     @abstractmethod
     def _draw(self, phase: int, splits: NDArray[np.int64]) -> int:

@@ -76,8 +76,9 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
 
     ``reset(seed=s)`` starts an endless sequence of fresh levels of the env's split; ``reset()``
     continues it. ``reset(options={"index": 7})`` loads the level of that number: the frozen one, or, where
-    the level distribution has no pack, one that is drawn by its number. With the option ``noise`` (an integer >= 0, 0 by default) the same level is played under another
-    independent draw of the game's randomness. With an index, a seed changes nothing but ``np_random``.
+    the level distribution has no pack, one that is drawn by its number. With the option ``noise`` (an
+    integer >= 0, 0 by default) the same level is played under another independent draw of the game's
+    randomness. With an index, a seed changes nothing but ``np_random``.
 
     The split is the one that the constructor was given, until ``reset(options={"split": "test"})``
     selects another one. Every later reset, seeded or not, then stays in that split.
