@@ -41,7 +41,7 @@ from ragen_agents.starpo import TrainConfig
         (["sokoban", "rollout.max_tokens=4000"], ["reads 2048 tokens", "rollout.max_tokens=4000"]),
         (["sokoban", "env_kwargs.boxes=none"], ["boxes"]),
         (["sokoban", "evaluation.episodes=600"], ["evaluation.episodes is 600", "0 to 511"]),
-        (["sokoban", "env_kwargs.levels=[####/#PX_O#/####]"], ["rows of equal length"]),
+        (["sokoban", "env_kwargs.levels=['####/#PX_O#/####']"], ["rows of equal length"]),
         (["sokoban", "update.betas=[0.9, 1]"], ["update.betas", "less than 1"]),
         (["sokoban", f"seed={1 << 64}"], ["seed", f"less than {1 << 63}"]),
         (["sokoban", "weights=deadbeef"], ["weights is deadbeef", "have the hash"]),

@@ -132,9 +132,9 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         self._fixed, self._levels = read_rows(level), self.level_texts(levels)
         check_either(level, levels)
         if self.own_levels:
-            boards = [text.decode_level(each) for each in self.own_levels]
-            self.height, self.width = (max(board[side] for board in boards) for side in (1, 2))
-            self.boxes = max(board.count(BOX) + board.count(BOX_ON_TARGET) for board, *_ in boards)
+            boards, heights, widths = zip(*map(text.decode_level, self.own_levels), strict=True)
+            self.height, self.width = max(heights), max(widths)
+            self.boxes = max(board.count(BOX) + board.count(BOX_ON_TARGET) for board in boards)
         else:
             check_room(self.height, self.width, self.boxes)
         read_choice("generator", generator, GENERATORS)
