@@ -144,7 +144,7 @@ def _play(
         if env.end is None:
             trajectory.messages.append({"role": "user", "content": env.user})
             extend(trajectory, codec, env, asked, written, closed=True)
-    trajectory.success = env.success
+    trajectory.success = bool(env.success)
     return trajectory
 
 

@@ -232,7 +232,7 @@ class Collector:
             )
         )  # fmt: skip
         trajectory.end = result.end
-        trajectory.success = env.success
+        trajectory.success = bool(env.success)
         trajectory.messages.append({"role": "user", "content": env.user})
         if result.end is None:
             closed = bool(completion.ids) and completion.ids[-1] in self.codec.stop_token_ids

@@ -179,7 +179,7 @@ class EpisodeRunner:
             examples=tuple((example.user, example.reply) for example in self.env.examples),
             turns=tuple(self.turns),
             closing=self.env.user if self.env.end is not None else "",
-            success=self.env.success and not self.end.is_failure,
+            success=bool(self.env.success) and not self.end.is_failure,
             episode_return=sum(turn.reward for turn in self.turns),
             **self._references._asdict(),
             end=self.end,

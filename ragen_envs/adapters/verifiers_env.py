@@ -112,7 +112,7 @@ class RagenEnv(vf.Env[RagenEnvConfig]):
                     break
                 segment = await interaction.turn(env.user)
         interaction.trace.record_reward("episode_return", total, 1.0)
-        interaction.trace.record_metric("success", float(env.success))
+        interaction.trace.record_metric("success", float(bool(env.success)))
 
 
 def _open(

@@ -12,6 +12,7 @@ from ragen_envs.conversation.protocol import (
     TurnResult,
 )
 from ragen_envs.conversation.settings import ConversationSettings
+from ragen_envs.conversation.text_wrapper import TextWrapper
 from ragen_envs.conversation.vector import ConversationVector
 from ragen_envs.conversation.wrapper import ConversationWrapper
 from ragen_envs.game.free_text import FreeText
@@ -29,6 +30,7 @@ __all__ = [
     "ParsedReply",
     "Picture",
     "SoftDefect",
+    "TextWrapper",
     "TurnResult",
     "format_reply",
     "make",

@@ -1,13 +1,15 @@
 """Make conversations: one function turns a game into text in, text out."""
 
+import importlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
 from ragen_envs.conversation.settings import SETTING_NAMES
+from ragen_envs.conversation.text_wrapper import TEXT_SETTINGS, TextWrapper
 from ragen_envs.conversation.vector import ConversationVector
 from ragen_envs.conversation.wrapper import ConversationWrapper
 from ragen_envs.errors import RagenError, first_line
@@ -21,8 +23,11 @@ def make(game: str | gym.Env[Any, Any], /, **overrides: Any) -> ConversationWrap
 
     ``make("ragen/SokobanText-v0", actions_per_turn=1, size=7)`` has the settings of that id except for
     the two that are given. The id of a game without ``Text``, such as ``"ragen/Sokoban-v0"``, has the
-    defaults of ``ConversationSettings``. Games of other packages are made by their ids in the same way;
-    they need a text face and the info keys ``success`` and ``action_is_effective`` (docs/add-a-game.md).
+    defaults of ``ConversationSettings``. Games of other packages are made by their ids in the same way.
+
+    Any other environment of Gymnasium, as an id or made, is given a text face by ``TextWrapper``:
+    ``make("CliffWalking-v1", actions=["up", "right", "down", "left"])``. By default, its conversation lasts
+    as long as the time limit it is registered with, or 100 actions, with five actions a turn.
 
     An id gives the conversation itself, whose only limits are its settings ``max_turns`` and
     ``max_actions``: the time limit that a game is registered with does not apply. ``gym.make`` of a text
@@ -32,9 +37,10 @@ def make(game: str | gym.Env[Any, Any], /, **overrides: Any) -> ConversationWrap
         game: A text id, a game's id, or a game that was already made.
         **overrides: Conversation settings and keywords of the game, over those of the id. An env takes
             conversation settings only. The observation "image" sets the game's ``render_mode``.
+            Environments without a text face also take the keywords of ``TextWrapper``.
 
     Raises:
-        RagenError: The id is unknown, the game is a conversation already or has no text face, or an
+        RagenError: The id is unknown, the game is a conversation already or cannot be made one, or an
             override is unknown or has a wrong value.
     """
     if isinstance(game, gym.Env):
@@ -79,19 +85,46 @@ def _make(game: str, keywords: Mapping[str, Any]) -> ConversationWrapper:
         )
     settings = {name: value for name, value in keywords.items() if name in SETTING_NAMES}
     others = {name: value for name, value in keywords.items() if name not in SETTING_NAMES}
+    creator = _creator(spec)
     if settings.get("observation") == IMAGE:
         others["render_mode"] = "rgb_array"
-    return ConversationWrapper(_create(spec, others), **settings)
+    if not isinstance(creator, type) or hasattr(creator, "text"):
+        return _converse(_create(spec, creator, others), settings, {})
+    words = {name: others.pop(name) for name in TEXT_SETTINGS if name in others}
+    if "describe" not in words and "ansi" in _render_modes(creator):
+        others.setdefault("render_mode", "ansi")
+    env = _create(spec, creator, others)
+    env.unwrapped.spec = spec
+    return _converse(env, settings, words)
+
+
+def _render_modes(creator: Any) -> Sequence[str]:
+    modes: Sequence[str] = creator.metadata.get("render_modes", ())
+    return modes
 
 
 def _wrap(env: gym.Env[Any, Any], overrides: Mapping[str, Any]) -> ConversationWrapper:
-    others = [name for name in overrides if name not in SETTING_NAMES]
+    known = SETTING_NAMES if hasattr(env.unwrapped, "text") else (*SETTING_NAMES, *TEXT_SETTINGS)
+    others = [name for name in overrides if name not in known]
     if others:
         raise RagenError(
             f"{', '.join(others)} cannot be set on {env}, which was already made: pass the game's id "
-            f"instead, or only conversation settings ({', '.join(SETTING_NAMES)})"
+            f"instead, or only conversation settings ({', '.join(known)})"
         )
-    return ConversationWrapper(env, **overrides)
+    settings = {name: value for name, value in overrides.items() if name in SETTING_NAMES}
+    words = {name: value for name, value in overrides.items() if name not in SETTING_NAMES}
+    return _converse(env, settings, words)
+
+
+def _converse(
+    env: gym.Env[Any, Any], settings: dict[str, Any], words: Mapping[str, Any]
+) -> ConversationWrapper:
+    """Make a conversation of an env, which needs the keywords ``words`` if it has no text face."""
+    if not hasattr(env.unwrapped, "text"):
+        env = TextWrapper(env, **words)
+    if isinstance(env, TextWrapper):
+        settings = {**env.limits, **settings}
+    return ConversationWrapper(env, **settings)
 
 
 def _find_spec(env_id: str) -> EnvSpec:
@@ -99,19 +132,28 @@ def _find_spec(env_id: str) -> EnvSpec:
     if env_id not in gym.registry:
         installed_games()
     try:
+        if ":" in env_id:  # Gymnasium's "module:id"
+            module, _, env_id = env_id.partition(":")
+            importlib.import_module(module)
         return gym.spec(env_id)
-    except gym.error.Error as error:
+    except (gym.error.Error, ImportError) as error:
         raise RagenError(
             f"unknown game '{env_id}'; `ragen games` lists those of the suite and of installed packages, "
             "and a module of your own must be imported first (ragen --import FILE)"
         ) from error
 
 
-def _create(spec: EnvSpec, keywords: Mapping[str, Any]) -> gym.Env[Any, Any]:
-    """Make a game without the wrappers, and so without the time limit, that ``gym.make`` adds."""
+def _creator(spec: EnvSpec) -> Callable[..., gym.Env[Any, Any]]:
     creator = creator_of(spec)
     if creator is None:
         raise RagenError(f"{spec.id} has vector envs only; a conversation needs single ones")
+    return creator
+
+
+def _create(
+    spec: EnvSpec, creator: Callable[..., gym.Env[Any, Any]], keywords: Mapping[str, Any]
+) -> gym.Env[Any, Any]:
+    """Make a game without the wrappers, and so without the time limit, that ``gym.make`` adds."""
     parameters = inspect.signature(creator).parameters
     takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     for name in parameters:

@@ -39,7 +39,8 @@ def raise_named(game: object, error: Exception) -> NoReturn:
 def _method(game: object, error: Exception) -> str:
     """Return the innermost method of the game or its text face that an error has passed, or the class."""
     # Of their classes, because games are also played as copies.
-    classes = {type(game), type(getattr(game, "text", None))} - {type(None)}
+    inner = getattr(getattr(game, "env", None), "unwrapped", None)
+    classes = {type(game), type(getattr(game, "text", None)), type(inner)} - {type(None)}
     for frame, _ in reversed(list(walk_tb(error.__traceback__))):
         owner = frame.f_locals.get("self")
         if type(owner) in classes and frame.f_code.co_name != "__getattr__":

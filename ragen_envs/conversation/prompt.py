@@ -148,7 +148,7 @@ def _marked(name: str, effective: bool) -> str:
     return name if effective else f"{name} (no effect)"
 
 
-def final_prompt(feedback_text: str, success: bool, observation: str) -> str:
-    """Return the text after the last turn."""
-    outcome = "You succeeded." if success else "You did not succeed."
-    return f"{feedback_text}\nThe game is over. {outcome}\n{observation}"
+def final_prompt(feedback_text: str, success: bool | None, observation: str) -> str:
+    """Return the text after the last turn; a success of None is not mentioned."""
+    outcome = {True: " You succeeded.", False: " You did not succeed.", None: ""}[success]
+    return f"{feedback_text}\nThe game is over.{outcome}\n{observation}"

@@ -62,7 +62,7 @@ class WordReader:
                 defects.add(Defect.ILLEGAL_ACTION)
                 return tuple(actions), reason
             actions.append(action)
-            if len(actions) < len(parts) and not ended:
+            if len(actions) < len(parts) and not ended and not game.has_fixed_legality:
                 game = copy.deepcopy(game) if game is self._game else game
                 ended = game.act(action)[1]
         return tuple(actions), ""

@@ -60,12 +60,19 @@ def _check_env(env: gym.Env[Any, Any], settings: ConversationSettings) -> None:
             )
         layer = layer.env
     if not hasattr(layer, "text"):
-        raise RagenError(f"{env} has no text face; see docs/add-a-game.md")
+        raise RagenError(
+            f"{env} has no text face: ragen_envs.conversation.make gives it one, or see docs/add-a-game.md"
+        )
     if settings.observation == IMAGE and env.render_mode != "rgb_array":
         raise RagenError(
             f"observation is 'image', but {env} has the render mode {env.render_mode!r}; it must be "
             "rgb_array"
         )
+
+
+def _success(info: dict[str, Any]) -> bool | None:
+    success = info["success"]
+    return None if success is None else bool(success)
 
 
 class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs):
@@ -112,7 +119,8 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self.names: tuple[str, ...] = ()
         self._reader = WordReader(game) if isinstance(game, WordGameEnv) else None
         self.end: ConversationEnd | None = None
-        self.success = False
+        self.success: bool | None = False
+        """Whether the goal is reached; None in an environment that does not say."""
         self._played = self._actions_used = 0
         last = min(self.settings.history_turns, sys.maxsize - 1)  # a longer queue cannot be made
         kept = {"full": None, "last": last, "none": 0}[self.settings.history]
@@ -133,7 +141,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self._played = self._actions_used = 0
         self._turns.clear()
         self.end = None
-        self.success = bool(info["success"])
+        self.success = _success(info)
         game = self._bare
         space = self.env.action_space
         count = int(space.n) if isinstance(space, spaces.Discrete) else None
@@ -259,7 +267,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         if actions:
             if game is not None:
                 self._game_info = game.info(effective[-1])
-            self.success = bool(self._game_info["success"])
+            self.success = _success(self._game_info)
         return tuple(effective), tuple(rewards)
 
     def _limit_end(self, valid: bool) -> ConversationEnd | None:
@@ -358,7 +366,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         if not hasattr(game, "oracle"):
             raise incomplete(game, "class has no oracle(budget)")
         if self.end is not None:
-            return Advice((), float(self.success), 0.0)
+            return Advice((), float(bool(self.success)), 0.0)
         with named_errors(game):
             advice: Advice = self._ask("oracle", lambda: game.oracle(self.budget))
             return advice
@@ -377,7 +385,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         if not isinstance(game, GameEnv):
             return None
         if self.end is not None:
-            return RandomBaseline(float(self.success), 0.0)
+            return RandomBaseline(float(bool(self.success)), 0.0)
         return self._ask("random_baseline", lambda: game.random_baseline(self.budget))
 
     def max_return(self) -> float:

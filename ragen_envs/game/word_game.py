@@ -63,6 +63,8 @@ class WordGameEnv(GameEnv[str]):
     """
 
     max_action_characters: ClassVar[int] = MAX_ACTION_CHARACTERS
+    has_fixed_legality: ClassVar[bool] = False
+    """Whether an action is legal in every state or in none; replies are then read without playing ahead."""
     _reason: str = ""
 
     def __init__(self, split: str = TRAIN, render_mode: str | None = None) -> None:

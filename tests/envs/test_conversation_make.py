@@ -230,7 +230,7 @@ def test_an_unknown_id_is_named(name):
             "^size, level cannot be set on .*id",
         ),
         (SokobanEnv(), {"render_mode": "ansi"}, "render_mode cannot be set"),
-        ("CartPole-v1", {}, "has no text face"),
+        ("Pendulum-v1", {}, "actions of the environment are Box"),
         (7, {}, "game is 7, but must be an id or a gymnasium.Env"),
         (None, {}, "game is None"),
     ],

@@ -155,7 +155,7 @@ def _decisions(episode: Episode, env: ConversationWrapper) -> list[Decision]:
                 f"{episode.key}, turn {number}: the replayed reply differs from the record; "
                 "see ragen verify"
             )
-        after = float(env.success) if result.end is not None else env.oracle().value
+        after = float(bool(env.success)) if result.end is not None else env.oracle().value
         blunder = _blunder(env) if committed <= _ROUNDING < advice.value else None
         plan = action_texts(env.names, advice.actions)
         decisions.append(Decision(advice.value, committed, after, plan, blunder))

@@ -161,7 +161,7 @@ def _outcome(episode: Episode, env: ConversationWrapper, total: list[float]) -> 
     cut_short = episode.end.is_failure and env.end is None
     yield Check(None, "end", episode.end, episode.end if cut_short else env.end)
     yield Check(None, "error", episode.error is not None, episode.end == EndReason.ERROR)
-    yield Check(None, "success", episode.success, env.success and not cut_short)
+    yield Check(None, "success", episode.success, bool(env.success) and not cut_short)
     yield Check(None, "episode_return", episode.episode_return, sum(total))
     yield Check(None, "closing", episode.closing, "" if cut_short else env.user)
 
