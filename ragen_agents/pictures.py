@@ -8,21 +8,13 @@ import numpy as np
 
 from ragen_envs.conversation import Picture
 from ragen_envs.errors import RagenError
+from ragen_envs.pictures.png import encode_png
 
 
 def picture_hash(picture: Picture) -> str:
     """Return the SHA-256 of a picture's size and pixels, whatever file format it is kept in."""
     height, width, _ = picture.shape
     return hashlib.sha256(f"{height} {width} ".encode() + picture.tobytes()).hexdigest()
-
-
-def encode_png(picture: Picture) -> bytes:
-    """Return a picture as a PNG file."""
-    from PIL import Image
-
-    file = io.BytesIO()
-    Image.fromarray(picture).save(file, "PNG")
-    return file.getvalue()
 
 
 def decode_png(data: bytes) -> Picture:

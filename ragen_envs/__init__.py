@@ -10,9 +10,11 @@ Examples:
 
 from ragen_envs._version import __version__
 from ragen_envs.levels.seeding import SUITE_VERSION
+from ragen_envs.pictures.png import show_envs_in_notebooks
 from ragen_envs.registration import GAMES, GameSpec, register_all, register_game, register_text
 
 register_all()
+show_envs_in_notebooks()
 
 __all__ = [
     "GAMES", "SUITE_VERSION", "GameSpec", "__version__", "register_game", "register_text"

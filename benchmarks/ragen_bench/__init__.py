@@ -1,1 +1,59 @@
-"""The benchmark: suites, runs that can be resumed, tables, comparisons, and their verification."""
+"""The benchmark: `evaluate` plays agents, `load` reads a run, `compare` pairs two agents by level.
+
+Examples:
+    >>> import ragen_bench as rb
+    >>> run = rb.evaluate("oracle", games=["FrozenLake"], episodes=8)  # doctest: +SKIP
+    >>> run.table()  # doctest: +SKIP
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ragen_bench.api.evaluate import evaluate, evaluate_async
+    from ragen_bench.api.run import EpisodeView, Pages, Run, compare, load
+    from ragen_bench.api.tables import Table
+    from ragen_bench.config.suites import Suite, load_suite
+    from ragen_bench.verification.run_verification import MismatchError, Verified
+
+# Loaded when they are used, so that importing this package stays quick.
+_HOMES = {
+    "EpisodeView": "api.run",
+    "MismatchError": "verification.run_verification",
+    "Pages": "api.run",
+    "Run": "api.run",
+    "Suite": "config.suites",
+    "Table": "api.tables",
+    "Verified": "verification.run_verification",
+    "compare": "api.run",
+    "evaluate": "api.evaluate",
+    "evaluate_async": "api.evaluate",
+    "load": "api.run",
+    "load_suite": "config.suites",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"ragen_bench.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+__all__ = [
+    "EpisodeView",
+    "MismatchError",
+    "Pages",
+    "Run",
+    "Suite",
+    "Table",
+    "Verified",
+    "compare",
+    "evaluate",
+    "evaluate_async",
+    "load",
+    "load_suite",
+]

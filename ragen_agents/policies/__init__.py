@@ -106,13 +106,18 @@ def _added_policy(point: EntryPoint, sampling: Sampling) -> Policy:
         policy: Any = point.load()(sampling)
     except (Exception, SystemExit) as error:
         raise RagenError(f"{what} cannot be made: {type(error).__name__}: {error}") from error
-    if not _has(policy, "batch_size", "act") and not _has(policy, "concurrency", "reply", "close"):
+    if not is_policy(policy):
         raise RagenError(
             f"{what} made {policy!r:.80}, but must make a policy: with batch_size and act(requests), or "
             "with concurrency, async reply(request) and async close()"
         )
     policy.name = point.name
     return cast("Policy", policy)
+
+
+def is_policy(candidate: object) -> bool:
+    """Return whether an object has what a `Policy` or an `AsyncPolicy` needs, besides its name."""
+    return _has(candidate, "batch_size", "act") or _has(candidate, "concurrency", "reply", "close")
 
 
 def _has(policy: object, number: str, *methods: str) -> bool:
@@ -139,5 +144,6 @@ __all__ = [
     "Sampling",
     "ScriptedPolicy",
     "UnknownAgentError",
+    "is_policy",
     "make_policy",
 ]

@@ -1,4 +1,4 @@
-"""An agent of the user's own: a class with ``async def reply``, or an async function."""
+"""An agent of the user's own: a class with ``reply``, or a function, async or not."""
 
 import asyncio
 import importlib
@@ -23,7 +23,7 @@ _NAME: Final = re.compile(r"(?!hf:|openai:|vllm:)[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\
 MAX_CHARACTERS: Final = 1 << 18
 """Of a reply and what was thought apart from it, so that an episode is a line that can be read back."""
 
-Function = Callable[[Request], Awaitable[str | Reply]]
+Function = Callable[[Request], Awaitable[str | Reply] | str | Reply]
 
 
 class _Closed:
@@ -40,11 +40,12 @@ _CLOSED: Final = cast("Conversation", _Closed())
 
 
 class PythonPolicy:
-    """Asks an async function of a request for each reply.
+    """Asks a function of a request for each reply.
 
     Args:
         name: Its name in tables.
-        function: Returns a text, or a `Reply` to say more.
+        function: Returns a text, or a `Reply` to say more. A function that is not async is called for one
+            request after another.
         concurrency: Most calls under way at once.
     """
 
@@ -69,7 +70,8 @@ class PythonPolicy:
     async def _asked(self, request: Request) -> str | Reply:
         """Call the function; what it raises fails this episode only, unless the run itself is stopped."""
         try:
-            return await self._function(replace(request, conversation=_CLOSED))
+            answer = self._function(replace(request, conversation=_CLOSED))
+            return await answer if isinstance(answer, Awaitable) else answer
         except (asyncio.CancelledError, SystemExit) as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -98,29 +100,45 @@ def load_agent(agent: str, concurrency: int) -> PythonPolicy:
     """Make the policy of ``package.module:Name``, from the current directory or installed packages.
 
     Raises:
-        RagenError: It cannot be imported, or is neither a class with ``async def reply(request)`` nor
-            an async function, or takes other arguments than the request.
+        RagenError: It cannot be imported, or is no agent; see `wrap_agent`.
     """
     _make_importable()
     module, _, name = agent.partition(":")
     try:
         agent_object: Any = getattr(importlib.import_module(module), name)
-        function = agent_object().reply if isinstance(agent_object, type) else agent_object
+        function = function_of(agent_object)
     except (Exception, SystemExit) as error:
         raise RagenError(
             f"agent '{agent}' cannot be made: {type(error).__name__}: {error}"
         ) from error
-    if not inspect.iscoroutinefunction(function):
+    return wrap_agent(agent, function, concurrency)
+
+
+def function_of(agent: Any) -> Any:
+    """Return the function that an agent replies with: its own method, that of an object, or itself."""
+    if isinstance(agent, type):
+        agent = agent()
+    return getattr(agent, "reply", agent)
+
+
+def wrap_agent(name: str, function: Any, concurrency: int) -> PythonPolicy:
+    """Return a function of a request as a policy.
+
+    Raises:
+        RagenError: It is no function, or takes other arguments than the request.
+    """
+    if not callable(function):
         raise RagenError(
-            f"agent '{agent}' must be a class with async def reply(self, request), or an async "
-            "function of a request"
+            f"agent '{name}' must be a class with the method reply(self, request), or a function of a "
+            "request"
         )
     if not takes(function, 1):
+        shown = getattr(function, "__name__", type(function).__name__)
         raise RagenError(
-            f"agent '{agent}' is called with one argument, the request, but its function is "
-            f"{function.__name__}{inspect.signature(function)}"
+            f"agent '{name}' is called with one argument, the request, but its function is "
+            f"{shown}{inspect.signature(function)}"
         )
-    return PythonPolicy(agent, function, concurrency)
+    return PythonPolicy(name, function, concurrency)
 
 
 def source_of(agent: str) -> bytes:

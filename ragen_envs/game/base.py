@@ -27,6 +27,7 @@ from ragen_envs.levels.instances import has_pack, load_pack
 from ragen_envs.levels.keys import hashed
 from ragen_envs.levels.seeding import Rng
 from ragen_envs.levels.splits import TRAIN, read_split, split_of
+from ragen_envs.pictures.png import encode_png
 
 if TYPE_CHECKING:
     from ragen_envs.pictures.tiles import TileSet
@@ -290,6 +291,12 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
             face = self.text
             return face.observation(self, GRID, face.vocabularies["standard"])
         return self.picture() if self.render_mode == "rgb_array" else None
+
+    def _repr_png_(self) -> bytes | None:
+        """Return the present state as a PNG file, which notebooks show; None for a game without pictures."""
+        if self._origin is None or "rgb_array" not in self.metadata["render_modes"]:
+            return None
+        return encode_png(self.picture())
 
     @classmethod
     def tile_set(cls) -> "TileSet | None":

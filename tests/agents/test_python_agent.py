@@ -68,7 +68,9 @@ async def takes_back_time(request):
     return Reply("<answer>Up</answer>", seconds=-1.0)
 
 def not_async(request):
-    return "Up"
+    return "<think></think><answer>Up</answer>"
+
+NO_AGENT = 3
 
 class Broken:
     def __init__(self):
@@ -98,8 +100,8 @@ def episodes(name):
         return [json.loads(line) for line in file]
 
 
-@pytest.mark.parametrize(("name", "tokens"), [("Agent", None), ("agent", 5)])
-def test_a_class_and_an_async_function_are_agents(name, tokens, here):
+@pytest.mark.parametrize(("name", "tokens"), [("Agent", None), ("agent", 5), ("not_async", None)])
+def test_a_class_and_a_function_are_agents(name, tokens, here):
     bench(name)
     turns = [turn for episode in episodes(name) for turn in episode["turns"]]
     assert {turn["reply_tokens"] for turn in turns} == {tokens}
@@ -166,7 +168,7 @@ def test_an_agent_that_fails_leaves_records(name, error, here):
     [
         ("mine.my_agent:Nobody", "has no attribute 'Nobody'"),
         ("mine.my_agent:Broken", "RuntimeError: no such model"),
-        ("mine.my_agent:not_async", "must be a class with async def reply"),
+        ("mine.my_agent:NO_AGENT", "must be a class with the method reply"),
         (
             "mine.my_agent:takes_more",
             "is called with one argument, the request, but its function is takes_more(messages, seed)",

@@ -1,14 +1,11 @@
 """``ragen compare``: two agents, paired by instance."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ragen_bench.cli.options import FormatOption, WideOption
-from ragen_bench.console.formats import Format, Grid, interval, number, print_table
-
-if TYPE_CHECKING:
-    import pandas as pd
+from ragen_bench.console.formats import Format, Grid, print_table
 
 
 def compare(
@@ -24,7 +21,7 @@ def compare(
     level where levels repeat. p-values are Holm-adjusted over the games. Without AGENT, the only
     agent of the run that is not a control is used.
     """
-    from ragen_bench.evaluation.comparison import compare_sides, read_side
+    from ragen_bench.evaluation.comparison import compare_sides, comparison_grid, read_side
 
     first = read_side(a)
     second = read_side(b, first)
@@ -36,24 +33,8 @@ def compare(
     for measure in ("success", "return"):
         part = data[data["measure"] == measure]
         last = notes if measure == "return" else ()
-        print_table(part, _grid(part, measure), style, measure.capitalize(), last, wide=wide)
+        print_table(
+            part, comparison_grid(part, measure), style, measure.capitalize(), last, wide=wide
+        )
         if style is Format.MARKDOWN:
             print()
-
-
-def _grid(data: "pd.DataFrame", measure: str) -> Grid:
-    scale, digits, unit = (100, 1, " %") if measure == "success" else (1, 2, "")
-    header = [
-        "game", "n", f"A{unit}", f"B{unit}", f"A - B [95% CI]{unit}", "A more", "B more", "p", "p Holm",
-        "verdict",
-    ]  # fmt: skip
-    rows = []
-    for row in data.to_dict("records"):
-        a, b = (number(scale * row[name], digits) for name in ("a", "b"))
-        difference = interval(
-            scale * row["difference"], scale * row["low"], scale * row["high"], digits
-        )
-        counts = [str(row["a_more"]), str(row["b_more"])]
-        ps = [f"{row['p']:.3g}", f"{row['p_holm']:.3g}"]
-        rows.append([row["game"], str(row["n"]), a, b, difference, *counts, *ps, row["verdict"]])
-    return Grid(header, rows, left=1, hideable=("p", "B more", "A more", "n"))

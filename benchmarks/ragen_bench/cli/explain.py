@@ -4,11 +4,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from ragen_bench.cli.options import FormatOption, RunArgument, WideOption
-from ragen_bench.console.formats import Format, Grid, number, percent, percent_interval, print_table
+from ragen_bench.console.formats import Format, percent, print_table
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ragen_bench.analysis.ledger import Ledger
     from ragen_bench.analysis.summary import Explained
 
@@ -18,7 +16,7 @@ _SHOWN: Final = 5
 
 def explain(run: RunArgument, style: FormatOption = Format.TABLE, wide: WideOption = False) -> None:
     """Show where agents lost, according to the exact oracle: regret, blunders, luck-corrected success."""
-    from ragen_bench.analysis.summary import explain_run, summarise_ledgers
+    from ragen_bench.analysis.summary import decision_grid, explain_run, summarise_ledgers
     from ragen_bench.console.progress import bar
     from ragen_bench.evaluation.run_table import incomplete
     from ragen_bench.leaderboard.store import read_explainable
@@ -32,30 +30,9 @@ def explain(run: RunArgument, style: FormatOption = Format.TABLE, wide: WideOpti
     agents = [agent.name for agent in read.config.agents]
     if style in (Format.TABLE, Format.MARKDOWN):
         notes += list(_worst_episodes(explained, agents))
-    print_table(data, _grid(data), style, f"Decisions, {run}", notes, {"run": str(run)}, wide)
-
-
-def _grid(data: "pd.DataFrame") -> Grid:
-    header = [
-        "game", "agent", "success\n%", "valid\n%", "luck-corrected %\n[95% CI]", "optimum\n%",
-        "regret\nper turn", "deadlock\n%", "overrun\n%", "turn", "tokens\nwasted", "n",
-    ]  # fmt: skip
-    rows = [
-        [
-            row["game"], row["agent"], percent(row["success"]), percent(row["valid"]),
-            percent_interval(row["corrected"], row["corrected_low"], row["corrected_high"]),
-            percent(row["optimal"]), number(row["regret"], 3), percent(row["deadlocks"]),
-            percent(row["overruns"]), number(row["lost_turn"], 1), number(row["wasted_tokens"], 0),
-            str(row["n"]),
-        ]
-        for row in data.to_dict("records")
-    ]  # fmt: skip
-    # Where episodes are left out, luck-corrected success alone would mislead.
-    all_judged = bool((data["judged"] == data["n"]).all())
-    outcomes = ("success\n%", "luck-corrected %\n[95% CI]")
-    first, last = outcomes if all_judged else outcomes[::-1]
-    hideable = ("n", "tokens\nwasted", "optimum\n%", first, "turn", last)
-    return Grid(header, rows, left=2, hideable=hideable)
+    print_table(
+        data, decision_grid(data), style, f"Decisions, {run}", notes, {"run": str(run)}, wide
+    )
 
 
 def _worst_episodes(explained: "Explained", agents: list[str]) -> Iterator[str]:

@@ -1,58 +1,63 @@
-"""What ``ragen bench`` and ``ragen match`` share: a run directory, progress, a budget, the table."""
+"""What ``ragen bench`` and ``ragen match`` print at their end: a table, a directory, the next commands."""
 
+import shlex
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 import typer
 
-from ragen_agents.policies import BudgetReachedError
-from ragen_bench.cli.endpoint_options import cache_file
 from ragen_bench.cli.interruption import InterruptedCommandError
-from ragen_bench.cli.run_options import EndpointOptions, RunOptions
+from ragen_bench.cli.run_options import RunOptions
 from ragen_bench.cli.show import print_run
-from ragen_bench.config.run_config import BaseConfig, ConfigT, MatchConfig, default_directory
-from ragen_bench.evaluation.runner import MakePlayers, Play, PlayerT, play_missing
-from ragen_bench.evaluation.spending import Budget
+from ragen_bench.config.run_config import BaseConfig, MatchConfig, load_config
+from ragen_bench.evaluation.runner import RunInterrupt
 
 STOPPED: Final = 3
 """Exit code of a run that stopped at its budget."""
 
 
-def run_and_report(
-    config: ConfigT,
-    play: Play[ConfigT, PlayerT],
-    make_players: MakePlayers[PlayerT],
-    budget: Budget,
-    options: RunOptions,
-    endpoint: EndpointOptions,
-) -> None:
-    """Play the missing episodes of a run, then print its table and its directory.
+def run_and_report(play: Callable[[], tuple[Path, str | None]], options: RunOptions) -> None:
+    """Play a run, then print its table, its directory and what to do next.
+
+    Args:
+        play: Plays the run; returns its directory, and the limit that ended it early or None.
+        options: How the table is printed.
 
     Raises:
         RagenError: The run cannot continue.
         typer.Exit: The budget was reached.
         InterruptedCommandError: The run was interrupted.
     """
-    folder = options.out or default_directory(config)
-    replies = cache_file(endpoint, folder, config.suite.sampling)
     try:
-        play_missing(folder, config, play, make_players, budget, replies, options.retry_errors)
-        reached = None
-    except BudgetReachedError as stopped:
-        reached = stopped
-    except KeyboardInterrupt:
-        kept = f"finished episodes are in {folder}, and the same command resumes the run"
-        raise InterruptedCommandError(
-            kept if folder.exists() else "no episode was finished"
-        ) from None
+        folder, stopped = play()
+    except RunInterrupt as interrupt:
+        raise InterruptedCommandError(str(interrupt)) from None
     failed = print_run(folder, options.style, options.wide)
+    config = load_config(folder)
     print(f"run: {folder}", file=sys.stderr)
+    for line in _next_commands(folder, config):
+        print(line, file=sys.stderr)
     if failed:
         print(f"{_failures(config, failed)}; use --retry-errors to retry", file=sys.stderr)
-    if reached is not None:
-        print(f"budget reached: {reached}; finished episodes are kept, and the same command with a "
+    if stopped is not None:
+        print(f"budget reached: {stopped}; finished episodes are kept, and the same command with a "
               "larger budget resumes the run", file=sys.stderr)  # fmt: skip
         raise typer.Exit(STOPPED)
+
+
+def _next_commands(folder: Path, config: BaseConfig) -> list[str]:
+    """Return the commands that show more of a run, each after its name."""
+    run = shlex.quote(str(folder))
+    lines = [f"view: ragen view {run}", f"verify: ragen verify {run}"]
+    if isinstance(config, MatchConfig):
+        return lines
+    lines.insert(0, f"explain: ragen explain {run}")
+    if len(config.agents) > 1:
+        first, second = (shlex.quote(agent.name) for agent in config.agents[:2])
+        lines.insert(2, f"compare: ragen compare {run}:{second} :{first}")
+    return lines
 
 
 def _failures(config: BaseConfig, count: int) -> str:

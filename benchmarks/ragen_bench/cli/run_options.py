@@ -1,8 +1,9 @@
 """The options of ``ragen bench`` and ``ragen match``: what is played, by which agents, at what cost."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
@@ -14,6 +15,10 @@ from ragen_bench.cli.options import (
     WideOption,
 )
 from ragen_bench.console.formats import Format
+from ragen_envs.errors import RagenError
+
+if TYPE_CHECKING:
+    from ragen_bench.evaluation.options import Endpoint
 
 _AGENTS: Final = (
     "random, noop, oracle, starter, smollm2, the folder of a saved model, FILE.gguf, hf:NAME, "
@@ -172,6 +177,35 @@ class EndpointOptions:
     no_cache: Annotated[
         bool, typer.Option("--no-cache", rich_help_panel=_ENDPOINTS, help="Do not cache replies.")
     ] = False
+
+    @property
+    def parsed(self) -> "Endpoint":
+        """The same with its texts read."""
+        from ragen_bench.evaluation.options import Endpoint
+
+        given = vars(self) | {"extra_body": _read_json(self.extra_body)}
+        if given.pop("no_cache"):
+            if self.cache is not None:
+                raise RagenError(
+                    "--cache and --no-cache contradict each other; use only one of them"
+                )
+            given["cache"] = False
+        return Endpoint(**given)
+
+
+def _read_json(text: str | None) -> dict[str, Any] | None:
+    from ragen_agents.run_files.yaml_files import check_depth
+
+    if text is None:
+        return None
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise RagenError(f"--extra-body must be a JSON object: {error}") from None
+    check_depth(data, "--extra-body")
+    if not isinstance(data, dict):
+        raise RagenError("--extra-body must be a JSON object")
+    return data
 
 
 @dataclass(frozen=True)

@@ -30,14 +30,8 @@ def print_run(folder: Path, style: Format, wide: bool = False) -> int:
 def _print_bench(folder: Path, style: Format, wide: bool) -> int:
     from ragen_bench.analysis.summary import explain_run, with_decisions
     from ragen_bench.console.progress import bar
-    from ragen_bench.evaluation.notes import (
-        contradiction_notes,
-        purchase_notes,
-        reply_notes,
-        with_defects,
-    )  # fmt: skip
-    from ragen_bench.evaluation.run_table import notes, read_run, summarise
-    from ragen_bench.runs.environments import version_notes
+    from ragen_bench.evaluation.notes import run_notes, with_defects
+    from ragen_bench.evaluation.run_table import read_run, summarise
 
     run = read_run(folder)
     data = summarise(run)
@@ -50,9 +44,7 @@ def _print_bench(folder: Path, style: Format, wide: bool) -> int:
         data = with_defects(data, run)
     about = f"{_title(run.config)}, {folder}"
     facts = _facts(folder, run.config, run.missing)
-    said = [*notes(run), *version_notes(folder), *left_out]
-    said += [*contradiction_notes(run), *purchase_notes(run), *reply_notes(run)]
-    print_table(data, score_grid(data), style, about, said, facts, wide)
+    print_table(data, score_grid(data), style, about, run_notes(run, left_out), facts, wide)
     return sum(e.is_failure for sample in run.samples.values() for e in sample.values())
 
 

@@ -1,10 +1,13 @@
 """Agents in the harness: names, hashes of their weights, policies."""
 
+import copy
 import hashlib
-from collections.abc import Iterable, Mapping
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from ragen_agents.model_files.source import is_model_path, local_folder, weights_digest
 from ragen_agents.policies import (
@@ -14,6 +17,7 @@ from ragen_agents.policies import (
     Policy,
     Sampling,
     UnknownAgentError,
+    is_policy,
     make_policy,
 )
 from ragen_agents.policies.endpoint.settings import (
@@ -22,7 +26,13 @@ from ragen_agents.policies.endpoint.settings import (
     EndpointSettings,
     read_key,
 )
-from ragen_agents.policies.python_agent import is_python_agent, load_agent, source_of
+from ragen_agents.policies.python_agent import (
+    function_of,
+    is_python_agent,
+    load_agent,
+    source_of,
+    wrap_agent,
+)
 from ragen_bench.config.suites import SamplingSettings, Task
 from ragen_envs.errors import RagenError
 from ragen_envs.game.text import IMAGE
@@ -50,6 +60,85 @@ def normalise_agents(agents: Iterable[str]) -> list[str]:
             raise RagenError(f"agent '{name}' is named twice")
         names.append(name)
     return names
+
+
+AgentLike: TypeAlias = str | Path | Policy | AsyncPolicy | Callable[..., Any]
+"""An agent: its name on the command line, the folder of a model, a policy, a function of a `Request`, or a
+class or an object with the method ``reply``."""
+Agents: TypeAlias = AgentLike | Sequence[AgentLike] | Mapping[str, AgentLike]
+"""One agent, several, or several by the names that they have in tables."""
+
+
+class LiveAgent(NamedTuple):
+    """An agent that is an object of this process."""
+
+    policy: Policy | AsyncPolicy
+    source: str | None
+    """Hash of its source, or None if that is not known."""
+
+
+def name_agents(agents: Agents, concurrency: int) -> tuple[list[str], dict[str, LiveAgent]]:
+    """Return the names of all agents, and those of them that are objects of this process.
+
+    Args:
+        agents: As given.
+        concurrency: Most calls of a function at once.
+
+    Raises:
+        RagenError: One is no agent, or its name is missing, taken or repeated.
+    """
+    if isinstance(agents, Mapping):
+        pairs = list(agents.items())
+    else:
+        each: Sequence[Any] = agents if isinstance(agents, list | tuple) else [agents]
+        pairs = [(_name_of(agent), agent) for agent in each]
+    live = {}
+    for name, agent in pairs:
+        if isinstance(agent, str | Path):
+            if name != str(agent):
+                raise RagenError(f"agent '{agent}' cannot be called '{name}': it has its own name")
+        elif type(agent) is not CONTROLS.get(name) and name != _importable(agent):
+            if name.startswith(OPENAI) or name in CONTROLS or folder_of(name) is not None:
+                raise RagenError(f"'{name}' is the name of another agent; pass {{NAME: agent}}")
+            live[name] = LiveAgent(_live_policy(name, agent, concurrency), _source_hash(agent))
+    return normalise_agents([name for name, _ in pairs]), live
+
+
+def _name_of(agent: Any) -> str:
+    if isinstance(agent, str | Path):
+        return str(agent)
+    own = _importable(agent) or getattr(agent, "name", None)
+    own = own or getattr(agent, "__name__", type(agent).__name__)
+    if not isinstance(own, str) or own == "<lambda>":
+        raise RagenError(f"agent {agent!r:.80} has no name; pass {{NAME: agent}}")
+    return own
+
+
+def _importable(agent: Any) -> str | None:
+    """Return the name by which the command line finds a function or a class of a module, or None."""
+    module, name = getattr(agent, "__module__", None), getattr(agent, "__qualname__", "")
+    full = f"{module}:{name}"
+    if module == "__main__" or not is_python_agent(full):
+        return None
+    return full if getattr(sys.modules.get(str(module)), name, None) is agent else None
+
+
+def _live_policy(name: str, agent: Any, concurrency: int) -> Policy | AsyncPolicy:
+    if not is_policy(agent) or isinstance(agent, type):
+        return wrap_agent(name, function_of(agent), concurrency)
+    policy = copy.copy(agent)
+    policy.name = name
+    return cast("Policy | AsyncPolicy", policy)
+
+
+def _source_hash(agent: Any) -> str | None:
+    """Return the hash of an agent's source: of a function, or the class of an object."""
+    is_code = isinstance(agent, type) or inspect.isroutine(agent)
+    try:
+        source = inspect.getsource(agent if is_code else type(agent))
+    except (OSError, TypeError):  # typed into an interpreter, or written in C
+        return None
+    return hashlib.sha256(source.encode()).hexdigest()
 
 
 def weights_of(agent: str) -> str | None:

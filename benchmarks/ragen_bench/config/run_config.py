@@ -2,8 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Final, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -12,7 +13,7 @@ from ragen_agents.policies.endpoint.settings import EndpointSettings
 from ragen_agents.rollout import EpisodeKey, MatchKey
 from ragen_agents.run_files import CONFIG
 from ragen_agents.run_files.yaml_files import differences_of, load_yaml, validate
-from ragen_bench.config.agents import OPENAI, weights_of
+from ragen_bench.config.agents import OPENAI, LiveAgent, weights_of
 from ragen_bench.config.suites import Suite
 from ragen_envs import SUITE_VERSION
 from ragen_envs.errors import RagenError
@@ -34,6 +35,8 @@ class AgentEntry(BaseModel):
     """As given on the command line."""
     weights: str | None = None
     """Hash of a local model's files, or of a Python agent's source."""
+    live: bool = Field(default=False, exclude_if=lambda live: not live)
+    """Whether it was an object of the process that played, which its name cannot load; omitted if not."""
     endpoint: EndpointSettings | None = Field(default=None, exclude_if=lambda e: e is None)
     """Request settings of a model behind an endpoint; omitted for other agents."""
 
@@ -140,23 +143,21 @@ AnyConfig = RunConfig | MatchConfig
 ConfigT = TypeVar("ConfigT", bound=AnyConfig)
 
 
-def agent_entries(agents: Sequence[str], endpoint: EndpointSettings) -> list[AgentEntry]:
+def agent_entries(
+    agents: Sequence[str],
+    endpoint: EndpointSettings,
+    live: Mapping[str, LiveAgent] = MappingProxyType({}),
+) -> list[AgentEntry]:
     """Return the agents of a config; the endpoint is that of ``openai:`` agents."""
     return [
         AgentEntry(
             name=agent,
-            weights=weights_of(agent),
+            weights=live[agent].source if agent in live else weights_of(agent),
+            live=agent in live,
             endpoint=endpoint if agent.startswith(OPENAI) else None,
         )
         for agent in agents
     ]
-
-
-def make_config(
-    suite: Suite, agents: Sequence[str], endpoint: EndpointSettings, attempts: int = 1
-) -> RunConfig:
-    """Return the config of a run of agents on a suite."""
-    return RunConfig(agents=agent_entries(agents, endpoint), suite=suite, attempts=attempts)
 
 
 def default_directory(config: BaseConfig) -> Path:

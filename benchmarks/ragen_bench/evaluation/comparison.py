@@ -13,6 +13,7 @@ from ragen_agents.policies import CONTROLS
 from ragen_agents.policies.endpoint.settings import EndpointSettings
 from ragen_agents.rollout import Episode
 from ragen_bench.config.suites import Task
+from ragen_bench.console.formats import Grid, interval, number
 from ragen_bench.evaluation.level_clusters import level_clusters, repeated_levels_note
 from ragen_bench.evaluation.run_table import Run, Sample, read_run
 from ragen_bench.stats.intervals import bounds_of_several
@@ -116,6 +117,11 @@ def read_side(text: str, other: Side | None = None) -> Side:
         run = other.run
     else:
         run = read_run(folder)
+    return side_of(run, agent, text)
+
+
+def side_of(run: Run, agent: str | None, text: str) -> Side:
+    """Return the side that an agent of a run is, or its only one; errors call it by a text."""
     names = [entry.name for entry in run.config.agents]
     if agent is None:
         candidates = [name for name in names if name not in CONTROLS] or names
@@ -276,3 +282,22 @@ def _request(side: Side) -> dict[str, Any]:
 
 def _setting(settings: Mapping[str, Any], name: str) -> str:
     return f"{settings[name]!r:.60}" if name in settings else "not set"
+
+
+def comparison_grid(data: pd.DataFrame, measure: str) -> Grid:
+    """Return the rows of a comparison that are of one measure, "success" or "return", for people."""
+    scale, digits, unit = (100, 1, " %") if measure == "success" else (1, 2, "")
+    header = [
+        "game", "n", f"A{unit}", f"B{unit}", f"A - B [95% CI]{unit}", "A more", "B more", "p", "p Holm",
+        "verdict",
+    ]  # fmt: skip
+    rows = []
+    for row in data.to_dict("records"):
+        a, b = (number(scale * row[name], digits) for name in ("a", "b"))
+        difference = interval(
+            scale * row["difference"], scale * row["low"], scale * row["high"], digits
+        )
+        counts = [str(row["a_more"]), str(row["b_more"])]
+        ps = [f"{row['p']:.3g}", f"{row['p_holm']:.3g}"]
+        rows.append([row["game"], str(row["n"]), a, b, difference, *counts, *ps, row["verdict"]])
+    return Grid(header, rows, left=1, hideable=("p", "B more", "A more", "n"))

@@ -14,7 +14,8 @@ from ragen_agents.rollout import Episode, SeatRecord, TurnRecord
 from ragen_bench.config.suites import Suite
 from ragen_bench.console.escaping import escape_unprintable
 from ragen_bench.evaluation.level_clusters import level_clusters
-from ragen_bench.evaluation.run_table import REFERENCE, Run
+from ragen_bench.evaluation.run_table import REFERENCE, Run, notes
+from ragen_bench.runs.environments import version_notes
 from ragen_bench.stats.scores import at_most_by_chance
 from ragen_envs.conversation import Defect, EndReason
 from ragen_envs.conversation.prompt import describe_defect
@@ -65,6 +66,12 @@ class NotedRun(NamedTuple):
     suite: Suite
     units: Literal["episodes", "seats"]
     """Its agents play these. Seats do not have the setting ``demonstrations``."""
+
+
+def run_notes(run: Run, left_out: Sequence[str] = ()) -> list[str]:
+    """Return all notes below the table of a run; those given come after the ones on how it was played."""
+    before = [*notes(run), *version_notes(run.folder), *left_out]
+    return [*before, *contradiction_notes(run), *purchase_notes(run), *reply_notes(run)]
 
 
 def reply_notes(run: Run) -> list[str]:

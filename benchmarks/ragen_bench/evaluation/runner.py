@@ -9,7 +9,7 @@ from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from anyio.from_thread import start_blocking_portal
 
-from ragen_agents.policies import AsyncPolicy, Policy
+from ragen_agents.policies import AsyncPolicy, BudgetReachedError, Policy
 from ragen_agents.rollout import Episode, EpisodeKey, MatchRecord, play_batch, play_independently
 from ragen_bench.config.agents import chunk_size
 from ragen_bench.config.run_config import ConfigT, RunConfig
@@ -161,6 +161,10 @@ def play_chunk(policy: Policy, keys: Sequence[EpisodeKey], suite: Suite) -> list
     return play_batch(specs, policy, suite.seed)
 
 
+class RunInterrupt(KeyboardInterrupt):
+    """Ctrl-C ended a run; the message says what is saved."""
+
+
 PlayerT = TypeVar("PlayerT")
 Play = Callable[[RunPlay[ConfigT], Mapping[str, PlayerT]], None]
 """Plays the missing episodes of a run, as `play_run` does."""
@@ -176,7 +180,7 @@ def play_missing(
     budget: Budget,
     cache: Path | None,
     retry_errors: bool = False,
-) -> None:
+) -> str | None:
     """Play the missing episodes. Models are loaded first, so that a failed load changes nothing.
 
     Args:
@@ -188,10 +192,32 @@ def play_missing(
         cache: File of the response cache, or None.
         retry_errors: Play the episodes that ended in an error or exceeded the context again.
 
+    Returns:
+        Which limit of the budget was reached before the end, or None.
+
     Raises:
-        BudgetReachedError: The budget was reached before the end.
+        RunInterrupt: Ctrl-C was pressed.
         RagenError: The run cannot continue.
     """
+    try:
+        _play(folder, config, play, make_players, budget, cache, retry_errors)
+    except BudgetReachedError as stopped:
+        return str(stopped)
+    except KeyboardInterrupt:
+        kept = f"finished episodes are in {folder}, and the same command resumes the run"
+        raise RunInterrupt(kept if folder.exists() else "no episode was finished") from None
+    return None
+
+
+def _play(
+    folder: Path,
+    config: ConfigT,
+    play: Play[ConfigT, PlayerT],
+    make_players: MakePlayers[PlayerT],
+    budget: Budget,
+    cache: Path | None,
+    retry_errors: bool,
+) -> None:
     progress = RunProgress()
     players = make_players(missing_agents(folder, config, retry_errors))
     if retry_errors:

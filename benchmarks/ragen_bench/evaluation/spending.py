@@ -1,10 +1,12 @@
 """Count what a run spends at endpoints, and stop it at its budget."""
 
 import re
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import ExitStack
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
@@ -157,6 +159,10 @@ def load_prices(path: Path) -> dict[str, Price]:
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
+CANCELLED: Final[ContextVar[threading.Event | None]] = ContextVar("CANCELLED", default=None)
+"""What ends the runs of the present context; see `Budget.cancelled`."""
+
+
 @dataclass(frozen=True)
 class Budget:
     """Limits on spending; None is no limit. The time starts when this is created."""
@@ -170,6 +176,8 @@ class Budget:
     prices: Mapping[str, Price] = field(default_factory=dict)
     """By model."""
     started: float = field(default_factory=time.monotonic)
+    cancelled: threading.Event | None = field(default_factory=lambda: CANCELLED.get())
+    """Set when nobody waits for the run any more."""
 
     def __post_init__(self) -> None:
         for name in ("cost", "tokens", "seconds"):
@@ -206,7 +214,9 @@ class Budget:
         )
 
     def check_time(self) -> None:
-        """Raise `BudgetReachedError` if the time is over."""
+        """Raise `BudgetReachedError` if the time is over, or the run was cancelled."""
+        if self.cancelled is not None and self.cancelled.is_set():
+            raise BudgetReachedError("the run was cancelled")
         left = self.seconds_left
         if left is not None and left <= 0:
             raise BudgetReachedError(f"{self.seconds:g} s are over")
@@ -236,13 +246,13 @@ class Metered:
         await self._policy.close()
 
 
-def read_duration(text: str) -> float:
-    """Return the seconds of a duration such as 90, 90s, 10m or 1.5h.
+def read_duration(text: str | float) -> float:
+    """Return the seconds of a duration such as 90, "90s", "10m" or "1.5h".
 
     Raises:
         RagenError: It is none.
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", str(text).strip())
     if match is None:
         raise RagenError(f"duration is '{text}', but must be like 90s, 10m or 1.5h")
     return float(match[1]) * _UNITS[match[2]]

@@ -112,7 +112,7 @@ class RunDirectory(ResourceContext, Generic[ConfigT]):
         self._checksums.repair(records.records)
 
     def _environment(self) -> dict[str, Any]:
-        names = (agent.name for agent in self.config.agents)
+        names = (agent.name for agent in self.config.agents if not agent.live)
         models = {name: folder for name in names if (folder := folder_of(name)) is not None}
         return describe_provenance(models)
 
@@ -173,11 +173,12 @@ def _check_agents(folder: Path, old: AnyConfig, new: AnyConfig) -> None:
 
 def _check_weights(folder: Path, before: AnyConfig, now: AnyConfig) -> None:
     pairs = zip(before.agents, now.agents, strict=True)
-    changed = [new.name for old, new in pairs if old.weights != new.weights]
+    changed = [new for old, new in pairs if old.weights != new.weights]
     if changed:
-        what = "sources" if all(map(is_python_agent, changed)) else "files"
+        is_code = all(agent.live or is_python_agent(agent.name) for agent in changed)
         raise RagenError(
-            f"'{folder}' holds another run: the {what} of {_and(changed)} have changed since it was "
+            f"'{folder}' holds another run: the {'sources' if is_code else 'files'} of "
+            f"{_and([agent.name for agent in changed])} have changed since it was "
             "started; choose another --out"
         )
 

@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Final
 
-from ragen_agents.pictures import decode_png, encode_png, picture_hash
+from ragen_agents.pictures import decode_png, picture_hash
 from ragen_agents.policies import AsyncPolicy, Reply, Request
 from ragen_envs.conversation import Picture
 from ragen_envs.errors import RagenError
+from ragen_envs.pictures.png import encode_png
 
 PICTURES: Final = "pictures"
 _MAX_BYTES: Final = 1 << 24

@@ -72,7 +72,7 @@ def token_checks(config: BaseConfig, agent: str, turns: Sequence[TurnRecord]) ->
 def _counts_here(config: BaseConfig, agent: str) -> bool:
     """Return whether the tokens of an agent were counted by this suite, not reported by a server."""
     entry = next(entry for entry in config.agents if entry.name == agent)
-    return entry.endpoint is None and not is_python_agent(agent)
+    return entry.endpoint is None and not entry.live and not is_python_agent(agent)
 
 
 def replay(episode: Episode) -> Iterator[Check]:

@@ -118,8 +118,8 @@ class _Quiet(SimpleHTTPRequestHandler):
         """Say nothing."""
 
 
-def serve_folder(folder: Path, port: int) -> None:
-    """Serve a folder on localhost until Ctrl-C, and print its address first.
+def folder_server(folder: Path, port: int) -> ThreadingHTTPServer:
+    """Return a server of a folder on localhost that does not serve yet.
 
     Args:
         folder: It holds ``index.html``.
@@ -129,9 +129,13 @@ def serve_folder(folder: Path, port: int) -> None:
         RagenError: The port cannot be used.
     """
     try:
-        server = ThreadingHTTPServer(("127.0.0.1", port), partial(_Quiet, directory=folder))
+        return ThreadingHTTPServer(("127.0.0.1", port), partial(_Quiet, directory=folder))
     except OSError as error:
         raise RagenError(f"port is {port}, but it cannot be used: {error.strerror}") from error
-    with server:
+
+
+def serve_folder(folder: Path, port: int) -> None:
+    """Serve a folder on localhost until Ctrl-C, and print its address first; see `folder_server`."""
+    with folder_server(folder, port) as server:
         print(f"http://127.0.0.1:{server.server_port}/", flush=True)
         server.serve_forever()

@@ -1,19 +1,19 @@
-"""The endpoint, the budget and the cache that the options of a command stand for."""
+"""The endpoint, the budget and the cache that the options of a run stand for."""
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from ragen_agents.policies.endpoint.settings import (
+    KEY_VARIABLE,
     OPENAI_URL,
     Connection,
     EndpointSettings,
     check_base_url,
 )
 from ragen_agents.policies.python_agent import is_python_agent
-from ragen_agents.run_files.yaml_files import check_depth, validate
-from ragen_bench.cli.run_options import BudgetOptions, EndpointOptions
+from ragen_agents.run_files.yaml_files import validate
 from ragen_bench.config.agents import OPENAI, Remote
 from ragen_bench.config.run_config import BaseConfig
 from ragen_bench.config.suites import SamplingSettings
@@ -23,24 +23,54 @@ from ragen_envs.errors import RagenError
 RESPONSES = "responses.sqlite"
 
 _OF_ENDPOINTS: Final = (
-    "api_key_env", "stop", "extra_body", "tools", "timeout", "max_retries", "cache", "no_cache"
+    "api_key_env", "stop", "extra_body", "tools", "timeout", "max_retries", "cache"
 )  # fmt: skip
-"""Fields of `EndpointOptions` that only agents behind an endpoint read. The URL is not among them, since an
+"""Fields of `Endpoint` that only agents behind an endpoint read. The URL is not among them, since an
 environment variable may set it for all commands."""
 _PAID: Final = "openai:MODEL or package.module:Agent"
 """Agents that are not local models, whose replies may cost something."""
 
 
-def make_remote(options: EndpointOptions, agents: Sequence[str]) -> Remote:
+@dataclass(frozen=True)
+class Endpoint:
+    """How agents behind endpoints are queried; `ragen_bench.evaluate` describes the fields."""
+
+    base_url: str | None = None
+    api_key_env: str = KEY_VARIABLE
+    stop: Sequence[str] | None = None
+    extra_body: Mapping[str, Any] | None = None
+    tools: bool = False
+    timeout: float | str = "3m"
+    max_retries: int = 9
+    concurrency: int = 32
+    cache: str | Path | bool | None = None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a run may spend; `ragen_bench.evaluate` describes the fields."""
+
+    cost_limit: float | None = None
+    token_limit: int | None = None
+    time_limit: float | str | None = None
+    prices: str | Path | None = None
+
+
+def make_remote(options: Endpoint, agents: Sequence[str], live: Collection[str] = ()) -> Remote:
     """Return how agents that are not local models are queried.
+
+    Args:
+        options: As given.
+        agents: Names of all agents.
+        live: Names of those that are objects of this process.
 
     Raises:
         RagenError: An option has a wrong value, or concerns none of the agents.
     """
     data = {
         "base_url": check_base_url(options.base_url or OPENAI_URL),
-        "stop": options.stop or [],
-        "extra_body": _read_json(options.extra_body or "{}"),
+        "stop": list(options.stop or ()),
+        "extra_body": dict(options.extra_body or {}),
         "tools": options.tools,
     }
     settings = validate(EndpointSettings, data, "endpoint")
@@ -48,38 +78,28 @@ def make_remote(options: EndpointOptions, agents: Sequence[str]) -> Remote:
     connection = Connection(timeout, options.max_retries, options.concurrency)
     if not any(agent.startswith(OPENAI) for agent in agents):
         _refuse(options, _OF_ENDPOINTS, "openai:MODEL", "leave it out")
-    if not any(map(_is_paid, agents)):
+    if not _paid(agents, live):
         _refuse(options, ["concurrency"], _PAID, "leave it out")
     return Remote(settings, connection, options.api_key_env)
 
 
-def _refuse(
-    options: EndpointOptions | BudgetOptions, fields: Iterable[str], agents: str, advice: str
-) -> None:
+def _refuse(options: Endpoint | Limits, fields: Iterable[str], agents: str, advice: str) -> None:
     """Raise `RagenError` if one of the fields was set, as no agent reads it."""
     for field in fields:
         if getattr(options, field) != getattr(type(options), field):
-            option = field.replace("_", "-")
+            is_off = field == "cache" and getattr(options, field) is False
+            option = "no-cache" if is_off else field.replace("_", "-")
             raise RagenError(f"--{option} is for agents {agents}, but there is none; {advice}")
 
 
-def _read_json(text: str) -> object:
-    try:
-        found: object = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise RagenError(f"--extra-body must be a JSON object: {error}") from None
-    check_depth(found, "--extra-body")
-    return found
-
-
-def make_budget(config: BaseConfig, options: BudgetOptions) -> Budget:
+def make_budget(config: BaseConfig, options: Limits, live: Collection[str] = ()) -> Budget:
     """Return what a run may spend; its time starts now.
 
     Raises:
         RagenError: An option has a wrong value, or an agent whose cost is limited has no price.
     """
-    known = {} if options.prices is None else load_prices(options.prices)
-    paid = [agent.name for agent in config.agents if _is_paid(agent.name)]
+    known = {} if options.prices is None else load_prices(Path(options.prices))
+    paid = _paid([agent.name for agent in config.agents], live)
     missing = [name for name in paid if price_of(name, known) is None]
     if options.cost_limit is not None and missing:
         raise RagenError(_without_price(missing, options.prices))
@@ -91,7 +111,7 @@ def make_budget(config: BaseConfig, options: BudgetOptions) -> Budget:
     return Budget(options.cost_limit, options.token_limit, seconds, known)
 
 
-def _without_price(agents: list[str], prices: Path | None) -> str:
+def _without_price(agents: list[str], prices: str | Path | None) -> str:
     """Return what to write down for agents whose price is not known."""
     models = [agent.removeprefix(OPENAI) for agent in agents]
     lines = " and ".join(f"{model}: {{input: …, output: …}}" for model in models)
@@ -101,18 +121,12 @@ def _without_price(agents: list[str], prices: Path | None) -> str:
     return f"--cost-limit: '{prices}' has no price for {named}; add {lines}"
 
 
-def _is_paid(agent: str) -> bool:
-    return agent.startswith(OPENAI) or is_python_agent(agent)
+def _paid(agents: Iterable[str], live: Collection[str]) -> list[str]:
+    return [a for a in agents if a.startswith(OPENAI) or is_python_agent(a) or a in live]
 
 
-def cache_file(options: EndpointOptions, folder: Path, sampling: SamplingSettings) -> Path | None:
-    """Return the file of the reply cache: by default in the run directory, and only for greedy decoding.
-
-    Raises:
-        RagenError: The options name a file and also turn the cache off.
-    """
-    if options.cache is not None and options.no_cache:
-        raise RagenError("--cache and --no-cache contradict each other; use only one of them")
-    if options.cache is not None or options.no_cache:
-        return options.cache
-    return folder / RESPONSES if sampling.temperature == 0 else None
+def cache_file(options: Endpoint, folder: Path, sampling: SamplingSettings) -> Path | None:
+    """Return the file of the reply cache: by default in the run directory, and only for greedy decoding."""
+    if options.cache is None or options.cache is True:
+        return folder / RESPONSES if options.cache or sampling.temperature == 0 else None
+    return None if options.cache is False else Path(options.cache)

@@ -1,0 +1,171 @@
+"""Evaluate agents: the function behind ``ragen bench``."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from ragen_bench.api.run import Run
+from ragen_bench.config import agents as known_agents
+from ragen_bench.config.agents import Agents, LiveAgent, Remote, check_sight, name_agents
+from ragen_bench.config.run_config import RunConfig, agent_entries, default_directory
+from ragen_bench.config.suites import Suite, adapt_suite, check_suite, load_suite
+from ragen_bench.evaluation.options import Endpoint, Limits, cache_file, make_budget, make_remote
+from ragen_bench.evaluation.ray_cluster import RayCluster, check_placement, players_on
+from ragen_bench.evaluation.runner import Player, play_missing, play_run
+from ragen_bench.evaluation.spending import CANCELLED
+from ragen_envs.registration import text_ids
+
+P = ParamSpec("P")
+ReturnT = TypeVar("ReturnT")
+
+
+def evaluate(
+    agents: Agents,
+    *,
+    suite: str | Path | Suite = "core",
+    games: str | Sequence[str] = (),
+    episodes: int | None = None,
+    attempts: int = 1,
+    settings: Mapping[str, Any] | None = None,
+    seed: int | None = None,
+    temperature: float | None = None,
+    max_reply_tokens: int | None = None,
+    out: str | Path | None = None,
+    retry_errors: bool = False,
+    base_url: str | None = None,
+    api_key_env: str = "OPENAI_API_KEY",
+    stop: Sequence[str] | None = None,
+    extra_body: Mapping[str, Any] | None = None,
+    tools: bool = False,
+    timeout: float | str = "3m",
+    max_retries: int = 9,
+    concurrency: int = 32,
+    cache: str | Path | bool | None = None,
+    cost_limit: float | None = None,
+    token_limit: int | None = None,
+    time_limit: float | str | None = None,
+    prices: str | Path | None = None,
+    backend: str = "local",
+    gpus: float | None = None,
+) -> Run:
+    """Play agents on the levels of a suite, as ``ragen bench`` does, and return the run.
+
+    An existing run directory is resumed: no episode is lost or played twice. It also works where an event
+    loop runs already, as in a notebook. Messages name options as the command line does: ``--out`` is ``out``.
+
+    Args:
+        agents: One agent, several, or a mapping from names to agents. An agent is a name of the command line
+            ("random", "oracle", "starter", "openai:MODEL", "hf:NAME", "module:Agent"), the folder of a model
+            or a GGUF file, a `Policy` or `AsyncPolicy`, a function of a `Request` that returns a text or a
+            `Reply`, or a class or an object with such a method ``reply``. An async function replies to
+            ``concurrency`` requests at once, another one to one after the other.
+        suite: A suite, its name, or the path of its YAML file.
+        games: Play only these: games of the suite, or others by name or id.
+        episodes: Levels per game, instead of the suite's.
+        attempts: Attempts at each level, for pass@k and pass^k.
+        settings: Settings of the conversation or the game, such as ``{"think": False}``.
+        seed: Seed of the agents' sampling; the levels stay the same.
+        temperature: Sampling temperature of language models, instead of the suite's; 0 is greedy.
+        max_reply_tokens: Maximum tokens per reply, instead of the suite's.
+        out: Run directory; by default under ``runs/``, named after suite, agents and settings.
+        retry_errors: Play episodes again that ended in an error or exceeded the model's context.
+        base_url: Endpoint of "openai:MODEL", such as http://localhost:8000/v1; OpenAI's by default.
+        api_key_env: Environment variable with the endpoint's key.
+        stop: Stop sequences.
+        extra_body: Merged into every request; None removes a field.
+        tools: Whether the model acts through tool calls instead of text.
+        timeout: Maximum time per request: seconds, or a text such as "3m".
+        max_retries: Maximum number of times a failed request is sent again.
+        concurrency: Maximum number of concurrent episodes of endpoints and functions.
+        cache: File in which replies of endpoints are cached; True for one in the run directory, False for
+            none. By default there is one at temperature 0.
+        cost_limit: Maximum cost of the run; needs ``prices``.
+        token_limit: Maximum tokens of the run, prompts and replies together.
+        time_limit: Stop after this time.
+        prices: YAML file of the prices of a million tokens.
+        backend: "local", or "ray" for the cluster at ``RAY_ADDRESS``.
+        gpus: GPUs that each chunk of levels requests from Ray.
+
+    Returns:
+        The run; ``stopped`` says which limit ended it early, if one did.
+
+    Raises:
+        RagenError: An argument is wrong, or the run cannot continue.
+        KeyboardInterrupt: Ctrl-C was pressed; the message says what is saved.
+    """
+    check_placement(backend, gpus)
+    chosen = adapt_suite(
+        suite if isinstance(suite, Suite) else load_suite(str(suite)),
+        episodes,
+        seed,
+        [games] if isinstance(games, str) else list(games),
+        {"temperature": temperature, "max_tokens": max_reply_tokens},
+        settings or {},
+        text_ids(),
+    )
+    check_suite(chosen)
+    names, live = name_agents(agents, concurrency)
+    endpoint = Endpoint(
+        base_url, api_key_env, stop, extra_body, tools, timeout, max_retries, concurrency, cache
+    )
+    remote = make_remote(endpoint, names, live)
+    check_sight([name for name in names if name not in live], chosen.tasks)
+    entries = agent_entries(names, remote.settings, live)
+    config = RunConfig(agents=entries, suite=chosen, attempts=attempts)
+    budget = make_budget(config, Limits(cost_limit, token_limit, time_limit, prices), live)
+    folder = default_directory(config) if out is None else Path(out)
+    stopped = play_missing(
+        folder,
+        config,
+        play_run,
+        lambda lacking: _players(lacking, config, live, remote, gpus, backend == "ray"),
+        budget,
+        cache_file(endpoint, folder, chosen.sampling),
+        retry_errors,
+    )
+    return Run(folder, stopped)
+
+
+def _players(
+    lacking: Iterable[str],
+    config: RunConfig,
+    live: Mapping[str, LiveAgent],
+    remote: Remote,
+    gpus: float | None,
+    on_ray: bool,
+) -> dict[str, Player]:
+    """Make the players of agents with work left; a cluster is connected to only if there is any."""
+    given = set(lacking)
+    players: dict[str, Player] = {name: live[name].policy for name in live if name in given}
+    weights = {a.name: a.weights for a in config.agents if a.name in given and not a.live}
+    sampling = config.suite.sampling
+    if on_ray and weights:
+        return players | players_on(RayCluster(1, gpus or 0.0), weights, sampling, remote)
+    return players | known_agents.make_policies(weights, sampling=sampling, remote=remote)
+
+
+def _awaitable(function: Callable[P, ReturnT]) -> Callable[P, Awaitable[ReturnT]]:
+    @wraps(function)
+    async def call(*arguments: P.args, **options: P.kwargs) -> ReturnT:
+        cancelled = threading.Event()
+        token = CANCELLED.set(cancelled)
+        task = asyncio.ensure_future(asyncio.to_thread(function, *arguments, **options))
+        CANCELLED.reset(token)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            cancelled.set()
+            await asyncio.wait([task])
+            raise
+
+    return call
+
+
+evaluate_async = _awaitable(evaluate)
+"""Do what `evaluate` does without blocking the event loop.
+
+A cancelled call waits for the requests in flight, then stops; the same call resumes the run.
+"""

@@ -1,0 +1,277 @@
+"""A run as an object: its table, episodes and turns as DataFrames, and what the commands make of it."""
+
+import tempfile
+import threading
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import Self
+
+import pandas as pd
+
+from ragen_agents.policies import CONTROLS
+from ragen_agents.rollout import Episode
+from ragen_bench.analysis.summary import decision_grid, explain_run, summarise_ledgers
+from ragen_bench.api.tables import Table, episode_html
+from ragen_bench.config.agents import Remote, make_policies
+from ragen_bench.config.run_config import ENTRY, RunConfig, agent_entries, default_directory
+from ragen_bench.console.formats import score_grid
+from ragen_bench.console.progress import bar
+from ragen_bench.evaluation import run_table
+from ragen_bench.evaluation.comparison import (
+    Side,
+    compare_sides,
+    comparison_grid,
+    read_side,
+    side_of,
+)
+from ragen_bench.evaluation.notes import run_notes
+from ragen_bench.evaluation.runner import play_missing, play_run
+from ragen_bench.evaluation.spending import Budget
+from ragen_bench.export.flat_tables import TableFormat, episode_rows, turn_rows, write_tables
+from ragen_bench.leaderboard.store import read_explainable
+from ragen_bench.verification.run_verification import Verified, verify_run
+from ragen_bench.viewer.run_pages import write_run_pages
+from ragen_bench.viewer.templates import folder_server
+from ragen_envs.errors import RagenError
+
+
+class Run:
+    """A run of ``ragen bench``, read when something of it is asked for.
+
+    Args:
+        folder: The run directory, or the folder of an entry of the leaderboard.
+        stopped: Which limit ended it before all episodes were played, or None.
+    """
+
+    def __init__(self, folder: str | Path, stopped: str | None = None) -> None:
+        self.folder = Path(folder)
+        self.stopped = stopped
+
+    @cached_property
+    def records(self) -> run_table.Run:
+        """The episodes as they are recorded, by agent and game."""
+        return read_explainable(self.folder)
+
+    @property
+    def config(self) -> RunConfig:
+        """Everything that decided what was played."""
+        return self.records.config
+
+    @property
+    def agents(self) -> list[str]:
+        """Names of the agents, in the order of the table."""
+        return [agent.name for agent in self.config.agents]
+
+    def table(self) -> Table:
+        """Return the table that ``ragen show`` prints: a row for each game and agent.
+
+        Its percentages are shares in [0, 1] here; see `ragen_bench.evaluation.run_table.summarise` for the
+        columns.
+        """
+        data = run_table.summarise(self.records)
+        return Table.of(data, {self._title: score_grid(data)}, run_notes(self.records))
+
+    def episodes(self) -> pd.DataFrame:
+        """Return a row for each episode, (episodes, 27).
+
+        See `ragen_bench.export.flat_tables.episode_rows` for the columns.
+        """
+        return episode_rows(self.records)
+
+    def turns(self) -> pd.DataFrame:
+        """Return a row for each turn of each episode.
+
+        See `ragen_bench.export.flat_tables.turn_rows` for the columns.
+        """
+        return turn_rows(self.records)
+
+    def episode(self, agent: str, game: str, level: int, attempt: int = 0) -> "EpisodeView":
+        """Return one episode, which a notebook shows with a picture of each board.
+
+        Raises:
+            RagenError: There is no such episode.
+        """
+        for each in self.records.samples.get((agent, game), {}).values():
+            if (each.instance.index, each.attempt) == (level, attempt):
+                return EpisodeView(each)
+        raise RagenError(
+            f"'{self.folder}' has no episode of {agent} on level {level} of {game}, attempt {attempt}"
+        )
+
+    def explain(self) -> Table:
+        """Return what the agents' decisions cost, according to the exact oracle, as ``ragen explain`` does.
+
+        There is a row for each game and agent; see `ragen_bench.analysis.summary.summarise_ledgers` for the
+        columns.
+        """
+        with bar("explaining") as tick:
+            explained = explain_run(self.records, tick)
+        data = summarise_ledgers(self.records, explained)
+        return Table.of(
+            data, {f"Decisions, {self.folder}": decision_grid(data)}, explained.left_out
+        )
+
+    def view(self, out: str | Path | None = None, port: int = 0) -> "Pages":
+        """Write pages with every episode, and serve them on this machine until the result is closed.
+
+        Args:
+            out: Folder of the pages; a temporary one by default.
+            port: Port of the server; 0 for any free one.
+        """
+        temporary = None if out else tempfile.TemporaryDirectory(prefix="ragen-view-")
+        folder = Path(out or "") if temporary is None else Path(temporary.name) / "site"
+        with bar("judging") as tick:
+            write_run_pages([self.records], folder, tick)
+        return Pages(folder, port, temporary)
+
+    def verify(self) -> Verified:
+        """Replay every episode and recompute every number, as ``ragen verify`` does.
+
+        Raises:
+            MismatchError: Something differs; the message names file, line, episode, turn and field.
+            RagenError: The run cannot be read, or is an entry of the leaderboard.
+        """
+        if (self.folder / ENTRY).is_file():
+            raise RagenError(f"'{self.folder}' is an entry; ragen leaderboard check replays it")
+        with bar("verifying") as tick:
+            return verify_run(self.folder, tick)
+
+    def export(self, kind: TableFormat = "parquet", out: str | Path | None = None) -> list[Path]:
+        """Write ``episodes()`` and ``turns()`` as files, and return their paths.
+
+        Args:
+            kind: "parquet", "jsonl", or "hf": a folder that `datasets.load_dataset` reads.
+            out: Folder of the files; by default one in the run directory, named after the kind.
+        """
+        return write_tables(self.records, Path(out) if out else self.folder / kind, kind)
+
+    @property
+    def _title(self) -> str:
+        suite = self.config.suite
+        return f"{suite.name} {suite.version}, {suite.split} levels, {self.folder}"
+
+    def __repr__(self) -> str:
+        played = len(self.config.keys) - self.records.missing
+        return f"<Run {self.folder}: {', '.join(self.agents)}; {played} of {len(self.config.keys)} episodes>"
+
+    def __str__(self) -> str:
+        return self.table().to_text()
+
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_()
+
+
+@dataclass(frozen=True)
+class EpisodeView:
+    """An episode that a notebook shows turn by turn."""
+
+    record: Episode
+    """The episode as it is recorded."""
+
+    def _repr_html_(self) -> str:
+        return episode_html(self.record)
+
+
+class Pages:
+    """Pages that are served on this machine; a context manager.
+
+    Raises:
+        RagenError: The port cannot be used.
+    """
+
+    def __init__(
+        self, folder: Path, port: int, temporary: tempfile.TemporaryDirectory[str] | None = None
+    ) -> None:
+        self.folder = folder
+        self._temporary = temporary
+        self._server = folder_server(folder, port)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Pages {self.url}>"
+
+    def _repr_html_(self) -> str:
+        url = escape(self.url)
+        return (
+            f'<a href="{url}">{url}</a><br><iframe src="{url}" width="100%" height="600"></iframe>'
+        )
+
+
+def load(folder: str | Path) -> Run:
+    """Return the run in a directory, or an entry of the leaderboard.
+
+    Raises:
+        RagenError: It is neither, or corrupt.
+    """
+    run = Run(folder)
+    _ = run.records
+    return run
+
+
+def compare(a: Run | str | Path, b: Run | str | Path) -> Table:
+    """Compare two agents on the levels that both have played, as ``ragen compare`` does.
+
+    Args:
+        a: A run with one agent besides controls, or "RUN:AGENT".
+        b: The same, or the name of an agent of A's run. A control that A's run lacks is played first, in a
+            run directory beside it.
+
+    Returns:
+        A row for each game and measure; see `ragen_bench.evaluation.comparison.compare_sides` for the
+        columns.
+
+    Raises:
+        RagenError: There is no such run or agent, or they cannot be compared.
+    """
+    first = _side(a)
+    second = _control_beside(first, b) if b in CONTROLS else _side(b, first)
+    data, notes = compare_sides(first, second)
+    grids = {
+        measure.capitalize(): comparison_grid(data[data["measure"] == measure], measure)
+        for measure in ("success", "return")
+    }
+    return Table.of(data, grids, notes)
+
+
+def _side(given: Run | str | Path, other: Side | None = None) -> Side:
+    if isinstance(given, Run):
+        return side_of(given.records, None, str(given.folder))
+    if other is not None and given in [agent.name for agent in other.run.config.agents]:
+        return Side(other.run, str(given))
+    return read_side(str(given), other)
+
+
+def _control_beside(other: Side, control: Run | str | Path) -> Side:
+    """Return a control on the levels of a run, which has played it or does so now."""
+    run, name = other.run, str(control)
+    if name in [agent.name for agent in run.config.agents]:
+        return Side(run, name)
+    entries = agent_entries([name], Remote().settings)
+    config = run.config.model_copy(update={"agents": entries})
+    folder = run.folder.parent / default_directory(config).name
+    sampling = config.suite.sampling
+    play_missing(
+        folder,
+        config,
+        play_run,
+        lambda names: make_policies(names, sampling, Remote()),
+        Budget(),
+        None,
+    )
+    return Side(read_explainable(folder), name)
