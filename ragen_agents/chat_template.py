@@ -1,16 +1,20 @@
 """A model's chat template, the same on every day, as the prompts of a conversation that grows."""
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, Final
 
 from jinja2.exceptions import TemplateError
 
+from ragen_agents.policies.base import merge_system
 from ragen_envs.conversation.parser import THINK_PREFIX
 from ragen_envs.conversation.protocol import Message
 from ragen_envs.errors import RagenError
 
+_LOG: Final = logging.getLogger("ragen.chat_template")
 _DATE: Final = date(2024, 7, 26)
 """Date of templates that show one: a prompt that changed at midnight could not be replayed. It is
 what Llama's tell where there is no clock."""
@@ -42,13 +46,19 @@ class ChatTemplate:
     the model's turn and its next one. Other templates rewrite earlier turns, for example by removing their
     thoughts; each prompt is then the template of the whole conversation.
 
+    Where a template refuses system messages, their text begins the first user message. The first prompt is
+    checked: a warning shows where the template changes the text of a message.
+
     Args:
         tokenizer: A tokenizer with a chat template.
         stop_token_ids: Further ids that end a turn, such as those of the model's generation config.
 
     Raises:
-        RagenError: There is no chat template, or it refuses a conversation with a system message.
+        RagenError: There is no chat template, or it refuses even a conversation without a system message.
     """
+
+    _merges = False
+    _is_checked = False
 
     def __init__(self, tokenizer: Any, stop_token_ids: Iterable[int] = ()) -> None:
         if tokenizer.chat_template is None:
@@ -60,7 +70,7 @@ class ChatTemplate:
         """All tokens that end a turn."""
         self._skipped = _skipped_tokens(tokenizer)
         self._tail = lru_cache(_MESSAGES)(self._read_tail)
-        self._begun = self._template(_BASE)
+        self._begun = self._begin_chat()
         self._opening = opening(tokenizer, self._begun, THINK_PREFIX)
         self._close = self._find_close()
         self.appends: bool = self._close is not None and self._keeps_turns()
@@ -78,6 +88,9 @@ class ChatTemplate:
         Raises:
             RagenError: The template refuses the conversation.
         """
+        if not self._is_checked:
+            self._is_checked = True
+            self._check_text(messages)
         if not self.appends:
             return self._template(messages) + self._begin(prefix)
         roles = [message["role"] for message in messages]
@@ -140,7 +153,35 @@ class ChatTemplate:
         return [] if self._opening or not prefix else self.written(prefix)
 
     def _template(self, messages: Sequence[Message], reply: bool = True) -> list[int]:
-        return template_ids(self.tokenizer, messages, reply)
+        return template_ids(self.tokenizer, self._shown(messages), reply)
+
+    def _shown(self, messages: Sequence[Message]) -> Sequence[Mapping[str, Any]]:
+        return merge_system(messages) if self._merges else messages
+
+    def _begin_chat(self) -> list[int]:
+        """Return a prompt with a system message, merged with the user's if the template refuses the role."""
+        try:
+            return self._template(_BASE)
+        except RagenError as error:
+            self._merges = True
+            begun = self._template(_BASE)
+            _LOG.info("%s; the system message begins the first user message instead", error)
+            return begun
+
+    def _check_text(self, messages: Sequence[Message]) -> None:
+        """Warn if the prompt lacks a line of a message that is not the model's own."""
+        text: str = _rendered(self.tokenizer, self._shown(messages), True, tokenize=False)
+        shown = [line.strip() for line in text.splitlines()]
+        for message in messages:
+            lines = () if message["role"] == "assistant" else message["content"].splitlines()
+            for line in map(str.strip, lines):
+                if line not in text:
+                    instead = "".join(get_close_matches(line, shown, 1, 0.3)) or "nothing like it"
+                    _LOG.warning(
+                        "the model's chat template changes the prompt: '%s' becomes '%s'",
+                        line, instead,
+                    )  # fmt: skip
+                    return
 
     def _find_close(self) -> int | None:
         """Return the token that the template puts after a reply, if it is one that ends a turn."""
@@ -236,12 +277,19 @@ def template_ids(tokenizer: Any, messages: Sequence[Mapping[str, Any]], reply: b
     Raises:
         RagenError: The template refuses it, for example because it has no system messages.
     """
+    ids: list[int] = _rendered(tokenizer, messages, reply, return_dict=False)
+    return ids
+
+
+def _rendered(
+    tokenizer: Any, messages: Sequence[Mapping[str, Any]], reply: bool, **options: bool
+) -> Any:
     tells_date = "strftime_now" in str(tokenizer.chat_template)
     try:
-        ids: list[int] = tokenizer.apply_chat_template(
+        return tokenizer.apply_chat_template(
             list(messages),
             add_generation_prompt=reply,
-            return_dict=False,
+            **options,
             **({"strftime_now": _DATE.strftime} if tells_date else {}),
         )
     except TemplateError as error:
@@ -249,7 +297,6 @@ def template_ids(tokenizer: Any, messages: Sequence[Mapping[str, Any]], reply: b
         raise RagenError(
             f"the model's chat template refuses a conversation of {roles}: {error}"
         ) from error
-    return ids
 
 
 def _shared(first: Sequence[int], second: Sequence[int]) -> int:

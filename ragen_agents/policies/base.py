@@ -1,9 +1,9 @@
 """The protocols of everything that plays: conversations in, replies out."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from ragen_envs.conversation import Conversation, Picture
 from ragen_envs.errors import RagenError
@@ -26,6 +26,19 @@ class Request:
     """The beginning of the assistant's turn, which the reply continues: ``<think>`` or nothing."""
 
 
+def merge_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return a chat in which the text of the system message begins the first user message.
+
+    A user message that is a list of parts gets it as its first part.
+    """
+    merged = [dict(message) for message in messages]
+    if len(merged) < 2 or (merged[0]["role"], merged[1]["role"]) != ("system", "user"):
+        return merged
+    text, said = f"{merged[0]['content']}\n\n", merged[1]["content"]
+    both = text + said if isinstance(said, str) else [{"type": "text", "text": text}, *said]
+    return [{**merged[1], "content": both}, *merged[2:]]
+
+
 MAX_TOKENS: Final = 1 << 40
 """Most tokens of a prompt or a reply that a record may state."""
 _TYPES: Final = {
@@ -36,6 +49,7 @@ _TYPES: Final = {
     "overflow": (bool,),
     "reasoning": (str, type(None)),
     "tokens_estimated": (bool,),
+    "filtered": (bool,),
     "seconds": (float, int, type(None)),
 }
 
@@ -62,6 +76,8 @@ class Reply:
     """The reasoning beside the text, or None."""
     tokens_estimated: bool = False
     """Whether the token counts are estimates."""
+    filtered: bool = False
+    """Whether a content filter withheld the reply; the text is then empty."""
     seconds: float | None = None
     """Seconds that the reply took where waiting for the policy is no measure of it, else None."""
 

@@ -79,6 +79,8 @@ class TurnRecord(RecordModel):
     """The reasoning of a model beside its reply, or None. It is not played."""
     cut_off: bool = False
     """Whether the model was cut off by its token limit."""
+    filtered: bool = Field(default=False, exclude_if=lambda filtered: not filtered)
+    """Whether a content filter withheld the reply; omitted if not."""
     prompt_tokens: int | None = Field(default=None, ge=0, le=MAX_TOKENS)
     """Tokens of the whole prompt, or None where the policy has no tokens."""
     reply_tokens: int | None = Field(default=None, ge=0, le=MAX_TOKENS)
@@ -186,6 +188,7 @@ def record_turn(
         reply=reply.text,
         reasoning=reply.reasoning,
         cut_off=reply.cut_off,
+        filtered=reply.filtered,
         prompt_tokens=reply.prompt_tokens,
         reply_tokens=reply.reply_tokens,
         tokens_estimated=reply.tokens_estimated,

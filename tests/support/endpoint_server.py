@@ -47,9 +47,11 @@ class EndpointServer:
             answers chat completions.
         faults: Share of requests, drawn at random, that meet a fault.
         kinds: The faults, one after another.
+        after: Bytes that are sent together with each answer, after it.
     """
 
-    def __init__(self, answer=None, faults=0.0, kinds=FAULTS, seed=0):
+    def __init__(self, answer=None, faults=0.0, kinds=FAULTS, seed=0, after=b""):
+        self.after = after
         self.answer = answer or chat
         self.faults, self.kinds = faults, kinds
         self.bodies, self.hit = [], []
@@ -90,7 +92,8 @@ class EndpointServer:
                     continue
                 found = self.answer(body, headers)
                 found = await found if asyncio.iscoroutine(found) else found
-                await _send(writer, *(found if isinstance(found, tuple) else (200, found)))
+                answer = found if isinstance(found, tuple) else (200, found)
+                await _send(writer, *answer, after=self.after)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
@@ -104,12 +107,12 @@ async def _read(reader):
     return {**headers, "request": head[0]}, json.loads(await reader.readexactly(length) or "null")
 
 
-async def _send(writer, status, found, headers=()):
+async def _send(writer, status, found, headers=(), after=b""):
     data = found if isinstance(found, bytes) else json.dumps(found).encode()
     lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", f"Content-Length: {len(data)}"]
     headers = {"Content-Type": "application/json", **dict(headers)}
     lines += [f"{name}: {value}" for name, value in headers.items()]
-    writer.write("\r\n".join([*lines, "", ""]).encode() + data)
+    writer.write("\r\n".join([*lines, "", ""]).encode() + data + after)
     await writer.drain()
 
 

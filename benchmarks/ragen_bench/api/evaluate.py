@@ -5,7 +5,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from ragen_bench.api.run import Run
 from ragen_bench.config import agents as known_agents
@@ -37,9 +37,11 @@ def evaluate(
     retry_errors: bool = False,
     base_url: str | None = None,
     api_key_env: str = "OPENAI_API_KEY",
+    headers: Mapping[str, str] | None = None,
     stop: Sequence[str] | None = None,
     extra_body: Mapping[str, Any] | None = None,
     tools: bool = False,
+    system: Literal["role", "merge"] = "role",
     timeout: float | str = "3m",
     max_retries: int = 9,
     concurrency: int = 32,
@@ -74,9 +76,12 @@ def evaluate(
         retry_errors: Play episodes again that ended in an error or exceeded the model's context.
         base_url: Endpoint of "openai:MODEL", such as http://localhost:8000/v1; OpenAI's by default.
         api_key_env: Environment variable with the endpoint's key.
+        headers: Further headers of requests, each with the environment variable that holds its value.
         stop: Stop sequences.
         extra_body: Merged into every request; None removes a field.
         tools: Whether the model acts through tool calls instead of text.
+        system: "merge" puts the system message at the beginning of the first user message, for models
+            without a system role.
         timeout: Maximum time per request: seconds, or a text such as "3m".
         max_retries: Maximum number of times a failed request is sent again.
         concurrency: Maximum number of concurrent episodes of endpoints and functions.
@@ -109,8 +114,9 @@ def evaluate(
     check_suite(chosen)
     names, live = name_agents(agents, concurrency)
     endpoint = Endpoint(
-        base_url, api_key_env, stop, extra_body, tools, timeout, max_retries, concurrency, cache
-    )
+        base_url, api_key_env, headers, stop, extra_body, tools, system, timeout, max_retries, concurrency,
+        cache,
+    )  # fmt: skip
     remote = make_remote(endpoint, names, live)
     check_sight([name for name in names if name not in live], chosen.tasks)
     entries = agent_entries(names, remote.settings, live)

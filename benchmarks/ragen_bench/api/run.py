@@ -26,7 +26,7 @@ from ragen_bench.evaluation.comparison import (
     read_side,
     side_of,
 )
-from ragen_bench.evaluation.notes import run_notes
+from ragen_bench.evaluation.notes import all_error_notes, run_notes
 from ragen_bench.evaluation.runner import play_missing, play_run
 from ragen_bench.evaluation.spending import Budget
 from ragen_bench.export.flat_tables import TableFormat, episode_rows, turn_rows, write_tables
@@ -109,9 +109,10 @@ class Run:
         with bar("explaining") as tick:
             explained = explain_run(self.records, tick)
         data = summarise_ledgers(self.records, explained)
-        return Table.of(
-            data, {f"Decisions, {self.folder}": decision_grid(data)}, explained.left_out
-        )
+        read = self.records
+        unplayed = run_table.incomplete(read.missing, len(self.config.keys), read.torn)
+        said = [*explained.left_out, *unplayed, *all_error_notes(read)]
+        return Table.of(data, {f"Decisions, {self.folder}": decision_grid(data)}, said)
 
     def view(self, out: str | Path | None = None, port: int = 0) -> "Pages":
         """Write pages with every episode, and serve them on this machine until the result is closed.

@@ -18,6 +18,7 @@ def explain(run: RunArgument, style: FormatOption = Format.TABLE, wide: WideOpti
     """Show where agents lost, according to the exact oracle: regret, blunders, luck-corrected success."""
     from ragen_bench.analysis.summary import decision_grid, explain_run, summarise_ledgers
     from ragen_bench.console.progress import bar
+    from ragen_bench.evaluation.notes import all_error_notes
     from ragen_bench.evaluation.run_table import incomplete
     from ragen_bench.leaderboard.store import read_explainable
 
@@ -28,6 +29,7 @@ def explain(run: RunArgument, style: FormatOption = Format.TABLE, wide: WideOpti
     notes = list(explained.left_out)
     notes += incomplete(read.missing, len(read.config.keys), read.torn)
     agents = [agent.name for agent in read.config.agents]
+    notes += all_error_notes(read)
     if style in (Format.TABLE, Format.MARKDOWN):
         notes += list(_worst_episodes(explained, agents))
     print_table(

@@ -119,6 +119,14 @@ class EndpointOptions:
             help="Environment variable that holds the endpoint's key.",
         ),
     ] = "OPENAI_API_KEY"
+    header: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=ENV",
+            rich_help_panel=_ENDPOINTS,
+            help="Further header, whose value an environment variable holds; may be repeated.",
+        ),
+    ] = None
     stop: Annotated[
         list[str] | None,
         typer.Option(
@@ -141,6 +149,14 @@ class EndpointOptions:
             help="Let the model act through tool calls instead of text.",
         ),
     ] = False
+    system: Annotated[
+        str,
+        typer.Option(
+            metavar="role|merge",
+            rich_help_panel=_ENDPOINTS,
+            help="merge: the system message begins the first user message, for models without its role.",
+        ),
+    ] = "role"
     timeout: Annotated[
         str,
         typer.Option(
@@ -184,6 +200,7 @@ class EndpointOptions:
         from ragen_bench.evaluation.options import Endpoint
 
         given = vars(self) | {"extra_body": _read_json(self.extra_body)}
+        given["headers"] = _read_headers(given.pop("header"))
         if given.pop("no_cache"):
             if self.cache is not None:
                 raise RagenError(
@@ -206,6 +223,13 @@ def _read_json(text: str | None) -> dict[str, Any] | None:
     if not isinstance(data, dict):
         raise RagenError("--extra-body must be a JSON object")
     return data
+
+
+def _read_headers(texts: list[str] | None) -> dict[str, str] | None:
+    for text in texts or ():
+        if not all(text.partition("=")):
+            raise RagenError(f"--header is '{text}', but must be NAME=ENVIRONMENT_VARIABLE")
+    return None if texts is None else dict(text.split("=", 1) for text in texts)
 
 
 @dataclass(frozen=True)

@@ -180,6 +180,8 @@ class Remote:
     connection: Connection = field(default_factory=Connection)
     api_key_env: str = "OPENAI_API_KEY"
     """Environment variable with the endpoint's key."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables with the values of further headers, by header."""
 
 
 def make_policies(
@@ -199,7 +201,7 @@ def _make(agent: str, sampling: Sampling, remote: Remote) -> Policy | AsyncPolic
         return _make_local(agent, sampling, remote.settings.base_url)
     from ragen_agents.policies.endpoint.policy import EndpointPolicy
 
-    key = read_key(remote.settings.base_url, remote.api_key_env)
+    key = read_key(remote.settings.base_url, remote.api_key_env, remote.headers)
     model = agent.removeprefix(OPENAI)
     return EndpointPolicy(agent, model, sampling, remote.settings, key, remote.connection)
 

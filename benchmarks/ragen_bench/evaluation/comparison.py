@@ -15,6 +15,7 @@ from ragen_agents.rollout import Episode
 from ragen_bench.config.suites import Task
 from ragen_bench.console.formats import Grid, interval, number
 from ragen_bench.evaluation.level_clusters import level_clusters, repeated_levels_note
+from ragen_bench.evaluation.notes import error_notes
 from ragen_bench.evaluation.run_table import Run, Sample, read_run
 from ragen_bench.stats.intervals import bounds_of_several
 from ragen_bench.stats.paired import ALPHA, PairedResult, compare_rates, holm, paired_bootstrap
@@ -242,6 +243,9 @@ def _notes(a: Side, b: Side, pairs: Mapping[str, Pair]) -> list[str]:
         notes.append(f"the runs have different decoding settings: {differs}")
     folders = " ".join(dict.fromkeys(str(side.run.folder) for side in (a, b)))
     notes.append(f"to see both agents level by level: ragen view {folders}")
+    for name, side, place in (("A", a, 0), ("B", b, 1)):
+        played = [pair[place] for task in pairs.values() for pair in task]
+        notes += [f"{name}: {note}" for note in error_notes(side.agent, played)]
     unfinished = dict.fromkeys(side.run.folder for side in (a, b) if side.run.missing)
     notes += [f"{folder} is unfinished" for folder in unfinished]
     return notes

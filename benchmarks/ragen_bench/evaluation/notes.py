@@ -94,8 +94,18 @@ def notes_on_replies(
         games = {game: sample for (name, game), sample in samples.items() if name == agent}
         if agent not in CONTROLS:
             lines += _on_replies(agent, games, run)
-        lines += _on_errors(agent, [played for sample in games.values() for played in sample], run)
+        played = [each for sample in games.values() for each in sample]
+        lines += [*_on_filter(agent, played), *error_notes(agent, played, run.units)]
     return lines
+
+
+def _on_filter(agent: str, played: Sequence[Played]) -> Iterator[str]:
+    filtered = [turn.filtered for each in played for turn in each.turns]
+    if any(filtered):
+        yield (
+            f"{sum(filtered)} of {len(filtered)} replies of {agent} were withheld by a content filter and "
+            "count as empty replies"
+        )
 
 
 def _on_replies(agent: str, games: Mapping[str, Sequence[Played]], run: NotedRun) -> Iterator[str]:
@@ -219,15 +229,24 @@ def _trouble(turn: TurnRecord) -> _Trouble:
     return _Trouble.OPENED_THINK if opened else trouble
 
 
-def _on_errors(agent: str, episodes: Sequence[Played], run: NotedRun) -> Iterator[str]:
+def error_notes(agent: str, episodes: Sequence[Played], units: str = "episodes") -> Iterator[str]:
+    """Yield notes that count an agent's episodes, or seats, that an error or the context ended."""
     failed = [episode.error for episode in episodes if episode.error is not None]
     overflows = sum(episode.end is EndReason.OVERFLOW for episode in episodes)
     if failed:
-        share = f"{len(failed)} of {len(episodes)} {run.units} of {agent} ended in an error"
+        share = f"{len(failed)} of {len(episodes)} {units} of {agent} ended in an error"
         yield f"{share} and count as not solved; example: {_quoted(failed[0])}"
     if overflows:
-        share = f"{overflows} of {len(episodes)} {run.units} of {agent}"
+        share = f"{overflows} of {len(episodes)} {units} of {agent}"
         yield f"{share} exceeded the model's context and count as not solved"
+
+
+def all_error_notes(run: Run) -> list[str]:
+    """Return the notes on the errors of each agent of a run."""
+    played: dict[str, list[Episode]] = defaultdict(list)
+    for (agent, _), sample in run.samples.items():
+        played[agent] += sample.values()
+    return [note for agent, episodes in played.items() for note in error_notes(agent, episodes)]
 
 
 def _valid(episodes: Sequence[Played]) -> float:

@@ -23,7 +23,7 @@ from ragen_envs.errors import RagenError
 RESPONSES = "responses.sqlite"
 
 _OF_ENDPOINTS: Final = (
-    "api_key_env", "stop", "extra_body", "tools", "timeout", "max_retries", "cache"
+    "api_key_env", "headers", "stop", "extra_body", "tools", "system", "timeout", "max_retries", "cache",
 )  # fmt: skip
 """Fields of `Endpoint` that only agents behind an endpoint read. The URL is not among them, since an
 environment variable may set it for all commands."""
@@ -37,9 +37,11 @@ class Endpoint:
 
     base_url: str | None = None
     api_key_env: str = KEY_VARIABLE
+    headers: Mapping[str, str] | None = None
     stop: Sequence[str] | None = None
     extra_body: Mapping[str, Any] | None = None
     tools: bool = False
+    system: str = "role"
     timeout: float | str = "3m"
     max_retries: int = 9
     concurrency: int = 32
@@ -72,6 +74,7 @@ def make_remote(options: Endpoint, agents: Sequence[str], live: Collection[str] 
         "stop": list(options.stop or ()),
         "extra_body": dict(options.extra_body or {}),
         "tools": options.tools,
+        "system": options.system,
     }
     settings = validate(EndpointSettings, data, "endpoint")
     timeout = read_duration(options.timeout)
@@ -80,7 +83,7 @@ def make_remote(options: Endpoint, agents: Sequence[str], live: Collection[str] 
         _refuse(options, _OF_ENDPOINTS, "openai:MODEL", "leave it out")
     if not _paid(agents, live):
         _refuse(options, ["concurrency"], _PAID, "leave it out")
-    return Remote(settings, connection, options.api_key_env)
+    return Remote(settings, connection, options.api_key_env, options.headers or {})
 
 
 def _refuse(options: Endpoint | Limits, fields: Iterable[str], agents: str, advice: str) -> None:
@@ -88,7 +91,7 @@ def _refuse(options: Endpoint | Limits, fields: Iterable[str], agents: str, advi
     for field in fields:
         if getattr(options, field) != getattr(type(options), field):
             is_off = field == "cache" and getattr(options, field) is False
-            option = "no-cache" if is_off else field.replace("_", "-")
+            option = "no-cache" if is_off else field.replace("_", "-").replace("headers", "header")
             raise RagenError(f"--{option} is for agents {agents}, but there is none; {advice}")
 
 

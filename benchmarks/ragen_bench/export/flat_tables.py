@@ -9,8 +9,10 @@ import pandas as pd
 
 from ragen_agents.rollout import Episode
 from ragen_agents.run_files.files import new_folder
-from ragen_bench.evaluation.run_table import Run
+from ragen_bench.evaluation.run_table import EXACT, Run
 from ragen_envs.errors import RagenError, install_hint
+
+__all__ = ["episode_rows", "turn_rows", "write_tables"]
 
 TableFormat = Literal["parquet", "jsonl", "hf"]
 _OF_EPISODE: Final = (
@@ -40,7 +42,7 @@ def episode_rows(run: Run) -> pd.DataFrame:
     ``suite_version`` and the ``system`` message.
     """
     rows = [_episode_row(episode) for episode in _episodes(run)]
-    return _frame(rows, _OF_EPISODE)
+    return _frame(rows, _OF_EPISODE).astype(dict.fromkeys(EXACT, float))
 
 
 def turn_rows(run: Run) -> pd.DataFrame:

@@ -227,6 +227,8 @@ def endpoint_words(endpoint: EndpointSettings) -> list[str]:
         words.append(f"every request merged with {json.dumps(endpoint.extra_body)}")
     if endpoint.tools:
         words.append("acts by tool calls")
+    if endpoint.system == "merge":
+        words.append("the system message is part of the first user message")
     return words
 
 
@@ -237,6 +239,8 @@ def endpoint_options(endpoint: EndpointSettings) -> list[str]:
         words += ["--extra-body", shlex.quote(json.dumps(endpoint.extra_body))]
     if endpoint.tools:
         words.append("--tools")
+    if endpoint.system == "merge":
+        words.append("--system merge")
     return words
 
 

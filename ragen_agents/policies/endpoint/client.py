@@ -7,6 +7,7 @@ import asyncio
 import json
 from dataclasses import dataclass, replace
 from typing import Any, Final
+from urllib.parse import parse_qsl
 
 import httpx2
 from openai import (
@@ -20,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from ragen_agents.bounded_http import bounded
 from ragen_agents.policies.endpoint.errors import (
+    EmptyAnswerError,
     PromptTooLongError,
     TroubleError,
     UnreachableError,
@@ -32,13 +34,16 @@ from ragen_agents.policies.endpoint.tools import ToolCall
 
 _CUT_OFF: Final = frozenset({"length", "max_tokens", "max_output_tokens"})
 _OUT_OF_CONTEXT: Final = frozenset({"model_context_window_exceeded", "model_length"})
-_FINISHED: Final = frozenset(
+_FILTERED: Final = frozenset(
     {
-        "", "stop", "eos", "eos_token", "end_turn", "stop_sequence", "complete",
-        "tool_calls", "tool_use", "function_call",
         "content_filter", "safety", "sensitive", "refusal", "recitation", "prohibited_content", "blocklist",
     }
 )  # fmt: skip
+"""Reasons, in lower case, for which a filter ends or withholds a reply."""
+_FINISHED: Final = _FILTERED | {
+    "", "stop", "eos", "eos_token", "end_turn", "stop_sequence", "complete",
+    "tool_calls", "tool_use", "function_call",
+}  # fmt: skip
 """Reasons, in lower case, for which servers end a reply that the model has finished or a filter has taken."""
 MAX_ANSWER: Final = 1 << 22
 """Most bytes of an answer; 65 536 characters are the most that a reply may have."""
@@ -56,7 +61,8 @@ class _ContentPart(_Part):
 
 
 class _Function(_Part):
-    name: str
+    name: str | None = None
+    """None in what some servers send beside a text instead of no call."""
     arguments: str = ""
 
     @field_validator("arguments", mode="before")
@@ -80,7 +86,7 @@ class _Message(_Part):
 
 
 class _Choice(_Part):
-    message: _Message
+    message: _Message | None
     finish_reason: str | None = None
     error: Any = None
 
@@ -99,7 +105,7 @@ class Usage(_Part):
 
 
 class _Completion(_Part):
-    choices: list[_Choice] = Field(min_length=1)
+    choices: list[_Choice]
     usage: Any = None
 
 
@@ -123,6 +129,8 @@ class Answer:
     """None if the server does not say."""
     calls: tuple[ToolCall, ...] = ()
     """Calls of tools."""
+    filtered: bool = False
+    """Whether a content filter withheld the reply."""
 
 
 def read_answer(body: bytes) -> Answer:
@@ -131,6 +139,7 @@ def read_answer(body: bytes) -> Answer:
     Raises:
         TroubleError: It is not JSON in UTF-8, not a completion with a reply, or the server reports that it
             failed to complete the reply.
+        EmptyAnswerError: It is a completion without a reply.
         PromptTooLongError: The reply ran into the end of the model's context.
     """
     try:
@@ -140,18 +149,30 @@ def read_answer(body: bytes) -> Answer:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise TroubleError(f"unreadable answer: {where} {first['msg']}".strip()) from None
+    if not completion.choices:
+        _check_no_error(body)
+        raise EmptyAnswerError("the answer has no choices")
     choice = completion.choices[0]
     reason = (choice.finish_reason or "").lower()
     _check_finished(choice, reason)
+    message = choice.message
+    if message is None:
+        if reason not in _FILTERED:
+            raise EmptyAnswerError("the answer has no message")
+        message = _Message()
+    text = _text(message.content)
+    calls = tuple(
+        ToolCall(call.function.name, call.function.arguments)
+        for call in message.tool_calls or ()
+        if call.function.name is not None
+    )
     return Answer(
-        text=_text(choice.message.content),
-        reasoning=_thoughts(choice.message),
+        text=text,
+        reasoning=_thoughts(message),
         cut_off=reason in _CUT_OFF,
         usage=_usage(completion.usage),
-        calls=tuple(
-            ToolCall(call.function.name, call.function.arguments)
-            for call in choice.message.tool_calls or ()
-        ),
+        calls=calls,
+        filtered=reason in _FILTERED and not (text or calls),
     )
 
 
@@ -220,12 +241,14 @@ class Client:
             max_connections=connection.concurrency,
             max_keepalive_connections=connection.concurrency,
         )
+        url, _, query = base_url.partition("?")
         self._client = AsyncOpenAI(
             api_key=key.value,
-            base_url=base_url,
+            base_url=url,
             timeout=connection.timeout,
             max_retries=0,
-            default_headers={"Accept-Encoding": "identity"},
+            default_headers={**key.headers, "Accept-Encoding": "identity"},
+            default_query=dict(parse_qsl(query, keep_blank_values=True)),
             http_client=DefaultAsyncHttpxClient(
                 limits=open_at_most,
                 follow_redirects=False,  # prompts go to the host that was named, and to no other
@@ -260,6 +283,8 @@ class Client:
             raise TroubleError(self._line(error.message)) from None
         try:
             return self._covered(read_answer(response.content))
+        except EmptyAnswerError:
+            raise
         except TroubleError as error:
             if response.headers.get("content-type", "").lower().startswith("text/html"):
                 raise WebPageError("the answer is a web page") from None

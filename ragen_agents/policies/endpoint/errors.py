@@ -27,6 +27,10 @@ class TroubleError(Exception):
     """This try has failed; the next may not."""
 
 
+class EmptyAnswerError(TroubleError):
+    """The answer is complete and holds no reply, as that of a content filter."""
+
+
 class UnreachableError(TroubleError):
     """No connection could be made."""
 
@@ -129,25 +133,27 @@ def first_contact_error(where: str, base_url: str, error: TroubleError) -> Endpo
     hint = (
         "check that --base-url is the address of an API, such as http://localhost:8000/v1, and that no "
         "login page is in front of it"
-        if base_url.endswith("/v1")
+        if base_url.partition("?")[0].endswith("/v1")
         else _needs_v1(base_url)
     )
     return EndpointError(f"{where} answered with a web page instead of JSON; {hint}")
 
 
 def _needs_v1(base_url: str) -> str:
-    return f"the base URL usually ends in /v1: try --base-url {base_url}/v1"
+    url, mark, query = base_url.partition("?")
+    return f"the base URL usually ends in /v1: try --base-url {url}/v1{mark}{query}"
 
 
 def _unknown(answer: APIStatusError, message: str, model: str) -> UnknownModelError:
     status, url = answer.status_code, str(answer.request.url)
     report = f"HTTP {status} from {url}{': ' if message else ''}{message}"
-    base = url.removesuffix("/chat/completions")
+    base = url.partition("?")[0].removesuffix("/chat/completions")
     if model in message:
         return UnknownModelError(report)
     if base.endswith("/v1"):
         return UnknownModelError(f"{report}; does the server have the model '{model}'?")
-    return UnknownModelError(f"{report}; {_needs_v1(base)}")
+    _, mark, query = url.partition("?")
+    return UnknownModelError(f"{report}; {_needs_v1(f'{base}{mark}{query}')}")
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

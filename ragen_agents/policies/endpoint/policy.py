@@ -10,9 +10,10 @@ from typing import Any, Final, Self
 import numpy as np
 
 from ragen_agents.pictures import data_url
-from ragen_agents.policies.base import Reply, Request, Sampling
+from ragen_agents.policies.base import Reply, Request, Sampling, merge_system
 from ragen_agents.policies.endpoint.client import Answer, Client
 from ragen_agents.policies.endpoint.errors import (
+    EmptyAnswerError,
     EndpointError,
     ForbiddenError,
     LimitedError,
@@ -135,6 +136,7 @@ class EndpointPolicy:
         self._seeded = "seed" not in settings.extra_body
         self._continue = {k: v for k, v in _CONTINUE.items() if k not in settings.extra_body}
         self._tools = settings.tools
+        self._merges = settings.system == "merge"
         self._max_retries = connection.max_retries
         self._client = Client(settings.base_url, key, connection)
         self._gate = Gate(connection.concurrency)
@@ -146,6 +148,8 @@ class EndpointPolicy:
         body = {**self._body, "messages": [*_messages(request), *_beginning(request.prefix)]}
         if self._tools:
             body |= self._with_tools(request, body["messages"])
+        if self._merges:
+            body["messages"] = merge_system(body["messages"])
         if self._seeded:
             body["seed"] = request.seed % _SEEDS
         if request.prefix:
@@ -156,6 +160,9 @@ class EndpointPolicy:
             if not self._answered:
                 await self._check_endpoint(request, body, error)
             return Reply("", overflow=True)
+        except EmptyAnswerError as error:
+            await self._check_endpoint(request, body, error)
+            return Reply("", filtered=True)
         except (TroubleError, RejectedError, ForbiddenError) as error:
             await self._check_endpoint(request, body, error)
             raise RequestFailedError(str(error)) from None
@@ -183,7 +190,8 @@ class EndpointPolicy:
                     final = first_contact_error(self._where, self._base_url, error)
                     if final is not None:
                         raise final from None
-                if number > max_retries:
+                fruitless = isinstance(error, EmptyAnswerError) and number > _PROBE_RETRIES
+                if number > max_retries or fruitless:
                     raise
                 _LOG.info("%s: %s; attempt %d of %d",
                           self._where, error, number, max_retries + 1)  # fmt: skip
@@ -211,11 +219,17 @@ class EndpointPolicy:
         """Raise unless the endpoint answers a small request of the same kind."""
         pictured = bool(request.pictures)
         hello = _content("Hello", np.full((32, 32, 3), 255, np.uint8)) if pictured else "Hello"
-        asked = {"role": "user", "content": hello}
-        small = {**body, "messages": [asked, *_beginning(request.prefix)]}
+        asked = [{"role": "user", "content": hello}, *_beginning(request.prefix)]
+        system = [m for m in body["messages"][:1] if m["role"] == "system"]
+        begun = [{**message, "content": "Hello"} for message in system]
         try:
-            await self._persist(small, _PROBE_RETRIES)
+            await self._persist({**body, "messages": [*begun, *asked]}, _PROBE_RETRIES)
         except RejectedError as error:
+            if begun and await self._answers({**body, "messages": asked}):
+                raise EndpointError(
+                    f"{self._where} refuses system messages: {error}; --system merge puts their text at the "
+                    "beginning of the first user message"
+                ) from None
             raise EndpointError(
                 f"{self._where} refuses these settings: {error}; --extra-body changes what is sent"
             ) from None
@@ -229,6 +243,14 @@ class EndpointPolicy:
                 f"{self._where} rejects even the prompt 'Hello' as too long: {error}; lower "
                 "--max-reply-tokens, or serve the model with a longer context"
             ) from None
+
+    async def _answers(self, body: dict[str, Any]) -> bool:
+        """Return whether the endpoint answers a request."""
+        try:
+            await self._persist(body, _PROBE_RETRIES)
+        except (RejectedError, TroubleError, PromptTooLongError):
+            return False
+        return True
 
 
 def _body(model: str, sampling: Sampling, settings: EndpointSettings) -> dict[str, Any]:
@@ -297,6 +319,7 @@ def _reply(request: Request, answer: Answer, seconds: float) -> Reply:
         cut_off=answer.cut_off,
         reasoning=answer.reasoning,
         tokens_estimated=usage is None,
+        filtered=answer.filtered,
         seconds=seconds,
     )
 

@@ -6,9 +6,10 @@ environment, sent to the endpoint, and nowhere else.
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Final
-from urllib.parse import urlsplit
+from typing import Annotated, Final, Literal
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 
@@ -36,6 +37,9 @@ class EndpointSettings(BaseModel):
 
     tools: bool = Field(default=False, exclude_if=lambda tools: not tools)
     """Whether the model acts by calls of a tool instead of text; omitted if not."""
+    system: Literal["role", "merge"] = Field(default="role", exclude_if=lambda s: s == "role")
+    """Whether the system message has a role of its own, or its text begins the first user message; omitted
+    if it has."""
 
     @field_validator("extra_body")
     @classmethod
@@ -65,8 +69,13 @@ class Connection:
                 raise RagenError(f"{name} is {value!r}, but must be an integer >= {least}")
 
 
+_PATH: Final = "/chat/completions"
+_SECRET: Final = re.compile(r"key|token|secret|sig|password|auth|code", re.IGNORECASE)
+"""In the name of a parameter: its value should not be recorded."""
+
+
 def check_base_url(url: str) -> str:
-    """Return the URL of an endpoint without a trailing slash.
+    """Return the URL of an endpoint without a trailing slash and without ``/chat/completions``.
 
     Raises:
         RagenError: It is no http(s) URL, or has a place where passwords are put; the message does
@@ -79,35 +88,44 @@ def check_base_url(url: str) -> str:
         host = None
     if not host or parts.scheme not in ("http", "https") or any(c.isspace() for c in url):
         raise RagenError("base URL must be an http or https URL, such as http://localhost:8000/v1")
-    if "@" in parts.netloc or parts.query or parts.fragment:
+    secret = any(_SECRET.search(name) for name, _ in parse_qsl(parts.query, True))
+    if "@" in parts.netloc or parts.fragment or secret:
         raise RagenError(
-            "base URL must have no user, password, query or fragment, because it is recorded; "
-            "keys come from the environment"
+            "base URL must have no user, password, key or fragment, because it is recorded; "
+            "keys come from the environment, see --api-key-env and --header"
         )
-    return url.rstrip("/")
+    path = parts.path.rstrip("/").removesuffix(_PATH).rstrip("/")
+    return urlunsplit(parts._replace(path=path))
 
 
 @dataclass(frozen=True)
 class Key:
-    """A key, or what is sent in place of one."""
+    """A key, or what is sent in place of one, and further headers."""
 
     value: str = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Values of headers by name."""
 
     def hide(self, text: str) -> str:
-        """Return a text, such as a server's answer, in which the key is covered."""
-        return text.replace(self.value, _HIDDEN) if len(self.value) >= _SHORTEST else text
+        """Return a text, such as a server's answer, in which the key and the headers are covered."""
+        for secret in (self.value, *self.headers.values()):
+            text = text.replace(secret, _HIDDEN) if len(secret) >= _SHORTEST else text
+        return text
 
     def is_in(self, text: str) -> bool:
-        """Return whether a text shows the key."""
+        """Return whether a text shows the key or a header."""
         return self.hide(text) != text
 
 
-def read_key(base_url: str, variable: str = KEY_VARIABLE) -> Key:
+def read_key(
+    base_url: str, variable: str = KEY_VARIABLE, headers: Mapping[str, str] | None = None
+) -> Key:
     """Return the key for an endpoint; one that is not OpenAI's may need none.
 
     Args:
         base_url: The endpoint.
         variable: The environment variable that holds the key.
+        headers: The environment variables that hold the values of further headers, by header.
 
     Raises:
         RagenError: There is no key, or it cannot be sent in a header. No message shows it.
@@ -119,4 +137,16 @@ def read_key(base_url: str, variable: str = KEY_VARIABLE) -> Key:
         value = "none"
     if not re.fullmatch(r"[!-~]+", value):
         raise RagenError(f"the key in {variable} must be printable ASCII without white space")
-    return Key(value)
+    return Key(value, {name: _header(name, source) for name, source in (headers or {}).items()})
+
+
+def _header(name: str, variable: str) -> str:
+    """Return the value of a header, from the environment."""
+    value = os.environ.get(variable, "").strip()
+    if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name):
+        raise RagenError(f"'{name}' is not the name of a header")
+    if not re.fullmatch(r"[ -~]+", value):
+        raise RagenError(
+            f"the header {name} must be printable ASCII: set the environment variable {variable}"
+        )
+    return value
