@@ -41,7 +41,7 @@ NOT_RUN = [
     (r"ragen reproduce all\b", "takes a minute; tests/bench/test_reproduction.py makes every table"),
     (r"ragen starter build\b", "takes 65 minutes; tests/agents/test_starter.py builds a small one"),
     (r"uvicorn\b|vf-eval\b", "needs packages of its own; make test-integrations runs it"),
-    (r"ragen export\b", "needs packages of its own; make test-inspect runs it"),
+    (r"ragen export (?!.*--format)", "needs packages of its own; make test-inspect runs it"),
     (r"inspect view\b", "needs packages of its own; make test-inspect reads the logs"),
     (r"python -m llama_cpp\.server\b", "needs a server built from source; make test-endpoint runs it"),
 ]  # fmt: skip
