@@ -10,7 +10,7 @@ import gymnasium as gym
 import pandas as pd
 import pytest
 import ragen_bench as rb
-from bench_runs import CONTROLS, GAMES, timeless
+from bench_runs import CONTROLS, GAMES, count_lines, timeless
 from endpoint_server import EndpointServer
 from ragen_bench.__main__ import main
 from ragen_bench.cli.show import print_run
@@ -148,9 +148,8 @@ def test_a_cancelled_call_stops_and_can_be_resumed(tmp_path):
 
     async def cell():
         task = asyncio.ensure_future(rb.evaluate_async({"slow": slow}, **options))
-        while not (tmp_path / "run" / "episodes.jsonl").exists():
-            await asyncio.sleep(0.05)
-        await asyncio.sleep(0.3)
+        while not count_lines(tmp_path / "run"):
+            await asyncio.sleep(0.02)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
