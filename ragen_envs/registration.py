@@ -171,8 +171,15 @@ _added: Final[dict[str, GameSpec]] = {}
 
 def text_ids() -> tuple[str, ...]:
     """Return the ids of all conversation envs, those of games from outside last."""
-    added = (game.text_id for game in added_games())
-    return (*(game.text_id for game in GAMES), *TEXT_VARIANTS, *added)
+    installed_games()
+    specs = gym.registry.items()
+    return tuple(env_id for env_id, spec in specs if spec.entry_point == TEXT_ENTRY_POINT)
+
+
+def plain_id(env_id: str) -> str | None:
+    """Return an id if it is that of an environment from outside, of which a conversation can be made."""
+    own = {game.id for game in GAMES}
+    return env_id if env_id in gym.registry and not game_of(env_id) and env_id not in own else None
 
 
 def added_games() -> tuple[GameSpec, ...]:
@@ -275,12 +282,12 @@ def spec_of(text_id: str) -> GameSpec | None:
 
 
 def register_text(text_id: str, game_id: str, **settings: Any) -> None:
-    """Register the conversation of a registered game under a separate id.
+    """Register the conversation of a registered game, or of any environment, under a separate id.
 
     Args:
         text_id: The new id, such as ``"mine/MyGameText-v0"``.
-        game_id: Id of a game whose class has a text face.
-        **settings: Defaults of ``ConversationWrapper`` or of the game.
+        game_id: Id of a game, or of another environment of Gymnasium.
+        **settings: Defaults of ``ConversationWrapper``, of the game, or of ``TextWrapper``.
     """
     gym.register(
         text_id,

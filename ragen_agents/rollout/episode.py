@@ -138,6 +138,9 @@ class Episode(RecordModel):
     closing: str
     """The text after the last turn, or "" if the episode ended in an error."""
     success: bool
+    has_success: bool = Field(default=True, exclude_if=bool)
+    """False, and only then written, where the environment does not say what a success is: only returns
+    count."""
     episode_return: float
     """Sum of all rewards and penalties."""
     optimal_success: float | None

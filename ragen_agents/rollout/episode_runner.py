@@ -180,6 +180,7 @@ class EpisodeRunner:
             turns=tuple(self.turns),
             closing=self.env.user if self.env.end is not None else "",
             success=bool(self.env.success) and not self.end.is_failure,
+            has_success=self.env.success is not None,
             episode_return=sum(turn.reward for turn in self.turns),
             **self._references._asdict(),
             end=self.end,

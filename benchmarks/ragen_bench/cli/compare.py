@@ -32,6 +32,8 @@ def compare(
         return
     for measure in ("success", "return"):
         part = data[data["measure"] == measure]
+        if part.empty:
+            continue
         last = notes if measure == "return" else ()
         print_table(
             part, comparison_grid(part, measure), style, measure.capitalize(), last, wide=wide

@@ -40,14 +40,16 @@ def _counts(row: dict[str, Any]) -> str:
 
 def _listed() -> list[tuple[str, str, str]]:
     """Return id, text id and summary of every game."""
-    from ragen_envs.registration import GAMES, TEXT_VARIANTS, added_games
+    from ragen_envs.registration import GAMES, TEXT_VARIANTS, added_games, game_of, text_ids
 
     listed = [(game.id, game.text_id, game.summary) for game in GAMES]
     for text_id, (game_id, settings) in TEXT_VARIANTS.items():
         how = ", ".join(f"{name} {value}" for name, value in settings.items())
         listed.append((game_id, text_id, f"the same game with {how}"))
     listed += [(game.id, game.text_id, game.summary) for game in added_games()]
-    return listed
+    known = {text_id for _, text_id, _ in listed}
+    others = ((game_of(text_id) or "", text_id) for text_id in text_ids() if text_id not in known)
+    return [*listed, *((game_id, text_id, f"{game_id} in words") for game_id, text_id in others)]
 
 
 def _row_of(game_id: str, text_id: str, summary: str) -> dict[str, Any] | None:
@@ -60,13 +62,12 @@ def _row_of(game_id: str, text_id: str, summary: str) -> dict[str, Any] | None:
 
 
 def _row(game_id: str, text_id: str, summary: str) -> dict[str, Any]:
-    import gymnasium as gym
-
+    from ragen_envs.conversation import make
     from ragen_envs.levels.instances import manifest
     from ragen_envs.levels.splits import SPLITS
 
-    env = gym.make(game_id)
-    levels = str(env.get_wrapper_attr("distribution"))
+    game: Any = make(text_id).unwrapped
+    levels = str(game.distribution)
     counts = {
         split: int(manifest().get(f"{levels}.{split}.jsonl", {}).get("instances", 0))
         for split in SPLITS
@@ -76,7 +77,7 @@ def _row(game_id: str, text_id: str, summary: str) -> dict[str, Any]:
         "text_id": text_id,
         "summary": summary,
         "levels": levels,
-        "numbered": not getattr(env.unwrapped, "has_packs", True),
+        "numbered": not getattr(game, "has_packs", True),
         **counts,
     }
 

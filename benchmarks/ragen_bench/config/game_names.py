@@ -4,17 +4,19 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from ragen_envs.errors import RagenError
-from ragen_envs.registration import text_ids
+from ragen_envs.registration import plain_id, text_ids
 
 
 def text_id_of(name: str) -> str:
-    """Return the id of the conversation env that a name stands for; see ``find_game``.
+    """Return the id of the conversation env that a name stands for, or of another environment.
+
+    See ``find_game`` for names.
 
     Raises:
         RagenError: There is no such game.
     """
     known = text_ids()
-    found = find_game(name, known)
+    found = find_game(name, known) or plain_id(name)
     if found is None:
         check_one_player(name)
         raise RagenError(f"unknown game '{name}'; known are {', '.join(short_names(known))}")

@@ -20,8 +20,9 @@ from ragen_bench.config.game_names import (
     squeezed,
 )
 from ragen_envs.conversation.settings import SETTING_NAMES
+from ragen_envs.conversation.text_wrapper import TEXT_SETTINGS
 from ragen_envs.errors import InstanceError, RagenError
-from ragen_envs.registration import creator_of, game_of, text_ids
+from ragen_envs.registration import creator_of, game_of, plain_id, text_ids
 
 __all__ = [
     "SamplingSettings",
@@ -52,7 +53,7 @@ class Task(_Model):
     """One row of the table: a game in its text form."""
 
     env: str
-    """Id of a conversation env, such as ``ragen/SokobanText-v0``."""
+    """Id of a conversation env, such as ``ragen/SokobanText-v0``, or of another environment of Gymnasium."""
     settings: dict[str, JsonValue] = Field(default_factory=dict)
     """Conversation settings and keywords of the game that differ from those of the id."""
 
@@ -152,7 +153,7 @@ def _choose(suite: Suite, games: list[str], known: Sequence[str]) -> dict[str, T
             own.add(game)
         elif (task := names.get(squeezed(game))) is not None:
             own.add(task)
-        elif (text_id := find_game(game, known)) is not None:
+        elif (text_id := find_game(game, known) or plain_id(game)) is not None:
             added[_task_name(text_id)] = Task(env=text_id)
         else:
             check_one_player(game)
@@ -236,7 +237,7 @@ def task_spec(suite: Suite, name: str, index: int, attempt: int = 0) -> EpisodeS
 
 def _check_task(task: Task) -> None:
     games = text_ids()
-    game = game_of(task.env)
+    game = game_of(task.env) or plain_id(task.env)
     if game is None:
         raise RagenError(
             f"unknown game '{task.env}'; known are {', '.join(games)}; ragen match plays those of several "
@@ -255,4 +256,4 @@ def known_settings(game_id: str) -> tuple[str, ...]:
         return SETTING_NAMES
     parameters = inspect.signature(creator).parameters
     own = [p for p in parameters if p not in ("render_mode", "split")]  # the suite names the split
-    return (*SETTING_NAMES, *own)
+    return (*SETTING_NAMES, *(() if hasattr(creator, "text") else TEXT_SETTINGS), *own)

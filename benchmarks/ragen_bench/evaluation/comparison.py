@@ -169,7 +169,8 @@ def compare_sides(a: Side, b: Side) -> tuple[pd.DataFrame, list[str]]:
     pairs = {task: pair for task in a.run.config.suite.tasks if (pair := pair_episodes(a, b, task))}
     if not pairs:
         raise RagenError(f"{a} and {b} have no instance in common")
-    rows = [row for measure in ("success", "return") for row in _rows(pairs, measure)]
+    scored = {task: pair for task, pair in pairs.items() if any(a.has_success for a, _ in pair)}
+    rows = [*_rows(scored, "success"), *_rows(pairs, "return")]
     return pd.DataFrame(rows), _notes(a, b, pairs)
 
 

@@ -136,7 +136,9 @@ def summarise_episodes(episodes: Sequence[Episode]) -> dict[str, Any]:
     """Return the columns of ``summarise`` that one agent's episodes of a game give, at least one."""
     turns = [turn for episode in episodes for turn in episode.turns]
     effective = [hit for turn in turns for hit in turn.effective]
-    success = success_rate([episode.success for episode in episodes], level_clusters(episodes))
+    success = Interval(math.nan, math.nan, math.nan)
+    if any(episode.has_success for episode in episodes):
+        success = success_rate([episode.success for episode in episodes], level_clusters(episodes))
     return {
         "n": len(episodes),
         "success": success.estimate,
@@ -228,7 +230,7 @@ def notes(run: Run) -> list[str]:
     sampled = {
         task
         for (_, task), sample in run.samples.items()
-        if any(episode.random_success is None for episode in sample.values())
+        if any(e.random_success is None and e.optimal_success is not None for e in sample.values())
     }
     lines += [_reference_note(run, task) for task in run.config.suite.tasks if task in sampled]
     lines += [note for task in run.config.suite.tasks for note in _optimum_note(run, task)]
@@ -270,8 +272,8 @@ def _optimum_note(run: Run, task: str) -> list[str]:
     if not unknown:
         return []
     return [
-        f"no optimum and no score of {task}: the exact search gives up on {unknown} of {len(played)} levels "
-        "under these limits of turns and actions"
+        f"no optimum and no score of {task}: it has no oracle, or the exact search gives up under these "
+        f"limits of turns and actions ({unknown} of {len(played)} levels)"
     ]
 
 

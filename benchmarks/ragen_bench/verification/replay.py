@@ -162,6 +162,7 @@ def _outcome(episode: Episode, env: ConversationWrapper, total: list[float]) -> 
     yield Check(None, "end", episode.end, episode.end if cut_short else env.end)
     yield Check(None, "error", episode.error is not None, episode.end == EndReason.ERROR)
     yield Check(None, "success", episode.success, bool(env.success) and not cut_short)
+    yield Check(None, "has_success", episode.has_success, env.success is not None)
     yield Check(None, "episode_return", episode.episode_return, sum(total))
     yield Check(None, "closing", episode.closing, "" if cut_short else env.user)
 

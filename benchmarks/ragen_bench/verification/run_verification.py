@@ -186,7 +186,16 @@ def verify_record(what: str, record: Record[Any], config: AnyConfig) -> None:
     Raises:
         MismatchError: Something differs; the message names line, episode, turn and field.
     """
-    _raise_first(what, record, _checks(config, record))
+    try:
+        _raise_first(what, record, _checks(config, record))
+    except MismatchError as error:
+        first, second = ([str(check.recomputed) for check in _checks(config, record)] for _ in "ab")
+        if first == second:
+            raise
+        raise MismatchError(
+            f"{error}; two more replays of it differ from each other, so the environment is not "
+            "deterministic under a seed and its runs cannot be verified"
+        ) from error
 
 
 def _raise_first(what: str, record: Record[Any], checks: Iterator[Check]) -> None:

@@ -146,8 +146,11 @@ class RunState:
     def save_best(self, journal: Journal, metrics: dict[str, Any]) -> None:
         """Save the model if it was evaluated and is better than any before."""
         score, best = metrics.get("validation/success"), self.progress.best
-        if score is not None and (best is None or score > best):
-            self.update(best=score)
+        if score is None:
+            return
+        earned, most = metrics["validation/return"], self.progress.best_return
+        if best is None or score > best or (score == best == 0 and earned > most):
+            self.update(best=score, best_return=earned)
             self._write(journal, self.run_dir / BEST, model_only=True)
 
     def save_due(self, journal: Journal, now: bool = False) -> None:

@@ -31,15 +31,21 @@ function blunderOf(episode) {
   return episode.turns.find((turn) => turn.decision?.blunder)?.decision.blunder ?? "none";
 }
 
+function outcomeOf({ success }) {
+  if (success === null) return ["·", "played", ""];
+  return success ? ["✓", "solved", "solved"] : ["✗", "not solved", "unsolved"];
+}
+
 function fillList() {
   state.shown = episodes.filter(wanted);
   at("count").textContent = `${state.shown.length} of ${episodes.length} episodes`;
   at("episodes").replaceChildren(
     ...state.shown.map((episode) => {
-      const link = make("a", `${episode.success ? "✓" : "✗"} ${episode.name}`);
+      const [mark, outcome, style] = outcomeOf(episode);
+      const link = make("a", `${mark} ${episode.name}`);
       link.href = `#${episode.name}`;
-      link.title = `level ${episode.name}: ${episode.success ? "solved" : "not solved"}, return ${episode.return}`;
-      link.className = episode.success ? "solved" : "unsolved";
+      link.title = `level ${episode.name}: ${outcome}, return ${episode.return}`;
+      link.className = style;
       const item = make("li");
       item.append(link);
       return item;
@@ -171,7 +177,7 @@ function planOf(best) {
 
 function drawHead() {
   const { episode } = state;
-  at("heading").textContent = `Level ${episode.name}: ${episode.success ? "solved" : "not solved"}`;
+  at("heading").textContent = `Level ${episode.name}: ${outcomeOf(episode)[1]}`;
   const best = episode.optimum === null ? "not computed" : `${Math.round(1000 * episode.optimum) / 10}%`;
   const optimum = `best possible chance: ${best}`;
   at("facts").textContent = `return ${episode.return} · end: ${episode.end} · ${optimum} · level key ${episode.key}${episode.error ? ` · ${episode.error}` : ""}`;
