@@ -64,10 +64,15 @@ def settings_page() -> str:
 
 def _parts(registry: Registry[Any]) -> str:
     """Return the table of what a field chooses among."""
-    rows = [f"`{registry.field}`:\n", "| name | | needs |", "|---|---|---|"]
+    cites = any(getattr(part, "published", None) for part in registry)
+    heads = ["name", "", *["published with"] * cites, "needs"]
+    rows = [f"`{registry.field}`:\n", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for part in registry:
         needs = [said for flag, said in _NEEDS.items() if getattr(part, flag, False)]
-        rows.append(f"| `{part.name}` | {part.summary} | {', '.join(needs)} |")
+        published = getattr(part, "published", {}).items()
+        settings = ", ".join(f"`{name.split('.')[-1]}={value}`" for name, value in published)
+        cells = [f"`{part.name}`", part.summary, *[settings] * cites, ", ".join(needs)]
+        rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
 
 

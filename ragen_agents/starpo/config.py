@@ -130,8 +130,8 @@ class Advantage(_Section):
     """Discount per action token (paper: 1)."""
     lam: Unit = 1.0
     """Lambda per action token (paper: 1)."""
-    turn_gamma: Unit = 1.0
-    """Discount per turn, for turn-gae, bilevel-gae and gigpo."""
+    turn_gamma: Unit = 0.95
+    """Discount per turn, for turn-gae, bilevel-gae and gigpo (code of RAGEN and GiGPO: 0.95)."""
     turn_lam: Unit = 1.0
     """Lambda per turn, for turn-gae and bilevel-gae."""
     whiten: bool = True

@@ -1,9 +1,9 @@
 """Warn of settings that a run would silently ignore, and of methods that are only half set."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
 from ragen_agents.starpo.config import TrainConfig
 from ragen_agents.starpo.parts.estimators import ESTIMATORS
@@ -21,21 +21,25 @@ def setting_warnings(config: TrainConfig) -> Iterator[str]:
         if value != attrgetter(name)(TrainConfig()) and (cause := reason(config)) is not None:
             shown = value if isinstance(value, str) else json.dumps(value)
             yield f"{name}={shown} has no effect with {cause}"
-    given = config.loss.agg_mode
     for field, part in (
         (ESTIMATORS.field, ESTIMATORS[config.advantage.estimator]),
         (POLICY_LOSSES.field, POLICY_LOSSES[config.loss.policy_loss]),
     ):
-        if part.agg_mode not in (None, given):
-            yield (
-                f"{field}={part.name} was published with loss.agg_mode={part.agg_mode}, but it is {given}"
-            )
+        for name, value in part.published.items():
+            if (given := _setting(config, name, part.params)) != value:
+                yield f"{field}={part.name} was published with {name}={value}, but it is {given}"
     for name in ("critic_warmup", "warmup_iterations"):
         if (length := getattr(config.update, name)) >= config.iterations:
             yield (
                 f"update.{name} is {length}, but iterations is {config.iterations}: the policy "
                 f"{'does not learn' if name == 'critic_warmup' else 'never has its full learning rate'}"
             )
+
+
+def _setting(config: TrainConfig, name: str, defaults: Mapping[str, float]) -> Any:
+    """Return the value of a setting, which may be a part's own with a default."""
+    section, _, own = name.partition(".params.")
+    return {**defaults, **getattr(config, section).params}[own] if own else attrgetter(name)(config)
 
 
 def _read_by(*estimators: str) -> Reason:
@@ -47,6 +51,12 @@ def _read_by(*estimators: str) -> Reason:
         return None if reads else f"advantage.estimator={estimator.name}"
 
     return reason
+
+
+def _discounts_no_turns(config: TrainConfig) -> str | None:
+    # Settings of earlier versions, whose default was 1.0, are not in vain.
+    discounts = config.advantage.turn_gamma < 1.0
+    return _read_by("turn-gae", "bilevel-gae", "gigpo")(config) if discounts else None
 
 
 def _without_critic(config: TrainConfig) -> str | None:
@@ -65,21 +75,31 @@ def _if_set(name: str, *values: object) -> Reason:
     return reason
 
 
+def _unbounded_below(config: TrainConfig) -> str | None:
+    loss = config.loss
+    unbounded = loss.policy_loss == "cispo" and not loss.params.get("lower")
+    return (
+        f"loss.policy_loss={loss.policy_loss}" if unbounded or loss.policy_loss == "gpg" else None
+    )
+
+
 def _reads_no_returns(config: TrainConfig) -> str | None:
     return None if config.filter.reads_returns else f"filter.kind={config.filter.kind}"
 
 
 IGNORED: Final[dict[str, Reason]] = {
-    "advantage.gamma": _read_by("gae", "bilevel-gae"),
+    "advantage.gamma": _read_by("gae", "bilevel-gae", "reinforce++"),
     "advantage.lam": _read_by("gae", "bilevel-gae"),
-    "advantage.turn_gamma": _read_by("turn-gae", "bilevel-gae", "gigpo"),
+    "advantage.turn_gamma": _discounts_no_turns,
     "advantage.turn_lam": _read_by("turn-gae", "bilevel-gae"),
     "advantage.whiten": _without_critic,
     "critic.kind": _without_critic,
     "filter.ratio": _if_set("filter.kind", "none", "nonzero"),
     "reward.in_filter": _reads_no_returns,
     "loss.cliprange_value": _without_critic,
-    "loss.dual_clip": _if_set("loss.policy_loss", "cispo"),
+    "loss.clip_ratio_low": _unbounded_below,
+    "loss.clip_ratio_high": _if_set("loss.policy_loss", "gpg"),
+    "loss.dual_clip": _if_set("loss.policy_loss", "cispo", "gmpo", "gpg"),
     "loss.kl": _if_set("loss.kl_coef", 0.0),
     "loss.kl_coef": _if_set("loss.kl", "none"),
 }

@@ -1,7 +1,9 @@
-"""GSPO, CISPO, GiGPO, masked importance sampling, DAPO's refill and RAGEN-2's filters, against slow ones."""
+"""Published methods against slow ones: losses, estimators, filters, DAPO's refill, importance sampling."""
 
+import itertools
 import math
 import statistics
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,8 +17,18 @@ from ragen_bench.__main__ import main  # noqa: E402
 from training_runs import lines, trainer  # noqa: E402
 
 from ragen_agents.rollout.trajectory import Trajectory, TrajectoryTurn  # noqa: E402
-from ragen_agents.starpo import ESTIMATORS, POLICY_LOSSES, TrainConfig  # noqa: E402
+from ragen_agents.starpo import AGGREGATIONS, ESTIMATORS, POLICY_LOSSES, TrainConfig  # noqa: E402
+from ragen_agents.starpo.ignored_settings import setting_warnings  # noqa: E402
+from ragen_agents.starpo.math.advantages import (  # noqa: E402
+    bilevel_gae,
+    gpg,
+    maxrl,
+    opo,
+    place_rewards,
+    reinforce,
+)
 from ragen_agents.starpo.math.losses import within_bounds  # noqa: E402
+from ragen_agents.starpo.parts.aggregations import BatchTotals  # noqa: E402
 from ragen_agents.starpo.parts.estimators import EstimatorInput  # noqa: E402
 from ragen_agents.starpo.parts.filters import apply_filter  # noqa: E402
 from ragen_agents.starpo.parts.policy_losses import PolicyLossInput  # noqa: E402
@@ -102,7 +114,8 @@ def loss_input(seed, **settings):
     )
     return PolicyLossInput(
         logprobs=new.requires_grad_(), old_logprobs=old, rollout_logprobs=old, advantages=advantages,
-        turn_ids=TURNS, mask=TURNS >= 0, settings=TrainConfig(loss=settings).loss, params={},
+        turn_ids=TURNS, mask=TURNS >= 0, settings=TrainConfig(loss=settings).loss,
+        params=POLICY_LOSSES[settings["policy_loss"]].params,
     )  # fmt: skip
 
 
@@ -113,6 +126,7 @@ def gradient(part, loss):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_gspo_is_ppo_with_one_ratio_a_sequence(seed):
+    """With one advantage per trajectory, the gradient of the ratio is that of the sequence form."""
     part = loss_input(seed, policy_loss="gspo")
     found = POLICY_LOSSES["gspo"].function(part)
     expected = torch.zeros((), dtype=torch.float64)
@@ -138,16 +152,82 @@ def test_cispo_weighs_log_probabilities_and_cuts_no_gradient(seed):
     grad = gradient(part, found.loss[part.mask].sum())
     for row, t in part.mask.nonzero().tolist():
         ratio = math.exp(float((part.logprobs - part.old_logprobs).detach()[row, t]))
-        weight = min(max(ratio, 0.8), 1.28)
+        weight = min(ratio, 1.28)  # no lower bound
         assert float(grad[row, t]) == pytest.approx(-weight * float(part.advantages[row, t]))
         assert bool(found.clipped[row, t]) == (weight != ratio)
 
 
-def test_published_aggregations_are_named(tmp_path, tiny, caplog):
-    trainer(tmp_path, {"loss": {"policy_loss": "gspo"}, "model": str(tiny)})
-    assert (
-        "loss.policy_loss=gspo was published with loss.agg_mode=seq-mean-token-mean" in caplog.text
+@pytest.mark.parametrize("seed", range(6))
+def test_gmpo_is_the_geometric_mean_of_clipped_ratios(seed):
+    part = loss_input(seed, policy_loss="gmpo", clip_ratio_low=0.4, clip_ratio_high=0.3)
+    found = POLICY_LOSSES["gmpo"].function(part)
+    expected = torch.zeros((), dtype=torch.float64)
+    for row in range(len(TURNS)):
+        inside = part.mask[row]
+        advantage = part.advantages[row, 0]
+        gaps = (part.logprobs - part.old_logprobs)[row, inside]
+        sign = torch.sign(advantage)
+        kept = sign * torch.minimum(sign * gaps, sign * gaps.clamp(-0.4, 0.3))
+        one = -advantage * kept.mean().exp()
+        expected = expected + one
+        assert found.loss[row, inside].tolist() == pytest.approx([float(one.detach())] * len(gaps))
+    mine = (found.loss * part.mask).sum(1) / part.mask.sum(1)
+    assert torch.allclose(gradient(part, mine.sum()), gradient(part, expected), atol=1e-12)
+
+
+ADVANTAGES = torch.tensor([[0.0, 5, -5, 0, 0, 0, 0], [0, 0, 0, -5, 5, 0, 0]], dtype=torch.float64)
+"""The advantages of each trajectory sum to 0, but those of its tokens differ."""
+
+
+@pytest.mark.parametrize("loss", POLICY_LOSSES.names)
+@pytest.mark.parametrize("aggregation", AGGREGATIONS.names)
+def test_every_token_is_moved_by_its_own_advantage(loss, aggregation):
+    part = loss_input(0, policy_loss=loss)
+    part = replace(
+        part, logprobs=part.old_logprobs.clone().requires_grad_(), advantages=ADVANTAGES,
+        params=POLICY_LOSSES[loss].params,
+    )  # fmt: skip
+    totals = BatchTotals(float(part.mask.sum()), 2.0, 0.0, 8.0)
+    per_token = POLICY_LOSSES[loss].function(part).loss
+    moved = -gradient(part, AGGREGATIONS[aggregation].function(per_token, part.mask, totals))
+    assert torch.equal(moved.sign(), (ADVANTAGES * part.mask).sign())
+    scale = (moved[part.mask] / ADVANTAGES[part.mask]).nan_to_num()
+    by_row = {"token-mean": 1 / 9, "seq-mean-token-sum": 1 / 2, "seq-mean-token-sum-norm": 1 / 16}
+    expected = (
+        [1 / 10, 1 / 8] if aggregation == "seq-mean-token-mean" else [by_row[aggregation]] * 2
     )
+    assert scale[[0, 1, 7, 8]].tolist() == pytest.approx([expected[0]] * 2 + [expected[1]] * 2)
+
+
+@pytest.mark.parametrize("name", ESTIMATORS.names)
+def test_every_estimator_tells_rewards_apart(name):
+    """An advantage changes when the last reward of an episode does."""
+    episodes = [
+        episode(0, [("a", 2, 0.0), (state, 1, reward)])
+        for state, reward in (("b", 1.0), ("b", 0.0), ("c", 0.5))
+    ]
+    better = [*episodes[:2], episode(0, [("a", 2, 0.0), ("c", 1, 2.0)])]
+    for each in (episodes, better):
+        each[0].success = True
+    better[2].success = True
+    before, after = (estimated(name, each, turn_gamma=0.9) for each in (episodes, better))
+    assert float(after[2, -1] - before[2, -1]) > 0.05
+    assert before[:, 0].abs().max() == 0
+
+
+def test_what_leaves_a_publication_is_named(tmp_path, tiny, caplog):
+    trainer(tmp_path / "a", {"loss": {"policy_loss": "gspo"}, "model": str(tiny)})
+    gspo = "loss.policy_loss=gspo was published with"
+    assert f"{gspo} loss.agg_mode=seq-mean-token-mean, but it is token-mean" in caplog.text
+    assert f"{gspo} loss.clip_ratio_low=0.0003, but it is 0.2" in caplog.text
+    variant = {"estimator": "gigpo", "turn_gamma": 1.0, "params": {"budget": 1}}
+    warned = list(setting_warnings(TrainConfig(advantage=variant)))
+    assert [text.split(" with ")[1] for text in warned] == [
+        "advantage.turn_gamma=0.95, but it is 1.0",
+        "advantage.params.budget=0.0, but it is 1.0",
+    ]
+    for name in ("gigpo", "bilevel-gae", "opo", "maxrl", "reinforce++"):
+        assert not list(setting_warnings(TrainConfig(advantage={"estimator": name})))
 
 
 def test_masked_importance_sampling():
@@ -201,26 +281,32 @@ def episode(group, turns):
     return made
 
 
-def gigpo(episodes, turn_gamma, **params):
+def estimated(name, episodes, turn_gamma, **params):
+    """Return the advantages that an estimator gives to the episodes' tokens, with a critic that says 0.1."""
     turn_ids = torch.full((len(episodes), 1 + max(2 * len(e.turns) for e in episodes)), -1)
     for row, each in enumerate(episodes):
         turn_ids[row, : len(each.turn_ids)] = torch.tensor(each.turn_ids)
-    estimator = ESTIMATORS["gigpo"]
+    estimator = ESTIMATORS[name]
+    rewards = place_rewards([[turn.reward for turn in e.turns] for e in episodes], turn_ids)
     batch = EstimatorInput(
-        rewards=torch.zeros(turn_ids.shape), values=None,
+        rewards=rewards, values=torch.where(turn_ids >= 0, 0.1, 0.0),
         returns=torch.tensor([e.episode_return for e in episodes]),
         groups=torch.tensor([e.group for e in episodes]), turn_ids=turn_ids, trajectories=episodes,
         settings=TrainConfig(advantage={"turn_gamma": turn_gamma}).advantage,
         params={**estimator.params, **params},
     )  # fmt: skip
-    found = estimator.function(batch).advantages
+    return estimator.function(batch).advantages
+
+
+def gigpo(episodes, turn_gamma, **params):
+    found = estimated("gigpo", episodes, turn_gamma, **params)
     return [
         [float(found[row, 1 + 2 * t]) for t in range(len(e.turns))]
         for row, e in enumerate(episodes)
     ]
 
 
-def slow_gigpo(episodes, turn_gamma, omega=1.0, budget=1.0, divide=1.0):
+def slow_gigpo(episodes, turn_gamma, omega=1.0, budget=0.0, divide=1.0, over_turns=1.0):
     def normal(value, among):
         if len(among) < 2 or statistics.stdev(among) < 1e-8:
             return 0.0
@@ -235,7 +321,8 @@ def slow_gigpo(episodes, turn_gamma, omega=1.0, budget=1.0, divide=1.0):
     found = []
     for own in episodes:
         peers = [e for e in episodes if e.group == own.group]
-        whole = normal(own.episode_return, [e.episode_return for e in peers])
+        counted = [e for e in peers for _ in (e.turns if over_turns else [e])]
+        whole = normal(own.episode_return, [e.episode_return for e in counted])
         row = []
         for t, turn in enumerate(own.turns):
             alike = [
@@ -259,11 +346,12 @@ TURN = st.tuples(st.sampled_from("ab"), st.integers(1, 2), st.integers(-2, 2).ma
         max_size=6,
     ),
     st.sampled_from([1.0, 0.9]),
-    st.sampled_from([0.0, 1.0]),
-    st.sampled_from([0.0, 1.0]),
+    st.fixed_dictionaries(
+        dict.fromkeys(["budget", "divide", "over_turns"], st.sampled_from([0.0, 1.0]))
+    ),
 )
-def test_gigpo_compares_turns_that_start_in_one_state(episodes, turn_gamma, budget, divide):
-    settings = {"omega": 0.5, "budget": budget, "divide": divide}
+def test_gigpo_compares_turns_that_start_in_one_state(episodes, turn_gamma, variant):
+    settings = {"omega": 0.5, **variant}
     found = gigpo(episodes, turn_gamma, **settings)
     expected = slow_gigpo(episodes, turn_gamma, **settings)
     for mine, theirs in zip(found, expected, strict=True):
@@ -273,8 +361,71 @@ def test_gigpo_compares_turns_that_start_in_one_state(episodes, turn_gamma, budg
 def test_the_key_of_a_state_may_hold_what_is_left():
     """Two visits of one state, one of them with a turn less: alike only if the budget is left out."""
     pair = [episode(0, [("a", 2, 0.0), ("a", 1, 1.0)]), episode(0, [("b", 2, 1.0)])]
-    assert gigpo(pair, 0.5)[0] == pytest.approx([0.0, 0.0])
-    assert gigpo(pair, 0.5, budget=0.0)[0] == pytest.approx([-(0.5**0.5), 0.5**0.5])
+    assert gigpo(pair, 0.5, budget=1.0)[0] == pytest.approx([0.0, 0.0])
+    assert gigpo(pair, 0.5)[0] == pytest.approx([-(0.5**0.5), 0.5**0.5])
+
+
+def test_published_gigpo_has_a_step_level_with_a_reward_at_the_end_alone():
+    """In RAGEN's way of counting, a longer way to the same reward is worth less where it began."""
+    pair = [
+        episode(0, [("a", 3, 0.0), ("b", 2, 1.0)]),
+        episode(0, [("a", 3, 0.0), ("b", 2, 0.0), ("c", 1, 1.0)]),
+    ]
+    default = TrainConfig(advantage={"estimator": "gigpo"}).advantage.turn_gamma
+    assert default == 0.95
+    assert gigpo(pair, default)[0] == pytest.approx([0.5**0.5, 0.5**0.5])
+    assert gigpo(pair, 1.0) == [[0.0, 0.0], [0.0, 0.0, 0.0]]
+
+
+def test_the_published_bilevel_gae_on_its_own_example():
+    """RAGEN's core_algos.py: two turns of five tokens, rewards of 1, gamma = lam = 1, 0.95 per turn.
+
+    The return at the end of the first turn is 1 + 0.95 * 1.0 + 0.95 * (1 - 1.0), that of the second 1.
+    """
+    rewards = torch.tensor([[0.0, 0, 0, 0, 1, 0, 0, 0, 0, 1]])
+    values = torch.arange(1, 11)[None] / 10
+    turns = torch.tensor([[0] * 5 + [1] * 5])
+    advantages, returns = bilevel_gae(rewards, values, turns, 1.0, 1.0, 0.95, 1.0)
+    assert returns[0].tolist() == pytest.approx([1.95] * 5 + [1.0] * 5)
+    assert advantages[0, [0, 4, 5, 9]].tolist() == pytest.approx([1.85, 1.45, 0.4, 0.0])
+
+
+def test_opo_has_the_baseline_of_least_variance():
+    """The mean over levels of the squared length-weighted advantage is least at OPO's baseline."""
+    returns, groups = torch.tensor([1.0, 0.0, 0.0, 3.0, 3.0]), torch.tensor([0, 0, 0, 1, 1])
+    lengths = torch.tensor([2, 4, 4, 1, 9])
+    found = opo(returns, groups, lengths)
+    assert found.tolist() == pytest.approx([0.8, -0.2, -0.2, 0.0, 0.0])
+    spread = [float((lengths[:3] * (found[:3] + b) ** 2).sum()) for b in (-0.1, 0.0, 0.1)]
+    assert min(spread) == spread[1]
+
+
+def test_gpg_is_not_shrunk_by_groups_of_equal_returns():
+    returns, groups = torch.tensor([1.0, 0.0, 2.0, 2.0]), torch.tensor([0, 0, 1, 1])
+    assert gpg(returns, groups).tolist() == [1.0, -1.0, 0.0, 0.0]  # alpha = 4 / 2
+
+
+@pytest.mark.parametrize("chance", [0.1, 0.5])
+def test_maxrl_climbs_the_truncated_likelihood(chance):
+    """For groups of four, the exact gradient by p has the paper's weight, sum of (1 - p)^(k-1), k < 4."""
+    size, slope = 4, 0.0
+    for wins in itertools.product([0.0, 1.0], repeat=size):
+        weight = math.prod(chance if win else 1 - chance for win in wins)
+        advantages = maxrl(torch.tensor(wins), torch.zeros(size, dtype=torch.int64))
+        scores = [1 / chance if win else -1 / (1 - chance) for win in wins]
+        slope += (
+            weight * sum(a * s for a, s in zip(advantages.tolist(), scores, strict=True)) / size
+        )
+    assert slope == pytest.approx((1 - (1 - chance) ** (size - 1)) / chance, rel=1e-5)
+
+
+def test_reinforce_whitens_the_rewards_to_come_over_the_batch():
+    mask = TURNS >= 0
+    rewards = torch.zeros(TURNS.shape)
+    rewards[0, 2], rewards[0, 6], rewards[1, 4] = 1.0, 2.0, -1.0
+    found = reinforce(rewards, mask, 0.5)[mask]
+    slow = torch.tensor([0.5 + 0.125, 1.0 + 0.25, 0.5, 1.0, 2.0, -0.125, -0.25, -0.5, -1.0])
+    assert found.tolist() == pytest.approx(((slow - slow.mean()) / slow.std()).tolist(), abs=1e-6)
 
 
 def test_trajectories_know_the_state_that_was_replied_to(tmp_path, tiny):

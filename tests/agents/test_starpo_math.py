@@ -61,15 +61,17 @@ def test_gae_is_that_of_the_action_tokens_alone(case, gamma, lam):
     assert (found[~mask] == 0).all()
 
 
-@given(trajectories(), UNIT, UNIT, UNIT, UNIT)
+@given(trajectories(), UNIT, UNIT, UNIT, UNIT, st.booleans())
 @QUICK
-def test_turn_and_bilevel_gae(case, gamma, lam, turn_gamma, turn_lam):
+def test_turn_and_bilevel_gae(case, gamma, lam, turn_gamma, turn_lam, at_last):
     turn_ids, values, rewards = case
-    turn_adv, turn_returns, first = adv.turn_gae(rewards, values, turn_ids, turn_gamma, turn_lam)
-    both, _ = adv.bilevel_gae(rewards, values, turn_ids, gamma, lam, turn_gamma, turn_lam)
+    turn_adv, turn_returns, read = adv.turn_gae(
+        rewards, values, turn_ids, turn_gamma, turn_lam, at_last
+    )
+    both, _ = adv.bilevel_gae(rewards, values, turn_ids, gamma, lam, turn_gamma, turn_lam, at_last)
     for row in range(len(turn_ids)):
         turns = [turn_ids[row] == k for k in range(int(turn_ids[row].max()) + 1)]
-        value = [float(values[row][at][0]) for at in turns]
+        value = [float(values[row][at][-1 if at_last else 0]) for at in turns]
         reward = [float(rewards[row][at].sum()) for at in turns]
         expected = slow_gae(reward, value, turn_gamma, turn_lam)
         for at, of_turn, start in zip(turns, expected, value, strict=True):
@@ -79,8 +81,8 @@ def test_turn_and_bilevel_gae(case, gamma, lam, turn_gamma, turn_lam):
             assert both[row][at].tolist() == pytest.approx(
                 slow_gae(goal, inside, gamma, lam), abs=1e-4
             )
-            assert int((first[row] & at).sum()) == 1
-    assert torch.allclose(turn_returns[first], (turn_adv + values)[first])
+            assert int((read[row] & at).sum()) == 1
+    assert torch.allclose(turn_returns[read], (turn_adv + values)[read])
 
 
 def test_one_turn_turn_gae_without_discount_is_return_minus_value():
@@ -212,6 +214,7 @@ def test_k2_has_the_gradient_of_the_divergence():
 
 
 AGGREGATED = {
+    "seq-mean-token-sum": lambda rows: float(np.mean([float(r.sum()) for r in rows])),
     "token-mean": lambda rows: float(torch.cat(rows).mean()),
     "seq-mean-token-mean": lambda rows: float(np.mean([float(r.mean()) for r in rows])),
     "seq-mean-token-sum-norm": lambda rows: float(np.mean([float(r.sum()) for r in rows])) / 50,

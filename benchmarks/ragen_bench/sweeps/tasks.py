@@ -41,7 +41,8 @@ _SCALES: Final[dict[ScaleName, dict[str, Any]]] = {
         "rollout": {"prompts_per_iteration": 8, "group_size": 8},
         "update": {"mini_batch_size": 16},
         "evaluation": {"every": 10, "episodes": 64},
-        # Only warnings depend on it; it is what the results that are kept were made with.
+        # What the results that are kept were made with. No cell reads turn_gamma, and only warnings window.
+        "advantage": {"turn_gamma": 1.0},
         "monitor": {"window": 10},
     },
     "paper": {"engine": "vllm", "evaluation": {"every": 10, "episodes": 256}},

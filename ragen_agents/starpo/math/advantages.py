@@ -6,7 +6,7 @@ one turn is the first of the next.
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import torch
 from torch import Tensor
@@ -25,12 +25,18 @@ def grpo(returns: Tensor, groups: Tensor) -> Tensor:
         returns: (B,), of whole trajectories.
         groups: (B,) int64, which group each belongs to.
     """
+    return _per_group(returns, groups, lambda inside, _: (inside - inside.mean()) / inside.std())
+
+
+def _per_group(
+    returns: Tensor, groups: Tensor, function: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    """Return a function of each group's returns and mask of members, and 0 for groups of equal returns."""
     advantages = torch.zeros_like(returns)
     for group in groups.unique():
         members = groups == group
-        inside = returns[members]
-        if _differ(inside):
-            advantages[members] = (inside - inside.mean()) / inside.std()
+        if _differ(returns[members]):
+            advantages[members] = function(returns[members], members)
     return advantages
 
 
@@ -51,13 +57,7 @@ def dr_grpo(returns: Tensor, groups: Tensor) -> Tensor:
         returns: (B,), of whole trajectories.
         groups: (B,) int64, which group each belongs to.
     """
-    advantages = torch.zeros_like(returns)
-    for group in groups.unique():
-        members = groups == group
-        inside = returns[members]
-        if _differ(inside):
-            advantages[members] = inside - inside.mean()
-    return advantages
+    return _per_group(returns, groups, lambda inside, _: inside - inside.mean())
 
 
 def rloo(returns: Tensor, groups: Tensor) -> Tensor:
@@ -69,13 +69,55 @@ def rloo(returns: Tensor, groups: Tensor) -> Tensor:
         returns: (B,), of whole trajectories.
         groups: (B,) int64, which group each belongs to.
     """
-    advantages = torch.zeros_like(returns)
-    for group in groups.unique():
-        members = groups == group
-        inside = returns[members]
-        if _differ(inside):
-            advantages[members] = inside - (inside.sum() - inside) / (len(inside) - 1)
-    return advantages
+    return _per_group(
+        returns, groups, lambda inside, _: inside - (inside.sum() - inside) / (len(inside) - 1)
+    )
+
+
+def opo(returns: Tensor, groups: Tensor, lengths: Tensor) -> Tensor:
+    """Return R minus the mean of the group weighted by length (OPO, arXiv 2505.23585), (B,).
+
+    This baseline has the least variance if the squared norm of a gradient is proportional to the length.
+
+    Args:
+        returns: (B,), of whole trajectories.
+        groups: (B,) int64, which group each belongs to.
+        lengths: (B,), action tokens of each.
+    """
+
+    def centred(inside: Tensor, members: Tensor) -> Tensor:
+        return inside - (inside * lengths[members]).sum() / lengths[members].sum()
+
+    return _per_group(returns, groups, centred)
+
+
+def gpg(returns: Tensor, groups: Tensor) -> Tensor:
+    """Return R minus the mean of the group, times the batch's size over that of groups that differ, (B,).
+
+    So groups of equal returns do not shrink the gradient (GPG, arXiv 2504.02546, alpha).
+    """
+    advantages = dr_grpo(returns, groups)
+    differ = _per_group(returns, groups, lambda inside, _: torch.ones_like(inside)).sum()
+    return advantages * len(returns) / differ.clamp(min=1)
+
+
+def maxrl(successes: Tensor, groups: Tensor) -> Tensor:
+    """Return (success - mean) / mean within each group (MaxRL, arXiv 2602.02710), (B,).
+
+    Args:
+        successes: (B,), 0 or 1.
+        groups: (B,) int64, which group each belongs to.
+    """
+    return _per_group(successes, groups, lambda inside, _: inside / inside.mean() - 1)
+
+
+def reinforce(rewards: Tensor, mask: Tensor, gamma: float) -> Tensor:
+    """Return the discounted rewards from each action token on, whitened (REINFORCE++, arXiv 2501.03262).
+
+    Arguments are those of ``gae``; (B, T).
+    """
+    to_go, _ = gae(rewards, torch.zeros_like(rewards), mask, gamma, 1.0)
+    return whiten(to_go, mask)
 
 
 def gae(
@@ -109,8 +151,9 @@ def gae(
 
 
 def turn_gae(
-    rewards: Tensor, values: Tensor, turn_ids: Tensor, gamma: float, lam: float
-) -> tuple[Tensor, Tensor, Tensor]:
+    rewards: Tensor, values: Tensor, turn_ids: Tensor, gamma: float, lam: float,
+    at_last: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Return advantages over turns, equal on all tokens of a turn.
 
     A turn's value is that before its first action token; its reward is the sum of its tokens'. Turns are
@@ -122,41 +165,43 @@ def turn_gae(
         turn_ids: (B, T) int64, -1 for context.
         gamma: Discount per turn.
         lam: Lambda per turn.
+        at_last: Whether a turn's value is that before its last action token instead.
 
     Returns:
-        Advantages (B, T); returns (B, T), at the first token of each turn; the mask of those, bool.
+        Advantages (B, T); returns (B, T), at the token of each turn whose value is read; the mask of those.
     """
-    first = _first_tokens(turn_ids)
+    read = _last_tokens(turn_ids) if at_last else _first_tokens(turn_ids)
     count = int(turn_ids.max()) + 1
     index = turn_ids.clamp(min=0)
     mask = turn_ids >= 0
     shape = (values.shape[0], max(count, 1))
-    value = values.new_zeros(shape).scatter_add_(1, index, torch.where(first, values, 0.0))
+    value = values.new_zeros(shape).scatter_add_(1, index, torch.where(read, values, 0.0))
     reward = values.new_zeros(shape).scatter_add_(1, index, torch.where(mask, rewards, 0.0))
     exists = torch.zeros(shape, dtype=torch.int64, device=values.device)
     exists = exists.scatter_add_(1, index, mask.long()) > 0
     over_turns, _ = gae(reward, value, exists, gamma, lam)
     advantages = torch.where(mask, over_turns.gather(1, index), 0.0)
-    return advantages, torch.where(first, advantages + values, 0.0), first
+    return advantages, torch.where(read, advantages + values, 0.0), read
 
 
 def bilevel_gae(
     rewards: Tensor, values: Tensor, turn_ids: Tensor, gamma: float, lam: float,
-    turn_gamma: float, turn_lam: float,
+    turn_gamma: float, turn_lam: float, at_last: bool = True,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return advantages over turns, then over the tokens inside each turn (RAGEN v2, bi-level GAE).
 
     The turn's return, advantage + value from ``turn_gae``, is what its tokens lead to: inside the turn it
-    takes the place of the reward at the last token, and nothing flows over the turn's end.
+    takes the place of the reward at the last token, and nothing flows over the turn's end. The value of a
+    turn is that before its last token, as published, or before its first.
 
     Returns:
         Advantages and returns, (B, T) each.
     """
-    _, turn_returns, first = turn_gae(rewards, values, turn_ids, turn_gamma, turn_lam)
+    _, turn_returns, read = turn_gae(rewards, values, turn_ids, turn_gamma, turn_lam, at_last)
     index = turn_ids.clamp(min=0)
     mask = turn_ids >= 0
     shape = (values.shape[0], int(index.max()) + 1)
-    goal = values.new_zeros(shape).scatter_add_(1, index, torch.where(first, turn_returns, 0.0))
+    goal = values.new_zeros(shape).scatter_add_(1, index, torch.where(read, turn_returns, 0.0))
     last = _last_tokens(turn_ids)
     advantages = torch.zeros_like(values)
     carried = values.new_zeros(values.shape[0])

@@ -49,30 +49,43 @@ def clipped_surrogate(
 
 
 def clipped_weight(
-    logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, low: float, high: float
+    logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, low: float | None, high: float
 ) -> TokenLoss:
     """Return CISPO's loss (MiniMax 2025, arXiv 2506.13585): the clipped ratio weighs log pi, as a constant.
 
-    Arguments are those of ``clipped_surrogate``.
+    Arguments are those of ``clipped_surrogate``; without ``low`` there is no lower bound.
     """
     ratio = torch.exp((logprobs - old_logprobs).clamp(-20.0, 20.0)).detach()
-    bounded = ratio.clamp(1.0 - low, 1.0 + high)
+    bounded = ratio.clamp(None if low is None else 1.0 - low, 1.0 + high)
     return TokenLoss(-bounded * advantages * logprobs, bounded != ratio)
 
 
-def sequence_logprobs(logprobs: Tensor, sequences: Tensor) -> Tensor:
-    """Return the mean log-probability of the sequence that each token belongs to, on all of its tokens.
+def with_sequence_ratio(log_ratios: Tensor, mask: Tensor) -> Tensor:
+    """Return log-ratios with the value of their sequence's mean and each token's own gradient, (B, T).
+
+    The token form of GSPO (arXiv 2507.18071, section 4.3): with one advantage per sequence its gradient is
+    that of the mean, and different advantages of tokens do not cancel.
 
     Args:
-        logprobs: (B, T).
-        sequences: (B, T) int64: number of the token's sequence within its row, from 0; -1 for none.
+        log_ratios: (B, T), with gradient.
+        mask: (B, T) bool, the tokens of each row's sequence.
     """
-    inside = sequences >= 0
-    index = sequences.clamp(min=0)
-    shape = (len(logprobs), int(index.max()) + 1)
-    sums = logprobs.new_zeros(shape).scatter_add(1, index, torch.where(inside, logprobs, 0.0))
-    counts = logprobs.new_zeros(shape).scatter_add(1, index, inside.to(logprobs.dtype))
-    return torch.where(inside, (sums / counts.clamp(min=1)).gather(1, index), 0.0)
+    own = log_ratios.detach()
+    mean = torch.where(mask, own, 0.0).sum(1, keepdim=True) / mask.sum(1, keepdim=True).clamp(min=1)
+    return log_ratios - own + mean
+
+
+def geometric_mean(
+    logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float
+) -> TokenLoss:  # fmt: skip
+    """Return GMPO's loss (arXiv 2507.20673): the ratio is the geometric mean of the tokens' clipped ratios.
+
+    Arguments are those of ``clipped_surrogate``, but log-ratios are clipped, to [-low, high].
+    """
+    gap = logprobs - old_logprobs
+    clipped = torch.where(advantages > 0, gap > high, gap < -low) & (advantages != 0)
+    bounded = torch.where(clipped, gap.detach().clamp(-low, high), gap)
+    return TokenLoss(-advantages * with_sequence_ratio(bounded, mask).exp(), clipped)
 
 
 def value_loss(values: Tensor, old: Tensor, returns: Tensor, clip: float | None = None) -> Tensor:

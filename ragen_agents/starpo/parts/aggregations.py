@@ -57,8 +57,12 @@ def _seq_mean_token_mean(per_token: Tensor, mask: Tensor, totals: BatchTotals) -
     return means.sum() / max(totals.sequences, 1.0)
 
 
+def _seq_mean_token_sum(per_token: Tensor, mask: Tensor, totals: BatchTotals) -> Tensor:
+    return torch.where(mask, per_token, 0.0).sum() / max(totals.sequences, 1.0)
+
+
 def _seq_mean_token_sum_norm(per_token: Tensor, mask: Tensor, totals: BatchTotals) -> Tensor:
-    return torch.where(mask, per_token, 0.0).sum() / (max(totals.sequences, 1.0) * totals.length)
+    return _seq_mean_token_sum(per_token, mask, totals) / totals.length
 
 
 for _aggregation in (
@@ -66,6 +70,11 @@ for _aggregation in (
     Aggregation(
         "seq-mean-token-mean", _seq_mean_token_mean,
         "the mean over trajectories of their means over tokens (the paper's formula)",
+    ),
+    Aggregation(
+        "seq-mean-token-sum", _seq_mean_token_sum,
+        "the mean over trajectories of their sums over tokens, the policy gradient itself (REINFORCE, "
+        "Williams 1992)",
     ),
     Aggregation(
         "seq-mean-token-sum-norm", _seq_mean_token_sum_norm,

@@ -18,8 +18,9 @@ A new one is a function, a registration and a test::
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import torch
 from torch import Tensor
 
 from ragen_agents.rollout.trajectory import CONTEXT, Trajectory
@@ -88,9 +89,9 @@ class Estimator:
     """Whether it compares the members of a group, so that ``rollout.group_size`` must be at least 2."""
     reads_token_rewards: bool = False
     """Whether it reads ``rewards`` rather than ``returns``, so that ``loss.kl=reward`` has an effect."""
-    agg_mode: str | None = None
-    """The ``loss.agg_mode`` that it was published with, if it is part of the method; the trainer warns where
-    another one is set."""
+    published: Mapping[str, Any] = field(default_factory=dict)
+    """Settings that are part of the publication, such as ``{"advantage.turn_gamma": 0.95}``; the trainer
+    warns where others are set."""
     params: Mapping[str, float] = field(default_factory=dict)
     """Its own settings and their defaults, set by ``advantage.params``."""
 
@@ -151,7 +152,7 @@ def _bilevel_gae(batch: EstimatorInput) -> AdvantageEstimate:
     return AdvantageEstimate(
         *adv.bilevel_gae(
             batch.rewards, _values(batch), batch.turn_ids, given.gamma, given.lam, given.turn_gamma,
-            given.turn_lam,
+            given.turn_lam, at_last=not batch.params["first_value"],
         )
     )  # fmt: skip
 
@@ -170,8 +171,10 @@ def _dr_grpo(batch: EstimatorInput) -> AdvantageEstimate:
 
 def _gigpo(batch: EstimatorInput) -> AdvantageEstimate:
     of_group = adv.grpo if batch.params["divide"] else adv.dr_grpo
-    whole = per_token(of_group(batch.returns, batch.groups), batch.mask)
     turns = [trajectory.turns for trajectory in batch.trajectories]
+    counts = torch.tensor([len(each) if batch.params["over_turns"] else 1 for each in turns])
+    returns, groups = (each.repeat_interleave(counts) for each in (batch.returns, batch.groups))
+    whole = per_token(of_group(returns, groups)[counts.cumsum(0) - 1], batch.mask)
     steps = adv.step_advantages(
         [adv.step_returns([t.reward for t in each], batch.settings.turn_gamma) for each in turns],
         [[(t.state, t.budget if batch.params["budget"] else None) for t in each] for each in turns],
@@ -181,9 +184,31 @@ def _gigpo(batch: EstimatorInput) -> AdvantageEstimate:
     return AdvantageEstimate(whole + batch.params["omega"] * adv.per_turn(steps, batch.turn_ids))
 
 
+def _opo(batch: EstimatorInput) -> AdvantageEstimate:
+    lengths = batch.mask.sum(1)
+    return AdvantageEstimate(per_token(adv.opo(batch.returns, batch.groups, lengths), batch.mask))
+
+
+def _gpg(batch: EstimatorInput) -> AdvantageEstimate:
+    return AdvantageEstimate(per_token(adv.gpg(batch.returns, batch.groups), batch.mask))
+
+
+def _maxrl(batch: EstimatorInput) -> AdvantageEstimate:
+    successes = batch.returns.new_tensor([t.success for t in batch.trajectories])
+    return AdvantageEstimate(per_token(adv.maxrl(successes, batch.groups), batch.mask))
+
+
+def _reinforce(batch: EstimatorInput) -> AdvantageEstimate:
+    return AdvantageEstimate(adv.reinforce(batch.rewards, batch.mask, batch.settings.gamma))
+
+
+def _reinforce_baseline(batch: EstimatorInput) -> AdvantageEstimate:
+    return AdvantageEstimate(adv.whiten(_dr_grpo(batch).advantages, batch.mask))
+
+
 for _estimator in (
     Estimator(
-        "grpo", _grpo, "(return - mean) / deviation within the group (Shao et al. 2024)",
+        "grpo", _grpo, "(return - mean) / deviation within the group (GRPO, arXiv 2402.03300)",
         needs_group=True,
     ),
     Estimator(
@@ -194,14 +219,47 @@ for _estimator in (
         "dr-grpo", _dr_grpo,
         "return - mean of the group; Dr.GRPO with `loss.agg_mode=seq-mean-token-sum-norm` "
         "(arXiv 2503.20783)",
-        needs_group=True, agg_mode="seq-mean-token-sum-norm",
+        needs_group=True, published={"loss.agg_mode": "seq-mean-token-sum-norm"},
+    ),
+    Estimator(
+        "opo", _opo, "return - mean of the group weighted by length (OPO, arXiv 2505.23585)",
+        needs_group=True,
+    ),
+    Estimator(
+        "gpg", _gpg,
+        "return - mean of the group, divided by the share of trajectories in groups whose returns differ "
+        "(GPG, arXiv 2504.02546)",
+        needs_group=True, published={"loss.policy_loss": "gpg"},
+    ),
+    Estimator(
+        "maxrl", _maxrl,
+        "success - mean success of the group, divided by that mean; reads no rewards (MaxRL, arXiv "
+        "2602.02710)",
+        needs_group=True,
+    ),
+    Estimator(
+        "reinforce++", _reinforce,
+        "rewards from each token on, discounted by `gamma`, whitened over all tokens (REINFORCE++, arXiv "
+        "2501.03262)",
+        reads_token_rewards=True,
+    ),
+    Estimator(
+        "reinforce++-baseline", _reinforce_baseline,
+        "return - mean of the group, whitened over all tokens (REINFORCE++-baseline, arXiv 2501.03262)",
+        needs_group=True,
     ),
     Estimator(
         "gigpo", _gigpo,
         "the advantage of grpo, plus `omega` times the same over the turns of the group that start in the "
-        "same state, with returns discounted by `turn_gamma` (GiGPO, arXiv 2505.10978). With `budget=0`, "
-        "states may differ in the turns and actions left; `divide=0` does not divide by deviations",
-        needs_group=True, params={"omega": 1.0, "budget": 1.0, "divide": 1.0},
+        "same state, with returns discounted by `turn_gamma` (GiGPO, arXiv 2505.10978). The published code "
+        "runs with `divide=1` and with `divide=0`, which does not divide by deviations. Variants: with "
+        "`budget=1`, states must also have equal turns and actions left; with `over_turns=0`, a "
+        "trajectory counts once in the statistics of its group, and not once per turn",
+        needs_group=True, params={"omega": 1.0, "budget": 0.0, "divide": 1.0, "over_turns": 1.0},
+        published={
+            "advantage.turn_gamma": 0.95, "advantage.params.omega": 1.0,
+            "advantage.params.budget": 0.0, "advantage.params.over_turns": 1.0,
+        },
     ),
     Estimator(
         "gae", _gae,
@@ -209,13 +267,17 @@ for _estimator in (
         needs_critic=True, reads_token_rewards=True,
     ),
     Estimator(
-        "turn-gae", _turn_gae, "generalised advantages over turns, equal on all tokens of a turn",
+        "turn-gae", _turn_gae,
+        "generalised advantages over turns, equal on all tokens of a turn (a method of this project)",
         needs_critic=True, reads_token_rewards=True,
     ),
     Estimator(
         "bilevel-gae", _bilevel_gae,
-        "generalised advantages over turns, then over the tokens of each turn (RAGEN v2)",
-        needs_critic=True, reads_token_rewards=True,
+        "generalised advantages over turns, then over the tokens of each turn (RAGEN v2, arXiv 2504.20073; "
+        "there a turn without reward is merged with the next one, and `lam` is also `turn_lam`). Variant: "
+        "with `first_value=1`, the value of a turn is that before its first token, and not its last",
+        needs_critic=True, reads_token_rewards=True, params={"first_value": 0.0},
+        published={"advantage.turn_gamma": 0.95, "advantage.params.first_value": 0.0},
     ),
 ):  # fmt: skip
     register_estimator(_estimator)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import Tensor
@@ -11,7 +11,8 @@ from ragen_agents.starpo.math.losses import (
     TokenLoss,
     clipped_surrogate,
     clipped_weight,
-    sequence_logprobs,
+    geometric_mean,
+    with_sequence_ratio,
 )
 from ragen_agents.starpo.parts.registry import Registry
 from ragen_envs.errors import RagenError
@@ -52,9 +53,9 @@ class PolicyLoss:
     """Returns the loss of each token; tokens outside the mask are ignored."""
     summary: str
     """One line for the documentation, with the source."""
-    agg_mode: str | None = None
-    """The ``loss.agg_mode`` that it was published with, if it is part of the method; the trainer warns where
-    another one is set."""
+    published: Mapping[str, Any] = field(default_factory=dict)
+    """Settings that are part of the publication, such as ``{"loss.agg_mode": "seq-mean-token-mean"}``; the
+    trainer warns where others are set."""
     params: Mapping[str, float] = field(default_factory=dict)
     """Its own settings and their defaults, set by ``loss.params``."""
 
@@ -96,19 +97,31 @@ def _ppo_clip(batch: PolicyLossInput) -> TokenLoss:
 
 
 def _gspo(batch: PolicyLossInput) -> TokenLoss:
-    given, sequences = batch.settings, torch.where(batch.mask, 0, -1)
+    given = batch.settings
+    log_ratios = with_sequence_ratio(batch.logprobs - batch.old_logprobs, batch.mask)
     return clipped_surrogate(
-        sequence_logprobs(batch.logprobs, sequences),
-        sequence_logprobs(batch.old_logprobs, sequences),
-        batch.advantages, given.clip_ratio_low, given.clip_ratio_high, given.dual_clip,
+        log_ratios, torch.zeros_like(log_ratios), batch.advantages, given.clip_ratio_low,
+        given.clip_ratio_high, given.dual_clip,
     )  # fmt: skip
+
+
+def _gmpo(batch: PolicyLossInput) -> TokenLoss:
+    given = batch.settings
+    return geometric_mean(
+        batch.logprobs, batch.old_logprobs, batch.advantages, batch.mask, given.clip_ratio_low,
+        given.clip_ratio_high,
+    )  # fmt: skip
+
+
+def _gpg(batch: PolicyLossInput) -> TokenLoss:
+    return TokenLoss(-batch.advantages * batch.logprobs, torch.zeros_like(batch.mask))
 
 
 def _cispo(batch: PolicyLossInput) -> TokenLoss:
     given = batch.settings
     return clipped_weight(
-        batch.logprobs, batch.old_logprobs, batch.advantages, given.clip_ratio_low,
-        given.clip_ratio_high,
+        batch.logprobs, batch.old_logprobs, batch.advantages,
+        given.clip_ratio_low if batch.params["lower"] else None, given.clip_ratio_high,
     )  # fmt: skip
 
 
@@ -116,14 +129,30 @@ for _loss in (
     PolicyLoss("ppo-clip", _ppo_clip, "PPO's clipped surrogate (Schulman et al. 2017)"),
     PolicyLoss(
         "gspo", _gspo,
-        "PPO's surrogate with one ratio for each trajectory, the geometric mean of its tokens' (GSPO, arXiv "
-        "2507.18071; published with clips of 3e-4 and 4e-4)",
-        agg_mode="seq-mean-token-mean",
+        "PPO's surrogate with one ratio for each trajectory, the geometric mean of its tokens', and the "
+        "gradient of each token (GSPO-token, arXiv 2507.18071)",
+        published={
+            "loss.agg_mode": "seq-mean-token-mean", "loss.clip_ratio_low": 3e-4,
+            "loss.clip_ratio_high": 4e-4,
+        },
+    ),
+    PolicyLoss(
+        "gmpo", _gmpo,
+        "as gspo, but log-ratios of tokens are clipped, to -`loss.clip_ratio_low` and "
+        "`loss.clip_ratio_high`, before their mean is taken (GMPO, arXiv 2507.20673)",
+        published={
+            "loss.agg_mode": "seq-mean-token-mean", "loss.clip_ratio_low": 0.4,
+            "loss.clip_ratio_high": 0.4,
+        },
+    ),
+    PolicyLoss(
+        "gpg", _gpg, "log-probability times advantage, without a ratio or clip (GPG, arXiv 2504.02546)",
     ),
     PolicyLoss(
         "cispo", _cispo,
         "log-probability times the clipped ratio as a constant, so that no token loses its gradient (CISPO, "
-        "arXiv 2506.13585)",
+        "arXiv 2506.13585). With `lower=1`, the ratio also has the lower bound",
+        published={"loss.agg_mode": "token-mean", "loss.params.lower": 0.0}, params={"lower": 0.0},
     ),
 ):  # fmt: skip
     register_policy_loss(_loss)
