@@ -9,22 +9,28 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-INTERRUPTED = 130
+INTERRUPTED, TERMINATED = 130, 143
 FAILED = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    received: list[int] = []
     try:
-        with _terminated_like_ctrl_c():
-            return _run(arguments)
+        with _terminated_like_ctrl_c(received):
+            return _run(arguments, received)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return INTERRUPTED
+        return _interrupted(received)
     except RecursionError:
         return _fail("a setting, or a file that was read, is nested too deeply; simplify it")
     except ImportError as error:
         return _fail(_missing(error))
+
+
+def _interrupted(received: Sequence[int], said: str = "") -> int:
+    """Say what ended the command, and return the exit code: that of Ctrl-C unless SIGTERM was received."""
+    print(f"{'terminated by SIGTERM' if received else 'interrupted'}{said}", file=sys.stderr)
+    return TERMINATED if received else INTERRUPTED
 
 
 def _missing(error: ImportError) -> str:
@@ -52,13 +58,14 @@ _EXTRAS = {
 
 
 @contextmanager
-def _terminated_like_ctrl_c() -> Iterator[None]:
-    """Let SIGTERM, which clusters send, end a command as Ctrl-C does."""
+def _terminated_like_ctrl_c(received: list[int]) -> Iterator[None]:
+    """Let SIGTERM, which clusters send, end a command as Ctrl-C does, and add it to the list."""
 
-    def interrupt(_: int, frame: FrameType | None) -> None:
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        received.append(number)
         handler = signal.getsignal(signal.SIGINT)  # asyncio has one of its own
         if callable(handler):
-            handler(signal.SIGINT, frame)
+            handler(number, frame)
         else:
             raise KeyboardInterrupt
 
@@ -72,16 +79,16 @@ def _terminated_like_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _run(arguments: Sequence[str] | None) -> int:
+def _run(arguments: Sequence[str] | None, received: Sequence[int]) -> int:
     from ragen_bench.console.log_handler import logs_on_stderr
 
     with (
         logs_on_stderr()
     ):  # before the games are imported, which warn of packages that cannot be loaded
-        return _run_command(arguments)
+        return _run_command(arguments, received)
 
 
-def _run_command(arguments: Sequence[str] | None) -> int:
+def _run_command(arguments: Sequence[str] | None, received: Sequence[int]) -> int:
     import typer
 
     from ragen_bench.cli import app
@@ -95,8 +102,8 @@ def _run_command(arguments: Sequence[str] | None) -> int:
             raise KeyboardInterrupt
         return code if isinstance(code, int) else 0
     except InterruptedCommandError as error:
-        print(f"\ninterrupted; {error}", file=sys.stderr)
-        return INTERRUPTED
+        print(file=sys.stderr)
+        return _interrupted(received, f"; {error}")
     except RagenError as error:
         return _fail(str(error))
     except typer.Abort as error:

@@ -29,9 +29,10 @@ class Completion:
     ids: list[int]
     """The sampled tokens, with the one that ends a turn if the model wrote one; each below the size of the
     model's vocabulary."""
-    logprobs: list[float]
+    logprobs: list[float] | None
     """Log-probability of each token under the distribution that it was drawn from, in nats; of greedy
-    decoding, under the model's own."""
+    decoding, under the model's own; None where they are not known, and then nothing corrects for the
+    difference from the trainer's."""
     finish: Literal["stop", "length"]
     """stop: the model ended its turn. length: the token limit did."""
     version: int

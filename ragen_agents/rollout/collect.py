@@ -247,13 +247,15 @@ def _check(completions: Sequence[Completion], waiting: set[int]) -> None:
         waiting: Keys of the requests that have no completion yet.
 
     Raises:
-        RagenError: A key was not requested, or the log-probabilities are not one finite number a token.
+        RagenError: A key was not requested, or known log-probabilities are not one finite number a token.
     """
     for completion in completions:
         where = f"the engine returned a completion for the key {completion.key}"
         if completion.key not in waiting:
             raise RagenError(f"{where}, which was not requested")
         waiting.remove(completion.key)
+        if completion.logprobs is None:
+            continue
         if len(completion.logprobs) != len(completion.ids):
             raise RagenError(
                 f"{where} with {len(completion.ids)} ids, but {len(completion.logprobs)} logprobs"

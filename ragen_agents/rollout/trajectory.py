@@ -66,7 +66,7 @@ class Trajectory:
     ids: list[int]
     """The first prompt, and all that was appended, prompts of further rows included."""
     logprobs: list[float] = field(default_factory=list)
-    """The engine's log-probability of each sampled token, in nats; 0 for context."""
+    """The engine's log-probability of each sampled token, in nats; 0 for context, nan if not known."""
     entropies: list[float] = field(default_factory=list)
     """Entropy of what each token was sampled from, in nats; 0 for context, nan where it is not known."""
     turn_ids: list[int] = field(default_factory=list)
@@ -127,12 +127,15 @@ class Trajectory:
         self._append(ids, nothing, nothing, CONTEXT, CONTEXT)
 
     def append_reply(
-        self, ids: list[int], logprobs: list[float], version: int,
+        self, ids: list[int], logprobs: list[float] | None, version: int,
         entropies: list[float] | None = None,
     ) -> None:  # fmt: skip
         """Append the tokens of the next turn's reply."""
-        known = [math.nan] * len(ids) if entropies is None else entropies
-        self._append(ids, logprobs, known, self.replies, version)
+        unknown = [math.nan] * len(ids)
+        self._append(
+            ids, unknown if logprobs is None else logprobs,
+            unknown if entropies is None else entropies, self.replies, version,
+        )  # fmt: skip
         self.replies += 1
 
     def _append(

@@ -1,7 +1,7 @@
 """The training loop: collect, filter, learn, log, evaluate, save."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -64,6 +64,8 @@ from ragen_envs.errors import RagenError
 from ragen_envs.levels.seeding import new_stream
 
 _log: Final = logging.getLogger("ragen.starpo")
+MOST_MISMATCH: Final = 1.0
+"""Difference of a token's log-probabilities, in nats, above which a run warns."""
 SCORED_EVERY: Final = 10
 """Iterations between two that score rollouts again, which shows whether the engine still agrees."""
 
@@ -153,7 +155,7 @@ class Trainer:
         self._evaluator = Evaluator(config, evaluated, self.accelerator)
         self.state = RunState(config, self.run_dir, self.learner, self.tokenizer, self._saved)
         self._phases = Phases()
-        self._stopping = self._has_run = self._has_ended = False
+        self._stopping = self._has_run = self._has_ended = self._has_warned = False
         for text in setting_warnings(config):
             self._warn(text)
 
@@ -367,7 +369,19 @@ class Trainer:
         with self._phases.timed("scores"):
             batch = TrainBatch.of(chosen, self.codec.pad)
             trusted = self._trusts_rollout and iteration % SCORED_EVERY != 0
-            return self.learner.prepare(batch, trust_rollout=trusted), metrics
+            prepared = self.learner.prepare(batch, trust_rollout=trusted)
+        self._check_mismatch(prepared.metrics)
+        return prepared, metrics
+
+    def _check_mismatch(self, metrics: Mapping[str, float]) -> None:
+        """Warn, once, if the engine cannot have sampled from the policy that is trained."""
+        if metrics.get("mismatch_max", 0.0) > MOST_MISMATCH and not self._has_warned:
+            self._has_warned = True
+            self._warn(
+                f"log-probabilities of engine and trainer differ by up to {metrics['mismatch_max']:.1f} "
+                f"nats, on average by {metrics['mismatch_mean']:.2g}, and loss.tis_cap scales gradients by "
+                "this ratio; an engine that does not know them must return None"
+            )
 
     def _diagnose(
         self, iteration: int, trajectories: list[Trajectory], candidates: list[Trajectory]

@@ -1,6 +1,7 @@
 """What a user passes to the trainer or registers for it, and what is refused."""
 
 import json
+from dataclasses import replace
 from functools import partial
 from itertools import count
 
@@ -19,6 +20,7 @@ from ragen_agents.starpo import (  # noqa: E402
     Trainer,
     register_filter,
 )
+from ragen_agents.starpo.update.batch import TrainBatch  # noqa: E402
 from ragen_envs.conversation import make  # noqa: E402
 from ragen_envs.errors import RagenError  # noqa: E402
 from ragen_envs.games.frozen_lake import FrozenLakeEnv  # noqa: E402
@@ -99,6 +101,24 @@ def test_an_engine_resumes_its_run_with_the_version_that_it_has_now(plain, tmp_p
     trainer(tmp_path, plain, engine=engine).run()
     trainer(tmp_path, {**plain, "iterations": 2}, engine=engine).run()
     assert len(lines(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("given", [None, 0.0])
+def test_unknown_log_probabilities_scale_no_gradient(given, plain, tmp_path, caplog):
+    """0 instead of None is the log-probability of a certain token, and nobody says so but a warning."""
+    engine = ScriptedEngine(lambda request: [5, 6, 2], frozenset({2}))
+    completed = engine.poll
+    engine.poll = lambda: [
+        replace(one, logprobs=None if given is None else [given] * len(one.ids))
+        for one in completed()
+    ]
+    one = trainer(tmp_path, plain, engine=engine, preset="starpo-grpo")
+    prepared = one.learner.prepare(TrainBatch.of(one._rollout.collect(0).trajectories, 0))
+    assert bool((prepared.inputs.weights == 1).all()) == (given is None)
+    assert torch.isfinite(prepared.inputs.rollout_logprobs).all()
+    assert ("mismatch_max" in prepared.metrics) == (given is not None)
+    one.run()
+    assert caplog.text.count("must return None") == (given is not None)
 
 
 def test_runs_of_one_process_have_precisions_of_their_own(plain, tmp_path):

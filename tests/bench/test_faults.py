@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs Linux"
 
 SEQUENCES = int(os.environ.get("FAULT_SEQUENCES", "12"))
 """Over all programs; the shares are below."""
-CODES = {0, 1, 2, 130, CRASHED, *(-getattr(signal, name) for name in SIGNALS)}
+CODES = {0, 1, 2, 130, 143, CRASHED, *(-getattr(signal, name) for name in SIGNALS)}
 KEY = "sk-not-to-be-found-5f1c"
 
 

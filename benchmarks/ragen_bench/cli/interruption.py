@@ -2,4 +2,4 @@
 
 
 class InterruptedCommandError(Exception):
-    """Ctrl-C ended a command; the message says what is saved and how to resume."""
+    """Ctrl-C or SIGTERM ended a command; the message says what is saved and how to resume."""

@@ -140,16 +140,16 @@ def _train(folder: Path, config: "TrainConfig") -> None:
 
 
 def _stop_at_interrupt(trainer: "Trainer") -> list[bool]:
-    """Make the first Ctrl-C or SIGTERM end the run after its iteration, and the second one at once."""
+    """Make the first Ctrl-C, or SIGTERM, end the run after its iteration, and the second one at once."""
     seen: list[bool] = []
 
-    def handle(*_: object) -> None:
+    def handle(number: int, _: object) -> None:
         if seen:
             raise KeyboardInterrupt
         seen.append(True)
         trainer.stop()
-        print("\nsaving after this iteration; a second Ctrl-C stops at once", file=sys.stderr)
+        name = "SIGTERM" if number == signal.SIGTERM else "Ctrl-C"
+        print(f"\nsaving after this iteration; a second {name} stops at once", file=sys.stderr)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, handle)
+    signal.signal(signal.SIGINT, handle)
     return seen

@@ -70,7 +70,8 @@ class TrainBatch:
     turn_ids: Tensor
     """(B, T) int64, -1 for context and padding."""
     rollout_logprobs: Tensor
-    """(B, T) float: the engine's log-probabilities when it sampled the tokens, in nats."""
+    """(B, T) float: the engine's log-probabilities when it sampled the tokens, in nats; nan where the engine
+    gave none."""
     rollout_entropies: Tensor
     """(B, T) float: entropies of what they were sampled from, in nats; nan where the engine gave none."""
     groups: Tensor

@@ -42,7 +42,7 @@ class LossInput:
     weights: Tensor
     """Factors of the policy loss: truncated importance weights, or 1."""
     rollout_logprobs: Tensor
-    """Log-probabilities of the engine when it sampled the tokens."""
+    """Log-probabilities of the engine when it sampled the tokens; the trainer's where it gave none."""
     reference_logprobs: Tensor | None
     """Log-probabilities under the initial policy, if a divergence from it is charged."""
 
@@ -86,16 +86,18 @@ def prepare(
     targets = estimate.value_targets
     value_mask = mask if estimate.value_mask is None else estimate.value_mask
     weights = torch.ones_like(logprobs)
+    known = mask & batch.rollout_logprobs.isfinite()
+    rollout = torch.where(known, batch.rollout_logprobs, logprobs)
     if config.loss.tis_cap is not None:
-        weights *= importance_weights(logprobs, batch.rollout_logprobs, config.loss.tis_cap)
+        weights *= importance_weights(logprobs, rollout, config.loss.tis_cap)
     learned = mask
     if config.loss.mis_bounds is not None:
-        learned = within_bounds(logprobs, batch.rollout_logprobs, mask, *config.loss.mis_bounds)
+        learned = within_bounds(logprobs, rollout, mask, *config.loss.mis_bounds)
     metrics = {"entropy": _mean(scores.entropies[mask])}
-    if is_scored:
-        gap = (logprobs - batch.rollout_logprobs)[mask].abs()
+    if is_scored and known.any():
+        gap = (logprobs - rollout)[known].abs()
         metrics["mismatch_mean"] = _mean(gap)
-        metrics["mismatch_max"] = float(gap.max()) if len(gap) else 0.0
+        metrics["mismatch_max"] = float(gap.max())
     if config.loss.mis_bounds is not None:
         metrics["masked_share"] = 1.0 - _mean(learned[mask].float())
     if reference_logprobs is not None:
@@ -108,7 +110,7 @@ def prepare(
         turn_ids=batch.turn_ids, mask=learned, old_logprobs=logprobs, advantages=estimate.advantages,
         value_targets=torch.zeros_like(scores.values) if targets is None else targets,
         value_mask=value_mask, old_values=scores.values, weights=weights,
-        rollout_logprobs=batch.rollout_logprobs,
+        rollout_logprobs=rollout,
         reference_logprobs=reference_logprobs,
     )  # fmt: skip
     return Prepared(batch, inputs, metrics)
