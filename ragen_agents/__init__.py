@@ -20,27 +20,19 @@ if TYPE_CHECKING:
         Request,
         Sampling,
         make_policy,
-    )
+    )  # fmt: skip
     from ragen_agents.policies.language_models import TransformersPolicy, VllmPolicy
     from ragen_agents.starpo.config import TrainConfig
     from ragen_agents.starpo.trainer import Trainer
 
 # Loaded when they are used: only some of them need torch.
-_HOMES = {
-    "AsyncPolicy": "policies",
-    "NoopPolicy": "policies",
-    "OraclePolicy": "policies",
-    "Policy": "policies",
-    "RandomPolicy": "policies",
-    "Reply": "policies",
-    "Request": "policies",
-    "Sampling": "policies",
-    "TrainConfig": "starpo.config",
-    "Trainer": "starpo.trainer",
-    "TransformersPolicy": "policies.language_models",
-    "VllmPolicy": "policies.language_models",
-    "make_policy": "policies",
+_MODULES = {
+    "policies": "AsyncPolicy NoopPolicy OraclePolicy Policy RandomPolicy Reply Request Sampling make_policy",
+    "starpo.config": "TrainConfig",
+    "starpo.trainer": "Trainer",
+    "policies.language_models": "TransformersPolicy VllmPolicy",
 }
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
@@ -54,17 +46,6 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "AsyncPolicy",
-    "NoopPolicy",
-    "OraclePolicy",
-    "Policy",
-    "RandomPolicy",
-    "Reply",
-    "Request",
-    "Sampling",
-    "TrainConfig",
-    "Trainer",
-    "TransformersPolicy",
-    "VllmPolicy",
-    "make_policy",
-]
+    "AsyncPolicy", "NoopPolicy", "OraclePolicy", "Policy", "RandomPolicy", "Reply", "Request",
+    "Sampling", "TrainConfig", "Trainer", "TransformersPolicy", "VllmPolicy", "make_policy",
+]  # fmt: skip

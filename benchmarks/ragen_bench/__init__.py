@@ -17,20 +17,14 @@ if TYPE_CHECKING:
     from ragen_bench.verification.run_verification import MismatchError, Verified
 
 # Loaded when they are used, so that importing this package stays quick.
-_HOMES = {
-    "EpisodeView": "api.run",
-    "MismatchError": "verification.run_verification",
-    "Pages": "api.run",
-    "Run": "api.run",
-    "Suite": "config.suites",
-    "Table": "api.tables",
-    "Verified": "verification.run_verification",
-    "compare": "api.run",
-    "evaluate": "api.evaluate",
-    "evaluate_async": "api.evaluate",
-    "load": "api.run",
-    "load_suite": "config.suites",
+_MODULES = {
+    "api.run": "EpisodeView Pages Run compare load",
+    "verification.run_verification": "MismatchError Verified",
+    "config.suites": "Suite load_suite",
+    "api.tables": "Table",
+    "api.evaluate": "evaluate evaluate_async",
 }
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
@@ -44,16 +38,6 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "EpisodeView",
-    "MismatchError",
-    "Pages",
-    "Run",
-    "Suite",
-    "Table",
-    "Verified",
-    "compare",
-    "evaluate",
-    "evaluate_async",
-    "load",
-    "load_suite",
-]
+    "EpisodeView", "MismatchError", "Pages", "Run", "Suite", "Table", "Verified", "compare",
+    "evaluate", "evaluate_async", "load", "load_suite",
+]  # fmt: skip

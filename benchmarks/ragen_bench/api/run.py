@@ -265,7 +265,9 @@ def _control_beside(other: Side, control: Run | str | Path) -> Side:
         return Side(run, name)
     entries = agent_entries([name], Remote().settings)
     config = run.config.model_copy(update={"agents": entries})
-    folder = run.folder.parent / default_directory(config).name
+    folder = default_directory(config)
+    if not (run.folder / ENTRY).is_file():  # beside entries there are only entries
+        folder = run.folder.parent / folder.name
     sampling = config.suite.sampling
     play_missing(
         folder,
