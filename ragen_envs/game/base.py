@@ -45,6 +45,8 @@ MAX_STATE_CHARACTERS: Final = 1 << 17
 MAX_DRAWS: Final = 10_000
 """Levels that are drawn to find one of a split."""
 _OPTIONS: Final = ("split", "index", "noise")
+_ANY_LENGTH: Final = 1 << 20
+"""Actions that are enough for every solution."""
 
 
 @dataclass(frozen=True)
@@ -443,6 +445,20 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
         rewards = [game.act(action)[0] for action in plan[: limits.reach]]
         fits = float(len(plan) <= limits.reach)
         return Advice(tuple(plan[: limits.this_turn]), fits, float(sum(rewards)))
+
+    def measures(self) -> dict[str, float]:
+        """Return exact numbers of the level by name; called at the start of an episode.
+
+        ``solution_length`` is the number of actions of a shortest solution, of a level that has one. A game
+        adds what else grows with its levels.
+
+        Raises:
+            SolverLimitError: The oracle reached its limit.
+        """
+        if not self.deterministic:
+            return {}
+        advice = self.oracle(Budget(_ANY_LENGTH, 1, _ANY_LENGTH))
+        return {"solution_length": len(advice.actions)} if advice.value == 1 else {}
 
     def random_baseline(
         self,

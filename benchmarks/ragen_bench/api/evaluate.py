@@ -27,6 +27,7 @@ def evaluate(
     *,
     suite: str | Path | Suite = "core",
     games: str | Sequence[str] = (),
+    levels: str | Path | None = None,
     episodes: int | None = None,
     attempts: int = 1,
     settings: Mapping[str, Any] | None = None,
@@ -66,6 +67,7 @@ def evaluate(
             ``concurrency`` requests at once, another one to one after the other.
         suite: A suite, its name, or the path of its YAML file.
         games: Play only these: games of the suite, or others by name or id.
+        levels: File of levels that the only game plays instead of the suite's, all of them by default.
         episodes: Levels per game, instead of the suite's.
         attempts: Attempts at each level, for pass@k and pass^k.
         settings: Settings of the conversation or the game, such as ``{"think": False}``.
@@ -110,6 +112,7 @@ def evaluate(
         {"temperature": temperature, "max_tokens": max_reply_tokens},
         settings or {},
         text_ids(),
+        None if levels is None else str(levels),
     )
     check_suite(chosen)
     names, live = name_agents(agents, concurrency)

@@ -27,6 +27,14 @@ def bench(
     options: RunOptions,
     endpoint: EndpointOptions,
     limits: BudgetOptions,
+    levels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Play the levels of this file with the one --game, all of them unless --episodes is given.",
+            show_default="those of the suite",
+        ),
+    ] = None,
     attempts: Annotated[
         int,
         typer.Option(
@@ -58,6 +66,7 @@ def bench(
             suite=suite,
             games=options.game or (),
             episodes=options.episodes,
+            levels=levels,
             attempts=attempts,
             settings=options.settings,
             seed=options.seed,

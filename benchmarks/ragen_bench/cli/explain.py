@@ -17,6 +17,7 @@ _SHOWN: Final = 5
 def explain(run: RunArgument, style: FormatOption = Format.TABLE, wide: WideOption = False) -> None:
     """Show where agents lost, according to the exact oracle: regret, blunders, luck-corrected success."""
     from ragen_bench.analysis.summary import decision_grid, explain_run, summarise_ledgers
+    from ragen_bench.config.own_levels import own_level_notes
     from ragen_bench.console.progress import bar
     from ragen_bench.evaluation.notes import all_error_notes
     from ragen_bench.evaluation.run_table import incomplete
@@ -26,7 +27,7 @@ def explain(run: RunArgument, style: FormatOption = Format.TABLE, wide: WideOpti
     with bar("explaining") as tick:
         explained = explain_run(read, tick)
     data = summarise_ledgers(read, explained)
-    notes = list(explained.left_out)
+    notes = [*own_level_notes(read.config.suite.tasks), *explained.left_out]
     notes += incomplete(read.missing, len(read.config.keys), read.torn)
     agents = [agent.name for agent in read.config.agents]
     notes += all_error_notes(read)

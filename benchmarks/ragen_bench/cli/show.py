@@ -83,8 +83,11 @@ def _print_matches(folder: Path, style: Format, wide: bool) -> int:
 
 
 def _title(config: "BaseConfig") -> str:
+    from ragen_bench.config.own_levels import own_level_count
+
     suite = config.suite
-    return f"{suite.name} {suite.version}, {suite.split} levels"
+    own = all(own_level_count(task.settings) for task in suite.tasks.values())
+    return f"{suite.name} {suite.version}, {'own' if own else suite.split} levels"
 
 
 def _facts(folder: Path, config: "BaseConfig", missing: int) -> dict[str, Any]:

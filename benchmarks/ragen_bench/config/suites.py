@@ -19,6 +19,7 @@ from ragen_bench.config.game_names import (
     short_names,
     squeezed,
 )
+from ragen_bench.config.own_levels import limits_for, own_level_count, with_level_texts
 from ragen_envs.conversation.settings import SETTING_NAMES
 from ragen_envs.conversation.text_wrapper import TEXT_SETTINGS
 from ragen_envs.errors import InstanceError, RagenError
@@ -113,12 +114,13 @@ def adapt_suite(
     sampling: Mapping[str, float | None],
     settings: Mapping[str, Any],
     known: Sequence[str],
+    levels: str | None = None,
 ) -> Suite:
     """Return the suite with fewer or more levels, another seed or sampling, or other games or settings.
 
     What is None stays as it is. Games are names of the suite's tasks, or those of other games,
     which become tasks; ``known`` are the text ids that there are. The settings replace those of
-    every task.
+    every task. Files of levels, such as ``levels`` for the only game, are replaced by their levels.
     """
     changes: dict[str, Any] = {}
     decoding = {name: value for name, value in sampling.items() if value is not None}
@@ -131,15 +133,24 @@ def adapt_suite(
         changes["seed"] = seed
     if games:
         changes["tasks"] = _choose(suite, games, known)
-    if settings:
-        changes["tasks"] = {
-            name: validate(
-                Task,
-                {"env": task.env, "settings": {**task.settings, **settings}},
-                f"suite '{suite.name}', task '{name}'",
-            )
-            for name, task in changes.get("tasks", suite.tasks).items()
-        }
+    tasks = changes.get("tasks", suite.tasks)
+    if levels is not None:
+        settings = {**settings, "levels": levels}
+        if len(tasks) != 1:
+            raise RagenError("--levels needs one game: --game Sokoban or --game FrozenLake")
+    changes["tasks"] = {
+        name: validate(
+            Task,
+            {"env": t.env, "settings": with_level_texts(t.env, {**t.settings, **settings})},
+            f"suite '{suite.name}', task '{name}'",
+        )
+        for name, t in tasks.items()
+    }
+    if levels is not None:
+        ((name, task),) = changes["tasks"].items()
+        changes["episodes"] = episodes or own_level_count(task.settings)
+        fitted = {**task.settings, **limits_for(task.env, task.settings)}
+        changes["tasks"] = {name: Task(env=task.env, settings=fitted)}
     return validate(Suite, {**dict(suite), **changes}, f"suite '{suite.name}'")
 
 
@@ -232,6 +243,12 @@ def task_spec(suite: Suite, name: str, index: int, attempt: int = 0) -> EpisodeS
     """Return what is played for one level of a task; each attempt meets other slips of the ice."""
     task = suite.tasks[name]
     settings = dict(task.settings)
+    if levels := settings.pop("levels", None):
+        if index >= len(levels):
+            raise InstanceError(
+                f"index is {index}, but levels has instances 0 to {len(levels) - 1}"
+            )
+        settings["level"] = levels[index].split("/")
     return EpisodeSpec(name, task.env, index, suite.split, attempt, attempt, settings)
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 from ragen_agents.policies import CONTROLS
 from ragen_agents.policies.endpoint.settings import EndpointSettings
 from ragen_agents.rollout import Episode
+from ragen_bench.config.own_levels import own_level_notes
 from ragen_bench.config.suites import Task
 from ragen_bench.console.formats import Grid, interval, number
 from ragen_bench.evaluation.level_clusters import level_clusters, repeated_levels_note
@@ -171,7 +172,8 @@ def compare_sides(a: Side, b: Side) -> tuple[pd.DataFrame, list[str]]:
         raise RagenError(f"{a} and {b} have no instance in common")
     scored = {task: pair for task, pair in pairs.items() if any(a.has_success for a, _ in pair)}
     rows = [*_rows(scored, "success"), *_rows(pairs, "return")]
-    return pd.DataFrame(rows), _notes(a, b, pairs)
+    own = own_level_notes({task: a.run.config.suite.tasks[task] for task in pairs})
+    return pd.DataFrame(rows), [*own, *_notes(a, b, pairs)]
 
 
 def _rows(pairs: dict[str, Pair], measure: str) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from ragen_agents.rollout import Episode
 from ragen_bench.config.control_games import control_notes
+from ragen_bench.config.own_levels import own_level_notes
 from ragen_bench.config.run_config import MatchConfig, RunConfig, load_config
 from ragen_bench.evaluation.level_clusters import level_clusters, shared_levels_note
 from ragen_bench.runs.directory import EPISODES, read_own_episodes
@@ -221,7 +222,7 @@ def _has_estimates(run: Run, agent: str) -> bool:
 
 def notes(run: Run) -> list[str]:
     """Return the notes below the table."""
-    lines: list[str] = []
+    lines = own_level_notes(run.config.suite.tasks)
     if (attempts := run.config.attempts) > 1:
         lines.append(
             f"{attempts} attempts at each level: success is that of one attempt (pass@1); pass@k and "

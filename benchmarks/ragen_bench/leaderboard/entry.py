@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from ragen_agents.policies import CONTROLS
 from ragen_bench.config.run_config import RunConfig
+from ragen_bench.config.own_levels import own_level_count
 from ragen_bench.config.suites import Name, Suite, load_suite
 from ragen_envs import SUITE_VERSION
 from ragen_envs.errors import RagenError
@@ -269,6 +270,10 @@ def _looks_like(title: str) -> str:
 def _check_suite(suite: Suite) -> None:
     if suite.name != SUITE:
         raise EntryError(f"config.suite.name is '{suite.name}', but must be '{SUITE}'")
+    if own := [name for name, task in suite.tasks.items() if own_level_count(task.settings)]:
+        raise EntryError(
+            f"the run plays levels of your own on {', '.join(own)}, but an entry plays those of the suite"
+        )
     if suite.split != "test":
         raise EntryError(f"config.suite.split is '{suite.split}', but only test levels count")
     if suite.episodes != LEVELS:

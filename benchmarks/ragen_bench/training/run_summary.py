@@ -14,6 +14,7 @@ from ragen_agents.starpo.run.run_directory import load_train_config
 from ragen_agents.starpo.run.run_state import BEST, CHECKPOINTS
 from ragen_bench.config.extensions import imported_extensions
 from ragen_bench.config.game_names import short_names
+from ragen_bench.config.own_levels import own_level_count
 from ragen_bench.config.suites import SamplingSettings
 from ragen_bench.console.formats import duration
 from ragen_envs.registration import text_ids
@@ -36,9 +37,9 @@ def run_summary(folder: Path) -> list[str]:
 def scoring_command(model: Path | str | None, config: TrainConfig | SftConfig) -> Iterator[str]:
     """Yield a line with the command that plays the game as the model was trained on it.
 
-    There is none for a model that was trained on a fixed level: a benchmark plays many.
+    There is none for a model that was trained on levels of one's own, which are not a suite's.
     """
-    if "level" in config.env_kwargs:
+    if own_level_count(config.env_kwargs):
         return
     names = {text_id: name for name, text_id in short_names(text_ids()).items()}
     settings = (

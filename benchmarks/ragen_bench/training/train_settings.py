@@ -11,6 +11,7 @@ from ragen_agents.starpo.run.run_directory import read_settings, with_weights
 from ragen_agents.starter import STARTERS
 from ragen_bench.config.game_names import text_id_of
 from ragen_bench.config.overrides import read_overrides
+from ragen_bench.config.own_levels import own_level_count, with_level_texts
 from ragen_bench.training.recipes import find_recipe
 from ragen_envs.errors import RagenError
 
@@ -77,5 +78,11 @@ def layered_config(*layers: dict[str, Any], hashed: bool = True) -> TrainConfig:
     config = validate(TrainConfig, merged(*layers), "config")
     game = text_id_of(config.game)
     model_source(config.model)  # refuses folders that do not exist
-    config = config.model_copy(update={"game": game})
+    env_kwargs = with_level_texts(game, config.env_kwargs)
+    changes: dict[str, Any] = {"game": game, "env_kwargs": env_kwargs}
+    count = own_level_count({"levels": env_kwargs.get("levels")})
+    if count and not any("episodes" in layer.get("evaluation", {}) for layer in layers):
+        episodes = min(config.evaluation.episodes, count)
+        changes["evaluation"] = config.evaluation.model_copy(update={"episodes": episodes})
+    config = config.model_copy(update=changes)
     return with_weights(config) if hashed else config.model_copy(update={"weights": None})

@@ -13,6 +13,7 @@ from ragen_agents.rollout import Episode, MatchRecord, TurnRecord, sampling_seed
 from ragen_agents.rollout.episode_runner import References, make_env
 from ragen_agents.rollout.match_runner import MatchSpec, make_match_env, seat_seed
 from ragen_bench.config.run_config import BaseConfig, MatchConfig, RunConfig
+from ragen_bench.config.suites import task_spec
 from ragen_bench.evaluation.match_player import match_spec
 from ragen_bench.runs.records import replay_spec
 from ragen_envs import SUITE_VERSION
@@ -48,7 +49,8 @@ def config_checks(config: RunConfig, episode: Episode) -> Iterator[Check]:
     instance = episode.instance
     yield Check(None, "suite_version", episode.suite_version, SUITE_VERSION)
     yield Check(None, "env_id", episode.env_id, task.env)
-    yield Check(None, "env_kwargs", episode.env_kwargs, task.settings)
+    settings = task_spec(config.suite, episode.task, instance.index or 0).env_kwargs
+    yield Check(None, "env_kwargs", episode.env_kwargs, settings)
     yield Check(None, "instance.split", instance.split, config.suite.split)
     yield Check(None, "instance.seed", instance.seed, None)
     yield Check(None, "instance.noise", instance.noise, episode.attempt)

@@ -18,6 +18,7 @@ from ragen_bench.analysis.summary import (
     most_instructive,
     summarise_ledgers,
 )
+from ragen_bench.config.own_levels import own_level_notes
 from ragen_bench.evaluation.comparison import Side, check_splits, pair_episodes
 from ragen_bench.evaluation.run_table import Run, incomplete, summarise
 from ragen_bench.viewer.frames import first_frame, name_in_viewer, show_episode
@@ -137,7 +138,8 @@ class _Pages:
     def __init__(self, joined: JoinedRuns, explained: Explained, out: Path) -> None:
         self._run, self._out, self._controls = joined.run, out, joined.controls
         self._explained = explained
-        self._notes = [*joined.unfinished, *explained.left_out]
+        own = own_level_notes(joined.run.config.suite.tasks)
+        self._notes = [*own, *joined.unfinished, *explained.left_out]
         names = dict.fromkeys(agent for agent, _ in self._run.samples)
         self._slugs = {name: _slug(number, name) for number, name in enumerate(names)}
         self._games = [

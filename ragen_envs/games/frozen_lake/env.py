@@ -146,6 +146,15 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         numbers = [read_action(action, ACTION_NAMES) for action in actions]
         return oracle.turn_value(self._lake, self.position, numbers, budget)
 
+    def measures(self) -> dict[str, float]:
+        """Return the moves of a shortest path, as if nothing slipped, the holes and the other cells."""
+        size, holes = len(self.tiles), self.tiles.count(dynamics.HOLE)
+        path = oracle.advise(
+            self._lake._replace(success_rate=1.0), self.position, Budget(size, 1, size)
+        )
+        known = {"solution_length": len(path.actions)} if path.value else {}
+        return {**known, "holes": holes, "cells": size - holes}
+
     def key(self, level: str) -> int:
         """Return the key of a level in text form, in [0, 2^63)."""
         return generator.map_key(*text.decode_level(level))

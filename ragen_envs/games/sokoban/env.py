@@ -29,6 +29,7 @@ from ragen_envs.games.sokoban.dynamics import (
     REWARDS,
     WALL,
     Reward,
+    move,
     offsets,
     play,
     target_distances,
@@ -37,6 +38,7 @@ from ragen_envs.games.sokoban.generator import generate
 from ragen_envs.games.sokoban.laws import GENERATORS, RAGEN, law_name, law_of
 from ragen_envs.games.sokoban.level_key import SIDE, level_key
 from ragen_envs.games.sokoban.rooms import check_room
+from ragen_envs.games.sokoban.solver import solve
 from ragen_envs.levels.files import FileLevel, read_level_file
 from ragen_envs.levels.splits import TRAIN
 from ragen_envs.pictures.tiles import TileSet
@@ -199,6 +201,18 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         """
         most = oracle.max_return(self.board, self._left, self.reward, as_budget(budget))
         return super().max_return(budget) if most is None else most
+
+    def measures(self) -> dict[str, float]:
+        """Return also the boxes, the cells that are no wall, and the pushes of the oracle's solution."""
+        known = {"boxes": self.boxes, "cells": len(self._board) - self._board.count(WALL)}
+        plan = solve(self.board)
+        if plan is None:
+            return known
+        board, player, pushes = bytearray(self._board), self._player, 0
+        for action in plan:
+            player, _, pushed, _ = move(board, player, self._offsets[action])
+            pushes += pushed > 0
+        return {"solution_length": len(plan), "pushes": pushes, **known}
 
     def key(self, level: str) -> int:
         """Return the key of a level in text form, in [0, 2^63)."""
