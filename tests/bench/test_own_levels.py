@@ -61,7 +61,10 @@ def test_pages_say_so(run, tmp_path, capsys):
 
 def test_the_leaderboard_refuses_them(run, tmp_path, capsys):
     about = tmp_path / "about.yaml"
-    about.write_text("name: mine\ntitle: Mine\nmodel: m\nauthors: A\ndescription: d.\n")
+    about.write_text(
+        "name: oracle\ntitle: Mine\nmodel: m\nauthors: A\n"
+        "description: d.\ncontamination: none\ntrained_on: []\n"
+    )
     entries = tmp_path / "entries"
     assert main(["submit", f"{run}:oracle", "--about", str(about), "--entries", str(entries)]) == 2
     assert "levels of your own on Sokoban" in capsys.readouterr().err

@@ -242,7 +242,7 @@ def check_tasks(suite: Suite, make: Callable[[str], None]) -> None:
 def task_spec(suite: Suite, name: str, index: int, attempt: int = 0) -> EpisodeSpec:
     """Return what is played for one level of a task; each attempt meets other slips of the ice."""
     task = suite.tasks[name]
-    settings = dict(task.settings)
+    settings: dict[str, Any] = dict(task.settings)
     if levels := settings.pop("levels", None):
         if index >= len(levels):
             raise InstanceError(

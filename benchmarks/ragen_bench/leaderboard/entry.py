@@ -10,8 +10,8 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
 from ragen_agents.policies import CONTROLS
-from ragen_bench.config.run_config import RunConfig
 from ragen_bench.config.own_levels import own_level_count
+from ragen_bench.config.run_config import RunConfig
 from ragen_bench.config.suites import Name, Suite, load_suite
 from ragen_envs import SUITE_VERSION
 from ragen_envs.errors import RagenError
