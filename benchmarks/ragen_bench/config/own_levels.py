@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import gymnasium as gym
 
-from ragen_envs.errors import RagenError, SolverLimitError
+from ragen_envs.errors import SolverLimitError
 from ragen_envs.game.base import GameEnv
 from ragen_envs.registration import creator_of, game_of
 
@@ -18,17 +18,21 @@ _SOLVED: Final = 32
 
 def with_level_texts(env_id: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings of a conversation's game with the texts of its levels in place of the file's name."""
-    levels = settings.get("levels")
-    if not isinstance(levels, str):
+    levels, game = settings.get("levels"), game_of(env_id)
+    creator = None if game is None else creator_of(gym.registry[game])
+    if (
+        not isinstance(levels, str)
+        or not isinstance(creator, type)
+        or not issubclass(creator, GameEnv)
+    ):
         return dict(settings)
-    return {**settings, "levels": [*_game_class(env_id).level_texts(levels)]}
+    return {**settings, "levels": [*creator.level_texts(levels)]}
 
 
 def own_level_count(settings: Mapping[str, Any]) -> int:
     """Return the number of levels of one's own among the settings of a game; 0 for drawn or frozen levels."""
-    if settings.get("level") is not None:
-        return 1
-    return len(settings.get("levels") or ())
+    level, levels = settings.get("level"), settings.get("levels")
+    return len(levels) if isinstance(levels, list) else int(isinstance(level, str | list))
 
 
 def own_level_notes(tasks: "Mapping[str, Task]") -> list[str]:
@@ -72,11 +76,3 @@ def _length(env: Any, index: int) -> Iterator[float]:
         return
     if "solution_length" in measures:
         yield measures["solution_length"]
-
-
-def _game_class(env_id: str) -> type[GameEnv[Any]]:
-    game = game_of(env_id)
-    creator = None if game is None else creator_of(gym.registry[game])
-    if not isinstance(creator, type) or not issubclass(creator, GameEnv):
-        raise RagenError(f"{env_id} reads no level files")
-    return creator

@@ -243,7 +243,8 @@ def task_spec(suite: Suite, name: str, index: int, attempt: int = 0) -> EpisodeS
     """Return what is played for one level of a task; each attempt meets other slips of the ice."""
     task = suite.tasks[name]
     settings: dict[str, Any] = dict(task.settings)
-    if levels := settings.pop("levels", None):
+    if own_level_count({"levels": settings.get("levels")}):
+        levels = settings.pop("levels")
         if index >= len(levels):
             raise InstanceError(
                 f"index is {index}, but levels has instances 0 to {len(levels) - 1}"
