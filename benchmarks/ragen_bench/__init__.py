@@ -10,19 +10,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ragen_bench.api.evaluate import evaluate, evaluate_async
-    from ragen_bench.api.run import EpisodeView, Pages, Run, compare, load
+    from ragen_bench.api.evaluate import compare, evaluate, evaluate_async
+    from ragen_bench.api.run import EpisodeView, Pages, Run, load
     from ragen_bench.api.tables import Table
     from ragen_bench.config.suites import Suite, load_suite
     from ragen_bench.verification.run_verification import MismatchError, Verified
 
 # Loaded when they are used, so that importing this package stays quick.
 _MODULES = {
-    "api.run": "EpisodeView Pages Run compare load",
+    "api.run": "EpisodeView Pages Run load",
     "verification.run_verification": "MismatchError Verified",
     "config.suites": "Suite load_suite",
     "api.tables": "Table",
-    "api.evaluate": "evaluate evaluate_async",
+    "api.evaluate": "compare evaluate evaluate_async",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 

@@ -296,7 +296,7 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
 
     def _repr_png_(self) -> bytes | None:
         """Return the present state as a PNG file, which notebooks show; None for a game without pictures."""
-        if self._origin is None or "rgb_array" not in self.metadata["render_modes"]:
+        if self._origin is None or type(self).picture is GameEnv.picture:
             return None
         return encode_png(self.picture())
 

@@ -19,6 +19,7 @@ from ragen_bench.console.formats import Format
 from ragen_agents import RandomPolicy
 from ragen_agents.pictures import decode_png
 from ragen_agents.policies import ScriptedPolicy
+from ragen_envs import register_text
 from ragen_envs.errors import RagenError
 from ragen_envs.pictures.png import png_of_wrapped, show_envs_in_notebooks
 
@@ -243,6 +244,35 @@ def test_envs_are_pictures_in_a_notebook(monkeypatch):
     assert formats["image/png"]
     unstarted = Shell.display_formatter.format(gym.make("ragen/Sokoban-v0"))[0]
     assert "image/png" not in unstarted
+
+
+class Tiny(gym.Env):
+    """Wait."""
+
+    metadata = {"render_modes": ["rgb_array"]}
+    action_space = gym.spaces.Discrete(2)
+    observation_space = gym.spaces.Discrete(13)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return 0, {}
+
+    def step(self, action):
+        return 1, float(action), False, False, {}
+
+
+def test_an_env_without_success_or_pictures_is_shown_too(tmp_path):
+    gym.register("door/Tiny-v0", entry_point=Tiny)
+    register_text("door/TinyText-v0", "door/Tiny-v0", max_turns=2)
+    try:
+        run = rb.evaluate("random", games="door/TinyText-v0", episodes=2, out=tmp_path / "run")
+        assert run.episodes()["success"].isna().all()
+        shown = run.episode("random", "door.Tiny", 0)._repr_html_()
+        assert "random: played" in shown
+        assert "<img" not in shown
+        assert list(rb.compare(run, "noop")["measure"]) == ["return"]
+    finally:
+        del gym.registry["door/TinyText-v0"], gym.registry["door/Tiny-v0"]
 
 
 def test_bench_names_the_next_commands(tmp_path, monkeypatch, capsys):

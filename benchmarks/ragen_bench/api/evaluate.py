@@ -1,4 +1,4 @@
-"""Evaluate agents: the function behind ``ragen bench``."""
+"""Evaluate agents and compare them: the functions behind ``ragen bench`` and ``ragen compare``."""
 
 import asyncio
 import threading
@@ -7,11 +7,20 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar
 
+from ragen_agents.policies import CONTROLS
 from ragen_bench.api.run import Run
+from ragen_bench.api.tables import Table
 from ragen_bench.config import agents as known_agents
 from ragen_bench.config.agents import Agents, LiveAgent, Remote, check_sight, name_agents
-from ragen_bench.config.run_config import RunConfig, agent_entries, default_directory
+from ragen_bench.config.run_config import ENTRY, RunConfig, agent_entries, default_directory
 from ragen_bench.config.suites import Suite, adapt_suite, check_suite, load_suite
+from ragen_bench.evaluation.comparison import (
+    Side,
+    compare_sides,
+    comparison_grid,
+    read_side,
+    side_of,
+)
 from ragen_bench.evaluation.options import Endpoint, Limits, cache_file, make_budget, make_remote
 from ragen_bench.evaluation.ray_cluster import RayCluster, check_placement, players_on
 from ragen_bench.evaluation.runner import Player, play_missing, play_run
@@ -178,3 +187,59 @@ evaluate_async = _awaitable(evaluate)
 
 A cancelled call waits for the requests in flight, then stops; the same call resumes the run.
 """
+
+
+def compare(a: Run | str | Path, b: Run | str | Path) -> Table:
+    """Compare two agents on the levels that both have played, as ``ragen compare`` does.
+
+    Args:
+        a: A run with one agent besides controls, or "RUN:AGENT".
+        b: The same, or the name of an agent of A's run. A control that A's run lacks is played first, in a
+            run directory beside it.
+
+    Returns:
+        A row for each game and measure; see `ragen_bench.evaluation.comparison.compare_sides` for the
+        columns.
+
+    Raises:
+        RagenError: There is no such run or agent, or they cannot be compared.
+    """
+    return comparison(*find_sides(a, b))
+
+
+def find_sides(a: Run | str | Path, b: Run | str | Path) -> tuple[Side, Side]:
+    """Return the two sides of a comparison; see `compare`."""
+    first = _side(a)
+    is_control = b in CONTROLS and not Path(str(b)).is_dir()
+    return first, _control_beside(first, str(b)) if is_control else _side(b, first)
+
+
+def comparison(a: Side, b: Side) -> Table:
+    """Return the table of a comparison; see `compare`."""
+    data, notes = compare_sides(a, b)
+    grids = {
+        str(measure).capitalize(): comparison_grid(rows, str(measure))
+        for measure, rows in data.groupby("measure", sort=False)
+    }
+    return Table.of(data, grids, notes)
+
+
+def _side(given: Run | str | Path, other: Side | None = None) -> Side:
+    if isinstance(given, Run):
+        return side_of(given.records, None, str(given.folder))
+    if other is not None and given in [agent.name for agent in other.run.config.agents]:
+        return Side(other.run, str(given))
+    return read_side(str(given), other)
+
+
+def _control_beside(other: Side, control: str) -> Side:
+    """Return a control on the levels of a run, which has played it or does so now."""
+    run = other.run
+    if control in [agent.name for agent in run.config.agents]:
+        return Side(run, control)
+    config = run.config.model_copy(update={"agents": agent_entries([control], Remote().settings)})
+    folder = default_directory(config)
+    if not (run.folder / ENTRY).is_file():  # beside entries there are only entries
+        folder = run.folder.parent / folder.name
+    played = evaluate(control, suite=config.suite, attempts=config.attempts, out=folder)
+    return Side(played.records, control)

@@ -10,25 +10,14 @@ from typing import Self
 
 import pandas as pd
 
-from ragen_agents.policies import CONTROLS
 from ragen_agents.rollout import Episode
 from ragen_bench.analysis.summary import decision_grid, explain_run, summarise_ledgers
 from ragen_bench.api.tables import Table, episode_html
-from ragen_bench.config.agents import Remote, make_policies
-from ragen_bench.config.run_config import ENTRY, RunConfig, agent_entries, default_directory
+from ragen_bench.config.run_config import ENTRY, RunConfig
 from ragen_bench.console.formats import score_grid
 from ragen_bench.console.progress import bar
 from ragen_bench.evaluation import run_table
-from ragen_bench.evaluation.comparison import (
-    Side,
-    compare_sides,
-    comparison_grid,
-    read_side,
-    side_of,
-)
 from ragen_bench.evaluation.notes import all_error_notes, run_notes
-from ragen_bench.evaluation.runner import play_missing, play_run
-from ragen_bench.evaluation.spending import Budget
 from ragen_bench.export.flat_tables import TableFormat, episode_rows, turn_rows, write_tables
 from ragen_bench.leaderboard.store import read_explainable
 from ragen_bench.verification.run_verification import Verified, verify_run
@@ -70,8 +59,9 @@ class Run:
         Its percentages are shares in [0, 1] here; see `ragen_bench.evaluation.run_table.summarise` for the
         columns.
         """
-        data = run_table.summarise(self.records)
-        return Table.of(data, {self._title: score_grid(data)}, run_notes(self.records))
+        data, notes = run_table.summarise(self.records), run_notes(self.records)
+        stopped = [f"stopped early: {self.stopped}"] if self.stopped else []
+        return Table.of(data, {self._title: score_grid(data)}, [*notes, *stopped])
 
     def episodes(self) -> pd.DataFrame:
         """Return a row for each episode, (episodes, 27).
@@ -223,58 +213,3 @@ def load(folder: str | Path) -> Run:
     run = Run(folder)
     _ = run.records
     return run
-
-
-def compare(a: Run | str | Path, b: Run | str | Path) -> Table:
-    """Compare two agents on the levels that both have played, as ``ragen compare`` does.
-
-    Args:
-        a: A run with one agent besides controls, or "RUN:AGENT".
-        b: The same, or the name of an agent of A's run. A control that A's run lacks is played first, in a
-            run directory beside it.
-
-    Returns:
-        A row for each game and measure; see `ragen_bench.evaluation.comparison.compare_sides` for the
-        columns.
-
-    Raises:
-        RagenError: There is no such run or agent, or they cannot be compared.
-    """
-    first = _side(a)
-    second = _control_beside(first, b) if b in CONTROLS else _side(b, first)
-    data, notes = compare_sides(first, second)
-    grids = {
-        measure.capitalize(): comparison_grid(data[data["measure"] == measure], measure)
-        for measure in ("success", "return")
-    }
-    return Table.of(data, grids, notes)
-
-
-def _side(given: Run | str | Path, other: Side | None = None) -> Side:
-    if isinstance(given, Run):
-        return side_of(given.records, None, str(given.folder))
-    if other is not None and given in [agent.name for agent in other.run.config.agents]:
-        return Side(other.run, str(given))
-    return read_side(str(given), other)
-
-
-def _control_beside(other: Side, control: Run | str | Path) -> Side:
-    """Return a control on the levels of a run, which has played it or does so now."""
-    run, name = other.run, str(control)
-    if name in [agent.name for agent in run.config.agents]:
-        return Side(run, name)
-    entries = agent_entries([name], Remote().settings)
-    config = run.config.model_copy(update={"agents": entries})
-    folder = default_directory(config)
-    if not (run.folder / ENTRY).is_file():  # beside entries there are only entries
-        folder = run.folder.parent / folder.name
-    sampling = config.suite.sampling
-    play_missing(
-        folder,
-        config,
-        play_run,
-        lambda names: make_policies(names, sampling, Remote()),
-        Budget(),
-        None,
-    )
-    return Side(read_explainable(folder), name)

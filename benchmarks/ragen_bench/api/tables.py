@@ -1,12 +1,12 @@
 """DataFrames and episodes as a notebook shows them."""
 
+import base64
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
 import pandas as pd
 
-from ragen_agents.pictures import data_url
 from ragen_agents.rollout import Episode
 from ragen_agents.rollout.episode_runner import make_env
 from ragen_bench.console.formats import Grid, markdown
@@ -69,10 +69,10 @@ def episode_html(episode: Episode) -> str:
     """
     env = make_env(replay_spec(episode))
     game: Any = env.unwrapped
-    solved = "solved" if episode.success else f"not solved ({episode.end})"
+    solved = "solved" if episode.success else "not solved" if episode.has_success else "played"
     parts = [
-        f"<b>{escape(episode.task)}</b>, level {episode.instance.index}, {escape(episode.agent)}: {solved}, "
-        f"return {episode.episode_return:.2f}"
+        f"<b>{escape(episode.task)}</b>, level {episode.instance.index}, {escape(episode.agent)}: {solved} "
+        f"({episode.end}), return {episode.episode_return:.2f}"
     ]
     rows = []
     for turn in episode.turns:
@@ -91,9 +91,8 @@ def episode_html(episode: Episode) -> str:
 
 
 def _board(env: Any) -> str:
-    game = env.unwrapped
-    if "rgb_array" in game.metadata["render_modes"]:
-        return f'<img src="{data_url(game.picture())}">'
-    return (
-        f"<pre>{escape(env.face.observation(game, GRID, env.face.vocabularies['standard']))}</pre>"
-    )
+    picture = env.unwrapped._repr_png_()
+    if picture is not None:
+        return f'<img src="data:image/png;base64,{base64.b64encode(picture).decode()}">'
+    board = env.face.observation(env.unwrapped, GRID, env.face.vocabularies["standard"])
+    return f"<pre>{escape(board)}</pre>"

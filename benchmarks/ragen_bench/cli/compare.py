@@ -10,7 +10,13 @@ from ragen_bench.console.formats import Format, Grid, print_table
 
 def compare(
     a: Annotated[str, typer.Argument(metavar="A", help="RUN or RUN:AGENT.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="RUN, RUN:AGENT, or :AGENT of A's run.")],
+    b: Annotated[
+        str,
+        typer.Argument(
+            metavar="B",
+            help="RUN, RUN:AGENT, :AGENT of A's run, or a control, which is played if it has not been.",
+        ),
+    ],
     style: FormatOption = Format.TABLE,
     wide: WideOption = False,
 ) -> None:
@@ -21,22 +27,16 @@ def compare(
     level where levels repeat. p-values are Holm-adjusted over the games. Without AGENT, the only
     agent of the run that is not a control is used.
     """
-    from ragen_bench.evaluation.comparison import compare_sides, comparison_grid, read_side
+    from ragen_bench.api.evaluate import comparison, find_sides
 
-    first = read_side(a)
-    second = read_side(b, first)
-    data, notes = compare_sides(first, second)
+    first, second = find_sides(a, b)
+    table = comparison(first, second)
     if style in (Format.CSV, Format.JSON):
         facts = {"a": str(first), "b": str(second)}
-        print_table(data, Grid([], [], 0), style, "", notes, facts)
+        print_table(table, Grid([], [], 0), style, "", table.notes, facts)
         return
-    for measure in ("success", "return"):
-        part = data[data["measure"] == measure]
-        if part.empty:
-            continue
-        last = notes if measure == "return" else ()
-        print_table(
-            part, comparison_grid(part, measure), style, measure.capitalize(), last, wide=wide
-        )
+    for title, grid in table.grids.items():
+        last = table.notes if title == "Return" else ()
+        print_table(table, grid, style, title, last, wide=wide)
         if style is Format.MARKDOWN:
             print()

@@ -34,15 +34,16 @@ def episode_rows(run: Run) -> pd.DataFrame:
 
     Columns: ``agent``, ``game``, ``level`` (its index in the pack) and ``attempt`` (from 0) identify it;
     ``env_id`` and ``settings`` (JSON) made its env; ``split``, ``key`` (equal for equivalent levels) and
-    ``board`` (the level as text) say what was played; then ``success``, ``episode_return``, the exact
-    ``optimal_success``, ``optimal_return``, ``random_success`` and ``random_return`` (nan if not available),
-    ``end`` (such as "terminated", "budget" or "error") and ``error``; ``turns``, executed ``actions`` and how
-    many were ``effective``; ``valid``, the share of replies without a defect; ``prompt_tokens`` and
-    ``reply_tokens``, sums over the turns, <NA> where they are not known; ``seconds``; ``sampling_seed``,
-    ``suite_version`` and the ``system`` message.
+    ``board`` (the level as text) say what was played; then ``success`` (<NA> where a game defines none),
+    ``episode_return``, the exact ``optimal_success``, ``optimal_return``, ``random_success`` and
+    ``random_return`` (nan if not available), ``end`` (such as "terminated", "budget" or "error") and
+    ``error``; ``turns``, executed ``actions`` and how many were ``effective``; ``valid``, the share of
+    replies without a defect; ``prompt_tokens`` and ``reply_tokens``, sums over the turns, <NA> where they
+    are not known; ``seconds``; ``sampling_seed``, ``suite_version`` and the ``system`` message.
     """
     rows = [_episode_row(episode) for episode in _episodes(run)]
-    return _frame(rows, _OF_EPISODE).astype(dict.fromkeys(EXACT, float))
+    types = {**dict.fromkeys(EXACT, "float64"), "success": "boolean"}
+    return _frame(rows, _OF_EPISODE).astype(types)
 
 
 def turn_rows(run: Run) -> pd.DataFrame:
@@ -93,6 +94,7 @@ def _episode_row(episode: Episode) -> dict[str, Any]:
     return {
         **same,
         **_key(episode),
+        "success": episode.success if episode.has_success else None,
         "settings": json.dumps(episode.env_kwargs),
         "split": episode.instance.split,
         "key": episode.instance.key,
