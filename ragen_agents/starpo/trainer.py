@@ -24,6 +24,7 @@ from ragen_agents.starpo.memory.planning import fitted_to_device
 from ragen_agents.starpo.parts.rewards import TurnReward, as_reward
 from ragen_agents.starpo.processes import agree, any_process
 from ragen_agents.starpo.rollout_step import (
+    Played,
     RolloutStep,
     filter_groups,
     group_numbers,
@@ -72,6 +73,9 @@ SCORED_EVERY: Final = 10
 
 class Trainer:
     """Trains a model on a game in a run directory; a second run with the same directory resumes the first.
+
+    ``run`` does all of it; ``collect``, ``select``, ``learner`` and ``engine`` are parts for a loop of your
+    own (examples/custom_loop.py).
 
     To resume a run, pass the same reward, engine and env: nothing checks that they are the same.
 
@@ -201,6 +205,15 @@ class Trainer:
                 return
             # Not in the handler, where the frames of the error still hold what did not fit.
             raise OutOfMemoryError(self._out_of_memory(journal, all_know))
+
+    def collect(self, iteration: int) -> Played:
+        """Play the groups of an iteration, counted from 0, with the weights that the engine has."""
+        return self._rollout.collect(iteration)
+
+    def select(self, candidates: Sequence[Trajectory], iteration: int) -> TrainBatch | None:
+        """Return the trajectories that the filter keeps, as a batch, or None if there are none."""
+        chosen = learnable(candidates, filter_groups(self.config, candidates, iteration))
+        return TrainBatch.of(chosen, self.codec.pad) if chosen else None
 
     def _out_of_memory(self, journal: Journal, all_know: bool) -> str:
         """Save what can be saved after memory ran out, and return the message.
@@ -346,7 +359,7 @@ class Trainer:
         """Collect, filter and score trajectories; returns nothing to learn from if none are kept."""
         config = self.config
         with self._phases.timed("rollout"):
-            trajectories, candidates, game_seconds = self._rollout.collect(iteration)
+            trajectories, candidates, game_seconds = self.collect(iteration)
         self._phases.add("games", game_seconds)
         self._call("on_rollout_end", iteration + 1, tuple(trajectories))
         metrics: dict[str, Any] = rollout_metrics(trajectories)

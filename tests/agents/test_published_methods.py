@@ -262,7 +262,7 @@ def played(one):
     from ragen_agents.starpo.update.batch import TrainBatch
 
     one.engine.sync(one.learner.whole_policy(), 0)
-    return TrainBatch.of(one._rollout.collect(0).trajectories, one.codec.pad)
+    return TrainBatch.of(one.collect(0).trajectories, one.codec.pad)
 
 
 def test_bounds_must_hold_one(capsys):
@@ -431,7 +431,7 @@ def test_reinforce_whitens_the_rewards_to_come_over_the_batch():
 def test_trajectories_know_the_state_that_was_replied_to(tmp_path, tiny):
     one = trainer(tmp_path, {"model": str(tiny)}, preset="starpo-grpo")
     one.engine.sync(one.learner.whole_policy(), 0)
-    for each in one._rollout.collect(0).trajectories:
+    for each in one.collect(0).trajectories:
         env = one._make_env()
         env.reset(**{"seed": training_groups(one.config, 0)[each.group].options["seed"]})
         first = each.turns[0]

@@ -113,7 +113,7 @@ def test_unknown_log_probabilities_scale_no_gradient(given, plain, tmp_path, cap
         for one in completed()
     ]
     one = trainer(tmp_path, plain, engine=engine, preset="starpo-grpo")
-    prepared = one.learner.prepare(TrainBatch.of(one._rollout.collect(0).trajectories, 0))
+    prepared = one.learner.prepare(TrainBatch.of(one.collect(0).trajectories, 0))
     assert bool((prepared.inputs.weights == 1).all()) == (given is None)
     assert torch.isfinite(prepared.inputs.rollout_logprobs).all()
     assert ("mismatch_max" in prepared.metrics) == (given is not None)

@@ -145,13 +145,7 @@ class Learner:
 
         A step whose gradient is not finite is skipped and counted; see ``diverged``.
         """
-        config = self.config
-        count = len(prepared.batch.trajectories)
-        size = config.update.mini_batch_size
-        full = count if config.update.steps == "as-published" else config.episodes
-        steps = -(-full // size)
-        order = new_stream("optimizer batches", str(config.seed), iteration)
-        parts = mini_batches(count, steps, config.update.epochs, order)
+        parts = self.mini_batches(prepared, iteration)
         found = []
         for k, rows in enumerate(parts):
             rate = self._set_rates(iteration + k / len(parts))
@@ -159,6 +153,30 @@ class Learner:
         names = {name for metrics in found for name in metrics}
         means = {name: fmean(m[name] for m in found if name in m) for name in names}
         return {**means, "optimizer_steps": float(len(parts))}
+
+    def mini_batches(self, prepared: Prepared, iteration: int) -> list[list[int]]:
+        """Return the trajectories of each optimizer step of an iteration."""
+        config = self.config
+        count = len(prepared.batch.trajectories)
+        full = count if config.update.steps == "as-published" else config.episodes
+        steps = -(-full // config.update.mini_batch_size)
+        order = new_stream("optimizer batches", str(config.seed), iteration)
+        return mini_batches(count, steps, config.update.epochs, order)
+
+    def losses(
+        self, prepared: Prepared, rows: list[int], iteration: int
+    ) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
+        """Yield the loss of each micro-batch of a mini-batch, and its share of the metrics.
+
+        The gradient of the mini-batch is the sum over micro-batches; call ``backward`` before the next one.
+        """
+        counts = batch_totals(self.config, prepared.inputs, rows)
+        for shared, weight in self._shares(prepared.batch, rows):
+            for part in self.models.passes:
+                with self.models.using(part):
+                    loss, metrics = self._loss(prepared, shared, counts, iteration, part)
+                    share = min(weight, 1.0)
+                    yield loss * weight, {k: v.detach() * share for k, v in metrics.items()}
 
     def gradient_norm(self, prepared: Prepared, rows: list[int], term: Term) -> float | None:
         """Return the norm of the gradient of one term of the policy's loss, unweighted; nothing is learned.
@@ -208,17 +226,11 @@ class Learner:
         self, prepared: Prepared, rows: list[int], iteration: int
     ) -> dict[str, Tensor]:
         """Add this process's share to the gradients, and return its share of the metrics."""
-        counts = batch_totals(self.config, prepared.inputs, rows)
         totals: dict[str, Tensor] = {}
-        for shared, weight in self._shares(prepared.batch, rows):
-            for part in self.models.passes:
-                with self.models.using(part):
-                    loss, metrics = self._loss(prepared, shared, counts, iteration, part)
-                    (loss * weight).backward()
-                for name, value in metrics.items():
-                    totals[name] = totals.get(name, value.new_zeros(())) + value.detach() * min(
-                        weight, 1
-                    )
+        for loss, metrics in self.losses(prepared, rows, iteration):
+            loss.backward()
+            for name, value in metrics.items():
+                totals[name] = totals.get(name, value.new_zeros(())) + value
         return totals
 
     def _passed(self, passes: Callable[[], T]) -> T:
