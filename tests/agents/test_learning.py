@@ -31,9 +31,9 @@ def reached(folder, preset, metric, wanted, **own):
 
 # Without a filter the arm without spread is preferred, which is the better one of the trap.
 @pytest.mark.parametrize(
-    ("preset", "game"), [(p, "Bandit" if "filter" in PRESETS[p] else "BanditTrap") for p in PRESETS]
+    ("preset", "game"), [("starpo-s", "Bandit"), ("starpo-grpo", "BanditTrap")]
 )
-def test_every_preset_learns_to_pull_the_better_arm(preset, game, tmp_path):
+def test_both_estimators_learn_to_pull_the_better_arm(preset, game, tmp_path):
     seen = reached(
         tmp_path, preset, "validation/success", 0.9, iterations=48,
         game=f"ragen/{game}Text-v0", evaluation={"every": 4, "episodes": 64},

@@ -17,8 +17,8 @@ from ragen_agents.starpo.trainer import Trainer  # noqa: E402
 from ragen_agents.starpo.update.batch import TrainBatch  # noqa: E402
 
 SMALL = {
-    "game": "ragen/SokobanText-v0", "iterations": 3, "filter": {"kind": "none"},
-    "rollout": {"prompts_per_iteration": 2, "group_size": 4, "temperature": 0.8},
+    "game": "ragen/SokobanText-v0", "iterations": 2, "filter": {"kind": "none"},
+    "rollout": {"prompts_per_iteration": 2, "group_size": 4, "temperature": 0.8, "max_tokens": 60},
     "update": {"mini_batch_size": 4}, "evaluation": {"every": 0}, "monitor": {"information_every": 0},
     "env_kwargs": {"max_turns": 2},
 }  # fmt: skip
@@ -35,21 +35,20 @@ def trained(settings, out):
     return one, rows
 
 
-@pytest.mark.parametrize("history", ["full", "none"])
-@pytest.mark.parametrize("preset", ["starpo-grpo", "starpo-ppo"])
+@pytest.mark.parametrize(("preset", "history"), [("starpo-grpo", "full"), ("starpo-ppo", "none")])
 def test_both_train_alike(preset, history, tmp_path, monkeypatch):
     shown = {"env_kwargs": {"history": history}}
     one, rows = trained(config(preset, **shown), tmp_path / "rollout")
     monkeypatch.setattr("ragen_agents.starpo.trainer.SCORED_EVERY", 1)
     other, others = trained(config(preset, **shown), tmp_path / "trainer")
-    assert ["mismatch_max" in row for row in rows] == [True, False, False]
+    assert ["mismatch_max" in row for row in rows] == [True, False]
     assert all("mismatch_max" in row for row in others)
     for ours, theirs in zip(rows, others, strict=True):
         for name in ("entropy", "success", "policy_loss", "grad_norm", "kl_step", "reply_tokens"):
             assert ours[name] == pytest.approx(theirs[name], rel=1e-3, abs=1e-5), name
     weights = [dict(t.learner.models.policy.named_parameters()) for t in (one, other)]
     for name, weight in weights[0].items():
-        assert weight.detach().numpy() == pytest.approx(weights[1][name].detach().numpy(), abs=2e-5)
+        assert torch.allclose(weight, weights[1][name], rtol=0, atol=2e-5), name
 
 
 @pytest.mark.parametrize("model", ["starter", "smollm2-shape"])
@@ -150,5 +149,5 @@ def test_one_process_with_fsdp_trains_as_without(tmp_path):
 
 @pytest.mark.parametrize("name", ["critic_warmup", "warmup_iterations"])
 def test_a_warm_up_as_long_as_the_run_is_said(name, tmp_path, caplog):
-    Trainer(config("starpo-ppo", update={name: 3}), tmp_path / "run")
-    assert f"update.{name} is 3, but iterations is 3" in caplog.text
+    Trainer(config("starpo-ppo", update={name: 2}), tmp_path / "run")
+    assert f"update.{name} is 2, but iterations is 2" in caplog.text

@@ -21,6 +21,7 @@ SMALL = {
     "rollout": {"prompts_per_iteration": 2, "group_size": 4, "max_tokens": 24},
     "update": {"mini_batch_size": 4, "learning_rate": 1e-3, "critic_learning_rate": 1e-3},
     "evaluation": {"every": 2, "episodes": 4},
+    "env_kwargs": {"max_turns": 2},
     "save_every": 1,
     "iterations": 2,
 }
@@ -55,7 +56,7 @@ def command(tiny, out, *more, iterations=6):
         f"model={tiny}", f"iterations={iterations}", "rollout.prompts_per_iteration=2",
         "rollout.group_size=4",
         "rollout.max_tokens=16", "update.mini_batch_size=4", "save_every=1", "evaluation.every=3",
-        "evaluation.episodes=4", "filter.kind=none", *more,
+        "evaluation.episodes=4", "filter.kind=none", "env_kwargs.max_turns=2", *more,
     ]  # fmt: skip
 
 
