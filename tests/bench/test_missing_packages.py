@@ -6,6 +6,26 @@ from typing import Any
 
 import pytest
 
+MISSING = """
+import sys
+
+
+class Without:
+    def __init__(self, finder):
+        self.finder = finder
+
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+    def find_spec(self, name, *more):
+        missing = name.partition(".")[0] == {package!r}
+        return None if missing else self.finder.find_spec(name, *more)
+
+
+sys.meta_path = [Without(finder) for finder in sys.meta_path]
+from ragen_bench.__main__ import main
+sys.exit(main({arguments!r}))
+"""
 CAPTURED: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 600}
 
 
@@ -20,10 +40,8 @@ CAPTURED: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 600
 def test_a_missing_extra_is_named(package, extra, command, tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "model.safetensors").write_text("{}")
-    program = (
-        f"import sys; sys.modules[{package!r}] = None; from ragen_bench.__main__ import main; "
-        f"sys.exit(main([{command!r}, '--agent', {str(tmp_path / 'model')!r}]))"
-    )
+    arguments = [command, "--agent", str(tmp_path / "model")]
+    program = MISSING.format(package=package, arguments=arguments)
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, **CAPTURED)
     assert done.returncode == 2
     assert f"pip install -e '.[{extra}]'" in done.stderr
@@ -32,10 +50,8 @@ def test_a_missing_extra_is_named(package, extra, command, tmp_path):
 
 
 def test_a_misspelt_game_is_named_where_pettingzoo_is_missing(tmp_path):
-    program = (
-        "import sys; sys.modules['pettingzoo'] = None; from ragen_bench.__main__ import main; "
-        "sys.exit(main(['bench', '--agent', 'random', '--game', 'Chess']))"
-    )
+    arguments = ["bench", "--agent", "random", "--game", "Chess"]
+    program = MISSING.format(package="pettingzoo", arguments=arguments)
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, **CAPTURED)
     assert done.returncode == 2
     assert done.stderr.startswith("error: unknown game 'Chess'; ")
