@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from jinja2.exceptions import TemplateError
 
@@ -58,7 +58,8 @@ class ChatTemplate:
     """
 
     _merges = False
-    _is_checked = False
+    _checked: ClassVar[set[str]] = set()
+    """Templates of this process whose first prompt was compared with its messages."""
 
     def __init__(self, tokenizer: Any, stop_token_ids: Iterable[int] = ()) -> None:
         if tokenizer.chat_template is None:
@@ -88,8 +89,8 @@ class ChatTemplate:
         Raises:
             RagenError: The template refuses the conversation.
         """
-        if not self._is_checked:
-            self._is_checked = True
+        if (template := str(self.tokenizer.chat_template)) not in self._checked:
+            self._checked.add(template)
             self._check_text(messages)
         if not self.appends:
             return self._template(messages) + self._begin(prefix)

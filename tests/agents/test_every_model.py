@@ -63,7 +63,8 @@ def test_a_server_without_the_system_role_is_named_and_can_be_asked(tmp_path, ca
 
 
 @pytest.mark.parametrize("demonstrations", [0, 2])
-def test_a_template_without_the_system_role_gets_the_text(demonstrations, caplog):
+def test_a_template_without_the_system_role_gets_the_text(demonstrations, caplog, monkeypatch):
+    monkeypatch.setattr(ChatTemplate, "_checked", set())
     caplog.set_level(logging.INFO)
     template = ChatTemplate(tokenizer_with(NO_SYSTEM_ROLE))
     shown = [
@@ -78,10 +79,10 @@ def test_a_template_without_the_system_role_gets_the_text(demonstrations, caplog
     assert "changes the prompt" not in caplog.text
 
 
-def test_a_template_that_edits_texts_is_shown(caplog):
-    template = ChatTemplate(tokenizer_with(EDITS_CONTENT))
+def test_a_template_that_edits_texts_is_shown_once(caplog, monkeypatch):
+    monkeypatch.setattr(ChatTemplate, "_checked", set())
     for _ in range(2):
-        template.prompt(CHAT)
+        ChatTemplate(tokenizer_with(EDITS_CONTENT)).prompt(CHAT)
     (record,) = caplog.records
     assert f"changes the prompt: '{CHAT[0]['content']}' becomes '" in record.getMessage()
     assert "<think>your reasoning<><answer>" in record.getMessage()
