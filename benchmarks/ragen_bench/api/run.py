@@ -13,10 +13,12 @@ import pandas as pd
 from ragen_agents.rollout import Episode
 from ragen_bench.analysis.summary import decision_grid, explain_run, summarise_ledgers
 from ragen_bench.api.tables import Table, episode_html
+from ragen_bench.config.own_levels import own_level_notes
 from ragen_bench.config.run_config import ENTRY, RunConfig
 from ragen_bench.console.formats import score_grid
 from ragen_bench.console.progress import bar
 from ragen_bench.evaluation import run_table
+from ragen_bench.evaluation.curves import curve_grid, success_curve
 from ragen_bench.evaluation.notes import all_error_notes, run_notes
 from ragen_bench.export.flat_tables import TableFormat, episode_rows, turn_rows, write_tables
 from ragen_bench.leaderboard.store import read_explainable
@@ -63,6 +65,14 @@ class Run:
         stopped = [f"stopped early: {self.stopped}"] if self.stopped else []
         return Table.of(data, {self._title: score_grid(data)}, [*notes, *stopped])
 
+    def curve(self, by: str = "solution_length") -> Table:
+        """Return the success by an exact number of each level, and the 50% horizon of each agent.
+
+        See `ragen_bench.evaluation.curves.success_curve` for the columns.
+        """
+        data, notes = success_curve(self.records, by)
+        return Table.of(data, {f"Success by {by}, {self.folder}": curve_grid(data)}, notes)
+
     def episodes(self) -> pd.DataFrame:
         """Return a row for each episode, (episodes, 27).
 
@@ -101,7 +111,12 @@ class Run:
         data = summarise_ledgers(self.records, explained)
         read = self.records
         unplayed = run_table.incomplete(read.missing, len(self.config.keys), read.torn)
-        said = [*explained.left_out, *unplayed, *all_error_notes(read)]
+        said = [
+            *own_level_notes(self.config.suite.tasks),
+            *explained.left_out,
+            *unplayed,
+            *all_error_notes(read),
+        ]
         return Table.of(data, {f"Decisions, {self.folder}": decision_grid(data)}, said)
 
     def view(self, out: str | Path | None = None, port: int = 0) -> "Pages":

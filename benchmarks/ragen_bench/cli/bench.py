@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ragen_bench.cli.option_groups import expand_groups
-from ragen_bench.cli.options import RAY, BackendOption
+from ragen_bench.cli.options import RAY, BackendOption, ByOption
 from ragen_bench.cli.run_options import (
     BenchAgents,
     BudgetOptions,
@@ -31,10 +31,12 @@ def bench(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Play the levels of this file with the one --game, all of them unless --episodes is given.",
+            help="Play the levels of this file, or corridors, with the one --game: all of them unless "
+            "--episodes is given.",
             show_default="those of the suite",
         ),
     ] = None,
+    by: ByOption = None,
     attempts: Annotated[
         int,
         typer.Option(
@@ -81,7 +83,7 @@ def bench(
         )
         return run.folder, run.stopped
 
-    run_and_report(play, options)
+    run_and_report(play, options, by)
 
 
 def _default_agents() -> list[str]:

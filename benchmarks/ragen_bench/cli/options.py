@@ -35,6 +35,15 @@ SettingOption: TypeAlias = Annotated[
         help="Setting of the conversation or the game, such as think=false; may be repeated.",
     ),
 ]
+ByOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NUMBER",
+        rich_help_panel=_OUTPUT,
+        help="Print the success by an exact number of each level, such as solution_length, and the 50% "
+        "horizon.",
+    ),
+]
 BackendOption: TypeAlias = Annotated[
     str,
     typer.Option(

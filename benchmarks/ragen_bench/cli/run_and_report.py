@@ -18,12 +18,15 @@ STOPPED: Final = 3
 """Exit code of a run that stopped at its budget."""
 
 
-def run_and_report(play: Callable[[], tuple[Path, str | None]], options: RunOptions) -> None:
+def run_and_report(
+    play: Callable[[], tuple[Path, str | None]], options: RunOptions, by: str | None = None
+) -> None:
     """Play a run, then print its table, its directory and what to do next.
 
     Args:
         play: Plays the run; returns its directory, and the limit that ended it early or None.
         options: How the table is printed.
+        by: Number of each level by which the table shows the success; None for the usual table.
 
     Raises:
         RagenError: The run cannot continue.
@@ -34,7 +37,7 @@ def run_and_report(play: Callable[[], tuple[Path, str | None]], options: RunOpti
         folder, stopped = play()
     except RunInterrupt as interrupt:
         raise InterruptedCommandError(str(interrupt)) from None
-    failed = print_run(folder, options.style, options.wide)
+    failed = print_run(folder, options.style, options.wide, by)
     config = load_config(folder)
     print(f"run: {folder}", file=sys.stderr)
     for line in _next_commands(folder, config):

@@ -3,37 +3,50 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragen_bench.cli.options import FormatOption, RunArgument, WideOption
+from ragen_bench.cli.options import ByOption, FormatOption, RunArgument, WideOption
 from ragen_bench.console.formats import Format, Grid, print_table, score_grid
 
 if TYPE_CHECKING:
     from ragen_bench.config.run_config import BaseConfig
 
 
-def show(run: RunArgument, style: FormatOption = Format.TABLE, wide: WideOption = False) -> None:
+def show(
+    run: RunArgument,
+    style: FormatOption = Format.TABLE,
+    wide: WideOption = False,
+    by: ByOption = None,
+) -> None:
     """Recompute the table of a run from its episodes and print it.
 
     --wide adds the columns of ragen explain, for which every decision is evaluated.
     """
-    print_run(run, style, wide)
+    print_run(run, style, wide, by)
 
 
-def print_run(folder: Path, style: Format, wide: bool = False) -> int:
+def print_run(folder: Path, style: Format, wide: bool = False, by: str | None = None) -> int:
     """Print the table of a run; return how many of its episodes or matches failed."""
     from ragen_bench.config.run_config import MatchConfig, load_config
 
     if isinstance(load_config(folder), MatchConfig):
         return _print_matches(folder, style, wide)
-    return _print_bench(folder, style, wide)
+    return _print_bench(folder, style, wide, by)
 
 
-def _print_bench(folder: Path, style: Format, wide: bool) -> int:
+def _print_bench(folder: Path, style: Format, wide: bool, by: str | None) -> int:
     from ragen_bench.analysis.summary import explain_run, with_decisions
     from ragen_bench.console.progress import bar
+    from ragen_bench.evaluation.curves import curve_grid, success_curve
     from ragen_bench.evaluation.notes import run_notes, with_defects
     from ragen_bench.evaluation.run_table import read_run, summarise
 
     run = read_run(folder)
+    failed = sum(e.is_failure for sample in run.samples.values() for e in sample.values())
+    about = f"{_title(run.config)}, {folder}"
+    facts = _facts(folder, run.config, run.missing)
+    if by is not None:
+        data, notes = success_curve(run, by)
+        print_table(data, curve_grid(data), style, f"Success by {by}, {about}", notes, facts, wide)
+        return failed
     data = summarise(run)
     left_out: tuple[str, ...] = ()
     if wide:
@@ -42,10 +55,8 @@ def _print_bench(folder: Path, style: Format, wide: bool) -> int:
         data, left_out = with_decisions(data, run, explained), explained.left_out
     if style is Format.JSON:
         data = with_defects(data, run)
-    about = f"{_title(run.config)}, {folder}"
-    facts = _facts(folder, run.config, run.missing)
     print_table(data, score_grid(data), style, about, run_notes(run, left_out), facts, wide)
-    return sum(e.is_failure for sample in run.samples.values() for e in sample.values())
+    return failed
 
 
 def _print_matches(folder: Path, style: Format, wide: bool) -> int:

@@ -126,7 +126,7 @@ def summarise_sample(sample: Sample, reference: Sample | None) -> dict[str, Any]
     episodes = list(sample.values())
     return {
         **summarise_episodes(episodes),
-        **{name: _exact(episodes, name) for name in EXACT},
+        **{name: exact_mean(episodes, name) for name in EXACT},
         "score": score.estimate,
         "score_low": score.low,
         "score_high": score.high,
@@ -159,7 +159,7 @@ EXACT: Final = ("random_success", "random_return", "optimal_success", "optimal_r
 """Fields of an episode that are exact expectations of its level."""
 
 
-def _exact(episodes: Sequence[Episode], field: str) -> float:
+def exact_mean(episodes: Sequence[Episode], field: str) -> float:
     """Return the mean of an exact expectation, or nan if an episode lacks it."""
     known = [value for e in episodes if (value := getattr(e, field)) is not None]
     return mean(known) if len(known) == len(episodes) else math.nan

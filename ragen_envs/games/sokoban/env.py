@@ -92,10 +92,10 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     ## Arguments
     `size`: side of the square, or (height, width), each from 4 to 32. `boxes`: 1 to 16. The smallest
     boards are 4x5, for at most two boxes, and 5x5, for at most three. `reward`: see above. `level`: a
-    fixed board as rows of `#_O√XPS`. `levels`: a file of levels (XSB, SOK or Boxoban's text), or a list of
-    boards, each its rows joined by `/`: at most 128 a side and 100 boxes. Levels with more boxes than
-    targets are solved when every target has a box. Observations of levels of several sizes are padded
-    with walls. `generator`: the level distribution, "ragen" or "gym-sokoban"; see
+    fixed board as rows of `#_O√XPS`. `levels`: a file of levels (XSB, SOK or Boxoban's text), `corridors`,
+    or a list of boards, each its rows joined by `/`: at most 128 a side and 100 boxes. Levels with more
+    boxes than targets are solved when every target has a box. Observations of levels of several sizes
+    are padded with walls. `generator`: the level distribution, "ragen" or "gym-sokoban"; see
     `ragen_envs.games.sokoban.laws`. `search_depth`: depth of the search in reverse play, at least 3. A
     depth of d allows d - 2 steps; None means 300.
 
@@ -179,7 +179,9 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
 
     @classmethod
     def read_levels(cls, path: str | PathLike[str]) -> tuple[FileLevel, ...]:
-        """Return the levels of an XSB, SOK or Boxoban file; see the base."""
+        """Return the levels of an XSB, SOK or Boxoban file, or the built-in "corridors"; see the base."""
+        if path == text.CORRIDORS:
+            return tuple(text.corridors())
         return read_level_file(path, text.is_file_row, text.read_file_rows)
 
     def oracle(self, budget: Budget | int | None = None) -> Advice:

@@ -1,7 +1,7 @@
 """Sokoban in words: symbols, rules, board and coordinates, and the text form of levels."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from ragen_envs.games.sokoban.dynamics import (
     move,
     offsets,
 )  # fmt: skip
+from ragen_envs.levels.files import FileLevel
 
 MAX_SIDE: Final = 128
 """Most rows and columns of a level; the generator's rooms have at most ``level_key.SIDE``."""
@@ -221,3 +222,24 @@ def read_file_rows(rows: Sequence[str]) -> str:
     except InstanceError as error:
         raise InstanceError(str(error).replace(f"level {level!r}", "it")) from None
     return level
+
+
+CORRIDORS: Final = "corridors"
+"""Name of the built-in levels, in place of a file."""
+
+
+def corridors() -> Iterator[FileLevel]:
+    """Yield the levels of SokoBench (Monti et al. 2026, arXiv 2601.20856): corridors of 5 to 100 cells.
+
+    In each, the player pushes the box beside it to the other end. First come those that lead to the right,
+    then those that lead down, to the left and up: the shortest solution has two moves fewer than cells.
+    """
+    for turn in range(4):
+        for length in range(5, 101, 5):
+            inner = "PX" + "_" * (length - 3) + "O"
+            wall = "#" * (length + 2)
+            rows = [wall, f"#{inner if turn < 2 else inner[::-1]}#", wall]
+            if turn % 2:
+                rows = ["".join(column) for column in zip(*rows, strict=True)]
+            number = 20 * turn + length // 5
+            yield FileLevel(number, f"corridor of {length} cells", "/".join(rows))

@@ -1,0 +1,115 @@
+"""Success by an exact property of the levels, such as the length of a shortest solution."""
+
+import math
+from collections import defaultdict
+from typing import Any, Final
+
+import pandas as pd
+
+from ragen_agents.rollout import Episode
+from ragen_agents.rollout.episode_runner import make_env
+from ragen_bench.config.own_levels import own_level_notes
+from ragen_bench.console.formats import Grid, number, percent, percent_interval
+from ragen_bench.evaluation.run_table import EXACT, Run, exact_mean, incomplete, summarise_episodes
+from ragen_bench.runs.records import replay_spec
+from ragen_bench.stats.horizon import half_horizon
+from ragen_envs.errors import RagenError, SolverLimitError
+from ragen_envs.game.base import GameEnv
+
+_EXACT: Final = tuple(name for name in EXACT if name.endswith("success"))
+
+
+def success_curve(run: Run, by: str) -> tuple[pd.DataFrame, list[str]]:
+    """Return the success of each agent by a property of the levels, and notes.
+
+    There is a row for each game, agent and value of the property, with the columns ``game``, ``agent``,
+    ``by``, ``value``, ``n``, ``success`` with its interval ``success_low`` and ``success_high``, the exact
+    ``random_success`` and ``optimal_success`` on these levels, and the agent's 50% ``horizon`` on the game
+    with ``horizon_low`` and ``horizon_high`` (`ragen_bench.stats.horizon.half_horizon`).
+
+    Args:
+        run: The run.
+        by: Name of one of the numbers that ``GameEnv.measures`` returns.
+
+    Raises:
+        RagenError: No level has such a property.
+    """
+    rows: list[dict[str, Any]] = []
+    known: dict[tuple[str, str], dict[str, float]] = {}
+    for (agent, task), sample in run.samples.items():
+        rungs: dict[float, list[Episode]] = defaultdict(list)
+        for episode in sample.values():
+            level = task, episode.instance.level
+            if level not in known:
+                known[level] = _measures(episode)
+            if by in known[level] and episode.has_success:
+                rungs[known[level][by]].append(episode)
+        rows += _rows(task, agent, by, rungs)
+    if not rows:
+        names = dict.fromkeys(name for measures in known.values() for name in measures)
+        raise RagenError(
+            f"--by is '{by}', but the levels have {', '.join(names) or 'no such numbers'}"
+        )
+    notes = own_level_notes(run.config.suite.tasks)
+    notes.append(
+        f"the 50% horizon is the {by} at which the fitted success 2^-((x / horizon)^k) is one half, with its "
+        "95% interval"
+    )
+    if lacking := sum(by not in measures for measures in known.values()):
+        notes.append(f"{lacking} of {len(known)} levels are left out: their {by} is not known")
+    return pd.DataFrame(rows), notes + incomplete(run.missing, len(run.config.keys), run.torn)
+
+
+def _measures(episode: Episode) -> dict[str, float]:
+    game = make_env(replay_spec(episode)).unwrapped
+    try:
+        return game.measures() if isinstance(game, GameEnv) else {}
+    except SolverLimitError:
+        return {}
+
+
+def _rows(
+    task: str, agent: str, by: str, rungs: dict[float, list[Episode]]
+) -> list[dict[str, Any]]:
+    if not rungs:
+        return []
+    values = sorted(rungs)
+    solved = [sum(bool(each.success) for each in rungs[value]) for value in values]
+    fit = half_horizon(values, solved, [len(rungs[value]) for value in values])
+    horizon = dict(zip(("horizon", "horizon_low", "horizon_high"), fit, strict=True))
+    kept = ("n", "success", "success_low", "success_high")
+    return [
+        {
+            "game": task, "agent": agent, "by": by, "value": value,
+            **{name: numbers[name] for name in kept},
+            **{name: exact_mean(rungs[value], name) for name in _EXACT},
+            **horizon,
+        }
+        for value in values
+        for numbers in [summarise_episodes(rungs[value])]
+    ]  # fmt: skip
+
+
+def curve_grid(data: pd.DataFrame) -> Grid:
+    """Return the table of ``success_curve`` for people, with the horizon below each agent's rungs."""
+    header = [
+        "game", "agent", str(data["by"].iloc[0]), "success %\n[95% CI]", "random\n%", "optimum\n%", "n",
+    ]  # fmt: skip
+    lines: list[list[str]] = []
+    for _, rungs in data.groupby(["game", "agent"], sort=False):
+        lines += [
+            [
+                row["game"], row["agent"], f"{row['value']:g}",
+                percent_interval(row["success"], row["success_low"], row["success_high"]),
+                percent(row["random_success"]), percent(row["optimal_success"]), str(row["n"]),
+            ]
+            for row in rungs.to_dict("records")
+        ]  # fmt: skip
+        last = rungs.iloc[-1]
+        fit = (float(last[f"horizon{end}"]) for end in ("", "_low", "_high"))
+        estimate, low, high = (number(each, 1) if math.isfinite(each) else "∞" for each in fit)
+        horizon = f"{estimate} [{low}, {high}]"
+        lines.append(
+            [last["game"], last["agent"], "50% horizon", horizon, "", "", str(sum(rungs["n"]))]
+        )
+    return Grid(header, lines, left=2)
