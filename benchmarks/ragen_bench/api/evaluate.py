@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar
@@ -73,7 +73,8 @@ def evaluate(
             ("random", "oracle", "starter", "openai:MODEL", "hf:NAME", "module:Agent"), the folder of a model
             or a GGUF file, a `Policy` or `AsyncPolicy`, a function of a `Request` that returns a text or a
             `Reply`, or a class or an object with such a method ``reply``. An async function replies to
-            ``concurrency`` requests at once, another one to one after the other.
+            ``concurrency`` requests at once, another one to one after the other. A run knows an object by its
+            name and its source, so give one with other settings another name.
         suite: A suite, its name, or the path of its YAML file.
         games: Play only these: games of the suite, or others by name or id.
         levels: File of levels that the only game plays instead of the suite's, all of them by default.
@@ -165,7 +166,7 @@ def _players(
     return players | known_agents.make_policies(weights, sampling=sampling, remote=remote)
 
 
-def _awaitable(function: Callable[P, ReturnT]) -> Callable[P, Awaitable[ReturnT]]:
+def _awaitable(function: Callable[P, ReturnT]) -> Callable[P, Coroutine[Any, Any, ReturnT]]:
     @wraps(function)
     async def call(*arguments: P.args, **options: P.kwargs) -> ReturnT:
         cancelled = threading.Event()
