@@ -4,6 +4,8 @@ import pytest
 import yaml
 from ragen_bench.__main__ import main
 from ragen_bench.play.terminal import open_game
+from ragen_bench.sweeps.sweep_config import load_sweep
+from ragen_bench.sweeps.tasks import Choice, plan
 from ragen_bench.training.train_settings import make_train_config
 
 LEVELS = (
@@ -134,3 +136,18 @@ def test_playing_a_level_of_a_file(tmp_path):
     file = tmp_path / "mine.xsb"
     file.write_text(LEVELS)
     assert "#PXO#" in open_game("sokoban", 0, "test", None, {"levels": str(file)}).state_text()
+
+
+def test_a_sweep_trains_and_tests_on_the_levels_of_a_file(tmp_path):
+    file = tmp_path / "mine.xsb"
+    file.write_text(LEVELS)
+    sweep = load_sweep("granularity")
+    cells = {
+        name: cell.model_copy(update={"settings": {"levels": str(file)}})
+        for name, cell in sweep.cells.items()
+    }
+    sweep = sweep.model_copy(update={"cells": cells, "games": {"Sokoban": ["Sokoban"]}})
+    task = plan(sweep, Choice(seeds=1))[-1]
+    assert task.train.env_kwargs["levels"] == TEXTS
+    assert task.train.evaluation.episodes == task.suite.episodes == 2
+    assert {tuple(test.settings["levels"]) for test in task.suite.tasks.values()} == {tuple(TEXTS)}

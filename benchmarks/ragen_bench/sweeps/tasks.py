@@ -12,6 +12,7 @@ from ragen_agents.run_files.yaml_files import validate
 from ragen_agents.sft import SftConfig
 from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
 from ragen_agents.starpo.config import resources_of
+from ragen_bench.config.own_levels import own_level_count, with_level_texts
 from ragen_bench.config.suites import SamplingSettings, Suite, Task
 from ragen_bench.sweeps.sweep_config import (
     Cell,
@@ -270,16 +271,18 @@ def _derived(base: TrainConfig, cell: Cell) -> dict[str, Any]:
 
 def _suite(sweep: Sweep, choice: Choice, game: str, cell: Cell, train: TrainConfig) -> Suite:
     settings = conversation_settings(sweep.scales[choice.scale], cell)
+    envs = {name: core_tasks()[name].env for name in _tests(sweep, game)}
+    tasks = {
+        name: Task(env=env, settings=with_level_texts(env, settings)) for name, env in envs.items()
+    }
+    own = [own_level_count(task.settings) for task in tasks.values() if "levels" in task.settings]
     return Suite(
         name=sweep.name,
         version=sweep.version,
-        episodes=choice.levels,
+        episodes=min([choice.levels, *own]),
         seed=train.seed,
         sampling=SamplingSettings(max_tokens=train.rollout.max_tokens),
-        tasks={
-            name: Task(env=core_tasks()[name].env, settings=settings)
-            for name in _tests(sweep, game)
-        },
+        tasks=tasks,
     )
 
 

@@ -80,8 +80,7 @@ def layered_config(*layers: dict[str, Any], hashed: bool = True) -> TrainConfig:
     model_source(config.model)  # refuses folders that do not exist
     env_kwargs = with_level_texts(game, config.env_kwargs)
     changes: dict[str, Any] = {"game": game, "env_kwargs": env_kwargs}
-    count = own_level_count({"levels": env_kwargs.get("levels")})
-    if count and not any("episodes" in layer.get("evaluation", {}) for layer in layers):
+    if count := own_level_count({"levels": env_kwargs.get("levels")}):
         episodes = min(config.evaluation.episodes, count)
         changes["evaluation"] = config.evaluation.model_copy(update={"episodes": episodes})
     config = config.model_copy(update=changes)
