@@ -59,6 +59,13 @@ _PLAIN: Final = re.compile(
 )
 """An ASCII reply with these four tags and no other; this form is the usual one, and is read faster."""
 
+_OBJECT: Final = re.compile(
+    r'(?:```(?:json)?\s*)?\{\s*"actions?"\s*:\s*(\[.*\]|"[^"]*")\s*\}(?:\s*```)?', re.DOTALL
+)
+"""An answer that is a JSON object with a list of actions, or with text."""
+_BOX: Final = re.compile(r"\${0,2}\\(?:boxed|text\w*|math\w*)\s*\{([^{}]*)\}\${0,2}")
+"""LaTeX around actions; two levels are read, as in ``\\boxed{\\text{Up}}``."""
+
 _Name = TypeVar("_Name", bound=StrEnum)
 
 
@@ -110,6 +117,7 @@ def parse_reply(
     actions: tuple[Action, ...] = ()
     reason = ""
     if answer is not None:
+        answer = _unpacked(answer, soft)
         if isinstance(names, WordReader):
             actions, reason = names.read(answer, actions_per_turn, defects, soft)
         else:
@@ -175,6 +183,18 @@ def _find_answer(text: str, defects: set[Defect], soft: set[SoftDefect]) -> str 
     if _search(_ANSWER_OPEN, text, opening.end(), soft) is not None:
         defects.add(Defect.TWO_ANSWERS)
     return text[opening.end() : closing.start()]
+
+
+def _unpacked(answer: str, soft: set[SoftDefect]) -> str:
+    """Return an answer without a JSON object or LaTeX boxes around its actions."""
+    match = _OBJECT.fullmatch(usual_characters(answer).strip())
+    if match is not None:
+        soft.add(SoftDefect.JSON_OBJECT)
+        return match.group(1).strip('"')
+    if "\\boxed" not in answer:
+        return answer
+    soft.add(SoftDefect.BOXED)
+    return _BOX.sub(r"\1", _BOX.sub(r"\1", answer))
 
 
 def format_reply(actions: Sequence[str], thought: str | None) -> str:

@@ -129,11 +129,12 @@ def feedback(
     effective: Sequence[bool],
     defects: Sequence[Defect | SoftDefect],
     reward: float,
+    settings: ConversationSettings,
     reason: str = "",
 ) -> str:
     """Return what a turn did: each executed action, whether it changed anything, and the reward.
 
-    ``reason`` is why an action is illegal, or "".
+    Where an invalid reply had no effect, the format follows. ``reason`` is why an action is illegal, or "".
     """
     names = executed if all(effective) else list(map(_marked, executed, effective))
     text = f"Executed: {', '.join(names)}. " if names else ""
@@ -141,7 +142,8 @@ def feedback(
         reasons = ", ".join(map(describe_defect, defects)) + (f": {reason}" if reason else "")
         nothing = "" if names else ", so no action was executed"
         text = f"Your reply was invalid ({reasons}){nothing}. {text}"
-    return f"{text}Reward: {reward:.6g}."
+    text += f"Reward: {reward:.6g}."
+    return f"{text}\n{_reply_format(settings)}" if defects and not names else text
 
 
 def _marked(name: str, effective: bool) -> str:

@@ -23,7 +23,7 @@ _NOTHING: Final = _WRAPPING + "|"
 _SHORT: Final = 128
 """Most characters of an answer that is remembered."""
 
-_SEPARATORS: Final = {
+SEPARATORS: Final = {
     SoftDefect.LINE_BREAKS: r"[\r\n\v\f\x85\u2028\u2029]+",
     SoftDefect.COMMAS: r",",
     SoftDefect.SEMICOLONS: r";",
@@ -35,8 +35,8 @@ _MARKERS: Final = {
     SoftDefect.NUMBERED_LIST: re.compile(r"\s*\(?\d{1,3}[.):]\s*"),
     SoftDefect.BULLETED_LIST: re.compile(r"\s*(?:[-*+–—]\s|[•‣◦·])\s*"),
 }
-_QUOTED: Final = re.compile(r'"([^"\\]*)"')
-_LIST_OF_QUOTED: Final = re.compile(r'\[\s*"[^"\\]*"\s*(?:,\s*"[^"\\]*"\s*)*\]')
+QUOTED: Final = re.compile(r'"([^"\\]*)"')
+LIST_OF_QUOTED: Final = re.compile(r'\[\s*"[^"\\]*"\s*(?:,\s*"[^"\\]*"\s*)*\]')
 _NESTED_LIST: Final = re.compile(r"\[\s*\[")
 _ARROWS: Final = {
     "↑": "up", "⬆": "up", "⇧": "up", "↓": "down", "⬇": "down", "⇩": "down",
@@ -79,6 +79,7 @@ def read_actions(
         defects.add(Defect.EMPTY_ANSWER)
         return ()
     actions: list[int] = []
+    has_empty = False
     vocabulary = _vocabulary(tuple(names))
     for part in answer.split("||"):
         reading = vocabulary.read(part)
@@ -87,7 +88,7 @@ def read_actions(
             defects.add(Defect.UNKNOWN_ACTION)
             break
         if not reading.actions:
-            defects.add(Defect.EMPTY_ACTION)
+            has_empty = True
             continue
         if room:
             soft |= reading.soft
@@ -95,6 +96,8 @@ def read_actions(
         if len(reading.actions) > room:
             defects.add(Defect.TOO_MANY_ACTIONS)
             break
+    if has_empty and actions:
+        soft.add(SoftDefect.EMPTY_ACTION)
     return tuple(actions)
 
 
@@ -145,7 +148,7 @@ class Vocabulary:
 
     @cached_property
     def _separator(self) -> re.Pattern[str]:
-        return _separator(self._usual)
+        return separator_pattern(self._usual)
 
     @cached_property
     def _markers(self) -> dict[SoftDefect, re.Pattern[str]]:
@@ -194,8 +197,8 @@ class Vocabulary:
         text = text.strip()
         if _NESTED_LIST.match(text):
             return None
-        if _LIST_OF_QUOTED.fullmatch(text):
-            quoted = [self._find(name, soft) for name in _QUOTED.findall(text)]
+        if LIST_OF_QUOTED.fullmatch(text):
+            quoted = [self._find(name, soft) for name in QUOTED.findall(text)]
             known = [number for number in quoted if number is not None]
             if len(known) == len(quoted):
                 return Reading(known, soft | {SoftDefect.BRACKETED_LIST})
@@ -270,11 +273,11 @@ class Vocabulary:
         return number
 
 
-def _separator(names: Sequence[str]) -> re.Pattern[str]:
+def separator_pattern(names: Sequence[str]) -> re.Pattern[str]:
     """Return a pattern of the separators that occur in no name, each in a group of its name."""
     kinds = [
         f"(?P<{kind}>{pattern})"
-        for kind, pattern in _SEPARATORS.items()
+        for kind, pattern in SEPARATORS.items()
         if not any(re.search(pattern, name, re.IGNORECASE) for name in names)
     ]
     return re.compile("|".join(kinds) or _NEVER, re.IGNORECASE)

@@ -3,10 +3,16 @@
 import copy
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from ragen_envs.conversation.characters import usual_characters
 from ragen_envs.conversation.defects import Defect, SoftDefect
+from ragen_envs.conversation.vocabulary import (
+    LIST_OF_QUOTED,
+    QUOTED,
+    SEPARATORS,
+    separator_pattern,
+)
 from ragen_envs.game.word_game import WordGameEnv
 
 _Form = tuple[SoftDefect, re.Pattern[str]]
@@ -15,6 +21,7 @@ _Form = tuple[SoftDefect, re.Pattern[str]]
 _WRAPPERS: Final[Sequence[_Form]] = (
     (SoftDefect.MARKDOWN, re.compile(r"(\*\*|\*|```|`)(.*)\1", re.DOTALL)),
     (SoftDefect.PUNCTUATION, re.compile(r"([\"'])(.*)\1", re.DOTALL)),
+    (SoftDefect.PUNCTUATION, re.compile(r"\((.*)\)", re.DOTALL)),
 )
 # A marker needs a space after it: "1.5 + 3" is no item of a list.
 _MARKERS: Final[Sequence[_Form]] = (
@@ -22,7 +29,12 @@ _MARKERS: Final[Sequence[_Form]] = (
     (SoftDefect.BULLETED_LIST, re.compile(r"(?:[-*+–—·]\s|[•‣◦])(.*)", re.DOTALL)),
 )
 _STOP: Final[_Form] = (SoftDefect.PUNCTUATION, re.compile(r"(.*)[.;]", re.DOTALL))
-_FENCE: Final = re.compile(r"```(\s.*)```", re.DOTALL)
+_FENCE: Final = re.compile(r"```(?:json|text)?(\s.*)```", re.DOTALL)
+_SEPARATORS: Final = (
+    *(re.compile(f"(?P<{kind}>{form})", re.IGNORECASE) for kind, form in SEPARATORS.items()),
+    separator_pattern(()),
+)
+"""Each separator alone, then all together."""
 
 
 class WordReader:
@@ -46,47 +58,114 @@ class WordReader:
         Arguments as of ``ragen_envs.conversation.vocabulary.read_actions``.
         """
         parts = _parts(self._game, answer, soft)
-        if not any(parts):
+        texts = list(filter(None, parts))
+        if not texts:
             defects.add(Defect.EMPTY_ANSWER)
             return (), ""
-        if not all(parts):
-            defects.add(Defect.EMPTY_ACTION)
         game, ended = self._game, False
         actions: list[str] = []
-        for part in filter(None, parts):
+        for number, text in enumerate(texts, 1):
             if len(actions) == actions_per_turn:
                 defects.add(Defect.TOO_MANY_ACTIONS)
                 break
-            action, reason = (part, "") if ended else _legal_form(game, part, soft)
-            if reason:
+            action, reason = (text, "") if ended else _legal_form(game, text, soft)
+            run = _run_list(game, text) if reason else None
+            if run is not None:
+                soft |= run.soft
+                actions += run.actions
+                game, ended = run.game, run.ended
+            elif reason:
                 defects.add(Defect.ILLEGAL_ACTION)
                 return tuple(actions), reason
-            actions.append(action)
-            if len(actions) < len(parts) and not ended and not game.has_fixed_legality:
-                game = copy.deepcopy(game) if game is self._game else game
-                ended = game.act(action)[1]
-        return tuple(actions), ""
+            else:
+                actions.append(action)
+                if number < len(texts) and not ended and not game.has_fixed_legality:
+                    game = copy.deepcopy(game) if game is self._game else game
+                    ended = game.act(action)[1]
+            if len(actions) > actions_per_turn:
+                defects.add(Defect.TOO_MANY_ACTIONS)
+                break
+        if len(texts) < len(parts):
+            soft.add(SoftDefect.EMPTY_ACTION)
+        return tuple(actions[:actions_per_turn]), ""
+
+
+class _Run(NamedTuple):
+    """Several actions that are legal one after the other."""
+
+    actions: list[str]
+    soft: set[SoftDefect]
+    game: WordGameEnv
+    """The game after them."""
+    ended: bool
+
+
+def _run_list(game: WordGameEnv, text: str) -> _Run | None:
+    """Return the actions of a list in another form, or None unless every one of them is legal."""
+    for pieces, departures in _lists(text):
+        if _begins_legally(game, pieces):
+            own = game if game.has_fixed_legality else copy.deepcopy(game)
+            run = _Run([], set(departures), own, False)
+            for piece in pieces:
+                action, reason = (
+                    (piece, "") if run.ended else _legal_form(run.game, piece, run.soft)
+                )
+                if reason:
+                    break
+                run.actions.append(action)
+                if not run.ended and not game.has_fixed_legality:
+                    run = run._replace(ended=run.game.act(action)[1])
+            else:
+                return run
+    return None
+
+
+def _lists(text: str) -> Iterator[tuple[Sequence[str], set[SoftDefect]]]:
+    """Yield what may be the actions of a list, and how it departs from texts between ``||``."""
+    bare = usual_characters(text).strip()
+    soft = set() if bare == text else {SoftDefect.UNUSUAL_CHARACTERS}
+    if bare.startswith("[") and bare.endswith("]"):
+        soft = soft | {SoftDefect.BRACKETED_LIST}
+        if LIST_OF_QUOTED.fullmatch(bare):
+            yield QUOTED.findall(bare), soft
+            yield [", ".join(QUOTED.findall(bare))], soft
+        bare = bare[1:-1].strip()
+        yield [bare], soft
+    for pattern in _SEPARATORS:
+        kinds = {SoftDefect(str(match.lastgroup)) for match in pattern.finditer(bare)}
+        if kinds:
+            pieces = (bare[start:end].strip() for start, end in _gaps(pattern, bare))
+            yield list(filter(None, pieces)), soft | kinds
+
+
+def _gaps(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
+    """Yield where the texts between the separators begin and end."""
+    start = 0
+    for match in pattern.finditer(text):
+        yield start, match.start()
+        start = match.end()
+    yield start, len(text)
 
 
 def _parts(game: WordGameEnv, answer: str, soft: set[SoftDefect]) -> list[str]:
     """Return the texts of the actions, without a code fence around them that is no action itself."""
-    parts, separators = _split(answer)
+    parts, separators = _split(game, answer)
     fence = _FENCE.fullmatch(answer.strip())
     if fence is not None and not _begins_legally(game, parts):
-        inside, within = _split(fence.group(1))
-        if _begins_legally(game, inside):
+        inside, within = _split(game, fence.group(1))
+        if len(inside) == 1 or _begins_legally(game, inside):
             parts, separators = inside, within | {SoftDefect.MARKDOWN}
     soft |= separators
     return parts
 
 
-def _split(answer: str) -> tuple[list[str], set[SoftDefect]]:
+def _split(game: WordGameEnv, answer: str) -> tuple[list[str], set[SoftDefect]]:
     """Return the texts between the separators, and the soft defect of these, if any."""
-    parts = answer.split("||")
-    if len(parts) == 1 and len(answer.split("\n")) > 1:
-        lines = [line.strip() for line in answer.split("\n") if line.strip()]
-        return lines, {SoftDefect.LINE_BREAKS} if len(lines) > 1 else set()
-    return [part.strip() for part in parts], set()
+    parts = [part.strip() for part in answer.split("||")]
+    lines = [line.strip() for line in answer.split("\n") if line.strip()]
+    if len(parts) == 1 and len(lines) > 1 and _begins_legally(game, lines):
+        return lines, {SoftDefect.LINE_BREAKS}
+    return parts, set()
 
 
 def _begins_legally(game: WordGameEnv, parts: Sequence[str]) -> bool:

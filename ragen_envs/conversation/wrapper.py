@@ -193,7 +193,8 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             self.end = self._limit_end(valid)
         ran = action_texts(self.names, executed)
         reward = sum(rewards) + penalty
-        feedback = prompt.feedback(ran, effective, parsed.defects, reward, self._reason(parsed))
+        reason = self._reason(parsed)
+        feedback = prompt.feedback(ran, effective, parsed.defects, reward, settings, reason)
         self.user = self._next_text(feedback)
         return TurnResult(parsed, executed, effective, rewards, penalty, self.end, self.user)
 

@@ -28,7 +28,7 @@ __all__ = [
 
 _T = TypeVar("_T")
 
-SUITE_VERSION: Final = 2
+SUITE_VERSION: Final = 3
 """Part of every stream and every record: results of different suite versions are not comparable."""
 
 STREAM_MASK: Final = 0x7FFFFFFFFFFFFFFF

@@ -86,7 +86,8 @@ class Seat:
         self.success = self.game.success(self.number)
         effects = (effective,) * len(executed)
         ran = action_texts(self.names, executed)
-        feedback = prompt.feedback(ran, effects, parsed.defects, reward + penalty)
+        total = reward + penalty
+        feedback = prompt.feedback(ran, effects, parsed.defects, total, self.settings)
         if end is None:
             left = self.game.rounds_left
             turn = len(self._turns) + 1

@@ -56,6 +56,14 @@ def test_an_error_with_status_200_is_shown(found, server, tmp_path, capsys):
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("tail", ["", "</answer>"])
+def test_a_stop_sequence_that_the_server_leaves_out_is_put_back(tail, server, tmp_path):
+    expected = bench(server, tmp_path / "whole", games=GAMES[1:2])
+    server.answer = lambda body, _: completion(plays(body).removesuffix("</answer>") + tail)
+    stop = ("--stop", "</answer>")
+    assert bench(server, tmp_path / "run", *stop, games=GAMES[1:2]) == expected
+
+
 @pytest.mark.parametrize("reason", [None, "STOP", "content_filter"])
 def test_a_finished_reply_may_have_other_reasons(reason, server, tmp_path):
     expected = bench(server, tmp_path / "whole", games=GAMES[1:2])

@@ -238,7 +238,7 @@ def test_penalties(penalty):
 def test_one_penalty_for_many_defects():
     env = sokoban()
     result = env.play("<answer>Up||||Jump")
-    assert len(result.parsed.defects) == 4
+    assert len(result.parsed.defects) == 3
     assert result.penalty == -0.1
 
 
@@ -401,6 +401,8 @@ def test_feedback_tells_what_happened():
     assert text.endswith(env.state_text())
     assert env.play("").text.startswith(
         "Your reply was invalid (empty reply), so no action was executed. Reward: -0.1.\n"
+        "Reply in this format, with actions separated by ||:\n"
+        "<think>your reasoning</think><answer>action || action</answer>\n"
     )
 
 

@@ -299,11 +299,25 @@ def test_sokoban_keys_do_not_see_floor_out_of_reach():
     assert env.key("#######/#POX###/#######/#######/#######") != closed
 
 
-def test_start_and_goal_count_in_lake_keys():
+@pytest.mark.parametrize(
+    ("level", "same", "other"),
+    [
+        ("#######/#P_X_O#/#######", "#######/#_PX_O#/#######", "#######/#__XPO#/#######"),
+        ("######/#P_##/#_XO#/######", "######/#_P##/#_XO#/######", "######/#__##/#_XS#/######"),
+        ("#####/#S__#/#_XO#/#####", "#####/#O_P#/#_XO#/#####", "#####/#__P#/#_XO#/#####"),
+    ],
+)
+def test_sokoban_keys_see_where_the_player_can_walk(level, same, other):
+    env = SokobanEnv()
+    assert env.key(level) == env.key(same) != env.key(other)
+
+
+def test_lake_keys_see_what_can_be_walked_to():
     env = FrozenLakeEnv()
-    assert env.key("P___/____/____/___G") == env.key("G___/____/____/___P")
-    assert env.key("P___/____/____/__G_") != env.key("P___/____/____/___G")
-    assert env.key("P___/____/____/__G_") != env.key("G___/____/____/__P_")
+    key = env.key("P___/____/____/___G")
+    assert env.key("G___/____/____/___P") == env.key("____/__P_/____/___G") == key
+    assert env.key("P___/____/____/__G_") != key
+    assert env.key("P__G/____/OOOO/____") == env.key("__PG/____/OOOO/_O_O") != key
 
 
 @pytest.mark.slow

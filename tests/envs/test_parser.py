@@ -57,7 +57,7 @@ def test_the_table_is_complete():
 def test_defects_come_in_a_fixed_order():
     reply = "<think>a<answer>Up||||Down||Left</answer><answer>"
     parsed = parse_reply(reply, NAMES, 2, think=False, truncated=True)
-    assert len(parsed.defects) == 6
+    assert len(parsed.defects) == 5
     assert list(parsed.defects) == [defect for defect in Defect if defect in parsed.defects]
 
 

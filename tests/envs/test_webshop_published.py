@@ -6,6 +6,7 @@ import pickle
 import random
 import subprocess
 import sys
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from itertools import product as combinations
@@ -18,7 +19,9 @@ from ragen_envs.games.webshop.catalogue import Catalogue
 from ragen_envs.games.webshop.dynamics import Page
 from ragen_envs.games.webshop.oracle import best_plan
 from ragen_envs.games.webshop.published import read_goals, read_shop
-from ragen_envs.games.webshop.reward import judge
+from ragen_envs.games.webshop.reward import judge, same_option
+
+PAIRS = 2000
 
 ITEMS = [
     {
@@ -105,7 +108,7 @@ def test_human_instructions_come_first(folder):
     assert instruction.startswith(
         "i need a large navy rain jacket that is waterproof, and price lower"
     )
-    assert env.goal.options == (("size", "large"), ("color", "navy | blue"))
+    assert env.goal.options == (("", "large"), ("", "navy | blue"))
 
 
 def goals_of(folder, **changes):
@@ -242,6 +245,91 @@ def test_copies_and_pickles_do_not_grow_with_the_goals(folder):
     twin = pickle.loads(pickle.dumps(env))
     assert twin.goals == env.goals
     assert copy.deepcopy(env).goal is env.goal
+
+
+# ---- colors and other options, by an independent implementation of the published rule -----------
+
+COLORS = (
+    "alabaster,apricot,aqua,ash,asphalt,azure,banana,beige,black,blue,blush,bordeaux,bronze,brown,burgundy,"
+    "camel,camo,caramel,champagne,charcoal,cheetah,chestnut,chocolate,christmas,coffee,cognac,copper,coral,"
+    "cranberry,cream,crystal,dark,denim,eggplant,elephant,espresso,fuchsia,gold,granite,grape,graphite,grass,"
+    "gray,green,grey,heather,indigo,ivory,ivy,khaki,lavender,lemon,leopard,light,lilac,lime,magenta,maroon,"
+    "mauve,merlot,midnight,mint,mocha,multicolor,mushroom,mustard,natural,navy,nude,olive,orange,peach,"
+    "pewter,pink,plum,purple,rainbow,red,rose,royal,rust,sand,sapphire,seashell,silver,skull,slate,steel,"
+    "stone,stonewash,sunflower,tan,taupe,teal,tiger,turquoise,violet,walnut,wheat,white,wine,yellow"
+).split(",")
+SIZES = [
+    "x-large", "large", "standard", "one size", "men's 9 | women's 11", "10.5 wide", "32w x 30l", "twin",
+    "california king", "full", "pack of 2", "5x7 ft", "8 ounce", "12\"", "sand_01", "pet 40\" x 50\"",
+]  # fmt: skip
+MORE = [
+    "heather",
+    "café",
+    "two tone",
+    "multi",
+    "matte",
+    "powdered",
+    "washed",
+    "#3",
+    "a",
+    "stripe",
+    "(b)",
+]
+
+
+def published_match(goal_option, bought):
+    """Return whether an option counts: of a synthetic goal (name, value), of a human one a text."""
+
+    def first_color(text):
+        for color in COLORS:
+            if color in text:
+                return color
+        return text
+
+    def words(text):
+        text = "".join(c for c in str(text) if not 128 <= ord(c) < 256)
+        return set("".join(c if c.isalnum() or c == "_" else " " for c in text).lower().split())
+
+    def ratio(one, other):
+        if not one or not other:
+            return 0
+        row = [0] * (len(other) + 1)
+        for a in one:
+            before = row[:]
+            for j, b in enumerate(other, 1):
+                row[j] = before[j - 1] + 1 if a == b else max(row[j - 1], before[j])
+        return round(200 * row[-1] / (len(one) + len(other)))
+
+    one, other = words(first_color(bought)), words(first_color(goal_option))
+    both = " ".join(sorted(one & other))
+    mine, theirs = (
+        f"{both} {' '.join(sorted(rest))}".strip() for rest in (one - other, other - one)
+    )
+    if not one or not other:
+        return False
+    return max(ratio(both, mine), ratio(both, theirs), ratio(mine, theirs)) > 85
+
+
+def test_options_match_as_published():
+    draw = random.Random(5)
+
+    def value():
+        if draw.random() < 0.3:
+            return draw.choice(SIZES)
+        count = draw.choice((1, 1, 2, 2, 3))
+        return draw.choice((" ", " ", " | ", "-")).join(
+            draw.choice(COLORS if draw.random() < 0.7 else MORE) for _ in range(count)
+        )
+
+    outcomes = Counter()
+    for _ in range(PAIRS):
+        bought = value()
+        wanted = draw.choice((bought, bought.split()[0], value()))
+        name = draw.choice(("", "color", "size", "style", "item package quantity"))
+        match = published_match((name, wanted) if name else wanted, bought)
+        assert same_option(name, wanted, bought, True) == match, (name, wanted, bought)
+        outcomes[match] += 1
+    assert min(outcomes.values()) > PAIRS / 10
 
 
 # ---- oracle -------------------------------------------------------------------------------------

@@ -138,7 +138,7 @@ def test_the_rule_for_invalid_replies_holds(invalid, numbers):
     [
         ("", ["empty_answer"]),
         (" || ", ["empty_answer"]),
-        ("3 + 7 || ", ["empty_action"]),
+        ("3 + 7 || ", []),
         ("3 + 7 || 8 + 10 || 18 + 25 || 1 + 1", ["too_many_actions"]),
         ("3 + 9", ["illegal_action"]),
     ],
@@ -204,6 +204,17 @@ def open_cells(answer, **settings):
         ("1. r5c5\n2. r4c5", 2, "line_breaks numbered_list"),
         ("- `r5c5`\n- `r4c5`", 2, "line_breaks bulleted_list markdown"),
         ("r5c5. || r4c5.", 2, "punctuation"),
+        ("r5c5 || || r4c5 ||", 2, "empty_action"),
+        ("r5c5, r4c5", 2, "commas"),
+        ("(r5c5); r4c5", 2, "semicolons punctuation"),
+        ("r5c5 -> r4c5", 2, "arrow_separators"),
+        ("r5c5 | r4c5", 2, "single_bars"),
+        ("r5c5 then r4c5", 2, "word_separators"),
+        ('["r5c5", "r4c5"]', 2, "bracketed_list"),
+        ('[\n"r5c5",\n"r4c5"\n]', 2, "bracketed_list"),
+        ('{"actions": ["r5c5", "r4c5"]}', 2, "bracketed_list json_object"),
+        ("1. r5c5, 2. r4c5", 2, "commas numbered_list"),
+        (r"\boxed{r5c5} || \boxed{\text{r4c5}}", 2, "boxed"),
     ],
 )
 def test_clear_answers_cost_nothing(answer, count, soft):
@@ -220,11 +231,11 @@ def test_clear_answers_cost_nothing(answer, count, soft):
     ("answer", "executed"),
     [
         ("```\nnonsense\n```", ()),
-        ("```\n```", ()),
         ("```", ()),
         ("1. nonsense", ()),
         ("1.r5c5", ()),
-        ("r5c5, r4c5", ()),
+        ("r5c5, r4c5, because", ()),
+        ("r5c5 or r4c5", ()),
         ("1. r5c5 2. r4c5", ()),
         ("I open\n```\nr5c5\n```", ()),
         ("```\nr5c5\nnonsense\n```", CELLS[:1]),
@@ -238,7 +249,51 @@ def test_other_answers_are_illegal(answer, executed):
 
 def test_a_form_that_is_illegal_without_its_marks_keeps_its_reason():
     assert open_cells("1. nonsense").parsed.reason.startswith("'1. nonsense' is not a cell")
-    assert open_cells("```\nnonsense\n```").parsed.reason.startswith("'```' is not a cell")
+    assert open_cells("```\nnonsense\n```").parsed.reason.startswith("'nonsense' is not a cell")
+
+
+@pytest.mark.parametrize(
+    ("game", "answer", "executed", "soft"),
+    [
+        ("Countdown", "15 - 13 = 2, 2 * 7 = 14", ("15 - 13 = 2", "2 * 7 = 14"), "commas"),
+        ("Countdown", "15 – 13; 2 ⋅ 7", ("15 - 13", "2 · 7"), "semicolons unusual_characters"),
+        ("Countdown", "15 - 13 = 2, 15 * 7", (), ""),
+        ("Mastermind", "[R R G B]", ("R R G B",), "bracketed_list"),
+        ("Mastermind", '["red", "R", "green", "B"]', ("red, R, green, B",), "bracketed_list"),
+        ("Mastermind", "Red red GREEN blue, R R G B", ("Red red GREEN blue", "R R G B"), "commas"),
+        ("Mastermind", "red red green", (), ""),
+        ("Sudoku", "r1c2 = 3, r1c3 = 2", ("r1c2 = 3", "r1c3 = 2"), "commas"),
+        ("Sudoku", "row 1, column 2 = 3; row 1, column 3 = 2",
+         ("row 1, column 2 = 3", "row 1, column 3 = 2"), "semicolons"),
+        ("Sudoku", "r1c2 = 3, r1c3 = 3", (), ""),
+        ("WebShop", "search[red shoes, size 3]", ("search[red shoes, size 3]",), ""),
+    ],
+)  # fmt: skip
+def test_a_list_is_read_if_each_action_is_legal_where_it_runs(game, answer, executed, soft):
+    levels = {
+        "Countdown": "60: 7 13 15 25", "Mastermind": "RGBY", "Sudoku": ["___4", "241_", "4___", "_1__"]
+    }  # fmt: skip
+    level = {"level": levels[game]} if game in levels else {}
+    env = make(f"ragen/{game}Text-v0", actions_per_turn=3, **level)
+    env.reset(seed=3)
+    result = env.play(f"<think>a</think><answer>{answer}</answer>")
+    assert (result.executed, [*map(str, result.parsed.soft_defects)]) == (executed, soft.split())
+    assert result.parsed.is_valid == bool(executed)
+    assert ("Reply in this format" in result.text) == (not executed)
+
+
+@given(st.data())
+@QUICK
+def test_every_form_of_a_list_is_the_list(data):
+    env = talk("Countdown", actions_per_turn=3)
+    actions = env.random_actions(np.random.default_rng(data.draw(st.integers(0, 99))), 3)
+    forms = ["{} || {} ||", "{}, {}", "{}; {}", "{} -> {}", "{}\n{}", '["{}", "{}"]', "[{}; {}]"]
+    text = data.draw(st.sampled_from(forms)).format(*actions[:2])
+    dash = data.draw(st.sampled_from("-\u2010\u2011\u2012\u2013\u2014\u2015\u2212"))
+    answer = text.replace(" - ", f" {dash} ")
+    result = env.play(f"<think>a</think><answer>{answer}</answer>")
+    assert result.parsed.defects == ()
+    assert [action.replace(dash, "-") for action in result.executed] == list(actions[:2])
 
 
 def test_a_decimal_number_is_no_item_of_a_list():

@@ -80,6 +80,8 @@ def reproduce(
         what = load_reproduction(each)
         games = games_of(what, size.scale)
         sweep_run = replace(make_run(what.sweep, games, size, placement), kept=results)
+        if not run:
+            sweep_run = sweep_run.with_kept_version()
         if not run and not size.quick and size.seeds is None:
             sweep_run = sweep_run.with_kept_seeds()
         sweep_run.check_kept()

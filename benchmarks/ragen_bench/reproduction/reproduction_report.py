@@ -38,6 +38,7 @@ from ragen_bench.sweeps.state import Cost, TaskState
 from ragen_bench.sweeps.sweep_run import SweepRun
 from ragen_bench.sweeps.tasks import Choice
 from ragen_bench.sweeps.work import TEST
+from ragen_envs import SUITE_VERSION
 
 
 def render_page(
@@ -151,6 +152,9 @@ class Report:
     def notes(self) -> list[str]:
         """Return the notes below the table."""
         lines = []
+        version = self._run.choice.suite_version
+        if version != SUITE_VERSION:
+            lines.append(f"of suite version {version}, not of the current one, {SUITE_VERSION}")
         if self._missing:
             are = "task is" if self._missing == 1 else "tasks are"
             lines.append(f"unfinished: {self._missing} {are} missing")
@@ -276,4 +280,4 @@ def stored_report(folder: Path, name: str) -> Report:
     choice = Choice(games=tuple(games_of(what, "laptop")))
     nowhere = folder / "no-runs"  # only what is kept
     run = SweepRun(what.load_sweep(), choice, nowhere, None, kept=folder)
-    return Report(what, run.with_kept_seeds())
+    return Report(what, run.with_kept_version().with_kept_seeds())

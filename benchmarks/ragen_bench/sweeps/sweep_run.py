@@ -23,6 +23,7 @@ from ragen_bench.sweeps.state import Cost, TaskState, read_states
 from ragen_bench.sweeps.sweep_config import Sweep
 from ragen_bench.sweeps.sweep_view import SweepView
 from ragen_bench.sweeps.tasks import Choice, SweepTask, cells_of, plan
+from ragen_envs import SUITE_VERSION
 
 Backend = Literal["local", "ray"]
 
@@ -76,6 +77,16 @@ class SweepRun:
         if self.kept is not None:
             folder = self.archive(self.kept)
             check_archive(read_archive(folder), plan(self.sweep, self.choice), folder)
+
+    def with_kept_version(self) -> "SweepRun":
+        """Return the run of the newest suite version of which results are archived: its own, or any."""
+        if self.kept is None:
+            return self
+        own = self.archive(self.kept)
+        versions = {r.task.suite_version for r in read_archive(own) or read_archives(own.parent)}
+        return replace(
+            self, choice=replace(self.choice, suite_version=max(versions, default=SUITE_VERSION))
+        )
 
     def with_kept_seeds(self) -> "SweepRun":
         """Return the run with as many seeds as some cell has archived, or as it is where none are.

@@ -124,6 +124,8 @@ class Choice:
     seeds: int = 6
     games: tuple[str, ...] = ()
     """Empty for those of the scale."""
+    suite_version: int = SUITE_VERSION
+    """Only the current one can be run; older ones may be stored."""
     model: str | None = None
     """Instead of the scale's: "starter", "smollm2", a model folder, a GGUF file, or "hf:NAME"."""
 
@@ -206,7 +208,8 @@ def _first_task(sweep: Sweep, choice: Choice, game: str, name: str) -> SweepTask
     except RagenError as error:
         raise RagenError(f"sweep '{sweep.name}', cell '{name}': {error}") from error
     return SweepTask(
-        sweep=sweep.name, version=sweep.version, scale=choice.name, game=game, cell=name,
+        suite_version=choice.suite_version, sweep=sweep.name, version=sweep.version, scale=choice.name,
+        game=game, cell=name,
         seed=train.seed, train=train, supervised=supervised, suite=suite,
     )  # fmt: skip
 

@@ -37,8 +37,9 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     ## Starting State
     Start and goal are drawn uniformly, and every other tile is frozen with probability `p`. Maps
     without a path are drawn again. The slips of a frozen map are a fixed draw; the option `noise` of
-    `reset` chooses another one. Maps that differ only in tiles that cannot be reached count as
-    different: 24 of the 1,024 frozen test maps have such a twin among the training maps.
+    `reset` chooses another one. Maps count as one if they are equal after a rotation or
+    reflection, wherever the player starts among the tiles that it can walk to, and whatever lies
+    beyond them.
 
     ## Rewards
     1 at the goal, else 0.

@@ -40,7 +40,7 @@ def attempt(tiles: Ints, height: int, width: int, p: float, stream: int) -> tupl
 def has_path(
     tiles: Sequence[int], size: int, start: int, paths: Sequence[int], seen: Ints, stack: Ints
 ) -> bool:
-    """Return whether the goal can be walked to.
+    """Return whether the goal can be walked to; ``seen`` is 1 on the frozen tiles that can be.
 
     ``paths`` is the table of ``dynamics.ways``; ``seen`` and ``stack`` are scratch of ``size`` items.
     """
@@ -49,24 +49,41 @@ def has_path(
     stack[0] = start
     seen[start] = 1
     top = 1
+    is_reached = False
     while top > 0:
         top -= 1
         here = 4 * stack[top]
         for direction in range(4):
             after = paths[here + direction]
             if tiles[after] == GOAL:
-                return True
-            if tiles[after] == FROZEN and seen[after] == 0:
+                is_reached = True
+            elif tiles[after] == FROZEN and seen[after] == 0:
                 seen[after] = 1
                 stack[top] = after
                 top += 1
-    return False
+    return is_reached
 
 
-def map_key(tiles: bytes | bytearray, height: int, width: int, start: int) -> int:
-    """Return the key of a map with its start, equal for all rotations and reflections."""
-    cells = bytearray(tiles)
-    cells[start] = GOAL + 1
+def close_off(tiles: Sequence[int], size: int, seen: Sequence[int], cells: Ints) -> None:
+    """Write the tiles to ``cells``, with holes in place of the frozen ones that cannot be walked to."""
+    for i in range(size):
+        cells[i] = tiles[i]
+        if tiles[i] == FROZEN and seen[i] == 0:
+            cells[i] = HOLE
+
+
+def map_key(tiles: bytes | bytearray, height: int, width: int, *starts: int) -> int:
+    """Return the key of a map, equal for all rotations and reflections.
+
+    Where the player starts among the tiles that can be walked to, and what lies beyond them, changes
+    nothing.
+    """
+    size = height * width
+    seen, walked, stack, cells = [0] * size, [0] * size, [0] * size, bytearray(size)
+    for start in starts:
+        has_path(tiles, size, start, ways(height, width), walked, stack)
+        seen = [a | b for a, b in zip(seen, walked, strict=True)]
+    close_off(tiles, size, seen, cells)
     return grid_key(cells, height, width)
 
 

@@ -29,7 +29,7 @@ from ragen_envs.compiled.kernels import (
 )
 from ragen_envs.games.frozen_lake import dynamics, generator
 from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, HOLE, PLAYER, RIGHT, slipped
-from ragen_envs.games.frozen_lake.generator import MAX_ATTEMPTS, attempt, has_path
+from ragen_envs.games.frozen_lake.generator import MAX_ATTEMPTS, attempt, close_off, has_path
 from ragen_envs.levels.seeding import advance, uniform
 from ragen_envs.levels.splits import split_code
 
@@ -79,7 +79,14 @@ def _outcome(tile: int, outcomes: tuple[Any, ...]) -> Any:
 
 _REWARDS, _ENDS = _outcomes()
 
-share(dynamics.turned, dynamics.slipped, generator.attempt, generator.has_path, _outcome)
+share(
+    dynamics.turned,
+    dynamics.slipped,
+    generator.attempt,
+    generator.has_path,
+    generator.close_off,
+    _outcome,
+)
 
 
 @in_place
@@ -215,8 +222,8 @@ def draw_all(
         for _ in range(MAX_ATTEMPTS):
             at, stream = attempt(tiles, height, width, p, stream)
             if has_path(tiles, size, at, ways, seen, stack):
-                tiles[at] = GOAL + 1  # as in generator.map_key
-                fits = split_code(grid_key(tiles, key_weights, images)) == wanted[i]
+                close_off(tiles, size, seen, stack)
+                fits = split_code(grid_key(stack, key_weights, images)) == wanted[i]
                 tiles[at] = FROZEN + PLAYER
             if fits:
                 break

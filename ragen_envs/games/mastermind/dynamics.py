@@ -1,5 +1,6 @@
 """The rules of Mastermind: four pegs of six colors, and what a guess is told."""
 
+import re
 from functools import lru_cache
 from itertools import product
 from typing import Final
@@ -17,14 +18,20 @@ CODES: Final = tuple("".join(code) for code in product(COLORS, repeat=PEGS))
 """All 1,296 codes; a code's number is its place here."""
 NUMBERS: Final = {code: number for number, code in enumerate(CODES)}
 SOLVED: Final = (PEGS, 0)
+_PEG: Final = re.compile("|".join((*COLORS.values(), *map(str.lower, COLORS))))
+_PEGS: Final = re.compile(f"(?:{_PEG.pattern}){{{PEGS}}}")
 
 Answer = tuple[int, int]
 """How many pegs are right in color and place, and how many more in color only."""
 
 
 def read_code(action: str) -> str | None:
-    """Return the code that an action guesses, or None if it is none; spaces and commas do not matter."""
-    code = "".join(sign for sign in action.upper() if not sign.isspace() and sign != ",")
+    """Return the code that an action guesses, by letters or names of colors, or None if it is none.
+
+    Spaces and commas do not matter.
+    """
+    signs = "".join(sign for sign in action.lower() if not sign.isspace() and sign != ",")
+    code = "".join(peg[0].upper() for peg in _PEG.findall(signs)) if _PEGS.fullmatch(signs) else ""
     return code if code in NUMBERS else None
 
 

@@ -38,9 +38,9 @@ class MinesweeperEnv(WordGameEnv):
 
     ## Starting State
     Mines are uniformly random. The first cell is uniform among the cells without a neighboring mine.
-    Boards that are won by opening this cell are drawn again. Levels with the same mines and the same
-    open cells count as one, and so do those that differ only by rotation or reflection: with three
-    mines there are 449.
+    Boards that are won by opening this cell are drawn again. Levels with the same mines count as
+    one, wherever they begin, and so do those that differ only by rotation or reflection: with three
+    mines there are 310, which training can memorise.
 
     ## Rewards
     1 when all cells without a mine are open, otherwise 0.
@@ -146,10 +146,9 @@ class MinesweeperEnv(WordGameEnv):
         return oracle.value_after(self.mined, self.opened, cells, budget)
 
     def key(self, level: str) -> int:
-        """Return the key of the mines and the open cells up to symmetry, in [0, 2^63)."""
-        mines, first = text.decode_level(level)
-        opened = dynamics.opened_by(mines, first)
-        cells = bytes((mines >> cell & 1) + 2 * (opened >> cell & 1) for cell in range(CELLS))
+        """Return the key of the mines up to symmetry, in [0, 2^63)."""
+        mines, _ = text.decode_level(level)
+        cells = bytes(mines >> cell & 1 for cell in range(CELLS))
         return grid_key(cells, SIDE, SIDE)
 
     def draw_level(self, rng: Rng) -> str:

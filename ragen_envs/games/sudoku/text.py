@@ -42,8 +42,8 @@ class SudokuText(BoardText):
             "every 2x2 box in a corner holds each of the digits 1, 2, 3 and 4 once. There is one "
             "solution. Each action places a digit: r1c2 = 3 places a 3 in row 1, column 2, counted "
             "from 1 at the top left. A digit that its row, column or box already has is not accepted. "
-            "Any other digit stays, even if it is wrong. Rewards: 1 when the grid is solved, 0 "
-            "otherwise."
+            "Any other digit stays, even if it is wrong. The game ends when no digit can be placed. "
+            "Rewards: 1 when the grid is solved, 0 otherwise."
         )
 
     def actions(self, env: Any) -> tuple[str, ...]:  # noqa: ARG002

@@ -48,7 +48,8 @@ class WebShopEnv(WordGameEnv):
     The search page. The goal is drawn from a uniform product: one to three of its four attributes,
     at least one of which the search does not index, so that the product's page must be read; a
     value of each option; and a price limit, the larger of two random ones of the first four
-    multiples of ten above the price. All products of a family belong to one split.
+    multiples of ten above the price. All products of a family count as one level and
+    belong to one split: 200 families of the default catalogue, which training can memorise.
 
     ## Rewards
     At the purchase, the published score in [0, 1]: type * (attributes + options + [price within the

@@ -29,7 +29,7 @@ class Goal:
     """A product that fulfils the goal, if its options are chosen."""
     attributes: tuple[str, ...]
     options: tuple[tuple[str, str], ...]
-    """Name and value of each option asked for."""
+    """Name and value of each option asked for; the name is "" in the published human instructions."""
     limit: int | None
     """Most dollars, or None for any price."""
     instruction: str

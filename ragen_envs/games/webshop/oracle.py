@@ -109,7 +109,9 @@ def _helpful(product: Product, goal: Goal, counts_for: dict[str, Places]) -> dic
 
 def _counts_for(value: str, goal: Goal) -> Places:
     asked = enumerate(goal.options)
-    return Places(i for i, (_, wanted) in asked if same_option(wanted, value, goal.similar))
+    return Places(
+        i for i, (name, wanted) in asked if same_option(name, wanted, value, goal.similar)
+    )
 
 
 def _cost(pairs: Mapping[Pair, Places], goal: Goal) -> tuple[int, int]:

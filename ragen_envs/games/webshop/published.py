@@ -194,14 +194,8 @@ def _human_goals(product: Product, rows: Any) -> Iterator[Goal]:
         attributes = _texts(row, "instruction_attributes", product.id)
         chosen = _texts(row, "instruction_options", product.id)
         if attributes:
-            wanted = map(_option_text, chosen)
-            options = tuple((_option_name(product, value), value) for value in wanted)
+            options = tuple(("", _option_text(value)) for value in chosen)
             yield _goal(product, attributes, options, row["instruction"])
-
-
-def _option_name(product: Product, value: str) -> str:
-    owners = (name for name, values in product.options if value in values)
-    return next(owners, "option")
 
 
 def _synthetic_goals(product: Product, about: Any) -> Iterator[Goal]:

@@ -11,21 +11,24 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from rapidfuzz.fuzz import token_set_ratio
-from rapidfuzz.utils import default_process
 
 from ragen_envs.games.webshop.catalogue import Product
 from ragen_envs.games.webshop.goals import Goal
-from ragen_envs.games.webshop.vocabulary import OPTIONS
 
 _SIMILAR: Final = 85
 """Texts match above this ratio, in whole percent."""
-_COLORS: Final = frozenset(OPTIONS["color"]) | frozenset(
-    "amber aqua aquamarine azure blue blush bronze burgundy champagne charcoal copper coral cream crimson "
-    "cyan denim fuchsia gold golden grey indigo khaki lavender lilac lime magenta mahogany maroon mauve mint "
-    "mustard nude peach plum rainbow rose ruby rust salmon sand sapphire scarlet silver slate tan taupe "
-    "violet wine".split()
-)
-_WORD: Final = re.compile(r"[a-z]+")
+_COLORS: Final = (
+    "alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy "
+    "camel camo caramel champagne charcoal cheetah chestnut chocolate christmas coffee cognac copper coral "
+    "cranberry cream crystal dark denim eggplant elephant espresso fuchsia gold granite grape graphite "
+    "grass gray green grey heather indigo ivory ivy khaki lavender lemon leopard light lilac lime magenta "
+    "maroon mauve merlot midnight mint mocha multicolor mushroom mustard natural navy nude olive orange "
+    "peach pewter pink plum purple rainbow red rose royal rust sand sapphire seashell silver skull slate "
+    "steel stone stonewash sunflower tan taupe teal tiger turquoise violet walnut wheat white wine yellow"
+).split()
+"""The published colors. The first of them within a value stands for it, also in "standard" (tan)."""
+_LATIN: Final = dict.fromkeys(range(128, 256))
+_NO_WORD: Final = re.compile(r"\W")
 
 
 class Verdict(NamedTuple):
@@ -58,8 +61,8 @@ def judge(goal: Goal, product: Product, chosen: Mapping[str, str]) -> Verdict:
     kind = type_score(goal.product, product)
     attributes = sum(has_attribute(product, each, goal.similar) for each in goal.attributes)
     options = sum(
-        any(same_option(value, own, goal.similar) for own in chosen.values())
-        for _, value in goal.options
+        any(same_option(name, value, own, goal.similar) for own in chosen.values())
+        for name, value in goal.options
     )
     price = within(goal, product)
     most = len(goal.attributes) + len(goal.options) + 1
@@ -96,19 +99,30 @@ def has_attribute(product: Product, attribute: str, similar: bool) -> bool:
 
 
 @lru_cache(maxsize=1 << 16)
-def same_option(wanted: str, chosen: str, similar: bool) -> bool:
+def same_option(name: str, wanted: str, chosen: str, similar: bool) -> bool:
     """Return whether the value of an option is the one asked for.
 
-    If similar ones count, colors are compared by their first color word. Then "large" counts for "x-large".
+    If similar ones count, it is as published: colors stand for values, and "large" counts for "x-large". The
+    name belongs to what is asked for, unless it is ""; then a value counts for a color only if it is one.
     """
-    return _similar(_plain(wanted), _plain(chosen)) if similar else wanted == chosen
+    if not similar:
+        return wanted == chosen
+    if name:
+        asked = next((color for color in _COLORS if color in (name, wanted)), f"{name} {wanted}")
+    else:
+        asked = _plain(wanted)
+    return _similar(asked, _plain(chosen))
 
 
 def _similar(one: str, other: str) -> bool:
     """Return whether two texts match as published: by their words, whatever the signs between them."""
-    return round(token_set_ratio(one, other, processor=default_process)) > _SIMILAR
+    return round(token_set_ratio(one, other, processor=_words)) > _SIMILAR
+
+
+def _words(text: str) -> str:
+    return _NO_WORD.sub(" ", text.translate(_LATIN)).lower().strip()
 
 
 def _plain(value: str) -> str:
     lowered = value.lower()
-    return next((word for word in _WORD.findall(lowered) if word in _COLORS), lowered)
+    return next((color for color in _COLORS if color in lowered), lowered)

@@ -6,7 +6,7 @@ from typing import Any, Final
 from ragen_envs.game.oracle import Budget
 from ragen_envs.game.text import Symbols
 from ragen_envs.games.webshop.catalogue import Catalogue
-from ragen_envs.games.webshop.dynamics import BUY, Page
+from ragen_envs.games.webshop.dynamics import BUY, PREVIOUS, Page
 from ragen_envs.games.webshop.html import page_html
 from ragen_envs.games.webshop.pages import plain_text, published_text
 
@@ -39,7 +39,8 @@ class WebShopText:
             "attributes, the options to choose and a price limit. search[words] shows up to 50 products, "
             "ten on a page. click[button] presses a button of the page: a product's number opens it; an "
             "option, such as click[navy], chooses it; Description, Features and Reviews show more; "
-            f"{BUY} buys the product with the options chosen; then the game ends. Rewards: {reward}."
+            f"a search, {PREVIOUS} to the results or another product drops the options chosen; {BUY} buys "
+            f"the product with the options chosen; then the game ends. Rewards: {reward}."
             + (_HINTS if env.hints else "")
         )
 

@@ -10,6 +10,7 @@ from ragen_envs.errors import RagenError
 from ragen_envs.game.arguments import read_choice, read_count, read_number, read_text
 from ragen_envs.game.oracle import Advice
 from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, PLAYER, ways
+from ragen_envs.games.frozen_lake.generator import map_key
 from ragen_envs.levels.seeding import jump, uniform
 from ragen_envs.levels.splits import TRAIN
 from ragen_envs.multi_agent.board import MultiAgentBoardEnv
@@ -154,8 +155,9 @@ class FrozenLakeRaceEnv(MultiAgentBoardEnv):
         return cells
 
     def key(self, level: str) -> int:
-        """Return the key of a level in text form, equal up to symmetry and the order of the seats."""
-        return generator.lake_key(*text.decode_level(level))
+        """Return the key of a level in text form, equal up to symmetry and the starts on the same ice."""
+        lake, height, width = text.decode_level(level)
+        return map_key(lake.tiles, height, width, *lake.starts)
 
     def _start_fresh(self, split: str) -> None:
         lake = self._fixed

@@ -5,8 +5,7 @@ from typing import Final, NamedTuple
 
 from ragen_envs.errors import GenerationError
 from ragen_envs.games.frozen_lake.dynamics import FROZEN, GOAL, ways
-from ragen_envs.games.frozen_lake.generator import attempt
-from ragen_envs.levels.keys import grid_key
+from ragen_envs.games.frozen_lake.generator import attempt, map_key
 from ragen_envs.levels.seeding import advance, below
 from ragen_envs.levels.splits import SPLITS, split_code
 
@@ -36,14 +35,6 @@ def distances(tiles: Sequence[int], height: int, width: int) -> dict[int, int]:
     return steps
 
 
-def lake_key(lake: Lake, height: int, width: int) -> int:
-    """Return the key of a map with its starts, equal up to symmetry and the order of the seats."""
-    cells = bytearray(lake.tiles)
-    for start in lake.starts:
-        cells[start] = GOAL + 1
-    return grid_key(cells, height, width)
-
-
 def generate(
     height: int, width: int, p: float, players: int, stream: int, split: str
 ) -> tuple[Lake, int]:
@@ -70,7 +61,7 @@ def generate(
             stream = advance(stream)
             starts.append(equal.pop(below(stream, len(equal))))
         lake = Lake(bytes(tiles), tuple(starts))
-        if split_code(lake_key(lake, height, width)) == wanted:
+        if split_code(map_key(lake.tiles, height, width, *starts)) == wanted:
             return lake, stream
     raise GenerationError(
         f"no {height}x{width} map with p={p} and {players} starts equally far from the goal in "
