@@ -28,7 +28,7 @@ from settings_page import settings_page
 from ragen_envs import GAMES
 from ragen_envs.errors import InstanceError
 from ragen_envs.levels.instances import load_pack
-from ragen_envs.levels.splits import SPLITS, TEST
+from ragen_envs.levels.splits import SPLITS, TEST, TRAIN
 from ragen_envs.multi_agent import MULTI_AGENT_GAMES
 from ragen_envs.multi_agent.registration import MultiAgentSpec
 from ragen_envs.registration import TEXT_VARIANTS, GameSpec
@@ -180,9 +180,9 @@ def _level_distribution(module: str) -> str:
         "|---|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
     about = (
-        "These numbers are for fresh levels, measured by `python docs/measure_levels.py`. Levels that are "
-        "equal up to symmetry count once. The last two columns are the exact chances of random actions and "
-        "of the best agent, with 10 actions in 5 turns."
+        "These numbers are for fresh levels, measured by `python docs/measure_levels.py`. Levels that "
+        "count as the same (see Starting State) count once. The last two columns are the exact chances of "
+        "random actions and of the best agent, with 10 actions in 5 turns."
     )
     return "\n".join(["## Level Distribution", "", about, "", *head, *rows]) if rows else ""
 
@@ -192,13 +192,18 @@ _SHARES = ("within_1", "within_3", "within_10", "random", "optimum")
 
 def _levels(games: list[GameSpec]) -> str:
     rows = []
-    for name in dict.fromkeys(_distribution(game) for game in games):
+    memorised: list[str] = []
+    for name, game in {_distribution(game): game for game in games}.items():
+        env = game.env_class(**game.kwargs)
         for split in SPLITS:
             try:
                 pack = load_pack(name, split)
             except InstanceError:
                 continue
-            counts = f"{len(pack)} | {len({instance.level for instance in pack})}"
+            different = len({env.key(instance.level) for instance in pack})
+            if split == TRAIN and 2 * different < len(pack):
+                memorised.append(f"{different} in `{name}`")
+            counts = f"{len(pack)} | {different}"
             rows.append(f"| {name} | {split} | {counts} | {_moves(pack)} | {_chance(pack)} |")
     head = [
         "| pack | split | instances | different | shortest solution: mean, median, 90%, longest "
@@ -206,10 +211,13 @@ def _levels(games: list[GameSpec]) -> str:
         "|---|---|--:|--:|---|--:|",
     ]
     about = (
-        "Packs are in random order, so any prefix is representative. A pack with fewer different levels than "
-        "instances consists of independent draws. The last column is computed exactly for the whole pack, "
-        "with the default limits of a conversation; a benchmark plays only the first levels of the pack."
+        "Packs are in random order, so any prefix is representative. Levels that count as the same (see "
+        "Starting State) are in the same split, and the column *different* counts them once. A pack with "
+        "fewer different levels than instances consists of independent draws. The last column is computed "
+        "exactly for the whole pack, with the default limits of a conversation; a benchmark plays only the first levels of the pack."
     )
+    if memorised:
+        about += f" Training can memorise the few different training levels ({', '.join(memorised)}); what it learns by heart does not help on the test levels."
     return "\n".join(["## Frozen Levels", "", about, "", *head, *rows]) if rows else ""
 
 
@@ -233,6 +241,11 @@ def _controls(module: str) -> str:
         "`python docs/measure_controls.py`. The largest possible success is "
         f"{100 * rows[0]['optimum']:.1f}%."
     )
+    if abs(rows[-1]["success"] - rows[0]["optimum"]) > 0.0005:
+        about = about.removesuffix(".") + (
+            " in expectation. The oracle guesses where nothing is known, so its success on these levels may "
+            "be higher or lower, by luck."
+        )
     if kinds:
         about += " The last columns show what was wrong with the purchases."
     return "\n".join(["## Controls", "", about, "", *head, *lines])

@@ -209,8 +209,13 @@ def test_generated_maps_are_random_maps_with_a_path():
     env = FrozenLakeEnv()
     env.reset(seed=0)
     found = np.zeros(16, int)
-    for _ in range(800):
-        found[(env.reset()[0] == 1).sum()] += 1
+    for split, draws in (
+        ("train", 485),
+        ("validation", 100),
+        ("test", 215),
+    ):  # as large as they are
+        for _ in range(draws):
+            found[(env.reset(options={"split": split})[0] == 1).sum()] += 1
     table = np.array([[counts[0], counts[1], counts[2], counts[3], counts[4], counts[5:].sum()]
                       for counts in (wanted, found)])  # fmt: skip
     assert stats.chi2_contingency(table).pvalue > 1e-4

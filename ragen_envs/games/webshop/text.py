@@ -36,9 +36,9 @@ class WebShopText:
         )
         return (
             "You are shopping in an online shop. The instruction says what to buy: the kind of product, its "
-            "attributes, the options to choose and a price limit. search[words] shows up to 50 products, "
-            "ten on a page. click[button] presses a button of the page: a product's number opens it; an "
-            "option, such as click[navy], chooses it; Description, Features and Reviews show more; "
+            "attributes, the options to choose and a price limit. search[words], on any page, shows up to 50 "
+            "products, ten on a page. click[button] presses a button of the page: a product's number opens "
+            "it; an option, such as click[navy], chooses it; Description, Features and Reviews show more; "
             f"a search, {PREVIOUS} to the results or another product drops the options chosen; {BUY} buys "
             f"the product with the options chosen; then the game ends. Rewards: {reward}."
             + (_HINTS if env.hints else "")
