@@ -214,10 +214,15 @@ def _levels(games: list[GameSpec]) -> str:
         "Packs are in random order, so any prefix is representative. Levels that count as the same (see "
         "Starting State) are in the same split, and the column *different* counts them once. A pack with "
         "fewer different levels than instances consists of independent draws. The last column is computed "
-        "exactly for the whole pack, with the default limits of a conversation; a benchmark plays only the first levels of the pack."
+        "exactly for the whole pack, with the default limits of a conversation; a benchmark plays only the "
+        "first levels of the pack."
     )
     if memorised:
-        about += f" Training can memorise the few different training levels ({', '.join(memorised)}); what it learns by heart does not help on the test levels."
+        listed = ", ".join(memorised)
+        about += (
+            f" Training can memorise the few different training levels ({listed}); what it learns by heart "
+            "does not help on the test levels."
+        )
     return "\n".join(["## Frozen Levels", "", about, "", *head, *rows]) if rows else ""
 
 

@@ -23,7 +23,8 @@ class BanditMarketText:
             f"{len(env.game.offers)} arms. Each turn, all players choose an arm at the same time. "
             "Each arm pays its amount with its probability and otherwise nothing; the players who "
             f"chose it share what it pays equally. {PASS}, or a reply without a valid action, chooses "
-            "no arm. Rewards: your share."
+            "no arm. You succeed if, in the last turn, no other arm would have paid you more on average, "
+            "given what the others chose. Rewards: your share."
         )
 
     def legend(self, symbols: Symbols) -> str:  # noqa: ARG002

@@ -47,9 +47,9 @@ class SokobanCoopText(SeatBoardText):
         return (
             f"You are player_{env.seat} of {game.players} playing Sokoban together. Push every box "
             "onto a target; then the game ends. Each turn, all players choose an action at the same "
-            "time and then move one cell each, one after the other, player_0 first. Moving into a "
-            "box pushes it if the cell behind it is free (no wall, box or player); you cannot pull "
-            "boxes or enter a player's cell. A blocked move changes nothing. "
+            "time and then move one cell each, one after the other in the order of their numbers, player_0 "
+            "first. Moving into a box pushes it if the cell behind it is free (no wall, box or player); you "
+            "cannot pull boxes or enter a player's cell. A blocked move changes nothing. "
             "Stay, or a reply without a valid action, leaves you where you are. All players get the "
             f"same reward. {rewards_text(reward_terms(_REWARD, 'turn, even if nobody moves'))}"
         )
