@@ -124,10 +124,10 @@ class Choice:
     seeds: int = 6
     games: tuple[str, ...] = ()
     """Empty for those of the scale."""
-    suite_version: int = SUITE_VERSION
-    """Only the current one can be run; older ones may be stored."""
     model: str | None = None
     """Instead of the scale's: "starter", "smollm2", a model folder, a GGUF file, or "hf:NAME"."""
+    suite_version: int = SUITE_VERSION
+    """Only the current one can be run; older ones may be stored."""
 
     @property
     def name(self) -> str:
