@@ -282,7 +282,9 @@ class Trainer:
             return self._finish(journal, progress.pending)
         self._sync()
         if self.config.evaluation.every and not progress.metrics_size:
-            self.state.save_best(journal, self._evaluate(journal, 0))
+            initial = self._evaluate(journal, 0)
+            self.state.monitor.begin(initial)
+            self.state.save_best(journal, initial)
             self.state.settle(journal)
         if self.state.rolls_back and not progress.iteration:
             self.state.save_due(journal, now=True)
@@ -378,6 +380,7 @@ class Trainer:
             for trajectory in trajectories[: config.rollout.group_size : 4][:4]:
                 journal.sample(iteration + 1, "train", trajectory)
         if not chosen:
+            metrics |= {"grad_norm": 0.0, **self._entropy(trajectories)}
             return None, metrics
         with self._phases.timed("scores"):
             batch = TrainBatch.of(chosen, self.codec.pad)
@@ -385,6 +388,17 @@ class Trainer:
             prepared = self.learner.prepare(batch, trust_rollout=trusted)
         self._check_mismatch(prepared.metrics)
         return prepared, metrics
+
+    def _entropy(self, trajectories: Sequence[Trajectory]) -> dict[str, float]:
+        """Return the entropy of rollouts that nothing is learned from, if the model wrote any."""
+        played = learnable(trajectories, group_numbers(trajectories))
+        if not played:
+            return {}
+        batch = TrainBatch.of(played, self.codec.pad)
+        entropies = batch.rollout_entropies
+        if not entropies.isfinite().all():
+            entropies = self.learner.score(batch, "policy").entropies
+        return {"entropy": float(entropies[batch.mask].mean())}
 
     def _check_mismatch(self, metrics: Mapping[str, float]) -> None:
         """Warn, once, if the engine cannot have sampled from the policy that is trained."""

@@ -82,6 +82,64 @@ def test_metrics_that_are_missing_are_no_sign():
     assert [monitor.observe({"grad_norm": 1.0}) for _ in range(20)] == [[]] * 20
 
 
+def first_collapse(rows, monitor=None):
+    """Return the iteration, from 1, in which the monitor sees a collapse."""
+    monitor = monitor or EchoTrapMonitor(Monitor())
+    for number, row in enumerate(rows, 1):
+        if any(sign.sign == "collapse" for sign in monitor.observe(row)):
+            return number
+    return None
+
+
+def solved(*success, **more):
+    return [{"success": value, **more} for value in success]
+
+
+def test_a_fast_fall_from_a_low_start_is_a_collapse():
+    assert first_collapse(solved(0.2, *[0.0] * 60)) == 6
+    assert first_collapse(solved(0.167, 0.02, *[0.0] * 9)) <= 7
+    assert first_collapse(solved(0.04, *[0.0] * 60)) is None  # what was hardly there cannot fall
+
+
+def test_what_is_lost_before_the_first_iteration_ends_counts_from_the_evaluation():
+    monitor = EchoTrapMonitor(Monitor())
+    monitor.begin({"validation/success": 0.3, "validation/return": 0.1})
+    assert first_collapse(solved(*[0.0] * 9, **{"return": -1.0}), monitor) == 5
+
+
+def test_the_best_outlives_a_rollback():
+    monitor = EchoTrapMonitor(Monitor())
+    assert first_collapse(solved(*[0.5] * 8, *[0.0] * 9), monitor) == 13
+    monitor.restart()
+    assert monitor.healthy
+    assert first_collapse(solved(*[0.06, 0.0, 0.03, 0.02, 0.05, 0.0]), monitor) == 5
+    monitor.restart()
+    assert first_collapse(solved(*[0.5] * 20), monitor) is None
+
+
+def test_nothing_kept_and_nothing_solved_is_a_collapse():
+    assert first_collapse(solved(*[0.0] * 9, kept_groups=0.0)) == 5
+    assert first_collapse(solved(*[0.0] * 9, kept_groups=1.0)) is None
+    assert first_collapse(solved(*[1.0] * 9, kept_groups=0.0)) is None
+
+
+def test_fewer_successes_that_earn_more_are_no_collapse():
+    """As on a bandit whose success is the worse arm."""
+    fall = [0.6] * 8 + [0.1] * 20
+    for after, seen in ((0.4, False), (0.1, True)):
+        earned = [0.2] * 8 + [after] * 20
+        rows = [{"success": s, "return": r} for s, r in zip(fall, earned, strict=True)]
+        assert (first_collapse(rows) is not None) == seen
+
+
+def test_kept_runs_that_collapsed_are_seen_and_no_other():
+    every, false = pytest.importorskip("early_signs").runs("echo-trap")
+    broken = [run for run in every if run.collapsed]
+    assert len(broken) > 10
+    assert sum(run.seen is None for run in broken) <= 1
+    assert not false
+
+
 RECORDED = json.loads((Path(__file__).parents[1] / "data/recorded_runs.json").read_text())
 """Runs of the sweep ``algorithm``: 40 iterations of 64 trajectories from the starter model."""
 

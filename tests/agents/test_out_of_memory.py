@@ -173,7 +173,9 @@ def test_an_engine_that_fails_right_after_a_rollback(tiny, tmp_path, monkeypatch
         one = trainer(folder, layer)
         monkeypatch.setattr(
             module, "rollout_metrics",
-            lambda t, one=one: {**real(t), "success": told[one.state.progress.iteration]},
+            lambda t, one=one: {
+                **real(t), **dict.fromkeys(("success", "return"), told[one.state.progress.iteration])
+            },
         )  # fmt: skip
         if name == "cut" and not (folder / "checkpoints").exists():
             fail(one.engine, "sync", 7, GONE)

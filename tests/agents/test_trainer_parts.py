@@ -103,6 +103,15 @@ def test_an_engine_resumes_its_run_with_the_version_that_it_has_now(plain, tmp_p
     assert len(lines(tmp_path)) == 2
 
 
+def test_entropy_and_gradient_stay_in_the_metrics_when_nothing_is_kept(plain, tmp_path):
+    layer = {**plain, "filter": {"kind": "std"}}
+    trainer(tmp_path, layer, reward=lambda reply, result: 0.0).run()
+    (line,) = lines(tmp_path)
+    assert line["kept_groups"] == 0
+    assert line["grad_norm"] == 0
+    assert line["entropy"] > 0
+
+
 @pytest.mark.parametrize("given", [None, 0.0])
 def test_unknown_log_probabilities_scale_no_gradient(given, plain, tmp_path, caplog):
     """0 instead of None is the log-probability of a certain token, and nobody says so but a warning."""

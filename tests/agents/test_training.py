@@ -207,7 +207,10 @@ def test_a_collapse_is_undone_once_also_by_a_run_that_was_cut(tiny, tmp_path, mo
             one = trainer(folder, layer)
             monkeypatch.setattr(
                 module, "rollout_metrics",
-                lambda t, one=one: {**real(t), "success": told[min(8, one.state.progress.iteration)]},
+                lambda t, one=one: {
+                    **real(t),
+                    **dict.fromkeys(("success", "return"), told[min(8, one.state.progress.iteration)]),
+                },
             )  # fmt: skip
             one.run()
     warnings = caplog.messages

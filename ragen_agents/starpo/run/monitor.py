@@ -1,14 +1,16 @@
 """The echo-trap monitor: warns of collapse from what the paper found to announce it (section 4.1).
 
 Early signs: the in-group deviation of the reward, and the token entropy, fall far below where they began.
-Late sign: the gradient norm grows and stays. Collapse: success falls far below its best, for a whole window.
+Late sign: the gradient norm grows and stays. Collapse: success falls far below its best, for a whole window,
+and so does the return; or nothing is solved and the filter keeps nothing.
 Template collapse (RAGEN-2): replies can no longer be traced to their prompts, although their entropy stays.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean, median
-from typing import Literal
+from math import sqrt
+from statistics import fmean, median, stdev
+from typing import Literal, NamedTuple
 
 from ragen_agents.starpo.config import Monitor
 
@@ -34,6 +36,13 @@ class SignSeen:
     """For people."""
 
 
+class Level(NamedTuple):
+    """Success and return of a policy."""
+
+    success: float = 0.0
+    returns: float = float("inf")
+
+
 @dataclass
 class EchoTrapMonitor:
     """Watches a run's metrics, iteration by iteration.
@@ -44,11 +53,30 @@ class EchoTrapMonitor:
 
     config: Monitor
     history: list[Mapping[str, float]] = field(default_factory=list)
+    best: Level = field(default_factory=Level)
+    """That of the best window, or of the first iteration. Rollbacks keep it."""
+    initial: Level = field(default_factory=Level)
+    """That of the evaluation before the first iteration."""
     _seen: set[Sign] = field(default_factory=set)
+
+    def begin(self, metrics: Mapping[str, float]) -> None:
+        """Take in the evaluation of the initial model."""
+        self.initial = Level(metrics["validation/success"], metrics["validation/return"])
+
+    def restart(self) -> None:
+        """Forget all iterations but what the best of them achieved, after a rollback."""
+        self.history.clear()
+        self._seen.clear()
 
     def observe(self, metrics: Mapping[str, float]) -> list[SignSeen]:
         """Take in the metrics of the next iteration and return the signs that have newly appeared."""
         self.history.append(dict(metrics))
+        now = self._level()
+        is_first = len(self.history) == 1 and self.best == Level()
+        if (
+            is_first or len(self.history) >= self.config.window
+        ) and now.success > self.best.success:
+            self.best = now
         present = {sign: text for sign, text in self._signs() if text}
         new = [SignSeen(sign, text) for sign, text in present.items() if sign not in self._seen]
         self._seen = set(present)
@@ -60,17 +88,16 @@ class EchoTrapMonitor:
 
         The last iteration's too: a window's mean tells of a steep fall too late.
         """
-        now, best = self._success()
-        worst = min([now, *self._values("success")[-1:]])
-        return not self._seen and worst >= (1 + self.config.success_floor) / 2 * best
+        worst = min([self._level().success, *self._values("success")[-1:]])
+        near = worst >= (1 + self.config.success_floor) / 2 * self.best.success
+        return not self._seen and (near or not self.history)
 
     def _signs(self) -> list[tuple[Sign, str]]:
         window = self.config.window
-        if len(self.history) < 2 * window:
+        if len(self.history) < window:
             return []
-        solved = self._mean("success", -window, None) > 0.9
         signs: list[tuple[Sign, str]] = [("collapse", self._collapse())]
-        if not solved:
+        if len(self.history) >= 2 * window and self._level().success <= 0.9:
             signs += [
                 ("reward_std", self._fallen("reward_std")),
                 ("entropy", self._fallen("entropy")),
@@ -110,17 +137,28 @@ class EchoTrapMonitor:
         )
 
     def _collapse(self) -> str:
-        now, best = self._success()
-        if best <= 0.05 or now >= self.config.success_floor * best:
+        window, latest = self.config.window, self.history[-self.config.window :]
+        if not any(m.get("success", 1.0) or m.get("kept_groups", 1.0) for m in latest):
+            return f"nothing was solved and no group kept in {window} iterations"
+        now, best = self._level(), max(self.best, self.initial)
+        # Two standard errors, so that few trajectories are no collapse; and the policy must earn less, for in
+        # a bandit success can be the worse arm.
+        highest = now.success + 2 * _error(self._values("success")[-window:])
+        returns = self._values("return")[-window:]
+        earns = bool(returns) and fmean(returns) + _error(returns) > best.returns
+        fallen = highest < self.config.success_floor * best.success
+        if best.success <= 0.05 or earns or not fallen:
             return ""
-        return f"success fell to {now:.2f} over {self.config.window} iterations, from {best:.2f}"
+        return (
+            f"success fell to {now.success:.2f} over {window} iterations, from {best.success:.2f}"
+        )
 
-    def _success(self) -> tuple[float, float]:
-        """Return mean success of the last window and of the best one; at first, of what there is."""
-        success = self._values("success")
-        window = max(1, min(self.config.window, len(success)))
-        means = [fmean(success[i : i + window]) for i in range(len(success) - window + 1)]
-        return (means[-1], max(means)) if means else (0.0, 0.0)
+    def _level(self) -> Level:
+        """Return means over the last window, or what there is of it."""
+        window = self.config.window
+        returns = self._values("return")[-window:]
+        success = self._mean("success", -window, None)
+        return Level(success, fmean(returns)) if returns else Level(success)
 
     def _values(self, name: str) -> list[float]:
         return [metrics[name] for metrics in self.history if name in metrics]
@@ -128,3 +166,8 @@ class EchoTrapMonitor:
     def _mean(self, name: str, start: int, stop: int | None) -> float:
         values: Sequence[float] = self._values(name)[start:stop]
         return fmean(values) if values else 0.0
+
+
+def _error(values: Sequence[float]) -> float:
+    """Return the standard error of a mean; 0 of a single value."""
+    return stdev(values) / sqrt(len(values)) if len(values) > 1 else 0.0

@@ -81,8 +81,12 @@ class RunState:
         self.progress = checkpoint.load(latest, self.learner)
         written = self.progress.iteration - (self.progress.pending is not None)
         for line in read_metrics(self.run_dir)[: written + 1]:
-            if (self.progress.rolled_back or 0) < line["iteration"] <= written:
+            if line["iteration"] == 0:
+                self.monitor.begin(line)
+            elif line["iteration"] <= written:
                 self.monitor.observe(line)
+            if line["iteration"] == self.progress.rolled_back:
+                self.monitor.restart()
 
     def _last_sound(self) -> Path | None:
         """Return the last checkpoint whose files are as they were written.
@@ -180,7 +184,7 @@ class RunState:
     def act_on(self, signs: list[SignSeen]) -> Action:
         """Do what the config asks for at a collapse, and return it.
 
-        After a rollback the monitor starts anew, so that it can see the next collapse.
+        After a rollback the monitor starts anew, but keeps the best, so that it can see the next collapse.
         """
         action, at = self.config.monitor.action, self.progress
         if action == "warn" or all(sign.sign != "collapse" for sign in signs):
@@ -189,7 +193,7 @@ class RunState:
             self.learner.moved = True
             checkpoint.load(checkpoint.path_of(self.checkpoints, at.healthy), self.learner)
             self.update(rolled_back=at.iteration)
-            self.monitor = EchoTrapMonitor(self.config.monitor)
+            self.monitor.restart()
             return "rolled back"
         self.update(collapsed=True)
         return "stopped"
