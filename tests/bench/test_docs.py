@@ -135,11 +135,11 @@ def test_generated_pages_are_up_to_date():
 
 def test_the_single_file_learns_the_better_arm():
     pytest.importorskip("transformers")
-    command = [sys.executable, str(ROOT / "examples" / "starpo_minimal.py"), "--iterations", "12"]
+    command = [sys.executable, str(ROOT / "examples" / "starpo_minimal.py"), "--iterations", "9"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     success = [float(value) for value in re.findall(r"success (\S+)", done.stdout)]
-    assert len(success) == 12
+    assert len(success) == 9
     assert success[0] < 0.65  # the starter pulls either arm
     assert sum(success[-3:]) / 3 > 0.75
 
