@@ -80,7 +80,7 @@ def reproduce(
         what = load_reproduction(each)
         games = games_of(what, size.scale)
         sweep_run = replace(make_run(what.sweep, games, size, placement), kept=results)
-        if not run:
+        if not run and not dry_run:  # what is left to run is of the current version
             sweep_run = sweep_run.with_kept_version()
         if not run and not size.quick and size.seeds is None:
             sweep_run = sweep_run.with_kept_seeds()
