@@ -145,7 +145,7 @@ def test_after_the_end_a_conversation_is_worth_its_success(env_id):
 def test_an_episode_that_was_cut_short_is_worth_nothing(end):
     limited = gym.make("ragen/Sokoban-v0", max_episode_steps=1 if end == "truncated" else 100)
     env = make(limited, invalid="end", max_turns=1 if end == "budget" else 5)
-    env.reset(options={"split": "test", "index": 7})
+    env.reset(options={"split": "test", "index": 5})
     assert env.oracle().value == 1.0
     env.play("what?" if end == "invalid" else format_reply([env.names[0]], "so"))
     assert env.end == end

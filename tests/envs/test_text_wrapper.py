@@ -78,7 +78,7 @@ def test_cliff_walking_is_played_to_its_end():
 @pytest.mark.parametrize(
     ("env_id", "names", "shown", "goal"),
     [
-        ("Taxi-v4", ("Move south (down)", "Drop off passenger"), "yellow[ ]", "at least 8"),
+        ("Taxi-v4", ("Move south (down)", "Drop off passenger"), "yellow[", "at least 8"),
         ("Blackjack-v1", ("Stick", "Hit"), "Observation: (", ""),
         ("FrozenLake-v1", ("Move left", "Move up"), "red[S]FFF\nFHFH\nFFFH\nHFFG", "at least 0.7"),
         ("CartPole-v1", ("Push cart to the left",), "Pole Angular Velocity: ", "at least 475"),
