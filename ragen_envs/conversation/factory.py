@@ -2,7 +2,7 @@
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -88,19 +88,15 @@ def _make(game: str, keywords: Mapping[str, Any]) -> ConversationWrapper:
     creator = _creator(spec)
     if settings.get("observation") == IMAGE:
         others["render_mode"] = "rgb_array"
-    if not isinstance(creator, type) or hasattr(creator, "text"):
+    if hasattr(creator, "text"):
         return _converse(_create(spec, creator, others), settings, {})
     words = {name: others.pop(name) for name in TEXT_SETTINGS if name in others}
-    if "describe" not in words and "ansi" in _render_modes(creator):
+    modes = getattr(creator, "metadata", {}).get("render_modes", ())
+    if "describe" not in words and "ansi" in modes:
         others.setdefault("render_mode", "ansi")
     env = _create(spec, creator, others)
-    env.unwrapped.spec = spec
+    env.unwrapped.spec = env.unwrapped.spec or spec
     return _converse(env, settings, words)
-
-
-def _render_modes(creator: Any) -> Sequence[str]:
-    modes: Sequence[str] = creator.metadata.get("render_modes", ())
-    return modes
 
 
 def _wrap(env: gym.Env[Any, Any], overrides: Mapping[str, Any]) -> ConversationWrapper:

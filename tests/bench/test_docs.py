@@ -49,7 +49,8 @@ def test_links_of_a_page_lead_somewhere(page):
 
 def commands(text):
     """Yield the words of each command in the blocks and the inline code of a page."""
-    for block, inline in COMMANDS.findall(text):
+    without_files = re.sub(r"<<'EOF'\n.*?\nEOF\n", "\n", text, flags=re.DOTALL)
+    for block, inline in COMMANDS.findall(without_files):
         for line in block.replace("\\\n", " ").splitlines() or [inline]:
             words = shlex.split(line, comments=True)
             while words:

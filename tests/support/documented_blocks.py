@@ -26,6 +26,7 @@ NOT_RUN = [
     (r"make gradients\b", "takes minutes; tests/bench/test_gradients.py computes its numbers"),
     (r"make speed\b", "measures time, on an idle machine and beside libraries to install"),
     (r"python benchmarks/speed/(growth|memory|trainers)\.py\b", "measures time or memory for minutes"),
+    (r"ragen --import docs/examples/(babyai|tic_tac_toe).py\b", "needs minigrid or pygame"),
     (r"pip install\b", "changes the environment of the tests, from a package index"),
     (r"pre-commit install\b", "changes the checkout"),
     (r"\. \.venv/bin/activate\b", "the tests run in that environment"),
