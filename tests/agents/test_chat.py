@@ -69,7 +69,7 @@ def trained_prompts(codec, shape, **settings):
         ScriptedEngine(write, codec.stop_token_ids), codec, lambda: game(shape, **settings), 1 << 20, 1000,
         1.0, "test", TurnReward(Reward()),
     )  # fmt: skip
-    (trajectory,) = collector.collect([GroupSpec(0, 1, {"seed": 3})], 0)
+    (trajectory,) = collector.collect([GroupSpec(0, 1, {"seed": 4})], 0)
     return prompts, trajectory
 
 
@@ -94,7 +94,7 @@ def benchmark_prompts(codec, shape, folder, **settings):
     (folder / "model.safetensors").touch()
     policy = Recorder(folder, codec, said(shape))
     env = game(shape, **settings)
-    env.reset(seed=3, options={"noise": 0})
+    env.reset(seed=4, options={"noise": 0})
     while env.end is None:
         request = Request(env.messages, 0, env, (), env.settings.prefix)
         (reply,) = policy.act([request])

@@ -49,9 +49,9 @@ def longest_seen(codec, env_settings, game):
 @pytest.mark.parametrize(
     ("game", "settings", "slack"),
     [
-        ("ragen/SokobanText-v0", {}, 1.3),
-        ("ragen/SokobanText-v0", {"max_turns": 12, "max_actions": 30}, 1.4),
-        ("ragen/SokobanText-v0", {"history": "last", "history_turns": 2}, 1.4),
+        ("ragen/SokobanText-v0", {}, 1.5),
+        ("ragen/SokobanText-v0", {"max_turns": 12, "max_actions": 30}, 1.5),
+        ("ragen/SokobanText-v0", {"history": "last", "history_turns": 2}, 1.5),
         ("ragen/SokobanText-v0", {"history": "none"}, 1.6),
         ("ragen/SokobanText-v0", {"invalid": "end"}, 9.0),
         ("ragen/BanditText-v0", {}, 1.2),

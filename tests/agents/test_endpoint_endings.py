@@ -134,5 +134,5 @@ def test_servers_say_in_many_ways_that_a_prompt_is_too_long(message, server, tmp
     server.answer = lambda body, _: (
         (400, wrapped) if len(body["messages"]) > 2 else completion(plays(body))
     )
-    found = bench(server, tmp_path / "run", games=GAMES[1:2], episodes=4)
+    found = bench(server, tmp_path / "run", games=GAMES[2:], episodes=8)
     assert {e["end"] for e in found} == {"overflow", "terminated"}

@@ -117,7 +117,7 @@ def test_the_chat_is_one_of_calls_and_results(tmp_path):
         (completion("<think>so</think><answer>Up</answer>"), ()),
         (calls(), ("empty_answer",)),
         (calls("Jump"), ("unknown_action",)),
-        (calls("Up", name="move"), ("unknown_action",)),
+        (calls("Up", name="move"), ()),
         (completion("I go up."), ("no_think", "no_answer")),
     ],
 )

@@ -63,7 +63,7 @@ PASSES = "update.max_tokens_per_micro_batch .16384. or set update.gradient_check
     ("place", "at", "error", "saved", "advice"),
     [
         ("poll", 0, CUDA, 0, "evaluation.episodes"),
-        ("poll", 6, CUDA, 0, PLAYING),
+        ("poll", 3, CUDA, 0, PLAYING),
         ("sync", 0, CUDA, 0, PLAYING),
         ("sync", 0, GONE, 0, None),
         ("sync", 2, CUDA, 2, PLAYING),

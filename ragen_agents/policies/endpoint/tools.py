@@ -55,7 +55,7 @@ def reply_text(content: str, calls: Sequence[ToolCall], think: bool) -> str:
     """Return the reply that a message stands for: what was said is the thought, the calls are the answer.
 
     A message without a call is the reply itself. Arguments that are not as the tool asks for become the
-    answer as they are, which then has a defect.
+    answer as they are, which the parser judges.
     """
     if not calls:
         return content
