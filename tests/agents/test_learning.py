@@ -38,7 +38,7 @@ def test_both_estimators_learn_to_pull_the_better_arm(preset, game, tmp_path):
         tmp_path, preset, "validation/success", 0.9, iterations=48,
         game=f"ragen/{game}Text-v0", evaluation={"every": 4, "episodes": 64},
     )  # fmt: skip
-    assert seen[0] < 0.65  # the starter pulls either arm
+    assert seen[0] < 0.75  # the starter pulls either arm
     assert seen[-1] >= 0.9
 
 

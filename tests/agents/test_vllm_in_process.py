@@ -156,7 +156,7 @@ def started(monkeypatch, tiny, folder, **layer):
 def test_vllm_is_given_what_the_games_conversations_need(monkeypatch, tiny, tmp_path):
     one, settings = started(monkeypatch, tiny, tmp_path / "run")
     assert settings.context == one.collector.context
-    assert 500 < settings.context < one.learner.models.policy.config.max_position_embeddings
+    assert 300 < settings.context < one.learner.models.policy.config.max_position_embeddings
     assert settings.sequences == 8
     learned = [p for p in one.learner.models.parameters() if p.requires_grad]
     assert settings.reserved == sum(8 * p.numel() for p in learned)
