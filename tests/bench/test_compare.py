@@ -14,7 +14,7 @@ from ragen_bench.__main__ import main
 from ragen_bench.evaluation.comparison import compare_sides, read_side
 from ragen_bench.stats.paired import holm, mcnemar_exact, paired_bootstrap
 
-GAMES = ("Bandit", "BanditTrap", "FrozenLakeDeterministic")
+GAMES = ("Bandit", "BanditTrap", "Cube")
 AGENTS = ("random", "noop", "oracle")
 
 
@@ -115,7 +115,7 @@ def test_runs_with_other_episodes_are_paired_where_they_meet(run, tmp_path, caps
     rows, notes = compare(capsys, f"{run}:oracle", few)
     assert set(rows) == {("BanditTrap", "success"), ("BanditTrap", "return")}
     assert rows["BanditTrap", "success"]["n"] == 5
-    assert "games of only one side: Bandit, FrozenLakeDeterministic, Sokoban" in notes
+    assert "games of only one side: Bandit, Cube, Sokoban" in notes
 
 
 def test_games_that_one_side_has_not_reached_yet_are_not_called_foreign(run, tmp_path, capsys):
@@ -124,7 +124,7 @@ def test_games_that_one_side_has_not_reached_yet_are_not_called_foreign(run, tmp
     (part / "episodes.jsonl").write_bytes(b"".join(lines[:30]))
     rows, notes = compare(capsys, f"{part}:random", f"{run}:oracle")
     assert {game for game, _ in rows} == {"Bandit", "BanditTrap"}
-    assert "games of which no level has been played by both: FrozenLakeDeterministic" in notes
+    assert "games of which no level has been played by both: Cube" in notes
     assert not any("only one side" in note for note in notes)
     assert f"{part} is unfinished" in notes
 
