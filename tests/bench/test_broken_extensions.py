@@ -204,7 +204,10 @@ def test_games_lists_the_others(corridor, capsys):
     listed = [row["text_id"] for row in json.loads(shown.out)["rows"]]
     assert "ragen/SokobanText-v0" in listed
     assert "mine/CorridorText-v0" not in listed
-    assert "game 'mine/CorridorText-v0' cannot be made: RagenError: mine/Corridor-v0 cannot be" in shown.err
+    assert (
+        "game 'mine/CorridorText-v0' cannot be made: RagenError: mine/Corridor-v0 cannot be"
+        in shown.err
+    )
 
 
 POLICIES = """

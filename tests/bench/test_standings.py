@@ -77,7 +77,7 @@ def test_a_level_that_two_games_share_counts_once(stored):
     )
     assert twice["n"] == 2 * alone["n"]
     for column in ("success", "success_low", "success_high"):
-        assert twice[column] == pytest.approx(alone[column], abs=0.003)
+        assert twice[column] == pytest.approx(alone[column], abs=0.006)
 
 
 def test_the_table_over_all_games_shows_the_mean_of_their_scores(stored):

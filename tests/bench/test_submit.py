@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from entries import LEVELS, SMALL, read, small_copy, unpack
+from entries import LEVELS, SMALL, change, read, small_copy, unpack
 from interrupted_runs import cut
 from ragen_bench.__main__ import main
 from ragen_bench.config.run_config import RunConfig
@@ -98,8 +98,8 @@ def test_an_entry_keeps_the_curves_of_its_training(run, tmp_path):
 def test_curves_are_kept_by_the_entrys_name_and_not_the_agents(run, tmp_path, monkeypatch):
     entries, kept = tmp_path / "entries", []
     monkeypatch.setattr(submission, "submit", lambda *given: kept.append(given[2]) or tmp_path)
-    small_copy("starpo-s-bandit", entries)
-    words = about(tmp_path, name="starpo-s-bandit", trained_on=[])
+    change(small_copy("starter", entries), lambda entry: entry.update(training={"success": [0.5]}))
+    words = about(tmp_path, name="starter", trained_on=[])
     arguments = ["--about", words, "--entries", str(entries), "--replace"]
     assert main(["submit", f"{run}:random", *arguments]) == 0
     assert kept[0] is not None

@@ -284,6 +284,10 @@ class _Replay:
         cut_off = {agents[number]: recorded.cut_off for number, recorded in spoken.items()}
         results = self.table.play(replies, cut_off)
         for number, recorded in spoken.items():
+            if (
+                agents[number] not in results
+            ):  # it had left the game, as the check of its turns says
+                continue
             result, names = results[agents[number]], self.table.seats[number].names
             self._ends[number] = result.end
             self._returns[number] += result.reward
