@@ -98,7 +98,9 @@ def test_an_entry_keeps_the_curves_of_its_training(run, tmp_path):
 def test_curves_are_kept_by_the_entrys_name_and_not_the_agents(run, tmp_path, monkeypatch):
     entries, kept = tmp_path / "entries", []
     monkeypatch.setattr(submission, "submit", lambda *given: kept.append(given[2]) or tmp_path)
-    change(small_copy("starter", entries), lambda entry: entry.update(training={"success": [0.5, 0.5]}))
+    change(
+        small_copy("starter", entries), lambda entry: entry.update(training={"success": [0.5, 0.5]})
+    )
     words = about(tmp_path, name="starter", trained_on=[])
     arguments = ["--about", words, "--entries", str(entries), "--replace"]
     assert main(["submit", f"{run}:random", *arguments]) == 0
