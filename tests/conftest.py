@@ -17,8 +17,8 @@ SLOW_FILES = frozenset(
     test_documented_commands test_extending test_faults test_gpu_check test_hostile_agents test_interruption
     test_kept_results test_leaderboard test_match test_memory_plan_command test_old_versions test_packaging
     test_ray_bench test_recipes test_reproduction test_resuming test_running_loop test_shared_sweeps test_site
-    test_standings test_submit test_sweep_devices test_sweeps test_training_report test_tutorials test_verify
-    test_view test_view_transcripts
+    test_standings test_submit test_sweep_devices test_train_sweeps test_training_report test_tutorials
+    test_verify test_view test_view_transcripts
     """.split()
 )
 """Files whose tests train, start processes or read many results; ``make test-fast`` leaves them out."""

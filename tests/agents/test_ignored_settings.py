@@ -6,9 +6,9 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from ragen_bench.__main__ import main  # noqa: E402
-from ragen_bench.sweeps.sweep_config import bundled_sweeps, load_sweep  # noqa: E402
-from ragen_bench.sweeps.tasks import Choice, plan  # noqa: E402
 from ragen_bench.training.recipes import recipes  # noqa: E402
+from ragen_bench.training_sweeps.sweep_config import bundled_sweeps, load_sweep  # noqa: E402
+from ragen_bench.training_sweeps.tasks import Choice, plan  # noqa: E402
 
 from ragen_agents.starpo import (  # noqa: E402
     PRESETS,

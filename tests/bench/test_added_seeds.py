@@ -11,12 +11,12 @@ from ragen_bench.reproduction.claims import judge
 from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import games_of, load_reproduction
 from ragen_bench.reproduction.reproduction_report import Report
-from ragen_bench.sweeps.archive import add_to_archive, borrowed
-from ragen_bench.sweeps.results import write_result
-from ragen_bench.sweeps.state import read_states
-from ragen_bench.sweeps.sweep_config import load_sweep
-from ragen_bench.sweeps.sweep_run import SweepRun
-from ragen_bench.sweeps.tasks import Choice, plan
+from ragen_bench.training_sweeps.archive import add_to_archive, borrowed
+from ragen_bench.training_sweeps.results import write_result
+from ragen_bench.training_sweeps.state import read_states
+from ragen_bench.training_sweeps.sweep_config import load_sweep
+from ragen_bench.training_sweeps.sweep_run import SweepRun
+from ragen_bench.training_sweeps.tasks import Choice, plan
 from results import make_result, results_of
 
 LAKE = ("FrozenLakeDeterministic",)

@@ -26,7 +26,7 @@ from documented_sizes import PAPER_MODEL, small  # noqa: E402
 from endpoint_server import EndpointServer  # noqa: E402
 from gguf_files import write_gguf  # noqa: E402
 from ragen_bench.config.suites import load_suite  # noqa: E402
-from ragen_bench.sweeps.sweep_config import load_sweep  # noqa: E402
+from ragen_bench.training_sweeps.sweep_config import load_sweep  # noqa: E402
 
 from ragen_agents.model_files.packaged import PACKAGED  # noqa: E402
 from ragen_agents.starter import STARTER  # noqa: E402

@@ -253,7 +253,7 @@ def calm_sweep(tiny, tmp_path_factory):
 
     def words(out):
         return [
-            "sweep",
+            "train-sweep",
             str(path),
             "--quick",
             "--seeds",

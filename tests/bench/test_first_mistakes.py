@@ -38,7 +38,7 @@ def test_games_for_several_players_are_known_as_such(arguments, capsys):
     "arguments",
     [
         ["bench", "--suite", "mine.yaml"],
-        ["sweep", "there/mine.yaml", "--dry-run"],
+        ["train-sweep", "there/mine.yaml", "--dry-run"],
         ["train", "mine.yaml"],
     ],
 )

@@ -14,9 +14,9 @@ from ragen_bench.reproduction.claims import claims_data, judge
 from ragen_bench.reproduction.findings import more_runs, p_of_gap, p_of_shares, p_of_shift
 from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import load_reproduction
-from ragen_bench.sweeps.state import Cost
-from ragen_bench.sweeps.sweep_run import SweepRun
-from ragen_bench.sweeps.tasks import Choice
+from ragen_bench.training_sweeps.state import Cost
+from ragen_bench.training_sweeps.sweep_run import SweepRun
+from ragen_bench.training_sweeps.tasks import Choice
 from results import PAPERS, SHRINKS, judged, make_result, results_of, runs_of
 
 

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from ragen_bench.sweeps.archive import archive_path, check_archive, matching, read_archive
-from ragen_bench.sweeps.sweep_config import bundled_sweeps, load_sweep
-from ragen_bench.sweeps.sweep_run import SweepRun
-from ragen_bench.sweeps.tasks import Choice, plan
+from ragen_bench.training_sweeps.archive import archive_path, check_archive, matching, read_archive
+from ragen_bench.training_sweeps.sweep_config import bundled_sweeps, load_sweep
+from ragen_bench.training_sweeps.sweep_run import SweepRun
+from ragen_bench.training_sweeps.tasks import Choice, plan
 
 from ragen_envs import SUITE_VERSION
 

@@ -4,9 +4,9 @@ import pytest
 import yaml
 from ragen_bench.__main__ import main
 from ragen_bench.play.terminal import open_game
-from ragen_bench.sweeps.sweep_config import load_sweep
-from ragen_bench.sweeps.tasks import Choice, plan
 from ragen_bench.training.train_settings import make_train_config
+from ragen_bench.training_sweeps.sweep_config import load_sweep
+from ragen_bench.training_sweeps.tasks import Choice, plan
 
 LEVELS = (
     "; short\n#####\n#@$.#\n#####\n\n; spare box\n#######\n#@ $ .#\n# $   #\n#     #\n#######\n"

@@ -19,10 +19,10 @@ from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import bundled_reproductions, load_reproduction
 from ragen_bench.reproduction.reproduction_report import kept_reports, sample_episodes
 from ragen_bench.reproduction.success_table import table_grid, tabulate
-from ragen_bench.sweeps.archive import add_to_archive, archive_path, read_archive
-from ragen_bench.sweeps.state import TaskState
-from ragen_bench.sweeps.sweep_config import load_sweep
-from ragen_bench.sweeps.tasks import Choice, plan
+from ragen_bench.training_sweeps.archive import add_to_archive, archive_path, read_archive
+from ragen_bench.training_sweeps.state import TaskState
+from ragen_bench.training_sweeps.sweep_config import load_sweep
+from ragen_bench.training_sweeps.tasks import Choice, plan
 from results import make_result, results_of
 
 from ragen_envs import SUITE_VERSION

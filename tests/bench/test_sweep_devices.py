@@ -8,10 +8,10 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from ragen_bench.evaluation import ray_cluster
-from ragen_bench.sweeps import jobs
-from ragen_bench.sweeps.sweep_config import load_sweep
-from ragen_bench.sweeps.sweep_run import SweepRun
-from ragen_bench.sweeps.tasks import Choice
+from ragen_bench.training_sweeps import jobs
+from ragen_bench.training_sweeps.sweep_config import load_sweep
+from ragen_bench.training_sweeps.sweep_run import SweepRun
+from ragen_bench.training_sweeps.tasks import Choice
 
 
 @pytest.mark.parametrize(("scale", "shown"), [("laptop", ""), ("paper", "0,1")])

@@ -38,7 +38,7 @@ NOT_RUN = [
     (r"ragen bench .*--agent vllm:", "needs vLLM; tests/vllm/test_vllm_commands.py plays with it"),
     (r"ragen (bench|verify|leaderboard check) .*--backend ray\b",
      "needs a cluster; tests/bench/test_ray_bench.py starts one"),
-    (r"ragen sweep .*--backend ray\b", "needs a cluster; tests/bench/test_sweeps.py starts one"),
+    (r"ragen train-sweep .*--backend ray\b", "needs a cluster; tests/bench/test_train_sweeps.py starts one"),
     (r"ragen reproduce all\b", "takes a minute; tests/bench/test_reproduction.py makes every table"),
     (r"ragen starter build\b", "takes 65 minutes; tests/agents/test_starter.py builds a small one"),
     (r"uvicorn\b|vf-eval\b", "needs packages of its own; make test-integrations runs it"),

@@ -45,7 +45,7 @@ def small(words, port):
         words = [*words, "--game", ONE_GAME[words[1]]]
     if "--waves" in words:
         words = ["8" if word == "256" else word for word in words]
-    if words[1:2] in (["sweep"], ["reproduce"]) and "--no-run" not in words:
+    if words[1:2] in (["train-sweep"], ["reproduce"]) and "--no-run" not in words:
         words = [*words, *(["--dry-run"] if "--dry-run" not in words else [])]
     if words[1:2] == ["submit"]:
         words = [*words, "--replace"]

@@ -23,8 +23,8 @@ from ragen_bench.cli.sft import sft
 from ragen_bench.cli.show import show
 from ragen_bench.cli.starter import starter_app
 from ragen_bench.cli.submit import submit
-from ragen_bench.cli.sweep import sweep
 from ragen_bench.cli.train import train
+from ragen_bench.cli.train_sweep import train_sweep
 from ragen_bench.cli.verify import verify
 from ragen_bench.cli.view import view
 from ragen_envs import __version__
@@ -40,7 +40,7 @@ PANELS: Final[dict[str, tuple[Callable[..., None] | typer.Typer, ...]]] = {
     "Understand": (view, explain, export),
     "Games": (games, play, new_game),
     "Train": (train, report, sft, models_app, starter_app),
-    "Paper": (reproduce, sweep),
+    "Paper": (reproduce, train_sweep),
     "Publish": (submit, leaderboard_app),
 }
 """The commands by the panel of ``ragen --help`` that lists them."""

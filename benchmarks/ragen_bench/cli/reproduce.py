@@ -9,8 +9,8 @@ import typer
 
 from ragen_bench.cli.option_groups import expand_groups
 from ragen_bench.cli.options import FormatOption, WideOption
-from ragen_bench.cli.sweep import UNFINISHED, finish, print_cost
-from ragen_bench.cli.sweep_options import (
+from ragen_bench.cli.train_sweep import UNFINISHED, finish, print_cost
+from ragen_bench.cli.train_sweep_options import (
     DryRunOption,
     PlacementOptions,
     SweepOptions,
@@ -21,7 +21,7 @@ from ragen_envs.errors import RagenError
 
 if TYPE_CHECKING:
     from ragen_bench.reproduction.reproduction_report import Report
-    from ragen_bench.sweeps.sweep_run import SweepRun
+    from ragen_bench.training_sweeps.sweep_run import SweepRun
 
 
 @expand_groups

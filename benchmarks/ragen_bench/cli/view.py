@@ -29,8 +29,8 @@ def view(
     """Show a run in a browser, or the agents of several runs side by side.
 
     For a run of ragen bench, the pages show boards, replies, and what the oracle would have done; for runs
-    of ragen match and ragen train, they show conversations. For a task of ragen sweep, they show its test;
-    its training run is in the subfolder train.
+    of ragen match and ragen train, they show conversations. For a task of ragen train-sweep, they show its
+    test; its training run is in the subfolder train.
 
     To view several runs together, they must be runs of ragen bench with the same settings. If several of
     them have an agent of the same name, it is shown as RUN:AGENT.

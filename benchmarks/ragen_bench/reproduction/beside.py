@@ -9,9 +9,9 @@ from ragen_agents.policies import CONTROLS
 from ragen_bench.config.suites import SamplingSettings, Task
 from ragen_bench.evaluation.run_table import Run, read_run
 from ragen_bench.reproduction.reproduction_config import Reproduction
-from ragen_bench.sweeps.results import Outcome, outcome_of
-from ragen_bench.sweeps.sweep_config import core_tasks
-from ragen_bench.sweeps.tasks import Choice, conversation_settings
+from ragen_bench.training_sweeps.results import Outcome, outcome_of
+from ragen_bench.training_sweeps.sweep_config import core_tasks
+from ragen_bench.training_sweeps.tasks import Choice, conversation_settings
 from ragen_envs.errors import RagenError
 
 ZERO_SHOT: Final = "zero-shot"

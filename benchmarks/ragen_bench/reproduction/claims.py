@@ -24,8 +24,8 @@ from ragen_bench.reproduction.reproduction_config import (
 )
 from ragen_bench.reproduction.run_measures import SECONDS
 from ragen_bench.stats.paired import ALPHA, holm_exclusive
-from ragen_bench.sweeps.state import Cost, TaskState
-from ragen_bench.sweeps.tasks import SweepTask
+from ragen_bench.training_sweeps.state import Cost, TaskState
+from ragen_bench.training_sweeps.tasks import SweepTask
 
 Word = Literal["supported", "contradicted", "smaller", "undecided", "not run"]
 """``smaller``: the effect is less than half of the paper's, and not shown to be there at all."""

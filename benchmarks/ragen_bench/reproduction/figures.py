@@ -17,9 +17,9 @@ from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import Column, Reproduction
 from ragen_bench.reproduction.run_measures import WINDOW, collapsed_at, curve, smoothed
 from ragen_bench.stats.intervals import FloatArray
-from ragen_bench.sweeps.results import TaskResult
-from ragen_bench.sweeps.sweep_config import Sweep
-from ragen_bench.sweeps.tasks import INITIAL, POLICY, controls_cell
+from ragen_bench.training_sweeps.results import TaskResult
+from ragen_bench.training_sweeps.sweep_config import Sweep
+from ragen_bench.training_sweeps.tasks import INITIAL, POLICY, controls_cell
 
 _LABELS: Final = {
     "success": "success in training",

@@ -26,8 +26,8 @@ from ragen_bench.stats.mixed_effects import (
 )
 from ragen_bench.stats.permutation import permutation_p, sign_flip_p, smallest_p
 from ragen_bench.stats.power import MOST_SEEDS, seeds_for
-from ragen_bench.sweeps.results import TaskResult
-from ragen_bench.sweeps.tasks import Choice
+from ragen_bench.training_sweeps.results import TaskResult
+from ragen_bench.training_sweeps.tasks import Choice
 
 ONE_SEED: Final = "at least 2 seeds, to see how much they differ"
 _SAME: Final = "if the effect stays as it is"

@@ -8,9 +8,9 @@ from typing import Final
 from ragen_bench.reproduction.reproduction_config import Column
 from ragen_bench.stats.intervals import FloatArray
 from ragen_bench.stats.mixed_effects import distinct_levels
-from ragen_bench.sweeps.results import Outcome, TaskResult
-from ragen_bench.sweeps.sweep_config import Sweep
-from ragen_bench.sweeps.tasks import POLICY, controls_cell
+from ragen_bench.training_sweeps.results import Outcome, TaskResult
+from ragen_bench.training_sweeps.sweep_config import Sweep
+from ragen_bench.training_sweeps.tasks import POLICY, controls_cell
 
 _UNDECIDING: Final = (1, 2, 3)
 """Numbers of seeds with which nothing is decided: the smallest p-value of three against three is 0.10."""

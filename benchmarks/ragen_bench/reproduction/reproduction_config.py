@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from ragen_agents.run_files.yaml_files import bundled_names, load_yaml, validate
 from ragen_agents.starpo import PRESETS
 from ragen_bench.config.suites import Name
-from ragen_bench.sweeps.results import CURVES
-from ragen_bench.sweeps.sweep_config import Sweep, load_sweep
+from ragen_bench.training_sweeps.results import CURVES
+from ragen_bench.training_sweeps.sweep_config import Sweep, load_sweep
 from ragen_envs.errors import RagenError
 
 OTHER_LEVELS: Final = {

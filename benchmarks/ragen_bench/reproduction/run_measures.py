@@ -11,7 +11,7 @@ from ragen_agents.starpo.run.gradient_probe import BUCKETS
 from ragen_agents.starpo.update.loss import Term
 from ragen_bench.reproduction.reproduction_config import Event, Scalar
 from ragen_bench.stats.intervals import FloatArray
-from ragen_bench.sweeps.results import TaskResult
+from ragen_bench.training_sweeps.results import TaskResult
 
 SECONDS: Final = "seconds/total"
 """The curve of the times of iterations."""

@@ -16,8 +16,8 @@ from ragen_bench.stats.intervals import FloatArray
 from ragen_bench.stats.mixed_effects import mixed_effects_rate, mixed_effects_rate_difference
 from ragen_bench.stats.paired import ALPHA, holm
 from ragen_bench.stats.scores import normalised_score
-from ragen_bench.sweeps.results import TaskResult
-from ragen_bench.sweeps.tasks import INITIAL, controls_cell
+from ragen_bench.training_sweeps.results import TaskResult
+from ragen_bench.training_sweeps.tasks import INITIAL, controls_cell
 
 _NAN: Final = math.nan
 _AGENTS: Final = ("random", INITIAL, "oracle")

@@ -45,7 +45,7 @@ class LocalProcess:
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         with (folder / LOG).open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "ragen_bench.sweeps.work", str(folder)],
+                [sys.executable, "-m", "ragen_bench.training_sweeps.work", str(folder)],
                 stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
                 env={**os.environ, **environment},
             )  # fmt: skip

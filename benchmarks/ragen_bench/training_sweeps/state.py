@@ -8,10 +8,10 @@ from statistics import fmean
 from typing import Literal, NamedTuple
 
 from ragen_agents.run_files.records import METRICS
-from ragen_bench.sweeps.archive import Borrowed
-from ragen_bench.sweeps.results import TRAIN, TaskResult, read_result
-from ragen_bench.sweeps.sweep_config import ScaleName, Sweep
-from ragen_bench.sweeps.tasks import SweepTask
+from ragen_bench.training_sweeps.archive import Borrowed
+from ragen_bench.training_sweeps.results import TRAIN, TaskResult, read_result
+from ragen_bench.training_sweeps.sweep_config import ScaleName, Sweep
+from ragen_bench.training_sweeps.tasks import SweepTask
 
 _OVERHEAD = 10.0
 """Seconds in which a task's process loads its libraries, measured on two shared cores."""

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from ragen_agents.run_files.files import write_atomically
-from ragen_bench.sweeps.jobs import LOG, Job, Launcher
-from ragen_bench.sweeps.results import RESULT, check_same, parse_task
-from ragen_bench.sweeps.tasks import SweepTask
-from ragen_bench.sweeps.work import BUSY, TASK
+from ragen_bench.training_sweeps.jobs import LOG, Job, Launcher
+from ragen_bench.training_sweeps.results import RESULT, check_same, parse_task
+from ragen_bench.training_sweeps.tasks import SweepTask
+from ragen_bench.training_sweeps.work import BUSY, TASK
 from ragen_envs.errors import RagenError
 
 _TRIES: Final = 2

@@ -1,4 +1,4 @@
-"""Run one task of a sweep in this process: ``python -m ragen_bench.sweeps.work FOLDER``.
+"""Run one task of a sweep in this process: ``python -m ragen_bench.training_sweeps.work FOLDER``.
 
 The folder holds ``task.json``. An interrupted task is resumed; the result is written last. The process exits
 when its standard input is closed, so it does not outlive the process that started it.
@@ -26,7 +26,7 @@ from ragen_agents.rollout import Episode
 from ragen_agents.run_files.files import InUseError, exclusive_lock
 from ragen_bench.config.extensions import import_from_environment
 from ragen_bench.console.log_handler import logs_on_stderr
-from ragen_bench.sweeps.results import (
+from ragen_bench.training_sweeps.results import (
     TRAIN,
     Outcome,
     TaskResult,
@@ -36,7 +36,7 @@ from ragen_bench.sweeps.results import (
     read_result,
     write_result,
 )
-from ragen_bench.sweeps.tasks import POLICY, SweepTask
+from ragen_bench.training_sweeps.tasks import POLICY, SweepTask
 from ragen_envs.errors import RagenError
 
 _LOG: Final = logging.getLogger("ragen.sweeps")
@@ -112,7 +112,7 @@ def _do(task: SweepTask) -> None:
 
 def _train_apart() -> None:
     """Train in a process of its own, and end as it does if it fails; it says why."""
-    arguments = [sys.executable, "-m", "ragen_bench.sweeps.work", ".", TRAIN_ONLY]
+    arguments = [sys.executable, "-m", "ragen_bench.training_sweeps.work", ".", TRAIN_ONLY]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE) as process:
         code = process.wait()
     if code:

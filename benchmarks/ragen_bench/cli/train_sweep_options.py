@@ -1,4 +1,4 @@
-"""The options that ``ragen sweep`` and ``ragen reproduce`` share."""
+"""The options that ``ragen train-sweep`` and ``ragen reproduce`` share."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +9,7 @@ import typer
 from ragen_bench.cli.options import RAY, BackendOption
 
 if TYPE_CHECKING:
-    from ragen_bench.sweeps.sweep_run import Backend, SweepRun
+    from ragen_bench.training_sweeps.sweep_run import Backend, SweepRun
 
 _SEEDS = 6  # with five, no p-value is small enough for seven claims
 
@@ -84,9 +84,9 @@ def make_run(
     """
     from ragen_agents.model_files.source import is_model_path
     from ragen_bench.evaluation.ray_cluster import check_placement
-    from ragen_bench.sweeps.sweep_config import ScaleName, load_sweep
-    from ragen_bench.sweeps.sweep_run import DEFAULT_ROOT, SweepRun
-    from ragen_bench.sweeps.tasks import Choice
+    from ragen_bench.training_sweeps.sweep_config import ScaleName, load_sweep
+    from ragen_bench.training_sweeps.sweep_run import DEFAULT_ROOT, SweepRun
+    from ragen_bench.training_sweeps.tasks import Choice
     from ragen_envs.errors import RagenError
 
     sweep = load_sweep(name)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from ragen_agents.run_files.files import opened_alone, write_atomically
 from ragen_agents.run_files.yaml_files import differences_of
 from ragen_agents.starpo.config import resources_of
-from ragen_bench.sweeps.results import TaskResult, parse_result
-from ragen_bench.sweeps.tasks import SweepTask
+from ragen_bench.training_sweeps.results import TaskResult, parse_result
+from ragen_bench.training_sweeps.tasks import SweepTask
 from ragen_envs.errors import RagenError
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from ragen_bench.console.formats import Grid, duration
 from ragen_bench.evaluation.ray_cluster import RayLauncher
-from ragen_bench.sweeps.archive import (
+from ragen_bench.training_sweeps.archive import (
     archive_path,
     borrowed,
     check_archive,
@@ -17,12 +17,12 @@ from ragen_bench.sweeps.archive import (
     read_archive,
     read_archives,
 )
-from ragen_bench.sweeps.jobs import Launcher, Local, available_cpus, run_process
-from ragen_bench.sweeps.pool import Pool
-from ragen_bench.sweeps.state import Cost, TaskState, read_states
-from ragen_bench.sweeps.sweep_config import Sweep
-from ragen_bench.sweeps.sweep_view import SweepView
-from ragen_bench.sweeps.tasks import Choice, SweepTask, cells_of, plan
+from ragen_bench.training_sweeps.jobs import Launcher, Local, available_cpus, run_process
+from ragen_bench.training_sweeps.pool import Pool
+from ragen_bench.training_sweeps.state import Cost, TaskState, read_states
+from ragen_bench.training_sweeps.sweep_config import Sweep
+from ragen_bench.training_sweeps.sweep_view import SweepView
+from ragen_bench.training_sweeps.tasks import Choice, SweepTask, cells_of, plan
 from ragen_envs import SUITE_VERSION
 
 Backend = Literal["local", "ray"]

@@ -14,7 +14,8 @@ from ragen_agents.starpo import PRESETS, SCALES, TrainConfig, merged
 from ragen_agents.starpo.config import resources_of
 from ragen_bench.config.own_levels import own_level_count, with_level_texts
 from ragen_bench.config.suites import SamplingSettings, Suite, Task
-from ragen_bench.sweeps.sweep_config import (
+from ragen_bench.training.train_settings import layered_config
+from ragen_bench.training_sweeps.sweep_config import (
     Cell,
     Regime,
     ScaleName,
@@ -22,7 +23,6 @@ from ragen_bench.sweeps.sweep_config import (
     Sweep,
     core_tasks,
 )
-from ragen_bench.training.train_settings import layered_config
 from ragen_envs import SUITE_VERSION
 from ragen_envs.conversation import make
 from ragen_envs.errors import RagenError

@@ -16,11 +16,11 @@ transformers = pytest.importorskip("transformers")
 
 from processes import interruptible  # noqa: E402
 from ragen_bench.__main__ import main  # noqa: E402
-from ragen_bench.sweeps.archive import borrowed, matching  # noqa: E402
-from ragen_bench.sweeps.results import parse_result, write_result  # noqa: E402
-from ragen_bench.sweeps.state import read_states  # noqa: E402
-from ragen_bench.sweeps.sweep_config import bundled_sweeps, load_sweep  # noqa: E402
-from ragen_bench.sweeps.tasks import Choice, plan  # noqa: E402
+from ragen_bench.training_sweeps.archive import borrowed, matching  # noqa: E402
+from ragen_bench.training_sweeps.results import parse_result, write_result  # noqa: E402
+from ragen_bench.training_sweeps.state import read_states  # noqa: E402
+from ragen_bench.training_sweeps.sweep_config import bundled_sweeps, load_sweep  # noqa: E402
+from ragen_bench.training_sweeps.tasks import Choice, plan  # noqa: E402
 from results import make_result  # noqa: E402
 
 from ragen_agents.run_files.yaml_files import dump_yaml  # noqa: E402
@@ -46,7 +46,7 @@ def small_sweep(folder, iterations=2, **changes):
 
 
 def command(sweep, tiny, out, *more):
-    return ["sweep", str(sweep), "--quick", "--model", str(tiny), "--out", str(out), *more]
+    return ["train-sweep", str(sweep), "--quick", "--model", str(tiny), "--out", str(out), *more]
 
 
 def test_a_sweep_trains_with_an_imported_estimator(tiny, tmp_path, monkeypatch, capsys):
@@ -75,7 +75,7 @@ def test_vllm_that_scores_is_started_after_the_one_that_trained_has_ended(tiny, 
     work.mkdir()
     (work / "task.json").write_text(task.model_dump_json())
     with (tmp_path / "log").open("w") as log, subprocess.Popen(
-        [sys.executable, "-m", "ragen_bench.sweeps.work", str(work)],
+        [sys.executable, "-m", "ragen_bench.training_sweeps.work", str(work)],
         stdin=subprocess.PIPE, stdout=log, stderr=log,
         env={**os.environ, "RAGEN_IMPORT": str(support / "fake_vllm_extension.py")},
     ) as running:  # fmt: skip
@@ -91,7 +91,7 @@ def test_vllm_that_scores_is_started_after_the_one_that_trained_has_ended(tiny, 
 @pytest.mark.parametrize("name", bundled_sweeps())
 def test_a_dry_run_shows_every_cell_and_makes_nothing(name, quick, scale, tmp_path, capsys):
     out = tmp_path / "out"
-    assert main(["sweep", name, "--scale", scale, *quick, "--dry-run", "--out", str(out),
+    assert main(["train-sweep", name, "--scale", scale, *quick, "--dry-run", "--out", str(out),
                  "--format", "json"]) == 0  # fmt: skip
     found = json.loads(capsys.readouterr().out)
     sweep = load_sweep(name)
@@ -258,46 +258,50 @@ def test_another_game_is_trained_on_and_tested_on_itself():
 )
 def test_what_is_wrong_in_a_file_is_named(change, said, tmp_path, capsys):
     path = small_sweep(tmp_path, **change)
-    assert main(["sweep", str(path), "--dry-run", "--out", str(tmp_path / "out")]) == 2
+    assert main(["train-sweep", str(path), "--dry-run", "--out", str(tmp_path / "out")]) == 2
     assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("sweep", [name for name in bundled_sweeps() if name != "slip"])
 def test_how_long_a_sweep_takes_is_known_before_it_begins(sweep, tmp_path, capsys):
-    assert main(["sweep", sweep, "--dry-run", "--out", str(tmp_path), "--format", "json"]) == 0
+    assert (
+        main(["train-sweep", sweep, "--dry-run", "--out", str(tmp_path), "--format", "json"]) == 0
+    )
     assert json.loads(capsys.readouterr().out)["notes"][0].startswith("about ")
 
 
 def test_a_sweep_takes_no_less_time_than_its_longest_task(tmp_path, capsys):
     def notes(workers):
         arguments = ["granularity", "--workers", str(workers), "--out", str(tmp_path)]
-        assert main(["sweep", *arguments, "--dry-run", "--format", "json"]) == 0
+        assert main(["train-sweep", *arguments, "--dry-run", "--format", "json"]) == 0
         return json.loads(capsys.readouterr().out)["notes"][0].split(" with ")[0]
 
     assert notes(64) == notes(1000) != notes(8)
 
 
 def test_help_lists_every_sweep(capsys):
-    assert main(["sweep", "--help"]) == 0
+    assert main(["train-sweep", "--help"]) == 0
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert f"{', '.join(bundled_sweeps())}, or the path of a YAML file" in shown
 
 
 def test_what_does_not_exist_is_named(capsys):
-    assert main(["sweep", "nothing", "--dry-run"]) == 2
+    assert main(["train-sweep", "nothing", "--dry-run"]) == 2
     assert "granularity" in capsys.readouterr().err
-    assert main(["sweep", "risk", "--game", "chess", "--dry-run"]) == 2
+    assert main(["train-sweep", "risk", "--game", "chess", "--dry-run"]) == 2
     assert "unknown game 'chess'" in capsys.readouterr().err
-    assert main(["sweep", "risk", "--scale", "moon", "--dry-run"]) == 2
+    assert main(["train-sweep", "risk", "--scale", "moon", "--dry-run"]) == 2
     assert "unknown scale 'moon'" in capsys.readouterr().err
 
 
 def test_what_no_task_could_begin_with_is_refused_before_any_work(tmp_path, capsys):
     out = tmp_path / "out"
-    assert main(["sweep", "filter", "--model", "/nowhere", "--dry-run", "--out", str(out)]) == 2
+    assert (
+        main(["train-sweep", "filter", "--model", "/nowhere", "--dry-run", "--out", str(out)]) == 2
+    )
     assert "model is '/nowhere'" in capsys.readouterr().err
     path = small_sweep(tmp_path, cells={"a": {"settings": {"max_turn": 2}}})
-    assert main(["sweep", str(path), "--dry-run", "--out", str(out)]) == 2
+    assert main(["train-sweep", str(path), "--dry-run", "--out", str(out)]) == 2
     assert "cell 'a'" in (said := capsys.readouterr().err)
     assert "max_turns" in said
     assert not out.exists()
@@ -307,7 +311,7 @@ def test_tasks_of_the_papers_scale_do_not_share_a_gpu_unless_asked_to(tmp_path, 
     scale = {"iterations": 2, "quick": 2, "seconds": {"Bandit": 1}}
     path = small_sweep(tmp_path, scales={"paper": scale})
     for more, count in (([], 1), (["--workers", "3"], 3)):
-        arguments = ["sweep", str(path), "--scale", "paper", "--dry-run", *more]
+        arguments = ["train-sweep", str(path), "--scale", "paper", "--dry-run", *more]
         assert main([*arguments, "--out", str(tmp_path / "out"), "--format", "json"]) == 0
         assert f"with {count} tasks at a time" in json.loads(capsys.readouterr().out)["notes"][0]
 
@@ -325,7 +329,7 @@ def processes_of(folder):
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if f"ragen_bench.sweeps.work\0{folder.resolve()}" in path.read_text():
+            if f"ragen_bench.training_sweeps.work\0{folder.resolve()}" in path.read_text():
                 found.append(int(path.parent.name))
         except OSError:
             continue
@@ -400,7 +404,7 @@ def test_a_broken_task_is_told_of_and_done_by_the_same_command(tiny, tmp_path, c
 
 
 def test_the_threads_of_tasks_are_capped(monkeypatch):
-    from ragen_bench.sweeps.jobs import task_environment
+    from ragen_bench.training_sweeps.jobs import task_environment
 
     monkeypatch.setenv("OMP_NUM_THREADS", "64")
     environment = task_environment(threads=3)
@@ -579,7 +583,7 @@ def test_what_no_machine_of_the_cluster_has_is_said_before_anything_runs(own_ray
 
 def test_where_tasks_are_done_is_checked(tmp_path, capsys):
     sweep = str(small_sweep(tmp_path))
-    assert main(["sweep", sweep, "--backend", "moon", "--dry-run"]) == 2
+    assert main(["train-sweep", sweep, "--backend", "moon", "--dry-run"]) == 2
     assert "--backend is 'moon', but must be local or ray" in capsys.readouterr().err
-    assert main(["sweep", sweep, "--gpus", "1", "--dry-run"]) == 2
+    assert main(["train-sweep", sweep, "--gpus", "1", "--dry-run"]) == 2
     assert "--gpus is 1, but is only for --backend ray" in capsys.readouterr().err

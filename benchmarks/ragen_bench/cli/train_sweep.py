@@ -1,4 +1,4 @@
-"""``ragen sweep``: many training runs that differ in one thing."""
+"""``ragen train-sweep``: many training runs that differ in one thing."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -8,7 +8,7 @@ import typer
 from ragen_bench.cli.interruption import InterruptedCommandError
 from ragen_bench.cli.option_groups import expand_groups
 from ragen_bench.cli.options import FormatOption, WideOption
-from ragen_bench.cli.sweep_options import (
+from ragen_bench.cli.train_sweep_options import (
     DryRunOption,
     PlacementOptions,
     SweepOptions,
@@ -17,14 +17,14 @@ from ragen_bench.cli.sweep_options import (
 from ragen_bench.console.formats import Format, print_table
 
 if TYPE_CHECKING:
-    from ragen_bench.sweeps.sweep_run import SweepRun
+    from ragen_bench.training_sweeps.sweep_run import SweepRun
 
 UNFINISHED = 1
 """Exit code if tasks could not be done."""
 
 
 @expand_groups
-def sweep(
+def train_sweep(
     name: Annotated[
         str,
         typer.Argument(
@@ -79,7 +79,7 @@ def _print_results(run: "SweepRun", style: Format, wide: bool) -> None:
 
 def print_cost(run: "SweepRun", style: Format, wide: bool) -> None:
     """Print what exists and how long the rest will take."""
-    from ragen_bench.sweeps.sweep_run import cost_grid
+    from ragen_bench.training_sweeps.sweep_run import cost_grid
 
     data, notes = run.cost()
     title = f"{run.sweep.name} {run.sweep.version}, {run.choice.name}, in {run.root}"

@@ -1,4 +1,4 @@
-"""A sweep as a YAML file: the cells, what they train on, what they are tested on."""
+"""A sweep of training as a YAML file: the cells, what they train on, what they are tested on."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -177,7 +177,7 @@ def core_tasks() -> dict[str, Task]:
 
 def bundled_sweeps() -> list[str]:
     """Return the names of the sweeps that come with the package."""
-    return bundled_names("sweeps")
+    return bundled_names("training_sweeps")
 
 
 def load_sweep(sweep: str) -> Sweep:
@@ -188,7 +188,7 @@ def load_sweep(sweep: str) -> Sweep:
     """
     what = f"sweep '{sweep}'"
     if sweep in bundled_sweeps():
-        source = resources.files("ragen_bench") / "sweeps" / f"{sweep}.yaml"
+        source = resources.files("ragen_bench") / "training_sweeps" / f"{sweep}.yaml"
         text = source.read_text(encoding="utf-8")
     elif Path(sweep).is_file():
         try:

@@ -8,8 +8,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from ragen_bench.console.formats import duration
 from ragen_bench.console.log_handler import stderr_console
 from ragen_bench.console.progress import TerminalBar
-from ragen_bench.sweeps.state import TaskState, iterations_done
-from ragen_bench.sweeps.tasks import SweepTask
+from ragen_bench.training_sweeps.state import TaskState, iterations_done
+from ragen_bench.training_sweeps.tasks import SweepTask
 
 
 class SweepView(TerminalBar):

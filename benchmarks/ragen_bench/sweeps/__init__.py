@@ -1,1 +1,0 @@
-"""Sweeps: cells of settings, each trained with several seeds and tested on the frozen levels."""
