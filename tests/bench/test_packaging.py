@@ -1,5 +1,6 @@
-"""The distributions hold what they should: the packages with all their data, and the whole repository."""
+"""The distributions hold what they should, and an installed suite shows its types to a user's checker."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -10,13 +11,13 @@ import pytest
 from checkout import ROOT, git, require_checkout
 
 PACKAGES = ("ragen_envs", "ragen_agents", "benchmarks/ragen_bench")
-BESIDE = ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE")
+BESIDE = ("pyproject.toml", ".gitignore", "README.md", "LICENSE")
 
 
 def build(kind, source, out):
     """Build a distribution, by what is installed here, and return its path."""
-    pytest.importorskip("setuptools")
-    program = f"from setuptools import build_meta; build_meta.build_{kind}({str(out)!r})"
+    pytest.importorskip("hatchling")
+    program = f"from hatchling import build; build.build_{kind}({str(out)!r})"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=source, capture_output=True, text=True, check=False
     )
@@ -55,7 +56,7 @@ def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(tmp_path):
         "new_game/template/newgame/__init__.py",
         "new_game/template_words/newgame/__init__.py",
         "suites/core.yaml",
-        "sweeps/filter.yaml",
+        "training_sweeps/filter.yaml",
     ):
         assert f"ragen_bench/{name}" in found
 
@@ -71,5 +72,31 @@ def test_the_source_distribution_holds_the_repository(tmp_path):
     leave_a_cache_behind(source)
     with tarfile.open(build("sdist", source, tmp_path / "out")) as archive:
         found = {m.name.partition("/")[2] for m in archive.getmembers() if m.isfile()}
-    made = {name for name in found if name in ("PKG-INFO", "setup.cfg") or ".egg-info/" in name}
-    assert found - made == expected
+    assert found - {"PKG-INFO"} == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_a_user_s_checker_reads_the_types_of_the_install(checker, tmp_path):
+    pytest.importorskip(checker)
+    if checker == "pyright" and not shutil.which("node"):
+        pytest.skip("without node, pyright would download one")
+    shutil.copy(ROOT / "tests" / "data" / "typed_user.py", tmp_path / "user.py")
+    heavy = "torch.*,transformers.*,numba.*,pandas.*,scipy.*,pydantic.*"
+    settings = f"[mypy]\nstrict = True\ncache_dir = {ROOT / '.mypy_cache' / 'user'}\n"
+    (tmp_path / "mypy.ini").write_text(f"{settings}[mypy-{heavy}]\nfollow_imports = skip\n")
+    options = [] if checker == "mypy" else ["--pythonpath", sys.executable]
+    done = subprocess.run(
+        [sys.executable, "-m", checker, *options, "user.py"],
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    errors = [
+        line for line in done.stdout.splitlines() if " error: " in line or " - error:" in line
+    ]
+    assert len(errors) == 1, done.stdout + done.stderr
+    assert '"Run"' in errors[0]
+    assert '"int"' in errors[0]

@@ -17,7 +17,7 @@ ASSIGNMENT = re.compile(r"([A-Z_]+)=(.*)", re.DOTALL)
 
 NOT_RUN = [
     (r"make (install|test)\b", "continuous integration runs it"),
-    (r"make bench\b", "make test installs the same, and tests/bench/test_bench.py plays these agents"),
+    (r"make bench\b", "installs, and tests/bench/test_bench.py plays these agents"),
     (r"make gpu\b", "needs a GPU; tests/bench/test_gpu_check.py rehearses it on a CPU"),
     (r"python3? -m gpu_check\b", "needs a GPU; tests/bench/test_gpu_check.py rehearses it on a CPU"),
     (r"make gpu-wheels\b", "downloads several gigabytes"),
@@ -27,7 +27,7 @@ NOT_RUN = [
     (r"make speed\b", "measures time, on an idle machine and beside libraries to install"),
     (r"python benchmarks/speed/(growth|memory|trainers)\.py\b", "measures time or memory for minutes"),
     (r"ragen --import docs/examples/(babyai|tic_tac_toe).py\b", "needs minigrid or pygame"),
-    (r"pip install\b", "changes the environment of the tests, from a package index"),
+    (r"pip install\b|docker \w+", "changes the environment of the tests, from a package index"),
     (r"pre-commit install\b", "changes the checkout"),
     (r"\. \.venv/bin/activate\b", "the tests run in that environment"),
     (r"vllm serve\b|.*\bvllm\.entrypoints\b", "needs vLLM; tests/vllm starts this server"),
