@@ -26,8 +26,16 @@ def converted(file: Path) -> Path:
     return make_cached(cached_folder(sha256), partial(convert, file, provenance))
 
 
-def convert(file: Path, provenance: Provenance, scratch: Path) -> Path:
+def convert(
+    file: Path, provenance: Provenance, scratch: Path, chat_template: str | None = None
+) -> Path:
     """Write the model folder of a GGUF file, in bfloat16, into a scratch folder and return it.
+
+    Args:
+        file: The GGUF file.
+        provenance: Where it comes from.
+        scratch: An empty folder.
+        chat_template: For a model whose file has none.
 
     Raises:
         RagenError: It cannot be converted, or the extra for that is not installed.
@@ -39,7 +47,7 @@ def convert(file: Path, provenance: Provenance, scratch: Path) -> Path:
     source.mkdir()
     (source / file.name).symlink_to(file.absolute())
     try:
-        _save(source, str(source / file.name), folder)
+        _save(source, str(source / file.name), folder, chat_template)
     except Exception as error:  # the libraries raise errors of any kind for a damaged file
         raise RagenError(f"'{file}' could not be converted: {first_line(error)}") from error
     provenance.write(folder)
@@ -70,7 +78,7 @@ def _digest(file: Path, _size_and_time: tuple[int, int]) -> str:
     return sha256_of(file)
 
 
-def _save(source: Path, file: str, folder: Path) -> None:
+def _save(source: Path, file: str, folder: Path, chat_template: str | None) -> None:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GgufConfig
     from transformers.utils import logging as transformers_logging
@@ -89,4 +97,5 @@ def _save(source: Path, file: str, folder: Path) -> None:
         empty: Any = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
     empty.save_pretrained(folder, state_dict=loaded.state_dict())
     tokenizer: Any = AutoTokenizer.from_pretrained(source, gguf_file=file, trust_remote_code=False)
+    tokenizer.chat_template = chat_template or tokenizer.chat_template
     save_tokenizer(tokenizer, folder)

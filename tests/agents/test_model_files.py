@@ -7,6 +7,7 @@ import sys
 import threading
 from pathlib import Path
 
+import jinja2
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -21,7 +22,7 @@ from ragen_bench.config.agents import weights_of  # noqa: E402
 from ragen_agents.model_files import gguf_conversion, packaged  # noqa: E402
 from ragen_agents.model_files.folders import make_cached, models_folder  # noqa: E402
 from ragen_agents.model_files.gguf_conversion import sha256_of  # noqa: E402
-from ragen_agents.model_files.packaged import PACKAGED, PackagedModel  # noqa: E402
+from ragen_agents.model_files.packaged import PACKAGED, PackagedModel, Wheel  # noqa: E402
 from ragen_agents.model_files.source import find_model, model_source, weights_digest  # noqa: E402
 from ragen_agents.run_files.files import exclusive_lock  # noqa: E402
 from ragen_agents.starpo import TrainConfig  # noqa: E402
@@ -258,10 +259,10 @@ def tiny(file, tmp_path, monkeypatch):
     index = tmp_path / "index"
     index.mkdir()
     wheel = write_wheel(index, file)
-    model = PackagedModel(
-        "tiny-model", "1.0", "MIT", sha256_of(wheel), wheel.stat().st_size, "tiny_model/tiny.gguf",
-        sha256_of(file),
-    )  # fmt: skip
+    whole = Wheel(
+        "tiny-model", "1.0", sha256_of(wheel), wheel.stat().st_size, "tiny_model/tiny.gguf"
+    )
+    model = PackagedModel((whole,), "tiny.gguf", sha256_of(file), "MIT")
     monkeypatch.setitem(PACKAGED, "tiny", model)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(index))
@@ -291,6 +292,47 @@ def test_a_model_is_downloaded_once_and_listed(tiny, cache, capsys, monkeypatch)
     assert lines[5].split() == ["tiny", "0.1", "M", "0.2", "MB"]
     assert lines[6] == f"  {folder}"
     assert all(len(line) <= 80 for line in lines if "/" not in line)
+
+
+def test_a_model_in_parts_is_put_together_once_its_terms_are_accepted(
+    file, tiny, cache, capsys, fails, monkeypatch
+):
+    data, index = file.read_bytes(), tiny.parent
+    parts = []
+    for number, part in enumerate((data[:1000], data[1000:]), 1):
+        (index / "part").write_bytes(part)
+        wheel = write_wheel(index, index / "part", f"tiny_model{number}")
+        known = (sha256_of(wheel), wheel.stat().st_size, f"tiny_model{number}/tiny.gguf")
+        parts.append(Wheel(f"tiny-model{number}", "1.0", *known))
+    model = PackagedModel(
+        tuple(parts),
+        "tiny.gguf",
+        sha256_of(file),
+        "Some Terms",
+        "https://a.example/terms",
+        "{{ 1 }}",
+    )
+    monkeypatch.setitem(PACKAGED, "tiny", model)
+    assert "'tiny' is under the Some Terms, https://a.example/terms; read them, then add" in fails(
+        "models", "get", "tiny"
+    )
+    assert not cache.exists()
+    assert main(["models", "get", "tiny", "--accept-license"]) == 0
+    folder = Path(capsys.readouterr().out.strip())
+    assert "{{ 1 }}" in (folder / "chat_template.jinja").read_text()
+    assert main(["models", "get", "tiny"]) == 0  # it is here
+
+
+def test_the_turns_of_gemma_are_those_that_its_makers_document():
+    template = jinja2.Environment().from_string(PACKAGED["gemma3-270m"].chat_template)
+    turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes "}]
+    written = template.render(
+        messages=[*turns, *turns[:1]], add_generation_prompt=True, bos_token="<bos>"
+    )
+    assert written == (
+        "<bos><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\nYes<end_of_turn>\n"
+        "<start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n"
+    )
 
 
 def test_a_downloaded_model_plays_by_its_name(tiny, tmp_path):
@@ -346,6 +388,6 @@ def test_an_unknown_model_is_named(fails):
     assert "model is 'gpt', but must be smollm2" in fails("models", "get", "gpt")
     for agent in ("no.gguf", "hf:", "vllm:hf:"):
         assert f"unknown agent '{agent}'" in fails("bench", "--agent", agent, "--out", "not-made")
-    assert "smollm2, a folder that exists, a GGUF file, or hf:NAME" in fails(
+    assert "gemma3-270m, a folder that exists, a GGUF file, or hf:NAME" in fails(
         "train", "bandit", "model=x"
     )

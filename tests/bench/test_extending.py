@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 from ragen_bench.__main__ import main
 from ragen_bench.new_game.create import new_game
@@ -43,8 +44,9 @@ def run(*command, path="", **given):
     )  # fmt: skip
 
 
-def ragen(*arguments, path="", **given):
-    return run("-m", "ragen_bench", *arguments, path=path, **given)
+def ragen(*arguments, path="", cwd="."):
+    (done,) = forked.run((("-m", "ragen_bench", *arguments), {"PYTHONPATH": path}), cwd=cwd)
+    return done
 
 
 @pytest.fixture(scope="module")

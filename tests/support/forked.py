@@ -47,7 +47,7 @@ def start(words, *, stdout, stderr=None, stdin=None, cwd=".", environment=None):
     return process
 
 
-def run(*programs, timeout=LIMIT):
+def run(*programs, timeout=LIMIT, cwd="."):
     """Run programs side by side: each the words after ``python`` and the variables to set.
 
     Returns:
@@ -58,7 +58,7 @@ def run(*programs, timeout=LIMIT):
         for path in sum(files, ()):
             path.touch()
         processes = [
-            start(words, stdout=out, stderr=err, environment=environment)
+            start(words, stdout=out, stderr=err, cwd=cwd, environment=environment)
             for (words, environment), (out, err) in zip(programs, files, strict=True)
         ]
         try:

@@ -37,15 +37,13 @@ def write_gguf(path, seed=0, leave_out=""):
     return path
 
 
-def write_wheel(folder, gguf_file):
-    """Write the wheel of a package ``tiny-model`` 1.0 that contains a GGUF file, and return its path."""
-    path = folder / "tiny_model-1.0-py3-none-any.whl"
-    info = "tiny_model-1.0.dist-info"
+def write_wheel(folder, gguf_file, module="tiny_model"):
+    """Write the wheel of a package, version 1.0, that contains a file, and return its path."""
+    path, info = folder / f"{module}-1.0-py3-none-any.whl", f"{module}-1.0.dist-info"
+    name = module.replace("_", "-")
     with zipfile.ZipFile(path, "w") as wheel:
-        wheel.write(gguf_file, "tiny_model/tiny.gguf")
-        wheel.writestr(
-            f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\n"
-        )
+        wheel.write(gguf_file, f"{module}/tiny.gguf")
+        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
         wheel.writestr(
             f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         )

