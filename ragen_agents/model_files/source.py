@@ -1,6 +1,7 @@
 """The folder of a model that a config names, and the hash of its weights."""
 
 import hashlib
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -102,10 +103,16 @@ def weights_digest(folder: Path) -> str:
     if not _has_weights(folder):
         hint = "; make it with ragen starter build" if folder == STARTER else ""
         raise RagenError(f"model folder '{folder}' holds no weights (model.safetensors){hint}")
-    digest = hashlib.sha256()
     files = {path for pattern in _IDENTITY for path in folder.glob(pattern)}
-    for path in sorted(files - {folder / PROVENANCE}):
-        digest.update(f"{path.name} {path.stat().st_size}\n".encode())
+    ordered = sorted(files - {folder / PROVENANCE})
+    return _digest(tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in ordered))
+
+
+@lru_cache  # a sweep asks for each of its hundreds of runs
+def _digest(files: tuple[tuple[Path, int, int], ...]) -> str:
+    digest = hashlib.sha256()
+    for path, size, _ in files:
+        digest.update(f"{path.name} {size}\n".encode())
         digest.update(_contents(path))
     return digest.hexdigest()
 
