@@ -134,7 +134,9 @@ def _play(
         if rng.random() < noise:
             actions = env.random_actions(rng, 1)
         names = action_texts(env.names, actions)
-        thought = explain(env.unwrapped, actions, env.budget) if env.settings.think else None
+        thought = None
+        if env.settings.think:
+            thought = explain(env.unwrapped, actions, env.budget, env.settings.claims)
         reply = format_reply(names, thought)
         written = reply.removeprefix(prefix)
         ids = codec.written(written)

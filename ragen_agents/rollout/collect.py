@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from ragen_agents.engines.base import Completion, Engine, EngineError, TokenRequest
 from ragen_agents.rollout.chat import ChatCodec, begun, extend
+from ragen_agents.rollout.claims import read_thought
 from ragen_agents.rollout.episode import describe_error
 from ragen_agents.rollout.trajectory import Trajectory, TrajectoryTurn
 from ragen_envs.conversation import (
@@ -200,11 +201,13 @@ class Collector:
         envs = [self._envs[completion.key] for completion in completions]
         replies = [self.codec.text(completion.ids) for completion in completions]
         before = [self.reward.before(env) for env in envs]
+        cuts = [completion.finish == "length" for completion in completions]
+        claims = [env.claims(*each) for env, *each in zip(envs, replies, cuts, strict=True)]
         asked = [_Asked(env.messages, env.state_text(), env.budget) for env in envs]
         results = games.play(
             replies,
             [completion.key for completion in completions],
-            [completion.finish == "length" for completion in completions],
+            cuts,
         )
         for k, completion in enumerate(completions):
             trajectory, result = trajectories[completion.key], results[k]
@@ -217,6 +220,7 @@ class Collector:
                 trajectory.end = EndReason.ERROR
                 trajectory.error = describe_error(result)
             else:
+                result = result._replace(claims=claims[k])
                 parts = _checked_parts(self.reward.parts(before[k], replies[k], result))
                 self._append(trajectory, completion, envs[k], asked[k], replies[k], result, parts)
 
@@ -229,6 +233,7 @@ class Collector:
                 reply=reply, rewards=parts, valid=result.parsed.is_valid,
                 effective=any(result.effective), actions=len(result.executed),
                 cut_off=completion.finish == "length", state=asked.state, budget=asked.budget,
+                thought=read_thought(result),
             )
         )  # fmt: skip
         trajectory.end = result.end

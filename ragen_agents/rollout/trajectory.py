@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ragen_agents.rollout.claims import CheckedThought
 from ragen_envs.conversation import EndReason
 from ragen_envs.game.oracle import Budget
 
@@ -30,6 +31,8 @@ class TrajectoryTurn:
     """The state that was replied to, as text, without what is left of turns and actions."""
     budget: Budget | None = None
     """Turns and actions that were left; None where unknown."""
+    thought: CheckedThought | None = None
+    """What the thought claims; None where unknown."""
 
     @property
     def reward(self) -> float:

@@ -34,7 +34,7 @@ class Evaluator:
         return bool(every) and (iteration % every == 0 or iteration == self._config.iterations)
 
     def evaluate(self) -> tuple[dict[str, float], list[Trajectory]]:
-        """Return the metrics that ``EVALUATED`` names, and the trajectories."""
+        """Return the metrics that ``EVALUATED`` names, the shares of true claims, and the trajectories."""
         groups = [
             GroupSpec(i, 1, {"split": VALIDATION, "index": i})
             for i in range(self._config.evaluation.episodes)
@@ -42,4 +42,9 @@ class Evaluator:
         trajectories = collect_on_all(self._collector, groups, 0, self._accelerator)
         means = rollout_metrics(trajectories)
         metrics = {key: means[name] for key, name in zip(EVALUATED, _NAMES, strict=True)}
+        metrics |= {
+            f"validation/{name}": share
+            for name, share in means.items()
+            if name.startswith("claims/")
+        }
         return metrics, trajectories

@@ -155,7 +155,7 @@ def _answer(
     names = face.actions(game)
     symbols = resolve_symbols(settings.symbols, face.vocabularies)
     shown = state_text(face, game, settings.observation, symbols)
-    thought = explain(game, actions, budget) if settings.think else None
+    thought = explain(game, actions, budget, settings.claims) if settings.think else None
     example = WorkedExample(
         user=turn_prompt(shown, 1, settings.max_actions, settings),
         reply=format_reply(action_texts(names, actions), thought),

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from ragen_envs.conversation.parser import ParsedReply
 from ragen_envs.conversation.settings import ConversationSettings
+from ragen_envs.game.claims import Claim
 from ragen_envs.game.oracle import Action, Advice, Budget
 
 Message = dict[str, str]
@@ -64,6 +65,8 @@ class TurnResult(NamedTuple):
     """Why the episode ended, or None if it has not ended."""
     text: str
     """The next user message, or the closing text."""
+    claims: tuple[Claim, ...] = ()
+    """What the thought claims, if whoever played the reply has asked for it."""
 
     @property
     def reward(self) -> float:

@@ -55,6 +55,9 @@ class ConversationSettings:
     reply is valid. "penalise": the same as any other defect."""
     think_prefix: bool = False
     """Whether the assistant's turn begins with ``<think>``, which the reply continues; needs ``think``."""
+    claims: bool = False
+    """Whether the prompt asks for a line about the state before the thought and a line about the state after the
+    actions behind it, which `ragen explain --thoughts` checks; needs ``think``."""
     demonstrations: int = 0
     """Worked examples shown as earlier turns of the chat, 0 to 16: first turns of training levels, with the
     oracle's replies. Training episodes may play one of these levels; in 6x6 Sokoban, each example
@@ -67,12 +70,13 @@ class ConversationSettings:
         self._set("demonstrations", shown)
         if isinstance(self.symbols, Mapping):  # what is remembered by settings must not change
             self._set("symbols", dict(self.symbols))
-        for name in ("think", "think_prefix"):
+        for name in ("think", "think_prefix", "claims"):
             value = getattr(self, name)
             if not isinstance(value, bool):
                 raise RagenError(f"{name} is {value!r}, but must be true or false")
-        if self.think_prefix and not self.think:
-            raise RagenError("think_prefix is true, but think is false; set think to true")
+        for name in ("think_prefix", "claims"):
+            if getattr(self, name) and not self.think:
+                raise RagenError(f"{name} is true, but think is false; set think to true")
         for name, choices in (
             ("history", HISTORIES),
             ("observation", (*FORMATS, IMAGE)),

@@ -41,6 +41,7 @@ from ragen_envs.conversation.settings import ConversationSettings, resolve_symbo
 from ragen_envs.conversation.words import WordReader
 from ragen_envs.errors import RagenError, ResetNeededError
 from ragen_envs.game.base import GameEnv
+from ragen_envs.game.claims import Claim, FormFace, check_thought
 from ragen_envs.game.free_text import FreeText
 from ragen_envs.game.oracle import Action, Advice, Budget, RandomBaseline
 from ragen_envs.game.text import IMAGE, TextFace, action_texts
@@ -62,6 +63,10 @@ def _check_env(env: gym.Env[Any, Any], settings: ConversationSettings) -> None:
     if not hasattr(layer, "text"):
         raise RagenError(
             f"{env} has no text face: ragen_envs.conversation.make gives it one, or see docs/add-a-game.md"
+        )
+    if settings.claims and not isinstance(layer.text, FormFace):
+        raise RagenError(
+            f"claims is true, but {env} has no lines to fill in; its text face needs claims and claim_lines"
         )
     if settings.observation == IMAGE and env.render_mode != "rgb_array":
         raise RagenError(
@@ -121,6 +126,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self.end: ConversationEnd | None = None
         self.success: bool | None = False
         """Whether the goal is reached; None in an environment that does not say."""
+        self._lines = ("", "")
         self._played = self._actions_used = 0
         last = min(self.settings.history_turns, sys.maxsize - 1)  # a longer queue cannot be made
         kept = {"full": None, "last": last, "none": 0}[self.settings.history]
@@ -146,9 +152,11 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         space = self.env.action_space
         count = int(space.n) if isinstance(space, spaces.Discrete) else None
         self.names = checked_names(game, self.face.actions(game), count)
+        if self.settings.claims:
+            self._lines = game.text.claim_lines(game, None)
         self.system = prompt.system_prompt(
             self.face.rules(game), self.face.legend(self.symbols), self.names, self.settings,
-            in_words=self.in_words,
+            in_words=self.in_words, lines=self._lines,
         )  # fmt: skip
         self._pictures.clear()
         self._look()
@@ -194,9 +202,22 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         ran = action_texts(self.names, executed)
         reward = sum(rewards) + penalty
         reason = self._reason(parsed)
-        feedback = prompt.feedback(ran, effective, parsed.defects, reward, settings, reason)
+        feedback = prompt.feedback(
+            ran, effective, parsed.defects, reward, settings, reason, self._lines
+        )
         self.user = self._next_text(feedback)
         return TurnResult(parsed, executed, effective, rewards, penalty, self.end, self.user)
+
+    def claims(self, reply: str, truncated: bool = False) -> tuple[Claim, ...]:
+        """Return what the thought of a reply claims about the game, with the places in the reply.
+
+        Arguments and errors are those of ``play``; nothing is played. () if the game cannot check thoughts.
+        """
+        with named_errors(self._bare):
+            parsed = self._read(reply, truncated)
+            claims = check_thought(self.face, self._bare, parsed.thought, self._allowed(parsed))
+        start = reply.find(parsed.thought)
+        return tuple(c._replace(start=start + c.start, end=start + c.end) for c in claims)
 
     def turn_value(self, reply: str, truncated: bool = False) -> float | None:
         """Return the largest probability of success after a reply, before chance events are known.

@@ -97,12 +97,20 @@ class ExplainingFace(Protocol):
         """
 
 
-def explain(env: Any, actions: Sequence[Action], budget: Budget) -> str:
-    """Return the thought of the game's text face, or the plan if the face has no ``explain``."""
-    face: TextFace = env.text
+def explain(env: Any, actions: Sequence[Action], budget: Budget, claims: bool = False) -> str:
+    """Return the thought of the game's text face, or the plan if the face has no ``explain``.
+
+    With ``claims`` it is between the two lines that the setting of that name asks for.
+    """
+    face: Any = env.text
     if isinstance(face, ExplainingFace):
-        return face.explain(env, actions, budget)
-    return f"My plan: {', then '.join(action_texts(face.actions(env), actions))}."
+        thought = face.explain(env, actions, budget)
+    else:
+        thought = f"My plan: {', then '.join(action_texts(face.actions(env), actions))}."
+    if not claims:
+        return thought
+    before, after = face.claim_lines(env, actions)
+    return "\n".join(filter(None, (before, thought, after)))
 
 
 def action_texts(names: Sequence[str], actions: Sequence[Action]) -> tuple[str, ...]:

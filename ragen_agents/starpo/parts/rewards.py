@@ -1,10 +1,9 @@
-"""Rewards of a turn: the game's, the format penalty, and two that look at the reasoning.
+"""Rewards of a turn: the game's, the format penalty, and three that look at the reasoning.
 
 The paper finds that reasoning fades where only the outcome is rewarded (section 4.4) and calls for
 rewards that see it. Each part is weighted, summed, and logged apart.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +11,9 @@ from typing import Any
 from ragen_agents.rollout.collect import RewardFunction
 from ragen_agents.starpo.config import Reward
 from ragen_envs.conversation import ConversationWrapper, Defect, ParsedReply, TurnResult
+from ragen_envs.game.claims import cells_of, count_predicted, mentioned
 from ragen_envs.game.text import COORDINATES
 
-_PLACE = re.compile(r"\(?(\d+)\W{1,2}(\d+)\)?")
-_LIST = r"[\s:=]*((?:\(?\d+\W{1,2}\d+\)?(?:,|;|\sand)?\s*)+)"
 _THOUGHTLESS = (Defect.NO_THINK, Defect.UNCLOSED_THINK)
 
 
@@ -42,6 +40,9 @@ class TurnReward:
             parts["format"] = weights.format * graded_format(result.parsed)
         if weights.grounded:
             parts["grounded"] = weights.grounded * grounded(result.parsed.thought, before)
+        if weights.prediction:
+            true = count_predicted(result.claims, result.executed)
+            parts["prediction"] = weights.prediction * true / max(len(result.executed), 1)
         return parts
 
 
@@ -76,9 +77,8 @@ def graded_format(parsed: ParsedReply) -> float:
 def grounded(thought: str, coordinates: str) -> float:
     """Return the share of the places a thought tells of things in the game that are true of the state.
 
-    A claim is the name of a kind of thing ("Player", "Box") with row and column behind it, first mention
-    only: later ones are plans. Each true place counts once, so that repeating one earns nothing. 0 where
-    there is no claim.
+    It reads the first mention of each kind of thing ("Player", "Box") with row and column behind it: later ones
+    are plans. Each true place counts once, so that repeating one earns nothing. 0 where there is none.
 
     Args:
         thought: Any text.
@@ -87,11 +87,11 @@ def grounded(thought: str, coordinates: str) -> float:
     true = claimed = 0
     for line in coordinates.splitlines():
         name, colon, places = line.partition(": ")
-        mention = re.search(rf"\b{re.escape(name)}(?:e?s)?\b{_LIST}", thought, re.IGNORECASE)
+        mention = mentioned(thought, name)
         if not colon or mention is None:
             continue
-        real = set(_PLACE.findall(places))
-        said = _PLACE.findall(mention.group(1))
+        real = set(cells_of(places))
+        said = cells_of(mention.group())
         claimed += len(said)
         true += len(real & set(said))
     return true / claimed if claimed else 0.0

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ragen_agents.rollout.claims import claim_shares
 from ragen_agents.rollout.trajectory import Trajectory, TrajectoryTurn
 from ragen_envs.conversation import EndReason
 from ragen_envs.errors import RagenError
@@ -71,6 +72,10 @@ def rollout_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     }
     for name in sorted({name for turn in turns for name in turn.rewards}):
         metrics[f"reward/{name}"] = sum(turn.rewards.get(name, 0.0) for turn in turns) / count
+    metrics |= {
+        f"claims/{name}": share
+        for name, share in claim_shares([t.thought for t in turns if t.thought]).items()
+    }
     for end in EndReason:
         metrics[f"end/{end}"] = ends[end] / count
     return metrics

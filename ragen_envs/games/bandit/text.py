@@ -1,9 +1,11 @@
 """The bandit in words."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragen_envs.errors import InstanceError
+from ragen_envs.game.claims import Claim, made
 from ragen_envs.game.oracle import Budget
 from ragen_envs.game.text import Symbols
 from ragen_envs.games.bandit.dynamics import RISKY, SAFE
@@ -52,12 +54,38 @@ class BanditText:
         mixture of two embeddings is close to those of other names. After the sound it only has to
         repeat itself.
         """
-        safe = env.sure_arm if env.gamble == "sounds_risky" else 1 - env.sure_arm
+        safe = _sounds_safe(env)
         sounds = "Sounds safe" if actions[0] == safe else "Sounds risky"
         return (
             f"Sounds safe: {env.names[safe]}. Sounds risky: {env.names[1 - safe]}. "
             f"My choice. {sounds}: {env.names[actions[0]]}."
         )
+
+    def claims(self, env: Any, thought: str, executed: Sequence[int]) -> list[Claim]:  # noqa: ARG002
+        """Return the claims about names: how one sounds, and whether it pays more on average.
+
+        They are knowledge, which nothing that is shown decides.
+        """
+        safe = _sounds_safe(env)
+        arms = {"safe": safe, "risky": 1 - safe, "pays more on average": env.oracle().actions[0]}
+        either = "|".join(map(re.escape, env.names))
+        form = rf"\b(?:sounds (safe|risky)|(pays more on average))\W{{1,3}}({either})(?!\w)"
+        claims = []
+        for match in re.compile(form, re.IGNORECASE).finditer(thought):
+            right = env.names[arms[(match[1] or match[2]).casefold()]]
+            what = f"sounds {match[1]}" if match[1] else match[2]
+            true = match[3].casefold() == right.casefold()
+            claims.append(made("knowledge", match, true, f"{what}: {right}"))
+        return claims
+
+    def claim_lines(self, env: Any, actions: Sequence[int] | None) -> tuple[str, str]:
+        """Return which arm pays more; there is nothing to say of the state after the pull."""
+        better = "name" if actions is None else env.names[env.oracle().actions[0]]
+        return f"pays more on average: {better}", ""
+
+
+def _sounds_safe(env: Any) -> int:
+    return int(env.sure_arm if env.gamble == "sounds_risky" else 1 - env.sure_arm)
 
 
 def decode_level(level: str) -> tuple[str, str]:

@@ -1,5 +1,6 @@
 """FrozenLake in words: symbols, rules, board and coordinates, and the text form of levels."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -7,6 +8,19 @@ from functools import lru_cache
 from typing import Any, Final
 
 from ragen_envs.errors import InstanceError
+from ragen_envs.game.claims import (
+    AFTER,
+    CELL,
+    END,
+    MOVE,
+    Cell,
+    Claim,
+    cells_of,
+    made,
+    read_places,
+    read_steps,
+    split_thought,
+)
 from ragen_envs.game.grids import BoardText, places_text, plain_places
 from ragen_envs.game.oracle import Budget
 from ragen_envs.game.text import Symbols, countdown
@@ -23,6 +37,11 @@ CELL_NAMES: Final = (
 STANDARD: Final = dict(zip(CELL_NAMES, "_OGPX√", strict=True))
 
 _ENDS: Final = {GOAL: ", the goal", HOLE: ", a hole"}
+_END: Final = re.compile(r"[\s,(:]*(?:the |a |into the |into a )?(goal|hole)\b", re.IGNORECASE)
+_OUTCOME: Final = (
+    rf"(?:\s|->|=>|:|\bto\b|leads to|moves?|(?P<stays>stays)|at|player)*{CELL}"
+    rf"(?:,?\s*(?:slips to|or)\s*{CELL})*"
+)
 
 
 class FrozenLakeText(BoardText):
@@ -55,6 +74,47 @@ class FrozenLakeText(BoardText):
             places[name] = [cell for cell, tile in enumerate(env.tiles) if tile == code]
         return places_text(places, env.height, env.width, "Tiles not listed are frozen.")
 
+    def claims(self, env: Any, thought: str, executed: Sequence[int]) -> list[Claim]:
+        """Return the claims about player, goal and holes, and about each move.
+
+        On slippery ice, a claim names all places to which the moves up to there may have led.
+        """
+        end, after = split_thought(thought)
+        claims = [*read_places(thought, _things(env), 0, end)]
+        places = [env.position]
+        for match, action in read_steps(thought, ACTION_NAMES, _OUTCOME, end):
+            before, places = places, _led(env, places, action)
+            said, real = cells_of(match["said"] or ""), [divmod(p, env.width) for p in places]
+            true = None
+            if said:  # the intended place is told before those of slips
+                true = sorted(said) == sorted(real) if len(before) == 1 else set(said) == set(real)
+                true = true and (said[0] == real[0] or len(before) > 1)
+                true = true and (match["stays"] is None or places == before)
+            fact = f"{ACTION_NAMES[action]} to {_words(real)}"
+            claims.append(made(MOVE, match, true, fact, action))
+            ending = _END.match(thought, match.end(), end)
+            if said and ending is not None:
+                tiles = {env.tiles[place] for place in places}
+                fact = " or ".join(sorted(CELL_NAMES[tile] for tile in tiles))
+                true = tiles == {GOAL if ending[1].casefold() == "goal" else HOLE}
+                claims.append(made(END, ending, true, fact))
+        later = {"player": {divmod(p, env.width) for p in _reached(env, executed)}}
+        return [*claims, *read_places(thought, later, after, len(thought), AFTER)]
+
+    def claim_lines(self, env: Any, actions: Sequence[int] | None) -> tuple[str, str]:
+        """Return where player, goal and holes beside the player are, and where the player may be then."""
+        when = "after the first action" if env.success_rate < 1 else "after"
+        if actions is None:
+            each = "row column or row column or row column" if env.success_rate < 1 else "row column"
+            return (
+                "player: row column; goal: row column; holes next to me: row column or none",
+                f"{when}: player {each}",
+            )
+        things = _things(env)
+        before = "; ".join(f"{name}: {_words(things[name], ', ')}" for name in _FORM)
+        then = {divmod(place, env.width) for place in _reached(env, actions)}
+        return before, f"{when}: player {_words(sorted(then))}"
+
     def explain(self, env: Any, actions: Sequence[int], budget: Budget) -> str:
         """Tell where things are, then the moves, counted down, and where each leads.
 
@@ -73,6 +133,46 @@ class FrozenLakeText(BoardText):
         for left, step in zip(range(budget.this_turn, 0, -1), steps(env, actions), strict=False):
             parts.append(f"{left} {step}.")
         return " ".join(parts)
+
+
+_FORM: Final = ("player", "goal", "holes next to me")
+
+
+def _things(env: Any) -> dict[str, list[Cell]]:
+    """Return the places of what a thought names."""
+    beside = {walk(env.position, way, env.height, env.width) for way in range(4)}
+    cells = {
+        "player": [env.position],
+        "goal": [cell for cell, tile in enumerate(env.tiles) if tile == GOAL],
+        "hole": [cell for cell, tile in enumerate(env.tiles) if tile == HOLE],
+        "holes next to me": [cell for cell in sorted(beside) if env.tiles[cell] == HOLE],
+    }
+    return {name: [divmod(cell, env.width) for cell in found] for name, found in cells.items()}
+
+
+def _words(places: Sequence[Cell], separator: str = " or ") -> str:
+    return separator.join(f"{row} {column}" for row, column in places) or "none"
+
+
+def _led(env: Any, places: Sequence[int], action: int) -> list[int]:
+    """Return the places to which an action may lead, the intended one first; from several, without repeats."""
+    slips = (0,) if env.success_rate == 1 else (0, 3, 1)
+    ahead = [
+        walk(place, (action + slip) % 4, env.height, env.width)
+        if env.tiles[place] not in _ENDS
+        else place
+        for slip in slips
+        for place in places
+    ]
+    return ahead if len(places) == 1 else [*dict.fromkeys(ahead)]
+
+
+def _reached(env: Any, actions: Sequence[int]) -> list[int]:
+    """Return where the player may be after the actions, or after the first one on slippery ice."""
+    places = [env.position]
+    for action in actions if env.success_rate == 1 else actions[:1]:
+        places = _led(env, places, action)
+    return places
 
 
 def ice_text(success_rate: float) -> str:

@@ -6,7 +6,20 @@ from functools import lru_cache
 from typing import Any, Final
 
 from ragen_envs.errors import InstanceError
-from ragen_envs.game.grids import BoardText, places_text, plain_places, rewards_text
+from ragen_envs.game.claims import (
+    AFTER,
+    CELL,
+    MOVE,
+    Cell,
+    Claim,
+    cells_of,
+    made,
+    read_places,
+    read_solved,
+    read_steps,
+    split_thought,
+)
+from ragen_envs.game.grids import BoardText, places_text, rewards_text
 from ragen_envs.game.oracle import Budget
 from ragen_envs.game.text import Symbols, countdown
 from ragen_envs.games.sokoban.dynamics import (
@@ -40,6 +53,10 @@ _TARGETS: Final = (TARGET, BOX_ON_TARGET, PLAYER_ON_TARGET)
 _DECODE: Final = bytes.maketrans(b"#_O+XPS", bytes(range(7)))
 _XSB: Final = str.maketrans("-_ .*$@+", "___O+XPS")
 _RUN: Final = re.compile(r"(\d+)([^\d|])")
+_OUTCOME: Final = (
+    rf"\s*(?:is )?blocked|(?:\s|->|=>|:|\bto\b|leads to|moves?|player)*{CELL}"
+    rf"(?:(?:\s|,|;|and|the)*box(?:\s|:|\bto\b|at|is|moves?)*{CELL})?"
+)
 
 
 class SokobanText(BoardText):
@@ -92,30 +109,85 @@ class SokobanText(BoardText):
 
     def explain(self, env: Any, actions: Sequence[int], budget: Budget) -> str:
         """Tell where things are, then where each move leads; the moves are counted down."""
-        width = env.width
-        cells = bytearray(env.cells)
-        player = next(i for i, cell in enumerate(cells) if cell >= PLAYER)
-        boxes = [i for i, cell in enumerate(cells) if cell in (BOX, BOX_ON_TARGET)]
-        targets = [i for i, cell in enumerate(cells) if cell in _TARGETS]
-        parts = [
-            f"Places as row column. Player {plain_places([player], width)}. "
-            f"Box {plain_places(boxes, width)}. Target {plain_places(targets, width)}. "
-            f"{countdown(budget)}"
-        ]
+        width, cells = env.width, bytearray(env.cells)
+        seen = _things(cells, width)
+        lists = " ".join(f"{name.capitalize()} {_words(places)}." for name, places in seen.items())
+        parts = [f"Places as row column. {lists} {countdown(budget)}"]
         for left, action in zip(range(budget.this_turn, 0, -1), actions, strict=False):
-            offset = offsets(width)[action]
-            player, moved, pushed, _ = move(cells, player, offset)
-            step = f"{left} {ACTION_NAMES[action]}"
-            if not moved:
-                parts.append(f"{step} blocked.")
-            elif pushed:
-                box = plain_places([pushed + offset], width)
-                parts.append(f"{step} to {plain_places([player], width)}, box to {box}.")
-            else:
-                parts.append(f"{step} to {plain_places([player], width)}.")
+            parts.append(f"{left} {ACTION_NAMES[action]} {_outcome(*_moved(cells, width, action))}.")
         if not open_targets(cells):
             parts.append("Solved.")
         return " ".join(parts)
+
+    def claims(self, env: Any, thought: str, executed: Sequence[int]) -> list[Claim]:
+        """Return the claims about player, boxes and targets, about each move, and "Solved"."""
+        width, cells = env.width, bytearray(env.cells)
+        end, after = split_thought(thought)
+        claims = [*read_places(thought, _things(cells, width), 0, end)]
+        steps = [*read_steps(thought, ACTION_NAMES, _OUTCOME, end)]
+        for match, action in steps:
+            player, box = _moved(cells, width, action) if open_targets(cells) else (None, None)
+            said, true = cells_of(match["said"] or ""), None
+            if said:
+                true = said[0] == (player or _player(cells, width)) and said[1:] in ([], [box])
+            elif match["said"]:
+                true = player is None
+            fact = f"{ACTION_NAMES[action]} {_outcome(player, box)}"
+            claims.append(made(MOVE, match, true, fact, action))
+        final = bytearray(env.cells)
+        for action in executed:
+            _moved(final, width, action)
+        solved = not open_targets(cells if steps else final)
+        claims += read_solved(thought, end, solved)
+        return [*claims, *read_places(thought, _things(final, width), after, len(thought), AFTER)]
+
+    def claim_lines(self, env: Any, actions: Sequence[int] | None) -> tuple[str, str]:
+        """Return where player, boxes and targets are, and where player and boxes will be."""
+        if actions is None:
+            return "player: row column; box: row column; target: row column", (
+                "after: player row column; box row column"
+            )
+        cells, width = bytearray(env.cells), env.width
+        before = "; ".join(f"{k}: {_words(v)}" for k, v in _things(cells, width).items())
+        for action in actions:
+            _moved(cells, width, action)
+        things = _things(cells, width)
+        return before, f"after: player {_words(things['player'])}; box {_words(things['box'])}"
+
+
+def _things(cells: bytearray, width: int) -> dict[str, list[Cell]]:
+    """Return the places of what a thought names."""
+    codes = {"player": (PLAYER, PLAYER_ON_TARGET), "box": (BOX, BOX_ON_TARGET), "target": _TARGETS}
+    return {
+        name: [divmod(i, width) for i, cell in enumerate(cells) if cell in wanted]
+        for name, wanted in codes.items()
+    }
+
+
+def _words(places: Sequence[Cell]) -> str:
+    return ", ".join(f"{row} {column}" for row, column in places)
+
+
+def _player(cells: bytearray, width: int) -> Cell:
+    return divmod(max(cells.find(PLAYER), cells.find(PLAYER_ON_TARGET)), width)
+
+
+def _moved(cells: bytearray, width: int, action: int) -> tuple[Cell | None, Cell | None]:
+    """Play an action, and return where the player went and where a box was pushed, if any."""
+    offset = offsets(width)[action]
+    row, column = _player(cells, width)
+    player, moved, pushed, _ = move(cells, row * width + column, offset)
+    return (
+        divmod(player, width) if moved else None,
+        divmod(pushed + offset, width) if pushed else None,
+    )
+
+
+def _outcome(player: Cell | None, box: Cell | None) -> str:
+    """Return what a move led to, in the words of a thought."""
+    if player is None:
+        return "blocked"
+    return f"to {_words([player])}" + (f", box to {_words([box])}" if box else "")
 
 
 def reward_terms(

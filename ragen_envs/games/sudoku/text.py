@@ -1,13 +1,15 @@
 """Sudoku in words: symbols, rules, the grid, and the text form of levels."""
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
 from ragen_envs.errors import InstanceError
+from ragen_envs.game.claims import AFTER, MOVE, Claim, made, read_number, split_thought
 from ragen_envs.game.grids import BoardText
 from ragen_envs.game.oracle import Budget
-from ragen_envs.game.places import place_name
+from ragen_envs.game.places import PLACE, place_name, read_place
 from ragen_envs.game.text import Symbols
 from ragen_envs.games.sudoku.dynamics import (
     CELLS,
@@ -15,6 +17,8 @@ from ragen_envs.games.sudoku.dynamics import (
     SIDE,
     UNITS,
     Grid,
+    Placement,
+    empty_cells,
     placed,
     read_placement,
     solutions,
@@ -22,6 +26,15 @@ from ragen_envs.games.sudoku.dynamics import (
 
 CELL_NAMES: Final = ("empty", "one", "two", "three", "four")
 """Names of the cell codes, in their order."""
+_DIGITS: Final = r"(?:none|nothing|[1-4](?:[\s,]+[1-4])*\b)"
+_CLAIM: Final = re.compile(
+    rf"(?P<cell>{PLACE})(?:\s+sees\s+(?P<seen>{_DIGITS}))?(?:(?:\s|,)*(?:so it is|must be|is|=)\s*"
+    r"(?P<digit>[1-4])\b)?",
+    re.IGNORECASE,
+)
+_ROW: Final = re.compile(
+    rf"\brow (?P<row>[1-4]) (?:misses|lacks|needs):? (?P<said>{_DIGITS})", re.IGNORECASE
+)
 
 
 class SudokuText(BoardText):
@@ -76,6 +89,60 @@ class SudokuText(BoardText):
             )
             grid = placed(grid, placement)
         return " ".join(parts)
+
+    def claims(self, env: Any, thought: str, executed: Sequence[str]) -> list[Claim]:
+        """Return the claims about what cells see, what rows miss, and which digit a cell must hold."""
+        end, after = split_thought(thought)
+        grid, answer, claims = env.grid, next(solutions(env.grid), None), list[Claim]()
+        actions = {read_placement(action): action for action in executed}
+        for match in _ROW.finditer(thought, 0, end):
+            missing = _missing(env.grid, int(match["row"]) - 1)
+            true = _read(match["said"]) == missing
+            claims.append(made("row", match, true, f"row {match['row']} misses {_words(missing)}"))
+        for match in _CLAIM.finditer(thought, 0, end):
+            cell = read_place(match["cell"], SIDE, SIDE)
+            if cell is None:
+                continue
+            if match["seen"]:
+                seen = {grid[other] for _, line in UNITS[cell] for other in line} - {0}
+                claims.append(
+                    Claim(
+                        "cell", match.start(), match.end("seen"),
+                        thought[match.start() : match.end("seen")], _read(match["seen"]) == seen,
+                        f"{place_name(cell, SIDE)} sees {_words(seen)}",
+                    )
+                )  # fmt: skip
+            if match["digit"]:
+                placement = Placement(cell, int(match["digit"]))
+                start = match.end("seen") if match["seen"] else match.start()
+                action, digit = actions.get(placement, str(placement)), answer and answer[cell]
+                fact = f"{place_name(cell, SIDE)} is {digit}" if digit else "it has no solution"
+                true = digit == placement.digit
+                text = thought[start : match.end()]
+                claims.append(Claim(MOVE, start, match.end(), text, true, fact, action))
+                grid = placed(grid, placement)
+        left = len(empty_cells(env.grid)) - len(executed)
+        form = r"(?P<n>\d+) empty"
+        return [*claims, *read_number(thought, form, after, len(thought), AFTER, left, "{} empty")]
+
+    def claim_lines(self, env: Any, actions: Sequence[str] | None) -> tuple[str, str]:
+        """Return what each row misses, and the number of empty cells after the actions."""
+        if actions is None:
+            return "row 1 misses digits; row 2 misses digits; ...", "after: number empty"
+        rows = [f"row {row + 1} misses {_words(_missing(env.grid, row))}" for row in range(SIDE)]
+        return "; ".join(rows), f"after: {len(empty_cells(env.grid)) - len(actions)} empty"
+
+
+def _missing(grid: Grid, row: int) -> set[int]:
+    return {*DIGITS} - {*grid[SIDE * row : SIDE * (row + 1)]}
+
+
+def _read(digits: str) -> set[int]:
+    return {*map(int, re.findall(r"\d", digits))}
+
+
+def _words(digits: set[int]) -> str:
+    return " ".join(map(str, sorted(digits))) or "none"
 
 
 def encode_level(grid: Grid) -> str:

@@ -1,0 +1,204 @@
+"""Read what a thought claims about a game, and decide by the rules whether it is true.
+
+What cannot be read for certain is no claim. A game's text face reads its own with the functions below; see
+``docs/thoughts.md``.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
+
+from ragen_envs.game.oracle import Action
+
+PLACE: Final = "place"
+"""Where things are: a list is true if it is complete and nothing else."""
+MOVE: Final = "move"
+"""A step of the plan and what it leads to, given the steps before it."""
+END: Final = "end"
+"""How the game ends with the plan."""
+AFTER: Final = "after"
+"""The line of the setting ``claims``: the state after the executed actions."""
+
+CELL: Final = r"[(\[]?(?:row\s*)?(\d+)\W{1,2}(?:col(?:umn)?\s*)?(\d+)[)\]]?"
+"""A pattern of a row and a column, counted from 0."""
+_CELL: Final = CELL.replace(r"(\d+)", r"\d+")
+_CELLS: Final = rf"{_CELL}(?:(?:,|;|\sand|\sor)?[ \t]*{_CELL})*"
+_IS: Final = r"(?:\s|[:=]|\bis\b|\bare\b|\bat\b)*"
+_SOLVED: Final = re.compile(r"(?<!not )(?<!be )\bsolved(?=\s*(?:[.!;<\n]|$))", re.IGNORECASE)
+_AFTER: Final = re.compile(r"\bafter(?: the first action)?:", re.IGNORECASE)
+_LINK: Final = re.compile(r"[\s,;.|>-]*(?:and|then|and then)?\s*")
+
+Cell = tuple[int, int]
+
+
+class Claim(NamedTuple):
+    """One statement of a thought."""
+
+    kind: str
+    """One of those above, or a game's own."""
+    start: int
+    """Where it begins in the text."""
+    end: int
+    """Where it ends."""
+    stated: str
+    """The text between."""
+    true: bool | None
+    """Whether it is true; None for a step of the plan that states no outcome."""
+    fact: str
+    """What is true in its place."""
+    action: Action | None = None
+    """The action whose outcome it states, if any: its number, or its words."""
+
+
+@runtime_checkable
+class ClaimingFace(Protocol):
+    """A text face that can also check thoughts."""
+
+    def claims(self, env: Any, thought: str, executed: Sequence[Any]) -> list[Claim]:
+        """Return the claims of a thought, in any order.
+
+        Args:
+            env: The unwrapped game before the turn; it is only read.
+            thought: Any text.
+            executed: The actions of the answer that may run.
+        """
+
+
+@runtime_checkable
+class FormFace(ClaimingFace, Protocol):
+    """A text face with the two lines that the setting ``claims`` asks for."""
+
+    def claim_lines(self, env: Any, actions: Sequence[Any] | None) -> tuple[str, str]:
+        """Return the line before the thought and the line after it, which may be "".
+
+        Args:
+            env: The unwrapped game before the turn.
+            actions: Those of the turn; or None for the lines to fill in, which the prompt shows.
+        """
+
+
+def made(
+    kind: str, match: re.Match[str], true: bool | None, fact: str, action: Action | None = None
+) -> Claim:
+    """Return the claim that a match is."""
+    return Claim(kind, match.start(), match.end(), match.group(), true, fact, action)
+
+
+def split_thought(thought: str) -> tuple[int, int]:
+    """Return where the thought ends, and where the prediction begins that follows ``after:``."""
+    last = None
+    for last in _AFTER.finditer(thought):
+        pass
+    return (len(thought), len(thought)) if last is None else (last.start(), last.end())
+
+
+@lru_cache(maxsize=256)
+def _listed(name: str) -> re.Pattern[str]:
+    name = re.escape(name)
+    listed = rf"\b{name}(?:e?s)?\b{_IS}(?:{_CELLS}|none\b)"
+    return re.compile(rf"\bno {name}(?:e?s)?\b|{listed}", re.IGNORECASE)
+
+
+def cells_of(text: str) -> list[Cell]:
+    """Return the cells that a text names, in its order."""
+    return [(int(row), int(column)) for row, column in re.findall(CELL, text, re.IGNORECASE)]
+
+
+def mentioned(text: str, name: str, start: int = 0, end: int | None = None) -> re.Match[str] | None:
+    """Return the first mention of a kind of thing with a list of cells; later ones are plans."""
+    return _listed(name).search(text, start, len(text) if end is None else end)
+
+
+def read_places(
+    text: str, things: Mapping[str, Collection[Cell]], start: int, end: int, kind: str = PLACE
+) -> Iterator[Claim]:
+    """Yield what a part of a text says of things: ``Box 1 2, 2 3``, ``no hole``, ``player: (1, 2)``.
+
+    Args:
+        text: The thought.
+        things: All the cells of each kind of thing, by its name.
+        start: Where the part begins.
+        end: Where it ends.
+        kind: Of the claims.
+    """
+    for name, cells in things.items():
+        match = mentioned(text, name, start, end)
+        if match is not None:
+            listed = ", ".join(f"{row} {column}" for row, column in sorted(cells)) or "none"
+            true = sorted(cells_of(match.group())) == sorted(cells)
+            yield made(kind, match, true, f"{name} {listed}")
+
+
+@lru_cache(maxsize=64)
+def _step(names: tuple[str, ...], outcome: str) -> re.Pattern[str]:
+    either = "|".join(map(re.escape, names))
+    return re.compile(
+        rf"(?:(?P<left>\d+)[\s.:)]+)?(?<!\w)(?P<name>{either})(?!\w)(?P<said>{outcome})?",
+        re.IGNORECASE,
+    )
+
+
+def read_steps(
+    text: str, names: tuple[str, ...], outcome: str, end: int
+) -> Iterator[tuple[re.Match[str], int]]:
+    """Yield the steps of a plan, each with its action.
+
+    A step is an action with an outcome or with its number in the countdown, or one directly before another step.
+    The plan ends at an action that is neither, because what follows could begin anywhere.
+
+    Args:
+        text: The thought.
+        names: The game's actions.
+        outcome: A pattern of what may follow an action's name; the group ``said`` has the match.
+        end: Where the thought ends.
+    """
+    spelled = {name.casefold(): number for number, name in enumerate(names)}
+    matches = [
+        match
+        for match in _step(names, outcome).finditer(text, 0, end)
+        if match["said"] or match["name"] in names
+    ]
+    plain = [not (match["said"] or match["left"]) for match in matches]
+    for i in reversed(range(len(matches) - 1)):
+        if not plain[i + 1] and _LINK.fullmatch(text, matches[i].end(), matches[i + 1].start()):
+            plain[i] = False
+    started = False
+    for match, skipped in zip(matches, plain, strict=True):
+        if skipped and started:
+            return
+        if not skipped:
+            started = True
+            yield match, spelled[match["name"].casefold()]
+
+
+def read_solved(text: str, end: int, solved: bool) -> Iterator[Claim]:
+    """Yield each statement that the game is solved."""
+    fact = "solved" if solved else "not solved"
+    yield from (made(END, match, solved, fact) for match in _SOLVED.finditer(text, 0, end))
+
+
+def read_number(
+    text: str, pattern: str, start: int, end: int, kind: str, true: int, fact: str
+) -> Iterator[Claim]:
+    """Yield each match of a pattern whose group ``n`` states a number."""
+    for match in re.compile(pattern, re.IGNORECASE).finditer(text, start, end):
+        yield made(kind, match, int(match["n"]) == true, fact.format(true))
+
+
+def count_predicted(claims: Sequence[Claim], executed: Sequence[Action]) -> int:
+    """Return how many of the executed actions have a true outcome in the thought, at their place in its plan."""
+    moves = [claim for claim in claims if claim.kind == MOVE]
+    return sum(
+        bool(claim.true) and claim.action == action
+        for claim, action in zip(moves, executed, strict=False)
+    )
+
+
+def check_thought(
+    face: Any, env: Any, thought: str, executed: Sequence[Action]
+) -> tuple[Claim, ...]:
+    """Return the claims of a thought in the order of the text; () if the game cannot check them."""
+    if not thought or not isinstance(face, ClaimingFace):
+        return ()
+    return tuple(sorted(face.claims(env, thought, executed), key=lambda claim: claim.start))
