@@ -1,6 +1,6 @@
 """Summarise what thoughts claim: one definition for the metrics of training and the tables of runs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ragen_envs.conversation import TurnResult
@@ -11,7 +11,7 @@ MOVES: Final = 5
 """Positions of the plan with a column of their own."""
 SHARES: Final = (
     "made", "per_thought", "places", *(f"move_{n + 1}" for n in range(MOVES)), "ends", "others",
-    "plan", "predicted", "after",
+    "plan", "filled", "after",
 )  # fmt: skip
 """Names of the measures of a thought, in the order of the tables."""
 
@@ -31,21 +31,24 @@ class CheckedThought(NamedTuple):
     def measures(self) -> dict[str, float]:
         """Return the measures that are defined for this thought.
 
-        ``made`` whether it claims anything, ``per_thought`` how much; the share of true claims among ``places``,
-        ``ends`` and ``others``, and whether the outcome of the nth move is, ``move_1`` to ``move_5``; ``plan``
-        whether the answer is the plan; ``predicted`` whether it has the line behind the thought that the setting
-        ``claims`` asks for, and ``after`` the share of true ones there.
+        ``made`` is whether it claims anything, and ``per_thought`` how much. ``places``, ``ends`` and
+        ``others`` are shares of true claims, ``place box`` that of one thing, and ``move_1`` to ``move_5``
+        whether the outcome of that move is true. ``plan`` is whether the answer is the plan. ``filled`` is
+        whether the last line that the setting ``claims`` asks for is there, and ``after`` how much is true.
         """
         kinds: dict[str, list[bool]] = {}
         for claim in self.claims:
             if claim.true is not None and claim.kind != MOVE:
-                name = {PLACE: "places", END: "ends", AFTER: "after"}.get(claim.kind, "others")
+                kind = claim.kind.partition(" ")[0]
+                name = {PLACE: "places", END: "ends", AFTER: "after"}.get(kind, "others")
                 kinds.setdefault(name, []).append(claim.true)
+                if kind == PLACE:
+                    kinds.setdefault(claim.kind, []).append(claim.true)
         moves = self.moves
         decided = sum(claim.true is not None for claim in self.claims)
-        measures = {"made": float(decided > 0)}
+        measures = {"made": float(decided > 0), "filled": float("after" in kinds)}
         if decided:
-            measures |= {"per_thought": float(decided), "predicted": float("after" in kinds)}
+            measures["per_thought"] = float(decided)
         measures |= {name: sum(values) / len(values) for name, values in kinds.items()}
         measures |= {
             f"move_{n + 1}": float(move.true)
@@ -63,7 +66,13 @@ def read_thought(result: TurnResult) -> CheckedThought:
 
 
 def claim_shares(thoughts: Sequence[CheckedThought]) -> dict[str, float]:
-    """Return the mean of each measure over the thoughts for which it is defined; without claims only ``made``."""
+    """Return the mean of each measure over the thoughts for which it is defined."""
     measured = [thought.measures() for thought in thoughts]
-    columns = {name: [m[name] for m in measured if name in m] for name in SHARES}
-    return {name: sum(values) / len(values) for name, values in columns.items() if values}
+    columns = {name: [m[name] for m in measured if name in m] for name in names_of(measured)}
+    return {name.replace(" ", "/"): sum(values) / len(values) for name, values in columns.items()}
+
+
+def names_of(measured: Iterable[Mapping[str, float]]) -> list[str]:
+    """Return the measures that some thought has: those of ``SHARES`` in their order, then those of things."""
+    names = {name for each in measured for name in each}
+    return [*(name for name in SHARES if name in names), *sorted(names - {*SHARES})]

@@ -20,6 +20,7 @@ from ragen_envs.conversation import (
 )
 from ragen_envs.conversation.protocol import Message
 from ragen_envs.errors import InstanceError, RagenError
+from ragen_envs.game.claims import ClaimingFace
 from ragen_envs.game.oracle import Budget
 from ragen_envs.levels.seeding import new_stream
 
@@ -233,7 +234,7 @@ class Collector:
                 reply=reply, rewards=parts, valid=result.parsed.is_valid,
                 effective=any(result.effective), actions=len(result.executed),
                 cut_off=completion.finish == "length", state=asked.state, budget=asked.budget,
-                thought=read_thought(result),
+                thought=read_thought(result) if isinstance(env.face, ClaimingFace) else None,
             )
         )  # fmt: skip
         trajectory.end = result.end

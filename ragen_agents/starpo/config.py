@@ -254,10 +254,10 @@ class Reward(_Section):
     format: Amount = 0.0
     """A graded format reward: up to 1 for a thought and an answer that can be parsed."""
     grounded: Amount = 0.0
-    """Share of the positions in the thought that are correct; 0 in games without positions. Of each kind of thing
-    the first mention is read. Starters begin near the maximum on Sokoban."""
+    """Share of the positions in the thought that are correct; 0 in games without positions. The first mention
+    of each kind of thing is read. Starters begin near the maximum on Sokoban."""
     prediction: Amount = 0.0
-    """Share of the executed actions whose outcome the thought states correctly; none stated counts as wrong."""
+    """Share of the executed actions whose outcome the thought states correctly; a missing one is wrong."""
     in_filter: bool = True
     """Whether the filter uses the whole reward, or the game's alone."""
 

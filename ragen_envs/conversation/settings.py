@@ -56,8 +56,8 @@ class ConversationSettings:
     think_prefix: bool = False
     """Whether the assistant's turn begins with ``<think>``, which the reply continues; needs ``think``."""
     claims: bool = False
-    """Whether the prompt asks for a line about the state before the thought and a line about the state after the
-    actions behind it, which `ragen explain --thoughts` checks; needs ``think``."""
+    """Whether the thought must begin with a line about the state and end with one about the state after the
+    actions, which ``ragen explain --thoughts`` checks; needs ``think``."""
     demonstrations: int = 0
     """Worked examples shown as earlier turns of the chat, 0 to 16: first turns of training levels, with the
     oracle's replies. Training episodes may play one of these levels; in 6x6 Sokoban, each example

@@ -36,7 +36,7 @@ class Claim(NamedTuple):
     """One statement of a thought."""
 
     kind: str
-    """One of those above, or a game's own."""
+    """One of those above, or a game's own; of places, the name of the thing follows: "place box"."""
     start: int
     """Where it begins in the text."""
     end: int
@@ -87,10 +87,8 @@ def made(
 
 def split_thought(thought: str) -> tuple[int, int]:
     """Return where the thought ends, and where the prediction begins that follows ``after:``."""
-    last = None
-    for last in _AFTER.finditer(thought):
-        pass
-    return (len(thought), len(thought)) if last is None else (last.start(), last.end())
+    lines = [*_AFTER.finditer(thought)]
+    return lines[-1].span() if lines else (len(thought), len(thought))
 
 
 @lru_cache(maxsize=256)
@@ -127,7 +125,7 @@ def read_places(
         if match is not None:
             listed = ", ".join(f"{row} {column}" for row, column in sorted(cells)) or "none"
             true = sorted(cells_of(match.group())) == sorted(cells)
-            yield made(kind, match, true, f"{name} {listed}")
+            yield made(f"{kind} {name}", match, true, f"{name} {listed}")
 
 
 @lru_cache(maxsize=64)
@@ -144,7 +142,7 @@ def read_steps(
 ) -> Iterator[tuple[re.Match[str], int]]:
     """Yield the steps of a plan, each with its action.
 
-    A step is an action with an outcome or with its number in the countdown, or one directly before another step.
+    A step is an action with an outcome or with its number in the countdown, or one directly before a step.
     The plan ends at an action that is neither, because what follows could begin anywhere.
 
     Args:
@@ -187,7 +185,7 @@ def read_number(
 
 
 def count_predicted(claims: Sequence[Claim], executed: Sequence[Action]) -> int:
-    """Return how many of the executed actions have a true outcome in the thought, at their place in its plan."""
+    """Return how many executed actions have a true outcome in the thought, at their place in its plan."""
     moves = [claim for claim in claims if claim.kind == MOVE]
     return sum(
         bool(claim.true) and claim.action == action

@@ -12,6 +12,15 @@ import pandas as pd
 
 from ragen_agents.rollout import Episode
 from ragen_bench.analysis.summary import decision_grid, explain_run, summarise_ledgers
+from ragen_bench.analysis.thoughts import (
+    COMPARED_NOTE,
+    Thoughts,
+    check_run,
+    compare_thoughts,
+    compared_grid,
+    summarise_thoughts,
+    thoughts_grid,
+)
 from ragen_bench.api.tables import Table, episode_html
 from ragen_bench.config.own_levels import own_level_notes
 from ragen_bench.config.run_config import ENTRY, RunConfig
@@ -118,6 +127,38 @@ class Run:
             *all_error_notes(read),
         ]
         return Table.of(data, {f"Decisions, {self.folder}": decision_grid(data)}, said)
+
+    def thoughts(self, compare: bool = False) -> Table:
+        """Return how often the claims of thoughts are true, as ``ragen explain --thoughts`` does.
+
+        Args:
+            compare: Return the differences between agents instead, from first replies on levels where both
+                planned the same number of moves.
+
+        See `ragen_bench.analysis.thoughts` for the columns: `summarise_thoughts` and `compare_thoughts`.
+
+        Raises:
+            RagenError: No game of the run can check thoughts.
+        """
+        if compare:
+            differences = compare_thoughts(self._checked)
+            grid = compared_grid(differences)
+            return Table.of(
+                differences, {f"Thoughts compared, {self.folder}": grid}, [COMPARED_NOTE]
+            )
+        data, read = summarise_thoughts(self._checked), self.records
+        silent = dict.fromkeys(data["agent"][data.groupby("agent")["made"].transform("max") == 0])
+        notes = [f"no claims in the thoughts of {', '.join(silent)}"] if silent else []
+        notes += run_table.incomplete(read.missing, len(self.config.keys), read.torn)
+        return Table.of(data, {f"Thoughts, {self.folder}": thoughts_grid(data)}, notes)
+
+    @cached_property
+    def _checked(self) -> Thoughts:
+        with bar("checking") as tick:
+            checked = check_run(self.records, tick)
+        if not checked:
+            raise RagenError(f"'{self.folder}' has no game that can check thoughts")
+        return checked
 
     def view(self, out: str | Path | None = None, port: int = 0) -> "Pages":
         """Write pages with every episode, and serve them on this machine until the result is closed.

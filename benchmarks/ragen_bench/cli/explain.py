@@ -1,7 +1,10 @@
 """``ragen explain``: what each agent's turns cost, by the exact oracle."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
 
 from ragen_bench.cli.options import FormatOption, RunArgument, WideOption
 from ragen_bench.console.formats import Format, percent, print_table
@@ -14,8 +17,18 @@ _SHOWN: Final = 5
 """Episodes named for each agent."""
 
 
-def explain(run: RunArgument, style: FormatOption = Format.TABLE, wide: WideOption = False) -> None:
+def explain(
+    run: RunArgument,
+    thoughts: Annotated[
+        bool, typer.Option("--thoughts", help="Check by the rules what the agents' thoughts claim.")
+    ] = False,
+    style: FormatOption = Format.TABLE,
+    wide: WideOption = False,
+) -> None:
     """Show where agents lost, according to the exact oracle: regret, blunders, luck-corrected success."""
+    if thoughts:
+        _explain_thoughts(run, style, wide)
+        return
     from ragen_bench.analysis.summary import decision_grid, explain_run, summarise_ledgers
     from ragen_bench.config.own_levels import own_level_notes
     from ragen_bench.console.progress import bar
@@ -36,6 +49,19 @@ def explain(run: RunArgument, style: FormatOption = Format.TABLE, wide: WideOpti
     print_table(
         data, decision_grid(data), style, f"Decisions, {run}", notes, {"run": str(run)}, wide
     )
+
+
+def _explain_thoughts(run: Path, style: Format, wide: bool) -> None:
+    from ragen_bench.api.run import Run
+    from ragen_bench.console.formats import plain_rows
+
+    read = Run(run)
+    table, compared = read.thoughts(), read.thoughts(compare=True)
+    facts = {"run": str(run), "compared": plain_rows(compared)}
+    tables = [table] if style in (Format.CSV, Format.JSON) or compared.empty else [table, compared]
+    for each in tables:
+        ((title, grid),) = each.grids.items()
+        print_table(each, grid, style, title, each.notes, facts, wide)
 
 
 def _worst_episodes(explained: "Explained", agents: list[str]) -> Iterator[str]:

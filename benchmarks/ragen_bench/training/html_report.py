@@ -59,8 +59,13 @@ _PANELS: Final = (
     ),
     _Panel(
         "parts of the reward", "reward",
-        ("reward/game", "reward/penalty", "reward/format", "reward/grounded"), None,
+        ("reward/game", "reward/penalty", "reward/format", "reward/grounded", "reward/prediction"),
+        None,
     ),
+    _share("replies whose thought makes claims", "claims/made", "validation/claims/made"),
+    _share("true claims about places", "claims/places", "validation/claims/places"),
+    _share("true outcome of the first move", "claims/move_1", "validation/claims/move_1"),
+    _share("answer is the plan of the thought", "claims/plan", "validation/claims/plan"),
     _share(
         "how episodes end",
         "end/terminated", "end/budget", "end/truncated", "end/overflow", "end/error",

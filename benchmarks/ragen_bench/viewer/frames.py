@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from ragen_agents.rollout import Episode, TurnRecord
+from ragen_agents.rollout.claims import CheckedThought
 from ragen_agents.rollout.episode_runner import make_env
 from ragen_bench.analysis.ledger import Decision, Ledger
+from ragen_bench.analysis.thoughts import check_episode
 from ragen_bench.console.escaping import escape_unprintable
 from ragen_bench.runs.records import replay_spec
 from ragen_envs.conversation import ConversationWrapper
@@ -23,7 +25,7 @@ def show_episode(episode: Episode, judged: Ledger | None) -> dict[str, Any]:
     last for the closing board), ``action``, ``reward``, ``effective``, ``slipped`` where the ice led
     elsewhere, and the board as rows of the game's standard symbols, or, for games without a board, its
     words. The first frame of a turn has ``best``, the oracle's actions, or None beyond its limit. Each turn
-    has its decision of the ledger, if there is one.
+    has its decision of the ledger, if there is one, and the claims of its thought.
 
     Raises:
         RagenError: The record does not replay.
@@ -35,6 +37,7 @@ def show_episode(episode: Episode, judged: Ledger | None) -> dict[str, Any]:
     except ValueError as error:  # of actions that the game does not have, or without their rewards
         raise RagenError(f"{episode.key} does not replay; see ragen verify") from error
     decisions = [None] * len(episode.turns) if judged is None else judged.decisions
+    thoughts = check_episode(episode) or [None] * len(episode.turns)
     return {
         "index": episode.instance.index,
         "name": name_in_viewer(episode),
@@ -47,8 +50,12 @@ def show_episode(episode: Episode, judged: Ledger | None) -> dict[str, Any]:
         "system": episode.system,
         "closing": episode.closing,
         "turns": [
-            {**_turn(turn), "decision": None if decision is None else _decision(decision)}
-            for turn, decision in zip(episode.turns, decisions, strict=True)
+            {
+                **_turn(turn),
+                "decision": decision and _decision(decision),
+                "claims": _claims(turn, thought),
+            }
+            for turn, decision, thought in zip(episode.turns, decisions, thoughts, strict=True)
         ],
         "frames": frames,
     }
@@ -86,6 +93,20 @@ def _turn(turn: TurnRecord) -> dict[str, Any]:
         "actions": list(turn.actions),
         "tokens": turn.reply_tokens,
     }
+
+
+def _claims(turn: TurnRecord, thought: CheckedThought | None) -> list[Any]:
+    """Return where each claim begins and ends in the reply as shown, whether it is true, and what is true."""
+    return [
+        [_shown(turn.reply[: claim.start]), _shown(turn.reply[: claim.end]), claim.true, claim.fact]
+        for claim in (thought.claims if thought else ())
+        if claim.true is not None
+    ]
+
+
+def _shown(text: str) -> int:
+    """Return the length of a text as a script counts it, in UTF-16."""
+    return len(escape_unprintable(text, kept="\n\t").encode("utf-16-le")) // 2
 
 
 def _frames(episode: Episode) -> Iterator[dict[str, Any]]:

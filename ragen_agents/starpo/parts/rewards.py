@@ -77,8 +77,8 @@ def graded_format(parsed: ParsedReply) -> float:
 def grounded(thought: str, coordinates: str) -> float:
     """Return the share of the places a thought tells of things in the game that are true of the state.
 
-    It reads the first mention of each kind of thing ("Player", "Box") with row and column behind it: later ones
-    are plans. Each true place counts once, so that repeating one earns nothing. 0 where there is none.
+    It reads the first mention of each kind of thing ("Player", "Box") with row and column behind it: later
+    ones are plans. Each true place counts once, so that repeating one earns nothing. 0 where there is none.
 
     Args:
         thought: Any text.

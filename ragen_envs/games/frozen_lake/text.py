@@ -105,7 +105,9 @@ class FrozenLakeText(BoardText):
         """Return where player, goal and holes beside the player are, and where the player may be then."""
         when = "after the first action" if env.success_rate < 1 else "after"
         if actions is None:
-            each = "row column or row column or row column" if env.success_rate < 1 else "row column"
+            each = (
+                "row column or row column or row column" if env.success_rate < 1 else "row column"
+            )
             return (
                 "player: row column; goal: row column; holes next to me: row column or none",
                 f"{when}: player {each}",
@@ -155,7 +157,7 @@ def _words(places: Sequence[Cell], separator: str = " or ") -> str:
 
 
 def _led(env: Any, places: Sequence[int], action: int) -> list[int]:
-    """Return the places to which an action may lead, the intended one first; from several, without repeats."""
+    """Return where an action may lead, the intended place first; from several places, without repeats."""
     slips = (0,) if env.success_rate == 1 else (0, 3, 1)
     ahead = [
         walk(place, (action + slip) % 4, env.height, env.width)

@@ -32,8 +32,10 @@ CELL_NAMES: Final = (
 CLOSED: Final = 9
 MINE: Final = 10
 _CLAIM: Final = re.compile(
-    rf"(?P<cell>{PLACE})\s*[:=]?\s*(?:is\s+|has\s+)?(?:(?P<closed>\d) (?:closed|hidden) neighbou?rs?|"
-    r"(?:a )?mine on (?P<mined>\d+) of (?P<boards>\d+)(?: possible boards)?|(?P<word>safe|(?:a )?mine|a guess))",
+    rf"(?P<cell>{PLACE})\s*[:=]?\s*(?:is\s+|has\s+)?(?:"
+    r"(?P<closed>\d) (?:closed|hidden) neighbou?rs?|"
+    r"(?:a )?mine on (?P<mined>\d+) of (?P<boards>\d+)(?: possible boards)?|"
+    r"(?P<word>safe|(?:a )?mine|a guess))",
     re.IGNORECASE,
 )
 
@@ -95,7 +97,7 @@ class MinesweeperText(BoardText):
         return " ".join(parts)
 
     def claims(self, env: Any, thought: str, executed: Sequence[str]) -> list[Claim]:
-        """Return the claims about cells, such as "safe": true if it holds on all boards that fit what is seen."""
+        """Return the claims about cells; "safe" is true if it holds on all boards that fit what is seen."""
         boards, after = oracle.consistent(env.mined, env.opened), split_thought(thought)[1]
         opened = {cell_of(action): action for action in executed}
         claims = []

@@ -114,7 +114,9 @@ class SokobanText(BoardText):
         lists = " ".join(f"{name.capitalize()} {_words(places)}." for name, places in seen.items())
         parts = [f"Places as row column. {lists} {countdown(budget)}"]
         for left, action in zip(range(budget.this_turn, 0, -1), actions, strict=False):
-            parts.append(f"{left} {ACTION_NAMES[action]} {_outcome(*_moved(cells, width, action))}.")
+            parts.append(
+                f"{left} {ACTION_NAMES[action]} {_outcome(*_moved(cells, width, action))}."
+            )
         if not open_targets(cells):
             parts.append("Solved.")
         return " ".join(parts)

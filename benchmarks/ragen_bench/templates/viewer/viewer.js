@@ -92,13 +92,29 @@ function drawReply(turn, error) {
     return;
   }
   let part = "plain";
-  const pieces = (turn ? turn.reply : error).split(/(<\/?(?:think|answer)>)/).map((piece) => {
+  let read = 0;
+  const pieces = (turn ? turn.reply : error).split(/(<\/?(?:think|answer)>)/).flatMap((piece) => {
     const tag = /^<(\/?)(think|answer)>$/.exec(piece);
-    if (!tag) return make("span", piece, part);
+    const begin = read;
+    read += piece.length;
+    if (!tag) return markClaims(piece, begin, part, turn ? turn.claims : []);
     part = tag[1] ? "plain" : tag[2];
     return make("span", piece, "tag");
   });
   at("reply").replaceChildren(...pieces);
+}
+
+function markClaims(piece, begin, part, claims) {
+  const spans = [];
+  let last = 0;
+  for (const [start, end, holds, fact] of claims) {
+    if (start - begin < last || end - begin > piece.length) continue;
+    spans.push(make("span", piece.slice(last, start - begin), part));
+    spans.push(make("span", piece.slice(start - begin, end - begin), holds ? "claim true" : "claim false"));
+    if (!holds) spans.push(make("span", ` [true: ${fact}]`, "fact"));
+    last = end - begin;
+  }
+  return [...spans, make("span", piece.slice(last), part)];
 }
 
 function captionOf(frame) {

@@ -1,0 +1,182 @@
+"""Check the thoughts of a run by the rules: how often their claims are true, and how agents differ.
+
+Claims about later moves are true less often, and plans differ in length. So moves are shown by their position
+in the plan, and agents are compared on levels where they planned the same number of moves.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
+from typing import Any, Final, NamedTuple
+
+import pandas as pd
+
+from ragen_agents.rollout import Episode
+from ragen_agents.rollout.claims import SHARES, CheckedThought, names_of
+from ragen_agents.rollout.episode_runner import make_env
+from ragen_bench.console.formats import Grid, number, percent, percent_interval
+from ragen_bench.evaluation.run_table import Run, mean
+from ragen_bench.runs.records import replay_spec
+from ragen_bench.stats.clusters import number_clusters
+from ragen_bench.stats.intervals import Interval, bootstrap_mean, wilson_mean
+from ragen_envs.game.claims import ClaimingFace
+from ragen_envs.game.oracle import Action
+
+Thoughts = Mapping[tuple[str, str], Mapping[int | None, tuple[str, Sequence[CheckedThought]]]]
+"""By agent and game, and there by `place`, the level's key and the thought of each turn."""
+
+_TITLES: Final = {
+    "made": "replies\nwith claims %", "per_thought": "claims per\nthought", "places": "places\ntrue %",
+    **{f"move_{n}": f"move {n}\ntrue %" for n in range(1, 6)}, "ends": "end\ntrue %",
+    "others": "others\ntrue %", "plan": "answer =\nplan %", "filled": "with last\nline %",
+    "after": "last line\ntrue %",
+}  # fmt: skip
+_THING: Final = re.compile(r"place [^_]+")
+COMPARED: Final = ("places", "move_1", "moves", "ends", "others", "plan", "after")
+
+COMPARED_NOTE: Final = (
+    "compared are the first replies on levels where both agents planned the same number of moves; see "
+    "docs/thoughts.md for what the shares do and do not say"
+)
+
+
+class Difference(NamedTuple):
+    """Two agents by one measure, in first replies on levels where both planned the same number of moves."""
+
+    game: str
+    agent: str
+    other: str
+    measure: str
+    n: int
+    """Pairs of replies."""
+    agent_mean: float
+    other_mean: float
+    difference: float
+    low: float
+    high: float
+
+
+def check_episode(episode: Episode) -> list[CheckedThought]:
+    """Play an episode again and return its thoughts, checked; [] if the game cannot check thoughts."""
+    env = make_env(replay_spec(episode))
+    thoughts = []
+    if isinstance(env.face, ClaimingFace):
+        for turn in episode.turns:
+            claims = env.claims(turn.reply, turn.cut_off)
+            actions: tuple[Action, ...] = env.play(turn.reply, turn.cut_off).parsed.actions
+            thoughts.append(CheckedThought(claims, actions))
+    return thoughts
+
+
+def check_run(run: Run, tick: Callable[[int, int], None]) -> Thoughts:
+    """Return the checked thoughts of a run's episodes; see `summary.explain_run` for ``tick``."""
+    checked: dict[tuple[str, str], dict[int | None, tuple[str, Sequence[CheckedThought]]]] = {}
+    total, done = sum(map(len, run.samples.values())), 0
+    for key, sample in run.samples.items():
+        for place, episode in sample.items():
+            if thoughts := check_episode(episode):
+                checked.setdefault(key, {})[place] = episode.instance.key, thoughts
+            done += 1
+            tick(done, total)
+    return checked
+
+
+def summarise_thoughts(checked: Thoughts) -> pd.DataFrame:
+    """Return a row for each game and agent.
+
+    Columns: ``game``, ``agent``, the number of ``replies``, and the mean of each measure of
+    `ragen_agents.rollout.claims.CheckedThought` over the replies where it is defined, with its 95% interval
+    ``_low`` and ``_high``, clustered by level, and their number ``_n``. What is not defined is nan.
+    """
+    rows = []
+    games = list(dict.fromkeys(game for _, game in checked))
+    for (agent, game), sample in sorted(checked.items(), key=lambda each: games.index(each[0][1])):
+        measured = [(key, t.measures()) for key, thoughts in sample.values() for t in thoughts]
+        row: dict[str, Any] = {"game": game, "agent": agent, "replies": len(measured)}
+        for name in names_of(each for _, each in measured):
+            defined = [(key, each[name]) for key, each in measured if name in each]
+            share = _interval([value for _, value in defined], [key for key, _ in defined])
+            bounds = {f"{name}_low": share.low, f"{name}_high": share.high}
+            row |= {name: share.estimate, **bounds, f"{name}_n": len(defined)}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _interval(values: Sequence[float], keys: Sequence[str]) -> Interval:
+    if len(set(keys)) < 2 or max(values) > 1:
+        return Interval(mean(values), math.nan, math.nan)
+    return wilson_mean(values, clusters=number_clusters(keys))
+
+
+def compare_thoughts(checked: Thoughts) -> pd.DataFrame:
+    """Return a `Difference` for each pair of agents that have claims, game and measure."""
+    rows = []
+    for (one, game), (other, same) in combinations(checked, 2):
+        if game != same:
+            continue
+        first, second = checked[one, game], checked[other, game]
+        pairs: dict[str, list[tuple[str, float, float]]] = {name: [] for name in COMPARED}
+        for place in first.keys() & second.keys():
+            (key, (a, *_)), (_, (b, *_)) = first[place], second[place]
+            if len(a.moves) == len(b.moves):
+                left, right = _with_moves(a), _with_moves(b)
+                for name in left.keys() & right.keys() & pairs.keys():
+                    pairs[name].append((key, left[name], right[name]))
+        for name, found in pairs.items():
+            if found:
+                keys, a_values, b_values = map(list, zip(*sorted(found), strict=True))
+                gaps = [a - b for a, b in zip(a_values, b_values, strict=True)]
+                each = bootstrap_mean(gaps, resamples=2000, seed=0, clusters=number_clusters(keys))
+                gap = each if each.low < each.high else each._replace(low=math.nan, high=math.nan)
+                rows.append(
+                    Difference(
+                        game, one, other, name, len(found), mean(a_values), mean(b_values), *gap
+                    )
+                )
+    return pd.DataFrame(rows, columns=Difference._fields)
+
+
+def _with_moves(thought: CheckedThought) -> dict[str, float]:
+    decided = [float(move.true) for move in thought.moves if move.true is not None]
+    return {**thought.measures(), **({"moves": mean(decided)} if decided else {})}
+
+
+def thoughts_grid(data: pd.DataFrame) -> Grid:
+    """Return the table of `summarise_thoughts` for people, without measures that nobody has."""
+    shown = [name for name in SHARES if name in data and data[name].max() > 0]
+    rows = [
+        [row["game"], row["agent"], *(_cell(row, name) for name in shown), str(row["replies"])]
+        for row in data.to_dict("records")
+        if row["made"]
+    ]
+    header = ["game", "agent", *(_TITLES[name] for name in shown), "replies"]
+    late = [_TITLES[name] for name in ("per_thought", "move_5", "move_4", "move_3", "move_2")]
+    hideable = tuple(name for name in (*late, "replies") if name in header)
+    return Grid(header, rows, left=2, hideable=hideable, intervals_hideable=True)
+
+
+def _cell(row: Mapping[Any, Any], name: str) -> str:
+    if name == "per_thought":
+        return number(row[name], 1)
+    if math.isnan(row.get(name, math.nan)):
+        return "-"
+    cell = percent_interval(row[name], row[f"{name}_low"], row[f"{name}_high"])
+    things = {each: share for each, share in row.items() if _THING.fullmatch(each) and share < 1}
+    if name != "places" or not things:
+        return cell
+    least = min(things, key=things.__getitem__)
+    return f"{cell} ({least.removeprefix('place ')} {percent(things[least])})"
+
+
+def compared_grid(data: pd.DataFrame) -> Grid:
+    """Return the table of `compare_thoughts` for people."""
+    header = ["game", "agents", "measure", "difference, points\n[95% CI]", "n"]
+    rows = [
+        [
+            row["game"], f"{row['agent']} − {row['other']}", row["measure"],
+            percent_interval(row["difference"], row["low"], row["high"]), str(row["n"]),
+        ]
+        for row in data.to_dict("records")
+    ]  # fmt: skip
+    return Grid(header, rows, left=3)
