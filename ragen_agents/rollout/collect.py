@@ -203,7 +203,7 @@ class Collector:
         replies = [self.codec.text(completion.ids) for completion in completions]
         before = [self.reward.before(env) for env in envs]
         cuts = [completion.finish == "length" for completion in completions]
-        claims = [env.claims(*each) for env, *each in zip(envs, replies, cuts, strict=True)]
+        claims = [e.claims(reply, cut) for e, reply, cut in zip(envs, replies, cuts, strict=True)]
         asked = [_Asked(env.messages, env.state_text(), env.budget) for env in envs]
         results = games.play(
             replies,

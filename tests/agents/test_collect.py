@@ -269,6 +269,22 @@ def test_parts_of_the_reward(codec):
     assert found[0].turns[0].rewards == {"game": 0, "penalty": 0, "format": 3, "grounded": 2}
 
 
+def test_predictions_are_paid_for_executed_actions(codec):
+    thought = "5 Left blocked. 4 Right to 1 2, box to 1 3. 3 Up to 1 1."
+    level = ["#######", "#PX__O#", "#######"]
+    shares = {"Left || Right || Up": 2 / 3, "Left": 1, "Right || Left": 0, "": 0}
+    for answer, share in shares.items():
+        text = f"<think>{thought}</think><answer>{answer}</answer>"
+        weights = Reward(game=0, penalty=0, prediction=3)
+        (played,) = collector(
+            codec, lambda _, text=text: text, reward=weights, level=level, max_turns=1
+        ).collect([GroupSpec(0, 1, {"seed": 1})], 0)
+        assert played.turns[0].rewards["prediction"] == pytest.approx(3 * share)
+    metrics = rollout_metrics([played])
+    assert metrics["claims/made"] == metrics["claims/move_1"] == metrics["claims/move_2"] == 1
+    assert metrics["claims/move_3"] == metrics["claims/plan"] == 0
+
+
 @pytest.mark.parametrize(
     ("reply", "graded"),
     [

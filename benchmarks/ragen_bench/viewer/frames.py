@@ -37,7 +37,7 @@ def show_episode(episode: Episode, judged: Ledger | None) -> dict[str, Any]:
     except ValueError as error:  # of actions that the game does not have, or without their rewards
         raise RagenError(f"{episode.key} does not replay; see ragen verify") from error
     decisions = [None] * len(episode.turns) if judged is None else judged.decisions
-    thoughts = check_episode(episode) or [None] * len(episode.turns)
+    thoughts = check_episode(episode) or [CheckedThought((), ())] * len(episode.turns)
     return {
         "index": episode.instance.index,
         "name": name_in_viewer(episode),
@@ -95,11 +95,11 @@ def _turn(turn: TurnRecord) -> dict[str, Any]:
     }
 
 
-def _claims(turn: TurnRecord, thought: CheckedThought | None) -> list[Any]:
+def _claims(turn: TurnRecord, thought: CheckedThought) -> list[Any]:
     """Return where each claim begins and ends in the reply as shown, whether it is true, and what is true."""
     return [
         [_shown(turn.reply[: claim.start]), _shown(turn.reply[: claim.end]), claim.true, claim.fact]
-        for claim in (thought.claims if thought else ())
+        for claim in thought.claims
         if claim.true is not None
     ]
 

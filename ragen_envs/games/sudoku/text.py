@@ -26,10 +26,10 @@ from ragen_envs.games.sudoku.dynamics import (
 
 CELL_NAMES: Final = ("empty", "one", "two", "three", "four")
 """Names of the cell codes, in their order."""
-_DIGITS: Final = r"(?:none|nothing|[1-4](?:[\s,]+[1-4])*\b)"
+_DIGITS: Final = r"(?:none|nothing|\d(?:[\s,]+\d)*\b)"
 _CLAIM: Final = re.compile(
     rf"(?P<cell>{PLACE})(?:\s+sees\s+(?P<seen>{_DIGITS}))?(?:(?:\s|,)*(?:so it is|must be|is|=)\s*"
-    r"(?P<digit>[1-4])\b)?",
+    r"(?P<digit>\d)\b)?",
     re.IGNORECASE,
 )
 _ROW: Final = re.compile(
