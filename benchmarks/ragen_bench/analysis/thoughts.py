@@ -144,7 +144,9 @@ def _with_moves(thought: CheckedThought) -> dict[str, float]:
 
 def thoughts_grid(data: pd.DataFrame) -> Grid:
     """Return the table of `summarise_thoughts` for people, without measures that nobody has."""
-    shown = [name for name in SHARES if name in data and data[name].max() > 0]
+    shown = [name for name in SHARES if name in data and data[name].notna().any()]
+    if not data["filled"].any():
+        shown.remove("filled")
     rows = [
         [row["game"], row["agent"], *(_cell(row, name) for name in shown), str(row["replies"])]
         for row in data.to_dict("records")
