@@ -48,4 +48,4 @@ def conversation_page() -> str:
 def _row(name: str, field: dict[str, Any]) -> str:
     shown = field | {"enum": _CHOICES[name]} if name in _CHOICES else field
     meaning = " ".join(field["description"].split()).replace("``", "`")
-    return f"| `{name}` | {field_values(shown)} | `{json.dumps(field['default'])}` | {meaning} |"
+    return f"| `{name}` | {field_values(shown)} | `{json.dumps(field.get('default', {}))}` | {meaning} |"

@@ -21,7 +21,7 @@ from ragen_agents.run_files.files import exclusive_lock
 from ragen_agents.starpo.config import check_conversation, check_split
 from ragen_envs.conversation import ConversationWrapper, format_reply, make
 from ragen_envs.errors import RagenError
-from ragen_envs.game.text import action_texts, explain
+from ragen_envs.game.text import action_texts
 from ragen_envs.levels.seeding import new_stream
 
 if TYPE_CHECKING:
@@ -134,9 +134,7 @@ def _play(
         if rng.random() < noise:
             actions = env.random_actions(rng, 1)
         names = action_texts(env.names, actions)
-        thought = None
-        if env.settings.think:
-            thought = explain(env.unwrapped, actions, env.budget, env.settings.claims)
+        thought = env.explain(actions) if env.settings.think else None
         reply = format_reply(names, thought)
         written = reply.removeprefix(prefix)
         ids = codec.written(written)

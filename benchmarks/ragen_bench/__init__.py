@@ -1,5 +1,7 @@
 """The benchmark: `evaluate` plays agents, `load` reads a run, `compare` pairs two agents by level.
 
+`sweep` plays agents along the axes of a sweep.
+
 Examples:
     >>> import ragen_bench as rb
     >>> run = rb.evaluate("oracle", games=["FrozenLake"], episodes=8)  # doctest: +SKIP
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ragen_bench.api.evaluate import compare, evaluate, evaluate_async
     from ragen_bench.api.run import EpisodeView, Pages, Run, load
+    from ragen_bench.api.sweep import SweepRun, sweep
     from ragen_bench.api.tables import Table
     from ragen_bench.config.suites import Suite, load_suite
     from ragen_bench.verification.run_verification import MismatchError, Verified
@@ -22,6 +25,7 @@ _MODULES = {
     "verification.run_verification": "MismatchError Verified",
     "config.suites": "Suite load_suite",
     "api.tables": "Table",
+    "api.sweep": "SweepRun sweep",
     "api.evaluate": "compare evaluate evaluate_async",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -38,6 +42,6 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "EpisodeView", "MismatchError", "Pages", "Run", "Suite", "Table", "Verified", "compare",
-    "evaluate", "evaluate_async", "load", "load_suite",
+    "EpisodeView", "MismatchError", "Pages", "Run", "Suite", "SweepRun", "Table", "Verified", "compare",
+    "evaluate", "evaluate_async", "load", "load_suite", "sweep",
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 from importlib import resources
+from pathlib import Path
 from typing import Any, Final, TypeVar, get_args
 
 import yaml
@@ -45,10 +46,31 @@ def bundled_names(folder: str) -> list[str]:
     return sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml"))
 
 
-def check_path(text: str) -> None:
-    """Raise `RagenError` for a text that must be the path of a YAML file which is not there."""
-    if text.endswith((".yaml", ".yml")) or "/" in text:
-        raise RagenError(f"there is no file '{text}'")
+def load_named(model: type[ModelT], folder: str, kind: str, name: str) -> ModelT:
+    """Load a YAML file of a folder of the package by its name, or any other by its path.
+
+    Args:
+        model: What it must be.
+        folder: A folder of the package.
+        kind: What errors call it, such as "suite".
+        name: Name or path.
+
+    Raises:
+        RagenError: There is no such file, or it is something else.
+    """
+    what, known = f"{kind} '{name}'", bundled_names(folder)
+    try:
+        if name in known:
+            text = (resources.files("ragen_bench") / folder / f"{name}.yaml").read_text("utf-8")
+        elif Path(name).is_file():
+            text = Path(name).read_text(encoding="utf-8")
+        elif name.endswith((".yaml", ".yml")) or "/" in name:
+            raise RagenError(f"there is no file '{name}'")
+        else:
+            raise RagenError(f"unknown {what}; use {', '.join(known)}, or the path of a YAML file")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RagenError(f"{what} cannot be read: {error}") from error
+    return validate(model, load_yaml(text, what), what)
 
 
 def dump_yaml(data: Any) -> str:

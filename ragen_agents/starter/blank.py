@@ -11,7 +11,7 @@ from ragen_agents.run_files.files import new_folder
 from ragen_agents.starpo.config import check_conversation
 from ragen_envs.conversation import format_reply, make
 from ragen_envs.errors import RagenError
-from ragen_envs.game.text import action_texts, explain
+from ragen_envs.game.text import action_texts
 from ragen_envs.levels.seeding import new_stream
 
 _RANDOM: Final = 0.3
@@ -80,7 +80,7 @@ def conversations(config: BlankConfig) -> list[str]:
             actions = env.oracle().actions
             if not actions or rng.random() < _RANDOM:
                 actions = env.random_actions(rng, 1)
-            thought = explain(env.unwrapped, actions, env.budget) if env.settings.think else None
+            thought = env.explain(actions) if env.settings.think else None
             reply = format_reply(action_texts(env.names, actions), thought)
             env.play(reply)
             lines += [reply, env.user]

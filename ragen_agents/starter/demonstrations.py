@@ -16,7 +16,6 @@ import numpy as np
 
 from ragen_envs.conversation import ConversationWrapper, format_reply, make
 from ragen_envs.game.oracle import Budget
-from ragen_envs.game.text import explain
 from ragen_envs.games.bandit import all_names, arm_names
 from ragen_envs.games.bandit.env import BanditEnv
 from ragen_envs.games.cube.env import CubeEnv
@@ -142,7 +141,7 @@ def demonstrate(rng: np.random.Generator, mixture: Mixture) -> Demonstration:
         else:
             actions = _CHOICES[type(env.unwrapped)](env, rng, noise, limit)
         answer = [env.names[a] for a in actions]
-        thought = explain(env.unwrapped, actions, env.budget) if env.settings.think else None
+        thought = env.explain(actions) if env.settings.think else None
         reply = format_reply(answer, thought)
         chat.append({"role": "assistant", "content": reply})
         env.play(reply)

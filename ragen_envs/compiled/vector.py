@@ -135,6 +135,10 @@ class GameVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self.copy = read_choice("copy", copy, (True, False))
         self.autoreset_mode = _read_autoreset_mode(autoreset_mode)
         self.single = self.game(render_mode=render_mode, **settings)
+        if self.single.orientation:
+            raise RagenError(
+                "orientation is for single envs; a vector env plays levels as they are"
+            )
         self._same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
         self._disabled = self.autoreset_mode is AutoresetMode.DISABLED
         self.metadata = {**self.single.metadata, "autoreset_mode": self.autoreset_mode}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ragen_envs.conversation.parser import format_reply
 from ragen_envs.conversation.prompt import example_prompt, state_text, turn_prompt
-from ragen_envs.conversation.settings import ConversationSettings, resolve_symbols
+from ragen_envs.conversation.settings import ConversationSettings, rename_actions, resolve_symbols
 from ragen_envs.errors import RagenError, SolverLimitError
 from ragen_envs.game.base import GameEnv, Instance
 from ragen_envs.game.oracle import Action, Budget
@@ -152,10 +152,11 @@ def _answer(
     if not actions:
         return None
     face = game.text
-    names = face.actions(game)
+    names = rename_actions(face.actions(game), settings.action_names)
     symbols = resolve_symbols(settings.symbols, face.vocabularies)
     shown = state_text(face, game, settings.observation, symbols)
-    thought = explain(game, actions, budget, settings.claims) if settings.think else None
+    shown_as = settings.claims, settings.action_names
+    thought = explain(game, actions, budget, *shown_as) if settings.think else None
     example = WorkedExample(
         user=turn_prompt(shown, 1, settings.max_actions, settings),
         reply=format_reply(action_texts(names, actions), thought),

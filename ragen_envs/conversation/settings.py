@@ -41,6 +41,8 @@ class ConversationSettings:
     """Number of earlier turns that the agent sees if ``history`` is "last", >= 1."""
     symbols: str | Mapping[str, str] = field(default="standard", hash=False)
     """Name of one of the game's symbol sets, or a mapping from cell names to single characters."""
+    action_names: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Other names for actions, such as ``{"Up": "North"}``; the other actions keep their names."""
     observation: str = GRID
     """How the state is shown. "image" puts a picture into each user message; games without a board add
     text."""
@@ -70,6 +72,11 @@ class ConversationSettings:
         self._set("demonstrations", shown)
         if isinstance(self.symbols, Mapping):  # what is remembered by settings must not change
             self._set("symbols", dict(self.symbols))
+        if not isinstance(self.action_names, Mapping):
+            raise RagenError(
+                f"action_names is {self.action_names!r}, but must be a mapping of names"
+            )
+        self._set("action_names", dict(self.action_names))
         for name in ("think", "think_prefix", "claims"):
             value = getattr(self, name)
             if not isinstance(value, bool):
@@ -152,3 +159,18 @@ def resolve_symbols(
     ) or len(set(signs)) != len(signs):
         raise RagenError(f"symbols is {dict(symbols)!r}, but each must be its own single character")
     return dict(symbols)
+
+
+def rename_actions(names: tuple[str, ...], others: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of a game's actions under the setting ``action_names``.
+
+    Raises:
+        RagenError: The game has no such action, or a reply could not tell the new names apart.
+    """
+    if unknown := [name for name in others if name not in names]:
+        raise RagenError(f"action_names has {unknown[0]!r}, but the actions are {', '.join(names)}")
+    new = tuple([str(others.get(name, name)) for name in names])
+    unclear = any(name != name.strip() or not name or "||" in name for name in new)
+    if unclear or len({name.casefold() for name in new}) < len(new):
+        raise RagenError(f"action_names is {dict(others)!r}, but each must be its own name")
+    return new

@@ -2,7 +2,7 @@
 
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import isfinite
 from typing import Any, SupportsFloat, TypeVar
 
@@ -37,14 +37,14 @@ from ragen_envs.conversation.protocol import (
     Picture,
     TurnResult,
 )
-from ragen_envs.conversation.settings import ConversationSettings, resolve_symbols
+from ragen_envs.conversation.settings import ConversationSettings, rename_actions, resolve_symbols
 from ragen_envs.conversation.words import WordReader
 from ragen_envs.errors import RagenError, ResetNeededError
 from ragen_envs.game.base import GameEnv
 from ragen_envs.game.claims import Claim, FormFace, check_thought
 from ragen_envs.game.free_text import FreeText
 from ragen_envs.game.oracle import Action, Advice, Budget, RandomBaseline
-from ragen_envs.game.text import IMAGE, TextFace, action_texts
+from ragen_envs.game.text import IMAGE, TextFace, action_texts, explain
 from ragen_envs.game.word_game import WordGameEnv
 
 _Answer = TypeVar("_Answer")
@@ -123,6 +123,8 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self.action_space: spaces.Space[str] = FreeText(MAX_REPLY_CHARACTERS)
         self.names: tuple[str, ...] = ()
         self._reader = WordReader(game) if isinstance(game, WordGameEnv) else None
+        if self.in_words and self.settings.action_names:
+            raise RagenError(f"action_names cannot be set for {game}, whose actions are words")
         self.end: ConversationEnd | None = None
         self.success: bool | None = False
         """Whether the goal is reached; None in an environment that does not say."""
@@ -151,7 +153,8 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         game = self._bare
         space = self.env.action_space
         count = int(space.n) if isinstance(space, spaces.Discrete) else None
-        self.names = checked_names(game, self.face.actions(game), count)
+        names = checked_names(game, self.face.actions(game), count)
+        self.names = rename_actions(names, self.settings.action_names)
         if self.settings.claims:
             self._lines = game.text.claim_lines(game, None)
         self.system = prompt.system_prompt(
@@ -400,6 +403,11 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         if self.state_text() != before:
             raise incomplete(self._bare, f"{method} changed the state of the game, but must not")
         return answer
+
+    def explain(self, actions: Sequence[Action]) -> str:
+        """Return a thought that leads to the next actions; see `ragen_envs.game.text.explain`."""
+        settings = self.settings
+        return explain(self._bare, actions, self.budget, settings.claims, settings.action_names)
 
     def random_baseline(self) -> RandomBaseline | None:
         """Return the value of random play under the remaining budget; None if it is not available."""

@@ -19,6 +19,7 @@ from ragen_envs.errors import (
 )
 from ragen_envs.game.arguments import read_choice
 from ragen_envs.game.free_text import FreeText
+from ragen_envs.game.grids import oriented
 from ragen_envs.game.oracle import Action, Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.game.text import GRID, OwnText, TextFace
 from ragen_envs.levels import seeding
@@ -120,6 +121,9 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
     split: str = TRAIN
     """Split that the next level is of, unless ``reset`` is asked for another one."""
 
+    orientation: int = 0
+    """Which rotation or reflection of each level is played, of a game whose levels are grids; see `oriented`.
+    """
     _fixed: str | None = None
     """The level that every reset plays instead of drawn ones, in text form; None for none."""
     _levels: tuple[str, ...] = ()
@@ -160,6 +164,8 @@ class GameEnv(gym.Env[ObsT, Any], ABC, Generic[ObsT]):
             self._reset_numbered(split, index, noise)
         else:
             self._reset_fresh(split, seed, noise)
+        if self.orientation:
+            self._load(oriented(self.level, self.orientation))
         self.split = split
         self._over = False
         return self.observe(), self.info(effective=False)

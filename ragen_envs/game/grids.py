@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ragen_envs.errors import RagenError
+from ragen_envs.game.arguments import read_count
 from ragen_envs.game.text import COORDINATES, GRID, Symbols
 
 _END_OF_ROW: Final = b"\xff"
@@ -61,6 +63,33 @@ def padded(board: NDArray[np.uint8], shape: tuple[int, int], fill: int) -> NDArr
     larger = np.full(shape, fill, np.uint8)
     larger[: board.shape[0], : board.shape[1]] = board
     return larger
+
+
+def oriented(level: str, orientation: int) -> str:
+    """Return a level, rows joined by /, as one of its eight rotations and reflections.
+
+    Args:
+        level: The level in text form.
+        orientation: From 0 to 7: modulo 4 the quarter turns counter-clockwise, which are mirrored left to
+            right from 4 on.
+    """
+    rows = level.split("/")
+    for _ in range(orientation & 3):
+        rows = ["".join(column) for column in zip(*rows, strict=True)][::-1]
+    return "/".join(row[::-1] if orientation & 4 else row for row in rows)
+
+
+def read_orientation(orientation: Any, height: int, width: int, own_levels: bool) -> int:
+    """Return an orientation; sides are those of levels, which must be square if they are drawn.
+
+    Raises:
+        RagenError: It is no number from 0 to 7, or would change the sides of drawn levels.
+    """
+    if read_count("orientation", orientation, 0, 7) & 1 and height != width and not own_levels:
+        raise RagenError(
+            f"orientation is {orientation}, but only square levels can make quarter turns"
+        )
+    return int(orientation)
 
 
 def signs_of(symbols: Symbols, cell_names: Sequence[str]) -> str:

@@ -1,6 +1,8 @@
 """What a game must say of itself to be played in words."""
 
+import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, Protocol, runtime_checkable
 
 from ragen_envs.game.oracle import Action, Budget
@@ -97,20 +99,31 @@ class ExplainingFace(Protocol):
         """
 
 
-def explain(env: Any, actions: Sequence[Action], budget: Budget, claims: bool = False) -> str:
+def explain(
+    env: Any,
+    actions: Sequence[Action],
+    budget: Budget,
+    claims: bool = False,
+    names: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """Return the thought of the game's text face, or the plan if the face has no ``explain``.
 
-    With ``claims`` it is between the two lines that the setting of that name asks for.
+    With ``claims`` it is between the two lines that the setting of that name asks for. Arguments are those of
+    `ExplainingFace`, and other ``names`` of actions by the game's names.
     """
     face: Any = env.text
     if isinstance(face, ExplainingFace):
         thought = face.explain(env, actions, budget)
     else:
         thought = f"My plan: {', then '.join(action_texts(face.actions(env), actions))}."
-    if not claims:
-        return thought
-    before, after = face.claim_lines(env, actions)
-    return "\n".join(filter(None, (before, thought, after)))
+    if claims:
+        before, after = face.claim_lines(env, actions)
+        thought = "\n".join(filter(None, (before, thought, after)))
+    for name in names:
+        thought = re.sub(rf"\b{re.escape(name)}\b", f"\0{name}\0", thought)
+    for name, other in names.items():  # in two steps, as one action may get the name of another
+        thought = thought.replace(f"\0{name}\0", other)
+    return thought
 
 
 def action_texts(names: Sequence[str], actions: Sequence[Action]) -> tuple[str, ...]:

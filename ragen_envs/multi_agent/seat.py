@@ -8,7 +8,12 @@ import numpy as np
 from ragen_envs.conversation import prompt
 from ragen_envs.conversation.parser import ParsedReply, parse_reply, whole_turn
 from ragen_envs.conversation.protocol import ConversationEnd, Message, TurnResult
-from ragen_envs.conversation.settings import SETTING_NAMES, ConversationSettings, resolve_symbols
+from ragen_envs.conversation.settings import (
+    SETTING_NAMES,
+    ConversationSettings,
+    rename_actions,
+    resolve_symbols,
+)
 from ragen_envs.errors import RagenError
 from ragen_envs.game.oracle import Advice, Budget
 from ragen_envs.game.text import FORMATS, IMAGE, action_texts
@@ -47,7 +52,7 @@ class Seat:
         limit = self.game.limit
         self.settings = replace(self._asked, max_turns=limit, max_actions=limit, actions_per_turn=1)
         face, view = self.game.text, SeatView(self.game, self.number)
-        self.names = face.actions(view)
+        self.names = rename_actions(face.actions(view), self.settings.action_names)
         self.end = None
         self.success = False
         self._turns: list[tuple[str, str]] = []

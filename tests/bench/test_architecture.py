@@ -19,7 +19,7 @@ DOOR = "(the package)"
 ENTRY = "__main__"
 ORDER = (
     BASE, "config", "console", "stats", "runs", "evaluation", "verification", "analysis",
-    "export", "viewer", "training", "training_sweeps", "reproduction", "leaderboard", "new_game",
+    "export", "viewer", "sweeps", "training", "training_sweeps", "reproduction", "leaderboard", "new_game",
     "play", "api", DOOR, "cli", ENTRY,
 )  # fmt: skip
 """A wing of ``ragen_bench`` imports only itself and wings before it."""

@@ -22,9 +22,10 @@ TABLES = [env_id for game in MULTI_AGENT_GAMES for env_id in (game.id, game.text
 FIELDS = {
     "Sokoban": {
         "size": 2.0, "boxes": True, "level": "######", "reward": "foo", "generator": ["sparse"],
-        "search_depth": "2", "levels": 3,
+        "search_depth": "2", "levels": 3, "orientation": 8,
     },
-    "FrozenLake": {"size": None, "p": "0.5", "success_rate": math.nan, "level": [1, 2], "levels": []},
+    "FrozenLake": {"size": None, "p": "0.5", "success_rate": math.nan, "level": [1, 2], "levels": [],
+                   "orientation": True},
     "Cube": {"scramble": "2", "level": []},
     "Countdown": {"numbers": 2.0, "level": 3},
     "Mastermind": {"level": ["a"]},

@@ -14,6 +14,7 @@ SETTINGS = {("train",): TRAINING, ("sft",): IMITATION, ("starter", "blank"): BLA
 OPTIONS = {
     "bench": {"--episodes": "2"},
     "match": {"--episodes": "2"},
+    "sweep": {"--episodes": "2"},
     "build": {"--results": "no-results"},
     "reproduce": {"--results": "results"},
     "path/to/FILE.gguf": {"--max-reply-tokens": "8"},
@@ -21,7 +22,7 @@ OPTIONS = {
     "endpoint.py": {"--seconds": "0.1", "--waves": "1"},
 }
 """By a word of the command."""
-ONE_GAME = {"bench": "Bandit", "match": "FrozenLakeRace"}
+ONE_GAME = {"bench": "Bandit", "match": "FrozenLakeRace", "sweep": "Sokoban"}
 """The game that a subcommand plays in a test where the page plays a whole suite of the project."""
 OWN_SUITES = ("core", "match")
 PAPER_MODEL = "path/to/qwen"

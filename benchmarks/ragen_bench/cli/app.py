@@ -23,6 +23,7 @@ from ragen_bench.cli.sft import sft
 from ragen_bench.cli.show import show
 from ragen_bench.cli.starter import starter_app
 from ragen_bench.cli.submit import submit
+from ragen_bench.cli.sweep import sweep
 from ragen_bench.cli.train import train
 from ragen_bench.cli.train_sweep import train_sweep
 from ragen_bench.cli.verify import verify
@@ -36,7 +37,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 PANELS: Final[dict[str, tuple[Callable[..., None] | typer.Typer, ...]]] = {
-    "Score": (bench, show, compare, verify, match, power),
+    "Score": (bench, sweep, show, compare, verify, match, power),
     "Understand": (view, explain, export),
     "Games": (games, play, new_game),
     "Train": (train, report, sft, models_app, starter_app),

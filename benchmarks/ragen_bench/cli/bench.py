@@ -61,21 +61,15 @@ def bench(
     """
     from ragen_bench.api.evaluate import evaluate
     from ragen_bench.cli.run_and_report import run_and_report
+    from ragen_bench.cli.show import print_run
 
     def play() -> tuple[Path, str | None]:
         run = evaluate(
-            agent or _default_agents(),
+            agent or default_agents(),
             suite=suite,
-            games=options.game or (),
-            episodes=options.episodes,
             levels=levels,
             attempts=attempts,
-            settings=options.settings,
-            seed=options.seed,
-            temperature=options.temperature,
-            max_reply_tokens=options.max_reply_tokens,
-            out=options.out,
-            retry_errors=options.retry_errors,
+            **options.arguments,
             **vars(endpoint.parsed),
             **vars(limits),
             backend=backend,
@@ -83,10 +77,10 @@ def bench(
         )
         return run.folder, run.stopped
 
-    run_and_report(play, options, by)
+    run_and_report(play, lambda folder: print_run(folder, options.style, options.wide, by))
 
 
-def _default_agents() -> list[str]:
+def default_agents() -> list[str]:
     """Return the controls and the starter, which is left out where its packages are missing."""
     if all(map(find_spec, ("torch", "transformers"))):
         return ["random", "starter", "oracle"]

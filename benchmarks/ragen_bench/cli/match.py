@@ -29,6 +29,7 @@ def match(
     Prints self-play and cross-play tables. An existing run directory is resumed.
     """
     from ragen_bench.cli.run_and_report import run_and_report
+    from ragen_bench.cli.show import print_run
     from ragen_bench.config.agents import make_policies, normalise_agents
     from ragen_bench.config.run_config import MatchConfig, agent_entries, default_directory
     from ragen_bench.config.suites import adapt_suite, load_suite
@@ -63,4 +64,4 @@ def match(
             folder, config, play_match_run, policies, budget, replies, options.retry_errors
         )
 
-    run_and_report(play, options)
+    run_and_report(play, lambda folder: print_run(folder, options.style, options.wide))

@@ -1,4 +1,4 @@
-"""What ``ragen bench`` and ``ragen match`` print at their end: a table, a directory, the next commands."""
+"""What ``ragen bench``, ``match`` and ``sweep`` print at their end: tables, directory, next commands."""
 
 import shlex
 import sys
@@ -9,8 +9,6 @@ from typing import Final
 import typer
 
 from ragen_bench.cli.interruption import InterruptedCommandError
-from ragen_bench.cli.run_options import RunOptions
-from ragen_bench.cli.show import print_run
 from ragen_bench.config.run_config import BaseConfig, MatchConfig, load_config
 from ragen_bench.evaluation.runner import RunInterrupt
 
@@ -19,14 +17,13 @@ STOPPED: Final = 3
 
 
 def run_and_report(
-    play: Callable[[], tuple[Path, str | None]], options: RunOptions, by: str | None = None
+    play: Callable[[], tuple[Path, str | None]], show: Callable[[Path], int]
 ) -> None:
     """Play a run, then print its table, its directory and what to do next.
 
     Args:
         play: Plays the run; returns its directory, and the limit that ended it early or None.
-        options: How the table is printed.
-        by: Number of each level by which the table shows the success; None for the usual table.
+        show: Prints the table of a run; returns how many of its episodes or matches failed.
 
     Raises:
         RagenError: The run cannot continue.
@@ -37,7 +34,7 @@ def run_and_report(
         folder, stopped = play()
     except RunInterrupt as interrupt:
         raise InterruptedCommandError(str(interrupt)) from None
-    failed = print_run(folder, options.style, options.wide, by)
+    failed = show(folder)
     config = load_config(folder)
     print(f"run: {folder}", file=sys.stderr)
     for line in _next_commands(folder, config):

@@ -92,6 +92,20 @@ class RunOptions:
         return read_overrides(self.setting or [])
 
     @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of `ragen_bench.evaluate` that these options stand for."""
+        kept = (
+            "episodes",
+            "settings",
+            "seed",
+            "temperature",
+            "max_reply_tokens",
+            "out",
+            "retry_errors",
+        )
+        return {"games": self.game or (), **{name: getattr(self, name) for name in kept}}
+
+    @property
     def sampling(self) -> dict[str, float | None]:
         """The fields of the suite's sampling settings that the command line replaces."""
         return {"temperature": self.temperature, "max_tokens": self.max_reply_tokens}

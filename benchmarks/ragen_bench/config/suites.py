@@ -2,15 +2,13 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from importlib import resources
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import gymnasium as gym
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from ragen_agents.rollout.episode_runner import EpisodeSpec, make_env
-from ragen_agents.run_files.yaml_files import bundled_names, check_path, load_yaml, validate
+from ragen_agents.run_files.yaml_files import bundled_names, load_named, validate
 from ragen_bench.config.extensions import imported_extensions
 from ragen_bench.config.game_names import (
     check_one_player,
@@ -37,6 +35,9 @@ __all__ = [
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 
 
+Split = Literal["train", "validation", "test"]
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -57,6 +58,8 @@ class Task(_Model):
     """Id of a conversation env, such as ``ragen/SokobanText-v0``, or of another environment of Gymnasium."""
     settings: dict[str, JsonValue] = Field(default_factory=dict)
     """Conversation settings and keywords of the game that differ from those of the id."""
+    split: Split | None = Field(default=None, exclude_if=lambda split: split is None)
+    """Split of its levels, instead of the suite's; omitted if none."""
 
 
 class Suite(_Model):
@@ -68,7 +71,7 @@ class Suite(_Model):
     """Raised with any change, because results of different versions are not comparable."""
     description: str = ""
     """One sentence."""
-    split: Literal["train", "validation", "test"] = "test"
+    split: Split = "test"
     """Split of the frozen levels."""
     episodes: int = Field(default=256, ge=1)
     """Levels of each task: the first ones of the split's pack."""
@@ -91,19 +94,7 @@ def load_suite(suite: str) -> Suite:
     Raises:
         RagenError: There is no such suite, or the file is not a suite.
     """
-    if suite in bundled_suites():
-        source = resources.files("ragen_bench") / "suites" / f"{suite}.yaml"
-        text = source.read_text(encoding="utf-8")
-    elif Path(suite).is_file():
-        try:
-            text = Path(suite).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise RagenError(f"suite '{suite}' cannot be read: {error}") from error
-    else:
-        known = ", ".join(bundled_suites())
-        check_path(suite)
-        raise RagenError(f"unknown suite '{suite}'; use {known}, or the path of a YAML file")
-    return validate(Suite, load_yaml(text, f"suite '{suite}'"), f"suite '{suite}'")
+    return load_named(Suite, "suites", "suite", suite)
 
 
 def adapt_suite(
@@ -141,7 +132,7 @@ def adapt_suite(
     changes["tasks"] = {
         name: validate(
             Task,
-            {"env": t.env, "settings": with_level_texts(t.env, {**t.settings, **settings})},
+            {**dict(t), "settings": with_level_texts(t.env, {**t.settings, **settings})},
             f"suite '{suite.name}', task '{name}'",
         )
         for name, t in tasks.items()
@@ -150,7 +141,7 @@ def adapt_suite(
         ((name, task),) = changes["tasks"].items()
         changes["episodes"] = episodes or own_level_count(task.settings)
         fitted = {**task.settings, **limits_for(task.env, task.settings)}
-        changes["tasks"] = {name: Task(env=task.env, settings=fitted)}
+        changes["tasks"] = {name: task.model_copy(update={"settings": fitted})}
     return validate(Suite, {**dict(suite), **changes}, f"suite '{suite.name}'")
 
 
@@ -250,7 +241,8 @@ def task_spec(suite: Suite, name: str, index: int, attempt: int = 0) -> EpisodeS
                 f"index is {index}, but levels has instances 0 to {len(levels) - 1}"
             )
         settings["level"] = levels[index].split("/")
-    return EpisodeSpec(name, task.env, index, suite.split, attempt, attempt, settings)
+    split = task.split or suite.split
+    return EpisodeSpec(name, task.env, index, split, attempt, attempt, settings)
 
 
 def _check_task(task: Task) -> None:

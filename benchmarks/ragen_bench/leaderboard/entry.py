@@ -307,8 +307,8 @@ def _check_suite(suite: Suite) -> None:
         )
     prompt = prompt_settings(suite)
     for name, task in suite.tasks.items():
-        expected = {**bundled.tasks[name].settings, **prompt}
-        if task.env != bundled.tasks[name].env or task.settings != expected:
+        original = bundled.tasks[name]
+        if task != original.model_copy(update={"settings": {**original.settings, **prompt}}):
             raise EntryError(
                 f"config.suite.tasks.{name} is not that of the suite '{suite.name}'; an entry may change "
                 f"{_list(PROMPT_SETTINGS)}, and must change them alike for all games"

@@ -1,6 +1,5 @@
 """Draw the curves of a sweep, or where its training collapses."""
 
-import io
 import math
 import statistics
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from ragen_bench.console.drawings import STYLE, svg_of
 from ragen_bench.console.formats import Grid, number
 from ragen_bench.reproduction.measurements import Runs
 from ragen_bench.reproduction.reproduction_config import Column, Reproduction
@@ -40,15 +40,6 @@ _LABELS: Final = {
     "gradient/bucket6/entropy": "entropy's gradient,\nlargest deviations",
 }
 _DASHES: Final[Any] = {"as published": ("-", (0, (5, 1))), "controlled": ("--", ":", "-.")}
-STYLE: Final[Any] = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "ragen",
-}
-"""Of all drawings of sweeps."""
 
 
 def draw_curves(what: Reproduction, runs: Runs) -> str | None:
@@ -80,9 +71,7 @@ def draw_curves(what: Reproduction, runs: Runs) -> str | None:
             for pair in zip(*reversed(panel.get_legend_handles_labels()), strict=True)
         )  # fmt: skip
         figure.legend(list(handles.values()), list(handles), loc="outside right upper")
-        drawing = io.StringIO()
-        figure.savefig(drawing, format="svg", metadata={"Date": None})
-    return drawing.getvalue()
+        return svg_of(figure)
 
 
 def line_styles(sweep: Sweep) -> dict[str, tuple[str, Any]]:
@@ -238,9 +227,7 @@ def draw_phase(data: pd.DataFrame) -> str:
         for axis, (title, part) in zip(axes, panels, strict=True):
             image = _draw_map(axis, title, part, 100 * data["success"].max())
         figure.colorbar(image, ax=axes, label="success, %")
-        drawing = io.StringIO()
-        figure.savefig(drawing, format="svg", metadata={"Date": None})
-    return drawing.getvalue()
+        return svg_of(figure)
 
 
 def _panels(data: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:

@@ -29,6 +29,7 @@ __all__ = [
     "holm",
     "mcnemar_exact",
     "paired_bootstrap",
+    "square_and_add",
 ]
 
 
@@ -122,7 +123,7 @@ def compare_rates(
     if phi > 0:
         phi *= 1 - 2 / len(left)
     return PairedResult(
-        _square_and_add(float((first - second).mean()), one, other, phi),
+        square_and_add(float((first - second).mean()), one, other, phi),
         sign_flip(cluster_sums(first - second, clusters), resamples, np.random.default_rng(seed)),
         len(first),
         int(np.count_nonzero(solved[0] & ~solved[1])),
@@ -226,10 +227,10 @@ def _newcombe(both: int, a_only: int, b_only: int, n: int, confidence: float) ->
         association = max(association - n / 2, 0.0)
     margins = math.prod((both + a_only, b_only + neither, both + b_only, a_only + neither))
     phi = association / math.sqrt(margins) if margins else 0.0
-    return _square_and_add((a_only - b_only) / n, first, second, phi)
+    return square_and_add((a_only - b_only) / n, first, second, phi)
 
 
-def _square_and_add(
+def square_and_add(
     estimate: float, first: Interval, second: Interval, correlation: float
 ) -> Interval:
     """Return the interval for the difference of two correlated rates from the intervals of each."""

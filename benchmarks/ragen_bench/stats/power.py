@@ -17,6 +17,7 @@ from ragen_bench.stats.permutation import assignments, smallest_p
 
 __all__ = [
     "Design",
+    "levels_for",
     "plan_designs",
     "plan_levels",
     "power_of_seeds",
@@ -152,6 +153,22 @@ def power_of(effect: float, error: float, freedom: float, alpha: float = 0.05) -
     return float(stats.nct.sf(critical, freedom, effect / error))
 
 
+def levels_for(effect: float, design: Design, alpha: float, power: float = 0.8) -> int | None:
+    """Return the fewest levels on which two fixed models show a difference, or None if none are enough.
+
+    Args:
+        effect: The true difference, > 0.
+        design: Rate and correlation; its levels do not count, and ``seed_sd`` is 0.
+        alpha: Level of the test.
+        power: Chance to find the difference.
+    """
+    counts = range(1, _MOST_LEVELS + 1)
+    place = bisect_left(
+        counts, power, key=lambda n: design._replace(levels=n).power_at(effect, alpha)
+    )
+    return counts[place] if place < len(counts) else None
+
+
 def smallest_effect(design: Design, power: float = 0.8, alpha: float = 0.05) -> float:
     """Return the smallest difference that a design finds with the given power, infinite if there is none."""
 
@@ -197,6 +214,7 @@ def seeds_for(
 
 _LEVELS = (64, 128, 256, 512, 1024, 2048)
 _SEEDS = (4, 5, 10, 20)
+_MOST_LEVELS = 4096
 
 
 def plan_designs(effect: float, base: Design) -> pd.DataFrame:
@@ -213,14 +231,16 @@ def plan_designs(effect: float, base: Design) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def plan_levels(effect: float, base: Design) -> pd.DataFrame:
+def plan_levels(effect: float, base: Design, alpha: float = 0.05) -> pd.DataFrame:
     """Return a row for each number of levels that two fixed models play once (``base.seed_sd`` is 0).
+
+    The test is at the level ``alpha``.
 
     Columns: ``levels``; ``power``, the chance to find the effect; ``finds``, the smallest difference that
     is found with a power of 80%, infinite if there is none.
     """
     designs = [base._replace(seeds=1, levels=levels) for levels in _LEVELS]
-    rows = [(d.levels, d.power(effect), smallest_effect(d)) for d in designs]
+    rows = [(d.levels, d.power_at(effect, alpha), smallest_effect(d, alpha=alpha)) for d in designs]
     return pd.DataFrame(rows, columns=["levels", "power", "finds"])
 
 

@@ -2,16 +2,13 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib import resources
-from pathlib import Path
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from ragen_agents.run_files.yaml_files import bundled_names, check_path, load_yaml, validate
+from ragen_agents.run_files.yaml_files import bundled_names, load_named
 from ragen_agents.starpo import PRESETS
 from ragen_bench.config.suites import Name, Task, load_suite
-from ragen_envs.errors import RagenError
 
 ScaleName = Literal["laptop", "paper"]
 Regime = Literal["one-turn"]
@@ -186,17 +183,4 @@ def load_sweep(sweep: str) -> Sweep:
     Raises:
         RagenError: There is no such sweep, or the file is not a sweep.
     """
-    what = f"sweep '{sweep}'"
-    if sweep in bundled_sweeps():
-        source = resources.files("ragen_bench") / "training_sweeps" / f"{sweep}.yaml"
-        text = source.read_text(encoding="utf-8")
-    elif Path(sweep).is_file():
-        try:
-            text = Path(sweep).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise RagenError(f"{what} cannot be read: {error}") from error
-    else:
-        known = ", ".join(bundled_sweeps())
-        check_path(sweep)
-        raise RagenError(f"unknown {what}; use {known}, or the path of a YAML file")
-    return validate(Sweep, load_yaml(text, what), what)
+    return load_named(Sweep, "training_sweeps", "sweep", sweep)

@@ -49,9 +49,9 @@ def config_checks(config: RunConfig, episode: Episode) -> Iterator[Check]:
     instance = episode.instance
     yield Check(None, "suite_version", episode.suite_version, SUITE_VERSION)
     yield Check(None, "env_id", episode.env_id, task.env)
-    settings = task_spec(config.suite, episode.task, instance.index or 0).env_kwargs
-    yield Check(None, "env_kwargs", episode.env_kwargs, settings)
-    yield Check(None, "instance.split", instance.split, config.suite.split)
+    spec = task_spec(config.suite, episode.task, instance.index or 0)
+    yield Check(None, "env_kwargs", episode.env_kwargs, spec.env_kwargs)
+    yield Check(None, "instance.split", instance.split, spec.split)
     yield Check(None, "instance.seed", instance.seed, None)
     yield Check(None, "instance.noise", instance.noise, episode.attempt)
     yield Check(None, "sampling_seed", episode.sampling_seed, config.suite.seed)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ragen_envs.game.arguments import check_either, read_number, read_rows, read_sides
 from ragen_envs.game.base import GameEnv, read_action
-from ragen_envs.game.grids import padded
+from ragen_envs.game.grids import padded, read_orientation
 from ragen_envs.game.oracle import Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.games.frozen_lake import dynamics, generator, image, oracle, text
 from ragen_envs.games.frozen_lake.dynamics import ACTION_NAMES
@@ -57,7 +57,9 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
     tile. `success_rate`: probability to move in the intended direction; 1 means no slipping.
     `level`: a fixed map as rows of `_OGP` or of Gymnasium's `SFHG`. `levels`: a file of maps in either
     alphabet, with blank lines between them, or a list of maps, each its rows joined by `/`. Observations
-    of maps of several sizes are padded with holes.
+    of maps of several sizes are padded with holes. `orientation`: which of the eight rotations and
+    reflections of every map is played, from 0 to 7: modulo 4 the quarter turns counter-clockwise, which
+    are mirrored from 4 on, as are the slips.
 
     ## Version History
     * v0: Initial version.
@@ -78,6 +80,7 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         success_rate: float = 1 / 3,
         level: Sequence[str] | None = None,
         levels: str | PathLike[str] | Sequence[str] | None = None,
+        orientation: int = 0,
         split: str = TRAIN,
         render_mode: str | None = None,
     ) -> None:
@@ -90,14 +93,19 @@ class FrozenLakeEnv(GameEnv[NDArray[np.uint8]]):
         if self.own_levels:
             sizes = [text.decode_level(each)[1:3] for each in self.own_levels]
             self.height, self.width = (max(sides) for sides in zip(*sizes, strict=True))
+        own = bool(self.own_levels)
+        self.orientation = read_orientation(orientation, self.height, self.width, own)
         self.distribution = f"frozen_lake-{self.height}x{self.width}-{self.p:g}"
-        self._shape = self.height, self.width
+        sides = self.height, self.width
+        self._shape = sides[::-1] if self.orientation & 1 else sides
         self.observation_space = spaces.Box(0, dynamics.PLAYER_ON_GOAL, self._shape, np.uint8)
         self.action_space = spaces.Discrete(4)
 
     def play(self, action: int) -> tuple[float, bool, bool]:
         """Walk in a direction, or where the ice turns it."""
         turn = dynamics.turned(self.success_rate, self.rng.random())
+        if self.orientation & 4:
+            turn = -turn
         direction, before = (action + turn) & 3, self.position
         self.position, reward, ended = dynamics.step(self.tiles, self._ways, before, direction)
         self._slipped = turn != 0

@@ -18,7 +18,7 @@ from ragen_envs.game.arguments import (
     read_sides,
 )
 from ragen_envs.game.base import GameEnv
-from ragen_envs.game.grids import padded
+from ragen_envs.game.grids import padded, read_orientation
 from ragen_envs.game.oracle import Advice, Budget, RandomBaseline, as_budget
 from ragen_envs.games.sokoban import image, oracle, text
 from ragen_envs.games.sokoban.dynamics import (
@@ -97,7 +97,9 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
     boxes than targets are solved when every target has a box. Observations of levels of several sizes
     are padded with walls. `generator`: the level distribution, "ragen" or "gym-sokoban"; see
     `ragen_envs.games.sokoban.laws`. `search_depth`: depth of the search in reverse play, at least 3. A
-    depth of d allows d - 2 steps; None means 300.
+    depth of d allows d - 2 steps; None means 300. `orientation`: which of the eight
+    rotations and reflections of every level is played, from 0 to 7: modulo 4 the quarter turns
+    counter-clockwise, which are mirrored from 4 on.
 
     ## Version History
     * v0: Initial version.
@@ -124,6 +126,7 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         levels: str | PathLike[str] | Sequence[str] | None = None,
         generator: str = RAGEN,
         search_depth: int | None = None,
+        orientation: int = 0,
         split: str = TRAIN,
         render_mode: str | None = None,
     ) -> None:
@@ -143,9 +146,12 @@ class SokobanEnv(GameEnv[NDArray[np.uint8]]):
         if search_depth is not None:
             search_depth = read_count("search_depth", search_depth, 3)
         self.law = law_of(generator, search_depth, self.height, self.width, self.boxes)
+        own = bool(self.own_levels)
+        self.orientation = read_orientation(orientation, self.height, self.width, own)
         name = law_name(generator, search_depth)
         self.distribution = f"sokoban-{self.height}x{self.width}-{self.boxes}{name}"
-        self._shape = self.height, self.width
+        sides = self.height, self.width
+        self._shape = sides[::-1] if self.orientation & 1 else sides
         self.observation_space = spaces.Box(0, PLAYER_ON_TARGET, self._shape, np.uint8)
         self.action_space = spaces.Discrete(4)
 

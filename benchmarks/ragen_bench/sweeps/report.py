@@ -1,0 +1,186 @@
+"""Tables of a sweep: each point against its reference, and where the variance of outcomes comes from."""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby, product
+from math import nan
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from ragen_bench.console.formats import Grid, interval, number, percent, percent_interval
+from ragen_bench.evaluation.level_clusters import level_clusters
+from ragen_bench.evaluation.run_table import Run, Sample, summarise
+from ragen_bench.stats.clusters import number_clusters
+from ragen_bench.stats.intervals import FloatArray, Interval, wilson_mean
+from ragen_bench.stats.paired import compare_rates, holm, square_and_add
+from ragen_bench.stats.variance_shares import SAMPLING, variance_shares
+from ragen_bench.sweeps.sweep import Place, Sweep
+
+_KEPT: Final = (
+    "n", "success", "success_low", "success_high", "score", "score_low", "score_high", "random_success",
+    "optimal_success", "mean_return", "valid", "turns", "reply_tokens", "errors",
+)  # fmt: skip
+_UNKNOWN: Final = Interval(nan, nan, nan)
+
+
+def sweep_table(run: Run, sweep: Sweep) -> pd.DataFrame:
+    """Return a row for each game, axis, agent and point that was played.
+
+    Columns: ``game``, ``axis``, ``agent``, ``point``, ``task``; of `summarise` ``n``, ``success``, ``score``
+    and their intervals, the exact ``random_success`` and ``optimal_success``, ``mean_return``, ``valid``,
+    ``turns``, ``reply_tokens``, ``errors``; ``executed``, the share of the actions in valid form that were
+    executed; ``reference``, the point that this one is compared with; ``difference`` of their success rates
+    with ``difference_low`` and ``difference_high``; ``paired``, whether both are of the same levels, and then
+    the p-value ``p``, and ``p_holm``, adjusted over the points of the axis. Levels that repeat are one unit.
+    """
+    known = {(row["game"], row["agent"]): row for row in summarise(run).to_dict("records")}
+    listed = sweep.places(list(run.config.suite.tasks))
+    rows: list[dict[str, Any]] = []
+    for (game, axis), points in groupby(listed, key=lambda each: (each.game, each.axis)):
+        places = list(points)
+        for agent in [entry.name for entry in run.config.agents]:
+            own = [
+                {
+                    "game": game, "axis": axis, "agent": agent, "point": place.point, "task": place.task,
+                    **{name: known[place.task, agent][name] for name in _KEPT},
+                    "executed": _executed(run.samples[agent, place.task]),
+                    **_compare(run, agent, place, known),
+                }
+                for place in places
+                if (place.task, agent) in known
+            ]  # fmt: skip
+            tested = [row for row in own if row["p"] == row["p"]]
+            for row, p in zip(tested, holm([row["p"] for row in tested]), strict=True):
+                row["p_holm"] = float(p)
+            rows += own
+    return pd.DataFrame(rows)
+
+
+def _executed(sample: Sample) -> float:
+    """Return the share of the actions that were read that ran: the game may end before the others."""
+    turns = [turn for episode in sample.values() for turn in episode.turns]
+    read = sum(len(turn.actions) for turn in turns)
+    return sum(len(turn.executed) for turn in turns) / read if read else nan
+
+
+def _compare(
+    run: Run, agent: str, place: Place, known: Mapping[tuple[str, str], Mapping[Any, Any]]
+) -> dict[str, Any]:
+    """Return the columns of `sweep_table` that compare a point with its reference."""
+    a, b = (run.samples.get((agent, task), {}) for task in (place.task, place.reference))
+    pairs = [(a[index], b[index]) for index in a if index in b and place.task != place.reference]
+    paired = all(one.instance.key == other.instance.key for one, other in pairs)
+    change, p = _UNKNOWN, nan
+    if not paired:
+        first, second = (
+            Interval(*(known[task, agent][f"success{end}"] for end in ("", "_low", "_high")))
+            for task in (place.task, place.reference)
+        )
+        change = square_and_add(first.estimate - second.estimate, first, second, 0.0)
+    elif pairs:
+        solved = np.array([(one.success, other.success) for one, other in pairs])
+        clusters = level_clusters(one for one, _ in pairs)
+        change, p, *_ = compare_rates(solved[:, 0], solved[:, 1], clusters)
+    return {
+        "reference": place.reference.rpartition(".")[2], "difference": change.estimate,
+        "difference_low": change.low, "difference_high": change.high, "paired": paired, "p": p, "p_holm": nan,
+    }  # fmt: skip
+
+
+def sweep_grids(data: pd.DataFrame, sweep: Sweep) -> dict[str, Grid]:
+    """Return the table of `sweep_table` for people, one of each axis, by title."""
+    header = [
+        "game", "agent", "point", "success %\n[95% CI]", "random\n%", "optimum\n%", "score",
+        "against reference\n[95% CI] pp", "p Holm", "turns", "executed\n%", "valid\n%",
+    ]  # fmt: skip
+    hideable = ("valid\n%", "executed\n%", "turns", "score")
+    grids = {}
+    for axis, part in data.groupby("axis", sort=False):
+        rows = [
+            [
+                row["game"], row["agent"], row["point"],
+                percent_interval(row["success"], row["success_low"], row["success_high"]),
+                percent(row["random_success"]), percent(row["optimal_success"]), number(row["score"], 1),
+                _change(row), "" if np.isnan(row["p_holm"]) else f"{row['p_holm']:.3g}",
+                number(row["turns"]), percent(row["executed"]), percent(row["valid"]),
+            ]
+            for row in part.to_dict("records")
+        ]  # fmt: skip
+        title = f"{sweep.name} {sweep.version}, {axis}: {sweep.axes[str(axis)].label}"
+        grids[title] = Grid(header, rows, left=3, hideable=hideable)
+    return grids
+
+
+def _change(row: dict[Any, Any]) -> str:
+    if row["point"] == row["reference"]:
+        return "reference"
+    return interval(
+        100 * row["difference"], 100 * row["difference_low"], 100 * row["difference_high"], 1
+    )
+
+
+def shares_table(run: Run, sweep: Sweep) -> pd.DataFrame:
+    """Return the share of each source in the variance of success on twins, by game and agent.
+
+    Columns: ``game``, ``agent``, ``source``: "level", an axis of twins, or "sampling" (with the chance of the
+    game); ``share`` in [0, 1] with ``share_low`` and ``share_high`` (`variance_shares`); ``consistency``, how
+    often the outcome in another form, or of another attempt, is that of the reference, with
+    ``consistency_low`` and ``consistency_high``.
+    """
+    rows: list[dict[str, Any]] = []
+    suite, attempts = run.config.suite, run.config.attempts
+    twins = [place for place in sweep.places(list(suite.tasks)) if sweep.axes[place.axis].twins]
+    games = dict.fromkeys(place.game for place in twins)
+    for game, agent in product(games, [entry.name for entry in run.config.agents]):
+        forms: dict[str, list[str]] = {}
+        for place in twins:
+            if place.game == game:
+                names = forms.setdefault(place.axis, [place.reference])
+                names += [place.task] if place.task != place.reference else []
+        samples = [run.samples.get((agent, task), {}) for names in forms.values() for task in names]
+        if suite.episodes < 2 or any(len(each) < suite.episodes * attempts for each in samples):
+            continue
+        factors = {axis: _outcomes(run, agent, names) for axis, names in forms.items()}
+        clusters = number_clusters([samples[0][i].instance.key for i in range(suite.episodes)])
+        pairs = {axis: (outcomes[:, :1], outcomes[:, 1:]) for axis, outcomes in factors.items()}
+        if attempts > 1:
+            tried = next(iter(factors.values()))[:, :1]
+            pairs[SAMPLING] = tried[..., :1], tried[..., 1:]
+        for source, share in variance_shares(factors, clusters).items():
+            alike = _UNKNOWN
+            if source in pairs:
+                same = (pairs[source][0] == pairs[source][1]).mean(axis=(1, 2))
+                alike = wilson_mean(same, clusters=clusters)
+            rows.append({
+                "game": game, "agent": agent, "source": source,
+                "share": share.estimate, "share_low": share.low, "share_high": share.high,
+                "consistency": alike.estimate, "consistency_low": alike.low,
+                "consistency_high": alike.high,
+            })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _outcomes(run: Run, agent: str, tasks: Sequence[str]) -> FloatArray:
+    """Return the outcomes of an agent's episodes, (levels, tasks, attempts)."""
+    outcomes = np.empty((run.config.suite.episodes, len(tasks), run.config.attempts))
+    for column, task in enumerate(tasks):
+        for episode in run.samples[agent, task].values():
+            outcomes[episode.instance.index or 0, column, episode.attempt] = episode.success
+    return outcomes
+
+
+def shares_grid(data: pd.DataFrame) -> Grid:
+    """Return the table of `shares_table` for people."""
+    header = ["game", "agent", "source", "share of variance %\n[95% CI]", "consistency %\n[95% CI]"]
+    rows = [
+        [
+            row["game"], row["agent"], row["source"],
+            *(
+                percent_interval(*(row[f"{name}{end}"] for end in ("", "_low", "_high")))
+                for name in ("share", "consistency")
+            ),
+        ]
+        for row in data.to_dict("records")
+    ]  # fmt: skip
+    return Grid(header, rows, left=3)

@@ -1,0 +1,191 @@
+"""A sweep of fixed models as a YAML file: axes of points, each of which becomes a task of a suite."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+
+from ragen_agents.run_files.yaml_files import bundled_names, load_named
+from ragen_bench.config.game_names import short_names, text_id_of
+from ragen_bench.config.suites import Name, SamplingSettings, Split, Suite, Task
+from ragen_envs.conversation import make
+from ragen_envs.errors import RagenError
+from ragen_envs.game.base import GameEnv
+from ragen_envs.levels.instances import has_pack, load_pack
+from ragen_envs.levels.splits import TEST
+from ragen_envs.registration import text_ids
+
+STANDARD: Final = "standard"
+_MOST_DRAWS: Final = 100
+"""Levels drawn at most for each one that no pack holds."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Point(_Model):
+    """What is played at one place of an axis."""
+
+    settings: dict[str, JsonValue] = Field(default_factory=dict)
+    """Settings of the conversation or the game, over those of its id."""
+    games: dict[Name, dict[str, JsonValue]] = Field(default_factory=dict)
+    """Further settings by game; the point is then left out for games that are not named."""
+    split: Split = TEST
+    """Split of the frozen levels."""
+    drawn: bool = False
+    """Play levels of the split that are drawn now and are not frozen, instead of frozen ones."""
+
+
+class Axis(_Model):
+    """Points that differ in one thing."""
+
+    label: str
+    """What the points differ in."""
+    points: dict[Name, Point] = Field(min_length=1)
+    reference: Name | None = None
+    """The point that others are compared with; None for the standard of the sweep."""
+    twins: bool = False
+    """Whether all points are the same levels in another form, so that only the agent can tell them apart."""
+
+
+class Place(NamedTuple):
+    """A point of a game, as a task of the suite."""
+
+    game: str
+    axis: str
+    point: str
+    task: str
+    reference: str
+    """Task of the point with which this one is compared; its own for the reference."""
+
+
+class Sweep(_Model):
+    """What is played, and along which axes."""
+
+    name: Name
+    version: int = Field(ge=1)
+    """Raised with any change, because results of different versions are not comparable."""
+    description: str
+    """One sentence."""
+    games: list[Name] = Field(min_length=1)
+    """What is played by default."""
+    episodes: int = Field(default=64, ge=1)
+    """Levels at each point."""
+    attempts: int = Field(default=1, ge=1, le=1024)
+    """Attempts at each level."""
+    sampling: SamplingSettings = SamplingSettings()
+    standard: Point | None = None
+    """The reference of all axes that do not have one of their own."""
+    axes: dict[Name, Axis] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _check(self) -> "Sweep":
+        for name, axis in self.axes.items():
+            if axis.reference is None and self.standard is None:
+                raise ValueError(f"axis '{name}' has no reference, and the sweep no standard")
+            if axis.reference is not None and axis.reference not in axis.points:
+                raise ValueError(
+                    f"axis '{name}': reference '{axis.reference}' is none of its points"
+                )
+        return self
+
+    @cached_property
+    def varied(self) -> frozenset[str]:
+        """Names of the settings that points set."""
+        points = [point for axis in self.axes.values() for point in axis.points.values()]
+        given = [each for point in points for each in (point.settings, *point.games.values())]
+        return frozenset(name for settings in given for name in settings)
+
+    @property
+    def comparisons(self) -> int:
+        """The most comparisons with a reference along one axis."""
+        return max(len(axis.points) - (axis.reference is not None) for axis in self.axes.values())
+
+    def places(self, tasks: Sequence[str]) -> list[Place]:
+        """Return the points of all axes that are among the tasks of a suite, references first."""
+        games = dict.fromkeys(task.partition(".")[0] for task in tasks)
+        listed = []
+        for game in games:
+            for name, axis in self.axes.items():
+                own = [(point, f"{game}.{name}.{point}") for point in axis.points]
+                if axis.reference is None:
+                    own.insert(0, (STANDARD, f"{game}.{STANDARD}"))
+                first = dict(own)[axis.reference or STANDARD]
+                listed += [
+                    Place(game, name, point, task, first) for point, task in own if task in tasks
+                ]
+        return listed
+
+    def suite(self, games: Sequence[str], episodes: int | None, level_seed: int) -> Suite:
+        """Return the suite whose tasks are all points.
+
+        Args:
+            games: Names or ids of games; () for those of the sweep.
+            episodes: Levels at each point; None for the sweep's.
+            level_seed: Seed of the levels that are drawn now.
+
+        Raises:
+            RagenError: There is no such game, or it has no levels of one's own.
+        """
+        count = episodes or self.episodes
+        known = {text_id: name for name, text_id in short_names(text_ids()).items()}
+        tasks: dict[str, Task] = {}
+        for env in map(text_id_of, games or self.games):
+            game = known.get(env, env).replace("/", "-").replace(".", "-")
+            points = {STANDARD: self.standard} if self.standard is not None else {}
+            for name, axis in self.axes.items():
+                points |= {f"{name}.{point}": each for point, each in axis.points.items()}
+            for place, point in points.items():
+                if not point.games or game in point.games:
+                    settings = {**point.settings, **point.games.get(game, {})}
+                    if point.drawn:
+                        settings["levels"] = draw_levels(
+                            env, settings, point.split, count, level_seed
+                        )
+                    tasks[f"{game}.{place}"] = Task(
+                        env=env, settings=settings, split=_kept(point.split)
+                    )
+        return Suite(
+            name=self.name, version=self.version, description=self.description, episodes=count,
+            sampling=self.sampling, tasks=tasks,
+        )  # fmt: skip
+
+
+def _kept(split: Split) -> Split | None:
+    return None if split == TEST else split
+
+
+def draw_levels(
+    env: str, settings: Mapping[str, Any], split: str, count: int, seed: int
+) -> list[JsonValue]:
+    """Return levels that no pack holds, in text form, drawn in the order of the generator."""
+    game = make(env, **settings).unwrapped
+    if not isinstance(game, GameEnv) or not game.has_packs:
+        raise RagenError(f"{env} has no frozen levels from which others could be told apart")
+    packed = has_pack(game.distribution, split)
+    frozen = {each.level for each in load_pack(game.distribution, split)} if packed else set()
+    levels: dict[str, None] = {}
+    game.reset(seed=seed, options={"split": split})
+    for _ in range(_MOST_DRAWS * count):
+        if game.level not in frozen:
+            levels[game.level] = None
+        if len(levels) == count:
+            return list(levels)
+        game.reset()
+    raise RagenError(f"{env} has fewer than {count} levels that are not frozen; use --episodes")
+
+
+def bundled_sweeps() -> list[str]:
+    """Return the names of the sweeps of fixed models that come with the package."""
+    return bundled_names("sweeps")
+
+
+def load_sweep(sweep: str) -> Sweep:
+    """Load a sweep by its name or from a YAML file.
+
+    Raises:
+        RagenError: There is no such sweep, or the file is not a sweep.
+    """
+    return load_named(Sweep, "sweeps", "sweep", sweep)
