@@ -40,6 +40,9 @@ def draw_sweep(data: pd.DataFrame, sweep: Sweep, title: str, ages: Mapping[str, 
         for row in grid:
             row[0].set_ylabel("success, %")
         figure.suptitle(title)
+        if not ages:
+            known = grid[0][0].get_legend_handles_labels()
+            figure.legend(*known, loc="outside upper right", ncols=3, fontsize=7)
         return svg_of(figure)
 
 
@@ -67,4 +70,5 @@ def _draw_panel(panel: Any, lines: dict[Any, pd.DataFrame]) -> None:
     if max(len(label.get_text()) for label in panel.get_xticklabels()) > _LONG:
         panel.tick_params(axis="x", rotation=40)
     panel.set_ylim(0, 105)
-    panel.legend(fontsize=7)
+    if several:
+        panel.legend(fontsize=7)
