@@ -34,7 +34,8 @@ def told(name, seed):
     """Return a game, the oracle's actions, its thought between the two lines, and the claims."""
     env = game(name, seed)
     actions = env.oracle(BUDGET).actions[:5]
-    thought = explain(env, actions, BUDGET, claims=True)
+    before, after = env.text.claim_lines(env, actions)
+    thought = f"{before}\n{explain(env, actions, BUDGET)}\n{after}"
     return env, actions, thought, check_thought(env.text, env, thought, actions)
 
 
@@ -211,7 +212,7 @@ def test_the_setting_claims_asks_for_two_lines_and_shows_them_filled():
     )
     reply = env.examples[0].reply
     assert re.search(
-        r"<think>player: \d \d; box: \d \d; target: \d \d\n.*\nafter: player \d \d", reply
+        r"<think>player: \d \d; box: \d \d; target: \d \d\nMy plan: .*\nafter: player \d \d", reply
     )
     assert "after: player row column" in env.play("nothing").text
     with pytest.raises(RagenError, match="has no lines to fill in"):

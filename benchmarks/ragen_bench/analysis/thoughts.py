@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pandas as pd
 
@@ -33,28 +33,15 @@ _TITLES: Final = {
     "after": "last line\ntrue %",
 }  # fmt: skip
 _THING: Final = re.compile(r"place [^_]+")
+_COLUMNS: Final = (
+    "game", "agent", "other", "measure", "n", "agent_mean", "other_mean", "difference", "low", "high",
+)  # fmt: skip
 COMPARED: Final = ("places", "move_1", "moves", "ends", "others", "plan", "after")
 
 COMPARED_NOTE: Final = (
     "compared are the first replies on levels where both agents planned the same number of moves; see "
     "docs/thoughts.md for what the shares do and do not say"
 )
-
-
-class Difference(NamedTuple):
-    """Two agents by one measure, in first replies on levels where both planned the same number of moves."""
-
-    game: str
-    agent: str
-    other: str
-    measure: str
-    n: int
-    """Pairs of replies."""
-    agent_mean: float
-    other_mean: float
-    difference: float
-    low: float
-    high: float
 
 
 def check_episode(episode: Episode) -> list[CheckedThought]:
@@ -110,7 +97,12 @@ def _interval(values: Sequence[float], keys: Sequence[str]) -> Interval:
 
 
 def compare_thoughts(checked: Thoughts) -> pd.DataFrame:
-    """Return a `Difference` for each pair of agents that have claims, game and measure."""
+    """Return a row for each game, pair of agents and measure that both have.
+
+    Columns: ``game``, ``agent``, ``other``, ``measure``; the number ``n`` of pairs of first replies on levels
+    where both planned the same number of moves; ``agent_mean`` and ``other_mean``; their ``difference`` with
+    its 95% interval ``low`` and ``high``, a bootstrap over levels, or nan where all pairs are alike.
+    """
     rows = []
     for (one, game), (other, same) in combinations(checked, 2):
         if game != same:
@@ -130,11 +122,9 @@ def compare_thoughts(checked: Thoughts) -> pd.DataFrame:
                 each = bootstrap_mean(gaps, resamples=2000, seed=0, clusters=number_clusters(keys))
                 gap = each if each.low < each.high else each._replace(low=math.nan, high=math.nan)
                 rows.append(
-                    Difference(
-                        game, one, other, name, len(found), mean(a_values), mean(b_values), *gap
-                    )
+                    [game, one, other, name, len(found), mean(a_values), mean(b_values), *gap]
                 )
-    return pd.DataFrame(rows, columns=Difference._fields)
+    return pd.DataFrame(rows, columns=list(_COLUMNS))
 
 
 def _with_moves(thought: CheckedThought) -> dict[str, float]:
