@@ -14,16 +14,16 @@ from ragen_envs.game.text import OwnText
 class HonestText(OwnText):
     """Reads "coin at 7" and plans such as "Right to 4, Right to 5"."""
 
-    def claims(self, env: Any, thought: str, executed: Sequence[int]) -> list[Claim]:
+    def claims(
+        self, env: Any, thought: str, executed: Sequence[int], names: tuple[str, ...]
+    ) -> list[Claim]:
         claims, player = [], env.player
         for match in re.finditer(r"coin (?:is )?at (\d+)", thought):
             claims.append(made("place coin", match, int(match[1]) == env.coin, f"coin {env.coin}"))
-        for match, action in read_steps(thought, env.action_names, r" to \d+", len(thought)):
+        for match, action in read_steps(thought, names, r" to \d+", len(thought)):
             player = min(max(player + (1 if action else -1), 0), LENGTH - 1)
             true = int(match["said"].split()[-1]) == player if match["said"] else None
-            claims.append(
-                made(MOVE, match, true, f"{env.action_names[action]} to {player}", action)
-            )
+            claims.append(made(MOVE, match, true, f"{names[action]} to {player}", action))
         return claims
 
 

@@ -218,7 +218,7 @@ class ConversationWrapper(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         """
         with named_errors(self._bare):
             parsed = self._read(reply, truncated)
-            claims = check_thought(self.face, self._bare, parsed.thought, self._allowed(parsed))
+            claims = check_thought(self._bare, parsed.thought, self._allowed(parsed), self.names)
         start = reply.find(parsed.thought)
         return tuple(c._replace(start=start + c.start, end=start + c.end) for c in claims)
 

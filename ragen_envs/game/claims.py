@@ -55,13 +55,16 @@ class Claim(NamedTuple):
 class ClaimingFace(Protocol):
     """A text face that can also check thoughts."""
 
-    def claims(self, env: Any, thought: str, executed: Sequence[Any]) -> list[Claim]:
+    def claims(
+        self, env: Any, thought: str, executed: Sequence[Any], names: tuple[str, ...]
+    ) -> list[Claim]:
         """Return the claims of a thought, in any order.
 
         Args:
             env: The unwrapped game before the turn; it is only read.
             thought: Any text.
             executed: The actions of the answer that may run.
+            names: Names of the actions in the conversation; see the setting ``action_names``.
         """
 
 
@@ -194,9 +197,14 @@ def count_predicted(claims: Sequence[Claim], executed: Sequence[Action]) -> int:
 
 
 def check_thought(
-    face: Any, env: Any, thought: str, executed: Sequence[Action]
+    env: Any, thought: str, executed: Sequence[Action], names: tuple[str, ...] | None = None
 ) -> tuple[Claim, ...]:
-    """Return the claims of a thought in the order of the text; () if the game cannot check them."""
+    """Return the claims of a thought in the order of the text; () if the game cannot check them.
+
+    Arguments are those of `ClaimingFace`; by default, actions have the game's names.
+    """
+    face = env.text
     if not thought or not isinstance(face, ClaimingFace):
         return ()
-    return tuple(sorted(face.claims(env, thought, executed), key=lambda claim: claim.start))
+    claims = face.claims(env, thought, executed, names or face.actions(env))
+    return tuple(sorted(claims, key=lambda claim: claim.start))

@@ -36,7 +36,7 @@ def told(name, seed):
     actions = env.oracle(BUDGET).actions[:5]
     before, after = env.text.claim_lines(env, actions)
     thought = f"{before}\n{explain(env, actions, BUDGET)}\n{after}"
-    return env, actions, thought, check_thought(env.text, env, thought, actions)
+    return env, actions, thought, check_thought(env, thought, actions)
 
 
 def places(*claims):
@@ -93,7 +93,7 @@ def test_a_changed_statement_is_the_only_false_one(name, seed, data):
     else:
         new = env.names[1 - [each.casefold() for each in env.names].index(old.casefold())]
     changed = thought[: claim.start + start] + new + thought[claim.start + end :]
-    false = [c for c in check_thought(env.text, env, changed, actions) if c.true is False]
+    false = [c for c in check_thought(env, changed, actions) if c.true is False]
     assert [(c.start, c.kind) for c in false] == [(claim.start, claim.kind)]
 
 
@@ -133,7 +133,7 @@ def test_a_slow_checker_that_plays_the_game_agrees(name, seed, plan):
         else:
             truths.append(said == there)
     thought = "I think: " + "; ".join(parts) + ". Solved!"
-    claims = check_thought(env.text, env, thought, [action for action, *_ in plan])
+    claims = check_thought(env, thought, [action for action, *_ in plan])
     assert [claim.true for claim in claims if claim.kind == MOVE] == truths
     if name != "FrozenLakeDeterministic":
         assert [claim.true for claim in claims if claim.kind == END] == [played.success]
@@ -150,7 +150,7 @@ def test_the_places_of_slips_are_those_where_the_walker_ends_up():
     listed = sorted(reached - {"1 2"})
     for said, true in ((listed, True), (listed[:1], False), (["0 0", listed[0]], False)):
         thought = f"5 Right to 1 2, slips to {' or '.join(said)}."
-        (claim,) = check_thought(env.text, env, thought, (2,))
+        (claim,) = check_thought(env, thought, (2,))
         assert claim.true is true
     assert row == 1
 
@@ -166,7 +166,7 @@ def test_the_places_of_slips_are_those_where_the_walker_ends_up():
 )
 def test_numbers_and_brackets_are_read_as_people_write_them(thought, true):
     env = game("Sokoban", level=["#####", "#PXO#", "#___#", "#####"])
-    assert places(*check_thought(env.text, env, thought, (3,))) == true
+    assert places(*check_thought(env, thought, (3,))) == true
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_numbers_and_brackets_are_read_as_people_write_them(thought, true):
 )
 def test_a_plan_ends_where_it_can_no_longer_be_followed(thought, true):
     env = game("Sokoban", level=["#####", "#PXO#", "#___#", "#####"])
-    claims = check_thought(env.text, env, thought, ())
+    claims = check_thought(env, thought, ())
     assert [claim.true for claim in claims if claim.kind == MOVE] == true
 
 
@@ -201,6 +201,19 @@ def test_claims_of_a_reply_have_their_place_in_it_and_count_executed_actions():
     result = env.play(reply)
     assert count_predicted(claims, result.executed) == 1
     assert count_predicted(claims[2:], result.executed) == 0
+
+
+def test_other_names_of_actions_are_read():
+    level = ["#####", "#PXO#", "#___#", "#####"]
+    env = make("ragen/SokobanText-v0", level=level, action_names={"Down": "Right", "Right": "East"})
+    env.reset(seed=0)
+    claims = env.claims(
+        "<think>5 East to 1 2. 4 Right to 2 2</think><answer>East || Right</answer>"
+    )
+    assert [(claim.true, claim.fact) for claim in claims] == [
+        (True, "East to 1 2, box to 1 3"), (False, "Right blocked"),
+    ]  # fmt: skip
+    assert [claim.action for claim in claims] == [3, 1]
 
 
 def test_the_setting_claims_asks_for_two_lines_and_shows_them_filled():
@@ -228,7 +241,7 @@ def test_a_game_of_ones_own_checks_thoughts(monkeypatch):
     env = honest_corridor.HonestCorridorEnv()
     env.start("3 7")
     thought = "The coin is at 7. Right to 4, Right to 6"
-    claims = check_thought(env.text, env, thought, (1, 1))
+    claims = check_thought(env, thought, (1, 1))
     assert [(claim.true, claim.fact) for claim in claims] == [
         (True, "coin 7"), (True, "Right to 4"), (False, "Right to 5"),
     ]  # fmt: skip

@@ -61,18 +61,24 @@ class BanditText:
             f"My choice. {sounds}: {env.names[actions[0]]}."
         )
 
-    def claims(self, env: Any, thought: str, executed: Sequence[int]) -> list[Claim]:  # noqa: ARG002
+    def claims(
+        self,
+        env: Any,
+        thought: str,
+        executed: Sequence[int],
+        names: tuple[str, ...],  # noqa: ARG002
+    ) -> list[Claim]:
         """Return the claims about names: how one sounds, and whether it pays more on average.
 
         They are knowledge, which nothing that is shown decides.
         """
         safe = _sounds_safe(env)
         arms = {"safe": safe, "risky": 1 - safe, "pays more on average": env.oracle().actions[0]}
-        either = "|".join(map(re.escape, env.names))
+        either = "|".join(map(re.escape, names))
         form = rf"\b(?:sounds (safe|risky)|(pays more on average))\W{{1,3}}({either})(?!\w)"
         claims = []
         for match in re.compile(form, re.IGNORECASE).finditer(thought):
-            right = env.names[arms[(match[1] or match[2]).casefold()]]
+            right = names[arms[(match[1] or match[2]).casefold()]]
             what = f"sounds {match[1]}" if match[1] else match[2]
             true = match[3].casefold() == right.casefold()
             claims.append(made("knowledge", match, true, f"{what}: {right}"))

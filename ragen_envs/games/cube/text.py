@@ -84,15 +84,17 @@ class CubeText(BoardText):
             parts.append("Solved.")
         return " ".join(parts)
 
-    def claims(self, env: Any, thought: str, executed: Sequence[int]) -> list[Claim]:
+    def claims(
+        self, env: Any, thought: str, executed: Sequence[int], names: tuple[str, ...]
+    ) -> list[Claim]:
         """Return the claims about the fewest turns, now and after each turn, and "Solved"."""
         end, after = split_thought(thought)
         state, final, moves = env.state, env.state, list[Claim]()
-        for match, action in read_steps(thought, ACTION_NAMES, _LEAVES, end):
+        for match, action in read_steps(thought, names, _LEAVES, end):
             state = state if is_solved(state) else turned(state, action)
             left = fewest_turns(state)
             said = None if match["n"] is None else int(match["n"]) == left
-            moves.append(made(MOVE, match, said, f"{ACTION_NAMES[action]} leaves {left}", action))
+            moves.append(made(MOVE, match, said, f"{names[action]} leaves {left}", action))
         for action in executed:
             final = final if is_solved(final) else turned(final, action)
         left, then = fewest_turns(env.state), fewest_turns(final)

@@ -74,7 +74,9 @@ class FrozenLakeText(BoardText):
             places[name] = [cell for cell, tile in enumerate(env.tiles) if tile == code]
         return places_text(places, env.height, env.width, "Tiles not listed are frozen.")
 
-    def claims(self, env: Any, thought: str, executed: Sequence[int]) -> list[Claim]:
+    def claims(
+        self, env: Any, thought: str, executed: Sequence[int], names: tuple[str, ...]
+    ) -> list[Claim]:
         """Return the claims about player, goal and holes, and about each move.
 
         On slippery ice, a claim names all places to which the moves up to there may have led.
@@ -82,7 +84,7 @@ class FrozenLakeText(BoardText):
         end, after = split_thought(thought)
         claims = [*read_places(thought, _things(env), 0, end)]
         places = [env.position]
-        for match, action in read_steps(thought, ACTION_NAMES, _OUTCOME, end):
+        for match, action in read_steps(thought, names, _OUTCOME, end):
             before, places = places, _led(env, places, action)
             said, real = cells_of(match["said"] or ""), [divmod(p, env.width) for p in places]
             true = None
@@ -90,7 +92,7 @@ class FrozenLakeText(BoardText):
                 true = sorted(said) == sorted(real) if len(before) == 1 else set(said) == set(real)
                 true = true and (said[0] == real[0] or len(before) > 1)
                 true = true and (match["stays"] is None or places == before)
-            fact = f"{ACTION_NAMES[action]} to {_words(real)}"
+            fact = f"{names[action]} to {_words(real)}"
             claims.append(made(MOVE, match, true, fact, action))
             ending = _END.match(thought, match.end(), end)
             if said and ending is not None:

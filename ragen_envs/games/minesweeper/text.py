@@ -96,7 +96,13 @@ class MinesweeperText(BoardText):
             parts.append(f"{place_name(cell, SIDE)} {known}.")
         return " ".join(parts)
 
-    def claims(self, env: Any, thought: str, executed: Sequence[str]) -> list[Claim]:
+    def claims(
+        self,
+        env: Any,
+        thought: str,
+        executed: Sequence[str],
+        names: tuple[str, ...],  # noqa: ARG002
+    ) -> list[Claim]:
         """Return the claims about cells; "safe" is true if it holds on all boards that fit what is seen."""
         boards, after = oracle.consistent(env.mined, env.opened), split_thought(thought)[1]
         opened = {cell_of(action): action for action in executed}

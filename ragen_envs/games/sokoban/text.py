@@ -121,12 +121,14 @@ class SokobanText(BoardText):
             parts.append("Solved.")
         return " ".join(parts)
 
-    def claims(self, env: Any, thought: str, executed: Sequence[int]) -> list[Claim]:
+    def claims(
+        self, env: Any, thought: str, executed: Sequence[int], names: tuple[str, ...]
+    ) -> list[Claim]:
         """Return the claims about player, boxes and targets, about each move, and "Solved"."""
         width, cells = env.width, bytearray(env.cells)
         end, after = split_thought(thought)
         claims = [*read_places(thought, _things(cells, width), 0, end)]
-        steps = [*read_steps(thought, ACTION_NAMES, _OUTCOME, end)]
+        steps = [*read_steps(thought, names, _OUTCOME, end)]
         for match, action in steps:
             player, box = _moved(cells, width, action) if open_targets(cells) else (None, None)
             said, true = cells_of(match["said"] or ""), None
@@ -134,7 +136,7 @@ class SokobanText(BoardText):
                 true = said[0] == (player or _player(cells, width)) and said[1:] in ([], [box])
             elif match["said"]:
                 true = player is None
-            fact = f"{ACTION_NAMES[action]} {_outcome(player, box)}"
+            fact = f"{names[action]} {_outcome(player, box)}"
             claims.append(made(MOVE, match, true, fact, action))
         final = bytearray(env.cells)
         for action in executed:

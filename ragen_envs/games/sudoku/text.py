@@ -90,7 +90,13 @@ class SudokuText(BoardText):
             grid = placed(grid, placement)
         return " ".join(parts)
 
-    def claims(self, env: Any, thought: str, executed: Sequence[str]) -> list[Claim]:
+    def claims(
+        self,
+        env: Any,
+        thought: str,
+        executed: Sequence[str],
+        names: tuple[str, ...],  # noqa: ARG002
+    ) -> list[Claim]:
         """Return the claims about what cells see, what rows miss, and which digit a cell must hold."""
         end, after = split_thought(thought)
         grid, answer, claims = env.grid, next(solutions(env.grid), None), list[Claim]()
