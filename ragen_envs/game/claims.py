@@ -206,5 +206,5 @@ def check_thought(
     face = env.text
     if not thought or not isinstance(face, ClaimingFace):
         return ()
-    claims = face.claims(env, thought, executed, names or face.actions(env))
+    claims = face.claims(env, thought, executed, names or env.text.actions(env))
     return tuple(sorted(claims, key=lambda claim: claim.start))
