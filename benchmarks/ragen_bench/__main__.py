@@ -117,7 +117,8 @@ def _run_command(arguments: Sequence[str] | None, received: Sequence[int]) -> in
     except Exception as error:
         # Errors of the command line's usage; their class moved between versions of typer.
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):
-            return _fail(error.format_message() or "see ragen --help")
+            message = error.format_message()  # none where the help was shown instead
+            return _fail(message) if message else FAILED
         raise
 
 

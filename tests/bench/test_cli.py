@@ -13,7 +13,9 @@ import pytest
 import yaml
 from ragen_bench.__main__ import main
 from ragen_bench.cli import app
+from ragen_bench.console import progress
 from ragen_bench.play.terminal import read_actions
+from rich.console import Console
 from typer.testing import CliRunner
 
 from ragen_agents.starter import STARTER
@@ -89,6 +91,28 @@ def test_help_wraps_at_the_width_of_the_terminal(monkeypatch):
     shown = CliRunner().invoke(app, ["train", "--help"]).output
     paragraph = next(line for line in shown.splitlines() if "An existing run directory" in line)
     assert paragraph.rstrip().endswith("seconds of an iteration.")
+
+
+def test_the_first_screen_says_what_to_type_first():
+    shown = CliRunner().invoke(app, []).output
+    assert "Start with ragen bench" in shown
+    for command in ([], ["bench"], ["leaderboard", "build"]):
+        shown += CliRunner().invoke(app, [*command, "--help"]).output
+    assert "bool" not in shown
+
+
+def test_progress_of_a_long_name_fits_80_columns(monkeypatch):
+    console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
+    monkeypatch.setattr(progress, "stderr_console", lambda: console)
+    bar = progress.RunProgress().of(0, 10_000)
+    bar.start("openai:meta-llama/Llama-3.1-8B-Instruct", "SokobanNewVocab", 0, 10_000)
+    bar._bar.update(bar._row, completed=5000)
+    console.print(bar._bar.get_renderable())
+    shown = console.file.getvalue()
+    assert "SokobanNewVocab · Llama" in shown
+    assert " 5000/10000 " in shown
+    assert shown.rstrip().endswith(" left")
+    assert len(shown.splitlines()) == 1
 
 
 # --- what is wrong with the words ----------------------------------------------------------------

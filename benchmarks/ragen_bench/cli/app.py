@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from ragen_bench.cli.bench import bench
 from ragen_bench.cli.compare import compare
@@ -30,8 +31,31 @@ from ragen_bench.cli.verify import verify
 from ragen_bench.cli.view import view
 from ragen_envs import __version__
 
+
+class _Flags:
+    """Shows no type beside an option without a value, in place of ``<bool>``."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for each in parameters:
+            if getattr(each, "is_flag", False):
+                each.metavar = ""
+        return parameters
+
+
+class _Command(_Flags, TyperCommand):
+    pass
+
+
+class _Group(_Flags, TyperGroup):
+    pass
+
+
 app = typer.Typer(
-    help="Games for language agents, and a benchmark whose results can be verified by replay.",
+    cls=_Group,
+    help="Games for language agents, and a benchmark whose results can be verified by replay.\n\n"
+    "Start with ragen bench --episodes 32, which scores three agents, then ragen view RUN, or play yourself: "
+    "ragen play sokoban.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -56,9 +80,11 @@ def _help_text(command: Callable[..., Any]) -> str:
 for panel, commands in PANELS.items():
     for command in commands:
         if isinstance(command, typer.Typer):
-            app.add_typer(command, rich_help_panel=panel)
+            for nested in command.registered_commands:
+                nested.cls = _Command
+            app.add_typer(command, cls=_Group, rich_help_panel=panel)
         else:
-            app.command(help=_help_text(command), rich_help_panel=panel)(command)
+            app.command(cls=_Command, help=_help_text(command), rich_help_panel=panel)(command)
 
 
 def _print_version(requested: bool) -> None:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Self
+from typing import Final, Self
 
 from rich.console import Console
 from rich.progress import (
@@ -46,6 +46,10 @@ class TerminalBar(ResourceContext):
             resources.callback(self._bar.stop)
 
 
+_NUMBERS_WIDTH: Final = 50
+"""What the bar, the count, the rate and the time that is left need beside a name."""
+
+
 class RateColumn(ProgressColumn):
     """Episodes in a second."""
 
@@ -83,7 +87,11 @@ class RunProgress(TerminalBar):
         self._name = f"{task} · {agent}"
         self._total, self._played, self._left = total, 0, total - done
         self._started = time.perf_counter()
-        self._bar.update(self._row, description=self._name)
+        width = self._console.width - _NUMBERS_WIDTH
+        short = f"{task} · {agent.rpartition('/')[2]}" if len(self._name) > width else self._name
+        if len(short) > width:
+            short = f"{short[: width - 1]}…"
+        self._bar.update(self._row, description=short)
 
     def advance(self, episodes: int) -> None:
         """Count episodes."""

@@ -94,10 +94,16 @@ def _introduction(env: ConversationWrapper) -> str:
         level = f"fresh level, --seed {instance.seed}"
     rules, legend = env.face.rules(env.unwrapped), env.face.legend(env.symbols)
     shown = introduction(rules, legend, env.names, env.settings)
-    letters = "; first letters, arrow characters and arrow keys work too" if _letters(env) else ""
+    letters = ", or their first letters such as rru" if _letters(env) else ""
+    keys = ""
+    if {name.casefold() for name in env.names} >= set(_ARROW_KEYS.values()):
+        turn = min(env.settings.actions_per_turn, env.budget.actions)
+        keys = f"Arrow keys work too; {turn} of them play a turn without Enter. "
+        if turn == 1:
+            keys = "Arrow keys play without Enter. "
     return (
-        f"{shown}\n{level}. Write actions, separated by ||{letters}. hint: the best actions; "
-        "quit: stop."
+        f"{shown}\n{level}. Below is what a model sees. Write actions, separated by ||{letters}, and press "
+        f"Enter. {keys}hint: the best actions; quit: stop."
     )
 
 
@@ -111,7 +117,7 @@ def paint(env: ConversationWrapper) -> Text:
         text.append("\n" if number else "")
         if len(line) > 1 and set(line) <= board:
             for sign in line:
-                text.append(f"{sign} ", styles.get(sign, ""))
+                text.append(sign, styles.get(sign, ""))
         else:
             text.append(line)
     return text

@@ -62,7 +62,7 @@ class SweepView(TerminalBar):
 
     def _text(self, tasks: Sequence[SweepTask]) -> str:
         names = ", ".join(f"{task.game} {task.cell} {task.path.name}" for task in tasks)
-        return f"{self._done}/{self._tasks} tasks  {names}"
+        return f"{self._done} of {self._tasks} models done  {names}"
 
 
 def _size(task: SweepTask) -> int:
