@@ -160,7 +160,11 @@ def _drawn(
     for name, points in series.items():
         marker = "o" if len(points) < 2 or points[1][0] - points[0][0] > 1 else ""
         axes.plot(
-            *zip(*points, strict=True), label=name, marker=marker, markersize=3, linewidth=1.4
+            *zip(*points, strict=True),
+            label=_legend_name(name),
+            marker=marker,
+            markersize=3,
+            linewidth=1.4,
         )
     for iteration in marked:
         axes.axvline(iteration, color="#c0392b", linewidth=0.8, linestyle=":")
@@ -178,11 +182,23 @@ def _drawn(
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
     if len(series) > 1:
-        axes.legend(fontsize=7, frameon=False)
+        figure.legend(loc="outside lower center", ncols=2, fontsize=8, frameon=False)
     drawing = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": panel.title}):
         figure.savefig(drawing, format="svg", metadata={"Date": None})
     return "data:image/svg+xml;base64," + base64.b64encode(drawing.getvalue()).decode()
+
+
+def _legend_name(metric: str) -> str:
+    """Return the name of a metric in a legend."""
+    group, _, rest = metric.partition("/")
+    if group == "validation":
+        return f"{rest.rpartition('/')[2].replace('_', ' ')}, validation"
+    if group == "information":
+        return (
+            rest.removeprefix("first/").replace("/", ": ").replace("_", " ").replace("@1", " at 1")
+        )
+    return (rest or f"{metric}, training").replace("_", " ")
 
 
 def _conversations(run: Path) -> list[tuple[str, list[dict[str, Any]]]]:

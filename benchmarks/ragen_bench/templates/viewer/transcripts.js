@@ -24,6 +24,7 @@ function fits(each) {
 }
 
 function fill() {
+  const moves = at("episodes").contains(document.activeElement);
   shown = all.filter(fits);
   at("count").textContent = `${shown.length} of ${all.length}`;
   at("episodes").replaceChildren(
@@ -31,11 +32,13 @@ function fill() {
       const link = make("a", `${each.success ? "✓" : "✗"} ${each.name}`, each.success ? "solved" : "unsolved");
       link.href = `#${all.indexOf(each)}`;
       if (each === current) link.setAttribute("aria-current", "true");
+      else link.tabIndex = -1; // one stop for the list; arrow keys go on from there
       const item = document.createElement("li");
       item.append(link);
       return item;
     }),
   );
+  if (moves) at("episodes").querySelector("[aria-current]")?.focus();
 }
 
 function message(each) {

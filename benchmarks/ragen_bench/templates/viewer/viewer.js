@@ -197,10 +197,13 @@ function drawHead() {
   const best = episode.optimum === null ? "not computed" : `${Math.round(1000 * episode.optimum) / 10}%`;
   const optimum = `best possible chance: ${best}`;
   at("facts").textContent = `return ${episode.return} · end: ${episode.end} · ${optimum} · level key ${episode.key}${episode.error ? ` · ${episode.error}` : ""}`;
+  const moves = at("episodes").contains(document.activeElement);
   for (const link of at("episodes").querySelectorAll("a")) {
     const here = link.hash === `#${episode.name}`;
     if (here) link.setAttribute("aria-current", "true");
     else link.removeAttribute("aria-current");
+    link.tabIndex = here ? 0 : -1; // one stop for the list; arrow keys go on from there
+    if (here && moves) link.focus();
     if (here) link.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 }
