@@ -65,8 +65,8 @@ class BanditText:
         self,
         env: Any,
         thought: str,
-        executed: Sequence[int],
-        names: tuple[str, ...],  # noqa: ARG002
+        executed: Sequence[int],  # noqa: ARG002
+        names: tuple[str, ...],
     ) -> list[Claim]:
         """Return the claims about names: how one sounds, and whether it pays more on average.
 
